@@ -1,0 +1,64 @@
+/* letters.h - dead letters as an operator sees them: list, mark, remove
+ *
+ * WHAT   The queries of mqdlq on a store: filter, history, replay marks,
+ *        removal, import.
+ * WHO    As store.h; works with and without a running worker.
+ * OWNS   Nothing; strings in a visited letter are valid during the visit.
+ * FAILS  As store.h.
+ */
+#ifndef COMMON_LETTERS_H
+#define COMMON_LETTERS_H
+
+#include "common/store.h"
+
+/* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
+struct letter_filter {
+    enum store_reason reason;
+    const char *error_glob; /* fnmatch(3) on the error */
+    const char *group;      /* exact */
+    const char *match;      /* bytes that occur in the body; no pattern */
+    uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */
+    uint64_t limit;              /* newest `limit` letters; 0 = all */
+    bool replayed;               /* those marked replayed, not the dead ones */
+};
+
+struct letter {
+    struct store_row m; /* all fields set; m.group NUL-terminated */
+    const char *body;   /* after the header */
+    size_t body_size;
+    const char *stderr_tail; /* of the last attempt */
+    size_t stderr_size;
+};
+
+/* Visit matching letters, newest first (died_ns, then row, descending), or
+ * oldest first. `visit` returns 0 to go on, else that value ends and is
+ * returned. It may change letters. */
+int letters_each(struct store *s, const struct letter_filter *f,
+                 bool oldest_first,
+                 int (*visit)(const struct letter *l, void *arg), void *arg);
+/* One letter by row, dead or replayed; -ENOENT. */
+int letters_get(struct store *s, int64_t row,
+                int (*visit)(const struct letter *l, void *arg), void *arg);
+/* Failed deliveries of a letter, oldest first. `n` counts from 1. */
+int letters_history(struct store *s, int64_t row,
+                    int (*visit)(unsigned n, const struct store_attempt *a,
+                                 void *arg),
+                    void *arg);
+
+/* dead -> replayed, with the current boot id, if it is dead (or replayed, for
+ * one that is sent again) and died at `died_ns`; -ENOENT if not. */
+int letters_mark_replayed(struct store *s, int64_t row, uint64_t died_ns);
+/* replayed -> dead, when the send did not happen. */
+int letters_unmark(struct store *s, int64_t row);
+/* Remove letters (dead or replayed) by row, one transaction; how many went. */
+int64_t letters_discard(struct store *s, const int64_t *rows, size_t n);
+/* Put in letters from elsewhere as new dead rows, with history; one
+ * transaction per call, all or nothing. m.row is ignored. */
+struct letter_import {
+    struct store_row m;
+    const struct store_attempt *history;
+    size_t history_count;
+};
+int letters_import(struct store *s, const struct letter_import *l, size_t n);
+
+#endif

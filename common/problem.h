@@ -1,0 +1,24 @@
+/* problem.h - why something was refused, in one line
+ *
+ * WHAT   Carries an exit status (sysexits.h) and one line of text that says
+ *        what went wrong, with which value, what is allowed, what to do next.
+ * WHO    The caller owns the struct, usually on its stack. No locks.
+ * OWNS   Nothing; the text is inside.
+ * FAILS  Never. Text that does not fit is cut.
+ */
+#ifndef COMMON_PROBLEM_H
+#define COMMON_PROBLEM_H
+
+#include <stddef.h>
+
+struct problem {
+    int status;     /* exit status for a program that stops because of it */
+    char text[768]; /* one line, no newline at the end */
+};
+
+/* Fill `p` (NULL is allowed) and return -err, so that a function can end in
+ * `return problem_set(p, EX_OSERR, ENOSPC, "...")`. `err` is an errno > 0. */
+int problem_set(struct problem *p, int status, int err, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,129 @@
+/* store.h - what must survive a reboot: waiting retries, dead letters, history
+ *
+ * WHAT   One SQLite file a queue, WAL mode, full sync. A row is one message in
+ *        one of four states; its failed deliveries hang on it.
+ * WHO    Any thread. Writers that come at once share one commit: the first runs
+ *        the transaction for all that queue up meanwhile. The other programs
+ *        open the same file while the worker runs.
+ * OWNS   Two connections (one to write, one to read), each under its own lock.
+ * FAILS  -ENOSPC disk full, -EIO, -EBUSY locked by another program for longer
+ *        than 5 s, -ENOENT no such row, -ENOMEM. When a write returns 0 it is
+ *        on the disk; when it fails nothing of that call has happened.
+ *        open: a problem with status 73 (cannot be used, no database) or 78
+ *        (of another version, left untouched).
+ */
+#ifndef COMMON_STORE_H
+#define COMMON_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/problem.h"
+#include "common/ulid.h"
+
+struct store; /* opaque; body in store.c */
+
+enum store_state {
+    STORE_WAITING = 1, /* due at due_ns */
+    STORE_PARKED,      /* behind the head of its group */
+    STORE_DEAD,        /* a dead letter */
+    STORE_REPLAYED,    /* a dead letter on its way through the queue again */
+};
+
+/* Why a message died. Text form: store_reason_text. */
+enum store_reason {
+    REASON_NONE,
+    REASON_EXHAUSTED,
+    REASON_REJECTED,
+    REASON_EXPIRED,
+    REASON_CRASHED,
+    REASON_BAD_HEADER,
+    REASON_COUNT,
+};
+const char *store_reason_text(enum store_reason reason); /* "bad-header" */
+/* REASON_COUNT if it is none. */
+enum store_reason store_reason_parse(const char *text);
+
+enum {
+    STORE_REDELIVERED = 1 << 0,     /* may have run without a verdict */
+    STORE_LENGTH_INFERRED = 1 << 1, /* custody rule 3 */
+};
+
+/* One message. Pointers are borrowed for the call. */
+struct store_row {
+    int64_t row; /* 0: not stored yet. Never used twice (AUTOINCREMENT) */
+    enum store_state state;
+    uint64_t receive_seq; /* of the custody slot; unique in the table; 0: none */
+    struct ulid id;
+    uint32_t priority;
+    uint32_t attempts; /* failed deliveries in this life */
+    uint32_t crashes;
+    uint32_t flags; /* STORE_ bits above */
+    const char *group; /* NULL: none */
+    size_t group_size;
+    uint64_t due_ns;            /* clock_steady_ns; of STORE_WAITING */
+    uint64_t first_received_ns; /* wall */
+    uint64_t died_ns;           /* wall; of dead and replayed */
+    enum store_reason reason;   /* of dead and replayed */
+    const char *error;          /* how the last delivery ended; NULL: none */
+    const void *data;           /* as received, header included */
+    size_t size;
+    size_t header_size; /* bytes of `data` before the body */
+};
+
+/* One failed delivery. */
+struct store_attempt {
+    uint64_t started_ns;  /* wall */
+    uint64_t duration_ns;
+    const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
+    const char *stderr_tail; /* at most 4 KiB; any bytes */
+    size_t stderr_size;
+};
+
+/* Missing file: made with mode 0600 if `create`, else -ENOENT. */
+int store_open(struct store **out, const char *path, bool create,
+               struct problem *p);
+void store_close(struct store **store); /* NULL-safe; sets NULL */
+
+/* ---- the worker's writes; each durable on return ---- */
+
+/* Write `m` in the state m->state: a new row when m->row is 0 (then *row is set;
+ * it may point to m->row), else that row, whose body stays as it is. `attempt`
+ * (NULL: none) is added to the history. A row that is gone (an operator
+ * discarded it): -ENOENT. A new row whose receive_seq is in the table already:
+ * -EEXIST, nothing written. */
+int store_put(struct store *s, const struct store_row *m,
+              const struct store_attempt *attempt, int64_t *row);
+/* Delete the row and its history: done or discarded. A row that is gone: 0. */
+int store_delete(struct store *s, int64_t row);
+/* At start: letters marked replayed under another boot id than now become dead
+ * again, since the kernel queue they were in is gone. How many, or -errno. */
+int store_recall(struct store *s);
+
+/* ---- the worker's reads ---- */
+
+/* Rows of state WAITING with due_ns <= now_ns, earliest first, that `skip` does
+ * not hold (called with the row; NULL: none). At most `room`; how many. The
+ * due_ns of the first WAITING row after those (skipped ones left out) goes to
+ * *next_ns, UINT64_MAX if there is none. */
+int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
+              bool (*skip)(int64_t row, void *arg), void *arg,
+              uint64_t *next_ns);
+/* Read a row; its data goes to `data` (`room` bytes; -EMSGSIZE if it is larger,
+ * NULL: not read), its group to `group` (256 bytes, NULL: not read).
+ * out->error is NULL. */
+int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
+              size_t room, char *group);
+/* The row with that receive_seq, or -ENOENT. */
+int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row);
+/* Highest receive_seq in the table, 0 if none. */
+int store_max_seq(struct store *s, uint64_t *receive_seq);
+/* Number of rows in a state, or -errno. */
+int64_t store_count(struct store *s, enum store_state state);
+/* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of
+ * death: ordered by (died_ns, row); `after_ns`/`after` name the last one seen. */
+int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
+                    int64_t *row);
+
+#endif
