@@ -1,0 +1,243 @@
+/* slot.c - one place in the custody file, and its state machine (see slot.h) */
+#include "common/slot.h"
+
+#include <string.h>
+
+#include "common/header.h"
+
+#define PRIORITY_MAX 32767 /* MQ_PRIO_MAX - 1 of Linux */
+
+/* word_pack - the word as it is in the file */
+static uint64_t word_pack(struct slot_word w)
+{
+    return (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0xff) << 8 |
+           (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
+}
+
+/* word_set - one store; everything before it is in the page already */
+static void word_set(struct slot *slot, struct slot_word w)
+{
+    atomic_store_explicit(&slot->word, word_pack(w), memory_order_release);
+}
+
+/* slot_word - what the slot is now */
+struct slot_word slot_word(const struct slot *slot)
+{
+    uint64_t w = atomic_load_explicit(&slot->word, memory_order_acquire);
+
+    return (struct slot_word){
+        .state = (enum slot_state)(w & 0xff),
+        .flags = (unsigned)(w >> 8 & 0xff),
+        .crashes = (unsigned)(w >> 16 & 0xffff),
+        .attempt = (uint32_t)(w >> 32),
+    };
+}
+
+/* slot_fill_init - the fill that belongs to a seed (xorshift64*) */
+void slot_fill_init(struct slot_fill *fill, uint64_t seed)
+{
+    /* RFC 3629, section 1: these octet values never appear in UTF-8. */
+    static const unsigned char never[] = {0xC0, 0xC1, 0xF5, 0xF6, 0xF7,
+                                          0xF8, 0xF9, 0xFA, 0xFB, 0xFC,
+                                          0xFD, 0xFE, 0xFF};
+    uint64_t x = seed ? seed : 1;
+
+    for (size_t i = 0; i < SLOT_FILL; i++) {
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        fill->bytes[i] =
+            never[(x * UINT64_C(2685821657736338717) >> 33) % sizeof never];
+    }
+}
+
+/* fill_body - the first `size` bytes of a body are fill again */
+static void fill_body(struct slot *slot, const struct slot_fill *fill,
+                      size_t size)
+{
+    for (size_t at = 0; at < size; at += SLOT_FILL) {
+        size_t n = size - at < SLOT_FILL ? size - at : SLOT_FILL;
+
+        memcpy(slot->body + at, fill->bytes, n);
+    }
+}
+
+/* slot_arm - make the slot ready for the kernel
+ * The kernel writes the priority first, then the body; so a priority that is
+ * set says that the message left the queue and the fill says where it ends.
+ * Crash before the last store: FREE, nothing was asked of the kernel.
+ * Crash after it: RECEIVING, and slot_resolve decides by the priority.
+ */
+void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
+{
+    slot->priority = SLOT_UNSET;
+    atomic_store_explicit(&slot->length, SLOT_UNSET, memory_order_relaxed);
+    fill_body(slot, fill, slot->dirty);
+    slot->dirty = 0;
+    slot->seq = seq;
+    slot->received_ns = 0;
+    slot->row = 0;
+    slot->failures = 0;
+    slot->id = (struct ulid){{0}};
+    atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
+    word_set(slot, (struct slot_word){.state = SLOT_RECEIVING});
+}
+
+/* slot_disarm - the kernel had nothing for us */
+void slot_disarm(struct slot *slot)
+{
+    word_set(slot, (struct slot_word){.state = SLOT_FREE});
+}
+
+/* slot_taken - the message is complete
+ * Crash before the length: slot_resolve infers it. Crash between the two
+ * stores: RECEIVING with a length, the message is whole. Crash after: HELD.
+ */
+void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
+{
+    slot->dirty = length;
+    slot->received_ns = received_ns;
+    atomic_store_explicit(&slot->length, length, memory_order_release);
+    word_set(slot, (struct slot_word){.state = SLOT_HELD});
+}
+
+/* slot_hold - a stored row is about to run
+ * Crash before the last store: FREE; the row waits in the store as before.
+ * Crash after it: HELD with its row; recovery asks the store whether the row
+ * is still there, and runs it or forgets the slot.
+ */
+void slot_hold(struct slot *slot, const struct slot_meta *meta)
+{
+    slot->priority = meta->priority;
+    slot->dirty = meta->length;
+    slot->seq = meta->seq;
+    slot->received_ns = meta->received_ns;
+    slot->row = meta->row;
+    slot->failures = meta->failures;
+    slot->id = meta->id;
+    atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->length, meta->length, memory_order_release);
+    word_set(slot, (struct slot_word){.state = SLOT_HELD,
+                                      .flags = meta->flags,
+                                      .crashes = meta->crashes});
+}
+
+/* slot_run - the delivery's number is written before the handler can run
+ * Crash after it: RUNNING, so the crash is counted and the next run is marked
+ * redelivered, whether or not the handler had started.
+ */
+void slot_run(struct slot *slot, uint64_t started_ns)
+{
+    struct slot_word w = slot_word(slot);
+
+    slot->started_ns = started_ns;
+    atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
+    w.state = SLOT_RUNNING;
+    w.attempt = slot->failures + 1;
+    word_set(slot, w);
+}
+
+/* slot_unrun - back to HELD, nothing counted */
+void slot_unrun(struct slot *slot, bool may_have_run)
+{
+    struct slot_word w = slot_word(slot);
+
+    w.state = SLOT_HELD;
+    if (may_have_run)
+        w.flags |= SLOT_REDELIVERED;
+    word_set(slot, w);
+}
+
+/* slot_crashed - count the crash and hold the message, in one store
+ * A crash of the recovery before it counts once later, after it not again.
+ */
+void slot_crashed(struct slot *slot)
+{
+    struct slot_word w = slot_word(slot);
+
+    w.state = SLOT_HELD;
+    w.flags |= SLOT_REDELIVERED;
+    if (w.crashes < UINT16_MAX)
+        w.crashes++;
+    word_set(slot, w);
+}
+
+/* slot_retire - give the slot back once the verdict is durable
+ * Crash before the store: the slot reads RUNNING, the message runs again.
+ * Crash after it: the slot reads FREE, the message is finished.
+ * So a crash here can repeat a message and never lose one.
+ */
+void slot_retire(struct slot *slot)
+{
+    word_set(slot, (struct slot_word){.state = SLOT_FREE});
+}
+
+/* length_infer - where the message ends: its header says so, else the fill */
+static uint32_t length_infer(const struct slot *slot,
+                             const struct slot_fill *fill, size_t room)
+{
+    size_t n = header_message_size(slot->body, room);
+
+    if (n == 0) {
+        n = room;
+        while (n > 0 && slot->body[n - 1] == fill->bytes[(n - 1) % SLOT_FILL])
+            n--;
+    }
+    return (uint32_t)n;
+}
+
+/* slot_resolve - decide what a kill in the middle of receiving left
+ * The old owner is dead and no other is there yet. A kill of the recovery
+ * between any two steps leaves RECEIVING, and the next recovery comes to the
+ * same result: the flag is in the file before the length that it speaks of.
+ */
+void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
+{
+    struct slot_word w = slot_word(slot);
+
+    if (slot->priority == SLOT_UNSET) {
+        slot_disarm(slot);
+        return;
+    }
+    if (atomic_load(&slot->length) == SLOT_UNSET) {
+        w.flags |= SLOT_LENGTH_INFERRED;
+        word_set(slot, w);
+        atomic_store(&slot->length, length_infer(slot, fill, room));
+    }
+    slot->dirty = (uint32_t)room;
+    w.state = SLOT_HELD;
+    word_set(slot, w);
+}
+
+/* slot_scrub - a FREE slot's body is all fill again */
+void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room)
+{
+    fill_body(slot, fill, room);
+    slot->dirty = 0;
+}
+
+/* slot_damage - the first field that cannot be what we wrote, or NULL */
+const char *slot_damage(const struct slot *slot, size_t room)
+{
+    struct slot_word w = slot_word(slot);
+    uint32_t length =
+        atomic_load_explicit(&slot->length, memory_order_relaxed);
+
+    if (w.state > SLOT_RUNNING)
+        return "state";
+    if (w.state == SLOT_FREE)
+        return NULL;
+    if (w.state == SLOT_RECEIVING && slot->priority == SLOT_UNSET)
+        return NULL;
+    if (w.flags & ~(unsigned)(SLOT_REDELIVERED | SLOT_LENGTH_INFERRED))
+        return "flags";
+    if (slot->priority > PRIORITY_MAX)
+        return "priority";
+    if (length > room && !(w.state == SLOT_RECEIVING && length == SLOT_UNSET))
+        return "length";
+    if (slot->row < 0)
+        return "row";
+    if (slot->seq == 0 && slot->row == 0)
+        return "seq";
+    return NULL;
+}

@@ -1,0 +1,112 @@
+/* slot.h - one place in the custody file, and its state machine
+ *
+ * WHAT   The record in front of a message that is in flight, and the steps it
+ *        takes: FREE -> RECEIVING -> HELD -> RUNNING -> FREE.
+ * WHO    A slot belongs to the thread that acquired it from the custody.
+ * OWNS   Nothing; slots lie in the mapped file.
+ * FAILS  Never.
+ *
+ * What protects a message is the order of plain stores. A kill takes effect
+ * between two instructions of a thread, so all stores before that point are in
+ * the shared page and none after it; release stores keep the compiler from
+ * changing the order. docs/lifecycle says what a crash in each state means.
+ */
+#ifndef COMMON_SLOT_H
+#define COMMON_SLOT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/ulid.h"
+
+#define SLOT_UNSET  UINT32_MAX /* priority, length: not known yet */
+#define SLOT_HEADER 128        /* bytes before the body */
+
+enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
+
+enum {
+    SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
+    SLOT_LENGTH_INFERRED = 1 << 1, /* the kill came before the length */
+};
+
+/* What changes together is in one 64-bit word, so that each transition is one
+ * store. In the file: state bits 0-7, flags 8-15, crashes 16-31, attempt 32-63. */
+struct slot_word {
+    enum slot_state state;
+    unsigned flags;   /* SLOT_ bits above */
+    unsigned crashes; /* times a worker died while a handler had it */
+    uint32_t attempt; /* number of this delivery, 1 and up; 0: not started */
+};
+
+/* Change a row: raise CUSTODY_VERSION, keep reading the old one. */
+struct slot {
+    _Atomic uint64_t word;   /*   0  struct slot_word */
+    _Atomic uint32_t length; /*   8  bytes of the message; SLOT_UNSET: receiving */
+    uint32_t priority;       /*  12  SLOT_UNSET: nothing received yet */
+    uint64_t seq;            /*  16  receive sequence, from 1, never twice */
+    uint64_t received_ns;    /*  24  wall; 0: the kill came before it was noted */
+    uint64_t started_ns;     /*  32  wall; of the running delivery */
+    int64_t row;             /*  40  store row this is a run of; 0: none */
+    struct ulid id;          /*  48  message id; all 0: none assigned yet */
+    uint64_t handler_start;  /*  64  start time of the handler's leader, in clock
+                                     ticks since boot: proc_pid_stat(5) field 22 */
+    _Atomic int32_t handler_pgid; /*  72  its process group; 0: none (yet) */
+    uint32_t dirty;               /*  76  bytes that may differ from the fill */
+    uint32_t failures;            /*  80  failed deliveries before this one */
+    uint8_t reserved[44];         /*  84 */
+    unsigned char body[];         /* 128  the message as received */
+};
+_Static_assert(sizeof(struct slot) == SLOT_HEADER, "custody format");
+_Static_assert(offsetof(struct slot, priority) == 12, "custody format");
+_Static_assert(offsetof(struct slot, row) == 40, "custody format");
+_Static_assert(offsetof(struct slot, handler_pgid) == 72, "custody format");
+_Static_assert(offsetof(struct slot, body) == SLOT_HEADER, "custody format");
+
+/* What an armed body is filled with, so that the end of a message can be found
+ * when the kill came before its length: byte i of a body is bytes[i % 4096].
+ * All are values that never occur in UTF-8, in a random order that is different
+ * in each file: text always ends where it differs, and binary data that ends in
+ * such bytes matches by chance only. */
+#define SLOT_FILL 4096
+struct slot_fill {
+    unsigned char bytes[SLOT_FILL];
+};
+void slot_fill_init(struct slot_fill *fill, uint64_t seed);
+
+struct slot_word slot_word(const struct slot *slot);
+
+/* FREE -> RECEIVING, ready for the kernel to write into. */
+void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
+/* RECEIVING -> FREE: the queue was empty. */
+void slot_disarm(struct slot *slot);
+/* RECEIVING -> HELD: `length` bytes came. */
+void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns);
+/* FREE -> HELD: run a stored row. `length` bytes are in the body already. */
+struct slot_meta {
+    int64_t row;
+    uint32_t length, priority, failures, crashes;
+    unsigned flags;
+    uint64_t seq, received_ns;
+    struct ulid id;
+};
+void slot_hold(struct slot *slot, const struct slot_meta *meta);
+/* HELD -> RUNNING as delivery failures + 1. */
+void slot_run(struct slot *slot, uint64_t started_ns);
+/* RUNNING -> HELD: stopped without a verdict. */
+void slot_unrun(struct slot *slot, bool may_have_run);
+/* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
+void slot_crashed(struct slot *slot);
+/* any -> FREE: the verdict is durable. */
+void slot_retire(struct slot *slot);
+
+/* RECEIVING at recovery: FREE if the kernel had not written, else HELD with the
+ * length as far as it can be known. `room`: bytes of a body. */
+void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
+/* A FREE slot at start: fill the body anew. */
+void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);
+/* Whether what the record says can be true: NULL, or the field that cannot. */
+const char *slot_damage(const struct slot *slot, size_t room);
+
+#endif
