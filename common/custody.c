@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,9 +79,9 @@ struct custody {
     unsigned damaged;       /* e */
     const char *fs;         /* c */
     pthread_mutex_t mtx;
-    struct slot **free;     /* m  stack */
-    unsigned free_count;    /* m  read without the lock as a hint */
-    unsigned free_room;     /* m */
+    struct slot **free;          /* m  stack */
+    _Atomic unsigned free_count; /* m  read without the lock as a hint */
+    unsigned free_room;          /* m */
 };
 
 /* page_round - up to whole pages */
@@ -94,7 +95,8 @@ static size_t page_round(size_t n)
 /* stride_of - bytes from slot to slot */
 static size_t stride_of(size_t body_bytes)
 {
-    return (SLOT_HEADER + body_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    return (SLOT_HEADER + body_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN *
+           SLOT_ALIGN;
 }
 
 /* file_bytes - size of a file with that geometry */
@@ -299,10 +301,10 @@ static const char *fs_doubt(int fd)
         unsigned long magic;
         const char *name;
     } known[] = {
-        {0x9123683E, "btrfs"},    {0x2FC12FC1, "zfs"},  {0xCA451A4E, "bcachefs"},
-        {0x6969, "nfs"},          {0xFF534D42, "cifs"}, {0xFE534D42, "smb2"},
-        {0x01021997, "9p"},       {0x65735546, "fuse"}, {0x00C36400, "ceph"},
-        {0x19830326, "fhgfs"},    {0x7461636f, "ocfs2"},
+        {0x9123683E, "btrfs"}, {0x2FC12FC1, "zfs"},   {0xCA451A4E, "bcachefs"},
+        {0x6969, "nfs"},       {0xFF534D42, "cifs"},  {0xFE534D42, "smb2"},
+        {0x01021997, "9p"},    {0x65735546, "fuse"},  {0x00C36400, "ceph"},
+        {0x19830326, "fhgfs"}, {0x7461636f, "ocfs2"},
     };
     struct statfs s;
 
@@ -314,8 +316,7 @@ static const char *fs_doubt(int fd)
     return NULL;
 }
 
-/* slots_busy - whether any record in the mapped file is not FREE, and the
- * longest message it may hold */
+/* slots_busy - whether any record in the mapped file is not FREE */
 static bool slots_busy(const struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++)
@@ -324,7 +325,7 @@ static bool slots_busy(const struct custody *c)
     return false;
 }
 
-/* cut_short - a file with fewer bytes than its header says: use what is there */
+/* cut_short - a file with fewer bytes than its header says */
 static int cut_short(struct custody *c, uint64_t size, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, EINVAL,
@@ -409,8 +410,7 @@ static void dir_sync(const char *path)
  */
 static void slot_move(struct slot *to, const struct slot *from, size_t stride)
 {
-    uint32_t length =
-        atomic_load_explicit(&from->length, memory_order_relaxed);
+    uint32_t length = atomic_load_explicit(&from->length, memory_order_relaxed);
     size_t room = stride - SLOT_HEADER;
     size_t n = length < room ? length : room;
 
@@ -491,8 +491,8 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
 {
     bool busy = slots_busy(c);
     bool small = c->body_bytes < spec->body_bytes;
-    bool other = c->body_bytes != spec->body_bytes ||
-                 c->head->slots > spec->slots_max;
+    bool other =
+        c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
     struct custody_spec want = *spec;
     int err;
 
@@ -518,9 +518,9 @@ static int in_use(struct custody *c, struct problem *p)
     char now[BOOT_ID];
 
     boot_id_read(now);
-    c->torn = !c->head->clean &&
-              strncmp(now, c->head->boot_id, sizeof now) != 0;
-    if (c->torn) /* stays so until the slots were dealt with: see close */
+    c->torn =
+        !c->head->clean && strncmp(now, c->head->boot_id, sizeof now) != 0;
+    if (c->torn) /* stays so until custody_recover has dealt with the slots */
         return 0;
     if (c->head->clean || c->head->boot_id[0] == '\0') {
         c->head->clean = 0;
@@ -728,6 +728,9 @@ int custody_recover(struct custody *c,
         for (size_t i = 0; i < n; i++)
             visit(busy[i], arg);
         c->recovered = true;
+        /* What was torn was dealt with: slots filled from here on are whole. */
+        boot_id_read(c->head->boot_id);
+        c->head->clean = 0;
     }
     free(busy);
     return err;
@@ -740,8 +743,7 @@ struct slot *custody_acquire(struct custody *c)
 
     pthread_mutex_lock(&c->mtx);
     if (c->free_count > 0) {
-        slot = c->free[c->free_count - 1];
-        __atomic_store_n(&c->free_count, c->free_count - 1, __ATOMIC_RELAXED);
+        slot = c->free[--c->free_count];
     }
     pthread_mutex_unlock(&c->mtx);
     return slot;
@@ -751,21 +753,20 @@ struct slot *custody_acquire(struct custody *c)
 void custody_release(struct custody *c, struct slot *slot)
 {
     pthread_mutex_lock(&c->mtx);
-    c->free[c->free_count] = slot;
-    __atomic_store_n(&c->free_count, c->free_count + 1, __ATOMIC_RELAXED);
+    c->free[c->free_count++] = slot;
     pthread_mutex_unlock(&c->mtx);
 }
 
 unsigned custody_free_slots(const struct custody *c)
 {
-    return __atomic_load_n(&c->free_count, __ATOMIC_RELAXED);
+    return atomic_load_explicit(&c->free_count, memory_order_relaxed);
 }
 
 unsigned custody_index(const struct custody *c, const struct slot *slot)
 {
-    return (unsigned)((size_t)((const unsigned char *)slot - c->base -
-                               FILE_HEAD) /
-                      c->stride);
+    return (
+        unsigned)((size_t)((const unsigned char *)slot - c->base - FILE_HEAD) /
+                  c->stride);
 }
 
 uint64_t custody_seq_next(const struct custody *c)

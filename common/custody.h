@@ -25,8 +25,9 @@
 struct custody; /* opaque; body in custody.c */
 
 struct custody_spec {
-    size_t body_bytes;  /* room for a message, at least: the queue's mq_msgsize */
-    unsigned slots;     /* to have now, 1 and up */
+    size_t
+        body_bytes; /* room for a message, at least: the queue's mq_msgsize */
+    unsigned slots; /* to have now, 1 and up */
     unsigned slots_max; /* address space reserved for so many (custody_grow) */
 };
 

@@ -5,7 +5,8 @@
 
 #include "common/header.h"
 
-#define PRIORITY_MAX 32767 /* MQ_PRIO_MAX - 1 of Linux */
+#define PRIORITY_MAX 32767               /* MQ_PRIO_MAX - 1 of Linux */
+#define SEQ_MAX      (UINT64_C(1) << 62) /* far from any overflow */
 
 /* word_pack - the word as it is in the file */
 static uint64_t word_pack(struct slot_word w)
@@ -220,8 +221,7 @@ void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room)
 const char *slot_damage(const struct slot *slot, size_t room)
 {
     struct slot_word w = slot_word(slot);
-    uint32_t length =
-        atomic_load_explicit(&slot->length, memory_order_relaxed);
+    uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
 
     if (w.state > SLOT_RUNNING)
         return "state";
@@ -237,7 +237,7 @@ const char *slot_damage(const struct slot *slot, size_t room)
         return "length";
     if (slot->row < 0)
         return "row";
-    if (slot->seq == 0 && slot->row == 0)
+    if (slot->seq > SEQ_MAX || (slot->seq == 0 && slot->row == 0))
         return "seq";
     return NULL;
 }
