@@ -1,0 +1,52 @@
+/* problem.c - see problem.h */
+#include "common/problem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* line_clean - control bytes to '?': values in the text come from users, and a
+ * newline or an escape sequence in one must not make a second line */
+static void line_clean(char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f)
+            *text = '?';
+    }
+}
+
+/* tail_trim - drop the UTF-8 character that a cut at `size` split, if any */
+static void tail_trim(char *text, size_t size)
+{
+    size_t start = size;
+    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
+        start--;
+    if (start == 0)
+        return;
+    unsigned char lead = (unsigned char)text[start - 1];
+    size_t want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    if (size - (start - 1) < want)
+        text[start - 1] = '\0';
+}
+
+/* problem_set - fill `p` if there is one; -err */
+int problem_set(struct problem *p, int status, int err, const char *fmt, ...)
+{
+    if (!p)
+        return -err;
+    /* Built aside: an argument may be p->text itself. */
+    char text[sizeof p->text];
+    va_list args;
+    va_start(args, fmt);
+    int size = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (size < 0)
+        text[0] = '\0';
+    else if ((size_t)size >= sizeof text)
+        tail_trim(text, sizeof text - 1);
+    line_clean(text);
+    p->status = status;
+    memcpy(p->text, text, sizeof text);
+    return -err;
+}

@@ -1,0 +1,132 @@
+/* ulid.c - see ulid.h */
+#include "common/ulid.h"
+
+#include <bsd/stdlib.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/clock.h"
+
+/* One thread's 80 random bits, counted up by one for each id. 79 of them are
+ * drawn, so that 2^79 ids fit before they run over. Two threads, or two
+ * machines, meet only if their random starts lie closer than what they count. */
+struct counter {
+    unsigned generation; /* of the process it was seeded in; 0: not seeded */
+    uint16_t high;
+    uint64_t low;
+    uint64_t ms; /* of the last id; never goes back */
+};
+
+static _Thread_local struct counter counter;
+static _Atomic unsigned generation = 1; /* + 1 in each child of fork */
+
+/* generation_raise - in the child, before it runs: no counter is valid */
+static void generation_raise(void)
+{
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+}
+
+/* fork_watch - once a process; children inherit the handler */
+static void fork_watch(void)
+{
+    pthread_atfork(NULL, NULL, generation_raise);
+}
+
+/* random_fill - from getrandom(2). Where the kernel has none or a filter
+ * forbids it, arc4random knows other sources, and stops the process rather
+ * than give what is not random. */
+static void random_fill(void *buf, size_t size)
+{
+    ssize_t got;
+    do
+        got = getrandom(buf, size, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)size)
+        arc4random_buf(buf, size);
+}
+
+/* counter_seed - draw this thread's random start */
+static void counter_seed(struct counter *c, unsigned now)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fork_watch);
+    random_fill(&c->low, sizeof c->low);
+    random_fill(&c->high, sizeof c->high);
+    c->high &= 0x7fff;
+    c->generation = now;
+}
+
+/* big_endian - so that the bytes sort as the number does */
+static uint64_t big_endian(uint64_t value)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return __builtin_bswap64(value);
+#else
+    return value;
+#endif
+}
+
+/* ulid_make - the next id of this thread */
+struct ulid ulid_make(uint64_t wall_ns)
+{
+    struct counter *c = &counter;
+    unsigned now = atomic_load_explicit(&generation, memory_order_relaxed);
+    if (__builtin_expect(c->generation != now, 0))
+        counter_seed(c, now);
+    uint64_t ms = wall_ns / NS_PER_MS;
+    if (ms > c->ms)
+        c->ms = ms;
+    if (++c->low == 0)
+        c->high++;
+    uint64_t words[2] = {big_endian(c->ms << 16 | c->high), big_endian(c->low)};
+    struct ulid id;
+    memcpy(id.bytes, words, sizeof id.bytes);
+    return id;
+}
+
+static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/* digit_value - of a character in either case; -1: not one of the 32 */
+static int digit_value(char c)
+{
+    if (c >= 'a' && c <= 'z')
+        c = (char)(c - 'a' + 'A');
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* ulid_parse - 26 characters to 16 bytes */
+int ulid_parse(const char *text, size_t size, struct ulid *out)
+{
+    uint64_t high = 0, low = 0;
+    if (size != ULID_TEXT - 1 || digit_value(text[0]) > 7)
+        return -EINVAL;
+    for (size_t i = 0; i < size; i++) {
+        int value = digit_value(text[i]);
+        if (value < 0)
+            return -EINVAL;
+        high = high << 5 | low >> 59;
+        low = low << 5 | (uint64_t)value;
+    }
+    uint64_t words[2] = {big_endian(high), big_endian(low)};
+    memcpy(out->bytes, words, sizeof out->bytes);
+    return 0;
+}
+
+/* ulid_print - 16 bytes to 26 characters, from the last */
+const char *ulid_print(struct ulid id, char buf[ULID_TEXT])
+{
+    uint64_t words[2];
+    memcpy(words, id.bytes, sizeof words);
+    uint64_t high = big_endian(words[0]), low = big_endian(words[1]);
+    buf[ULID_TEXT - 1] = '\0';
+    for (size_t i = ULID_TEXT - 1; i-- > 0;) {
+        buf[i] = digits[low & 31];
+        low = low >> 5 | high << 59;
+        high >>= 5;
+    }
+    return buf;
+}
