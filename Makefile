@@ -1,105 +1,212 @@
-# mqworker - GNU make, out of tree. Targets: all demo check check-asan
-# check-tsan lint bench install clean. Variables: BUILD, CC, CFLAGS, SANITIZE.
+# mqworker - GNU make, out of tree, no file lists: a new file is found by its
+# place and name.
+#   make [all]       programs in build/bin, library in build/lib
+#   make check       every test; ONLY="wheel queue" runs test_wheel, test_queue
+#   make check-unit | check-e2e | check-crash       one kind of test
+#   make check-asan  the same under the address and undefined sanitizers
+#   make check-tsan  programs and stress tests under the thread sanitizer
+#   make lint | format | bench | fuzz | demo | install | uninstall | clean
+# Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS.
 BUILD    ?= build
-PREFIX   ?= /usr/local
-CC       ?= cc
-PKGS     := libbsd sqlite3 jansson
 CFLAGS   ?= -O2 -g
+PREFIX   ?= /usr/local
+VERSION  := 0.1.0
+SOVERSION := 0
+PKGS     := libbsd sqlite3 jansson
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
             -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
-VERSION  := 0.1.0
 
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
-             -I. -pthread -fPIC -MMD -MP $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
-ALL_LDFLAGS = -pthread $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lrt
+PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
+              -I. -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
+LINK        = $(CC) -pthread $(CFLAGS) $(SANITIZE) $(LDFLAGS)
+LIBS        = $(PKG_LIBS) -lrt -ldl
 
-PROGRAMS := mqworker mqsend mqdlq
-BIN      := $(PROGRAMS:%=$(BUILD)/bin/%)
-obj       = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-COMMON   := $(call obj,$(wildcard common/*.c))
-WORKER   := $(call obj,$(filter-out worker/main.c,$(wildcard worker/*.c)))
-ENGINE   := $(BUILD)/lib/libmqworker.a
-LIB      := $(BUILD)/lib/libcommon.a
-
-UNIT     := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/test_*.c))
-CRASH    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/crash/test_*.c))
-HARNESS  := $(call obj,$(wildcard tests/harness/*.c))
-BENCH    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/bench_*.c))
-
-.PHONY: all check check-unit check-e2e check-crash check-asan check-tsan \
-        lint format bench demo clean
-all: $(BIN)
-
-$(BUILD)/obj/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
-
-$(LIB): $(COMMON)
-	@mkdir -p $(@D)
-	@rm -f $@
-	$(AR) rcs $@ $^
-
-$(ENGINE): $(WORKER) $(COMMON)
-	@mkdir -p $(@D)
-	@rm -f $@
-	$(AR) rcs $@ $^
-
-$(BUILD)/bin/mqworker: $(call obj,worker/main.c) $(ENGINE)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+# ---- what there is ----
+obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/$(1).c))
+only     = $(if $(ONLY),$(filter $(ONLY:%=$(BUILD)/tests/$(1)_%),$(2)),$(2))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
-define program
+TOOLS   := $(foreach f,$(wildcard scripts/mq*.c),$(if $(findstring _,$(f)),,$(basename $(notdir $(f)))))
+BIN     := $(patsubst %,$(BUILD)/bin/%,$(if $(wildcard worker/main.c),mqworker) $(TOOLS))
+COMMON  := $(call obj,$(wildcard common/*.c))
+WORKER  := $(call obj,$(filter-out worker/main.c,$(wildcard worker/*.c)))
+HARNESS := $(call obj,$(wildcard tests/harness/*.c))
+HEADERS := $(wildcard worker/mqworker.h)
+
+# What tests and tools link with; the library that is installed shows mqw_ only.
+LIB     := $(BUILD)/obj/libcommon.a
+ENGINE  := $(BUILD)/obj/libengine.a
+PUBLIC  := $(if $(HEADERS),$(BUILD)/lib/libmqworker.a $(BUILD)/lib/libmqworker.so.$(SOVERSION))
+
+UNIT    := $(call only,unit/test,$(call test,unit/test_*))
+STRESS  := $(call only,unit/stress,$(call test,unit/stress_*))
+E2E     := $(call only,e2e/test,$(call test,e2e/test_*))
+CRASH   := $(call only,crash/test,$(call test,crash/test_*))
+BENCH   := $(call test,bench/bench_*)
+FUZZ    := $(call test,fuzz/fuzz_*)
+# Handlers for end-to-end tests: programs, and plugins (.so).
+HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
+            $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c))
+SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
+
+.PHONY: all tests check check-unit check-e2e check-crash check-asan check-tsan \
+        lint format bench fuzz demo install uninstall clean show-cflags
+.SECONDARY:
+.SECONDEXPANSION:
+.DELETE_ON_ERROR:
+all: $(BIN) $(PUBLIC)
+tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(BENCH) $(HANDLERS)
+
+# ---- building ----
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Archives are made anew: a file that is gone leaves no member behind.
+$(LIB): $(COMMON)
+$(ENGINE): $(WORKER) $(COMMON)
+$(LIB) $(ENGINE):
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+# All objects, not the archive: a plugin may call any mqw_ function.
+$(BUILD)/bin/mqworker: $(call obj,worker/main.c) $(WORKER) $(COMMON)
+	@mkdir -p $(@D)
+	$(LINK) -Wl,--export-dynamic-symbol='mqw_*' -o $@ $^ $(LIBS)
+
+define tool
 $(BUILD)/bin/$(1): $(call obj,$(wildcard scripts/$(1).c scripts/$(1)_*.c)) $(LIB)
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_LDFLAGS) -o $$@ $$^ $$(PKG_LIBS)
+	$$(LINK) -o $$@ $$^ $$(LIBS)
 endef
-$(foreach p,$(filter-out mqworker,$(PROGRAMS)),$(eval $(call program,$(p))))
+$(foreach t,$(TOOLS),$(eval $(call tool,$(t))))
 
+$(BUILD)/obj/mqworker.o: $(WORKER) $(COMMON)
+	$(LD) -r -o $@.all $^
+	$(or $(OBJCOPY),objcopy) -w --keep-global-symbol='mqw_*' $@.all $@
+	@rm $@.all
+$(BUILD)/lib/libmqworker.a: $(BUILD)/obj/mqworker.o
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $^
+$(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
+	@mkdir -p $(@D)
+	$(LINK) -shared -Wl,-soname,$(@F) -o $@ $^ $(LIBS)
+	ln -sf $(@F) $(@D)/libmqworker.so
+
+# The test of a noun in common/ links without the worker.
+$(BUILD)/tests/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(HARNESS) \
+        $$(if $$(wildcard common/$$*.c),$(LIB),$(ENGINE))
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIBS) -lcriterion
+$(BUILD)/tests/unit/stress_% $(BUILD)/tests/bench/bench_%: \
+        $(BUILD)/obj/tests/$$(notdir $$(@D))/$$(@F).o $(ENGINE)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIBS)
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(ENGINE)
+	@mkdir -p $(@D)
+	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+$(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIBS)
+$(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
+	@mkdir -p $(@D)
+	$(LINK) -shared -o $@ $^
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS) -lcriterion
+	$(LINK) -o $@ $^ $(LIBS) -lcriterion
 
-$(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(ENGINE)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
-
-run_tests = @set -e; for t in $(1); do echo "== $$t"; \
-            MQW_BIN=$(abspath $(or $(PROGRAMS_UNDER_TEST),$(BUILD))/bin) $$t $(TESTFLAGS); done
-
-check: check-unit check-e2e check-crash
-check-unit: $(UNIT)
-	$(call run_tests,$(UNIT))
-check-e2e: $(BIN) $(E2E)
-	$(call run_tests,$(E2E))
-check-crash: $(BIN) $(CRASH)
-	$(call run_tests,$(CRASH))
+# ---- testing ----
+# One test at a time, all in one recipe: RLIMIT_MSGQUEUE counts for the user as
+# a whole. All run, then the first failure counts.
+TESTFLAGS ?= -j1 --timeout 120
+UNDER_TEST ?= $(BUILD)
+define run
+@failed=; \
+MQW_BIN=$(abspath $(UNDER_TEST)/bin); MQW_HANDLERS=$(abspath $(BUILD)/tests); \
+export MQW_BIN MQW_HANDLERS; \
+for t in $(1); do echo "== $$t"; case $$t in */stress_*) flags= ;; \
+    *) flags="$(TESTFLAGS)" ;; esac; $$t $$flags || failed="$$failed $$t"; done; \
+test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+endef
+check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN)
+	$(call run,$(UNIT) $(STRESS) $(E2E) $(CRASH))
+check-unit: $(UNIT) $(STRESS)
+	$(call run,$(UNIT) $(STRESS))
+check-e2e: $(E2E) $(HANDLERS) $(BIN)
+	$(call run,$(E2E))
+check-crash: $(CRASH) $(HANDLERS) $(BIN)
+	$(call run,$(CRASH))
 
 check-asan:
-	$(MAKE) BUILD=$(BUILD)/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
-	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" check
-# Criterion cannot start under the thread sanitizer: the programs are built
-# with it, the tests that drive them without.
-check-tsan: $(E2E) $(CRASH)
-	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread all
-	$(MAKE) PROGRAMS_UNDER_TEST=$(BUILD)/tsan check-e2e check-crash
+	MQW_TEST_SLOW=5 $(MAKE) BUILD=$(BUILD)/asan check \
+	    CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
+# Criterion cannot start under the thread sanitizer: programs and stress tests
+# are built with it, the tests that drive the programs without.
+check-tsan: $(E2E) $(CRASH) $(HANDLERS)
+	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread \
+	    check-tsan-stress
+	MQW_TEST_SLOW=10 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-e2e check-crash
+check-tsan-stress: $(STRESS) $(BIN)
+	$(call run,$(STRESS))
 
 bench: $(BENCH) $(BIN)
 	@set -e; for b in $(BENCH); do $$b; done
 
-SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch])
+FUZZ_SECONDS ?= 30
+fuzz:
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" run-fuzz \
+	    SANITIZE=-fsanitize=fuzzer-no-link,address,undefined
+run-fuzz: $(FUZZ)
+	@set -e; for f in $(FUZZ); do c=$(BUILD)/corpus/$${f##*/}; mkdir -p $$c; \
+	    $$f -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$c- $$c; done
+
+lint:
+	scripts/lint
 format:
 	clang-format -i $(SOURCES)
-lint:
-	scripts/lint $(SOURCES)
-
+# For scripts/lint and editors: what the compiler gets.
+show-cflags:
+	@printf '%s\n' "$(subst ",\",$(ALL_CFLAGS))"
 demo: all
 	scripts/demo
+
+# ---- installing ----
+BINDIR     = $(DESTDIR)$(PREFIX)/bin
+LIBDIR     = $(DESTDIR)$(PREFIX)/lib
+MANDIR     = $(DESTDIR)$(PREFIX)/share/man
+INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
+INSTALL   ?= install
+MAN       := $(wildcard docs/*.[1-8])
+man_path   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
+
+install: all
+	$(INSTALL) -d $(BINDIR)
+	$(INSTALL) -m 755 $(BIN) $(BINDIR)
+	set -e; for m in $(MAN); do d=$(MANDIR)/man$${m##*.}; \
+	    $(INSTALL) -d $$d; $(INSTALL) -m 644 $$m $$d; done
+ifneq ($(PUBLIC),)
+	$(INSTALL) -d $(LIBDIR)/pkgconfig $(INCLUDEDIR)
+	$(INSTALL) -m 644 $(HEADERS) $(INCLUDEDIR)
+	$(INSTALL) -m 644 $(PUBLIC) $(LIBDIR)
+	ln -sf libmqworker.so.$(SOVERSION) $(LIBDIR)/libmqworker.so
+	printf '%s\n' 'Name: mqworker' 'Version: $(VERSION)' \
+	    'Description: consumes POSIX message queues and loses nothing' \
+	    'Requires.private: $(PKGS)' 'Cflags: -I$(PREFIX)/include' \
+	    'Libs: -L$(PREFIX)/lib -lmqworker' 'Libs.private: -pthread -lrt -ldl' \
+	    > $(LIBDIR)/pkgconfig/mqworker.pc
+endif
+uninstall:
+	rm -f $(BIN:$(BUILD)/bin/%=$(BINDIR)/%) $(man_path) \
+	    $(INCLUDEDIR)/mqworker.h $(LIBDIR)/libmqworker.* \
+	    $(LIBDIR)/pkgconfig/mqworker.pc
 
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
