@@ -92,10 +92,14 @@ static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /* digit_value - of a character in either case; -1: not one of the 32 */
 static int digit_value(char c)
 {
+    static const signed char values['Z' - '0' + 1] = {
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  -1, -1, -1, -1, -1,
+        -1, -1, 10, 11, 12, 13, 14, 15, 16, 17, -1, 18, 19, -1, 20,
+        21, -1, 22, 23, 24, 25, 26, -1, 27, 28, 29, 30, 31,
+    };
     if (c >= 'a' && c <= 'z')
         c = (char)(c - 'a' + 'A');
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+    return c >= '0' && c <= 'Z' ? values[c - '0'] : -1;
 }
 
 /* ulid_parse - 26 characters to 16 bytes */
