@@ -29,21 +29,23 @@ struct wheel_timer {
     uint64_t when_ns;
     uint64_t period_ns; /* 0: once */
     wheel_fire *fire;
-    uint16_t place; /* level * 256 + slot, or the due list */
+    uint16_t place; /* bank * 2048 + level * 256 + slot, see wheel_bank.h */
 };
 
 int wheel_open(struct wheel **out, uint64_t now_ns); /* -ENOMEM */
-void wheel_close(struct wheel **wheel);              /* forgets its timers */
+/* Forgets its timers: none is pending after it. NULL-safe; sets NULL. */
+void wheel_close(struct wheel **wheel);
 
 /* Prepare a timer; once, before the first start. */
 void wheel_timer_init(struct wheel_timer *timer, wheel_fire *fire);
 bool wheel_pending(const struct wheel_timer *timer);
 
 /* Fire at `when_ns`. A pending timer is moved. False only if the wheel was
- * closed for new timers (wheel_refuse). */
+ * closed for new timers (wheel_refuse); nothing is changed then. */
 bool wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns);
 /* First at `when_ns`, then each `period_ns` (> 0) after the last deadline:
- * next = deadline + k * period, the smallest k that lies ahead of now. */
+ * next = deadline + k * period, the smallest k that lies ahead of now. It ends
+ * by wheel_cancel, or when its next deadline would not fit 64 bits. */
 bool wheel_start_periodic(struct wheel *w, struct wheel_timer *t,
                           uint64_t when_ns, uint64_t period_ns);
 /* True exactly if the timer was pending: its callback will not run. */
@@ -59,16 +61,21 @@ size_t wheel_cancel_batch(struct wheel *w, struct wheel_timer *const *timers,
                           size_t n);
 
 /* Exact time of the next expiry in *when_ns; false if nothing is pending or the
- * wheel is stopped. A due timer gives its deadline, which may lie in the past. */
-bool wheel_next(const struct wheel *w, uint64_t *when_ns);
+ * wheel is stopped. A due timer gives its deadline, which may lie in the past.
+ * A few ctz; after a cancel of just the earliest timer, also one walk over the
+ * timers of its slot, if those were not started in order of deadline. */
+bool wheel_next(struct wheel *w, uint64_t *when_ns);
 
 /* Let time reach `now_ns` (an earlier time than before does nothing) and fire
- * what is due. At most about `budget` timers are fired or moved; 0 = no bound.
- * True if work that is due was left: call again. */
+ * what is due. At most `budget` timers are fired or moved; 0 = no bound.
+ * True if the budget ended it before all that is due was done: call again.
+ * What callbacks started late is not meant: wheel_next tells of that. */
 bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
 /* As above, but instead of running the callback the next due timer is taken off
  * and returned, NULL if there is none: for callers that fire outside a lock.
- * *missed as for wheel_fire. *more as wheel_advance returns. */
+ * *missed as for wheel_fire. *more as wheel_advance returns. Calls with one and
+ * the same `now_ns` up to the NULL are one advance: what is started late in
+ * between waits for the next. */
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               uint64_t *missed, bool *more);
 
@@ -77,7 +84,7 @@ struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
 void wheel_stop(struct wheel *w);
 void wheel_resume(struct wheel *w);
 bool wheel_stopped(const struct wheel *w);
-/* No new timers from here on. */
+/* No new timers from here on; those that are pending go on, periodic too. */
 void wheel_refuse(struct wheel *w);
 /* Forget all timers; the time goes to `now_ns`, which may be earlier. */
 void wheel_reset(struct wheel *w, uint64_t now_ns);
