@@ -26,7 +26,8 @@ struct queue; /* opaque; body in queue.c */
 struct queue_attr {
     uint64_t depth;         /* messages; 0 = kernel default / not asked for */
     uint64_t message_size;  /* bytes; 0 = kernel default / not asked for */
-    mode_t mode;            /* of a new queue, exact: the umask is undone */
+    mode_t mode;            /* of a new queue, exact: the umask is undone;
+                               0 = 0600 / not asked for */
 };
 
 enum {
@@ -39,11 +40,13 @@ enum {
  * "..", a second slash, control bytes, over 254 bytes. */
 int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p);
 
-/* Always O_NONBLOCK and close-on-exec. `attr` may be NULL. *created (may be
- * NULL) says whether this call made the queue. */
+/* Always O_NONBLOCK and close-on-exec. `flags` with neither RECEIVE nor SEND:
+ * to look only, which needs read permission. `attr` may be NULL. *created (may
+ * be NULL) says whether this call made the queue. *out is NULL on failure. */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p);
-/* Take over a descriptor that was passed in (systemd); makes it O_NONBLOCK. */
+/* Take over a descriptor that was passed in (systemd); makes it O_NONBLOCK.
+ * On failure the descriptor stays the caller's. */
 int queue_adopt(struct queue **out, const char *name, int fd,
                 struct problem *p);
 void queue_close(struct queue **queue); /* NULL-safe; sets NULL */
@@ -75,8 +78,8 @@ int queue_send(struct queue *queue, const void *data, size_t size,
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns);
 
-/* Compare with what was asked for; one sentence per difference that names both
- * values goes to `text`. True if they differ. */
+/* Compare with what was asked for (0: was not); one sentence per difference that
+ * names both values goes to `text`. True if they differ. */
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room);
 
