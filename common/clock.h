@@ -34,7 +34,7 @@ int duration_parse(const char *text, uint64_t *ns);
 const char *duration_print(uint64_t ns, char buf[DURATION_TEXT]);
 
 /* "8192", "8KiB", "1MiB", "8k", "2M": KiB/MiB/GiB and k/K, M, G are powers of
- * 1024; kB, MB, GB powers of 1000. */
+ * 1024; kB, MB, GB powers of 1000. Largest: INT64_MAX. */
 int size_parse(const char *text, uint64_t *bytes);
 #define SIZE_TEXT 32
 /* Exact: "8KiB" where it divides, else "1000B"; size_parse reads it back. */
@@ -43,9 +43,9 @@ const char *size_print(uint64_t bytes, char buf[SIZE_TEXT]);
 #define TIME_TEXT 40
 /* RFC 3339 in UTC with milliseconds: 2026-11-20T19:22:59.123Z. */
 const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT]);
-/* What --since and --until take: RFC 3339 (date, or date and time, optional
- * zone, default UTC), "@seconds" since the epoch, or a duration meaning that
- * long before `now_ns`. */
+/* What --since and --until take: RFC 3339 (date, or date and time; seconds and
+ * zone may be left out, default UTC), "@seconds" since the epoch, or a duration
+ * meaning that long before `now_ns`. */
 int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
 
 #endif

@@ -37,10 +37,14 @@ struct option_row {
     const char *value;  /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
     const char *words;  /* a word that is allowed besides the type ("none") gives
                            UINT64_MAX; OPT_CHOICE: the choices */
-    uint64_t min, max;
-    const char *preset; /* default as --help shows it; NULL = none */
+    uint64_t min, max;  /* max 0 = no bound but INT64_MAX */
+    const char *preset; /* default as --help shows it; NULL = none. Where the
+                           value was left out (`optional`), this is read */
     size_t offset;      /* of the target in the struct that is filled */
     size_t seen;        /* offset + 1 of a bool set true when given; 0 = none */
+    /* OPT_CALL: `into` is the target (struct + offset), `text` NULL without a
+     * value; a row without `value` takes none. "--name: " is put in front of the
+     * problem's text if it does not start with it. */
     int (*call)(const char *text, void *into, struct problem *p);
     const char *help; /* one sentence, no full stop at the end */
 };
