@@ -32,26 +32,42 @@ struct letter {
 
 /* Visit matching letters, newest first (died_ns, then row, descending), or
  * oldest first. `visit` returns 0 to go on, else that value ends and is
- * returned. It may change letters. */
+ * returned. It may change letters: no lock and no transaction is held then.
+ * Letters that die while this goes on oldest first are not visited. */
 int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg);
+/* Tally matching letters by one field: the most frequent value first, then the
+ * newest. `value` is NULL for letters that have none (no group, no error), else
+ * NUL-terminated. filter->limit: only the newest so many letters are counted.
+ * Holds one entry for each different value. */
+enum letter_by { LETTER_BY_REASON, LETTER_BY_ERROR, LETTER_BY_GROUP };
+int letters_summary(struct store *s, enum letter_by by,
+                    const struct letter_filter *f,
+                    int (*visit)(const char *value, size_t size,
+                                 uint64_t count, uint64_t newest_ns, void *arg),
+                    void *arg);
 /* One letter by row, dead or replayed; -ENOENT. */
 int letters_get(struct store *s, int64_t row,
                 int (*visit)(const struct letter *l, void *arg), void *arg);
-/* Failed deliveries of a letter, oldest first. `n` counts from 1. */
+/* Failed deliveries of a letter, oldest first. `n` counts from 1. None for a
+ * row that is gone. */
 int letters_history(struct store *s, int64_t row,
                     int (*visit)(unsigned n, const struct store_attempt *a,
                                  void *arg),
                     void *arg);
 
-/* dead -> replayed, with the current boot id, if it is dead (or replayed, for
+/* dead -> replayed, with the current boot (store_recall), if it is dead (or replayed, for
  * one that is sent again) and died at `died_ns`; -ENOENT if not. */
 int letters_mark_replayed(struct store *s, int64_t row, uint64_t died_ns);
-/* replayed -> dead, when the send did not happen. */
+/* replayed -> dead, when the send did not happen; -ENOENT if not replayed. */
 int letters_unmark(struct store *s, int64_t row);
 /* Remove letters (dead or replayed) by row, one transaction; how many went. */
 int64_t letters_discard(struct store *s, const int64_t *rows, size_t n);
+/* Give room that removed letters left in the file back to the disk, in steps
+ * that let a running worker in between. Worth it after a large discard only: it
+ * does nothing while less than a quarter of the file (or 1 MiB) is unused. */
+int letters_shrink(struct store *s);
 /* Put in letters from elsewhere as new dead rows, with history; one
  * transaction per call, all or nothing. m.row is ignored. */
 struct letter_import {

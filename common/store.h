@@ -86,6 +86,13 @@ int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
 
+struct store_stats {
+    uint64_t writes;  /* calls that were settled, well or not */
+    uint64_t commits; /* transactions they took; writes / commits is the group */
+    unsigned waiting; /* calls that wait for a commit to end now */
+};
+void store_stats(struct store *s, struct store_stats *out);
+
 /* ---- the worker's writes; each durable on return ---- */
 
 /* Write `m` in the state m->state: a new row when m->row is 0 (then *row is set;

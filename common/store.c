@@ -1,0 +1,278 @@
+/* store.c - rows that wait and dead letters; see store.h
+ *
+ * Writes go through commit (one transaction for all that come at once), reads
+ * through a connection of their own: in WAL mode a reader sees the last commit
+ * and never waits for a writer, nor for its sync.
+ * Lock order: the commit's lock and read_mtx are never held together.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/commit.h"
+#include "common/store_file.h"
+
+#define BOOT_MAX 96
+
+/* c = constant after open   r = under read_mtx   l = the commit's leader only */
+struct store {
+    struct sql writer;        /* l */
+    struct sql reader;        /* r */
+    pthread_mutex_t read_mtx; /* held for one query; no callback under it */
+    struct commit *commit;    /* c */
+    char boot[BOOT_MAX];      /* c  "" if not known */
+};
+
+static const char *const reason_texts[REASON_COUNT] = {
+    [REASON_NONE] = "none",         [REASON_EXHAUSTED] = "exhausted",
+    [REASON_REJECTED] = "rejected", [REASON_EXPIRED] = "expired",
+    [REASON_CRASHED] = "crashed",   [REASON_BAD_HEADER] = "bad-header",
+};
+
+/* store_reason_text - name of a reason */
+const char *store_reason_text(enum store_reason reason)
+{
+    if ((unsigned)reason >= REASON_COUNT)
+        return "unknown";
+    return reason_texts[reason];
+}
+
+/* store_reason_parse - the reason of that name; "none" is no reason */
+enum store_reason store_reason_parse(const char *text)
+{
+    for (int i = REASON_NONE + 1; i < REASON_COUNT; i++)
+        if (!strcmp(text, reason_texts[i]))
+            return (enum store_reason)i;
+    return REASON_COUNT;
+}
+
+/* ---- opening ---- */
+
+/* boot_read - what the queues of now die with: the boot id, and the IPC
+ * namespace, since a container that starts anew has empty queues too */
+static void boot_read(char boot[BOOT_MAX])
+{
+    char id[40] = "", ipc[40] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, id, sizeof id - 1);
+    if (fd >= 0)
+        close(fd);
+    if (size <= 0)
+        return;
+    id[strcspn(id, "\n")] = '\0';
+    size = readlink("/proc/self/ns/ipc", ipc, sizeof ipc - 1);
+    ipc[size > 0 ? size : 0] = '\0';
+    snprintf(boot, BOOT_MAX, "%s/%s", id, ipc);
+}
+
+/* connection_open - connect in one of the two roles; nothing of a file that is
+ * not ours is changed, not even by a checkpoint as it is closed again */
+static int connection_open(struct sql *sql, const char *path,
+                           enum sql_role role, struct problem *p)
+{
+    int rc = sql_open(sql, path);
+    if (rc != SQLITE_OK)
+        return store_file_refuse(sql->db, rc, path, p);
+    if (sqlite3_db_readonly(sql->db, "main"))
+        return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
+    int err = store_file_check(sql->db, path, p);
+    if (err)
+        return err;
+    sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    rc = sql_setup(sql, role);
+    if (rc != SQLITE_OK)
+        return store_file_refuse(sql->db, rc, path, p);
+    err = store_file_verify(sql->db, path, p);
+    if (!err)
+        sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return err;
+}
+
+/* file_wanted - there is a file at `path`, or one is made */
+static int file_wanted(const char *path, bool create, struct problem *p)
+{
+    struct stat st;
+    if (stat(path, &st) == 0)
+        return 0;
+    int err = errno;
+    if (err == ENOENT && create)
+        return store_file_create(path, p);
+    return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, strerror(err));
+}
+
+/* store_fill - open what a store is made of; undone by store_close */
+static int store_fill(struct store *s, const char *path, struct problem *p)
+{
+    int err = connection_open(&s->writer, path, SQL_WRITER, p);
+    if (!err)
+        err = connection_open(&s->reader, path, SQL_READER, p);
+    if (!err)
+        err = store_file_modes(path, p);
+    if (!err && commit_open(&s->commit, &s->writer) < 0)
+        err = problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
+    return err;
+}
+
+/* store_open - open the store, or make it */
+int store_open(struct store **out, const char *path, bool create,
+               struct problem *p)
+{
+    int err = file_wanted(path, create, p);
+    if (err)
+        return err;
+    struct store *s = calloc(1, sizeof *s);
+    if (!s)
+        return problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
+    pthread_mutex_init(&s->read_mtx, NULL);
+    boot_read(s->boot);
+    err = store_fill(s, path, p);
+    if (err)
+        store_close(&s);
+    *out = s;
+    return err;
+}
+
+/* store_close - copy the -wal into the file as far as nobody is in the way
+ * Nothing depends on it: what is in the -wal is durable. The last of all
+ * programs that closes takes the -wal away. A store that wrote nothing leaves
+ * the copying to the others, so that a list costs a running worker no sync. */
+void store_close(struct store **store)
+{
+    struct store *s = *store;
+    struct store_stats stats = {0};
+    if (!s)
+        return;
+    if (s->commit)
+        commit_stats(s->commit, &stats);
+    sql_close(&s->reader);
+    if (stats.commits > 0)
+        sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,
+                                  NULL, NULL);
+    sql_close(&s->writer);
+    commit_close(&s->commit);
+    pthread_mutex_destroy(&s->read_mtx);
+    free(s);
+    *store = NULL;
+}
+
+/* store_stats - how well writers share commits */
+void store_stats(struct store *s, struct store_stats *out)
+{
+    commit_stats(s->commit, out);
+}
+
+/* store_read_begin - take the reading connection */
+struct sql *store_read_begin(struct store *s)
+{
+    pthread_mutex_lock(&s->read_mtx);
+    return &s->reader;
+}
+
+/* store_read_end - give it back */
+void store_read_end(struct store *s)
+{
+    pthread_mutex_unlock(&s->read_mtx);
+}
+
+/* store_write - run an operation in a shared commit */
+int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
+                void *arg)
+{
+    return commit_run(s->commit, apply, arg);
+}
+
+/* store_boot - what replayed letters are marked with */
+const char *store_boot(const struct store *s)
+{
+    return s->boot;
+}
+
+/* ---- the worker's writes ---- */
+
+struct put {
+    const struct store_row *m;
+    const struct store_attempt *attempt;
+    const char *boot;
+    int64_t row;
+};
+
+/* put_apply - insert or update a row, and add to its history */
+static int put_apply(struct sql *sql, void *arg)
+{
+    struct put *put = arg;
+    int err;
+    put->row = put->m->row;
+    if (put->row)
+        err = sql_update_row(sql, put->m, put->boot);
+    else
+        err = sql_insert_row(sql, put->m, put->boot, &put->row);
+    if (!err && put->attempt)
+        err = sql_insert_attempt(sql, put->row, put->attempt);
+    return err;
+}
+
+/* store_put - bring a message to the disk */
+int store_put(struct store *s, const struct store_row *m,
+              const struct store_attempt *attempt, int64_t *row)
+{
+    struct put put = {.m = m, .attempt = attempt, .boot = s->boot};
+    if (!sql_row_valid(m))
+        return -EINVAL;
+    int err = store_write(s, put_apply, &put);
+    if (!err && row)
+        *row = put.row;
+    return err;
+}
+
+/* delete_apply - remove a row; its history goes with it */
+static int delete_apply(struct sql *sql, void *arg)
+{
+    const int64_t *row = arg;
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_DELETE, &st);
+    if (err)
+        return err;
+    sqlite3_bind_int64(st, 1, *row);
+    return sql_run(sql, st);
+}
+
+/* store_delete - forget a message */
+int store_delete(struct store *s, int64_t row)
+{
+    return store_write(s, delete_apply, &row);
+}
+
+struct recall {
+    const char *boot;
+    int count;
+};
+
+/* recall_apply - letters of another boot are dead again */
+static int recall_apply(struct sql *sql, void *arg)
+{
+    struct recall *recall = arg;
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_RECALL, &st);
+    if (err)
+        return err;
+    sql_bind_text(st, 1, recall->boot, strlen(recall->boot));
+    err = sql_run(sql, st);
+    recall->count = sqlite3_changes(sql->db);
+    return err;
+}
+
+/* store_recall - take back what was on its way as the machine went down */
+int store_recall(struct store *s)
+{
+    struct recall recall = {.boot = s->boot};
+    if (!*s->boot)
+        return -ENOENT;
+    int err = store_write(s, recall_apply, &recall);
+    return err ? err : recall.count;
+}
