@@ -107,18 +107,26 @@ void wheel_bank_settle(struct wheel_bank *b, uint64_t now_ns)
         b->elapsed_ns = now_ns;
 }
 
-/* slot_min - the earliest deadline of a slot that is not empty */
+/* slot_min - the earliest deadline of a slot that is not empty
+ * Walks a list only if the earliest was cancelled and the list was not
+ * ascending; if it has become so, this was the last walk.
+ */
 static uint64_t slot_min(struct wheel_slot *slot)
 {
     const struct wheel_timer *t = slot->head;
+    uint64_t last = t->when_ns;
 
     if (!slot->stale)
         return slot->min_ns;
-    slot->stale = false;
-    slot->min_ns = t->when_ns;
-    while ((t = t->next) != slot->head)
+    slot->stale = slot->unsorted = false;
+    slot->min_ns = last;
+    while ((t = t->next) != slot->head) {
+        if (t->when_ns < last)
+            slot->unsorted = true;
         if (t->when_ns < slot->min_ns)
             slot->min_ns = t->when_ns;
+        last = t->when_ns;
+    }
     return slot->min_ns;
 }
 
