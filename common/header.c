@@ -268,6 +268,18 @@ static int line_read(struct line *line, const char *at, size_t size,
     return 0;
 }
 
+/* magic_found - header_present, for the hot path: no call between files */
+static inline bool magic_found(const void *data, size_t size)
+{
+    return size >= MAGIC_BYTES && memcmp(data, MAGIC, MAGIC_BYTES) == 0;
+}
+
+/* header_present - whether `data` starts with the magic line */
+bool header_present(const void *data, size_t size)
+{
+    return magic_found(data, size);
+}
+
 /* lines_read - all lines up to the empty one; out->bytes is set at the end
  * *size_line becomes the line that `size` was on. */
 static int lines_read(const char *data, size_t size, struct header *out,
@@ -296,19 +308,13 @@ static int lines_read(const char *data, size_t size, struct header *out,
     }
 }
 
-/* header_present - whether `data` starts with the magic line */
-bool header_present(const void *data, size_t size)
-{
-    return size >= MAGIC_BYTES && memcmp(data, MAGIC, MAGIC_BYTES) == 0;
-}
-
 /* header_parse - read the header of a whole message */
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY])
 {
     unsigned size_line = 0;
     *out = (struct header){0};
-    if (!header_present(data, size))
+    if (!magic_found(data, size))
         return 0;
     int err = lines_read(data, size, out, why, &size_line);
     if (err)
@@ -328,7 +334,7 @@ size_t header_message_size(const void *data, size_t room)
 {
     struct header h = {0};
     unsigned size_line = 0;
-    if (!header_present(data, room) ||
+    if (!magic_found(data, room) ||
         lines_read(data, room, &h, NULL, &size_line) != 0 ||
         !(h.fields & HEADER_SIZE) || h.size > room - h.bytes)
         return 0;
