@@ -118,7 +118,9 @@ static int explain_bytes(const struct topic *t)
     char cost_text[112];
     uint64_t cost = mqlimit_cost(t->request->depth, t->request->message_size);
     bool alone = cost > t->limit->bytes; /* too large without any other */
-    uint64_t need = alone ? cost : t->limit->bytes + cost;
+    uint64_t need = cost;
+    if (!alone && __builtin_add_overflow(need, t->limit->bytes, &need))
+        need = UINT64_MAX; /* no limit here, but one on the user namespace */
     return problem_set(
         t->p, EX_OSERR, t->err,
         "queue %s: this queue costs %s of the %" PRIu64
