@@ -150,6 +150,7 @@ uint64_t harness_now_ms(void); /* monotonic */
 /* ---- the caller's file and line in messages ---- */
 
 void harness_here(const char *file, int line);
+#ifndef HARNESS_INTERNAL
 #define HARNESS_HERE_(call)    (harness_here(__FILE__, __LINE__), call)
 #define harness_queue(...)     HARNESS_HERE_(harness_queue(__VA_ARGS__))
 #define harness_send(...)      HARNESS_HERE_(harness_send(__VA_ARGS__))
@@ -163,5 +164,6 @@ void harness_here(const char *file, int line);
 #define harness_stop(...)      HARNESS_HERE_(harness_stop(__VA_ARGS__))
 #define harness_wait_log(...)  HARNESS_HERE_(harness_wait_log(__VA_ARGS__))
 #define harness_deadline(...)  HARNESS_HERE_(harness_deadline(__VA_ARGS__))
+#endif
 
 #endif

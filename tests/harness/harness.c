@@ -1,0 +1,247 @@
+/* harness.c - the fixture, places, files, waiting */
+#include "tests/harness/internal.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One test at a time in a process: Criterion gives each one its own. */
+static struct {
+    char dir[PATH_MAX / 2];
+    char state[PATH_MAX / 2 + 16];
+    struct janitor janitor;
+    void **kept; /* freed at the end */
+    size_t kept_count;
+    const char *file; /* of the caller */
+    int line;
+    unsigned slow; /* limits are multiplied by it */
+} rig;
+
+/* harness_here - remember who calls, for messages */
+void harness_here(const char *file, int line)
+{
+    rig.file = file;
+    rig.line = line;
+}
+
+/* harness_fail - end the test */
+void harness_fail(const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    cr_assert_fail("%s:%d: %s", rig.file ? rig.file : "harness", rig.line,
+                   text);
+    abort();
+}
+
+/* harness_keep - own `memory` until harness_fini */
+void *harness_keep(void *memory)
+{
+    void **kept = reallocarray(rig.kept, rig.kept_count + 1, sizeof *rig.kept);
+    if (!memory || !kept)
+        harness_fail("out of memory");
+    rig.kept = kept;
+    rig.kept[rig.kept_count++] = memory;
+    return memory;
+}
+
+unsigned harness_next_queue(void)
+{
+    return ++*rig.janitor.queues;
+}
+
+/* harness_init - a scratch directory, and a janitor that will remove it */
+void harness_init(void)
+{
+    const char *tmp = getenv("TMPDIR"), *slow = getenv("MQW_TEST_SLOW");
+    memset(&rig, 0, sizeof rig);
+    rig.slow = slow && atoi(slow) > 0 ? (unsigned)atoi(slow) : 1;
+    snprintf(rig.dir, sizeof rig.dir, "%s/mqwt-XXXXXX",
+             tmp && tmp[0] == '/' ? tmp : "/tmp");
+    if (!mkdtemp(rig.dir))
+        harness_fail("%s: %s", rig.dir, strerror(errno));
+    snprintf(rig.state, sizeof rig.state, "%s/state", rig.dir);
+    int err = janitor_start(&rig.janitor, rig.dir);
+    if (err < 0)
+        harness_fail("janitor: %s", strerror(-err));
+}
+
+/* harness_fini - end and remove all that the test had */
+void harness_fini(void)
+{
+    processes_end();
+    const char *report = processes_report();
+    janitor_finish(&rig.janitor);
+    char *text = report ? strdup(report) : NULL;
+    for (size_t i = 0; i < rig.kept_count; i++)
+        free(rig.kept[i]);
+    free(rig.kept);
+    rig.kept = NULL;
+    rig.kept_count = 0;
+    if (!text)
+        return;
+    /* Criterion 2.4 does not count an assertion that fails here, but a crash. */
+    fprintf(stderr, "%s:%d: a sanitizer's report: %s\n",
+            rig.file ? rig.file : "harness", rig.line, text);
+    abort();
+}
+
+/* ---- places ---- */
+
+const char *harness_dir(void)
+{
+    return rig.dir;
+}
+
+const char *harness_state_dir(void)
+{
+    return rig.state;
+}
+
+const char *harness_path(const char *fmt, ...)
+{
+    char name[PATH_MAX / 2], path[PATH_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    snprintf(path, sizeof path, "%s%s%s", name[0] == '/' ? "" : rig.dir,
+             name[0] == '/' ? "" : "/", name);
+    return harness_keep(strdup(path));
+}
+
+/* built - `name` in the directory that `variable` names, else in `preset` */
+static const char *built(const char *variable, const char *preset,
+                         const char *name, const char *suffix)
+{
+    char path[PATH_MAX], full[PATH_MAX];
+    const char *dir = getenv(variable);
+    snprintf(path, sizeof path, "%s/%s%s", dir ? dir : preset, name, suffix);
+    if (!realpath(path, full))
+        return harness_keep(strdup(path));
+    return harness_keep(strdup(full));
+}
+
+const char *harness_bin(const char *name)
+{
+    return built("MQW_BIN", "build/bin", name, "");
+}
+
+const char *harness_handler(const char *name)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "handlers/%s", name);
+    return built("MQW_HANDLERS", "build/tests", path, "");
+}
+
+const char *harness_plugin(const char *name)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "plugins/%s", name);
+    return built("MQW_HANDLERS", "build/tests", path, ".so");
+}
+
+/* ---- files ---- */
+
+/* harness_write - make the file hold exactly these bytes */
+void harness_write(const char *path, const void *data, size_t size)
+{
+    FILE *f = fopen(harness_path("%s", path), "we");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0)
+        harness_fail("%s: %s", path, strerror(errno));
+}
+
+const char *harness_script(const char *name, const char *body)
+{
+    char *text;
+    if (asprintf(&text, "#!/bin/sh\n%s\n", body) < 0)
+        harness_fail("out of memory");
+    const char *path = harness_path("%s", name);
+    harness_write(path, text, strlen(text));
+    free(text);
+    if (chmod(path, 0755) < 0)
+        harness_fail("%s: %s", path, strerror(errno));
+    return path;
+}
+
+/* harness_read - the file as it is now */
+const char *harness_read(const char *path, size_t *size)
+{
+    FILE *f = fopen(harness_path("%s", path), "re");
+    size_t used = 0, room = 4096, got;
+    char *data = malloc(room + 1);
+    while (f && data && (got = fread(data + used, 1, room - used, f)) > 0) {
+        used += got;
+        if (used < room)
+            continue;
+        char *more = realloc(data, (room *= 2) + 1);
+        if (!more)
+            free(data);
+        data = more;
+    }
+    if (f)
+        fclose(f);
+    if (data)
+        data[used] = '\0';
+    if (size)
+        *size = used;
+    return harness_keep(data);
+}
+
+bool harness_exists(const char *path)
+{
+    return access(harness_path("%s", path), F_OK) == 0;
+}
+
+/* harness_lines_with - complete lines that contain `text`; "" is in each */
+size_t harness_lines_with(const char *path, const char *text)
+{
+    FILE *f = fopen(harness_path("%s", path), "re");
+    char *line = NULL;
+    size_t room = 0, lines = 0;
+    ssize_t size;
+    while (f && (size = getline(&line, &room, f)) > 0)
+        lines += line[size - 1] == '\n' &&
+                 memmem(line, (size_t)size, text, strlen(text)) != NULL;
+    free(line);
+    if (f)
+        fclose(f);
+    return lines;
+}
+
+size_t harness_lines(const char *path)
+{
+    return harness_lines_with(path, "");
+}
+
+/* ---- waiting ---- */
+
+uint64_t harness_now_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+uint64_t harness_deadline(unsigned limit_ms)
+{
+    return harness_now_ms() + (uint64_t)limit_ms * rig.slow;
+}
+
+void harness_nap(uint64_t deadline, const char *what)
+{
+    if (harness_now_ms() >= deadline)
+        harness_fail("not within the limit: %s", what);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}

@@ -1,0 +1,42 @@
+/* internal.h - what the harness's own files share
+ *
+ * WHAT   Failing with the caller's place, strings that live until
+ *        harness_fini, and the two ends of the fixture.
+ * WHO    The files of tests/harness; includes harness.h without its macros.
+ * OWNS   See harness.h.
+ * FAILS  harness_fail does not return.
+ */
+#ifndef TESTS_HARNESS_INTERNAL_H
+#define TESTS_HARNESS_INTERNAL_H
+
+#define HARNESS_INTERNAL
+#include "tests/harness/harness.h"
+
+/* End the test with "file:line: message". */
+_Noreturn void harness_fail(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+/* Free `memory` at harness_fini; NULL fails. */
+void *harness_keep(void *memory);
+/* The number of the next queue name, counted where the janitor sees it. */
+unsigned harness_next_queue(void);
+
+/* Kill and reap all that harness_start started. */
+void processes_end(void);
+/* First sanitizer's report that a program left, or NULL. */
+const char *processes_report(void);
+
+/* The janitor: cleans up when the test process is gone or asks for it. */
+struct janitor {
+    unsigned *queues; /* shared: names handed out so far */
+    pid_t test;       /* whose names they are */
+    pid_t pid;
+    int fd; /* closed = clean up now */
+};
+/* 0 or -errno; `dir` is removed at the end and must stay valid. */
+int janitor_start(struct janitor *j, const char *dir);
+/* Have it clean up, and wait until it has. */
+void janitor_finish(struct janitor *j);
+void janitor_queue_name(const struct janitor *j, unsigned number, char *out,
+                        size_t room);
+
+#endif

@@ -1,0 +1,145 @@
+/* janitor.c - a process that outlives the test and cleans up after it
+ *
+ * A test can end without its fixture: a crash, Criterion's time limit, Ctrl-C.
+ * Queues count against a limit of the user until they are unlinked, and a
+ * handler that was left over would disturb the tests that follow. So cleaning
+ * up is done by a process that waits for the end of a pipe.
+ */
+#include "tests/harness/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <mqueue.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* janitor_queue_name - the name of queue `number` of this test */
+void janitor_queue_name(const struct janitor *j, unsigned number, char *out,
+                        size_t room)
+{
+    snprintf(out, room, "/mqwt-%d-%u", (int)j->test, number);
+}
+
+/* environment_has - whether process `pid` was started with the entry `wanted` */
+static bool environment_has(const char *pid, const char *wanted)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    char *entry = NULL;
+    size_t room = 0;
+    bool found = false;
+    while (!found && getdelim(&entry, &room, '\0', f) > 0)
+        found = strcmp(entry, wanted) == 0;
+    free(entry);
+    fclose(f);
+    return found;
+}
+
+/* processes_kill - SIGKILL to all with that environment; how many */
+static unsigned processes_kill(const char *wanted)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return 0;
+    unsigned killed = 0;
+    for (struct dirent *e; (e = readdir(proc));) {
+        pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (pid > 1 && pid != getpid() && environment_has(e->d_name, wanted))
+            killed += kill(pid, SIGKILL) == 0;
+    }
+    closedir(proc);
+    return killed;
+}
+
+static int file_remove(const char *path, const struct stat *st, int type,
+                       struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    remove(path);
+    return 0;
+}
+
+/* clean_up - nothing of the test is left but, if asked for, its files */
+static void clean_up(const struct janitor *j, const char *dir)
+{
+    char wanted[512], name[64];
+    snprintf(wanted, sizeof wanted, "TEST_DIR=%s", dir);
+    /* Again, as one may fork while we read: zombies have no environment. */
+    for (unsigned round = 0; round < 50 && processes_kill(wanted); round++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (unsigned n = 1; n <= *j->queues; n++) {
+        janitor_queue_name(j, n, name, sizeof name);
+        mq_unlink(name);
+    }
+    const char *keep = getenv("MQW_TEST_KEEP");
+    if (!keep || strcmp(keep, "1") != 0)
+        nftw(dir, file_remove, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* janitor_run - wait for the other end of `fd` to close, clean up, exit */
+static _Noreturn void janitor_run(const struct janitor *j, int fd,
+                                  const char *dir)
+{
+    char byte;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    prctl(PR_SET_NAME, "test-janitor");
+    setsid(); /* Ctrl-C is for the test */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < 3; i++)
+        dup2(null, i);
+    /* A pipe of Criterion's kept open here would hold its runner up. */
+    if (fd != 3)
+        dup2(fd, 3);
+    close_range(4, ~0u, 0);
+    while (read(3, &byte, 1) < 0 && errno == EINTR)
+        ;
+    clean_up(j, dir);
+    _exit(0);
+}
+
+/* janitor_start - fork the janitor of this test process */
+int janitor_start(struct janitor *j, const char *dir)
+{
+    int ends[2];
+    j->test = getpid();
+    j->queues = mmap(NULL, sizeof *j->queues, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (j->queues == MAP_FAILED)
+        return -errno;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    j->pid = fork();
+    if (j->pid < 0)
+        return -errno;
+    if (j->pid == 0) {
+        close(ends[1]);
+        janitor_run(j, ends[0], dir);
+    }
+    close(ends[0]);
+    j->fd = ends[1];
+    return 0;
+}
+
+/* janitor_finish - all is cleaned up on return */
+void janitor_finish(struct janitor *j)
+{
+    close(j->fd);
+    while (waitpid(j->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    munmap(j->queues, sizeof *j->queues);
+}
