@@ -264,7 +264,7 @@ static void line_write(const struct line *l)
             break;
         at += took;
     }
-    /* Nothing was written, or only the newline: as torn as before, or mended. */
+    /* Nothing was written: as torn as before. Only the newline: mended. */
     if (at == end || at == l->text + 1)
         log_torn = false;
     else if (at > l->text)

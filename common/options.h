@@ -43,8 +43,8 @@ struct option_row {
     size_t offset;      /* of the target in the struct that is filled */
     size_t seen;        /* offset + 1 of a bool set true when given; 0 = none */
     /* OPT_CALL: `into` is the target (struct + offset), `text` NULL without a
-     * value; a row without `value` takes none. "--name: " is put in front of the
-     * problem's text if it does not start with it. */
+     * value; a row without `value` takes none. "--name: " is put in front of
+     * the problem's text if it does not start with it. */
     int (*call)(const char *text, void *into, struct problem *p);
     const char *help; /* one sentence, no full stop at the end */
 };

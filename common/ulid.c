@@ -12,7 +12,8 @@
 
 /* One thread's 80 random bits, counted up by one for each id. 79 of them are
  * drawn, so that 2^79 ids fit before they run over. Two threads, or two
- * machines, meet only if their random starts lie closer than what they count. */
+ * machines, meet only if their random starts lie closer than what they count.
+ */
 struct counter {
     unsigned generation; /* of the process it was seeded in; 0: not seeded */
     uint16_t high;

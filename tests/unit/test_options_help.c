@@ -152,6 +152,33 @@ Test(options_help, fits_any_width_and_loses_no_word)
     }
 }
 
+/* plain_print - the help with "cafe" for "caf\u00e9": a byte less, no column */
+static void plain_print(FILE *out, int width)
+{
+    struct option_row plain_rows[COUNT(rows)];
+    struct option_table plain = table;
+    memcpy(plain_rows, rows, sizeof rows);
+    plain_rows[1].help = "form of the log lines: for people, or for programs "
+                         "that read them, or not at all, whatever suits the "
+                         "cafe round the corner";
+    plain.rows = plain_rows;
+    options_help(&plain, out, width);
+}
+
+Test(options_help, counts_characters_and_not_bytes)
+{
+    for (int width = 20; width < 180; width++) {
+        char *text = text_take(help_print, width);
+        char *plain = text_take(plain_print, width);
+        char *accent = strstr(text, "\u00e9");
+        *accent = 'e';
+        memmove(accent + 1, accent + 2, strlen(accent + 2) + 1);
+        cr_assert_str_eq(text, plain);
+        free(plain);
+        free(text);
+    }
+}
+
 Test(options_help, breaks_a_line_only_where_the_next_word_does_not_fit)
 {
     char *text = text_take(help_print, 1000);
