@@ -1,0 +1,249 @@
+/* mqdlq_replay.c - see mqdlq_replay.h */
+#include "scripts/mqdlq_replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/clock.h"
+#include "common/interrupt.h"
+#include "common/letters.h"
+#include "common/pace.h"
+#include "common/term_progress.h"
+#include "scripts/mqdlq_canary.h"
+#include "scripts/mqdlq_choice.h"
+#include "scripts/mqdlq_parcel.h"
+
+struct replay {
+    struct desk *desk;
+    struct choice choice;
+    struct queue *queue;
+    struct parcel parcel;
+    struct pace pace;
+    struct term_progress bar;
+    uint64_t sent, refused;
+    int status;  /* of letters that were passed over */
+    bool packed; /* the parcel is to be sent */
+};
+
+/* letter_refuse - name a letter that is not sent; the others go on */
+static void letter_refuse(struct replay *r, int64_t row, int status,
+                          const char *why)
+{
+    r->refused++;
+    r->status = desk_worse(r->status, status);
+    desk_say(0, "letter %" PRId64 " is not sent: %s", row, why);
+}
+
+/* letter_pack - visit: make the parcel, or refuse the letter. One that somebody
+ * else has sent since it was chosen is passed over, if it was not named. */
+static int letter_pack(const struct letter *l, void *arg)
+{
+    struct replay *r = arg;
+    const struct options *o = r->desk->o;
+    char why[PARCEL_WHY] = "";
+    r->packed = false;
+    if (l->m.state == STORE_REPLAYED && !r->choice.by_id && !o->filter.replayed)
+        return 0;
+    if (parcel_pack(&r->parcel, l, clock_wall_ns(), why) != 0)
+        letter_refuse(r, l->m.row, EX_DATAERR, why);
+    else if (o->canary && r->sent == 0 && r->parcel.kind != PARCEL_TRACKED)
+        letter_refuse(r, l->m.row, EX_DATAERR,
+                      "behind a header it would be too large for the queue, "
+                      "and without one it is no canary");
+    else
+        r->packed = true;
+    return 0;
+}
+
+/* parcel_foretell - --dry-run */
+static void parcel_foretell(const struct replay *r)
+{
+    const struct parcel *p = &r->parcel;
+    printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32 "%s\n",
+           p->row, queue_label(r->queue), p->size, p->priority,
+           p->kind == PARCEL_TRACKED     ? ""
+           : p->kind == PARCEL_UNTRACKED ? ", and remove it"
+                                         : ", as received, and remove it");
+}
+
+/* parcel_post - the parcel into the queue; 0 or -errno. A queue whose name is
+ * gone is as good as none: -ENOENT. */
+static int parcel_post(struct replay *r)
+{
+    const struct options *o = r->desk->o;
+    uint64_t deadline = UINT64_MAX;
+    if (o->has_wait)
+        deadline = ns_add(clock_mono_ns(), o->wait_ns);
+    if (interrupt_seen())
+        return -EINTR;
+    int err = queue_send_wait(r->queue, r->parcel.bytes, r->parcel.size,
+                              r->parcel.priority, deadline);
+    return !err && queue_gone(r->queue) ? -ENOENT : err;
+}
+
+/* post_failed - why the sending stops; the exit status */
+static int post_failed(const struct replay *r, int err)
+{
+    const char *name = queue_label(r->queue);
+    if (err == -EINTR)
+        return desk_say(EX_TEMPFAIL, "interrupted");
+    if (err == -EAGAIN)
+        return desk_say(EX_TEMPFAIL, "%s stayed full", name);
+    if (err == -ENOENT)
+        return desk_say(EX_NOINPUT, "%s was removed meanwhile", name);
+    return desk_say(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
+}
+
+/* send_tracked - mark the letter, send it, take the mark back if that failed
+ *
+ * The mark comes first: the worker may settle the message before mq_send has
+ * returned here, and must find a letter that is on its way.
+ * Crash before the mark: nothing happened.
+ * Crash between the mark and the send: the letter is in the store, marked, and
+ * in no queue. `list --replayed` shows it, and by its id or with --replayed it
+ * is sent again.
+ * Crash after the send: the worker settles the letter.
+ * So a crash here can lose nothing; sending a marked letter again can repeat it.
+ */
+static int send_tracked(struct replay *r)
+{
+    const struct parcel *p = &r->parcel;
+    struct store *s = r->desk->store;
+    int err = letters_mark_replayed(s, p->row, p->died_ns);
+    if (err == -ENOENT) {
+        letter_refuse(r, p->row, 0, "it was settled or died again meanwhile");
+        return 0;
+    }
+    if (err)
+        return desk_store_failed("mark a letter", err);
+    int failed = parcel_post(r);
+    if (!failed) {
+        r->sent++;
+        return 0;
+    }
+    /* One that was on its way already stays so: that message may yet come. */
+    err = p->was_replayed ? 0 : letters_unmark(s, p->row);
+    if (err && err != -ENOENT) {
+        desk_store_failed("take back the mark of a letter", err);
+        desk_say(0,
+                 "letter %" PRId64 " was not sent but is marked replayed; "
+                 "`mqdlq replay %s %" PRId64 "` sends it",
+                 p->row, r->desk->queue, p->row);
+    }
+    return post_failed(r, failed);
+}
+
+/* send_untracked - send the letter, then remove it, as nothing will tell of its
+ * end: it has moved into the queue
+ * Crash before the removal: it is in both, and can be sent a second time.
+ * So a crash here can repeat a message and never lose one.
+ */
+static int send_untracked(struct replay *r)
+{
+    int failed = parcel_post(r);
+    if (failed)
+        return post_failed(r, failed);
+    r->sent++;
+    int64_t n = letters_discard(r->desk->store, &r->parcel.row, 1);
+    if (n >= 0)
+        return 0;
+    desk_say(0, "letter %" PRId64 " was sent and is still in the store",
+             r->parcel.row);
+    return desk_store_failed("remove a letter", (int)n);
+}
+
+/* letter_replay - one letter; 0 to go on, or an exit status */
+static int letter_replay(struct replay *r, const struct pick *pick)
+{
+    struct desk *d = r->desk;
+    int err = letters_get(d->store, pick->row, letter_pack, r);
+    if (err == -ENOENT) {
+        letter_refuse(r, pick->row, r->choice.by_id ? EX_NOINPUT : 0,
+                      "it is gone");
+        return 0;
+    }
+    if (err)
+        return desk_store_failed("read a letter", err);
+    if (!r->packed)
+        return 0;
+    if (d->o->dry_run) {
+        parcel_foretell(r);
+        r->sent++;
+        return 0;
+    }
+    if (pace_wait(&r->pace) != 0)
+        return post_failed(r, -EINTR);
+    uint64_t sent = r->sent;
+    int status =
+        r->parcel.kind == PARCEL_TRACKED ? send_tracked(r) : send_untracked(r);
+    if (!status && d->o->canary && sent == 0 && r->sent == 1)
+        status = canary_wait(d, r->parcel.row, r->parcel.died_ns,
+                             d->o->has_wait ? d->o->wait_ns : UINT64_MAX);
+    return status;
+}
+
+/* choice_replay - all of them, and say how it went; the exit status */
+static int choice_replay(struct replay *r)
+{
+    const struct options *o = r->desk->o;
+    size_t total = r->choice.count;
+    int status = 0;
+    if (total > 1 && !o->dry_run)
+        term_progress_start(&r->bar, "replaying", total);
+    pace_start(&r->pace, o->rate, clock_mono_ns());
+    for (size_t i = 0; i < total && !status; i++) {
+        status = letter_replay(r, &r->choice.picks[i]);
+        term_progress_step(&r->bar, r->sent);
+    }
+    term_progress_end(&r->bar);
+    printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
+           desk_plural(total), o->dry_run ? "would be sent" : "sent",
+           queue_label(r->queue));
+    if (r->refused > 0)
+        printf(", %" PRIu64 " not", r->refused);
+    putchar('\n');
+    status = desk_worse(status, r->status);
+    return desk_worse(status, r->choice.missing ? EX_NOINPUT : 0);
+}
+
+/* target_open - the queue to send to, and a parcel as large as it takes */
+static int target_open(struct replay *r)
+{
+    const struct options *o = r->desk->o;
+    struct problem p = {0};
+    char name[QUEUE_NAME_MAX];
+    if (queue_name(o->to ? o->to : r->desk->queue, name, &p) ||
+        queue_open(&r->queue, name, QUEUE_SEND, NULL, NULL, &p))
+        return desk_say(p.status, "%s", p.text);
+    r->parcel = (struct parcel){
+        .raw = o->raw,
+        .elsewhere = strcmp(name, r->desk->queue) != 0,
+        .reset_expiry = o->reset_expiry,
+        .room = queue_message_size(r->queue),
+    };
+    if (parcel_open(&r->parcel) != 0)
+        return desk_store_failed("replay", -ENOMEM);
+    return 0;
+}
+
+/* replay_run - replay */
+int replay_run(struct desk *d)
+{
+    struct replay r = {.desk = d};
+    int status = choice_make(&r.choice, d);
+    if (!status && r.choice.count == 0) {
+        status = r.choice.missing ? EX_NOINPUT : 0;
+        puts("0 letters chosen");
+    } else if (!status) {
+        status = target_open(&r);
+        if (!status)
+            status = choice_replay(&r);
+    }
+    parcel_close(&r.parcel);
+    queue_close(&r.queue);
+    choice_free(&r.choice);
+    return status;
+}
