@@ -88,8 +88,6 @@ static int dir_sync(const char *path)
 static char *parent_cut(char *path)
 {
     char *slash = strrchr(path, '/');
-    while (slash && slash > path && slash[-1] == '/')
-        slash--;
     if (!slash || slash == path)
         return NULL;
     *slash = '\0';

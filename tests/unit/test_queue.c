@@ -484,6 +484,7 @@ Test(mqlimit, each_limit_is_named_with_its_value_and_the_command)
     cr_assert(strstr(p.text, "ulimit") == NULL, "%s", p.text);
     p = explain(EINVAL, 10, 8192, false);
     SAYS(&p, "depth 10", "message size 8192");
+    cr_assert(strstr(p.text, "is over") == NULL, "%s", p.text);
     p = explain(ENOSPC, 10, 8192, false);
     SAYS(&p, "fs.mqueue.queues_max = 256", "sysctl fs.mqueue.queues_max=512");
     p = explain(EMFILE, 10, 8192, true);
