@@ -728,12 +728,21 @@ int custody_recover(struct custody *c,
         for (size_t i = 0; i < n; i++)
             visit(busy[i], arg);
         c->recovered = true;
-        /* What was torn was dealt with: slots filled from here on are whole. */
-        boot_id_read(c->head->boot_id);
-        c->head->clean = 0;
     }
     free(busy);
     return err;
+}
+
+/* custody_mend - what was torn was dealt with
+ * Crash before it: the next start deals with the same slots again.
+ */
+void custody_mend(struct custody *c)
+{
+    if (!c->torn)
+        return;
+    c->torn = false;
+    boot_id_read(c->head->boot_id);
+    (void)msync(c->base, c->mapped, MS_SYNC);
 }
 
 /* custody_acquire - take a free slot */

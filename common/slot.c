@@ -110,7 +110,8 @@ void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
 void slot_hold(struct slot *slot, const struct slot_meta *meta)
 {
     slot->priority = meta->priority;
-    slot->dirty = meta->length;
+    if (slot->dirty < meta->length)
+        slot->dirty = meta->length;
     slot->seq = meta->seq;
     slot->received_ns = meta->received_ns;
     slot->row = meta->row;

@@ -42,22 +42,35 @@ struct slot_word {
 
 /* Change a row: raise CUSTODY_VERSION, keep reading the old one. */
 struct slot {
-    _Atomic uint64_t word; /*   0  struct slot_word */
-    _Atomic uint32_t
-        length;           /*   8  bytes of the message; SLOT_UNSET: receiving */
-    uint32_t priority;    /*  12  SLOT_UNSET: nothing received yet */
-    uint64_t seq;         /*  16  receive sequence, from 1, never twice */
-    uint64_t received_ns; /*  24  wall; 0: the kill came before it was noted */
-    uint64_t started_ns;  /*  32  wall; of the running delivery */
-    int64_t row;          /*  40  store row this is a run of; 0: none */
-    struct ulid id;       /*  48  message id; all 0: none assigned yet */
-    uint64_t handler_start; /*  64  start time of the handler's leader, in clock
-                                     ticks since boot: proc_pid_stat(5) field 22 */
-    _Atomic int32_t handler_pgid; /*  72  its process group; 0: none (yet) */
-    uint32_t dirty;               /*  76  bytes that may differ from the fill */
-    uint32_t failures;            /*  80  failed deliveries before this one */
-    uint8_t reserved[44];         /*  84 */
-    unsigned char body[];         /* 128  the message as received */
+    /*   0  struct slot_word */
+    _Atomic uint64_t word;
+    /*   8  bytes of the message; SLOT_UNSET: receiving */
+    _Atomic uint32_t length;
+    /*  12  SLOT_UNSET: nothing received yet */
+    uint32_t priority;
+    /*  16  receive sequence, from 1, never twice */
+    uint64_t seq;
+    /*  24  wall; 0: the kill came before it was noted */
+    uint64_t received_ns;
+    /*  32  wall; of the running delivery */
+    uint64_t started_ns;
+    /*  40  store row this is a run of; 0: none */
+    int64_t row;
+    /*  48  message id; all 0: none assigned yet */
+    struct ulid id;
+    /*  64  start of the handler's leader, clock ticks since boot: field 22 of
+     *      proc_pid_stat(5) */
+    uint64_t handler_start;
+    /*  72  its process group; 0: none (yet) */
+    _Atomic int32_t handler_pgid;
+    /*  76  bytes of the body that may differ from the fill */
+    uint32_t dirty;
+    /*  80  failed deliveries before this one */
+    uint32_t failures;
+    /*  84 */
+    uint8_t reserved[44];
+    /* 128  the message as received */
+    unsigned char body[];
 };
 _Static_assert(sizeof(struct slot) == SLOT_HEADER, "custody format");
 _Static_assert(offsetof(struct slot, priority) == 12, "custody format");

@@ -1,0 +1,476 @@
+/* engine.c - the worker: owns the parts, starts and ends them (see engine.h) */
+#include "worker/engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/dead_queue.h"
+#include "worker/lock.h"
+#include "worker/peeker.h"
+#include "worker/receive.h"
+#include "worker/recover.h"
+#include "worker/settle.h"
+
+#define SPARE_SLOTS   64 /* for messages that are held, besides one a thread */
+#define SPARE_THREADS 2  /* for verdicts to write again, letters to move */
+#define TROUBLE_FIRST NS_PER_S
+#define TROUBLE_MOST  (30 * NS_PER_S)
+#define KILL_AFTER_NS (5 * NS_PER_S)
+
+/* engine_room - work items that may run now */
+unsigned engine_room(struct engine *e)
+{
+    if (atomic_load(&e->holds))
+        return 0;
+    switch (breaker_state(&e->breaker)) {
+    case BREAKER_OPEN:
+        return 0;
+    case BREAKER_PROBING:
+        return 1;
+    case BREAKER_CLOSED:
+    default:
+        return atomic_load(&e->cap);
+    }
+}
+
+/* engine_poke - start a work item or peek
+ * Whoever changes a reason not to take messages calls this after the change,
+ * and a work item after it has counted itself out. So of two that happen at
+ * once, the later one sees both.
+ */
+void engine_poke(struct engine *e)
+{
+    if (atomic_load(&e->running) >= engine_room(e))
+        return;
+    if (atomic_load(&e->waiting) || retries_ready(e->retries))
+        receive_start(e);
+    else if (custody_free_slots(e->custody))
+        peeker_arm(e->peeker);
+}
+
+/* retitle - what ps(1) shows; set by the peeker, which is woken for it */
+static void retitle(struct engine *e)
+{
+    atomic_store(&e->title_old, true);
+    peeker_wake(e->peeker);
+}
+
+void engine_hold(struct engine *e, unsigned bit)
+{
+    atomic_fetch_or(&e->holds, bit);
+    retitle(e);
+}
+
+void engine_unhold(struct engine *e, unsigned bit)
+{
+    atomic_fetch_and(&e->holds, ~bit);
+    retitle(e);
+    engine_poke(e);
+}
+
+/* engine_title - state and reason in the process title */
+void engine_title(struct engine *e)
+{
+    unsigned holds = atomic_load(&e->holds);
+    char reason[160];
+
+    if (!atomic_exchange(&e->title_old, false))
+        return;
+    if (holds & HOLD_STOP) {
+        setproctitle("-mqworker: %s [stopping]", e->set->queue);
+    } else if (holds & HOLD_PAUSE) {
+        setproctitle("-mqworker: %s [paused]", e->set->queue);
+    } else if (holds & HOLD_STORE) {
+        setproctitle("-mqworker: %s [store cannot be written]", e->set->queue);
+    } else if (holds & HOLD_QUEUE) {
+        setproctitle("-mqworker: %s [trouble with the queue]", e->set->queue);
+    } else if (breaker_state(&e->breaker) != BREAKER_CLOSED) {
+        breaker_reason(&e->breaker, reason, sizeof reason);
+        setproctitle("-mqworker: %s [breaker open: %s]", e->set->queue, reason);
+    } else {
+        setproctitle("-mqworker: %s", e->set->queue);
+    }
+}
+
+/* trouble_over - the delayed peek */
+static void trouble_over(struct timer *timer)
+{
+    engine_unhold(CONTAINER_OF(timer, struct engine, queue_timer), HOLD_QUEUE);
+}
+
+/* engine_trouble - take nothing until a delay is over; it doubles while the
+ * trouble comes back soon after it */
+void engine_trouble(struct engine *e, const char *what, int err)
+{
+    uint64_t now = clock_mono_ns(), wait;
+
+    pthread_mutex_lock(&e->held_mtx);
+    if (now > ns_add(e->trouble_ns, 2 * e->trouble_wait_ns))
+        e->trouble_wait_ns = TROUBLE_FIRST;
+    else if (now > e->trouble_ns)
+        e->trouble_wait_ns = e->trouble_wait_ns * 2 < TROUBLE_MOST
+                                 ? e->trouble_wait_ns * 2
+                                 : TROUBLE_MOST;
+    wait = e->trouble_wait_ns;
+    e->trouble_ns = ns_add(now, wait);
+    pthread_mutex_unlock(&e->held_mtx);
+    log_error("trouble", F_STR("queue", e->set->queue), F_STR("with", what),
+              F_STR("error", strerror(err)), F_DURATION("again_in", wait));
+    engine_hold(e, HOLD_QUEUE);
+    timers_start(e->timers, &e->queue_timer, ns_add(now, wait));
+}
+
+/* pause_over - the breaker lets one probe through */
+static void pause_over(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, breaker_timer);
+
+    breaker_tell(&e->breaker, BREAKER_PAUSE_OVER, NULL);
+    engine_poke(e);
+}
+
+/* engine_breaker - tell the breaker, do what it says */
+void engine_breaker(struct engine *e, enum breaker_event event,
+                    const char *reason)
+{
+    struct breaker_step step = breaker_tell(&e->breaker, event, reason);
+
+    if (step.opened) {
+        log_error("breaker_open", F_STR("queue", e->set->queue),
+                  F_STR("reason", reason), F_DURATION("pause", step.pause_ns),
+                  F_STR("next", step.first
+                                    ? "messages are kept and no attempt is "
+                                      "counted; mend the cause and they run"
+                                    : NULL));
+        timers_start(e->timers, &e->breaker_timer,
+                     ns_add(clock_mono_ns(), step.pause_ns));
+    }
+    if (step.closed)
+        log_info("breaker_closed", F_STR("queue", e->set->queue));
+    if (step.opened || step.closed)
+        retitle(e);
+    if (step.closed)
+        engine_poke(e);
+}
+
+/* engine_hold_slot - to the held list */
+void engine_hold_slot(struct engine *e, struct slot *slot, bool front)
+{
+    struct held *h = &e->held_of[custody_index(e->custody, slot)];
+
+    h->slot = slot;
+    pthread_mutex_lock(&e->held_mtx);
+    if (front)
+        STAILQ_INSERT_HEAD(&e->held, h, link);
+    else
+        STAILQ_INSERT_TAIL(&e->held, h, link);
+    atomic_fetch_add(&e->waiting, 1);
+    pthread_mutex_unlock(&e->held_mtx);
+}
+
+/* engine_take_held - the first held slot, or NULL */
+struct slot *engine_take_held(struct engine *e)
+{
+    struct held *h;
+
+    if (atomic_load_explicit(&e->waiting, memory_order_relaxed) == 0)
+        return NULL;
+    pthread_mutex_lock(&e->held_mtx);
+    h = STAILQ_FIRST(&e->held);
+    if (h) {
+        STAILQ_REMOVE_HEAD(&e->held, link);
+        atomic_fetch_sub(&e->waiting, 1);
+    }
+    pthread_mutex_unlock(&e->held_mtx);
+    return h ? h->slot : NULL;
+}
+
+void engine_pause(struct engine *e, bool on)
+{
+    unsigned was = atomic_load(&e->holds) & HOLD_PAUSE;
+
+    if (on == (was != 0))
+        return;
+    log_info(on ? "paused" : "resumed", F_STR("queue", e->set->queue));
+    if (on)
+        engine_hold(e, HOLD_PAUSE);
+    else
+        engine_unhold(e, HOLD_PAUSE);
+}
+
+/* engine_cap - one work item more or fewer */
+void engine_cap(struct engine *e, int change)
+{
+    unsigned cap = atomic_load(&e->cap), want = cap + (unsigned)change;
+    struct problem p;
+
+    if (want < 1 || want > CONCURRENCY_MAX)
+        return;
+    if (custody_grow(e->custody, want + SPARE_SLOTS, &p) < 0) {
+        log_error("cap_not_raised", F_STR("error", p.text));
+        return;
+    }
+    pool_resize(e->pool, want + SPARE_THREADS);
+    atomic_store(&e->cap, want);
+    log_info("max_concurrency", F_UINT("old", cap), F_UINT("new", want));
+    engine_poke(e);
+}
+
+/* handlers_end - the grace is over, or the next step after it */
+static void handlers_end(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, grace_timer);
+    int signal = e->ending ? SIGKILL : SIGTERM;
+
+    if (!e->ending)
+        log_warn("grace_over", F_STR("queue", e->set->queue),
+                 F_UINT("running", atomic_load(&e->running)),
+                 F_STR("next", "their handlers are ended; the messages stay "
+                               "in custody"));
+    e->ending = true;
+    e->ops->stop(e->handler, signal);
+    if (signal != SIGKILL)
+        timers_start(e->timers, timer, ns_add(clock_mono_ns(), KILL_AFTER_NS));
+}
+
+/* engine_stop - a signal to stop came
+ * First TERM or INT: finish what runs within the grace. A second one skips the
+ * rest of the grace; QUIT kills now.
+ */
+void engine_stop(struct engine *e, int signal)
+{
+    uint64_t now = clock_mono_ns();
+
+    e->stops++;
+    log_info("stopping", F_STR("queue", e->set->queue),
+             F_STR("signal", sigabbrev_np(signal)),
+             F_UINT("running", atomic_load(&e->running)));
+    engine_hold(e, HOLD_STOP);
+    if (signal == SIGQUIT) {
+        e->ending = true;
+        e->ops->stop(e->handler, SIGKILL);
+    } else if (e->stops == 1) {
+        timers_start(e->timers, &e->grace_timer, ns_add(now, e->set->grace_ns));
+    } else {
+        timers_start(e->timers, &e->grace_timer, now);
+    }
+}
+
+bool engine_finished(struct engine *e)
+{
+    return e->stops > 0 && atomic_load(&e->running) == 0;
+}
+
+/* queue_ready - open the queue, tell what differs from what was asked for */
+static int queue_ready(struct engine *e, struct problem *p)
+{
+    const struct settings *set = e->set;
+    struct queue_attr attr = {.depth = set->queue_depth,
+                              .message_size = set->message_size,
+                              .mode = (mode_t)set->mode};
+    int flags = QUEUE_RECEIVE | (set->no_create ? 0 : QUEUE_CREATE);
+    bool created;
+    char text[256];
+    int err = queue_open(&e->queue, set->queue, flags, &attr, &created, p);
+
+    if (err)
+        return err;
+    if (created)
+        log_info("queue_created", F_STR("queue", set->queue),
+                 F_UINT("depth", queue_depth(e->queue)),
+                 F_UINT("message_size", queue_message_size(e->queue)));
+    else if (queue_differs(e->queue, &attr, text, sizeof text))
+        log_warn("queue_differs", F_STR("queue", set->queue),
+                 F_STR("what", text));
+    return 0;
+}
+
+/* files_ready - lock first: from then on the last owner is known to be dead */
+static int files_ready(struct engine *e, struct problem *p)
+{
+    const struct settings *set = e->set;
+    struct custody_spec spec = {
+        .slots = (unsigned)set->concurrency + SPARE_SLOTS,
+        .slots_max = CONCURRENCY_MAX + SPARE_SLOTS,
+    };
+    char path[PATH_MAX];
+    int err;
+
+    err = statedir_open(&e->dir, set->state_dir, set->queue, true, p);
+    if (!err)
+        err = statedir_path(&e->dir, STATEDIR_PIDFILE, path, p);
+    if (!err)
+        err = lock_open(&e->lock, path, set->queue, p);
+    if (!err)
+        err = queue_ready(e, p);
+    if (!err)
+        err = statedir_path(&e->dir, STATEDIR_STORE, path, p);
+    if (!err)
+        err = store_open(&e->store, path, true, p);
+    if (!err)
+        err = statedir_path(&e->dir, STATEDIR_CUSTODY, path, p);
+    if (err)
+        return err;
+    spec.body_bytes = queue_message_size(e->queue);
+    return custody_open(&e->custody, path, &spec, p);
+}
+
+static void row_due(void *arg)
+{
+    engine_poke(arg);
+}
+
+/* parts_ready - threads and descriptors */
+static int parts_ready(struct engine *e, struct problem *p)
+{
+    unsigned slots = custody_slots(e->custody);
+    unsigned most = slots > CONCURRENCY_MAX + SPARE_SLOTS
+                        ? slots
+                        : CONCURRENCY_MAX + SPARE_SLOTS;
+    int err;
+
+    e->held_of = calloc(most, sizeof *e->held_of);
+    err = e->held_of ? timers_open(&e->timers) : -ENOMEM;
+    if (!err)
+        err =
+            pool_open(&e->pool, (unsigned)e->set->concurrency + SPARE_THREADS);
+    if (!err)
+        err = retries_open(&e->retries, e->store, e->timers, 2 * most, row_due,
+                           e);
+    if (!err)
+        err = peeker_open(&e->peeker, e);
+    if (err)
+        return problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                           strerror(-err));
+    err = e->ops->open(&e->handler, e->set, custody_nonce(e->custody), p);
+    if (!err && e->set->dead_letter_queue[0])
+        err = dead_queue_open(&e->dead_queue, e, p);
+    return err;
+}
+
+/* engine_init - what cannot fail */
+static void engine_init(struct engine *e, const struct settings *set,
+                        const struct handler_ops *ops)
+{
+    e->set = set;
+    e->ops = ops;
+    pthread_mutex_init(&e->receive_mtx, NULL);
+    pthread_mutex_init(&e->held_mtx, NULL);
+    STAILQ_INIT(&e->held);
+    LIST_INIT(&e->items);
+    LIST_INIT(&e->spare);
+    settle_init(e);
+    breaker_init(&e->breaker, 0, set->breaker_pause_ns);
+    timer_init(&e->breaker_timer, pause_over);
+    timer_init(&e->queue_timer, trouble_over);
+    timer_init(&e->grace_timer, handlers_end);
+    e->trouble_wait_ns = TROUBLE_FIRST;
+    atomic_store(&e->cap, (unsigned)set->concurrency);
+    atomic_store(&e->pace_ns, ops->guess_ns);
+    atomic_store(&e->title_old, true);
+}
+
+/* engine_open - everything ready, the last worker's leavings on the held list */
+int engine_open(struct engine **out, const struct settings *set,
+                const struct handler_ops *ops, struct problem *p)
+{
+    struct engine *e = calloc(1, sizeof *e);
+    int err;
+
+    *out = NULL;
+    if (!e)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    engine_init(e, set, ops);
+    err = files_ready(e, p);
+    if (!err)
+        err = parts_ready(e, p);
+    if (!err)
+        err = recover(e, p);
+    if (err) {
+        engine_close(&e);
+        return err;
+    }
+    *out = e;
+    return 0;
+}
+
+/* hello - what runs, where, and what could go wrong with it */
+static void hello(struct engine *e)
+{
+    const char *fs = custody_file_system(e->custody);
+
+    log_info("started", F_STR("queue", e->set->queue), F_INT("pid", getpid()),
+             F_UINT("max_concurrency", atomic_load(&e->cap)),
+             F_STR("handler", e->ops->name), F_STR("state_dir", e->dir.folder),
+             F_INT("in_queue", queue_length(e->queue)));
+    if (fs)
+        log_warn("custody_file_system", F_STR("type", fs),
+                 F_STR("next", "this file system may move or lose mapped "
+                               "pages; give a --state-dir on a local ext4, "
+                               "xfs or tmpfs"));
+    if (!custody_locked(e->custody))
+        log_debug("custody_not_locked",
+                  F_STR("next", "raise ulimit -l to keep it in memory"));
+}
+
+/* engine_run - the calling thread becomes the peeker */
+int engine_run(struct engine *e)
+{
+    int recalled = store_recall(e->store);
+
+    hello(e);
+    if (recalled > 0)
+        log_warn("letters_recalled", F_INT("letters", recalled),
+                 F_STR("next", "they were on their way when the machine went "
+                               "down; replay them again"));
+    if (e->dead_queue)
+        dead_queue_poke(e->dead_queue);
+    for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
+        engine_poke(e);
+    engine_poke(e);
+    peeker_run(e->peeker);
+    log_info("stopped", F_STR("queue", e->set->queue),
+             F_UINT("deliveries", receive_started(e)),
+             F_UINT("done", e->count.done), F_UINT("retried", e->count.retried),
+             F_UINT("dead", e->count.dead),
+             F_UINT("discarded", e->count.discarded),
+             F_INT("in_queue", queue_length(e->queue)));
+    return e->status;
+}
+
+/* engine_close - in the order that lets each part finish what it began */
+void engine_close(struct engine **engine)
+{
+    struct engine *e = *engine;
+
+    if (!e)
+        return;
+    *engine = NULL;
+    pool_close(&e->pool);
+    if (e->store)
+        settle_fini(e);
+    dead_queue_close(&e->dead_queue);
+    if (e->handler)
+        e->ops->close(&e->handler);
+    receive_fini(e);
+    retries_close(&e->retries);
+    peeker_close(&e->peeker);
+    timers_close(&e->timers);
+    custody_close(&e->custody);
+    store_close(&e->store);
+    queue_close(&e->queue);
+    lock_close(&e->lock);
+    breaker_fini(&e->breaker);
+    pthread_mutex_destroy(&e->held_mtx);
+    pthread_mutex_destroy(&e->receive_mtx);
+    free(e->held_of);
+    free(e);
+}

@@ -1,0 +1,138 @@
+/* engine.h - the worker: owns the parts, starts and ends them
+ *
+ * WHAT   Opens what a worker needs, recovers what the last one left, runs until
+ *        told to stop, and hands back everything in order.
+ * WHO    open, run, close: one thread (it becomes the peeker). The parts in
+ *        worker/ see the struct; nobody else does.
+ * OWNS   Every part.
+ * FAILS  open: a problem with the exit status of docs/mqworker.8.
+ *
+ * Lock order: receive.mtx, then held_mtx, retries, store, timers, pool. A
+ * handler and a timer's callback run with none of them held.
+ */
+#ifndef WORKER_ENGINE_H
+#define WORKER_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <bsd/sys/queue.h>
+
+#include "common/custody.h"
+#include "common/queue.h"
+#include "common/statedir.h"
+#include "common/store.h"
+#include "worker/breaker.h"
+#include "worker/handler.h"
+#include "worker/pool.h"
+#include "worker/retries.h"
+#include "worker/settings.h"
+#include "worker/timers.h"
+
+/* Why nothing is taken; bits of engine.holds. The breaker is not among them: it
+ * lets one probe through. */
+enum {
+    HOLD_STOP = 1 << 0,  /* draining */
+    HOLD_PAUSE = 1 << 1, /* told to */
+    HOLD_STORE = 1 << 2, /* a verdict could not be written */
+    HOLD_QUEUE = 1 << 3, /* the queue, or starting a thread, failed */
+};
+
+/* A slot whose message waits for a thread: recovered, or its handler could not
+ * be started. */
+struct held {
+    STAILQ_ENTRY(held) link;
+    struct slot *slot;
+};
+
+/* What one worker did so far. a = atomic, all */
+struct counters {
+    _Atomic uint64_t deliveries, done, retried, dead, discarded, crashed;
+};
+
+struct receive;    /* receive.c: one work item */
+struct peeker;     /* peeker.c */
+struct pending;    /* settle.c: a verdict that could not be written */
+struct dead_queue; /* dead_queue.c */
+struct pidfh;
+
+/* c = constant after open   a = atomic   r = under receive_mtx
+ * h = under held_mtx   p = peeker only   s = under settle_mtx */
+struct engine {
+    const struct settings *set;    /* c */
+    struct statedir dir;           /* c */
+    struct pidfh *lock;            /* c  pidfile: one worker a directory */
+    struct queue *queue;           /* c */
+    struct custody *custody;       /* c */
+    struct store *store;           /* c */
+    struct timers *timers;         /* c */
+    struct pool *pool;             /* c */
+    struct retries *retries;       /* c */
+    struct peeker *peeker;         /* c */
+    struct dead_queue *dead_queue; /* c  NULL: none wanted */
+    const struct handler_ops *ops; /* c */
+    struct handler *handler;       /* c */
+    struct breaker breaker;
+
+    atomic_uint cap;          /* a  work items at once */
+    atomic_uint running;      /* a  work items now; never over the cap */
+    atomic_uint holds;        /* a  HOLD_ bits */
+    _Atomic uint64_t pace_ns; /* a  moving mean of handler time */
+    atomic_uint waiting;      /* a  slots on the held list */
+    atomic_uint unsettled;    /* a  verdicts on the pending list */
+
+    pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
+                                    sequence is the order of the queue */
+    pthread_mutex_t held_mtx;
+    STAILQ_HEAD(, held) held;   /* h  in receive order */
+    struct held *held_of;       /* h  one for each slot */
+    LIST_HEAD(, receive) items; /* h  all work items ever made */
+    LIST_HEAD(, receive) spare; /* h  those without work */
+    pthread_mutex_t settle_mtx;
+    STAILQ_HEAD(, pending) pending; /* s */
+    uint64_t settle_wait_ns;        /* s  until the next try */
+    struct pool_job settle_job;     /* tries again */
+
+    struct timer breaker_timer, queue_timer, settle_timer, grace_timer;
+    uint64_t trouble_ns;      /* h  end of the last delay */
+    uint64_t trouble_wait_ns; /* h  its length; doubles */
+    int stops;                /* p  stop signals so far */
+    bool ending;              /* p  handlers were told to end */
+    int status;               /* p  exit status */
+    atomic_bool title_old;    /* a */
+    struct counters count;
+};
+
+int engine_open(struct engine **out, const struct settings *set,
+                const struct handler_ops *ops, struct problem *p);
+/* Until stopped; the exit status. */
+int engine_run(struct engine *e);
+void engine_close(struct engine **engine); /* NULL-safe; sets NULL */
+
+/* ---- for the parts ---- */
+
+/* Work items that may run now: the cap, 1 while the breaker probes, 0. */
+unsigned engine_room(struct engine *e);
+/* Something changed that may let a message be taken: start a work item, or peek.
+ * Any thread. */
+void engine_poke(struct engine *e);
+void engine_hold(struct engine *e, unsigned bit);
+void engine_unhold(struct engine *e, unsigned bit);
+/* Trouble with taking messages: nothing is taken until a delay is over. */
+void engine_trouble(struct engine *e, const char *what, int err);
+/* Tell the breaker, log and act on what it says. */
+void engine_breaker(struct engine *e, enum breaker_event event,
+                    const char *reason);
+/* Put a slot on the held list (front: it was first in line), or take one. */
+void engine_hold_slot(struct engine *e, struct slot *slot, bool front);
+struct slot *engine_take_held(struct engine *e);
+
+/* The peeker's events. */
+void engine_stop(struct engine *e, int signal);
+void engine_pause(struct engine *e, bool on);
+void engine_cap(struct engine *e, int change);
+bool engine_finished(struct engine *e);
+void engine_title(struct engine *e);
+
+#endif

@@ -1,0 +1,129 @@
+/* environment.c - the variables a handler is given (see environment.h) */
+#include "worker/environment.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+
+#define PREFIX "MQW_"
+
+/* environment_base_open - environ without an outer worker's variables */
+int environment_base_open(struct environment_base *b, const char *queue,
+                          uint64_t max_attempts, uint64_t nonce)
+{
+    size_t n = 0;
+
+    memset(b, 0, sizeof *b);
+    while (environ[n])
+        n++;
+    b->vars = reallocarray(NULL, n + 3, sizeof *b->vars);
+    if (!b->vars)
+        return -ENOMEM;
+    for (char **v = environ; *v; v++)
+        if (strncmp(*v, PREFIX, strlen(PREFIX)) != 0)
+            b->vars[b->count++] = *v;
+    snprintf(b->queue, sizeof b->queue, "MQW_QUEUE=%s", queue);
+    snprintf(b->max_attempts, sizeof b->max_attempts,
+             "MQW_MAX_ATTEMPTS=%" PRIu64, max_attempts);
+    b->vars[b->count++] = b->queue;
+    b->vars[b->count++] = b->max_attempts;
+    b->vars[b->count] = NULL;
+    b->nonce = nonce;
+    return 0;
+}
+
+void environment_base_close(struct environment_base *b)
+{
+    free(b->vars);
+    b->vars = NULL;
+}
+
+const char *environment_mark(uint64_t nonce, uint64_t seq,
+                             char buf[ENVIRONMENT_MARK])
+{
+    snprintf(buf, ENVIRONMENT_MARK, "MQW_DELIVERY=%016" PRIx64 "-%" PRIu64,
+             nonce, seq);
+    return buf;
+}
+
+/* add - one more variable; there is room for all that a header can hold */
+__attribute__((format(printf, 2, 3))) static void add(struct environment *e,
+                                                      const char *fmt, ...)
+{
+    size_t room = sizeof e->text - e->used;
+    va_list args;
+    int n;
+
+    if (e->count == e->at + ENVIRONMENT_VARS)
+        return;
+    va_start(args, fmt);
+    n = vsnprintf(e->text + e->used, room, fmt, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= room)
+        return;
+    e->vars[e->count++] = e->text + e->used;
+    e->used += (size_t)n + 1;
+}
+
+/* add_x - MQW_X_NAME for each x-name; upper case, '-' becomes '_' */
+static void add_x(struct environment *e, const struct delivery *d)
+{
+    struct header_text name, value;
+    size_t cursor = 0;
+    char upper[HEADER_NAME_MAX + 1];
+
+    while (header_next_x(d->slot->body, &d->header, &cursor, &name, &value)) {
+        for (size_t i = 0; i < name.size; i++)
+            upper[i] = name.at[i] == '-'
+                           ? '_'
+                           : (char)toupper((unsigned char)name.at[i]);
+        upper[name.size] = '\0';
+        add(e, "MQW_%s=%.*s", upper, (int)value.size, value.at);
+    }
+}
+
+/* environment_build - the variables of one delivery */
+int environment_build(struct environment *e, const struct environment_base *b,
+                      const struct delivery *d)
+{
+    struct slot_word w = slot_word(d->slot);
+    char mark[ENVIRONMENT_MARK];
+
+    if (!e->vars) {
+        e->vars = reallocarray(NULL, b->count + ENVIRONMENT_VARS + 1,
+                               sizeof *e->vars);
+        if (!e->vars)
+            return -ENOMEM;
+        memcpy(e->vars, b->vars, b->count * sizeof *e->vars);
+        e->at = b->count;
+    }
+    e->count = e->at;
+    e->used = 0;
+    add(e, "MQW_ID=%s", d->id);
+    add(e, "MQW_PRIORITY=%" PRIu32, d->slot->priority);
+    add(e, "MQW_ATTEMPT=%" PRIu32, w.attempt);
+    add(e, "MQW_REDELIVERED=%d", (w.flags & SLOT_REDELIVERED) != 0);
+    add(e, "MQW_RECEIVED_AT=%" PRIu64, d->slot->received_ns);
+    if (d->header.fields & HEADER_SENT)
+        add(e, "MQW_SENT_AT=%" PRIu64, d->header.sent_ns);
+    if (d->header.fields & HEADER_GROUP)
+        add(e, "MQW_GROUP=%.*s", (int)d->header.group.size, d->header.group.at);
+    if (w.flags & SLOT_LENGTH_INFERRED)
+        add(e, "MQW_LENGTH_INFERRED=1");
+    add(e, "%s", environment_mark(b->nonce, d->slot->seq, mark));
+    add_x(e, d);
+    e->vars[e->count] = NULL;
+    return 0;
+}
+
+void environment_close(struct environment *e)
+{
+    free(e->vars);
+    e->vars = NULL;
+}

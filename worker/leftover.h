@@ -1,0 +1,28 @@
+/* leftover.h - handlers that outlived their worker
+ *
+ * WHAT   Finds and kills what a dead worker's handlers left running, before
+ *        their messages run again: by process group and start time, and by the
+ *        mark in the environment, which finds what left the group or was
+ *        started in the instant before the kill.
+ * WHO    The engine at start, with the lock of the state directory.
+ * OWNS   Nothing.
+ * FAILS  -errno if /proc cannot be read. Returns only when what was found is
+ *        gone.
+ */
+#ifndef WORKER_LEFTOVER_H
+#define WORKER_LEFTOVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct leftover {
+    uint64_t seq;   /* receive sequence: its mark */
+    pid_t pgid;     /* 0: not known */
+    uint64_t start; /* of the group's leader */
+};
+
+/* How many processes were killed, or -errno. */
+int leftover_kill(uint64_t nonce, const struct leftover *list, size_t n);
+
+#endif

@@ -1,0 +1,64 @@
+/* main.c - the mqworker program (docs/mqworker.8) */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/unistd.h>
+
+#include "common/log.h"
+#include "common/term.h"
+#include "worker/engine.h"
+#include "worker/peeker.h"
+#include "worker/settings.h"
+
+/* descriptors_ready - 0, 1 and 2 are open, and nothing else is: handlers get no
+ * descriptor that whoever started us forgot */
+static void descriptors_ready(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= 2);
+    closefrom(3);
+}
+
+/* refuse - one line, and the exit status that belongs to it */
+static int refuse(const struct problem *p)
+{
+    fprintf(stderr, "mqworker: %s\n", p->text);
+    return p->status;
+}
+
+int main(int argc, char **argv, char **envp)
+{
+    struct settings settings;
+    struct engine *engine;
+    struct problem p;
+    int status;
+
+    setproctitle_init(argc, argv, envp);
+    descriptors_ready();
+    settings_init(&settings);
+    if (settings_parse(&settings, argc, argv, &p) < 0)
+        return refuse(&p);
+    if (settings.help) {
+        options_help(&settings_table, stdout, term_width(stdout));
+        return 0;
+    }
+    if (settings.version) {
+        printf("mqworker %s\n", MQW_VERSION);
+        return 0;
+    }
+    log_setup(settings.quiet     ? LOG_WARN
+              : settings.verbose ? LOG_DEBUG
+                                 : LOG_INFO,
+              (enum log_format)settings.log_format);
+    peeker_block_signals();
+    if (engine_open(&engine, &settings, &handler_exec, &p) < 0)
+        return refuse(&p);
+    status = engine_run(engine);
+    engine_close(&engine);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* peeker.c - the one waiting thread (see peeker.h)
+ *
+ * A busy worker whose handlers take microseconds runs one work item and leaves
+ * peek mode off: peeking at each message would cost a thread switch for each.
+ * Should a handler then take long, nobody would fetch the next message; so while
+ * there is room for more work items and peek mode is off, the wait is limited,
+ * and a round in which no delivery was started enters peek mode. An idle worker
+ * is in peek mode and waits without a limit.
+ */
+#include "worker/peeker.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "worker/engine.h"
+#include "worker/receive.h"
+
+#define EVENTS   16
+#define STUCK_MS 2 /* a handler that takes longer gets company */
+
+/* c = constant after open   a = atomic   p = peeker's thread only */
+struct peeker {
+    struct engine *engine;    /* c */
+    int epoll, signals, wake; /* c */
+    atomic_bool armed;        /* a */
+    uint64_t started;         /* p  deliveries at the last look */
+};
+
+static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
+                            SIGUSR2, SIGCONT, SIGTTIN, SIGTTOU};
+
+static void signals_fill(sigset_t *set)
+{
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        sigaddset(set, taken[i]);
+}
+
+void peeker_block_signals(void)
+{
+    sigset_t set;
+
+    signals_fill(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* add - one more descriptor; told apart by the address of where it is kept */
+static int add(struct peeker *p, int fd, const void *tag, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = (void *)tag};
+
+    return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* peeker_open - not yet in peek mode */
+int peeker_open(struct peeker **out, struct engine *e)
+{
+    struct peeker *p = calloc(1, sizeof *p);
+    sigset_t set;
+    int err = 0;
+
+    *out = NULL;
+    if (!p)
+        return -ENOMEM;
+    signals_fill(&set);
+    p->engine = e;
+    p->epoll = epoll_create1(EPOLL_CLOEXEC);
+    p->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->epoll < 0 || p->signals < 0 || p->wake < 0)
+        err = -errno;
+    if (!err)
+        err = add(p, p->signals, &p->signals, EPOLLIN);
+    if (!err)
+        err = add(p, p->wake, &p->wake, EPOLLIN);
+    if (!err)
+        err = add(p, timers_fd(e->timers), e->timers, EPOLLIN);
+    if (!err)
+        err = add(p, queue_fd(e->queue), &p->armed, EPOLLONESHOT);
+    if (err) {
+        peeker_close(&p);
+        return err;
+    }
+    *out = p;
+    return 0;
+}
+
+void peeker_close(struct peeker **peeker)
+{
+    struct peeker *p = *peeker;
+
+    if (!p)
+        return;
+    *peeker = NULL;
+    if (p->epoll >= 0)
+        close(p->epoll);
+    if (p->signals >= 0)
+        close(p->signals);
+    if (p->wake >= 0)
+        close(p->wake);
+    free(p);
+}
+
+/* peeker_arm - one-shot, so that a message wakes the peeker once, not until it
+ * was taken */
+void peeker_arm(struct peeker *p)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
+                             .data.ptr = &p->armed};
+
+    if (atomic_exchange(&p->armed, true))
+        return;
+    if (epoll_ctl(p->epoll, EPOLL_CTL_MOD, queue_fd(p->engine->queue), &ev) <
+        0) {
+        int err = errno;
+
+        atomic_store(&p->armed, false);
+        engine_trouble(p->engine, "epoll_ctl", err);
+    }
+}
+
+bool peeker_armed(const struct peeker *p)
+{
+    return atomic_load(&p->armed);
+}
+
+void peeker_wake(struct peeker *p)
+{
+    uint64_t one = 1;
+
+    /* A full counter wakes as well. */
+    (void)!write(p->wake, &one, sizeof one);
+}
+
+int peeker_watch(struct peeker *p, struct peeker_source *source,
+                 uint32_t events)
+{
+    struct epoll_event ev = {.events = events | EPOLLONESHOT,
+                             .data.ptr = source};
+    int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    source->added = true;
+    return epoll_ctl(p->epoll, op, source->fd, &ev) < 0 ? -errno : 0;
+}
+
+/* on_signal - all that came */
+static void on_signal(struct peeker *p)
+{
+    struct signalfd_siginfo info;
+
+    while (read(p->signals, &info, sizeof info) == sizeof info) {
+        switch (info.ssi_signo) {
+        case SIGUSR2:
+            engine_pause(p->engine, true);
+            break;
+        case SIGCONT:
+            engine_pause(p->engine, false);
+            break;
+        case SIGTTIN:
+            engine_cap(p->engine, +1);
+            break;
+        case SIGTTOU:
+            engine_cap(p->engine, -1);
+            break;
+        default:
+            engine_stop(p->engine, (int)info.ssi_signo);
+        }
+    }
+}
+
+/* on_event - by its tag */
+static void on_event(struct peeker *p, const void *tag)
+{
+    uint64_t ignored;
+
+    if (tag == &p->armed) {
+        /* Off before a work item is tried: an item that leaves meanwhile sees
+         * it off and arms, or we see the room that it left. */
+        atomic_store(&p->armed, false);
+        receive_start(p->engine);
+    } else if (tag == p->engine->timers) {
+        timers_run(p->engine->timers);
+    } else if (tag == &p->signals) {
+        on_signal(p);
+    } else if (tag == &p->wake) {
+        (void)!read(p->wake, &ignored, sizeof ignored);
+    } else {
+        struct peeker_source *source = (struct peeker_source *)tag;
+
+        source->ready(source);
+    }
+}
+
+/* wait_ms - without a limit, unless work items run with peek mode off and more
+ * could run */
+static int wait_ms(struct peeker *p)
+{
+    unsigned running = atomic_load(&p->engine->running);
+
+    return running > 0 && running < engine_room(p->engine) && !peeker_armed(p)
+               ? STUCK_MS
+               : -1;
+}
+
+/* look - a round without an event: does a handler keep its thread for long? */
+static void look(struct peeker *p)
+{
+    uint64_t started = receive_started(p->engine);
+
+    if (started == p->started)
+        engine_poke(p->engine);
+    p->started = started;
+}
+
+void peeker_run(struct peeker *p)
+{
+    struct epoll_event events[EVENTS];
+
+    while (!engine_finished(p->engine)) {
+        int n = epoll_wait(p->epoll, events, EVENTS, wait_ms(p));
+
+        for (int i = 0; i < n; i++)
+            on_event(p, events[i].data.ptr);
+        if (n == 0)
+            look(p);
+        engine_title(p->engine);
+    }
+}

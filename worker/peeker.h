@@ -1,0 +1,45 @@
+/* peeker.h - the one waiting thread
+ *
+ * WHAT   epoll_wait on the queue, the timers, signals and a wake-up. It never
+ *        receives and never runs a handler. The queue is waited on only while
+ *        armed (peek mode): once, until the next message.
+ * WHO    open, run, close: the engine's thread. arm, wake, watch: any thread.
+ * OWNS   The epoll set, the signalfd, the eventfd.
+ * FAILS  open: -errno.
+ */
+#ifndef WORKER_PEEKER_H
+#define WORKER_PEEKER_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine;
+struct peeker; /* opaque; body in peeker.c */
+
+/* Another descriptor to wait on, once for each peeker_watch. */
+struct peeker_source {
+    int fd;
+    void (*ready)(struct peeker_source *source);
+    bool added; /* peeker's */
+};
+
+/* The signals that the peeker takes. They must be blocked before any thread is
+ * started: peeker_block_signals. */
+void peeker_block_signals(void);
+
+int peeker_open(struct peeker **out, struct engine *e);
+/* Wait and dispatch until engine_finished. */
+void peeker_run(struct peeker *p);
+void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
+
+/* Enter peek mode; no effect if it is entered. */
+void peeker_arm(struct peeker *p);
+bool peeker_armed(const struct peeker *p);
+/* Make peeker_run look at engine_finished. */
+void peeker_wake(struct peeker *p);
+/* One-shot: `events` as epoll_ctl(2). */
+int peeker_watch(struct peeker *p, struct peeker_source *source,
+                 uint32_t events);
+
+#endif

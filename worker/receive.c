@@ -1,0 +1,408 @@
+/* receive.c - the receive work item: one time-limited batch (see receive.h) */
+#include "worker/receive.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/peeker.h"
+#include "worker/settle.h"
+
+/* A second thread pays off from about here on: waking it costs some
+ * microseconds, and two that receive at once slow each other down on the
+ * queue's lock in the kernel (docs/performance). Below LEAVE_NS threads but one
+ * leave; the gap keeps them from coming and going. */
+#define PAYS_NS   6000
+#define LEAVE_NS  3000
+#define PACE_PART 8 /* of the moving mean that is one handler's time */
+
+/* c = constant   a = atomic   h = under engine's held_mtx
+ * Everything else belongs to the thread that runs it. */
+struct receive {
+    LIST_ENTRY(receive) all;   /* h */
+    LIST_ENTRY(receive) spare; /* h */
+    struct pool_job job;
+    struct engine *engine;    /* c */
+    _Atomic uint64_t started; /* a  deliveries; written by its thread only */
+    struct slot *slot;        /* its own, FREE between messages; or NULL */
+    bool row_turn;            /* rows and fresh messages take turns */
+    struct delivery d;
+    struct outcome out;
+};
+
+enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD };
+
+/* enter - count one more work item, if there is room */
+static bool enter(struct engine *e)
+{
+    unsigned n = atomic_load(&e->running);
+
+    do {
+        if (n >= engine_room(e))
+            return false;
+    } while (!atomic_compare_exchange_weak(&e->running, &n, n + 1));
+    return true;
+}
+
+/* leave_over - count one less, if more than `most` run */
+static bool leave_over(struct engine *e, unsigned most)
+{
+    unsigned n = atomic_load(&e->running);
+
+    do {
+        if (n <= most)
+            return false;
+    } while (!atomic_compare_exchange_weak(&e->running, &n, n - 1));
+    return true;
+}
+
+/* left - after `running` fell: somebody else may run, or all are out */
+static void left(struct engine *e)
+{
+    if (atomic_load(&e->holds) & HOLD_STOP)
+        peeker_wake(e->peeker);
+    else
+        engine_poke(e);
+}
+
+/* put_away - the item has no work; before `running` falls, so that whoever
+ * counts itself in finds it */
+static void put_away(struct receive *item)
+{
+    struct engine *e = item->engine;
+
+    if (item->slot)
+        custody_release(e->custody, item->slot);
+    item->slot = NULL;
+    pthread_mutex_lock(&e->held_mtx);
+    LIST_INSERT_HEAD(&e->spare, item, spare);
+    pthread_mutex_unlock(&e->held_mtx);
+}
+
+/* row_give_up - a row that cannot be run: nothing is lost, it is a letter */
+static void row_give_up(struct engine *e, int64_t row)
+{
+    char group[HEADER_VALUE_MAX + 1];
+    struct store_row m;
+    int err = store_get(e->store, row, &m, NULL, 0, group);
+
+    if (!err) {
+        m.state = STORE_DEAD;
+        m.reason = REASON_REJECTED;
+        m.error = "larger than the queue takes now";
+        m.died_ns = clock_wall_ns();
+        err = store_put(e->store, &m, NULL, NULL);
+    }
+    if (err && err != -ENOENT)
+        engine_trouble(e, "store", -err);
+}
+
+/* row_load - a stored message to the item's slot, HELD */
+static int row_load(struct receive *item, int64_t row)
+{
+    struct engine *e = item->engine;
+    struct slot *slot = item->slot;
+    struct slot_meta meta;
+    struct store_row m;
+    int err;
+
+    /* Whatever is written there, the next slot_arm makes fill of it again. */
+    slot->dirty = (uint32_t)custody_body_bytes(e->custody);
+    err = store_get(e->store, row, &m, slot->body, slot->dirty, NULL);
+    if (err == -EMSGSIZE)
+        row_give_up(e, row);
+    if (err)
+        return err;
+    if (m.state != STORE_WAITING)
+        return -ENOENT;
+    meta = (struct slot_meta){
+        .row = row,
+        .length = (uint32_t)m.size,
+        .priority = m.priority,
+        .failures = m.attempts,
+        .crashes = m.crashes,
+        .seq = m.receive_seq,
+        .received_ns = m.first_received_ns,
+        .id = m.id,
+    };
+    if (m.flags & STORE_REDELIVERED)
+        meta.flags |= SLOT_REDELIVERED;
+    if (m.flags & STORE_LENGTH_INFERRED)
+        meta.flags |= SLOT_LENGTH_INFERRED;
+    slot_hold(slot, &meta);
+    return 0;
+}
+
+/* take_row - the next row that is due; -EAGAIN if none */
+static int take_row(struct receive *item)
+{
+    struct retries *r = item->engine->retries;
+    int64_t row;
+    int err = -EAGAIN;
+
+    while (retries_ready(r)) {
+        err = retries_take(r, &row);
+        if (err)
+            return err;
+        err = row_load(item, row);
+        if (!err)
+            return 0;
+        retries_land(r, row);
+        if (err != -ENOENT && err != -EMSGSIZE)
+            return err;
+        err = -EAGAIN;
+    }
+    return err;
+}
+
+/* take_fresh - the next message of the queue; -EAGAIN if none
+ * Crash anywhere in here: slot_arm and slot_taken say what is left.
+ */
+static int take_fresh(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct slot *slot = item->slot;
+    ssize_t n;
+
+    pthread_mutex_lock(&e->receive_mtx);
+    slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
+    n = queue_receive(e->queue, slot->body, &slot->priority);
+    if (n >= 0) {
+        slot_taken(slot, (uint32_t)n, clock_wall_ns());
+        custody_seq_used(e->custody);
+    } else {
+        slot_disarm(slot);
+    }
+    pthread_mutex_unlock(&e->receive_mtx);
+    return n >= 0 ? 0 : (int)n;
+}
+
+/* take - the next message, HELD in item->d.slot */
+static int take(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int err;
+
+    item->d.slot = engine_take_held(e);
+    if (item->d.slot)
+        return 0;
+    if (!item->slot)
+        item->slot = custody_acquire(e->custody);
+    if (!item->slot)
+        return -EAGAIN; /* who frees one pokes */
+    item->row_turn = !item->row_turn;
+    err = item->row_turn ? take_row(item) : take_fresh(item);
+    if (err == -EAGAIN)
+        err = item->row_turn ? take_fresh(item) : take_row(item);
+    if (!err)
+        item->d.slot = item->slot;
+    return err;
+}
+
+/* link_letter - a replayed letter goes on as the row it is
+ * Id and letter must both match, and the row must not be on its way already;
+ * else it is a message like any other. Crash before the row is in the slot: it
+ * is linked by the next run.
+ */
+static void link_letter(struct engine *e, struct delivery *d)
+{
+    struct store_row m;
+    int64_t row;
+
+    if (d->slot->row || !(d->header.fields & HEADER_LETTER) ||
+        !(d->header.fields & HEADER_ID))
+        return;
+    row = (int64_t)d->header.letter;
+    if (store_get(e->store, row, &m, NULL, 0, NULL) != 0)
+        return;
+    if ((m.state == STORE_DEAD || m.state == STORE_REPLAYED) &&
+        memcmp(&m.id, &d->header.id, sizeof m.id) == 0 &&
+        retries_fly(e->retries, row))
+        d->slot->row = row;
+}
+
+/* pace - the moving mean that decides how many threads pay off */
+static void pace(struct engine *e, uint64_t took)
+{
+    uint64_t mean = atomic_load_explicit(&e->pace_ns, memory_order_relaxed);
+
+    mean = took > mean ? mean + (took - mean) / PACE_PART
+                       : mean - (mean - took) / PACE_PART;
+    atomic_store_explicit(&e->pace_ns, mean, memory_order_relaxed);
+}
+
+/* run - the handler, then its verdict */
+static enum settled run(struct receive *item)
+{
+    struct engine *e = item->engine;
+    uint64_t before;
+
+    atomic_store_explicit(
+        &item->started,
+        atomic_load_explicit(&item->started, memory_order_relaxed) + 1,
+        memory_order_relaxed);
+    if (atomic_load_explicit(&e->pace_ns, memory_order_relaxed) >= PAYS_NS)
+        engine_poke(e);
+    slot_run(item->d.slot, clock_wall_ns());
+    before = clock_mono_ns();
+    e->ops->run(e->handler, &item->d, &item->out);
+    item->out.duration_ns = clock_mono_ns() - before;
+    pace(e, item->out.duration_ns);
+    return settle(e, &item->d, &item->out);
+}
+
+/* deliver - what is in item->d.slot comes to its end, or is kept */
+static enum settled deliver(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct delivery *d = &item->d;
+    char why[HEADER_WHY], error[64], ago[DURATION_TEXT];
+
+    if (!delivery_read(d, d->slot, why))
+        return settle_dead(e, d, REASON_BAD_HEADER, why);
+    link_letter(e, d);
+    if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE)) {
+        uint64_t now = clock_wall_ns();
+
+        if (d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now) {
+            snprintf(error, sizeof error, "expired %s before it was started",
+                     duration_print((now - d->header.expires_ns) / NS_PER_MS *
+                                        NS_PER_MS,
+                                    ago));
+            return settle_dead(e, d, REASON_EXPIRED, error);
+        }
+        if (d->slot->row == 0 && d->header.fields & HEADER_NOT_BEFORE &&
+            d->header.not_before_ns > now)
+            return settle_later(e, d, d->header.not_before_ns);
+    }
+    return run(item);
+}
+
+/* take_and_deliver - one message; -EAGAIN none, or trouble */
+static int take_and_deliver(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int err = take(item);
+
+    if (err)
+        return err;
+    if (deliver(item) == SETTLED_KEPT) {
+        if (item->d.slot == item->slot)
+            item->slot = NULL;
+    } else if (item->d.slot != item->slot) {
+        custody_release(e->custody, item->d.slot);
+    }
+    return 0;
+}
+
+/* must_leave - over the cap (or a hold, which is a cap of 0), or in a crowd
+ * whose handlers are too quick for it. If so, it is counted out already. */
+static bool must_leave(struct engine *e)
+{
+    if (leave_over(e, engine_room(e)))
+        return true;
+    return atomic_load_explicit(&e->pace_ns, memory_order_relaxed) < LEAVE_NS &&
+           leave_over(e, 1);
+}
+
+/* batch - until there is a reason to leave; `running` still counts us, unless
+ * LEFT_TOLD */
+static enum why batch(struct receive *item)
+{
+    struct engine *e = item->engine;
+    uint64_t end = ns_add(clock_mono_ns(), e->set->batch_limit_ns);
+
+    while (!must_leave(e)) {
+        int err = take_and_deliver(item);
+
+        if (err && err != -EAGAIN)
+            engine_trouble(e, "receiving", -err);
+        if (err)
+            return LEFT_EMPTY;
+        if (clock_mono_ns() >= end)
+            return LEFT_TIME;
+    }
+    return LEFT_TOLD;
+}
+
+/* item_run - the work item, on a pool thread */
+static void item_run(struct pool_job *job)
+{
+    struct receive *item = CONTAINER_OF(job, struct receive, job);
+    struct engine *e = item->engine;
+    enum why why = batch(item);
+
+    put_away(item);
+    if (why != LEFT_TOLD)
+        atomic_fetch_sub(&e->running, 1);
+    left(e);
+}
+
+/* item_get - a spare item, or a new one */
+static struct receive *item_get(struct engine *e)
+{
+    struct receive *item;
+
+    pthread_mutex_lock(&e->held_mtx);
+    item = LIST_FIRST(&e->spare);
+    if (item) {
+        LIST_REMOVE(item, spare);
+    } else {
+        item = calloc(1, sizeof *item);
+        if (item) {
+            item->engine = e;
+            item->job.run = item_run;
+            LIST_INSERT_HEAD(&e->items, item, all);
+        }
+    }
+    pthread_mutex_unlock(&e->held_mtx);
+    return item;
+}
+
+/* receive_start - one more work item */
+bool receive_start(struct engine *e)
+{
+    struct receive *item;
+    int err;
+
+    if (!enter(e))
+        return false;
+    item = item_get(e);
+    err = item ? pool_submit(e->pool, &item->job) : -ENOMEM;
+    if (err) {
+        if (item)
+            put_away(item);
+        atomic_fetch_sub(&e->running, 1);
+        engine_trouble(e, "starting a thread", -err);
+    }
+    return err == 0;
+}
+
+/* receive_started - the sum; each item counts for itself */
+uint64_t receive_started(struct engine *e)
+{
+    struct receive *item;
+    uint64_t sum = 0;
+
+    pthread_mutex_lock(&e->held_mtx);
+    LIST_FOREACH (item, &e->items, all)
+        sum += atomic_load_explicit(&item->started, memory_order_relaxed);
+    pthread_mutex_unlock(&e->held_mtx);
+    return sum;
+}
+
+void receive_fini(struct engine *e)
+{
+    struct receive *item;
+
+    while ((item = LIST_FIRST(&e->items)) != NULL) {
+        LIST_REMOVE(item, all);
+        free(item);
+    }
+}

@@ -1,0 +1,24 @@
+/* receive.h - the receive work item: one time-limited batch
+ *
+ * WHAT   Runs on a pool thread; takes one message after another until nothing is
+ *        there, the batch time limit is over, or it must leave. Slots that are
+ *        held first, then rows that are due and fresh messages in turn.
+ * WHO    receive_start: any thread.
+ * OWNS   A slot while it runs.
+ * FAILS  receive_start says no; trouble goes to engine_trouble.
+ */
+#ifndef WORKER_RECEIVE_H
+#define WORKER_RECEIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine;
+
+/* Start one more work item if there is room; false if there is none. */
+bool receive_start(struct engine *e);
+/* Deliveries started by all work items so far. */
+uint64_t receive_started(struct engine *e);
+void receive_fini(struct engine *e); /* nothing runs any more */
+
+#endif

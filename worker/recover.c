@@ -1,0 +1,179 @@
+/* recover.c - what the last worker left in custody (see recover.h)
+ *
+ * Each step may be cut off by a kill and is done again by the next start with
+ * the same result: leftovers are killed before anything is changed; a crash is
+ * counted in the one store that also takes the slot out of RUNNING.
+ */
+#include "worker/recover.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/stdlib.h>
+
+#include "common/log.h"
+#include "worker/engine.h"
+#include "worker/leftover.h"
+#include "worker/settle.h"
+
+struct found {
+    struct slot **slots; /* in receive order */
+    size_t count;
+};
+
+static void collect(struct slot *slot, void *arg)
+{
+    struct found *f = arg;
+
+    f->slots[f->count++] = slot;
+}
+
+/* kill_leftovers - before any of their messages runs again */
+static int kill_leftovers(struct engine *e, const struct found *f,
+                          struct problem *p)
+{
+    struct leftover *list = calloc(f->count + 1, sizeof *list);
+    size_t n = 0;
+    int killed;
+
+    if (!list)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    for (size_t i = 0; i < f->count; i++) {
+        const struct slot *slot = f->slots[i];
+
+        if (slot_word(slot).state == SLOT_RUNNING)
+            list[n++] = (struct leftover){
+                .seq = slot->seq,
+                .pgid = atomic_load(&slot->handler_pgid),
+                .start = slot->handler_start,
+            };
+    }
+    killed = leftover_kill(custody_nonce(e->custody), list, n);
+    free(list);
+    if (killed < 0)
+        return problem_set(p, EX_OSERR, -killed,
+                           "cannot look for handlers left over from a killed "
+                           "worker: /proc: %s; mount /proc",
+                           strerror(-killed));
+    if (killed > 0)
+        log_warn("leftovers_killed", F_STR("queue", e->set->queue),
+                 F_INT("processes", killed));
+    return 0;
+}
+
+/* settled_already - whether the verdict is in the store, only the slot was not
+ * freed: 1 yes, 0 no, or -errno
+ * A run of a waiting row: done or discarded deletes the row; a failure counts
+ * its attempt or changes its state. A replayed letter that runs under a new
+ * receive sequence: settling writes that sequence to the row. A fresh message:
+ * settling stores a row with its sequence, or leaves no trace (then the slot
+ * was freed by the very same store, or it runs again).
+ */
+static int settled_already(struct engine *e, const struct slot *slot)
+{
+    struct store_row m;
+    int64_t row;
+    int err;
+
+    if (slot->row == 0) {
+        err = store_find_seq(e->store, slot->seq, &row);
+        return err == 0 ? 1 : err == -ENOENT ? 0 : err;
+    }
+    err = store_get(e->store, slot->row, &m, NULL, 0, NULL);
+    if (err)
+        return err == -ENOENT ? 1 : err;
+    if (m.receive_seq != slot->seq)
+        return 0;
+    return m.state != STORE_WAITING || m.attempts != slot->failures;
+}
+
+/* bury - dead by crashes, or by a machine that went down under it */
+static void bury(struct engine *e, struct slot *slot, const char *error)
+{
+    struct delivery d;
+    char why[HEADER_WHY];
+
+    (void)delivery_read(&d, slot, why); /* broken or not, it is dead */
+    atomic_fetch_add(&e->count.crashed, 1);
+    if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
+        custody_release(e->custody, slot);
+}
+
+/* revive - one slot: forget, bury, or hold */
+static int revive(struct engine *e, struct slot *slot, struct problem *p)
+{
+    struct slot_word w = slot_word(slot);
+    int settled = settled_already(e, slot);
+
+    if (settled < 0)
+        return problem_set(p, EX_CANTCREAT, -settled,
+                           "store of %s cannot be read: %s; nothing was lost, "
+                           "mend it and start again",
+                           e->set->queue, strerror(-settled));
+    if (settled) {
+        slot_retire(slot);
+        custody_release(e->custody, slot);
+        return 0;
+    }
+    if (slot->row)
+        retries_fly(e->retries, slot->row);
+    if (custody_torn(e->custody)) {
+        bury(e, slot,
+             "the machine went down while it was in flight; the body may be "
+             "damaged");
+        return 0;
+    }
+    if (w.state == SLOT_RUNNING) {
+        slot_crashed(slot);
+        if (w.crashes + 1 >= e->set->max_crashes) {
+            bury(e, slot, "the worker died while a handler had it");
+            return 0;
+        }
+    }
+    engine_hold_slot(e, slot, false);
+    return 0;
+}
+
+/* report - what recovery found, where it found anything */
+static void report(struct engine *e, const struct found *f)
+{
+    const char *copy;
+    unsigned damaged = custody_damaged(e->custody, &copy);
+
+    if (damaged)
+        log_error("custody_damaged", F_STR("queue", e->set->queue),
+                  F_UINT("slots", damaged), F_STR("copy", copy),
+                  F_STR("next", "these slots could not be read; the file as "
+                                "it was is kept in the copy"));
+    if (f->count)
+        log_info("recovered", F_STR("queue", e->set->queue),
+                 F_UINT("slots", f->count),
+                 F_UINT("held", atomic_load(&e->waiting)));
+}
+
+/* recover - make ready what the last worker left */
+int recover(struct engine *e, struct problem *p)
+{
+    struct found f = {0};
+    uint64_t seq;
+    int err;
+
+    f.slots = reallocarray(NULL, custody_slots(e->custody) + 1,
+                           sizeof(struct slot *));
+    if (!f.slots)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    err = custody_recover(e->custody, collect, &f, p);
+    if (!err)
+        err = kill_leftovers(e, &f, p);
+    if (!err && store_max_seq(e->store, &seq) == 0)
+        custody_seq_raise(e->custody, seq + 1);
+    for (size_t i = 0; i < f.count && !err; i++)
+        err = revive(e, f.slots[i], p);
+    if (!err) {
+        custody_mend(e->custody);
+        report(e, &f);
+    }
+    free(f.slots);
+    return err;
+}

@@ -1,0 +1,41 @@
+/* retries.h - stored messages whose time has come
+ *
+ * WHAT   Hands out rows of the store that are due, earliest first. Holds no
+ *        timer and no memory for a row that waits: one timer for the earliest,
+ *        and up to 64 row numbers that are due. So a million waiting retries
+ *        cost what one costs, and a restart reads nothing but the first.
+ * WHO    Any thread.
+ * OWNS   Row numbers; a row that was taken is not handed out again until it
+ *        landed.
+ * FAILS  retries_take: -EAGAIN none is due, or the store's error.
+ */
+#ifndef WORKER_RETRIES_H
+#define WORKER_RETRIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/store.h"
+#include "worker/timers.h"
+
+struct retries; /* opaque; body in retries.c */
+
+/* `due` is called in the peeker when a row has become due. */
+int retries_open(struct retries **out, struct store *store,
+                 struct timers *timers, unsigned in_flight_max,
+                 void (*due)(void *arg), void *arg);
+void retries_close(struct retries **retries);
+
+/* Whether retries_take is worth a call. */
+bool retries_ready(const struct retries *r);
+/* The next row that is due. */
+int retries_take(struct retries *r, int64_t *row);
+/* Mark a row as in flight that was not taken here (a held slot, a letter).
+ * False if it is in flight already. */
+bool retries_fly(struct retries *r, int64_t row);
+/* The row is settled or stored again. */
+void retries_land(struct retries *r, int64_t row);
+/* A row was stored that is due at `due_ns` (clock_steady_ns). */
+void retries_note(struct retries *r, uint64_t due_ns);
+
+#endif

@@ -1,0 +1,214 @@
+/* settings.c - everything that a worker can be told (see settings.h) */
+#include "worker/settings.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+#include <bsd/string.h>
+
+#include "common/clock.h"
+
+#define PERCENT_MAX 1000
+#define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
+#define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
+#define TEXT_MAX    1024
+
+/* verdict_parse - "retry" to MQW_RETRY; -1: none */
+static int verdict_parse(const char *text)
+{
+    static const char *const names[] = {
+        [MQW_DONE] = "done",
+        [MQW_RETRY] = "retry",
+        [MQW_DEAD] = "dead",
+        [MQW_DISCARD] = "discard",
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* read_on_exit - "3=discard,70=dead" */
+static int read_on_exit(const char *text, void *into, struct problem *p)
+{
+    uint8_t *map = into;
+    char copy[TEXT_MAX], *rest = copy, *entry;
+
+    if (strlcpy(copy, text, sizeof copy) >= sizeof copy)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--on-exit: the map is over %d bytes", TEXT_MAX - 1);
+    while ((entry = strsep(&rest, ",")) != NULL) {
+        char *word = strchr(entry, '=');
+        const char *wrong = NULL;
+        long long code = 0;
+        int verdict = -1;
+
+        if (word) {
+            *word++ = '\0';
+            code = strtonum(entry, 0, 255, &wrong);
+            verdict = verdict_parse(word);
+        }
+        if (!word || wrong || verdict < 0)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--on-exit: \"%s\" has an entry that is not "
+                               "CODE=VERDICT; give exit codes 0 to 255 with "
+                               "done, retry, dead or discard, like "
+                               "3=discard,70=dead",
+                               text);
+        map[code] = (uint8_t)verdict;
+    }
+    return 0;
+}
+
+static int read_backoff(const char *text, void *into, struct problem *p)
+{
+    return backoff_parse(text, into, p);
+}
+
+/* read_queue_name - the name of a queue, checked before anything is opened */
+static int read_queue_name(const char *text, void *into, struct problem *p)
+{
+    return queue_name(text, into, p);
+}
+
+#define AT(member)   .offset = offsetof(struct settings, member)
+#define SEEN(member) .seen = offsetof(struct settings, member) + 1
+
+static const struct option_row rows[] = {
+    {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
+     .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
+     .help = "handlers at once, all kinds together"},
+    {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .preset = "1s", AT(batch_limit_ns),
+     .help = "how long one receive work item keeps its thread; 0 is one "
+             "message, none is until the queue is empty"},
+    {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
+     .preset = "5", AT(max_attempts),
+     .help = "failed deliveries before a message is dead"},
+    {"backoff", 0, OPT_CALL, .value = "SPEC", .preset = "exp:1s,5m",
+     AT(backoff), .call = read_backoff,
+     .help = "how long a failed message waits: exp:BASE,MAX, or a list like "
+             "1s,5s,30s whose last entry repeats"},
+    {"jitter", 0, OPT_NUMBER, .value = "PERCENT", .max = PERCENT_MAX,
+     .preset = "20", AT(jitter_percent),
+     .help = "added to the backoff, at "
+             "random; a retry never comes earlier than the backoff says"},
+    {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
+     .preset = "3", AT(max_crashes),
+     .help = "times the worker may die under a message before it is dead"},
+    {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
+     .help = "exit code to verdict, like 3=discard,70=dead; verdicts: done, "
+             "retry, dead, discard"},
+    {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
+     .help = "at SIGTERM or SIGINT, how long running handlers may finish; a "
+             "second signal skips the rest"},
+    {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+     .preset = "10s", AT(breaker_pause_ns),
+     .help = "how long nothing is taken after the handler could not be "
+             "started; then one probe"},
+    {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
+     .call = read_queue_name,
+     .help = "also move dead letters into this POSIX queue as it has room"},
+    {"no-create", 0, OPT_FLAG, AT(no_create),
+     .help = "do not create the queue if it is missing"},
+    {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
+     AT(queue_depth), .help = "messages that a created queue holds"},
+    {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = SIZE_MAX_Q,
+     AT(message_size), .help = "largest message of a created queue"},
+    {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
+     AT(mode), .help = "access mode of a created queue"},
+    {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
+     .help = "where messages in flight, retries and dead letters are kept"},
+    {"log-format", 0, OPT_CHOICE, .value = "text|json", .words = "text|json",
+     .preset = "text", AT(log_format), .help = "lines on stderr"},
+    {"verbose", 'v', OPT_COUNT, AT(verbose),
+     .help = "log each delivery that ends well, too"},
+    {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "log warnings and errors only"},
+    {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"},
+    {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
+};
+
+const struct option_table settings_table = {
+    .program = "mqworker",
+    .usage = "[options] QUEUE -- COMMAND [ARG...]",
+    .about = "Run COMMAND for each message of a POSIX message queue and lose "
+             "none.",
+    .notes = "COMMAND gets the body on stdin and MQW_* in its environment. "
+             "Exit 0: done. 65: dead at once. Anything else: again after the "
+             "backoff.\n\n"
+             "Signals: TERM and INT finish and stop, QUIT stops now, USR2 "
+             "pauses, CONT resumes, TTIN and TTOU raise and lower the "
+             "concurrency.\n\n"
+             "Example:\n"
+             "  mqworker -c 4 /orders -- ./handle-order\n\n"
+             "See also: mqsend(1), mqdlq(1)",
+    .rows = rows,
+    .count = sizeof rows / sizeof rows[0],
+};
+
+/* settings_init - the defaults of the table */
+void settings_init(struct settings *s)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    *s = (struct settings){
+        .mode = 0600,
+        .concurrency = processors > 0 ? (uint64_t)processors : 1,
+        .batch_limit_ns = NS_PER_S,
+        .max_attempts = 5,
+        .jitter_percent = 20,
+        .max_crashes = 3,
+        .grace_ns = 30 * NS_PER_S,
+        .breaker_pause_ns = 10 * NS_PER_S,
+    };
+    memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
+    s->backoff = (struct backoff){
+        .exponential = true,
+        .count = 2,
+        .step_ns = {NS_PER_S, 300 * NS_PER_S},
+    };
+}
+
+/* operands - exactly a queue and a command */
+static int operands(struct settings *s, int count, int rest, int argc,
+                    char **argv, struct problem *p)
+{
+    if (count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no queue: mqworker QUEUE -- COMMAND, like mqworker "
+                           "/orders -- ./handle-order; see mqworker --help");
+    if (count > 1)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" after the queue %s: the command comes after "
+                           "--, like mqworker %s -- %s",
+                           argv[1], argv[0], argv[0], argv[1]);
+    if (rest < 0 || rest >= argc || argv[rest][0] == '\0')
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no command: mqworker %s -- COMMAND, like mqworker "
+                           "%s -- ./handle-order",
+                           argv[0], argv[0]);
+    s->command = argv + rest;
+    return queue_name(argv[0], s->queue, p);
+}
+
+/* settings_parse - argv to settings */
+int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
+{
+    int count, rest;
+    int err = options_parse(&settings_table, argc, argv, s, &count, &rest, p);
+
+    if (err || s->help || s->version)
+        return err;
+    err = operands(s, count, rest, argc, argv, p);
+    if (!err && strcmp(s->dead_letter_queue, s->queue) == 0)
+        err = problem_set(p, EX_USAGE, EINVAL,
+                          "--dead-letter-queue: \"%s\" is the queue that is "
+                          "consumed; give another name",
+                          s->dead_letter_queue);
+    return err;
+}

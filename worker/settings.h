@@ -1,0 +1,54 @@
+/* settings.h - everything that a worker can be told
+ *
+ * WHAT   The flags of mqworker as values. One table (settings.c) names, checks
+ *        and explains each of them.
+ * WHO    Filled by main, read by all parts; constant after engine_open, except
+ *        what the engine copies into atomics of its own (the cap).
+ * OWNS   Nothing; strings are argv's.
+ * FAILS  settings_parse: a problem with status 64.
+ */
+#ifndef WORKER_SETTINGS_H
+#define WORKER_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "common/options.h"
+#include "common/problem.h"
+#include "common/queue.h"
+#include "worker/backoff.h"
+#include "worker/mqworker.h"
+
+#define CONCURRENCY_MAX 1024
+#define EXIT_UNMAPPED   0xff
+
+struct settings {
+    char queue[QUEUE_NAME_MAX];
+    char **command; /* NULL-terminated */
+    uint64_t queue_depth, message_size, mode;
+    bool no_create;
+    uint64_t concurrency;
+    uint64_t batch_limit_ns; /* UINT64_MAX: none */
+    uint64_t max_attempts;
+    struct backoff backoff;
+    uint64_t jitter_percent;
+    uint64_t max_crashes;
+    uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
+    uint64_t grace_ns;
+    uint64_t breaker_pause_ns;
+    char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
+    const char *state_dir;                  /* NULL: found as statedir.h says */
+    uint64_t log_format;                    /* enum log_format */
+    uint64_t verbose;
+    bool quiet, help, version;
+};
+
+extern const struct option_table settings_table;
+
+void settings_init(struct settings *s);
+/* Read argv. `s->help` and `s->version` are returned early, unchecked. */
+int settings_parse(struct settings *s, int argc, char **argv,
+                   struct problem *p);
+
+#endif

@@ -1,0 +1,379 @@
+/* settle.c - verdict -> done | retry | dead (see settle.h)
+ *
+ * One order everywhere: the store has it on the disk, then the slot is FREE.
+ * Crash before the commit: the slot is RUNNING (or HELD), the message runs
+ * again. Crash between: recovery finds the verdict in the store, by the row's
+ * state or by the receive sequence, and frees the slot. So a crash can repeat a
+ * message, never lose one, and never give it two final states.
+ */
+#include "worker/settle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/dead_queue.h"
+
+#define WAIT_FIRST NS_PER_S
+#define WAIT_MOST  (5 * NS_PER_S)
+
+/* What a verdict does to the store. */
+struct op {
+    bool forget; /* delete the row; else put it */
+    struct store_row row;
+    const struct store_attempt *attempt; /* NULL: none */
+};
+
+/* A verdict that could not be written yet, with copies of what it points to. */
+struct pending {
+    STAILQ_ENTRY(pending) link;
+    struct slot *slot;
+    struct op op;
+    struct store_attempt attempt;
+    char error[OUTCOME_ERROR];
+    char tail[];
+};
+
+/* settle_row - what the store keeps of a message */
+void settle_row(struct store_row *m, const struct delivery *d)
+{
+    const struct slot *slot = d->slot;
+    struct slot_word w = slot_word(slot);
+    bool grouped = d->header.fields & HEADER_GROUP;
+
+    *m = (struct store_row){
+        .row = slot->row,
+        .receive_seq = slot->seq,
+        .id = slot->id,
+        .priority = slot->priority,
+        .attempts = slot->failures,
+        .crashes = w.crashes,
+        .group = grouped ? d->header.group.at : NULL,
+        .group_size = grouped ? d->header.group.size : 0,
+        .first_received_ns = slot->received_ns,
+        .data = slot->body,
+        .size = atomic_load(&slot->length),
+        .header_size = d->header.bytes,
+    };
+    if (w.flags & SLOT_REDELIVERED)
+        m->flags |= STORE_REDELIVERED;
+    if (w.flags & SLOT_LENGTH_INFERRED)
+        m->flags |= STORE_LENGTH_INFERRED;
+}
+
+/* op_write - durable on 0
+ * A row that is gone was discarded by an operator; a sequence that is there
+ * already was written by a worker that died before it freed the slot. Both are
+ * final: nothing is left to write.
+ */
+static int op_write(struct engine *e, struct op *op)
+{
+    int err;
+
+    if (op->forget)
+        return store_delete(e->store, op->row.row);
+    err = store_put(e->store, &op->row, op->attempt, &op->row.row);
+    return err == -ENOENT || err == -EEXIST ? 0 : err;
+}
+
+/* op_after - what follows from a verdict that is durable */
+static void op_after(struct engine *e, const struct op *op, int64_t landed)
+{
+    if (landed)
+        retries_land(e->retries, landed);
+    if (!op->forget && op->row.state == STORE_WAITING)
+        retries_note(e->retries, op->row.due_ns);
+    if (!op->forget && op->row.state == STORE_DEAD && e->dead_queue)
+        dead_queue_poke(e->dead_queue);
+}
+
+/* pending_make - a copy that outlives the delivery; NULL: no memory */
+static struct pending *pending_make(struct slot *slot, const struct op *op)
+{
+    size_t tail = op->attempt ? op->attempt->stderr_size : 0;
+    struct pending *p = calloc(1, sizeof *p + tail);
+
+    if (!p)
+        return NULL;
+    p->slot = slot;
+    p->op = *op;
+    if (op->row.error) {
+        strncpy(p->error, op->row.error, sizeof p->error - 1);
+        p->op.row.error = p->error;
+    }
+    if (op->attempt) {
+        p->attempt = *op->attempt;
+        if (tail)
+            memcpy(p->tail, op->attempt->stderr_tail, tail);
+        p->attempt.stderr_tail = p->tail;
+        p->attempt.error = p->error;
+        p->op.attempt = &p->attempt;
+    }
+    return p;
+}
+
+/* keep_pending - nothing more is taken until the store can be written
+ * The slot is HELD from here on: a worker that dies meanwhile did not die under
+ * the handler, so no crash is counted; the message runs again, redelivered.
+ */
+static enum settled keep_pending(struct engine *e, struct slot *slot,
+                                 const struct op *op, int err)
+{
+    struct pending *p = pending_make(slot, op);
+
+    slot_unrun(slot, true);
+    if (!p) {
+        engine_hold_slot(e, slot, false);
+        engine_trouble(e, "memory", ENOMEM);
+        return SETTLED_KEPT;
+    }
+    atomic_fetch_add(&e->unsettled, 1);
+    pthread_mutex_lock(&e->settle_mtx);
+    if (STAILQ_EMPTY(&e->pending)) {
+        log_error("store_cannot_write", F_STR("queue", e->set->queue),
+                  F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
+                  F_STR("next", err == -ENOSPC
+                                    ? "free some space; nothing is taken and "
+                                      "nothing is lost until then"
+                                    : "check the disk; nothing is taken and "
+                                      "nothing is lost until then"));
+        e->settle_wait_ns = WAIT_FIRST;
+        engine_hold(e, HOLD_STORE);
+        timers_start(e->timers, &e->settle_timer,
+                     clock_mono_ns() + e->settle_wait_ns);
+    }
+    STAILQ_INSERT_TAIL(&e->pending, p, link);
+    pthread_mutex_unlock(&e->settle_mtx);
+    return SETTLED_KEPT;
+}
+
+/* op_settle - write, then free the slot */
+static enum settled op_settle(struct engine *e, struct slot *slot,
+                              struct op *op)
+{
+    int64_t landed = slot->row;
+    int err = op_write(e, op);
+
+    if (err)
+        return keep_pending(e, slot, op, err);
+    slot_retire(slot);
+    op_after(e, op, landed);
+    return SETTLED_FREE;
+}
+
+/* pending_flush - write what could not be written; in order; first error ends */
+static int pending_flush(struct engine *e)
+{
+    struct pending *p;
+    int err = 0;
+
+    pthread_mutex_lock(&e->settle_mtx);
+    while (!err && (p = STAILQ_FIRST(&e->pending)) != NULL) {
+        int64_t landed = p->slot->row;
+
+        pthread_mutex_unlock(&e->settle_mtx);
+        err = op_write(e, &p->op);
+        if (!err) {
+            slot_retire(p->slot);
+            op_after(e, &p->op, landed);
+            custody_release(e->custody, p->slot);
+            atomic_fetch_sub(&e->unsettled, 1);
+        }
+        pthread_mutex_lock(&e->settle_mtx);
+        if (!err) {
+            STAILQ_REMOVE_HEAD(&e->pending, link);
+            free(p);
+        }
+    }
+    if (err) {
+        e->settle_wait_ns *= 2;
+        if (e->settle_wait_ns > WAIT_MOST)
+            e->settle_wait_ns = WAIT_MOST;
+        timers_start(e->timers, &e->settle_timer,
+                     clock_mono_ns() + e->settle_wait_ns);
+    }
+    pthread_mutex_unlock(&e->settle_mtx);
+    return err;
+}
+
+/* flush_job - try again, on a pool thread: a write may wait for the disk */
+static void flush_job(struct pool_job *job)
+{
+    struct engine *e = CONTAINER_OF(job, struct engine, settle_job);
+
+    if (pending_flush(e) == 0) {
+        log_info("store_writes_again", F_STR("queue", e->set->queue));
+        engine_unhold(e, HOLD_STORE);
+    }
+}
+
+/* flush_due - the wheel says it is time */
+static void flush_due(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, settle_timer);
+
+    if (pool_submit(e->pool, &e->settle_job) < 0)
+        timers_start(e->timers, timer, clock_mono_ns() + WAIT_MOST);
+}
+
+void settle_init(struct engine *e)
+{
+    pthread_mutex_init(&e->settle_mtx, NULL);
+    STAILQ_INIT(&e->pending);
+    timer_init(&e->settle_timer, flush_due);
+    e->settle_job.run = flush_job;
+}
+
+/* settle_fini - one last try; what stays is in its slot, for the next start */
+void settle_fini(struct engine *e)
+{
+    struct pending *p;
+
+    if (!STAILQ_EMPTY(&e->pending))
+        (void)pending_flush(e);
+    while ((p = STAILQ_FIRST(&e->pending)) != NULL) {
+        STAILQ_REMOVE_HEAD(&e->pending, link);
+        free(p);
+    }
+    pthread_mutex_destroy(&e->settle_mtx);
+}
+
+/* settle_dead - a dead letter that did not run, or not again */
+enum settled settle_dead(struct engine *e, struct delivery *d,
+                         enum store_reason reason, const char *error)
+{
+    struct op op = {.forget = false};
+
+    settle_row(&op.row, d);
+    op.row.state = STORE_DEAD;
+    op.row.died_ns = clock_wall_ns();
+    op.row.reason = reason;
+    op.row.error = error;
+    atomic_fetch_add(&e->count.dead, 1);
+    log_warn("dead", F_STR("msg", d->id),
+             F_STR("reason", store_reason_text(reason)), F_STR("error", error),
+             F_UINT("attempts", op.row.attempts));
+    return op_settle(e, d->slot, &op);
+}
+
+/* settle_later - wait in the store until it is time */
+enum settled settle_later(struct engine *e, struct delivery *d,
+                          uint64_t not_before_ns)
+{
+    struct op op = {.forget = false};
+    uint64_t now = clock_wall_ns();
+
+    settle_row(&op.row, d);
+    op.row.state = STORE_WAITING;
+    op.row.due_ns = ns_add(clock_steady_ns(),
+                           not_before_ns > now ? not_before_ns - now : 0);
+    log_debug("delayed", F_STR("msg", d->id),
+              F_DURATION("for", op.row.due_ns - clock_steady_ns()));
+    return op_settle(e, d->slot, &op);
+}
+
+/* failed - one more failure: again later, or dead */
+static enum settled failed(struct engine *e, struct delivery *d,
+                           struct outcome *out, enum store_reason reason)
+{
+    struct store_attempt attempt = {
+        .started_ns = d->slot->started_ns,
+        .duration_ns = out->duration_ns,
+        .error = out->error,
+        .stderr_tail = out->tail,
+        .stderr_size = out->tail_size,
+    };
+    struct op op = {.forget = false, .attempt = &attempt};
+    uint64_t delay;
+
+    settle_row(&op.row, d);
+    op.row.attempts++;
+    op.row.error = out->error;
+    if (reason != REASON_NONE) {
+        op.row.state = STORE_DEAD;
+        op.row.died_ns = clock_wall_ns();
+        op.row.reason = reason;
+        atomic_fetch_add(&e->count.dead, 1);
+        log_warn("dead", F_STR("msg", d->id),
+                 F_STR("reason", store_reason_text(reason)),
+                 F_STR("error", out->error),
+                 F_UINT("attempts", op.row.attempts));
+        return op_settle(e, d->slot, &op);
+    }
+    delay = backoff_delay(&e->set->backoff, op.row.attempts,
+                          (unsigned)e->set->jitter_percent);
+    op.row.state = STORE_WAITING;
+    op.row.due_ns = ns_add(clock_steady_ns(), delay);
+    atomic_fetch_add(&e->count.retried, 1);
+    log_warn("retry", F_STR("msg", d->id), F_STR("error", out->error),
+             F_UINT("attempt", op.row.attempts),
+             F_UINT("of", e->set->max_attempts), F_DURATION("in", delay));
+    return op_settle(e, d->slot, &op);
+}
+
+/* finished - done or discarded: no trace is kept
+ * A message that has no row costs one store to the slot's state.
+ */
+static enum settled finished(struct engine *e, struct delivery *d)
+{
+    struct op op = {.forget = true, .row = {.row = d->slot->row}};
+
+    if (d->slot->row)
+        return op_settle(e, d->slot, &op);
+    slot_retire(d->slot);
+    return SETTLED_FREE;
+}
+
+/* by_verdict - the handler ran to its end */
+static enum settled by_verdict(struct engine *e, struct delivery *d,
+                               struct outcome *out)
+{
+    switch (out->verdict) {
+    case MQW_DONE:
+        atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
+        log_debug("done", F_STR("msg", d->id),
+                  F_DURATION("took", out->duration_ns));
+        engine_breaker(e, BREAKER_GOOD, NULL);
+        return finished(e, d);
+    case MQW_DISCARD:
+        atomic_fetch_add(&e->count.discarded, 1);
+        log_info("discarded", F_STR("msg", d->id),
+                 F_STR("error", out->error[0] ? out->error : NULL));
+        engine_breaker(e, BREAKER_GOOD, NULL);
+        return finished(e, d);
+    case MQW_DEAD:
+        engine_breaker(e, BREAKER_GOOD, NULL);
+        return failed(e, d, out, REASON_REJECTED);
+    case MQW_RETRY:
+    default:
+        engine_breaker(e, BREAKER_BAD, out->error);
+        return failed(e, d, out,
+                      d->slot->failures + 1 >= e->set->max_attempts
+                          ? REASON_EXHAUSTED
+                          : REASON_NONE);
+    }
+}
+
+/* settle - a handler ended */
+enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
+{
+    switch (out->kind) {
+    case OUTCOME_NOT_STARTED:
+        slot_unrun(d->slot, out->ran);
+        engine_hold_slot(e, d->slot, true);
+        engine_breaker(e, BREAKER_NOT_STARTED, out->error);
+        return SETTLED_KEPT;
+    case OUTCOME_STOPPED:
+        slot_unrun(d->slot, true);
+        log_warn("unfinished", F_STR("msg", d->id),
+                 F_STR("next", "stays in custody; the next worker runs it "
+                               "again, redelivered, no attempt counted"));
+        return SETTLED_KEPT;
+    case OUTCOME_VERDICT:
+    default:
+        return by_verdict(e, d, out);
+    }
+}

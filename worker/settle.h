@@ -1,0 +1,38 @@
+/* settle.h - verdict -> done | retry | dead
+ *
+ * WHAT   Makes a verdict durable, then gives the slot back. What cannot be
+ *        written (disk full) keeps its slot and is tried again by the wheel.
+ * WHO    Pool threads; settle_recover: the engine at start.
+ * OWNS   The delivery's slot, until it is free or pending.
+ * FAILS  Never towards the caller.
+ */
+#ifndef WORKER_SETTLE_H
+#define WORKER_SETTLE_H
+
+#include "common/store.h"
+#include "worker/delivery.h"
+#include "worker/engine.h"
+
+/* What became of the slot. */
+enum settled {
+    SETTLED_FREE, /* it is FREE; the caller has it still */
+    SETTLED_KEPT, /* it is held, pending or stays for the next start */
+};
+
+/* A handler ended. */
+enum settled settle(struct engine *e, struct delivery *d, struct outcome *out);
+/* Dead without having run. `error` may be NULL. */
+enum settled settle_dead(struct engine *e, struct delivery *d,
+                         enum store_reason reason, const char *error);
+/* Not due yet: to the store until the wall time not_before_ns. */
+enum settled settle_later(struct engine *e, struct delivery *d,
+                          uint64_t not_before_ns);
+
+/* Fill in a row from a slot. */
+void settle_row(struct store_row *m, const struct delivery *d);
+
+/* Free the pending list at the end; the slots stay HELD in the file. */
+void settle_fini(struct engine *e);
+void settle_init(struct engine *e);
+
+#endif

@@ -1,0 +1,78 @@
+/* tail.c - what a child writes to stderr (see tail.h) */
+#include "worker/tail.h"
+
+#include <string.h>
+
+#include "common/log.h"
+
+void tail_init(struct tail *t, const char *id)
+{
+    t->id = id;
+    t->line_size = t->kept_size = t->kept_at = 0;
+}
+
+/* line_out - one line to the log */
+static void line_out(struct tail *t)
+{
+    log_info("handler_stderr", F_STR("msg", t->id),
+             F_BYTES("line", t->line, t->line_size));
+    t->line_size = 0;
+}
+
+/* keep - the last OUTCOME_TAIL bytes, in a ring */
+static void keep(struct tail *t, const char *data, size_t size)
+{
+    if (size > sizeof t->kept) {
+        data += size - sizeof t->kept;
+        size = sizeof t->kept;
+    }
+    while (size > 0) {
+        size_t room = sizeof t->kept - t->kept_at;
+        size_t n = size < room ? size : room;
+
+        memcpy(t->kept + t->kept_at, data, n);
+        t->kept_at = (t->kept_at + n) % sizeof t->kept;
+        t->kept_size = t->kept_size + n < sizeof t->kept ? t->kept_size + n
+                                                         : sizeof t->kept;
+        data += n;
+        size -= n;
+    }
+}
+
+/* tail_add - bytes came */
+void tail_add(struct tail *t, const char *data, size_t size)
+{
+    keep(t, data, size);
+    while (size > 0) {
+        const char *end = memchr(data, '\n', size);
+        size_t n = end ? (size_t)(end - data) : size;
+        size_t room = sizeof t->line - t->line_size;
+
+        if (n > room)
+            n = room;
+        memcpy(t->line + t->line_size, data, n);
+        t->line_size += n;
+        data += n;
+        size -= n;
+        if (size > 0 && *data == '\n') {
+            data++;
+            size--;
+            line_out(t);
+        } else if (t->line_size == sizeof t->line) {
+            line_out(t);
+        }
+    }
+}
+
+/* tail_end - no more will come */
+void tail_end(struct tail *t, struct outcome *out)
+{
+    size_t first = t->kept_size < sizeof t->kept ? 0 : t->kept_at;
+    size_t n = t->kept_size - first;
+
+    if (t->line_size > 0)
+        line_out(t);
+    memcpy(out->tail, t->kept + first, n);
+    memcpy(out->tail + n, t->kept, first);
+    out->tail_size = t->kept_size;
+}
