@@ -7,7 +7,8 @@
  *            are read without walking through a large body. receive_seq is NULL
  *            where there is none. boot: where a replayed letter was sent.
  * attempts   its failed deliveries, n from 1.
- * Indexes are partial: each state pays for its own only.
+ * Indexes are partial: each state pays for its own only. They name the state all
+ * the same, or SQLite looks at the table to check it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,8 +56,8 @@ static const char schema[] =
     " data BLOB NOT NULL);"
     "CREATE UNIQUE INDEX messages_seq ON messages (receive_seq)"
     " WHERE receive_seq IS NOT NULL;"
-    "CREATE INDEX messages_due ON messages (due_ns) WHERE state = 1;"
-    "CREATE INDEX messages_parked ON messages (group_key, receive_seq)"
+    "CREATE INDEX messages_due ON messages (state, due_ns) WHERE state = 1;"
+    "CREATE INDEX messages_parked ON messages (state, group_key, receive_seq)"
     " WHERE state = 2;"
     "CREATE INDEX messages_letters ON messages (state, died_ns)"
     " WHERE state >= 3;"

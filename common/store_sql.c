@@ -198,6 +198,18 @@ void sql_close(struct sql *sql)
     *sql = (struct sql){0};
 }
 
+/* wal_errno - errno of the last write to the -wal that failed
+ * sqlite3_system_errno() is 0 where it was COMMIT that wrote. */
+static int wal_errno(sqlite3 *db)
+{
+    int err = 0;
+    sqlite3_file *wal = NULL;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+    if (wal && wal->pMethods)
+        wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &err);
+    return err;
+}
+
 /* io_error - what an SQLITE_IOERR means
  * SQLite reports ENOSPC of a write as SQLITE_FULL, but a quota, a file size
  * limit and the -shm file as I/O errors: all are "no room". A failed sync stays
@@ -208,14 +220,11 @@ static int io_error(sqlite3 *db, int rc)
         return -ENOMEM;
     if (rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC)
         return -EIO;
-    switch (sqlite3_system_errno(db)) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-        return -ENOSPC;
-    default:
-        return -EIO;
-    }
+    int err = sqlite3_system_errno(db);
+    if (rc == SQLITE_IOERR_WRITE && err == 0)
+        err = wal_errno(db);
+    bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
+    return full ? -ENOSPC : -EIO;
 }
 
 /* sql_error - a result code as -errno */
