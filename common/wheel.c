@@ -42,7 +42,7 @@ static struct wheel_bank *bank_late(struct wheel *w)
 }
 
 /* timer_add - file a timer that is not pending under t->when_ns */
-static void timer_add(struct wheel *w, struct wheel_timer *t)
+static inline void timer_add(struct wheel *w, struct wheel_timer *t)
 {
     bool ahead = t->when_ns > w->now_ns;
 
@@ -51,7 +51,7 @@ static void timer_add(struct wheel *w, struct wheel_timer *t)
 }
 
 /* timer_remove - take out a pending timer */
-static void timer_remove(struct wheel *w, struct wheel_timer *t)
+static inline void timer_remove(struct wheel *w, struct wheel_timer *t)
 {
     wheel_bank_remove(&w->bank[t->place / BANK_PLACES], t);
     w->count--;
@@ -60,14 +60,15 @@ static void timer_remove(struct wheel *w, struct wheel_timer *t)
 /* wheel_open - an empty wheel at `now_ns` */
 int wheel_open(struct wheel **out, uint64_t now_ns)
 {
-    struct wheel *w = calloc(1, sizeof(*w));
+    struct wheel *w = aligned_alloc(_Alignof(struct wheel), sizeof *w);
 
     *out = w;
     if (!w)
         return -ENOMEM;
-    for (unsigned i = 0; i < BANKS; i++)
-        w->bank[i].base = (uint16_t)(i * BANK_PLACES);
     w->due = 1;
+    w->stopped = w->refusing = false;
+    for (unsigned i = 0; i < BANKS; i++)
+        wheel_bank_init(&w->bank[i], (uint16_t)(i * BANK_PLACES));
     wheel_reset(w, now_ns);
     return 0;
 }
@@ -94,19 +95,13 @@ bool wheel_pending(const struct wheel_timer *timer)
     return timer->next;
 }
 
-/* wheel_start - fire once at `when_ns` */
-bool wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns)
-{
-    return wheel_start_periodic(w, t, when_ns, 0);
-}
-
-/* wheel_start_periodic - fire at `when_ns`, then each `period_ns` */
-bool wheel_start_periodic(struct wheel *w, struct wheel_timer *t,
-                          uint64_t when_ns, uint64_t period_ns)
+/* timer_start - as wheel_start_periodic; inline, as it is all that counts */
+static inline bool timer_start(struct wheel *w, struct wheel_timer *t,
+                               uint64_t when_ns, uint64_t period_ns)
 {
     if (w->refusing)
         return false;
-    if (wheel_pending(t))
+    if (t->next)
         timer_remove(w, t);
     t->when_ns = when_ns;
     t->period_ns = period_ns;
@@ -114,10 +109,23 @@ bool wheel_start_periodic(struct wheel *w, struct wheel_timer *t,
     return true;
 }
 
+/* wheel_start - fire once at `when_ns` */
+bool wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns)
+{
+    return timer_start(w, t, when_ns, 0);
+}
+
+/* wheel_start_periodic - fire at `when_ns`, then each `period_ns` */
+bool wheel_start_periodic(struct wheel *w, struct wheel_timer *t,
+                          uint64_t when_ns, uint64_t period_ns)
+{
+    return timer_start(w, t, when_ns, period_ns);
+}
+
 /* wheel_cancel - stop a timer; true if it was pending */
 bool wheel_cancel(struct wheel *w, struct wheel_timer *t)
 {
-    if (!wheel_pending(t))
+    if (!t->next)
         return false;
     timer_remove(w, t);
     return true;
@@ -182,7 +190,7 @@ static void round_begin(struct wheel *w, uint64_t now_ns)
     if (w->stopped)
         return;
     w->until_ns = now_ns;
-    if (bank_due(w)->summary)
+    if (!bank_late(w)->summary || !wheel_bank_empty(bank_due(w)))
         return;
     wheel_bank_clear(bank_due(w), 0);
     w->due = BANKS - w->due;
@@ -191,12 +199,13 @@ static void round_begin(struct wheel *w, uint64_t now_ns)
 /* round_first - the earliest timer of this round; NULL: none, or no budget */
 static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
 {
-    struct wheel_timer *ahead, *due;
+    struct wheel_timer *ahead, *due = NULL;
 
     if (w->stopped || !*budget)
         return NULL;
     ahead = wheel_bank_due(&w->bank[AHEAD], w->until_ns, budget);
-    due = wheel_bank_due(bank_due(w), w->until_ns, budget);
+    if (bank_due(w)->summary)
+        due = wheel_bank_due(bank_due(w), w->until_ns, budget);
     /* Out of budget, one of the two may hide an earlier timer. */
     if (!*budget)
         return NULL;
@@ -204,13 +213,19 @@ static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
     return !ahead || (due && due->when_ns < ahead->when_ns) ? due : ahead;
 }
 
+/* round_busy - is there more to fire or to move in this round? */
+static bool round_busy(struct wheel *w)
+{
+    return !w->stopped && (wheel_bank_busy(&w->bank[AHEAD], w->until_ns) ||
+                           wheel_bank_busy(bank_due(w), w->until_ns));
+}
+
 /* round_end - nothing more now; true if the budget was the reason */
-static bool round_end(struct wheel *w)
+static bool round_end(struct wheel *w, size_t budget)
 {
     if (w->stopped)
         return false;
-    if (wheel_bank_busy(&w->bank[AHEAD], w->until_ns) ||
-        wheel_bank_busy(bank_due(w), w->until_ns))
+    if (!budget && round_busy(w))
         return true;
     wheel_bank_settle(&w->bank[AHEAD], w->until_ns);
     return false;
@@ -239,7 +254,7 @@ static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
 
     *missed = 0;
     if (!t) {
-        *more = round_end(w);
+        *more = round_end(w, *budget);
         return NULL;
     }
     wheel_bank_take(&w->bank[t->place / BANK_PLACES], t);
@@ -282,7 +297,7 @@ struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
     t = round_take(w, &left, missed, more);
     /* With a timer in hand: the budget is for this one call. */
     if (t)
-        *more = round_end(w);
+        *more = round_busy(w);
     w->popping = t || *more;
     return t;
 }

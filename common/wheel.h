@@ -27,9 +27,9 @@ typedef void wheel_fire(struct wheel_timer *timer, uint64_t missed);
 struct wheel_timer {
     struct wheel_timer *next, *prev; /* NULL: not pending */
     uint64_t when_ns;
+    uint16_t place;     /* bank * 2048 + level * 256 + slot, see wheel_bank.h */
     uint64_t period_ns; /* 0: once */
     wheel_fire *fire;
-    uint16_t place; /* bank * 2048 + level * 256 + slot, see wheel_bank.h */
 };
 
 int wheel_open(struct wheel **out, uint64_t now_ns); /* -ENOMEM */

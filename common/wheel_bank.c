@@ -1,13 +1,57 @@
 #include "common/wheel_bank.h"
 
-#include <string.h>
+_Static_assert(sizeof(struct wheel_slot) == 64, "a cache line a slot");
 
-/* first_place - the earliest slot of a bank that is not empty */
-static unsigned first_place(const struct wheel_bank *b)
+/* slot_clear - no timers in it */
+static void slot_clear(struct wheel_slot *slot)
 {
-    unsigned word = (unsigned)__builtin_ctz(b->summary);
+    slot->list.next = slot->list.prev = &slot->list;
+}
 
-    return word * 64 + (unsigned)__builtin_ctzll(b->word[word]);
+/* slot_empty - has the slot no timer? */
+static bool slot_empty(const struct wheel_slot *slot)
+{
+    return slot->list.next == &slot->list;
+}
+
+/* wheel_bank_init - an empty bank */
+void wheel_bank_init(struct wheel_bank *b, uint16_t base)
+{
+    *b = (struct wheel_bank){.base = base, .floor = 1};
+    for (unsigned at = 0; at < BANK_PLACES; at++)
+        slot_clear(&b->slot[at]);
+}
+
+/* place_clear - note that slot `at` is empty */
+static void place_clear(struct wheel_bank *b, unsigned at)
+{
+    b->word[at / 64] &= ~(UINT64_C(1) << at % 64);
+    if (!b->word[at / 64])
+        b->summary &= ~(UINT32_C(1) << at / 64);
+}
+
+/* first_place - the earliest slot that is not empty; false: there is none
+ * Clears the bits of slots that have become empty, once for many adds.
+ */
+static bool first_place(struct wheel_bank *b, unsigned *at)
+{
+    while (b->summary) {
+        unsigned n = (unsigned)__builtin_ctz(b->summary);
+
+        *at = n * 64 + (unsigned)__builtin_ctzll(b->word[n]);
+        if (!slot_empty(&b->slot[*at]))
+            return true;
+        place_clear(b, *at);
+    }
+    return false;
+}
+
+/* wheel_bank_empty - has the bank no timer? */
+bool wheel_bank_empty(struct wheel_bank *b)
+{
+    unsigned at;
+
+    return !first_place(b, &at);
 }
 
 /* place_start - the first deadline that slot `at` can hold */
@@ -34,44 +78,42 @@ static void spread_begin(struct wheel_bank *b, unsigned at)
 static bool spread(struct wheel_bank *b, size_t *budget)
 {
     struct wheel_slot *slot = &b->slot[b->spreading];
-    struct wheel_timer *t = slot->head, *end = t, *tail, *next;
+    struct wheel_timer *t = slot->list.next, *next;
 
-    if (t) {
-        tail = t->prev;
-        do {
-            if (!*budget)
-                goto cut;
-            --*budget;
-            next = t->next;
-            wheel_bank_place(b, t, 1);
-            t = next;
-        } while (t != end);
-        wheel_bank_empty_slot(b, b->spreading);
+    for (; t != &slot->list && *budget; --*budget) {
+        next = t->next;
+        wheel_bank_place(b, t, 1);
+        t = next;
     }
+    if (t != &slot->list) {
+        slot->list.next = t;
+        t->prev = &slot->list;
+        slot->unsorted = slot->stale = true;
+        return false;
+    }
+    slot_clear(slot);
+    place_clear(b, b->spreading);
     b->floor = 1;
     return true;
-cut:
-    t->prev = tail;
-    tail->next = t;
-    slot->head = t;
-    slot->unsorted = slot->stale = true;
-    return false;
 }
 
 /* wheel_bank_due - the earliest timer if it is due; moves timers to find it */
 struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
                                    size_t *budget)
 {
-    while (b->summary) {
-        if (b->floor == 1) {
-            unsigned at = first_place(b);
-            struct wheel_timer *head = b->slot[at].head;
-            bool alone = at < BANK_SLOTS || head->next == head;
+    struct wheel_timer *first;
+    unsigned at;
 
+    for (;;) {
+        if (b->floor == 1) {
+            if (!first_place(b, &at))
+                return NULL;
+            first = b->slot[at].list.next;
             /* All deadlines of a slot of level 0 are equal, and one timer
              * alone in its slot needs no spreading: fire it in place. */
-            if (alone && head->when_ns <= until_ns)
-                return head;
+            if ((at < BANK_SLOTS || first == b->slot[at].list.prev) &&
+                first->when_ns <= until_ns)
+                return first;
             if (place_start(b, at) > until_ns)
                 return NULL;
             spread_begin(b, at);
@@ -79,24 +121,29 @@ struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
         if (!spread(b, budget))
             return NULL;
     }
-    return NULL;
 }
 
 /* wheel_bank_take - remove the earliest timer; time reaches its deadline */
 void wheel_bank_take(struct wheel_bank *b, struct wheel_timer *t)
 {
+    unsigned at = t->place % BANK_PLACES;
+
     b->elapsed_ns = t->when_ns;
     wheel_bank_remove(b, t);
+    if (slot_empty(&b->slot[at]))
+        place_clear(b, at);
 }
 
 /* wheel_bank_busy - is something due, or a slot to be spread? */
-bool wheel_bank_busy(const struct wheel_bank *b, uint64_t until_ns)
+bool wheel_bank_busy(struct wheel_bank *b, uint64_t until_ns)
 {
-    if (!b->summary)
+    unsigned at;
+
+    if (!first_place(b, &at))
         return false;
-    if (b->floor != 1 && b->slot[b->spreading].head)
+    if (b->floor != 1 && !slot_empty(&b->slot[b->spreading]))
         return true;
-    return place_start(b, first_place(b)) <= until_ns;
+    return place_start(b, at) <= until_ns;
 }
 
 /* wheel_bank_settle - count deadlines from `now_ns` on */
@@ -107,26 +154,31 @@ void wheel_bank_settle(struct wheel_bank *b, uint64_t now_ns)
         b->elapsed_ns = now_ns;
 }
 
+/* list_min - the earliest deadline, from end to end; is the list ascending? */
+static uint64_t list_min(const struct wheel_timer *list, bool *unsorted)
+{
+    uint64_t min = UINT64_MAX, last = 0;
+
+    *unsorted = false;
+    for (const struct wheel_timer *t = list->next; t != list; t = t->next) {
+        *unsorted |= t->when_ns < last;
+        last = t->when_ns;
+        if (last < min)
+            min = last;
+    }
+    return min;
+}
+
 /* slot_min - the earliest deadline of a slot that is not empty
- * Walks a list only if the earliest was cancelled and the list was not
- * ascending; if it has become so, this was the last walk.
+ * Timers of one and the same delay make ascending lists: no walk there.
  */
 static uint64_t slot_min(struct wheel_slot *slot)
 {
-    const struct wheel_timer *t = slot->head;
-    uint64_t last = t->when_ns;
-
     if (!slot->stale)
         return slot->min_ns;
-    slot->stale = slot->unsorted = false;
-    slot->min_ns = last;
-    while ((t = t->next) != slot->head) {
-        if (t->when_ns < last)
-            slot->unsorted = true;
-        if (t->when_ns < slot->min_ns)
-            slot->min_ns = t->when_ns;
-        last = t->when_ns;
-    }
+    slot->stale = false;
+    slot->min_ns = slot->unsorted ? list_min(&slot->list, &slot->unsorted)
+                                  : slot->list.next->when_ns;
     return slot->min_ns;
 }
 
@@ -134,39 +186,39 @@ static uint64_t slot_min(struct wheel_slot *slot)
 bool wheel_bank_next(struct wheel_bank *b, uint64_t *when_ns)
 {
     uint64_t min;
+    unsigned at;
 
-    if (!b->summary)
+    if (!first_place(b, &at))
         return false;
-    *when_ns = slot_min(&b->slot[first_place(b)]);
-    if (b->floor == 1 || !b->slot[b->spreading].head)
+    *when_ns = slot_min(&b->slot[at]);
+    if (b->floor == 1 || slot_empty(&b->slot[b->spreading]))
         return true;
-    /* Half of that slot is on the levels below it, half is not. */
+    /* Part of that slot is on the levels below it already, part is not. */
     min = slot_min(&b->slot[b->spreading]);
     if (min < *when_ns)
         *when_ns = min;
     return true;
 }
 
-/* list_forget - no timer of the list is pending any more */
-static void list_forget(struct wheel_timer *head)
+/* slot_forget - no timer of the slot is pending any more */
+static void slot_forget(struct wheel_slot *slot)
 {
-    struct wheel_timer *t = head, *next;
+    struct wheel_timer *t = slot->list.next, *next;
 
-    do {
+    for (; t != &slot->list; t = next) {
         next = t->next;
         t->next = t->prev = NULL;
-        t = next;
-    } while (t != head);
+    }
 }
 
 /* wheel_bank_clear - an empty bank that counts from `elapsed_ns` */
 void wheel_bank_clear(struct wheel_bank *b, uint64_t elapsed_ns)
 {
-    while (b->summary) {
-        unsigned at = first_place(b);
+    unsigned at;
 
-        list_forget(b->slot[at].head);
-        wheel_bank_empty_slot(b, at);
+    while (first_place(b, &at)) {
+        slot_forget(&b->slot[at]);
+        slot_clear(&b->slot[at]);
     }
     b->elapsed_ns = elapsed_ns;
     b->floor = 1;
@@ -178,15 +230,11 @@ bool wheel_bank_each(const struct wheel_bank *b,
                      void *arg)
 {
     for (unsigned at = 0; at < BANK_PLACES; at++) {
-        const struct wheel_timer *head = b->slot[at].head, *t = head;
+        const struct wheel_timer *list = &b->slot[at].list, *t;
 
-        if (!head)
-            continue;
-        do {
+        for (t = list->next; t != list; t = t->next)
             if (!visit(t, arg))
                 return false;
-            t = t->next;
-        } while (t != head);
     }
     return true;
 }
@@ -218,24 +266,25 @@ static const char *slot_check(const struct wheel_bank *b, unsigned at,
                               size_t *count)
 {
     const struct wheel_slot *slot = &b->slot[at];
-    const struct wheel_timer *t = slot->head;
-    uint64_t min = UINT64_MAX;
+    const struct wheel_timer *t = slot->list.next;
     const char *wrong;
+    bool unsorted;
+    uint64_t min;
 
-    do {
+    if (slot_empty(slot))
+        return slot->list.prev == &slot->list ? NULL : "broken empty list";
+    if (!(b->word[at / 64] >> at % 64 & 1))
+        return "wrong occupancy bit";
+    for (; t != &slot->list; t = t->next, ++*count) {
         wrong = timer_check(b, at, t);
         if (wrong)
             return wrong;
-        if (t->when_ns < min)
-            min = t->when_ns;
-        if (!slot->unsorted && t->next != slot->head &&
-            t->next->when_ns < t->when_ns)
-            return "list is not ascending";
-        ++*count;
-        t = t->next;
-    } while (t != slot->head);
-    if (slot->stale && !slot->unsorted)
-        return "stale minimum of an ascending list";
+    }
+    min = list_min(&slot->list, &unsorted);
+    if (unsorted && !slot->unsorted)
+        return "list is not ascending";
+    if (slot->list.when_ns)
+        return "a list's own deadline is not 0";
     if (slot->stale ? slot->min_ns > min : slot->min_ns != min)
         return "wrong minimum of a slot";
     return NULL;
@@ -250,11 +299,7 @@ const char *wheel_bank_check(const struct wheel_bank *b, size_t *count)
     for (unsigned i = 0; i < BANK_WORDS; i++)
         if ((b->summary >> i & 1) != (b->word[i] != 0))
             return "wrong summary";
-    for (unsigned at = 0; at < BANK_PLACES && !wrong; at++) {
-        if ((b->word[at / 64] >> at % 64 & 1) != (b->slot[at].head != NULL))
-            return "wrong occupancy bit";
-        if (b->slot[at].head)
-            wrong = slot_check(b, at, count);
-    }
+    for (unsigned at = 0; at < BANK_PLACES && !wrong; at++)
+        wrong = slot_check(b, at, count);
     return wrong;
 }

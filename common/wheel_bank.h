@@ -5,7 +5,7 @@
  *        wraps, nothing is clamped and the lowest level's first slot is always
  *        the earliest. Equal deadlines keep the order they were added in.
  * WHO    common/wheel alone; one thread at a time.
- * OWNS   Nothing but itself; a zeroed bank is empty once `floor` is 1.
+ * OWNS   Nothing but itself.
  * FAILS  Never.
  */
 #ifndef COMMON_WHEEL_BANK_H
@@ -17,11 +17,15 @@
 #define BANK_PLACES (8 * BANK_SLOTS)
 #define BANK_WORDS  (BANK_PLACES / 64)
 
+/* One cache line. The list is circular with `list` in it, whose deadline is 0.
+ * Adding and removing have no branch but what cmov does: with deadlines as
+ * random as they are, a wrong guess of the processor costs more than all else.
+ * So removing only notes what may have changed, and looking repairs it. */
 struct wheel_slot {
-    struct wheel_timer *head; /* circular, head->prev is last; NULL: empty */
-    uint64_t min_ns;          /* earliest deadline; if stale, not above it */
-    bool unsorted;            /* not ascending: the head need not be first */
-    bool stale;               /* the earliest left; only when unsorted */
+    struct wheel_timer list; /* next: first, prev: last */
+    uint64_t min_ns;         /* earliest deadline; if stale, not above it */
+    bool unsorted;           /* the list may be other than ascending */
+    bool stale;              /* the earliest was removed */
 };
 
 struct wheel_bank {
@@ -31,10 +35,13 @@ struct wheel_bank {
     uint16_t base;       /* added to a place to make wheel_timer.place */
     uint16_t spreading;  /* that slot; only if floor is not 1 */
     uint32_t summary;    /* bit n: word[n] is not 0 */
-    uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] is not empty */
-    struct wheel_slot slot[BANK_PLACES];
+    uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] is, or was
+                                  until lately, not empty */
+    _Alignas(64) struct wheel_slot slot[BANK_PLACES];
 };
 
+/* An empty bank. */
+void wheel_bank_init(struct wheel_bank *b, uint16_t base);
 /* The earliest timer if its deadline is at or before `until_ns`, else NULL.
  * Each timer that had to be moved takes one off *budget; out of it: NULL. */
 struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
@@ -42,7 +49,9 @@ struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
 /* Take off what wheel_bank_due gave. */
 void wheel_bank_take(struct wheel_bank *b, struct wheel_timer *t);
 /* Would wheel_bank_due have something to give or to move? */
-bool wheel_bank_busy(const struct wheel_bank *b, uint64_t until_ns);
+bool wheel_bank_busy(struct wheel_bank *b, uint64_t until_ns);
+/* Has it no timer? */
+bool wheel_bank_empty(struct wheel_bank *b);
 /* Nothing is busy until `now_ns`: deadlines are counted from there on. */
 void wheel_bank_settle(struct wheel_bank *b, uint64_t now_ns);
 /* Exact earliest deadline; false if empty. */
@@ -55,43 +64,30 @@ bool wheel_bank_each(const struct wheel_bank *b,
 /* Every invariant; counts its timers. NULL or what is wrong. */
 const char *wheel_bank_check(const struct wheel_bank *b, size_t *count);
 
-/* wheel_slot_append - put `t` at the tail of a list that is not empty */
-static inline void wheel_slot_append(struct wheel_slot *slot,
-                                     struct wheel_timer *t)
-{
-    struct wheel_timer *head = slot->head, *tail = head->prev;
-
-    t->next = head;
-    t->prev = tail;
-    tail->next = t;
-    head->prev = t;
-    if (t->when_ns < tail->when_ns)
-        slot->unsorted = true;
-    if (t->when_ns <= slot->min_ns) {
-        slot->min_ns = t->when_ns;
-        slot->stale = false;
-    }
-}
-
 /* wheel_bank_place - put `t` where its deadline belongs, level >= floor's
  * The floor also keeps clz away from 0 when the deadline is elapsed_ns.
  */
 static inline void wheel_bank_place(struct wheel_bank *b, struct wheel_timer *t,
                                     uint64_t floor)
 {
-    uint64_t differ = (t->when_ns ^ b->elapsed_ns) | floor;
+    uint64_t when = t->when_ns, differ = (when ^ b->elapsed_ns) | floor;
     unsigned top = 63 - (unsigned)__builtin_clzll(differ);
-    unsigned byte = (unsigned)(t->when_ns >> (top & 56)) & 255;
+    unsigned byte = (unsigned)(when >> (top & 56)) & 255;
     unsigned at = (top >> 3) * BANK_SLOTS + byte;
     struct wheel_slot *slot = &b->slot[at];
+    struct wheel_timer *last = slot->list.prev;
+    bool more = last != &slot->list;
+    /* All bits if it was empty: `? :` becomes a jump here. */
+    uint64_t min = slot->min_ns | ((uint64_t)more - 1);
 
     t->place = (uint16_t)(b->base + at);
-    if (slot->head) {
-        wheel_slot_append(slot, t);
-        return;
-    }
-    t->next = t->prev = t;
-    *slot = (struct wheel_slot){.head = t, .min_ns = t->when_ns};
+    t->next = &slot->list;
+    t->prev = last;
+    last->next = t;
+    slot->list.prev = t;
+    slot->unsorted = (slot->unsorted & more) | (when < last->when_ns);
+    slot->stale = slot->stale & more & (when > min);
+    slot->min_ns = when < min ? when : min;
     b->word[at / 64] |= UINT64_C(1) << at % 64;
     b->summary |= UINT32_C(1) << at / 64;
 }
@@ -105,42 +101,17 @@ static inline void wheel_bank_add(struct wheel_bank *b, struct wheel_timer *t)
     wheel_bank_place(b, t, b->floor);
 }
 
-/* wheel_bank_empty_slot - note that slot `at` has lost its last timer */
-static inline void wheel_bank_empty_slot(struct wheel_bank *b, unsigned at)
-{
-    b->slot[at].head = NULL;
-    b->word[at / 64] &= ~(UINT64_C(1) << at % 64);
-    if (!b->word[at / 64])
-        b->summary &= ~(UINT32_C(1) << at / 64);
-}
-
-/* wheel_bank_remove - take `t` out; it is not pending any more
- * In an ascending list the next earliest is the new head. In another one it
- * would have to be searched, and most cancels are followed by more of them:
- * wheel_bank_next does that when somebody asks.
- */
+/* wheel_bank_remove - take `t` out; it is not pending any more */
 static inline void wheel_bank_remove(struct wheel_bank *b,
                                      struct wheel_timer *t)
 {
-    unsigned at = t->place % BANK_PLACES;
-    struct wheel_slot *slot = &b->slot[at];
+    struct wheel_slot *slot = &b->slot[t->place % BANK_PLACES];
     struct wheel_timer *next = t->next, *prev = t->prev;
 
     t->next = t->prev = NULL;
-    if (next == t) {
-        wheel_bank_empty_slot(b, at);
-        return;
-    }
     next->prev = prev;
     prev->next = next;
-    if (slot->head == t)
-        slot->head = next;
-    if (t->when_ns != slot->min_ns)
-        return;
-    if (slot->unsorted)
-        slot->stale = true;
-    else
-        slot->min_ns = slot->head->when_ns;
+    slot->stale |= t->when_ns == slot->min_ns;
 }
 
 #endif
