@@ -1,0 +1,116 @@
+/* The man pages: every flag that --help has, and none that it has not */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(man, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+/* page_read - docs/NAME.1 of the source tree, which is the working directory of
+ * make, or $MQW_DOCS */
+static const char *page_read(const char *name)
+{
+    static char page[128 << 10];
+    char path[512];
+    const char *docs = getenv("MQW_DOCS");
+    snprintf(path, sizeof path, "%s/%s", docs ? docs : "docs", name);
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f, "cannot open %s; set MQW_DOCS", path);
+    page[fread(page, 1, sizeof page - 1, f)] = '\0';
+    fclose(f);
+    return page;
+}
+
+/* find_flag - the text after `prefix` and a whole flag name; NULL if missing */
+static const char *find_flag(const char *text, const char *prefix,
+                             const char *flag)
+{
+    char want[160];
+    snprintf(want, sizeof want, "%s%s", prefix, flag);
+    for (const char *at = text; (at = strstr(at, want)); at++)
+        if (strchr(" \n=[,", at[strlen(want)]))
+            return at;
+    return NULL;
+}
+
+/* flag_copy - the flag name that starts at `at` */
+static const char *flag_copy(const char *at)
+{
+    static char flag[64];
+    snprintf(flag, sizeof flag, "%.*s", (int)strcspn(at, " =[,\n"), at);
+    return flag;
+}
+
+/* each_line - call `look` with each line of a text */
+static void each_line(const char *text,
+                      void (*look)(const char *line, const char *other),
+                      const char *other)
+{
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+        look(text, other);
+}
+
+static int flags_seen;
+
+/* help_line - a line of --help that starts a flag: the page has it */
+static void help_line(const char *line, const char *page)
+{
+    size_t indent = strspn(line, " ");
+    if (indent < 2 || indent > 6 || line[indent] != '-')
+        return;
+    const char *flag = flag_copy(strstr(line, "--") + 2);
+    cr_assert(find_flag(page, "Fl -", flag), "--%s is not in the page", flag);
+    flags_seen++;
+}
+
+/* page_line - a line of the page that starts a flag: --help has it */
+static void page_line(const char *line, const char *help)
+{
+    if (strncmp(line, ".It Fl ", 7) != 0)
+        return;
+    const char *flag = flag_copy(strstr(line, "Fl -") + 4);
+    cr_assert(find_flag(help, "--", flag), "the page has --%s, --help not",
+              flag);
+    flags_seen++;
+}
+
+/* help_of - all help texts of a program, NULL-terminated list of verbs */
+static const char *help_of(const char *program, const char *const *verbs)
+{
+    static char help[64 << 10];
+    size_t at = 0;
+    for (; *verbs; verbs++) {
+        struct harness_result r = **verbs
+                                      ? harness_run(program, *verbs, "--help")
+                                      : harness_run(program, "--help");
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        at += (size_t)snprintf(help + at, sizeof help - at, "%s\n", r.out);
+    }
+    return help;
+}
+
+/* compare - help and page both ways */
+static void compare(const char *help, const char *page, int least)
+{
+    each_line(help, help_line, page);
+    cr_assert_geq(flags_seen, least, "%d flags in the help", flags_seen);
+    flags_seen = 0;
+    each_line(page, page_line, help);
+    cr_assert_geq(flags_seen, least, "%d flags in the page", flags_seen);
+}
+
+Test(man, mqsend_and_its_help_name_the_same_flags)
+{
+    compare(help_of("mqsend", HARNESS_LIST("")), page_read("mqsend.1"), 20);
+}
+
+Test(man, mqdlq_and_its_help_name_the_same_flags)
+{
+    static char help[64 << 10];
+    snprintf(help, sizeof help, "%s  --version\n",
+             help_of("mqdlq", HARNESS_LIST("list", "show", "replay", "discard",
+                                           "purge", "export", "import")));
+    compare(help, page_read("mqdlq.1"), 20);
+}

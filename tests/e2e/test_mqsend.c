@@ -1,0 +1,472 @@
+/* mqsend: its contract, on real queues */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(mqsend, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+#define ID   "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
+#define ROOM 256
+
+/* A message that was received, header and body apart. */
+struct message {
+    char text[ROOM + 1]; /* NUL-terminated */
+    size_t size;
+    const char *body;
+    size_t body_size;
+    unsigned priority;
+};
+
+/* take - the next message; the test ends if there is none */
+static struct message *take(const char *queue)
+{
+    static struct message m;
+    ssize_t n = harness_receive(queue, m.text, ROOM, &m.priority);
+    cr_assert_geq(n, 0, "the queue is empty");
+    m.size = (size_t)n;
+    m.text[m.size] = '\0';
+    m.body = m.text;
+    if (strncmp(m.text, "MQW/1\n", 6) == 0)
+        m.body = strstr(m.text, "\n\n") + 2;
+    m.body_size = m.size - (size_t)(m.body - m.text);
+    return &m;
+}
+
+/* value - of a header line, in a buffer of its own; NULL if it is missing */
+static const char *value(const struct message *m, const char *name)
+{
+    static char out[ROOM];
+    char want[64];
+    snprintf(want, sizeof want, "\n%s: ", name);
+    const char *at = strstr(m->text, want);
+    if (!at || at >= m->body)
+        return NULL;
+    at += strlen(want);
+    snprintf(out, sizeof out, "%.*s", (int)strcspn(at, "\n"), at);
+    return out;
+}
+
+/* number - of a header line */
+static uint64_t number(const struct message *m, const char *name)
+{
+    const char *text = value(m, name);
+    cr_assert_not_null(text, "no line %s", name);
+    return strtoull(text, NULL, 10);
+}
+
+/* with_input - run mqsend with bytes on stdin */
+#define with_input(data, bytes, ...)                                        \
+    harness_run_spec(                                                       \
+        &(struct harness_spec){.argv = HARNESS_LIST("mqsend", __VA_ARGS__), \
+                               .input = (data),                             \
+                               .input_size = (bytes)})
+
+static uint64_t wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+Test(mqsend, a_body_argument_is_sent_behind_a_header_with_id_sent_and_size)
+{
+    const char *q = harness_queue(0, 0);
+    uint64_t before = wall_ns();
+    struct harness_result r = harness_run("mqsend", q, "hello world!");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.out, "");
+    struct message *m = take(q);
+    cr_assert_str_eq(m->body, "hello world!");
+    cr_assert_eq(number(m, "size"), 12);
+    cr_assert(number(m, "sent") >= before && number(m, "sent") <= wall_ns());
+    cr_assert_eq(strlen(value(m, "id")), 26);
+    cr_assert_eq(m->priority, 0);
+    cr_assert_null(value(m, "group"));
+    cr_assert_null(value(m, "not-before"));
+    cr_assert_null(value(m, "expires"));
+}
+
+Test(mqsend, all_header_flags_arrive)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r =
+        harness_run("mqsend", "-p", "7", "--group", "account 7", "--id", ID,
+                    "--delay", "2s", "--ttl", "1m", "--timeout", "1500us",
+                    "--header", "x-trace=a=b", "--header", "x-b=c", q, "body");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    struct message *m = take(q);
+    uint64_t sent = number(m, "sent");
+    cr_assert_str_eq(value(m, "id"), ID);
+    cr_assert_str_eq(value(m, "group"), "account 7");
+    cr_assert_eq(number(m, "not-before"), sent + 2000000000u);
+    cr_assert_eq(number(m, "expires"), sent + UINT64_C(60000000000));
+    cr_assert_eq(number(m, "timeout"), 2, "rounded up to whole ms");
+    cr_assert_str_eq(value(m, "x-trace"), "a=b");
+    cr_assert_str_eq(value(m, "x-b"), "c");
+    cr_assert_eq(m->priority, 7);
+    cr_assert_str_eq(m->body, "body");
+}
+
+Test(mqsend, stdin_is_sent_whole_and_byte_for_byte)
+{
+    const char *q = harness_queue(0, 0);
+    static const char data[] = "a\0b\nc\xff\n";
+    cr_assert_eq(with_input(data, 7, q).status, 0);
+    struct message *m = take(q);
+    cr_assert_eq(m->body_size, 7);
+    cr_assert_arr_eq(m->body, data, 7);
+    cr_assert_eq(with_input("", 0, q).status, 0);
+    cr_assert_eq(take(q)->body_size, 0, "no input is an empty message");
+}
+
+Test(mqsend, raw_sends_the_bytes_alone)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(harness_run("mqsend", "--raw", q, "hello").status, 0);
+    cr_assert_eq(harness_run("mqsend", "--raw", q, "").status, 0);
+    struct message *m = take(q);
+    cr_assert_eq(m->size, 5);
+    cr_assert_str_eq(m->text, "hello");
+    cr_assert_eq(take(q)->size, 0);
+}
+
+Test(mqsend, raw_refuses_each_flag_that_needs_a_header)
+{
+    static const char *const flags[] = {
+        "--group=g", "--id=" ID,     "--delay=1s",     "--delay=0",
+        "--ttl=1s",  "--timeout=1s", "--header=x-a=b", "--print-id"};
+    const char *q = harness_queue(0, 0);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        struct harness_result r =
+            harness_run("mqsend", "--raw", flags[i], q, "x");
+        cr_assert_eq(r.status, 64, "%s", flags[i]);
+        cr_assert(strstr(r.err, "--raw"), "%s", r.err);
+    }
+    cr_assert_eq(harness_queue_length(q), 0);
+}
+
+Test(mqsend, lines_are_messages_empty_and_unended_ones_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r =
+        with_input("one\n\nthree", 10, "--lines", "--print-id", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    char ids[3][27];
+    static const char *const bodies[] = {"one", "", "three"};
+    for (int i = 0; i < 3; i++) {
+        struct message *m = take(q);
+        cr_assert_str_eq(m->body, bodies[i]);
+        snprintf(ids[i], sizeof ids[i], "%s", value(m, "id"));
+    }
+    char want[100];
+    snprintf(want, sizeof want, "%s\n%s\n%s\n", ids[0], ids[1], ids[2]);
+    cr_assert_str_eq(r.out, want, "one id a line, in order");
+    cr_assert(strcmp(ids[0], ids[1]) < 0 && strcmp(ids[1], ids[2]) < 0);
+    cr_assert_eq(with_input("", 0, "--lines", q).status, 0);
+    cr_assert_eq(harness_queue_length(q), 0, "no line, no message");
+}
+
+Test(mqsend, null_ended_records_may_hold_newlines)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(with_input("a\nb\0\0c", 6, "--null", "--raw", q).status, 0);
+    cr_assert_str_eq(take(q)->text, "a\nb");
+    cr_assert_str_eq(take(q)->text, "");
+    cr_assert_str_eq(take(q)->text, "c");
+    cr_assert_eq(harness_queue_length(q), 0);
+}
+
+/* drain - receive until `count` messages came; the sum of their bytes */
+static size_t drain(const char *q, long count)
+{
+    char buf[ROOM];
+    size_t bytes = 0;
+    uint64_t deadline = harness_deadline(20000);
+    while (count > 0) {
+        ssize_t n = harness_receive(q, buf, sizeof buf, NULL);
+        if (n < 0) {
+            harness_nap(deadline, "a message");
+            continue;
+        }
+        bytes += (size_t)n;
+        count--;
+    }
+    return bytes;
+}
+
+Test(mqsend, lines_longer_than_the_read_buffer_and_many_of_them_stream)
+{
+    const char *q = harness_queue(0, 0);
+    size_t want = 0, size = 0;
+    char *input = malloc(3000 * 200);
+    for (int i = 0; i < 3000; i++) { /* 300 KB: records cross each chunk */
+        size_t n = (size_t)(i * 7 % 199);
+        memset(input + size, 'a' + i % 26, n);
+        input[size + n] = '\n';
+        size += n + 1;
+        want += n;
+    }
+    harness_write("lines", input, size);
+    free(input);
+    struct harness_process *p = harness_program(
+        "mqsend", "--raw", "--lines", "--file", harness_path("lines"), q);
+    cr_assert_eq(drain(q, 3000), want);
+    cr_assert_eq(harness_wait(p, 10000), 0);
+}
+
+Test(mqsend, a_file_is_one_message_or_lines)
+{
+    const char *q = harness_queue(0, 0);
+    harness_write("f", "a\nb\n", 4);
+    const char *f = harness_path("f");
+    cr_assert_eq(harness_run("mqsend", "--raw", "--file", f, q).status, 0);
+    cr_assert_str_eq(take(q)->text, "a\nb\n");
+    cr_assert_eq(
+        harness_run("mqsend", "--raw", "--lines", "--file", f, q).status, 0);
+    cr_assert_str_eq(take(q)->text, "a");
+    cr_assert_str_eq(take(q)->text, "b");
+    struct harness_result r =
+        harness_run("mqsend", "--file", harness_path("none"), q);
+    cr_assert_eq(r.status, 66);
+    cr_assert(strstr(r.err, "none"));
+}
+
+Test(mqsend, a_body_with_dashes_comes_after_the_double_dash)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(harness_run("mqsend", "--raw", q, "--", "--file").status, 0);
+    cr_assert_str_eq(take(q)->text, "--file");
+}
+
+Test(mqsend, repeat_sends_each_message_with_an_id_of_its_own)
+{
+    const char *q = harness_queue(0, 0);
+    char first[27];
+    cr_assert_eq(with_input("a\nb", 3, "--lines", "--repeat", "2", q).status,
+                 0);
+    struct message *m = take(q);
+    snprintf(first, sizeof first, "%s", value(m, "id"));
+    cr_assert_str_eq(m->body, "a");
+    m = take(q);
+    cr_assert_str_eq(m->body, "a");
+    cr_assert_str_neq(value(m, "id"), first);
+    cr_assert_str_eq(take(q)->body, "b");
+    cr_assert_str_eq(take(q)->body, "b");
+}
+
+Test(mqsend, rate_paces_the_messages)
+{
+    const char *q = harness_queue(0, 0);
+    uint64_t start = harness_now_ms();
+    cr_assert_eq(
+        harness_run("mqsend", "--rate", "50", "--repeat", "10", q, "x").status,
+        0);
+    cr_assert_geq(harness_now_ms() - start, 180);
+    cr_assert_eq(harness_queue_length(q), 10);
+}
+
+Test(mqsend, a_queue_that_stays_full_is_75_and_tells_sent_and_left)
+{
+    const char *q = harness_queue(3, 0);
+    struct harness_result r =
+        harness_run("mqsend", "--repeat", "5", "--no-wait", q, "x");
+    cr_assert_eq(r.status, 75);
+    cr_assert(strstr(r.err, "3 sent, 2 left"), "%s", r.err);
+    r = harness_run("mqsend", "--wait", "50ms", q, "x");
+    cr_assert_eq(r.status, 75);
+    cr_assert(strstr(r.err, "0 sent, 1 left"), "%s", r.err);
+    take(q);
+    r = with_input("a\nb\nc\n", 6, "--lines", "--no-wait", q);
+    cr_assert_eq(r.status, 75);
+    cr_assert(strstr(r.err, "1 sent, stopped at record 2"), "%s", r.err);
+}
+
+Test(mqsend, a_full_queue_is_waited_for_as_long_as_it_takes)
+{
+    const char *q = harness_queue(1, 0);
+    harness_send_text(q, "first");
+    struct harness_process *p = harness_program("mqsend", "--raw", q, "second");
+    cr_assert(harness_running(p));
+    cr_assert_str_eq(take(q)->text, "first");
+    cr_assert_eq(harness_wait(p, 10000), 0);
+    cr_assert_str_eq(take(q)->text, "second");
+}
+
+Test(mqsend, a_signal_during_a_bulk_send_tells_how_far_it_got)
+{
+    const char *q = harness_queue(4, 0);
+    struct harness_process *p =
+        harness_program("mqsend", "--repeat", "100", q, "x");
+    harness_until(harness_queue_length(q) == 4, 10000);
+    harness_signal(p, SIGINT);
+    cr_assert_eq(harness_wait(p, 10000), -SIGINT);
+    cr_assert(strstr(harness_stderr(p, NULL), "interrupted: 4 sent, 96 left"),
+              "%s", harness_stderr(p, NULL));
+}
+
+Test(mqsend, a_body_too_large_is_65_with_both_numbers_and_nothing_sent)
+{
+    const char *q = harness_queue(0, 256);
+    char body[300];
+    memset(body, 'x', sizeof body);
+    struct harness_result r = with_input(body, 300, q);
+    cr_assert_eq(r.status, 65);
+    cr_assert(strstr(r.err, "300") && strstr(r.err, "256"), "%s", r.err);
+    r = with_input(body, 250, q);
+    cr_assert_eq(r.status, 65, "the header counts");
+    cr_assert(strstr(r.err, "250") && strstr(r.err, "--raw"), "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 0);
+    cr_assert_eq(with_input(body, 256, "--raw", q).status, 0);
+    r = with_input(body, 257, "--raw", q);
+    cr_assert_eq(r.status, 65);
+    cr_assert(strstr(r.err, "257") && strstr(r.err, "256"), "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 1);
+}
+
+Test(mqsend, the_largest_body_that_fits_behind_its_header_is_sent)
+{
+    const char *q = harness_queue(0, 256);
+    char body[256];
+    memset(body, 'x', sizeof body);
+    size_t size = 256;
+    while (size > 0 && with_input(body, size, q).status == 65)
+        size -= 1;
+    struct message *m = take(q);
+    cr_assert_eq(m->size, 256, "%zu of 256 used", m->size);
+    cr_assert_eq(m->body_size, size);
+}
+
+Test(mqsend, a_line_too_large_stops_after_those_before_it)
+{
+    const char *q = harness_queue(0, 256);
+    char input[400];
+    memset(input, 'x', sizeof input);
+    memcpy(input, "a\nb\n", 4);
+    memcpy(input + 390, "\nc\n", 3);
+    struct harness_result r = with_input(input, 393, "--lines", q);
+    cr_assert_eq(r.status, 65);
+    cr_assert(strstr(r.err, "386") && strstr(r.err, "2 sent") &&
+                  strstr(r.err, "record 3"),
+              "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 2);
+}
+
+Test(mqsend, no_such_queue_is_66_and_create_makes_it)
+{
+    const char *q = harness_queue_name();
+    struct harness_result r = harness_run("mqsend", q, "x");
+    cr_assert_eq(r.status, 66);
+    cr_assert(strstr(r.err, q), "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), -1);
+    r = harness_run("mqsend", "--create", "--queue-depth", "3",
+                    "--message-size", "200", q, "x");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    r = harness_run("mqsend", "--raw", "--no-wait", "--repeat", "9", q, "x");
+    cr_assert(strstr(r.err, "2 sent, 7 left"), "depth 3: %s", r.err);
+    r = harness_run("mqsend", "--create", "--queue-depth", "5", "--no-wait", q,
+                    "x");
+    cr_assert(strstr(r.err, "3") && strstr(r.err, "5") &&
+                  strstr(r.err, "warning"),
+              "a depth that differs: %s", r.err);
+}
+
+Test(mqsend, a_name_without_slash_is_the_same_queue)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(harness_run("mqsend", q + 1, "x").status, 0);
+    cr_assert_eq(harness_queue_length(q), 1);
+}
+
+Test(mqsend, what_makes_no_sense_is_64)
+{
+    const char *q = harness_queue(0, 0);
+#define REFUSED(...)                                                  \
+    cr_assert_eq(harness_run("mqsend", __VA_ARGS__).status, 64, "%s", \
+                 #__VA_ARGS__)
+    cr_assert_eq(harness_run("mqsend").status, 64);
+    REFUSED(q, "a", "b");
+    REFUSED(q, "--lines", "--null");
+    REFUSED(q, "x", "--wait", "1s", "--no-wait");
+    REFUSED(q, "x", "--id", "short");
+    REFUSED(q, "x", "--id", ID, "--repeat", "2");
+    REFUSED(q, "--id", ID, "--lines");
+    REFUSED(q, "x", "--queue-depth", "3");
+    REFUSED(q, "x", "--delay", "2s", "--ttl", "1s");
+    REFUSED(q, "x", "--ttl", "0");
+    REFUSED(q, "x", "-p", "32768");
+    REFUSED(q, "x", "-p", "-1");
+    REFUSED(q, "x", "--repeat", "0");
+    REFUSED(q, "x", "--rate", "0");
+    REFUSED(q, "x", "--header", "trace=1");
+    REFUSED(q, "x", "--header", "x-a");
+    REFUSED(q, "x", "--header", "x-a=1", "--header", "x-a=2");
+    REFUSED(q, "x", "--header", "x-a=\033");
+    REFUSED(q, "x", "--group", "\n");
+    REFUSED(q, "x", "--file", "f");
+    REFUSED("/a/b", "x");
+    REFUSED("/", "x");
+    cr_assert_eq(harness_queue_length(q), 0);
+    cr_assert_eq(harness_run("mqsend", q, "x", "-p", "32767").status, 0);
+}
+
+Test(mqsend, an_error_never_brings_control_bytes_to_the_terminal)
+{
+    struct harness_result r = harness_run("mqsend", "\033[31mq\n", "x");
+    cr_assert_neq(r.status, 0);
+    cr_assert_null(strchr(r.err, '\033'));
+    cr_assert_eq(strchr(r.err, '\n') + 1, r.err + r.err_size, "one line");
+}
+
+Test(mqsend, a_queue_removed_meanwhile_is_not_taken_for_sent)
+{
+    const char *q = harness_queue(2, 0);
+    struct harness_process *p =
+        harness_program("mqsend", "--repeat", "3", q, "x");
+    harness_until(harness_queue_length(q) == 2, 10000);
+    mqd_t held = mq_open(q, O_RDONLY | O_CLOEXEC);
+    mq_unlink(q);
+    char buf[ROOM];
+    for (int i = 0; i < 3; i++)
+        cr_assert_gt(mq_receive(held, buf, sizeof buf, NULL), 0);
+    mq_close(held);
+    cr_assert_eq(harness_wait(p, 10000), 66);
+    cr_assert(strstr(harness_stderr(p, NULL), "removed"));
+}
+
+Test(mqsend, a_bulk_send_on_a_terminal_shows_a_bar_and_cleans_up)
+{
+    const char *q = harness_queue(0, 0);
+    const char *bin = harness_bin("mqsend");
+    int master;
+    struct winsize size = {.ws_row = 24, .ws_col = 100};
+    pid_t pid = forkpty(&master, NULL, NULL, &size);
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        execl(bin, "mqsend", "--repeat", "10", "--rate", "20", q, "x", NULL);
+        _exit(99);
+    }
+    char text[8192];
+    size_t at = 0;
+    ssize_t n;
+    while (at < sizeof text - 1 &&
+           (n = read(master, text + at, sizeof text - 1 - at)) > 0)
+        at += (size_t)n;
+    text[at] = '\0';
+    int status;
+    waitpid(pid, &status, 0);
+    cr_assert_eq(status, 0);
+    cr_assert(strstr(text, "sending ["), "%s", text);
+    cr_assert(strstr(text, "/10"), "%s", text);
+    cr_assert_str_eq(text + at - 4, "\r\033[K");
+    close(master);
+}
