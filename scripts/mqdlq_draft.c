@@ -203,9 +203,43 @@ static int read_id(const struct reading *r, struct store_row *m)
     return refuse(r, "message_id is not an id of 26 characters");
 }
 
-/* header_check - a header must still fit its body: one that was edited would
- * make the message dead when it is sent again as it is. A letter that died of
- * its header is left as it is. */
+/* message_join - header and body as one message */
+static int message_join(const struct reading *r, struct store_row *m,
+                        struct header_text header, struct header_text body)
+{
+    char *data = block_new(r->draft, header.size + body.size + 1);
+    if (!data)
+        return -ENOMEM;
+    if (header.size > 0)
+        memcpy(data, header.at, header.size);
+    memcpy(data + header.size, body.at, body.size);
+    m->data = data;
+    m->size = header.size + body.size;
+    m->header_size = header.size;
+    return 0;
+}
+
+/* header_resize - the header with the number of its size line put right, for a
+ * body that was edited */
+static struct header_text header_resize(struct header_text header,
+                                        size_t body_size,
+                                        char buf[HEADER_MAX + 32])
+{
+    static const char line[] = "\nsize: ";
+    const char *at = memmem(header.at, header.size, line, sizeof line - 1);
+    if (!at)
+        return header;
+    size_t before = (size_t)(at - header.at) + sizeof line - 1;
+    size_t digits = strspn(header.at + before, "0123456789");
+    size_t after = header.size - before - digits;
+    memcpy(buf, header.at, before);
+    size_t n = before + (size_t)snprintf(buf + before, 21, "%zu", body_size);
+    memcpy(buf + n, header.at + before + digits, after);
+    return (struct header_text){buf, n + after};
+}
+
+/* header_check - a header must be one that the worker takes, all of it. A
+ * letter that died of its header is left as it is. */
 static int header_check(const struct reading *r, const struct store_row *m)
 {
     struct header h;
@@ -222,27 +256,21 @@ static int header_check(const struct reading *r, const struct store_row *m)
 /* read_message - header and body, put together again */
 static int read_message(const struct reading *r, struct store_row *m)
 {
-    const char *header, *body;
-    size_t header_size, body_size;
-    int err = read_bytes(r, "header", &header, &header_size);
+    char resized[HEADER_MAX + 32];
+    struct header_text header, body;
+    int err = read_bytes(r, "header", &header.at, &header.size);
     if (!err)
-        err = read_bytes(r, "body", &body, &body_size);
+        err = read_bytes(r, "body", &body.at, &body.size);
     if (err)
         return err;
-    if (!body)
+    if (!body.at)
         return refuse(r, "neither body nor body_base64 is there");
-    if (header_size > HEADER_MAX)
+    if (header.size > HEADER_MAX)
         return refuse(r, "header is over %d bytes", HEADER_MAX);
-    char *data = block_new(r->draft, header_size + body_size + 1);
-    if (!data)
-        return -ENOMEM;
-    if (header)
-        memcpy(data, header, header_size);
-    memcpy(data + header_size, body, body_size);
-    m->data = data;
-    m->size = header_size + body_size;
-    m->header_size = header_size;
-    return header_check(r, m);
+    if (header.size > 0 && m->reason != REASON_BAD_HEADER)
+        header = header_resize(header, body.size, resized);
+    err = message_join(r, m, header, body);
+    return err ? err : header_check(r, m);
 }
 
 /* read_attempt - one failed delivery */
