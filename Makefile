@@ -6,7 +6,8 @@
 #   make check-asan  the same under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
 #   make lint | format | bench | fuzz | demo | install | uninstall | clean
-# Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS.
+# Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS, and
+# WERROR=-Werror as .ci/run has it.
 BUILD    ?= build
 CFLAGS   ?= -O2 -g
 PREFIX   ?= /usr/local
@@ -14,12 +15,12 @@ VERSION  := 0.1.0
 SOVERSION := 0
 PKGS     := libbsd sqlite3 jansson
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
-            -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
+            -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
 
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
-              -I. -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
+              $(WERROR) -I. -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
 LINK        = $(CC) -pthread $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 LIBS        = $(PKG_LIBS) -lrt -ldl
 
@@ -50,10 +51,11 @@ FUZZ    := $(call test,fuzz/fuzz_*)
 # Handlers for end-to-end tests: programs, and plugins (.so).
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
             $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c))
+MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
-.PHONY: all tests check check-unit check-e2e check-crash check-asan check-tsan \
-        lint format bench fuzz demo install uninstall clean show-cflags
+.PHONY: all tests check check-unit check-e2e check-crash check-man check-asan \
+        check-tsan check-tsan-stress run-fuzz lint format bench fuzz demo install uninstall clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -133,7 +135,7 @@ for t in $(1); do echo "== $$t"; case $$t in */stress_*) flags= ;; \
     *) flags="$(TESTFLAGS)" ;; esac; $$t $$flags || failed="$$failed $$t"; done; \
 test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 endef
-check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN)
+check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
 	$(call run,$(UNIT) $(STRESS) $(E2E) $(CRASH))
 check-unit: $(UNIT) $(STRESS)
 	$(call run,$(UNIT) $(STRESS))
@@ -141,6 +143,9 @@ check-e2e: $(E2E) $(HANDLERS) $(BIN)
 	$(call run,$(E2E))
 check-crash: $(CRASH) $(HANDLERS) $(BIN)
 	$(call run,$(CRASH))
+check-man:
+	@command -v mandoc >/dev/null || exit 0; \
+	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
 
 check-asan:
 	MQW_TEST_SLOW=5 $(MAKE) BUILD=$(BUILD)/asan check \
@@ -182,7 +187,6 @@ LIBDIR     = $(DESTDIR)$(PREFIX)/lib
 MANDIR     = $(DESTDIR)$(PREFIX)/share/man
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 INSTALL   ?= install
-MAN       := $(wildcard docs/*.[1-8])
 man_path   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 
 install: all
