@@ -51,12 +51,28 @@ static uint64_t random_span(void)
     return random64() >> random_below(64);
 }
 
-/* expect - say where a run went wrong, and end it */
-#define expect(what, ...)                                          \
-    do {                                                           \
-        if (!(what))                                               \
-            cr_assert_fail("op %lu: %s: " __VA_ARGS__, op, #what); \
+/* fail - say where a run went wrong, and end it */
+static void fail(const char *what, uint64_t value)
+{
+    cr_assert_fail("MQW_SEED above, op %lu: %s (%llu)", op, what,
+                   (unsigned long long)value);
+}
+
+/* expect - `value` is shown beside what was expected and was not so */
+#define expect(what, value)                 \
+    do {                                    \
+        if (!(what))                        \
+            fail(#what, (uint64_t)(value)); \
     } while (0)
+
+/* expect_sound - every invariant of the wheel */
+static void expect_sound(void)
+{
+    const char *wrong = wheel_check(wheel);
+
+    if (wrong)
+        fail(wrong, now);
+}
 
 /* item_first - the pending item that comes first; NULL: none is eligible */
 static struct item *item_first(bool (*eligible)(const struct item *i))
@@ -115,14 +131,14 @@ static void model_fired(struct wheel_timer *t, uint64_t missed)
     struct item *i = (struct item *)t, *first = item_first(is_due_now);
     uint64_t k;
 
-    expect(i == first, "item %td fired", i - item);
+    expect(i == first, i - item);
     fired++;
     i->kind = IDLE;
     k = i->period ? (now - i->when) / i->period : 0;
-    expect(missed == k, "%lu", (unsigned long)missed);
+    expect(missed == k, missed);
     if (i->period && i->period <= UINT64_MAX - (i->when + k * i->period))
         model_start(i, i->when + (k + 1) * i->period, i->period);
-    expect(wheel_pending(t) == (i->kind != IDLE), "item %td", i - item);
+    expect(wheel_pending(t) == (i->kind != IDLE), i - item);
 }
 
 /* random_when - around now, far ahead, past, or as another item's */
@@ -149,9 +165,9 @@ static void start_one(struct item *i)
     uint64_t period = random_below(4) ? 0 : random_span() + 1;
 
     if (period)
-        expect(wheel_start_periodic(wheel, &i->timer, when, period), "");
+        expect(wheel_start_periodic(wheel, &i->timer, when, period), now);
     else
-        expect(wheel_start(wheel, &i->timer, when), "");
+        expect(wheel_start(wheel, &i->timer, when), now);
     model_start(i, when, period);
 }
 
@@ -164,7 +180,7 @@ static void move_one(struct item *i)
 
     if (random_below(2) && by != INT64_MIN)
         by = -by;
-    expect(wheel_move(wheel, &i->timer, by) == was, "");
+    expect(wheel_move(wheel, &i->timer, by) == was, now);
     if (!was)
         return;
     if (by < 0)
@@ -182,7 +198,7 @@ static void change_one(void)
     if (choice < 6) {
         start_one(i);
     } else if (choice < 8) {
-        expect(wheel_cancel(wheel, &i->timer) == (i->kind != IDLE), "");
+        expect(wheel_cancel(wheel, &i->timer) == (i->kind != IDLE), now);
         i->kind = IDLE;
     } else {
         move_one(i);
@@ -196,14 +212,14 @@ static void cancel_first(void)
 
     if (!i)
         return;
-    expect(wheel_cancel(wheel, &i->timer), "");
+    expect(wheel_cancel(wheel, &i->timer), now);
     i->kind = IDLE;
 }
 
 /* on_fire - callback: check, then change something now and then */
 static void on_fire(struct wheel_timer *t, uint64_t missed)
 {
-    expect(left-- > 0, "more than the budget");
+    expect(left-- > 0, fired);
     model_fired(t, missed);
     while (random_below(3) == 0)
         change_one();
@@ -243,9 +259,9 @@ static void advance(void)
         left = 0;
     }
     more = wheel_advance(wheel, to, budget);
-    expect(!more || (budget && !stopped && to >= now), "");
+    expect(!more || (budget && !stopped && to >= now), now);
     if (to >= now && !stopped && !more)
-        expect(!item_first(is_due_now), "a due timer was left");
+        expect(!item_first(is_due_now), to);
 }
 
 /* pop - one wheel_pop, checked */
@@ -260,14 +276,14 @@ static void pop(void)
         model_begin(to);
     t = wheel_pop(wheel, to, budget, &missed, &more);
     if (to < now) {
-        expect(!t && !more, "");
+        expect(!t && !more, now);
         return;
     }
     popping = t || more;
     if (t)
         model_fired(t, missed);
     if (!more && !stopped)
-        expect(!item_first(is_due_now), "a due timer was left");
+        expect(!item_first(is_due_now), to);
 }
 
 /* reset - start again at any time */
@@ -277,7 +293,7 @@ static void reset(void)
     popping = false;
     wheel_reset(wheel, now);
     for (struct item *i = item; i < item + ITEMS; i++) {
-        expect(!wheel_pending(&i->timer), "item %td", i - item);
+        expect(!wheel_pending(&i->timer), i - item);
         i->kind = IDLE;
     }
 }
@@ -290,31 +306,29 @@ static void stop_or_resume(void)
         wheel_stop(wheel);
     else
         wheel_resume(wheel);
-    expect(wheel_stopped(wheel) == stopped, "");
+    expect(wheel_stopped(wheel) == stopped, now);
 }
 
 /* compare - all that can be asked of a wheel */
 static void compare(void)
 {
     struct item *first = item_first(is_any);
-    const char *wrong = wheel_check(wheel);
     size_t count = 0;
     uint64_t next;
 
-    expect(!wrong, "%s", wrong);
+    expect_sound();
     for (struct item *i = item; i < item + ITEMS; i++) {
-        expect(wheel_pending(&i->timer) == (i->kind != IDLE), "");
+        expect(wheel_pending(&i->timer) == (i->kind != IDLE), now);
         count += i->kind != IDLE;
     }
-    expect(wheel_count(wheel) == count, "");
-    expect(wheel_now(wheel) == now, "");
+    expect(wheel_count(wheel) == count, now);
+    expect(wheel_now(wheel) == now, now);
     if (random_below(2)) /* asking repairs a minimum: not always */
         return;
-    expect(wheel_next(wheel, &next) == (first && !stopped), "");
+    expect(wheel_next(wheel, &next) == (first && !stopped), now);
     if (first && !stopped)
-        expect(next == first->when, "%lu", (unsigned long)next);
-    wrong = wheel_check(wheel);
-    expect(!wrong, "%s", wrong);
+        expect(next == first->when, next);
+    expect_sound();
 }
 
 /* step - one random operation */

@@ -209,6 +209,30 @@ Test(wheel_service, a_popped_periodic_timer_is_pending_again)
     cr_assert(wheel_cancel(wheel, &timer[0]));
 }
 
+Test(wheel_service, moving_saturates_at_both_ends_of_time)
+{
+    wheel_reset(wheel, HOUR);
+    wheel_start(wheel, &timer[0], UINT64_MAX - 5);
+    cr_assert(wheel_move(wheel, &timer[0], INT64_MAX));
+    cr_assert_eq(next_is(), UINT64_MAX);
+    wheel_start(wheel, &timer[1], 2 * HOUR);
+    cr_assert(wheel_move(wheel, &timer[1], INT64_MIN));
+    cr_assert_eq(timer[1].when_ns, 0);
+    cr_assert(wheel_move(wheel, &timer[1], (int64_t)HOUR + 1));
+    cr_assert_eq(next_is(), HOUR + 1);
+    cr_assert_not(wheel_move(wheel, &timer[2], 1));
+}
+
+Test(wheel_service, a_period_that_would_pass_the_end_of_time_ends)
+{
+    uint64_t last = UINT64_MAX - 10;
+
+    wheel_start_periodic(wheel, &timer[0], last, 11);
+    wheel_advance(wheel, UINT64_MAX, 0);
+    cr_assert_eq(fired, 1);
+    cr_assert_not(wheel_pending(&timer[0]));
+}
+
 Test(wheel_service, batches_start_and_cancel_and_count)
 {
     struct wheel_timer *some[100];
