@@ -225,9 +225,9 @@ Test(wheel_service, moving_saturates_at_both_ends_of_time)
 
 Test(wheel_service, a_period_that_would_pass_the_end_of_time_ends)
 {
-    uint64_t last = UINT64_MAX - 10;
+    uint64_t deadline = UINT64_MAX - 10;
 
-    wheel_start_periodic(wheel, &timer[0], last, 11);
+    wheel_start_periodic(wheel, &timer[0], deadline, 11);
     wheel_advance(wheel, UINT64_MAX, 0);
     cr_assert_eq(fired, 1);
     cr_assert_not(wheel_pending(&timer[0]));
