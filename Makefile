@@ -55,7 +55,7 @@ MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
 .PHONY: all tests check check-unit check-e2e check-crash check-man check-asan \
-        check-tsan check-tsan-stress run-fuzz lint format bench fuzz demo install uninstall clean show-cflags
+        check-programs check-tsan check-tsan-stress run-fuzz lint format bench fuzz demo install uninstall clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -143,6 +143,8 @@ check-e2e: $(E2E) $(HANDLERS) $(BIN)
 	$(call run,$(E2E))
 check-crash: $(CRASH) $(HANDLERS) $(BIN)
 	$(call run,$(CRASH))
+check-programs: $(E2E) $(CRASH) $(HANDLERS)
+	$(call run,$(E2E) $(CRASH))
 check-man:
 	@command -v mandoc >/dev/null || exit 0; \
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
@@ -156,7 +158,7 @@ check-asan:
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
 	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread \
 	    check-tsan-stress
-	MQW_TEST_SLOW=10 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-e2e check-crash
+	MQW_TEST_SLOW=10 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs
 check-tsan-stress: $(STRESS) $(BIN)
 	$(call run,$(STRESS))
 
