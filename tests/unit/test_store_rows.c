@@ -249,6 +249,39 @@ Test(store_rows, due_rows_come_as_a_dumb_model_says)
     store_close(&s);
 }
 
+Test(store_rows, of_many_rows_due_at_the_same_time_none_is_missed)
+{
+    enum { N = 150 };
+    int64_t rows[N + 1];
+    uint64_t next;
+    struct store *s = fixture_open();
+    struct store_row m = fixture_row(STORE_WAITING, "x");
+    m.due_ns = 5;
+    for (int i = 0; i < N; i++)
+        fixture_put(s, &m);
+    cr_assert(store_due(s, 5, rows, N + 1, NULL, NULL, &next) == N);
+    for (int i = 0; i < N; i++)
+        cr_assert(rows[i] == i + 1);
+    cr_assert(next == UINT64_MAX);
+    store_close(&s);
+}
+
+Test(store_rows, a_put_that_fails_half_way_leaves_nothing)
+{
+    struct store *s = fixture_open();
+    struct store_attempt a = {.error = "bad"};
+    struct store_row m = fixture_row(STORE_WAITING, "x");
+    fixture_sql("CREATE TRIGGER half BEFORE INSERT ON attempts"
+                " BEGIN SELECT RAISE(ABORT, 'no'); END");
+    cr_assert(store_put(s, &m, &a, NULL) < 0);
+    cr_assert(store_count(s, STORE_WAITING) == 0);
+    m.row = fixture_put(s, &m);
+    m.state = STORE_DEAD;
+    cr_assert(store_put(s, &m, &a, NULL) < 0);
+    cr_assert(store_count(s, STORE_WAITING) == 1);
+    store_close(&s);
+}
+
 Test(store_rows, a_due_time_at_the_end_of_time_is_kept)
 {
     struct store *s = fixture_open();
