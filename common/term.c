@@ -120,12 +120,26 @@ static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
     return *used;
 }
 
+/* plain_run - how many bytes from the start are printable ASCII: most are */
+static size_t plain_run(const unsigned char *s, size_t size)
+{
+    size_t n = 0;
+    while (n < size && s[n] >= 0x20 && s[n] < 0x7F)
+        n++;
+    return n;
+}
+
 /* term_safe - untrusted bytes, printable, to `out` */
 void term_safe(FILE *out, const void *data, size_t size, bool one_line)
 {
     const unsigned char *s = data;
     char text[ESCAPE_MAX];
     for (size_t used; size > 0; s += used, size -= used) {
+        used = plain_run(s, size);
+        if (used > 0) {
+            fwrite(s, 1, used, out);
+            continue;
+        }
         size_t n = next_printable(text, s, size, one_line, &used);
         fwrite(text, 1, n, out);
     }
