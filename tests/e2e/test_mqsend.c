@@ -143,7 +143,7 @@ Test(mqsend, raw_sends_the_bytes_alone)
 Test(mqsend, raw_refuses_each_flag_that_needs_a_header)
 {
     static const char *const flags[] = {
-        "--group=g", "--id=" ID,     "--delay=1s",     "--delay=0",
+        "--group=g", ("--id=" ID),   "--delay=1s",     "--delay=0",
         "--ttl=1s",  "--timeout=1s", "--header=x-a=b", "--print-id"};
     const char *q = harness_queue(0, 0);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
