@@ -14,9 +14,9 @@
 /* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
 struct letter_filter {
     enum store_reason reason;
-    const char *error_glob; /* fnmatch(3) on the error */
-    const char *group;      /* exact */
-    const char *match;      /* bytes that occur in the body; no pattern */
+    const char *error_glob;      /* fnmatch(3) on the error */
+    const char *group;           /* exact */
+    const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */
     uint64_t limit;              /* newest `limit` letters; 0 = all */
     bool replayed;               /* those marked replayed, not the dead ones */
@@ -44,8 +44,8 @@ int letters_each(struct store *s, const struct letter_filter *f,
 enum letter_by { LETTER_BY_REASON, LETTER_BY_ERROR, LETTER_BY_GROUP };
 int letters_summary(struct store *s, enum letter_by by,
                     const struct letter_filter *f,
-                    int (*visit)(const char *value, size_t size,
-                                 uint64_t count, uint64_t newest_ns, void *arg),
+                    int (*visit)(const char *value, size_t size, uint64_t count,
+                                 uint64_t newest_ns, void *arg),
                     void *arg);
 /* One letter by row, dead or replayed; -ENOENT. */
 int letters_get(struct store *s, int64_t row,
@@ -57,8 +57,9 @@ int letters_history(struct store *s, int64_t row,
                                  void *arg),
                     void *arg);
 
-/* dead -> replayed, with the current boot (store_recall), if it is dead (or replayed, for
- * one that is sent again) and died at `died_ns`; -ENOENT if not. */
+/* dead -> replayed, with the current boot (store_recall), if it is dead (or
+ * replayed, for one that is sent again) and died at `died_ns`; -ENOENT if
+ * not. */
 int letters_mark_replayed(struct store *s, int64_t row, uint64_t died_ns);
 /* replayed -> dead, when the send did not happen; -ENOENT if not replayed. */
 int letters_unmark(struct store *s, int64_t row);

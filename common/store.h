@@ -54,12 +54,12 @@ enum {
 struct store_row {
     int64_t row; /* 0: not stored yet. Never used twice (AUTOINCREMENT) */
     enum store_state state;
-    uint64_t receive_seq; /* of the custody slot; unique in the table; 0: none */
+    uint64_t receive_seq; /* of the custody slot; unique here; 0: none */
     struct ulid id;
     uint32_t priority;
     uint32_t attempts; /* failed deliveries in this life */
     uint32_t crashes;
-    uint32_t flags; /* STORE_ bits above */
+    uint32_t flags;    /* STORE_ bits above */
     const char *group; /* NULL: none */
     size_t group_size;
     uint64_t due_ns;            /* clock_steady_ns; of STORE_WAITING */
@@ -74,7 +74,7 @@ struct store_row {
 
 /* One failed delivery. */
 struct store_attempt {
-    uint64_t started_ns;  /* wall */
+    uint64_t started_ns; /* wall */
     uint64_t duration_ns;
     const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
     const char *stderr_tail; /* at most 4 KiB; any bytes */
@@ -88,7 +88,7 @@ void store_close(struct store **store); /* NULL-safe; sets NULL */
 
 struct store_stats {
     uint64_t writes;  /* calls that were settled, well or not */
-    uint64_t commits; /* transactions they took; writes / commits is the group */
+    uint64_t commits; /* transactions they took */
     unsigned waiting; /* calls that wait for a commit to end now */
 };
 void store_stats(struct store *s, struct store_stats *out);
@@ -104,16 +104,18 @@ int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
-/* At start: letters marked replayed under another boot id than now become dead
- * again, since the kernel queue they were in is gone. How many, or -errno. */
+/* At start: letters marked replayed under another boot id, or in another IPC
+ * namespace (a container that was started anew), than now become dead again,
+ * since the kernel queue they were in is gone. How many, or -errno; -ENOENT
+ * where /proc does not tell the boot id. */
 int store_recall(struct store *s);
 
 /* ---- the worker's reads ---- */
 
 /* Rows of state WAITING with due_ns <= now_ns, earliest first, that `skip` does
- * not hold (called with the row; NULL: none). At most `room`; how many. The
- * due_ns of the first WAITING row after those (skipped ones left out) goes to
- * *next_ns, UINT64_MAX if there is none. */
+ * not hold (called with the row, no lock held; NULL: none). At most `room`; how
+ * many. The due_ns of the first WAITING row after those (skipped ones left out)
+ * goes to *next_ns, UINT64_MAX if there is none. */
 int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns);

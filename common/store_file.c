@@ -215,7 +215,7 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
     int rc = file->pMethods->xRead(file, header, sizeof header, 0);
     if (rc != SQLITE_OK && rc != SQLITE_IOERR_SHORT_READ)
         return store_file_refuse(db, rc, path, p);
-    if (rc != SQLITE_OK || memcmp(header, magic, sizeof magic))
+    if (rc != SQLITE_OK || memcmp(header, magic, sizeof magic) != 0)
         return magic_problem(path, "not an SQLite file", p);
     if (number_at(header, 68) != STORE_MAGIC)
         return magic_problem(path, "an SQLite file of another program", p);

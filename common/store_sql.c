@@ -258,15 +258,16 @@ int sql_error(sqlite3 *db, int rc)
 /* sql_use - the statement of that name, prepared once */
 int sql_use(struct sql *sql, enum sql_id id, sqlite3_stmt **st)
 {
-    if (!sql->stmts[id]) {
-        int rc = sqlite3_prepare_v3(sql->db, sql_texts[id], -1,
-                                    SQLITE_PREPARE_PERSISTENT, &sql->stmts[id],
-                                    NULL);
-        if (rc != SQLITE_OK)
-            return sql_error(sql->db, rc);
-    }
+    int rc = SQLITE_OK;
+    if (!sql->stmts[id])
+        rc = sqlite3_prepare_v3(sql->db, sql_texts[id], -1,
+                                SQLITE_PREPARE_PERSISTENT, &sql->stmts[id],
+                                NULL);
     *st = sql->stmts[id];
-    return 0;
+    if (*st)
+        return 0;
+    int err = sql_error(sql->db, rc);
+    return err ? err : -EIO;
 }
 
 /* sql_step - the next row of a statement */

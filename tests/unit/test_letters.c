@@ -192,7 +192,7 @@ Test(letters, long_lists_are_as_a_dumb_model_says)
     cr_assert(letters_import(s, letters, N) == 0);
     for (int round = 0; round < 60; round++) {
         struct letter_filter f = {.limit = (uint64_t)rand_r(&seed) % 200};
-        int64_t rows[N];
+        int64_t rows[N] = {0};
         if (rand_r(&seed) % 3 == 0)
             f.reason = (enum store_reason)(1 + rand_r(&seed) % 5);
         if (rand_r(&seed) % 3 == 0)
