@@ -1,0 +1,176 @@
+/* mqworker: one worker, killed; the many kills are in tests/crash */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_crash, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define RECORD harness_handler("record")
+
+/* Notes what it was told and its pid, then stays. */
+#define STAYS                                                              \
+    "--", "sh", "-c",                                                      \
+        "setsid sleep 1000 & echo \"$MQW_ID $MQW_ATTEMPT $MQW_REDELIVERED" \
+        " $$ $!\" >>stays; wait"
+
+struct stay {
+    char id[27];
+    int attempt, redelivered, pid, escaped;
+};
+
+/* stay_read - the line that run `number` wrote */
+static struct stay stay_read(size_t number)
+{
+    struct stay s;
+    harness_until_lines("stays", number, 5000);
+    const char *at = harness_read("stays", NULL);
+    while (--number > 0)
+        at = strchr(at, '\n') + 1;
+    cr_assert_eq(sscanf(at, "%26s %d %d %d %d", s.id, &s.attempt,
+                        &s.redelivered, &s.pid, &s.escaped),
+                 5);
+    return s;
+}
+
+Test(worker_crash, the_message_of_a_killed_worker_runs_again_and_says_so)
+{
+    char want[128];
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, STAYS);
+    struct stay s = stay_read(1);
+    cr_assert_eq(s.redelivered, 0);
+    harness_kill(w);
+    w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    snprintf(want, sizeof want, "%s 1 1 0 - x\n", s.id);
+    cr_assert_str_eq(harness_read("runs", NULL), want,
+                     "the same message, no attempt counted");
+}
+
+Test(worker_crash, a_handler_left_over_is_gone_before_its_message_runs_again)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, STAYS);
+    struct stay s = stay_read(1);
+    harness_kill(w);
+    cr_assert(harness_alive(s.pid), "it outlives its worker");
+    cr_assert(harness_alive(s.escaped));
+    char test[256];
+    snprintf(test, sizeof test,
+             "grep -l '^State:.[^ZX]' /proc/%d/status /proc/%d/status >beside; "
+             "echo >>runs",
+             s.pid, s.escaped);
+    w = harness_worker(q, "--", "sh", "-c", test);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(harness_read("beside", NULL), "", "ran beside it");
+}
+
+Test(worker_crash, crashes_are_counted_and_the_last_one_makes_it_dead)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send(q, "x", 1, 3);
+    struct harness_process *w;
+    for (int i = 1; i <= 2; i++) {
+        w = harness_worker(q, "--max-crashes", "2", STAYS);
+        struct stay s = stay_read((size_t)i);
+        cr_assert_eq(s.attempt, 1);
+        cr_assert_eq(s.redelivered, i > 1);
+        harness_kill(w);
+    }
+    w = harness_worker(q, "--max-crashes", "2", STAYS);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("stays"), 2, "not run a third time");
+    cr_assert_str_eq(l->reason, "crashed");
+    cr_assert_str_eq(l->id, stay_read(1).id);
+    cr_assert_eq(l->crashes, 2);
+    cr_assert_eq(l->attempts, 0);
+    cr_assert_eq(l->priority, 3);
+    cr_assert_str_eq(l->body, "x");
+}
+
+Test(worker_crash, a_crash_in_a_retry_keeps_its_attempt)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "--backoff", "1ms", "--max-attempts", "2", "--", "sh", "-c",
+        "[ $MQW_ATTEMPT = 1 ] && exit 1; echo >>second; exec sleep 1000");
+    harness_until_lines("second", 1, 5000);
+    harness_kill(w);
+    w = harness_worker(q, "--max-attempts", "2", "--", RECORD, "1");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 2 1 0 - x"), 1, "%s",
+                 harness_read("runs", NULL));
+    cr_assert_eq(l->attempts, 2);
+    cr_assert_eq(l->crashes, 1);
+    cr_assert_eq(l->history, 2);
+    cr_assert(l->redelivered);
+}
+
+Test(worker_crash, all_that_ran_run_again_in_the_order_they_were_received)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "4", "--", "sh", "-c", "cat >>started; exec sleep 1000");
+    for (int i = 0; i < 4; i++) {
+        char body[8];
+        snprintf(body, sizeof body, "m%d\n", i);
+        harness_send_text(q, body);
+        harness_until_lines("started", i + 1, 5000);
+    }
+    harness_kill(w);
+    w = harness_worker(q, "-c", "1", "--", "sh", "-c",
+                       "echo $MQW_REDELIVERED $(cat) >>again");
+    harness_until_lines("again", 4, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(harness_read("again", NULL), "1 m0\n1 m1\n1 m2\n1 m3\n");
+}
+
+Test(worker_crash, what_had_not_started_is_not_counted)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    for (int i = 0; i < 2; i++) { /* held: its handler cannot be started */
+        struct harness_process *w = harness_worker(
+            q, "--max-crashes", "1", "--", harness_path("missing"));
+        harness_wait_log(w, "event=breaker_open", 5000);
+        harness_kill(w);
+    }
+    cr_assert_eq(harness_queue_length(q), 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-crashes", "1", "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 1, "%s",
+                 harness_read("runs", NULL));
+}
+
+Test(worker_crash, more_held_messages_than_the_next_worker_has_threads)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "16", "--", "sh", "-c", "echo >>started; exec sleep 1000");
+    for (int i = 0; i < 16; i++)
+        harness_send_text(q, "x");
+    harness_until_lines("started", 16, 10000);
+    harness_kill(w);
+    w = harness_worker(q, "-c", "1", "--", RECORD);
+    harness_until_lines("runs", 16, 10000);
+    harness_send_text(q, "fresh");
+    harness_until_lines("runs", 17, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 17);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - x"), 16);
+}

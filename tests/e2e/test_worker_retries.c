@@ -1,0 +1,255 @@
+/* mqworker: when a failed message runs again, and how often */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_retries, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define SPAN   harness_handler("span")
+#define RECORD harness_handler("record")
+
+/* Room for a machine that is not idle; the contract says 50 ms on one that is. */
+#define LATE_MS 400
+
+/* starts_read - monotonic ns of the first `n` starts */
+static void starts_read(uint64_t *start, size_t n)
+{
+    const char *at = harness_read("spans", NULL);
+    for (size_t i = 0; i < n; i++, at = strchr(at, '\n') + 1) {
+        start[i] = strtoull(at, NULL, 10);
+        cr_assert_neq(start[i], 0);
+    }
+}
+
+/* gap_check - start to start, never early, not much late */
+static void gap_check(const uint64_t *start, size_t i, uint64_t want_ms)
+{
+    uint64_t gap_us = (start[i + 1] - start[i]) / 1000;
+    uint64_t late_ms = harness_deadline(LATE_MS) - harness_now_ms();
+    cr_assert_geq(gap_us, want_ms * 1000, "try %zu came after %" PRIu64 " us",
+                  i + 2, gap_us);
+    cr_assert_leq(gap_us, (want_ms + late_ms) * 1000,
+                  "try %zu came after %" PRIu64 " us", i + 2, gap_us);
+}
+
+Test(worker_retries, tries_are_200_and_400_ms_apart_never_early)
+{
+    uint64_t start[3];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "3", "--backoff", "200ms,400ms",
+                       "--jitter", "0", "--", SPAN, "0", "1");
+    harness_send_text(q, "x");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("spans"), 3);
+    starts_read(start, 3);
+    gap_check(start, 0, 200);
+    gap_check(start, 1, 400);
+    cr_assert_str_eq(l->reason, "exhausted");
+    cr_assert_str_eq(l->error, "exit 1");
+    cr_assert_eq(l->attempts, 3);
+    cr_assert_eq(l->history, 3);
+}
+
+Test(worker_retries, the_backoff_counts_from_the_end_of_the_handler)
+{
+    uint64_t start[2];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "2", "--backoff", "100ms",
+                       "--jitter", "0", "--", SPAN, "150", "1");
+    harness_send_text(q, "x");
+    harness_until_lines("spans", 2, 10000);
+    starts_read(start, 2);
+    gap_check(start, 0, 250);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_retries, the_last_entry_of_a_list_repeats)
+{
+    uint64_t start[4];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "4", "--backoff", "0,50ms",
+                       "--jitter", "0", "--", SPAN, "0", "1");
+    harness_send_text(q, "x");
+    harness_until_lines("spans", 4, 10000);
+    starts_read(start, 4);
+    gap_check(start, 0, 0);
+    gap_check(start, 1, 50);
+    gap_check(start, 2, 50);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_retries, an_exponential_backoff_doubles_up_to_its_maximum)
+{
+    uint64_t start[5];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "5", "--backoff", "exp:40ms,100ms",
+                       "--jitter", "0", "--", SPAN, "0", "1");
+    harness_send_text(q, "x");
+    harness_until_lines("spans", 5, 10000);
+    starts_read(start, 5);
+    gap_check(start, 0, 40);
+    gap_check(start, 1, 80);
+    gap_check(start, 2, 100);
+    gap_check(start, 3, 100);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_retries, jitter_is_added_on_top_and_never_taken_off)
+{
+    enum { MESSAGES = 10 };
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < MESSAGES; i++) {
+        char body[8];
+        snprintf(body, sizeof body, "m%d", i);
+        harness_send_text(q, body);
+    }
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", "--max-attempts", "2", "--backoff",
+                       "200ms", "--jitter", "100", "--", SPAN, "0", "1");
+    harness_until_lines("spans", 2 * MESSAGES, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int i = 0; i < MESSAGES; i++) {
+        char first[16], second[16];
+        snprintf(first, sizeof first, " 1 m%d\n", i);
+        snprintf(second, sizeof second, " 2 m%d\n", i);
+        const char *text = harness_read("spans", NULL), *at[2];
+        at[0] = strstr(text, first);
+        at[1] = strstr(text, second);
+        cr_assert(at[0] && at[1], "both tries of m%d", i);
+        uint64_t start[2];
+        for (int k = 0; k < 2; k++) {
+            while (at[k] > text && at[k][-1] != '\n')
+                at[k]--;
+            start[k] = strtoull(at[k], NULL, 10);
+        }
+        uint64_t gap = start[1] - start[0];
+        cr_assert_geq(gap, UINT64_C(200000000));
+        least = gap < least ? gap : least;
+        most = gap > most ? gap : most;
+    }
+    /* Ten draws from 0 to 200 ms: within 20 ms of each other once in 10^8. */
+    cr_assert_gt(most - least, UINT64_C(20000000), "no jitter at all?");
+}
+
+Test(worker_retries, the_attempt_number_and_the_id_stay_with_the_message)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "--max-attempts", "3", "--backoff", "1ms", "--", RECORD, "1");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    for (int attempt = 1; attempt <= 3; attempt++) {
+        char want[128];
+        snprintf(want, sizeof want, "%s %d 0 0 - x\n", l->id, attempt);
+        cr_assert_not_null(strstr(harness_read("runs", NULL), want), "%s",
+                           want);
+    }
+    cr_assert_eq(harness_lines("runs"), 3);
+}
+
+Test(worker_retries, a_message_that_ends_well_at_the_second_try_leaves_nothing)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "2", "--backoff", "1ms", "--", "sh",
+                       "-c", "echo >>runs; exit $((2 - MQW_ATTEMPT))");
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    size_t letters;
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 0);
+    w = harness_worker(q, "--", RECORD);
+    harness_send_text(q, "next");
+    harness_until_lines("runs", 3, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 3, "it did not run again");
+}
+
+Test(worker_retries, one_attempt_means_no_retry)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", RECORD, "1");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(l->attempts, 1);
+    cr_assert_str_eq(l->reason, "exhausted");
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+Test(worker_retries, a_retry_waits_through_a_restart_and_keeps_its_time)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "--backoff", "600ms", "--jitter", "0", "--", SPAN, "0", "1");
+    harness_wait_log(w, "event=retry", 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    w = harness_worker(q, "--", SPAN, "0");
+    harness_until_lines("spans", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    uint64_t start[2];
+    starts_read(start, 2);
+    gap_check(start, 0, 600);
+    cr_assert_eq(harness_lines_with("spans", " 2 x"), 1, "attempt 2");
+}
+
+Test(worker_retries, a_retry_waits_through_a_kill)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--backoff", "200ms", "--jitter", "0",
+                       "--", SPAN, "0", "1");
+    harness_wait_log(w, "event=retry", 5000);
+    /* It is logged before it is durable; what runs after it on the one thread
+     * tells that it is. */
+    harness_send_text(q, "y");
+    harness_until(harness_log_count(w, "event=retry") == 2, 5000);
+    harness_kill(w);
+    w = harness_worker(q, "--", RECORD);
+    harness_until(harness_lines_with("runs", " x") == 1, 5000);
+    harness_until(harness_lines_with("runs", " y") == 1, 5000);
+    cr_assert_eq(harness_lines_with("runs", " 2 0 0 - x"), 1,
+                 "no crash is counted for one that waited:\n%s",
+                 harness_read("runs", NULL));
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_retries, fresh_messages_and_due_retries_take_turns)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "1", "--max-attempts", "100", "--backoff", "0", "--", "sh",
+        "-c", "read b; echo $b >>runs; [ $b != bad ]");
+    harness_send_text(q, "bad\n");
+    harness_until_lines("runs", 2, 5000);
+    for (int i = 0; i < 10; i++)
+        harness_send_text(q, "good\n");
+    harness_until(harness_lines_with("runs", "good") == 10, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    /* Between the first and the tenth fresh one the retry ran, too. */
+    const char *text = harness_read("runs", NULL);
+    const char *first = strstr(text, "good"), *last = first;
+    for (const char *at = first; at; at = strstr(at + 1, "good"))
+        last = at;
+    size_t bad = 0;
+    for (const char *at = first; (at = strstr(at, "bad")) && at < last; at++)
+        bad++;
+    cr_assert_geq(bad, 5, "%zu retries ran beside ten fresh ones", bad);
+}

@@ -1,0 +1,309 @@
+/* mqworker: stop, pause and resize by signals */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_signals, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define RECORD harness_handler("record")
+
+/* Runs until there is a file "go"; notes its id at the start and its end. */
+#define UNTIL_GO                                                     \
+    "--", "sh", "-c",                                                \
+        "echo $MQW_ID >>started; while [ ! -e go ]; do sleep 0.01; " \
+        "done; echo $MQW_ID >>ended"
+/* The same, deaf to SIGTERM; notes its pid and that of a child. */
+#define STUBBORN                                        \
+    "--", "sh", "-c",                                   \
+        "trap '' TERM; sleep 1000 & echo $$ $! >pids; " \
+        "echo $MQW_ID >>started; while :; do wait; sleep 0.01; done"
+
+static void go(void)
+{
+    harness_write("go", "", 0);
+}
+
+/* ran_again - the next worker runs the one message as it was: same id, first
+ * attempt, marked redelivered */
+static void ran_again(const char *q, const char *id)
+{
+    char want[128];
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    snprintf(want, sizeof want, "%.26s 1 1 0 - x\n", id);
+    cr_assert_str_eq(harness_read("runs", NULL), want);
+}
+
+/* stop_softly - running handlers finish, nothing more is taken */
+static void stop_softly(int signal)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 5; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, "-c", "2", UNTIL_GO);
+    harness_until_lines("started", 2, 5000);
+    harness_signal(w, signal);
+    harness_wait_log(w, "event=stopping", 5000);
+    go();
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    cr_assert_eq(harness_lines("ended"), 2);
+    cr_assert_eq(harness_lines("started"), 2);
+    cr_assert_eq(harness_queue_length(q), 3);
+    cr_assert_eq(harness_log_count(w, "event=unfinished"), 0);
+    w = harness_worker(q, "-c", "1", "--", RECORD);
+    harness_until_lines("runs", 3, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 3,
+                 "what ended well did not run again");
+}
+
+Test(worker_signals, term_finishes_what_runs_and_takes_no_more)
+{
+    stop_softly(SIGTERM);
+}
+
+Test(worker_signals, int_does_the_same)
+{
+    stop_softly(SIGINT);
+}
+
+Test(worker_signals, an_idle_worker_stops_at_once)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGQUIT};
+    const char *q = harness_queue(0, 0);
+    for (size_t i = 0; i < 3; i++) {
+        struct harness_process *w = harness_worker(q, "--", RECORD);
+        harness_wait_log(w, "event=started", 5000);
+        harness_signal(w, signals[i]);
+        cr_assert_eq(harness_wait(w, 2000), 0);
+    }
+}
+
+Test(worker_signals, a_failure_while_stopping_is_counted_and_kept)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "1ms", "--", "sh", "-c",
+                       "echo >>started; while [ ! -e go ]; do sleep 0.01; "
+                       "done; exit 1");
+    harness_until_lines("started", 1, 5000);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 5000);
+    go();
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 2 0 0 - x"), 1, "%s",
+                 harness_read("runs", NULL));
+}
+
+Test(worker_signals, after_the_grace_handlers_get_term_and_messages_stay)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--grace", "300ms", "--", "sh",
+                       "-c", "echo $MQW_ID >>started; exec sleep 1000");
+    harness_until_lines("started", 1, 5000);
+    uint64_t start = harness_now_ms();
+    harness_signal(w, SIGTERM);
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    cr_assert_geq(harness_now_ms() - start, 300, "the grace was cut short");
+    const char *id = harness_read("started", NULL);
+    const char *line = harness_wait_log(w, "event=unfinished", 0);
+    cr_assert_eq(strncmp(strstr(line, "msg=") + 4, id, 26), 0, "%s", line);
+    ran_again(q, id);
+}
+
+Test(worker_signals, a_handler_that_ends_well_on_term_is_done)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--grace", "1ms", "--", "sh", "-c",
+                       "trap 'echo >>ended; exit 0' TERM; echo >>started; "
+                       "while :; do sleep 0.01; done");
+    harness_until_lines("started", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("ended"), 1);
+    w = harness_worker(q, "--", RECORD);
+    harness_send_text(q, "next");
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", "next"), 1, "it was done");
+}
+
+Test(worker_signals, a_second_signal_skips_the_rest_of_the_grace)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--grace", "1h", "--", "sh", "-c",
+                       "echo $MQW_ID >>started; exec sleep 1000");
+    harness_until_lines("started", 1, 5000);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 5000);
+    harness_signal(w, SIGINT);
+    cr_assert_eq(harness_wait(w, 3000), 0);
+    ran_again(q, harness_read("started", NULL));
+}
+
+Test(worker_signals, quit_kills_at_once_also_what_is_deaf_to_term)
+{
+    int leader, child;
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, STUBBORN);
+    harness_until_lines("started", 1, 5000);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, 3000), 0);
+    cr_assert_eq(sscanf(harness_read("pids", NULL), "%d %d", &leader, &child),
+                 2);
+    harness_until(!harness_alive(leader), 2000);
+    harness_until(!harness_alive(child), 2000);
+    ran_again(q, harness_read("started", NULL));
+}
+
+Test(worker_signals, quit_after_term_skips_the_grace_and_the_rest)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, "--grace", "1h", STUBBORN);
+    harness_until_lines("started", 1, 5000);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 5000);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, 3000), 0);
+    ran_again(q, harness_read("started", NULL));
+}
+
+Test(worker_signals, usr2_pauses_and_cont_resumes)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", RECORD);
+    harness_send_text(q, "before");
+    harness_until_lines("runs", 1, 5000);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", 5000);
+    harness_send_text(q, "during");
+    /* Its one thread looks at messages before or with the next signal. */
+    harness_signal(w, SIGTTIN);
+    harness_wait_log(w, "event=max_concurrency", 5000);
+    cr_assert_eq(harness_queue_length(q), 1);
+    harness_signal(w, SIGCONT);
+    harness_wait_log(w, "event=resumed", 5000);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_signals, a_pause_lets_running_handlers_finish_and_retries_wait)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "-c", "1", "--backoff", "1ms", "--jitter", "0", "--", "sh", "-c",
+        "echo >>started; while [ ! -e go ]; do sleep 0.01; "
+        "done; exit $((2 - MQW_ATTEMPT))");
+    harness_until_lines("started", 1, 5000);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", 5000);
+    go();
+    harness_wait_log(w, "event=retry", 5000);
+    harness_signal(w, SIGTTIN);
+    harness_wait_log(w, "event=max_concurrency", 5000);
+    cr_assert_eq(harness_lines("started"), 1, "the retry waits");
+    harness_signal(w, SIGCONT);
+    harness_until_lines("started", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_signals, a_paused_worker_stops_on_term)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_wait_log(w, "event=started", 5000);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", 5000);
+    harness_send_text(q, "x");
+    cr_assert_eq(harness_stop(w, 2000), 0);
+    cr_assert_eq(harness_queue_length(q), 1);
+}
+
+Test(worker_signals, pausing_twice_needs_one_cont)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_wait_log(w, "event=started", 5000);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", 5000);
+    harness_signal(w, SIGUSR2);
+    harness_signal(w, SIGCONT);
+    harness_wait_log(w, "event=resumed", 5000);
+    harness_send_text(q, "x");
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_signals, ttin_adds_one_and_ttou_takes_one_off)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 8; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, "-c", "1", UNTIL_GO);
+    harness_until_lines("started", 1, 5000);
+    for (int n = 2; n <= 3; n++) {
+        char want[64];
+        harness_signal(w, SIGTTIN);
+        snprintf(want, sizeof want, "old=%d new=%d", n - 1, n);
+        harness_wait_log(w, want, 5000);
+        harness_until_lines("started", n, 5000);
+    }
+    harness_signal(w, SIGTTOU);
+    harness_wait_log(w, "old=3 new=2", 5000);
+    cr_assert_eq(harness_queue_length(q), 5, "three run still");
+    go();
+    harness_until_lines("ended", 8, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_signals, the_lowered_cap_holds)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", UNTIL_GO);
+    harness_wait_log(w, "event=started", 5000);
+    harness_signal(w, SIGTTOU);
+    harness_wait_log(w, "old=2 new=1", 5000);
+    harness_signal(w, SIGTTOU); /* not below one */
+    for (int i = 0; i < 4; i++)
+        harness_send_text(q, "x");
+    harness_until_lines("started", 1, 5000);
+    harness_signal(w, SIGUSR2); /* an answer: signals before it were seen */
+    harness_wait_log(w, "event=paused", 5000);
+    cr_assert_eq(harness_queue_length(q), 3);
+    cr_assert_eq(harness_log_count(w, "new=0"), 0);
+    harness_signal(w, SIGCONT);
+    go();
+    harness_until_lines("ended", 4, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_signals, a_handlers_own_signals_do_not_reach_the_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", "sh", "-c", "kill 0");
+    harness_send_text(q, "x");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_str_eq(l->error, "signal 15");
+    cr_assert(harness_running(w));
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
