@@ -1,0 +1,292 @@
+/* The docs: what they tell a reader to type works, and links lead somewhere */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(docs, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+/* page - path of a page of the source tree, which is the working directory of
+ * make, or the parent of $MQW_DOCS */
+static const char *page(const char *name)
+{
+    static char path[4096];
+    const char *docs = getenv("MQW_DOCS");
+    char real[4096];
+
+    snprintf(path, sizeof path, "%s/%s", docs ? docs : "docs", name);
+    cr_assert_not_null(realpath(path, real), "cannot find %s; set MQW_DOCS",
+                       path);
+    return strcpy(path, real);
+}
+
+/* sh - run a script in the scratch directory with the programs in PATH;
+ * its output, and the test ends if it fails */
+static const char *sh(const char *script, const char *argument)
+{
+    char path[8192], *bin = strdup(harness_bin("mqworker"));
+
+    *strrchr(bin, '/') = '\0';
+    snprintf(path, sizeof path, "PATH=%s:%s", bin, getenv("PATH"));
+    free(bin);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("sh", "-euc", script, "sh", argument),
+        .env = HARNESS_LIST(path)});
+    cr_assert_eq(r.status, 0, "status %d\n%s%s", r.status, r.out, r.err);
+    return r.out;
+}
+
+/* block - write the fenced block "```LANGUAGE NAME" of a page to a file */
+static const char *block(const char *name, const char *fence, const char *file)
+{
+    char want[128];
+    const char *text = harness_read(page(name), NULL);
+
+    snprintf(want, sizeof want, "\n```%s\n", fence);
+    const char *at = strstr(text, want);
+    cr_assert_not_null(at, "%s has no block ```%s", name, fence);
+    at += strlen(want);
+    const char *end = strstr(at, "\n```\n");
+    cr_assert_not_null(end);
+    harness_write(file, at, (size_t)(end + 1 - at));
+    const char *path = harness_path("%s", file);
+    cr_assert_eq(chmod(path, 0700), 0);
+    return path;
+}
+
+/* have - whether a program is on this machine */
+static bool have(const char *program)
+{
+    char script[64];
+
+    snprintf(script, sizeof script, "command -v %s", program);
+    return harness_run("sh", "-c", script).status == 0;
+}
+
+/* letters - how many a queue has */
+static long letters(const char *queue)
+{
+    struct harness_result r = harness_run(
+        "mqdlq", "list", "--count", "--state-dir", harness_state_dir(), queue);
+    return r.status == 0 ? atol(r.out) : -1;
+}
+
+/* ---- man page ---- */
+
+Test(docs, mqworker_and_its_page_name_the_same_flags_and_defaults)
+{
+    /* "c max-concurrency processors", one line a flag */
+    const char *same =
+        sh("mqworker --help | sed -n '/^Options/,/^COMMAND/p' | awk '"
+           "  /^ +(-.,)? *--/ { if (row) print row; row = \"\" }"
+           "  { row = row \" \" $0 } END { print row }' |"
+           "sed -n 's/^ *\\(-\\(.\\),\\)\\{0,1\\} *--\\([a-z-]*\\)"
+           "\\(.*(default *\\([^ ]*\\)) *\\)\\{0,1\\}.*/\\2 \\3 \\5/p' |"
+           "sort >help;"
+           "awk '/^\\.It Fl / { if (row) print row; row = \"\"; l = \"\";"
+           "    if ($3 !~ /^-/) { l = $3 } match($0, /Fl -[a-z-]*/);"
+           "    row = l \" \" substr($0, RSTART + 4, RLENGTH - 4) \" \" }"
+           "  /default is/ && row !~ / [^ ]+ [^ ]/ { d = $0;"
+           "    sub(/.*default is (the number of )?/, \"\", d);"
+           "    sub(/\\.$/, \"\", d); row = row d }"
+           "  /^\\.Sh HANDLERS/ { print row; row = \"\"; exit }' \"$1\" |"
+           "sort >page;"
+           "wc -l <help; diff help page",
+           page("mqworker.8"));
+    cr_assert_geq(atol(same), 20, "flags seen: %s", same);
+}
+
+Test(docs, man_pages_pass_mandoc)
+{
+    if (!have("mandoc"))
+        cr_skip_test("no mandoc here");
+    /* A page of ours that is not installed yet cannot be found. */
+    cr_assert_str_eq(sh("mandoc -Tlint -W style \"$1\"/*.[1-8] 2>/dev/null |"
+                        "grep -v 'referenced manual not found' || true",
+                        page("")),
+                     "");
+}
+
+/* ---- links ---- */
+
+Test(docs, links_and_file_names_lead_to_files)
+{
+    /* [text](target) beside its page; `dir/file.c` from the top */
+    const char *wrong =
+        sh("cd \"$1\"; for p in ../README.md *.md; do"
+           "  d=$(dirname \"$p\");"
+           "  grep -o '](\\([^)#]*\\)' \"$p\" | sed 's/](//' | grep -v '://' |"
+           "  while read -r t; do [ -e \"$d/$t\" ] || echo \"$p: $t\"; done;"
+           "  grep -oE '(common|worker|scripts|tests|docs)/[a-z0-9_/-]+"
+           "\\.[a-z0-9]+' \"$p\" | sort -u |"
+           "  while read -r t; do [ -e \"../$t\" ] || echo \"$p: $t\"; done;"
+           "done || true",
+           page(""));
+    cr_assert_str_eq(wrong, "");
+}
+
+/* ---- README ---- */
+
+/* session_line - one line as a reader types it, and what he waits for */
+static void session_line(FILE *f, const char *line, const char *queue)
+{
+    static const char until[] =
+        "until [ \"$(mqdlq list%s --count %s)\" = %d ]; do sleep 0.05; done\n";
+
+    if (strncmp(line, "mqdlq list", 10) == 0) /* it died */
+        fprintf(f, until, "", queue, 1);
+    fprintf(f, "%s\n", line);
+    if (strncmp(line, "mqdlq replay", 12) == 0) /* it is settled */
+        fprintf(f, until, " --replayed", queue, 0);
+}
+
+/* session - the README's ten lines as a script; how many there were */
+static int session(const char *queue)
+{
+    const char *script = block("../README.md", "sh", "typed");
+    char *text = strdup(harness_read(script, NULL)), *rest = text, *line;
+    FILE *f = fopen(harness_path("session"), "w");
+    int lines = 0;
+
+    cr_assert_not_null(f);
+    fprintf(f, "exec >seen 2>&1\nmake() { :; }\n");
+    while ((line = strsep(&rest, "\n")) != NULL && *line) {
+        char *at, typed[512] = "";
+
+        while ((at = strstr(line, "/hello")) != NULL) {
+            strncat(typed, line, (size_t)(at - line));
+            strcat(typed, queue);
+            line = at + strlen("/hello");
+        }
+        strcat(typed, line);
+        session_line(f, typed, queue);
+        lines++;
+    }
+    fclose(f);
+    free(text);
+    return lines;
+}
+
+Test(docs, ten_lines_of_the_readme_work_as_typed)
+{
+    /* The queue is there, and small, whatever --create says. */
+    const char *queue = harness_queue(10, 256);
+    char *bin = strdup(harness_bin("mqworker"));
+
+    *strrchr(bin, '/') = '\0';
+    cr_assert_eq(mkdir(harness_path("build"), 0700), 0);
+    cr_assert_eq(symlink(bin, harness_path("build/bin")), 0);
+    free(bin);
+    cr_assert_eq(session(queue), 10);
+    sh("TMPDIR=$PWD sh session", "");
+    const char *seen = harness_read("seen", NULL);
+    cr_assert(strstr(seen, "good morning\n"), "%s", seen);
+    cr_assert(strstr(seen, "exhausted"), "%s", seen);
+    cr_assert(strstr(seen, "attempts        2"), "%s", seen);
+    cr_assert(strstr(seen, "1 of 1 letter sent"), "%s", seen);
+    cr_assert(strstr(seen, "done=1 retried=0 dead=0"), "%s", seen);
+}
+
+/* ---- examples ---- */
+
+Test(docs, shell_handler_keeps_each_order_once)
+{
+    const char *queue = harness_queue(10, 256);
+    const char *handler = block("handlers.md", "sh handle-order", "handle");
+
+    harness_send_text(queue, "one order");
+    harness_send_text(queue, "");
+    struct harness_process *w = harness_worker(queue, "--", handler);
+    harness_wait_log(w, "reason=rejected error=\"exit 65\"", 5000);
+    harness_until(harness_run("sh", "-c", "cat orders/*").out_size == 9, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    /* Delivered once more: the file stays as it was. */
+    sh("cd orders; set -- *; cd ..; [ $# = 1 ];"
+       "echo other | MQW_ID=$1 ./handle; [ \"$(cat orders/$1)\" = 'one order' "
+       "]",
+       "");
+}
+
+Test(docs, python_handler_books_a_payment_once)
+{
+    const char *queue = harness_queue(10, 256);
+    const char *handler = block("handlers.md", "python book-payment", "book");
+
+    if (!have("python3"))
+        cr_skip_test("no python3 here");
+    harness_send_text(queue, "{\"account\": \"a-7\", \"cents\": 1250}");
+    harness_send_text(queue, "[]");
+    struct harness_process *w = harness_worker(queue, "-v", "--", handler);
+    harness_wait_log(w, "event=done", 20000);
+    harness_wait_log(w, "reason=rejected error=\"exit 65\"", 20000);
+    harness_stop(w, 5000);
+    const char *sum =
+        sh("for i in 1 2; do echo '{\"account\": \"b\", \"cents\": 1}' |"
+           "  MQW_ID=x ./book; done;"
+           "python3 -c 'import sqlite3; print(sqlite3.connect(\"ledger.db\")"
+           ".execute(\"SELECT sum(cents), count(*) FROM payments\")"
+           ".fetchone())'",
+           "");
+    cr_assert_str_eq(sum, "(1251, 2)\n");
+}
+
+Test(docs, c_handler_adds_numbers)
+{
+    const char *queue = harness_queue(10, 256);
+
+    block("handlers.md", "c sum", "sum.c");
+    sh("${CC:-cc} -Wall -Wextra -Werror -o sum sum.c", "");
+    harness_send_text(queue, "1 2 39");
+    harness_send_text(queue, "1 two");
+    struct harness_process *w =
+        harness_worker(queue, "--", harness_path("sum"));
+    harness_wait_log(w, "line=\"\\\"two\\\" cannot be added\"", 5000);
+    harness_until(letters(queue) == 1, 5000);
+    harness_until(strstr(harness_stdout(w, NULL), " 42\n") != NULL, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    /* What the page says about trying by hand. */
+    const char *again =
+        sh("mqdlq show --state-dir state --body \"$1\" 1 |"
+           "MQW_ID=test ./sum || echo $?; echo 1 2 3 | MQW_ID=test ./sum",
+           queue);
+    cr_assert_str_eq(again, "65\ntest 6\n");
+}
+
+Test(docs, c_producer_writes_a_header_that_the_worker_reads)
+{
+    const char *queue = harness_queue(10, 256);
+
+    block("header-format.md", "c producer", "producer.c");
+    sh("${CC:-cc} -Wall -Wextra -Werror -o producer producer.c -lrt;"
+       "./producer \"$1\"; printf 'MQW/1\\ngroup: account-7\\n\\n%s' text |"
+       "mqsend --raw \"$1\"",
+       queue);
+    struct harness_process *w =
+        harness_worker(queue, "--", "sh", "-c", "echo \"$MQW_GROUP <$(cat)>\"");
+    harness_until(strstr(harness_stdout(w, NULL), " <hello world!>\n"), 5000);
+    harness_until(strstr(harness_stdout(w, NULL), "account-7 <text>\n"), 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(docs, schema_in_the_page_is_that_of_the_file)
+{
+    if (!have("sqlite3"))
+        cr_skip_test("no sqlite3 here");
+    block("store-format.md", "sql", "schema.sql");
+    const char *queue = harness_queue(10, 256);
+    struct harness_process *w = harness_worker(queue, "--", "true");
+    harness_wait_log(w, "event=started", 5000);
+    harness_stop(w, 5000);
+    sh("flat() { tr -d ' \\n;'; };"
+       "sqlite3 -readonly state\"$1\"/store.db \"SELECT sql FROM sqlite_schema"
+       " WHERE type = 'table' AND name IN ('messages', 'attempts')"
+       " ORDER BY name DESC\" | flat >real; flat <schema.sql >told;"
+       "[ -s real ] && cmp real told;"
+       "sqlite3 -readonly state\"$1\"/store.db 'PRAGMA application_id' |"
+       "grep 1297176403",
+       queue);
+}
