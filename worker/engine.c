@@ -224,6 +224,15 @@ void engine_cap(struct engine *e, int change)
     engine_poke(e);
 }
 
+/* engine_finish - nothing more is taken */
+void engine_finish(struct engine *e, const char *why)
+{
+    const char *none = NULL;
+
+    atomic_compare_exchange_strong(&e->why, &none, why);
+    engine_hold(e, HOLD_STOP);
+}
+
 /* handlers_end - the grace is over, or the next step after it */
 static void handlers_end(struct timer *timer)
 {
@@ -253,7 +262,7 @@ void engine_stop(struct engine *e, int signal)
     log_info("stopping", F_STR("queue", e->set->queue),
              F_STR("signal", sigabbrev_np(signal)),
              F_UINT("running", atomic_load(&e->running)));
-    engine_hold(e, HOLD_STOP);
+    engine_finish(e, "signal");
     if (signal == SIGQUIT) {
         e->ending = true;
         e->ops->stop(e->handler, SIGKILL);
@@ -266,7 +275,7 @@ void engine_stop(struct engine *e, int signal)
 
 bool engine_finished(struct engine *e)
 {
-    return e->stops > 0 && atomic_load(&e->running) == 0;
+    return atomic_load(&e->holds) & HOLD_STOP && atomic_load(&e->running) == 0;
 }
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
@@ -368,7 +377,8 @@ static void engine_init(struct engine *e, const struct settings *set,
     LIST_INIT(&e->items);
     LIST_INIT(&e->spare);
     settle_init(e);
-    breaker_init(&e->breaker, 0, set->breaker_pause_ns);
+    breaker_init(&e->breaker, set->breaker_failures, set->breaker_pause_ns);
+    bounds_init(e);
     timer_init(&e->breaker_timer, pause_over);
     timer_init(&e->queue_timer, trouble_over);
     timer_init(&e->grace_timer, handlers_end);
@@ -421,6 +431,31 @@ static void hello(struct engine *e)
                   F_STR("next", "raise ulimit -l to keep it in memory"));
 }
 
+/* whole_us - digits below a microsecond say nothing */
+static uint64_t whole_us(uint64_t ns)
+{
+    return ns / NS_PER_US * NS_PER_US;
+}
+
+/* summary - the last line of a run */
+static void summary(struct engine *e)
+{
+    struct receive_stats s;
+
+    receive_stats(e, &s);
+    log_info("stopped", F_STR("queue", e->set->queue),
+             F_STR("why", atomic_load(&e->why)),
+             F_DURATION("ran", (clock_mono_ns() - e->bounds.started_ns) /
+                                   NS_PER_MS * NS_PER_MS),
+             F_UINT("deliveries", s.deliveries), F_UINT("done", e->count.done),
+             F_UINT("retried", e->count.retried), F_UINT("dead", e->count.dead),
+             F_UINT("discarded", e->count.discarded),
+             F_DURATION("mean",
+                        whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
+             F_DURATION("longest", whole_us(s.longest_ns)),
+             F_INT("in_queue", queue_length(e->queue)));
+}
+
 /* engine_run - the calling thread becomes the peeker */
 int engine_run(struct engine *e)
 {
@@ -433,17 +468,13 @@ int engine_run(struct engine *e)
                                "down; replay them again"));
     if (e->dead_queue)
         dead_queue_poke(e->dead_queue);
+    bounds_start(e);
     for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
         engine_poke(e);
     engine_poke(e);
     peeker_run(e->peeker);
-    log_info("stopped", F_STR("queue", e->set->queue),
-             F_UINT("deliveries", receive_started(e)),
-             F_UINT("done", e->count.done), F_UINT("retried", e->count.retried),
-             F_UINT("dead", e->count.dead),
-             F_UINT("discarded", e->count.discarded),
-             F_INT("in_queue", queue_length(e->queue)));
-    return e->status;
+    summary(e);
+    return 0;
 }
 
 /* engine_close - in the order that lets each part finish what it began */

@@ -23,6 +23,7 @@
 #include "common/queue.h"
 #include "common/statedir.h"
 #include "common/store.h"
+#include "worker/bounds.h"
 #include "worker/breaker.h"
 #include "worker/handler.h"
 #include "worker/pool.h"
@@ -37,6 +38,7 @@ enum {
     HOLD_PAUSE = 1 << 1, /* told to */
     HOLD_STORE = 1 << 2, /* a verdict could not be written */
     HOLD_QUEUE = 1 << 3, /* the queue, or starting a thread, failed */
+    HOLD_BOUND = 1 << 4, /* as many are on their way as may still be taken */
 };
 
 /* A slot whose message waits for a thread: recovered, or its handler could not
@@ -74,6 +76,7 @@ struct engine {
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
     struct breaker breaker;
+    struct bounds bounds;
 
     atomic_uint cap;          /* a  work items at once */
     atomic_uint running;      /* a  work items now; never over the cap */
@@ -101,6 +104,7 @@ struct engine {
     bool ending;              /* p  handlers were told to end */
     int status;               /* p  exit status */
     atomic_bool title_old;    /* a */
+    _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
     struct counters count;
 };
 
@@ -127,6 +131,9 @@ void engine_breaker(struct engine *e, enum breaker_event event,
 /* Put a slot on the held list (front: it was first in line), or take one. */
 void engine_hold_slot(struct engine *e, struct slot *slot, bool front);
 struct slot *engine_take_held(struct engine *e);
+
+/* Take no more, finish what runs, exit 0. The first reason counts. Any thread. */
+void engine_finish(struct engine *e, const char *why);
 
 /* The peeker's events. */
 void engine_stop(struct engine *e, int signal);

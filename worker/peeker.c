@@ -213,11 +213,12 @@ static int wait_ms(struct peeker *p)
 /* look - a round without an event: does a handler keep its thread for long? */
 static void look(struct peeker *p)
 {
-    uint64_t started = receive_started(p->engine);
+    struct receive_stats s;
 
-    if (started == p->started)
+    receive_stats(p->engine, &s);
+    if (s.deliveries == p->started)
         engine_poke(p->engine);
-    p->started = started;
+    p->started = s.deliveries;
 }
 
 void peeker_run(struct peeker *p)

@@ -28,10 +28,11 @@ struct receive {
     LIST_ENTRY(receive) all;   /* h */
     LIST_ENTRY(receive) spare; /* h */
     struct pool_job job;
-    struct engine *engine;    /* c */
-    _Atomic uint64_t started; /* a  deliveries; written by its thread only */
-    struct slot *slot;        /* its own, FREE between messages; or NULL */
-    bool row_turn;            /* rows and fresh messages take turns */
+    struct engine *engine; /* c */
+    /* a  written by its thread only, summed up by receive_stats */
+    _Atomic uint64_t started, took_ns, longest_ns;
+    struct slot *slot; /* its own, FREE between messages; or NULL */
+    bool row_turn;     /* rows and fresh messages take turns */
     struct delivery d;
     struct outcome out;
 };
@@ -65,6 +66,7 @@ static bool leave_over(struct engine *e, unsigned most)
 /* left - after `running` fell: somebody else may run, or all are out */
 static void left(struct engine *e)
 {
+    bounds_left(e);
     if (atomic_load(&e->holds) & HOLD_STOP)
         peeker_wake(e->peeker);
     else
@@ -237,22 +239,38 @@ static void pace(struct engine *e, uint64_t took)
     atomic_store_explicit(&e->pace_ns, mean, memory_order_relaxed);
 }
 
+/* A counter that one thread writes and others read. */
+static uint64_t tally_get(const _Atomic uint64_t *t)
+{
+    return atomic_load_explicit(t, memory_order_relaxed);
+}
+
+static void tally_set(_Atomic uint64_t *t, uint64_t value)
+{
+    atomic_store_explicit(t, value, memory_order_relaxed);
+}
+
 /* run - the handler, then its verdict */
 static enum settled run(struct receive *item)
 {
     struct engine *e = item->engine;
     uint64_t before;
 
-    atomic_store_explicit(
-        &item->started,
-        atomic_load_explicit(&item->started, memory_order_relaxed) + 1,
-        memory_order_relaxed);
+    tally_set(&item->started, tally_get(&item->started) + 1);
     if (atomic_load_explicit(&e->pace_ns, memory_order_relaxed) >= PAYS_NS)
         engine_poke(e);
     slot_run(item->d.slot, clock_wall_ns());
     before = clock_mono_ns();
     e->ops->run(e->handler, &item->d, &item->out);
     item->out.duration_ns = clock_mono_ns() - before;
+    if (item->out.kind == OUTCOME_NOT_STARTED) {
+        tally_set(&item->started, tally_get(&item->started) - 1);
+        return settle(e, &item->d, &item->out);
+    }
+    tally_set(&item->took_ns,
+              tally_get(&item->took_ns) + item->out.duration_ns);
+    if (item->out.duration_ns > tally_get(&item->longest_ns))
+        tally_set(&item->longest_ns, item->out.duration_ns);
     pace(e, item->out.duration_ns);
     return settle(e, &item->d, &item->out);
 }
@@ -284,20 +302,28 @@ static enum settled deliver(struct receive *item)
     return run(item);
 }
 
-/* take_and_deliver - one message; -EAGAIN none, or trouble */
+/* take_and_deliver - one message; -EAGAIN none (or no more), or trouble */
 static int take_and_deliver(struct receive *item)
 {
     struct engine *e = item->engine;
-    int err = take(item);
+    uint64_t before = tally_get(&item->started);
+    int err;
 
-    if (err)
+    if (!bounds_take(e))
+        return -EAGAIN;
+    err = take(item);
+    if (err) {
+        bounds_untake(e);
         return err;
+    }
     if (deliver(item) == SETTLED_KEPT) {
         if (item->d.slot == item->slot)
             item->slot = NULL;
     } else if (item->d.slot != item->slot) {
         custody_release(e->custody, item->d.slot);
     }
+    if (tally_get(&item->started) == before)
+        bounds_untake(e); /* dead or delayed without a delivery */
     return 0;
 }
 
@@ -384,17 +410,22 @@ bool receive_start(struct engine *e)
     return err == 0;
 }
 
-/* receive_started - the sum; each item counts for itself */
-uint64_t receive_started(struct engine *e)
+/* receive_stats - the sum; each item counts for itself */
+void receive_stats(struct engine *e, struct receive_stats *out)
 {
     struct receive *item;
-    uint64_t sum = 0;
 
+    *out = (struct receive_stats){0};
     pthread_mutex_lock(&e->held_mtx);
-    LIST_FOREACH (item, &e->items, all)
-        sum += atomic_load_explicit(&item->started, memory_order_relaxed);
+    LIST_FOREACH (item, &e->items, all) {
+        uint64_t longest = tally_get(&item->longest_ns);
+
+        out->deliveries += tally_get(&item->started);
+        out->took_ns += tally_get(&item->took_ns);
+        if (out->longest_ns < longest)
+            out->longest_ns = longest;
+    }
     pthread_mutex_unlock(&e->held_mtx);
-    return sum;
 }
 
 void receive_fini(struct engine *e)

@@ -17,8 +17,13 @@ struct engine;
 
 /* Start one more work item if there is room; false if there is none. */
 bool receive_start(struct engine *e);
-/* Deliveries started by all work items so far. */
-uint64_t receive_started(struct engine *e);
+/* What all work items did so far. */
+struct receive_stats {
+    uint64_t deliveries; /* handlers started */
+    uint64_t took_ns;    /* all handlers that ended, together */
+    uint64_t longest_ns;
+};
+void receive_stats(struct engine *e, struct receive_stats *out);
 void receive_fini(struct engine *e); /* nothing runs any more */
 
 #endif

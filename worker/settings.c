@@ -98,6 +98,9 @@ static const struct option_row rows[] = {
      .preset = "20", AT(jitter_percent),
      .help = "added to the backoff, at "
              "random; a retry never comes earlier than the backoff says"},
+    {"retry-for", 0, OPT_DURATION, .value = "DUR", .min = 1, AT(retry_for_ns),
+     .help = "a failure of a message that was received DUR ago or earlier is "
+             "its last"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
      .preset = "3", AT(max_crashes),
      .help = "times the worker may die under a message before it is dead"},
@@ -107,10 +110,29 @@ static const struct option_row rows[] = {
     {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
      .help = "at SIGTERM or SIGINT, how long running handlers may finish; a "
              "second signal skips the rest"},
+    {"run-for", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+     AT(run_for_ns),
+     .help = "bounded run: take no message that might not be finished by then, "
+             "and exit 0"},
+    {"estimated-duration", 0, OPT_DURATION, .value = "DUR", .preset = "2s",
+     AT(estimated_duration_ns),
+     .help = "of a handler, for a bounded run, until one has been measured"},
+    {"tolerance-factor", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
+     .preset = "5", AT(tolerance_factor),
+     .help = "a bounded run leaves N times the mean handler time at its end"},
+    {"exit-when-idle", 0, OPT_DURATION, true, .value = "DUR", .preset = "0s",
+     AT(exit_when_idle_ns), SEEN(exit_when_idle),
+     .help = "exit once the queue has been empty and nothing ran for DUR; "
+             "retries that wait do not count, the next run takes them"},
+    {"max-deliveries", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     AT(max_deliveries), .help = "exit after N deliveries"},
+    {"breaker-failures", 0, OPT_NUMBER, .value = "N", .max = 1000000,
+     .preset = "0", AT(breaker_failures),
+     .help = "handler failures in a row that open the breaker; 0 is off"},
     {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
      .preset = "10s", AT(breaker_pause_ns),
-     .help = "how long nothing is taken after the handler could not be "
-             "started; then one probe"},
+     .help = "how long nothing is taken once the breaker is open; then one "
+             "probe"},
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
      .call = read_queue_name,
      .help = "also move dead letters into this POSIX queue as it has room"},
@@ -165,6 +187,8 @@ void settings_init(struct settings *s)
         .max_crashes = 3,
         .grace_ns = 30 * NS_PER_S,
         .breaker_pause_ns = 10 * NS_PER_S,
+        .estimated_duration_ns = 2 * NS_PER_S,
+        .tolerance_factor = 5,
     };
     memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
     s->backoff = (struct backoff){

@@ -36,7 +36,14 @@ struct settings {
     uint64_t max_crashes;
     uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
     uint64_t grace_ns;
+    uint64_t breaker_failures; /* 0: off */
     uint64_t breaker_pause_ns;
+    uint64_t retry_for_ns; /* 0: no limit by age */
+    uint64_t run_for_ns;   /* 0: no end */
+    uint64_t estimated_duration_ns, tolerance_factor;
+    bool exit_when_idle;
+    uint64_t exit_when_idle_ns;
+    uint64_t max_deliveries;                /* 0: no bound */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
     const char *state_dir;                  /* NULL: found as statedir.h says */
     uint64_t log_format;                    /* enum log_format */

@@ -327,6 +327,15 @@ static enum settled finished(struct engine *e, struct delivery *d)
     return SETTLED_FREE;
 }
 
+/* exhausted - one more failure is the last, by number or by age */
+static bool exhausted(const struct engine *e, const struct delivery *d)
+{
+    uint64_t limit = e->set->retry_for_ns;
+
+    return d->slot->failures + 1 >= e->set->max_attempts ||
+           (limit && ns_add(d->slot->received_ns, limit) <= clock_wall_ns());
+}
+
 /* by_verdict - the handler ran to its end */
 static enum settled by_verdict(struct engine *e, struct delivery *d,
                                struct outcome *out)
@@ -351,9 +360,7 @@ static enum settled by_verdict(struct engine *e, struct delivery *d,
     default:
         engine_breaker(e, BREAKER_BAD, out->error);
         return failed(e, d, out,
-                      d->slot->failures + 1 >= e->set->max_attempts
-                          ? REASON_EXHAUSTED
-                          : REASON_NONE);
+                      exhausted(e, d) ? REASON_EXHAUSTED : REASON_NONE);
     }
 }
 

@@ -1,0 +1,137 @@
+/* bounds.c - runs that end by themselves (see bounds.h) */
+#include "worker/bounds.h"
+
+#include "common/clock.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/receive.h"
+
+/* margin - how long the next handler may take: tolerance factor x mean handler
+ * time so far, or x the estimate while there is none */
+static uint64_t margin(struct engine *e)
+{
+    struct receive_stats s;
+    uint64_t one = e->set->estimated_duration_ns;
+    double wide;
+
+    receive_stats(e, &s);
+    if (s.deliveries > 0)
+        one = s.took_ns / s.deliveries;
+    wide = (double)one * (double)e->set->tolerance_factor;
+    return wide < (double)(UINT64_MAX / 2) ? (uint64_t)wide : UINT64_MAX / 2;
+}
+
+/* at_end - whether a message taken now might run past the end */
+static bool at_end(struct engine *e)
+{
+    return ns_add(clock_mono_ns(), margin(e)) >= e->bounds.end_ns;
+}
+
+/* end_due - the point at which an empty queue is not waited on any longer; the
+ * mean may have fallen since the timer was started */
+static void end_due(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, bounds.end_timer);
+
+    if (at_end(e))
+        engine_finish(e, "run-for");
+    else
+        timers_start(e->timers, timer, e->bounds.end_ns - margin(e));
+}
+
+/* idle - nothing runs, nothing is there that could run now */
+static bool idle(struct engine *e)
+{
+    return atomic_load(&e->running) == 0 && atomic_load(&e->waiting) == 0 &&
+           atomic_load(&e->unsettled) == 0 && !retries_ready(e->retries) &&
+           queue_length(e->queue) == 0;
+}
+
+/* idle_due - has it been idle for long enough? Work that came meanwhile starts
+ * the count again when it leaves. */
+static void idle_due(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, bounds.idle_timer);
+    uint64_t end =
+        ns_add(atomic_load(&e->bounds.idle_since), e->bounds.idle_ns);
+
+    if (!idle(e))
+        return;
+    if (clock_mono_ns() >= end)
+        engine_finish(e, "idle");
+    else
+        timers_start(e->timers, timer, end);
+}
+
+void bounds_init(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+    const struct settings *set = e->set;
+
+    b->started_ns = clock_mono_ns();
+    b->end_ns =
+        set->run_for_ns ? ns_add(b->started_ns, set->run_for_ns) : UINT64_MAX;
+    b->max_deliveries = set->max_deliveries ? set->max_deliveries : UINT64_MAX;
+    b->idle_ends = set->exit_when_idle;
+    b->idle_ns = set->exit_when_idle_ns;
+    timer_init(&b->end_timer, end_due);
+    timer_init(&b->idle_timer, idle_due);
+}
+
+/* bounds_start - everything is ready to take messages */
+void bounds_start(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+    uint64_t m = margin(e);
+
+    if (b->end_ns != UINT64_MAX)
+        timers_start(e->timers, &b->end_timer,
+                     b->end_ns > m ? b->end_ns - m : 0);
+    bounds_left(e);
+}
+
+/* bounds_take - before each message */
+bool bounds_take(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+
+    if (b->end_ns != UINT64_MAX && at_end(e)) {
+        engine_finish(e, "run-for");
+        return false;
+    }
+    if (b->max_deliveries == UINT64_MAX)
+        return true;
+    if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
+        return true;
+    /* The hold first: an item that gives its ticket back meanwhile lifts it. */
+    engine_hold(e, HOLD_BOUND);
+    bounds_untake(e);
+    return false;
+}
+
+void bounds_untake(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+
+    if (b->max_deliveries != UINT64_MAX &&
+        atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
+        atomic_load(&e->holds) & HOLD_BOUND)
+        engine_unhold(e, HOLD_BOUND);
+}
+
+/* bounds_left - the run may be over */
+void bounds_left(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+
+    if (atomic_load(&e->running) > 0)
+        return;
+    if (atomic_load(&b->tickets) >= b->max_deliveries) {
+        engine_finish(e, "max-deliveries");
+    } else if (b->idle_ends) {
+        uint64_t now = clock_mono_ns();
+
+        atomic_store(&b->idle_since, now);
+        timers_start(e->timers, &b->idle_timer, ns_add(now, b->idle_ns));
+    }
+}
