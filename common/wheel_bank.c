@@ -123,12 +123,12 @@ struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
     }
 }
 
-/* wheel_bank_take - remove the earliest timer; time reaches its deadline */
+/* wheel_bank_take - remove the earliest timer
+ * Likely the last of its slot: its bit goes at once. */
 void wheel_bank_take(struct wheel_bank *b, struct wheel_timer *t)
 {
     unsigned at = t->place % BANK_PLACES;
 
-    b->elapsed_ns = t->when_ns;
     wheel_bank_remove(b, t);
     if (slot_empty(&b->slot[at]))
         place_clear(b, at);
