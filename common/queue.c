@@ -244,6 +244,27 @@ int queue_open(struct queue **out, const char *name, int flags,
     return 0;
 }
 
+/* queue_reopen - a new queue of the same name behind the same descriptor */
+int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
+                 struct problem *p)
+{
+    struct queue *fresh;
+    int err = queue_open(&fresh, queue->label, flags, attr, NULL, p);
+
+    if (err)
+        return err;
+    if (dup3(fresh->fd, queue->fd, O_CLOEXEC) < 0) {
+        err = errno;
+        queue_close(&fresh);
+        return problem_set(p, EX_OSERR, err, "queue %s: %s", queue->label,
+                           strerror(err));
+    }
+    queue->depth = fresh->depth;
+    queue->message_size = fresh->message_size;
+    queue_close(&fresh);
+    return 0;
+}
+
 /* queue_adopt - take over a descriptor that was passed in */
 int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
 {

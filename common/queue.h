@@ -64,6 +64,12 @@ long queue_length(const struct queue *queue);
  * opened again. */
 bool queue_gone(const struct queue *queue);
 
+/* The name was removed and what was left is drained: open it again as
+ * queue_open would. The descriptor keeps its number; on failure the old queue
+ * stays. Not while another thread receives; depth and message size change. */
+int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
+                 struct problem *p);
+
 /* Receive one message straight into `buf`, which must hold
  * queue_message_size() bytes and be writable memory: the kernel frees the
  * message whatever happens to the copy. The kernel writes *priority first, then

@@ -17,6 +17,7 @@
 #include "worker/peeker.h"
 #include "worker/receive.h"
 #include "worker/recover.h"
+#include "worker/reopen.h"
 #include "worker/settle.h"
 
 #define SPARE_SLOTS   64 /* for messages that are held, besides one a thread */
@@ -50,7 +51,8 @@ void engine_poke(struct engine *e)
 {
     if (atomic_load(&e->running) >= engine_room(e))
         return;
-    if (atomic_load(&e->waiting) || retries_ready(e->retries))
+    if (atomic_load(&e->waiting) || retries_ready(e->retries) ||
+        reopen_gone(e->reopen))
         receive_start(e);
     else if (custody_free_slots(e->custody))
         peeker_arm(e->peeker);
@@ -282,14 +284,14 @@ bool engine_finished(struct engine *e)
 static int queue_ready(struct engine *e, struct problem *p)
 {
     const struct settings *set = e->set;
-    struct queue_attr attr = {.depth = set->queue_depth,
-                              .message_size = set->message_size,
-                              .mode = (mode_t)set->mode};
-    int flags = QUEUE_RECEIVE | (set->no_create ? 0 : QUEUE_CREATE);
+    struct queue_attr attr;
     bool created;
     char text[256];
-    int err = queue_open(&e->queue, set->queue, flags, &attr, &created, p);
+    int err;
 
+    settings_attr(set, &attr);
+    err = queue_open(&e->queue, set->queue, settings_queue_flags(set), &attr,
+                     &created, p);
     if (err)
         return err;
     if (created)
@@ -360,6 +362,8 @@ static int parts_ready(struct engine *e, struct problem *p)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
     err = e->ops->open(&e->handler, e->set, custody_nonce(e->custody), p);
+    if (!err)
+        err = reopen_open(&e->reopen, e, p);
     if (!err && e->set->dead_letter_queue[0])
         err = dead_queue_open(&e->dead_queue, e, p);
     return err;
@@ -489,6 +493,7 @@ void engine_close(struct engine **engine)
     if (e->store)
         settle_fini(e);
     dead_queue_close(&e->dead_queue);
+    reopen_close(&e->reopen);
     if (e->handler)
         e->ops->close(&e->handler);
     receive_fini(e);

@@ -116,15 +116,25 @@ void peeker_arm(struct peeker *p)
     struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
                              .data.ptr = &p->armed};
 
+    int fd = queue_fd(p->engine->queue);
+
     if (atomic_exchange(&p->armed, true))
         return;
-    if (epoll_ctl(p->epoll, EPOLL_CTL_MOD, queue_fd(p->engine->queue), &ev) <
-        0) {
-        int err = errno;
+    if (epoll_ctl(p->epoll, EPOLL_CTL_MOD, fd, &ev) == 0 ||
+        (errno == ENOENT && epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) == 0) ||
+        (errno == EEXIST && epoll_ctl(p->epoll, EPOLL_CTL_MOD, fd, &ev) == 0))
+        return;
+    atomic_store(&p->armed, false);
+    engine_trouble(p->engine, "epoll_ctl", errno);
+}
 
-        atomic_store(&p->armed, false);
-        engine_trouble(p->engine, "epoll_ctl", err);
-    }
+/* peeker_queue_changed - epoll dropped the old queue when it was closed
+ * An arm in between fails with ENOENT, which peeker_arm mends by itself.
+ */
+void peeker_queue_changed(struct peeker *p)
+{
+    atomic_store(&p->armed, false);
+    (void)add(p, queue_fd(p->engine->queue), &p->armed, EPOLLONESHOT);
 }
 
 bool peeker_armed(const struct peeker *p)

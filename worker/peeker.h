@@ -36,6 +36,8 @@ void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 /* Enter peek mode; no effect if it is entered. */
 void peeker_arm(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
+/* The queue's descriptor stands for another queue now. Under receive_mtx. */
+void peeker_queue_changed(struct peeker *p);
 /* Make peeker_run look at engine_finished. */
 void peeker_wake(struct peeker *p);
 /* One-shot: `events` as epoll_ctl(2). */

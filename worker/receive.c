@@ -12,6 +12,7 @@
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/peeker.h"
+#include "worker/reopen.h"
 #include "worker/settle.h"
 
 /* A second thread pays off from about here on: waking it costs some
@@ -180,6 +181,11 @@ static int take_fresh(struct receive *item)
         custody_seq_used(e->custody);
     } else {
         slot_disarm(slot);
+        if (n == -EAGAIN && reopen_gone(e->reopen)) {
+            int err = reopen_now(e->reopen);
+
+            n = err ? err : n;
+        }
     }
     pthread_mutex_unlock(&e->receive_mtx);
     return n >= 0 ? 0 : (int)n;

@@ -179,7 +179,6 @@ void settings_init(struct settings *s)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
     *s = (struct settings){
-        .mode = 0600,
         .concurrency = processors > 0 ? (uint64_t)processors : 1,
         .batch_limit_ns = NS_PER_S,
         .max_attempts = 5,
@@ -196,6 +195,18 @@ void settings_init(struct settings *s)
         .count = 2,
         .step_ns = {NS_PER_S, 300 * NS_PER_S},
     };
+}
+
+int settings_queue_flags(const struct settings *s)
+{
+    return QUEUE_RECEIVE | (s->no_create ? 0 : QUEUE_CREATE);
+}
+
+void settings_attr(const struct settings *s, struct queue_attr *out)
+{
+    *out = (struct queue_attr){.depth = s->queue_depth,
+                               .message_size = s->message_size,
+                               .mode = (mode_t)s->mode};
 }
 
 /* operands - exactly a queue and a command */

@@ -25,8 +25,8 @@
 
 struct settings {
     char queue[QUEUE_NAME_MAX];
-    char **command; /* NULL-terminated */
-    uint64_t queue_depth, message_size, mode;
+    char **command;                           /* NULL-terminated */
+    uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
     uint64_t concurrency;
     uint64_t batch_limit_ns; /* UINT64_MAX: none */
@@ -54,6 +54,9 @@ struct settings {
 extern const struct option_table settings_table;
 
 void settings_init(struct settings *s);
+/* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
+int settings_queue_flags(const struct settings *s);
+void settings_attr(const struct settings *s, struct queue_attr *out);
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);

@@ -1,0 +1,151 @@
+/* reopen.c - drain a deleted queue, open the name again (see reopen.h) */
+#include "worker/reopen.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/peeker.h"
+
+#define LOOK_NS (30 * NS_PER_S)
+
+/* c = constant after open   a = atomic   r = under receive_mtx */
+struct reopen {
+    struct engine *engine;       /* c */
+    struct peeker_source source; /* c  inotify; fd -1: none, `look` instead */
+    struct timer look;
+    int watch;        /* r */
+    atomic_bool gone; /* a */
+};
+
+/* gone_now - somebody has to drain it */
+static void gone_now(struct reopen *r)
+{
+    if (atomic_exchange(&r->gone, true))
+        return;
+    log_warn("queue_deleted", F_STR("queue", r->engine->set->queue),
+             F_STR("next", "what is left in it is taken, then the name is "
+                           "opened again"));
+    engine_poke(r->engine);
+}
+
+/* looked - the link count, after an event or when it is time */
+static void looked(struct reopen *r)
+{
+    if (queue_gone(r->engine->queue))
+        gone_now(r);
+}
+
+static void event_ready(struct peeker_source *source)
+{
+    struct reopen *r = CONTAINER_OF(source, struct reopen, source);
+    char events[4096];
+
+    while (read(source->fd, events, sizeof events) > 0)
+        ;
+    looked(r);
+    peeker_watch(r->engine->peeker, source, EPOLLIN);
+}
+
+static void look_due(struct timer *timer)
+{
+    struct reopen *r = CONTAINER_OF(timer, struct reopen, look);
+
+    looked(r);
+    timers_start(r->engine->timers, timer, clock_mono_ns() + LOOK_NS);
+}
+
+/* watch - the queue that is open now */
+static void watch(struct reopen *r)
+{
+    char path[64];
+
+    if (r->source.fd < 0)
+        return;
+    if (r->watch >= 0)
+        inotify_rm_watch(r->source.fd, r->watch);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", queue_fd(r->engine->queue));
+    r->watch = inotify_add_watch(r->source.fd, path, IN_ATTRIB);
+}
+
+int reopen_open(struct reopen **out, struct engine *e, struct problem *p)
+{
+    struct reopen *r = calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    r->engine = e;
+    r->watch = -1;
+    timer_init(&r->look, look_due);
+    r->source.ready = event_ready;
+    r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    watch(r);
+    if (r->watch < 0 || peeker_watch(e->peeker, &r->source, EPOLLIN) < 0)
+        timers_start(e->timers, &r->look, clock_mono_ns() + LOOK_NS);
+    if (queue_gone(e->queue)) /* since it was opened, before it was watched */
+        atomic_store(&r->gone, true);
+    *out = r;
+    return 0;
+}
+
+void reopen_close(struct reopen **reopen)
+{
+    struct reopen *r = *reopen;
+
+    if (!r)
+        return;
+    *reopen = NULL;
+    timers_cancel_sync(r->engine->timers, &r->look);
+    if (r->source.fd >= 0)
+        close(r->source.fd);
+    free(r);
+}
+
+bool reopen_gone(const struct reopen *r)
+{
+    return atomic_load_explicit(&r->gone, memory_order_relaxed);
+}
+
+/* reopen_now - the name again, or one more delay */
+int reopen_now(struct reopen *r)
+{
+    struct engine *e = r->engine;
+    struct queue_attr attr;
+    struct problem p;
+    int err;
+
+    settings_attr(e->set, &attr);
+    err = queue_reopen(e->queue, settings_queue_flags(e->set), &attr, &p);
+    if (err) {
+        log_error("queue_not_opened", F_STR("queue", e->set->queue),
+                  F_STR("error", p.text));
+        return err;
+    }
+    watch(r);
+    atomic_store(&r->gone, queue_gone(e->queue));
+    peeker_queue_changed(e->peeker);
+    log_info("queue_opened_again", F_STR("queue", e->set->queue),
+             F_UINT("depth", queue_depth(e->queue)),
+             F_UINT("message_size", queue_message_size(e->queue)));
+    if (queue_message_size(e->queue) > custody_body_bytes(e->custody)) {
+        log_error("queue_messages_larger", F_STR("queue", e->set->queue),
+                  F_UINT("message_size", queue_message_size(e->queue)),
+                  F_UINT("room", custody_body_bytes(e->custody)),
+                  F_STR("next", "start the worker again: its slots are made "
+                                "for smaller messages"));
+        engine_finish(e, "queue has larger messages");
+        return -EMSGSIZE;
+    }
+    return 0;
+}
