@@ -1,0 +1,152 @@
+/* mqworker --dead-letter-queue: letters move on as there is room */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_dead_queue, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define DIES "--", "sh", "-c", "exit 65"
+
+/* next_check - wait for the next message of the queue; it is this one */
+static void next_check(const char *queue, const char *body, unsigned priority)
+{
+    char buf[256];
+    unsigned got_priority;
+    harness_until(harness_queue_length(queue) > 0, 5000);
+    ssize_t n = harness_receive(queue, buf, sizeof buf, &got_priority);
+    cr_assert_eq(n, (ssize_t)strlen(body));
+    cr_assert_arr_eq(buf, body, strlen(body));
+    cr_assert_eq(got_priority, priority);
+}
+
+/* letters_left - until the store has so many */
+static void letters_left(const char *q, size_t count)
+{
+    size_t n = SIZE_MAX;
+    harness_until((harness_letters(q, &n), n == count), 5000);
+}
+
+Test(worker_dead_queue, letters_move_in_order_as_room_comes)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(2, 256);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
+    for (int i = 0; i < 6; i++) {
+        char body[8];
+        snprintf(body, sizeof body, "m%d", i);
+        harness_send_text(q, body);
+    }
+    harness_until(harness_queue_length(dead) == 2, 5000);
+    letters_left(q, 4); /* the others wait in the store */
+    for (int i = 0; i < 6; i++) {
+        char body[8];
+        snprintf(body, sizeof body, "m%d", i);
+        next_check(dead, body, 0);
+    }
+    letters_left(q, 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_dead_queue, bytes_priority_and_header_are_as_they_were)
+{
+    static const char message[] = "MQW/1\nx-a: b\n\nbody";
+    const char *q = harness_queue(0, 0), *dead = harness_queue(0, 256);
+    struct harness_process *w =
+        harness_worker(q, "--dead-letter-queue", dead, DIES);
+    harness_send(q, message, strlen(message), 31);
+    next_check(dead, message, 31);
+    harness_send(q, "", 0, 2);
+    next_check(dead, "", 2);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_dead_queue, it_is_created_when_missing)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue_name();
+    struct harness_process *w =
+        harness_worker(q, "--dead-letter-queue", dead + 1, DIES);
+    harness_send_text(q, "x");
+    next_check(dead, "x", 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_dead_queue, letters_from_before_move_at_the_start)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(0, 256);
+    struct harness_process *w = harness_worker(q, "-c", "1", DIES);
+    harness_send_text(q, "first");
+    harness_send_text(q, "second");
+    harness_wait_letters(q, 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    w = harness_worker(q, "--dead-letter-queue", dead, DIES);
+    next_check(dead, "first", 0);
+    next_check(dead, "second", 0);
+    letters_left(q, 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_dead_queue, a_full_one_stops_neither_the_worker_nor_its_end)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(1, 256);
+    harness_send_text(dead, "there already");
+    struct harness_process *w =
+        harness_worker(q, "--dead-letter-queue", dead, "--", "sh", "-c",
+                       "read b; echo >>runs; [ $b = good ] || exit 65");
+    harness_send_text(q, "bad\n");
+    for (int i = 0; i < 5; i++)
+        harness_send_text(q, "good\n");
+    harness_until_lines("runs", 6, 5000);
+    harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 2000), 0);
+    w = harness_worker(q, "--dead-letter-queue", dead, DIES);
+    next_check(dead, "there already", 0);
+    next_check(dead, "bad\n", 0);
+    letters_left(q, 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_dead_queue, a_letter_too_large_for_it_stays_and_others_pass)
+{
+    char large[200];
+    memset(large, 'l', sizeof large);
+    const char *q = harness_queue(0, 256), *dead = harness_queue(4, 100);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
+    harness_send(q, large, sizeof large, 0);
+    harness_send_text(q, "small");
+    next_check(dead, "small", 0);
+    letters_left(q, 1);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(l->body_size, sizeof large);
+    const char *line = harness_wait_log(w, "event=dead_letter_too_large", 5000);
+    cr_assert(strstr(line, l->id) && strstr(line, "200") && strstr(line, "100"),
+              "%s", line);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_dead_queue, a_kill_repeats_at_most_and_loses_none)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(1, 256);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
+    for (int i = 0; i < 3; i++) {
+        char body[8];
+        snprintf(body, sizeof body, "m%d", i);
+        harness_send_text(q, body);
+    }
+    harness_wait_log(w, "event=dead_letter_moved", 5000);
+    letters_left(q, 2);
+    harness_kill(w);
+    w = harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
+    next_check(dead, "m0", 0);
+    next_check(dead, "m1", 0);
+    next_check(dead, "m2", 0);
+    letters_left(q, 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}

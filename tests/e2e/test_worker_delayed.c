@@ -1,0 +1,235 @@
+/* mqworker: messages that are not due yet, too late, or broken */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+TestSuite(worker_delayed, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define RECORD  harness_handler("record")
+#define ID      "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
+#define NS_MS   UINT64_C(1000000)
+#define LATE_MS 400 /* on a machine that is not idle */
+
+/* Notes when it runs, and when the message was sent. */
+#define WHEN \
+    "--", "sh", "-c", "echo $(date +%s%N) $MQW_SENT_AT $MQW_ATTEMPT >>when"
+
+static uint64_t wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 * NS_MS + (uint64_t)now.tv_nsec;
+}
+
+/* when_check - it ran so long after it was sent, as a first attempt */
+static void when_check(uint64_t delay_ms)
+{
+    uint64_t ran, sent, late_ms = harness_deadline(LATE_MS) - harness_now_ms();
+    unsigned attempt;
+    cr_assert_eq(harness_lines("when"), 1);
+    cr_assert_eq(sscanf(harness_read("when", NULL),
+                        "%" SCNu64 " %" SCNu64 " %u", &ran, &sent, &attempt),
+                 3);
+    cr_assert_geq(ran - sent, delay_ms * NS_MS, "early");
+    cr_assert_leq(ran - sent, (delay_ms + late_ms) * NS_MS, "late");
+    cr_assert_eq(attempt, 1, "waiting is no attempt");
+}
+
+Test(worker_delayed, a_delayed_message_runs_when_it_is_due_and_not_before)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, WHEN);
+    cr_assert_eq(harness_run("mqsend", "--delay", "400ms", q, "x").status, 0);
+    harness_until_lines("when", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    when_check(400);
+}
+
+Test(worker_delayed, it_waits_through_a_restart)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(harness_run("mqsend", "--delay", "800ms", q, "x").status, 0);
+    struct harness_process *w = harness_worker(q, WHEN);
+    harness_until(harness_queue_length(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("when"), 0);
+    w = harness_worker(q, WHEN);
+    harness_until_lines("when", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    when_check(800);
+}
+
+Test(worker_delayed, it_holds_up_nothing_and_takes_no_thread)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", RECORD);
+    for (int i = 0; i < 100; i++) { /* more than there are slots */
+        char message[128];
+        snprintf(message, sizeof message,
+                 "MQW/1\nnot-before: %" PRIu64 "\n\nlate",
+                 wall_ns() + 3600 * 1000 * NS_MS);
+        harness_send_text(q, message);
+    }
+    harness_send_text(q, "now");
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_lines_with("runs", "now"), 1);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+Test(worker_delayed, they_run_in_the_order_they_are_due)
+{
+    const char *q = harness_queue(0, 0);
+    static const int delays[] = {400, 200, 300, 500, 100};
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", RECORD);
+    uint64_t now = wall_ns();
+    for (size_t i = 0; i < 5; i++) {
+        char message[128];
+        snprintf(message, sizeof message,
+                 "MQW/1\nnot-before: %" PRIu64 "\n\nd%d",
+                 now + (uint64_t)delays[i] * NS_MS, delays[i]);
+        harness_send_text(q, message);
+    }
+    harness_until_lines("runs", 5, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    const char *at = harness_read("runs", NULL);
+    for (int delay = 100; delay <= 500; delay += 100) {
+        char want[16];
+        snprintf(want, sizeof want, " d%d\n", delay);
+        at = strstr(at, want);
+        cr_assert_not_null(at, "%s", harness_read("runs", NULL));
+    }
+}
+
+Test(worker_delayed, a_time_in_the_past_is_now)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "MQW/1\nnot-before: 1\n\nx");
+    harness_send_text(q, "MQW/1\nnot-before: 0\n\ny");
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_delayed, an_expired_message_is_dead_and_never_runs)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(harness_run("mqsend", "--ttl", "1ms", "--id", ID, "--group",
+                             "g", q, "x")
+                     .status,
+                 0);
+    uint64_t end = wall_ns() + NS_MS;
+    harness_until(wall_ns() > end, 1000);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_send_text(q, "alive");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(l->reason, "expired");
+    cr_assert_str_eq(l->id, ID);
+    cr_assert_str_eq(l->body, "x");
+    cr_assert_str_eq(l->group, "g");
+    cr_assert_eq(l->attempts, 0);
+    cr_assert_eq(l->history, 0);
+    cr_assert_eq(harness_lines_with("runs", "alive"), 1);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+Test(worker_delayed, one_that_has_time_left_runs)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(harness_run("mqsend", "--ttl", "1m", q, "x").status, 0);
+    cr_assert_eq(
+        harness_run("mqsend", "--ttl", "1m", "--delay", "50ms", q, "y").status,
+        0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_delayed, one_that_expires_while_it_waits_is_dead)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_eq(
+        harness_run("mqsend", "--delay", "300ms", "--ttl", "301ms", q, "x")
+            .status,
+        0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until(harness_queue_length(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    uint64_t end = wall_ns() + 302 * NS_MS;
+    harness_until(wall_ns() > end, 1000);
+    w = harness_worker(q, "--", RECORD);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(l->reason, "expired");
+    cr_assert_not(harness_exists("runs"));
+}
+
+Test(worker_delayed, a_broken_header_is_dead_at_once_and_never_runs)
+{
+    static const char *const broken[] = {
+        "MQW/1\nno colon\n\nx",
+        "MQW/1\nid: short\n\nx",
+        "MQW/1\nid: " ID "\nid: " ID "\n\nx",
+        "MQW/1\nsize: 2\n\nx",
+        "MQW/1\nsize: -1\n\nx",
+        "MQW/1\nsent: 12x\n\nx",
+        "MQW/1\nexpires: 99999999999999999999999\n\nx",
+        "MQW/1\nX-Upper: a\n\nx",
+        "MQW/1\ngroup: \n\nx",
+        "MQW/1\ngroup: a\tb\n\nx",
+        "MQW/1\ngroup: \xFF\n\nx",
+        "MQW/1\nthere is no end",
+    };
+    enum { N = sizeof broken / sizeof *broken };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", RECORD);
+    for (size_t i = 0; i < N; i++)
+        harness_send_text(q, broken[i]);
+    harness_send_text(q, "MQW/1\nunknown: is ignored\nsize: 4\n\ngood");
+    const struct harness_letter *l = harness_wait_letters(q, N, 10000);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 1);
+    cr_assert_eq(harness_lines_with("runs", " good"), 1);
+    for (size_t i = 0; i < N; i++) {
+        const struct harness_letter *one = &l[N - 1 - i];
+        cr_assert_str_eq(one->reason, "bad-header", "%s", broken[i]);
+        cr_assert_eq(one->attempts, 0);
+        cr_assert(one->error && one->error[0], "why: %s", broken[i]);
+        if (one->body) /* it is kept as it came */
+            cr_assert_str_eq(one->body, broken[i]);
+        cr_assert_eq(one->body_size, strlen(broken[i]));
+        cr_assert_eq(strlen(one->id), 26, "it has an id");
+    }
+}
+
+Test(worker_delayed, a_header_over_1024_bytes_is_broken)
+{
+    char message[1400] = "MQW/1\n";
+    const char *q = harness_queue(2, 1500);
+    for (int i = 0; i < 5; i++) {
+        char line[300];
+        memset(line, 'v', sizeof line);
+        snprintf(line, 10, "x-%d: ", i);
+        line[strlen(line)] = 'v';
+        line[250] = '\n';
+        line[251] = '\0';
+        strcat(message, line);
+    }
+    strcat(message, "\nx");
+    harness_send_text(q, message);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(l->reason, "bad-header");
+    cr_assert_not(harness_exists("runs"));
+}

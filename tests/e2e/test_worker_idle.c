@@ -1,0 +1,86 @@
+/* mqworker: an idle worker sleeps */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_idle, .init = harness_init, .fini = harness_fini,
+          .timeout = 90);
+
+enum { IDLE_S = 10 };
+
+/* switches - how often its threads gave up the processor, all together: a
+ * thread that is woken does so once more */
+static long switches(const struct harness_process *w)
+{
+    char command[160];
+    snprintf(command, sizeof command,
+             "cat /proc/%d/task/*/status | "
+             "awk '/^voluntary_ctxt/ { n += $2 } END { print n }'",
+             (int)harness_pid(w));
+    return atol(harness_run("sh", "-c", command).out);
+}
+
+/* settled - the worker has nothing left to do: its threads sleep */
+static void settled(const struct harness_process *w)
+{
+    long before, now = switches(w);
+    do {
+        before = now;
+        harness_run("sleep", "0.2");
+        now = switches(w);
+    } while (now != before);
+}
+
+/* calls_returned - system calls that came back under strace in IDLE_S; -1: it
+ * cannot be traced here */
+static long calls_returned(const struct harness_process *w)
+{
+    char pid[16], seconds[16];
+    if (harness_run("sh", "-c", "command -v strace").status != 0)
+        return -1;
+    snprintf(pid, sizeof pid, "%d", (int)harness_pid(w));
+    snprintf(seconds, sizeof seconds, "%d", IDLE_S);
+    struct harness_process *s = harness_program(
+        "strace", "-f", "-qq", "-o", harness_path("trace"), "-p", pid);
+    /* What each thread waits in is noted when it is attached to. */
+    harness_until(!harness_running(s) || harness_exists("trace"), 5000);
+    if (!harness_running(s))
+        return -1;
+    harness_run("sleep", seconds);
+    harness_signal(s, SIGINT);
+    harness_wait(s, 5000);
+    fprintf(stderr, "%s", harness_read("trace", NULL));
+    return (long)(harness_lines_with("trace", " = ") -
+                  harness_lines_with("trace", "ERESTART"));
+}
+
+Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "4", "--backoff", "1h", "--", "sh", "-c",
+                       "read b; echo >>runs; [ $b = good ]");
+    /* It has worked, its threads sleep, and a retry waits for an hour. */
+    harness_send_text(q, "bad\n");
+    for (int i = 0; i < 9; i++)
+        harness_send_text(q, "good\n");
+    harness_until_lines("runs", 10, 5000);
+    harness_wait_log(w, "event=retry", 5000);
+    settled(w);
+    long calls = calls_returned(w);
+    if (calls < 0) {
+        char seconds[16];
+        long before = switches(w);
+        snprintf(seconds, sizeof seconds, "%d", IDLE_S);
+        harness_run("sleep", seconds);
+        calls = switches(w) - before;
+    }
+    cr_assert_leq(calls, 1, "%ld in %d s", calls, IDLE_S);
+    harness_send_text(q, "good\n");
+    harness_until_lines("runs", 11, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}

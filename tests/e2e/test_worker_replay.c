@@ -1,0 +1,218 @@
+/* mqworker and mqdlq: a dead letter goes through the queue again */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_replay, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define RECORD harness_handler("record")
+
+/* mqdlq VERB with the test's state directory */
+#define mqdlq(verb, ...) \
+    harness_run("mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
+
+/* replayed - how many are on their way */
+static int replayed(const char *q)
+{
+    struct harness_result r = mqdlq("list", "--replayed", "--count", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    return atoi(r.out);
+}
+
+/* letter_made - let one message die: its letter */
+static const struct harness_letter *letter_made(const char *q,
+                                                const char *message)
+{
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "2", "--backoff", "1ms", "--", "sh",
+                       "-c", "echo first life >&2; exit 1");
+    harness_send(q, message, strlen(message), 6);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    return l;
+}
+
+Test(worker_replay, one_that_ends_done_removes_the_letter)
+{
+    char want[128];
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = letter_made(q, "MQW/1\nx-a: b\n\nbody");
+    struct harness_result r = mqdlq("replay", "--all", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    size_t n;
+    harness_letters(q, &n);
+    cr_assert_eq(n, 0);
+    cr_assert_eq(replayed(q), 1, "it is kept until it was settled");
+    struct harness_process *w = harness_worker(
+        q, "--", "sh", "-c", "echo \"$MQW_X_A\" >x; exec \"$0\"", RECORD);
+    harness_until(replayed(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    harness_letters(q, &n);
+    cr_assert_eq(n, 0);
+    snprintf(want, sizeof want, "%s 1 0 6 - body\n", l->id);
+    cr_assert_str_eq(harness_read("runs", NULL), want,
+                     "same id, body, priority; attempts anew");
+    cr_assert_str_eq(harness_read("x", NULL), "b\n");
+}
+
+Test(worker_replay, one_that_dies_again_is_the_same_letter_with_more_history)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *first = letter_made(q, "body");
+    cr_assert_eq(first->history, 2);
+    struct harness_process *w = harness_worker(
+        q, "--max-attempts", "3", "--backoff", "1ms", "--", "sh", "-c",
+        "echo $MQW_ATTEMPT >>attempts; echo second life >&2; exit 2");
+    cr_assert_eq(mqdlq("replay", "--all", q).status, 0);
+    harness_until_lines("attempts", 3, 5000);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(harness_read("attempts", NULL), "1\n2\n3\n");
+    cr_assert_eq(l->row, first->row);
+    cr_assert_str_eq(l->id, first->id);
+    cr_assert_eq(l->history, 5);
+    cr_assert_str_eq(l->errors[1], "exit 1");
+    cr_assert_str_eq(l->errors[4], "exit 2");
+    cr_assert_str_eq(l->error, "exit 2");
+    cr_assert_str_eq(l->reason, "exhausted");
+    cr_assert_eq(l->attempts, 3, "of this life");
+    cr_assert_str_eq(l->body, "body");
+    cr_assert_str_eq(l->said, "second life\n");
+    cr_assert_eq(replayed(q), 0);
+}
+
+Test(worker_replay, a_third_life_goes_on_as_well)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = letter_made(q, "body");
+    long long row = l->row;
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", RECORD, "3");
+    for (int life = 2; life <= 3; life++) {
+        cr_assert_eq(mqdlq("replay", "--all", q).status, 0);
+        harness_until_lines("runs", life - 1, 5000);
+        l = harness_wait_letters(q, 1, 5000);
+        cr_assert_eq(l->row, row);
+        cr_assert_eq(l->history, (size_t)life + 1);
+    }
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 6 - body"), 2);
+}
+
+Test(worker_replay, a_retry_of_a_replay_waits_through_a_restart)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = letter_made(q, "body");
+    cr_assert_eq(mqdlq("replay", "--all", q).status, 0);
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "200ms", "--", RECORD, "1");
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    w = harness_worker(q, "--max-attempts", "2", "--", RECORD, "4");
+    const struct harness_letter *again = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(again->row, l->row);
+    cr_assert_eq(again->history, 4);
+    cr_assert_eq(harness_lines_with("runs", " 2 0 6 - body"), 1);
+}
+
+Test(worker_replay, a_kill_under_a_replay_keeps_the_letter)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = letter_made(q, "body");
+    struct harness_process *w =
+        harness_worker(q, "--", "sh", "-c", "echo >>started; exec sleep 1000");
+    cr_assert_eq(mqdlq("replay", "--all", q).status, 0);
+    harness_until_lines("started", 1, 5000);
+    harness_kill(w);
+    w = harness_worker(q, "--max-attempts", "1", "--", RECORD, "1");
+    const struct harness_letter *again = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(again->row, l->row);
+    cr_assert_eq(again->history, 3);
+    cr_assert(again->redelivered);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 6 - body"), 1);
+}
+
+Test(worker_replay, a_letter_number_with_another_id_is_any_message)
+{
+    char message[128];
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = letter_made(q, "body");
+    snprintf(message, sizeof message,
+             "MQW/1\nid: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\nletter: %lld\n\nother",
+             l->row);
+    harness_send_text(q, message);
+    snprintf(message, sizeof message, "MQW/1\nletter: %lld\n\nno id", l->row);
+    harness_send_text(q, message);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    size_t n;
+    const struct harness_letter *same = harness_letters(q, &n);
+    cr_assert_eq(n, 1);
+    cr_assert_eq(same->row, l->row);
+    cr_assert_eq(same->history, 2);
+}
+
+Test(worker_replay, discarding_it_on_its_way_settles_it_as_any_message)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = letter_made(q, "body");
+    char row[24];
+    snprintf(row, sizeof row, "%lld", l->row);
+    cr_assert_eq(mqdlq("replay", q, row).status, 0);
+    cr_assert_eq(mqdlq("discard", "--replayed", "--all", q).status, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", RECORD, "1");
+    l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_neq(l->row, atoll(row), "an id is never used twice");
+    cr_assert_str_eq(l->body, "body");
+}
+
+Test(worker_replay, binary_bodies_come_again_byte_for_byte)
+{
+    char body[100];
+    for (size_t i = 0; i < sizeof body; i++)
+        body[i] = (char)(i * 7 - 3);
+    const char *q = harness_queue(0, 256);
+    harness_send(q, body, sizeof body, 0);
+    struct harness_process *w = harness_worker(q, "--", "sh", "-c", "exit 65");
+    harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(mqdlq("replay", "--all", q).status, 0);
+    w = harness_worker(q, "--", harness_handler("keep"));
+    harness_until_lines("kept", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    size_t size;
+    const char *got = harness_read("body.0", &size);
+    cr_assert_eq(size, sizeof body);
+    cr_assert_arr_eq(got, body, sizeof body);
+}
+
+Test(worker_replay, more_letters_than_the_queue_holds_all_come_through)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--", "sh", "-c",
+        "if [ -e mended ]; then exec \"$0\"; fi; exit 65", RECORD);
+    for (int i = 0; i < 25; i++)
+        harness_send_text(q, "x");
+    harness_wait_letters(q, 25, 10000);
+    harness_write("mended", "", 0);
+    struct harness_result r = mqdlq("replay", "--all", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_until_lines("runs", 25, 10000);
+    harness_until(replayed(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 25);
+    size_t n;
+    harness_letters(q, &n);
+    cr_assert_eq(n, 0);
+}
