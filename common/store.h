@@ -135,4 +135,33 @@ int64_t store_count(struct store *s, enum store_state state);
 int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
                     int64_t *row);
 
+/* ---- ordered groups ---- */
+
+/* Park messages behind the head of their group: all of `rows` as store_put would
+ * with state PARKED, in one commit, all or nothing. One whose receive_seq is in
+ * the table already is left as it is. */
+int store_park(struct store *s, const struct store_row *rows, size_t n);
+/* The parked row of a group that is next: highest priority, then lowest
+ * receive_seq; with `low` the lowest priority. -ENOENT if there is none. */
+struct store_parked {
+    int64_t row;
+    uint32_t priority;
+    uint64_t receive_seq;
+};
+int store_next_parked(struct store *s, const char *group, size_t size, bool low,
+                      struct store_parked *out);
+/* Whether the group has a letter, dead or replayed: 0 and its row, -ENOENT. */
+int store_group_letter(struct store *s, const char *group, size_t size,
+                       int64_t *row);
+/* Step through all groups that have rows, in the order of their keys. `key` and
+ * `size` hold the last one seen, "" and 0 at first, and get the next one
+ * (at most 256 bytes). -ENOENT at the end. */
+struct store_group {
+    uint64_t parked;  /* rows behind the head */
+    uint64_t letters; /* dead or replayed */
+    int64_t head;     /* a row that failed and waits for its retry; 0: none */
+};
+int store_next_group(struct store *s, char *key, size_t *size,
+                     struct store_group *out);
+
 #endif

@@ -83,6 +83,19 @@ static const char *const sql_texts[SQL_IDS] = {
         "SELECT count(*) FROM messages WHERE state >= 3 AND state = ?1",
     [SQL_NEXT_DEAD] = "SELECT row FROM messages WHERE state >= 3 AND state = 3"
                       " AND (died_ns, row) > (?1, ?2)" OLDEST_FIRST " LIMIT 1",
+    [SQL_PARKED_HIGH] =
+        "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
+        " group_key = ?1 ORDER BY priority DESC, receive_seq LIMIT 1",
+    [SQL_PARKED_LOW] =
+        "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
+        " group_key = ?1 ORDER BY priority, receive_seq LIMIT 1",
+    [SQL_GROUPS] =
+        "SELECT group_key, total(state = 2), total(state >= 3),"
+        " max(CASE WHEN state = 1 AND attempts > 0 THEN row END)"
+        " FROM messages WHERE group_key IS NOT NULL AND group_key > ?1"
+        " GROUP BY group_key ORDER BY group_key LIMIT 1",
+    [SQL_GROUP_LETTER] = "SELECT row FROM messages WHERE group_key = ?1"
+                         " AND state >= 3 LIMIT 1",
     [SQL_LIST_NEWEST] =
         "SELECT " LETTER_COLUMNS LETTERS NEWEST_FIRST " LIMIT ?10",
     [SQL_LIST_OLDEST] =

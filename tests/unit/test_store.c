@@ -24,7 +24,7 @@ static const char version_1[] =
     "CREATE UNIQUE INDEX messages_seq ON messages (receive_seq)"
     " WHERE receive_seq IS NOT NULL;"
     "CREATE INDEX messages_due ON messages (state, due_ns) WHERE state = 1;"
-    "CREATE INDEX messages_parked ON messages (state, group_key, receive_seq)"
+    "CREATE INDEX messages_parked ON messages (state, group_key, priority, receive_seq)"
     " WHERE state = 2;"
     "CREATE INDEX messages_letters ON messages (state, died_ns)"
     " WHERE state >= 3;"
