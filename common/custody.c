@@ -406,12 +406,11 @@ static void dir_sync(const char *path)
 
 /* slot_move - copy a slot into a file that has another fill and larger bodies
  * What follows the message is fill of the new file. A RECEIVING slot was
- * resolved before.
+ * resolved before. A damaged one may have any length; `room` is what it had.
  */
-static void slot_move(struct slot *to, const struct slot *from, size_t stride)
+static void slot_move(struct slot *to, const struct slot *from, size_t room)
 {
     uint32_t length = atomic_load_explicit(&from->length, memory_order_relaxed);
-    size_t room = stride - SLOT_HEADER;
     size_t n = length < room ? length : room;
 
     memcpy(to, from, SLOT_HEADER);
@@ -425,7 +424,8 @@ static void slot_move(struct slot *to, const struct slot *from, size_t stride)
  * after it the new one, and never a mixture.
  */
 static int rebuild(const struct custody *old, const char *path,
-                   const struct custody_spec *spec, struct problem *p)
+                   const struct custody_spec *spec, uint64_t next_seq,
+                   struct problem *p)
 {
     char temp[PATH_MAX];
     struct file_head h;
@@ -438,7 +438,7 @@ static int rebuild(const struct custody *old, const char *path,
         return io_problem(p, ENAMETOOLONG, "name", path);
     if (old && old->head->slots > slots)
         slots = old->head->slots;
-    head_make(&h, spec->body_bytes, slots, old ? old->head->next_seq : 1);
+    head_make(&h, spec->body_bytes, slots, next_seq);
     if (old) /* a torn or clean file stays one */
         memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
     h.clean = old ? old->head->clean : 1;
@@ -456,7 +456,7 @@ static int rebuild(const struct custody *old, const char *path,
         if (slot_word(from).state == SLOT_FREE)
             continue;
         slot_move((struct slot *)(void *)(map + FILE_HEAD + h.stride * next++),
-                  from, h.stride);
+                  from, old->body_bytes);
     }
     if (old && !err && msync(map, bytes, MS_SYNC) < 0)
         err = -errno;
@@ -493,7 +493,6 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
     bool small = c->body_bytes < spec->body_bytes;
     bool other =
         c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
-    struct custody_spec want = *spec;
     int err;
 
     if (!small && !(other && !busy))
@@ -502,7 +501,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
         slot_fill_init(&c->fill, c->head->nonce);
         resolve_all(c);
     }
-    err = rebuild(busy ? c : NULL, c->path, &want, p);
+    err = rebuild(busy ? c : NULL, c->path, spec, c->head->next_seq, p);
     if (err)
         return err;
     existing_close(c);
@@ -511,7 +510,8 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
 
 /* in_use - mark the file as ours, on the disk, before the first message
  * Were it not on the disk, a power cut could bring back an older file that
- * says "clean" with slots that were long since done.
+ * says "clean" with slots that were long since done. The boot id goes first: a
+ * kill in between leaves "clean", where "in use" by another boot is torn.
  */
 static int in_use(struct custody *c, struct problem *p)
 {
@@ -523,8 +523,9 @@ static int in_use(struct custody *c, struct problem *p)
     if (c->torn) /* stays so until custody_recover has dealt with the slots */
         return 0;
     if (c->head->clean || c->head->boot_id[0] == '\0') {
-        c->head->clean = 0;
         memcpy(c->head->boot_id, now, sizeof now);
+        atomic_signal_fence(memory_order_seq_cst);
+        c->head->clean = 0;
         if (msync(c->base, FILE_HEAD, MS_SYNC) < 0)
             return io_problem(p, errno, "sync", c->path);
     }
@@ -546,7 +547,7 @@ int custody_open(struct custody **out, const char *path,
     pthread_mutex_init(&c->mtx, NULL);
     err = existing_open(c, spec->slots_max, p);
     if (err == -ENOENT) {
-        err = rebuild(NULL, path, spec, p);
+        err = rebuild(NULL, path, spec, 1, p);
         if (!err)
             err = existing_open(c, spec->slots_max, p);
     } else if (!err) {
@@ -571,7 +572,8 @@ int custody_open(struct custody **out, const char *path,
 }
 
 /* custody_close - on the disk, marked clean
- * Crash before the mark: the next start recovers as after a kill.
+ * Crash before the mark: the next start recovers as after a kill. A file that
+ * is torn still keeps its old boot id, for the next start to deal with.
  */
 void custody_close(struct custody **custody)
 {
@@ -580,8 +582,8 @@ void custody_close(struct custody **custody)
     if (!c)
         return;
     *custody = NULL;
-    if (c->recovered && msync(c->base, c->mapped, MS_SYNC) == 0) {
-        boot_id_read(c->head->boot_id);
+    if (c->recovered && !c->torn &&
+        msync(c->base, c->mapped, MS_SYNC) == 0) {
         c->head->clean = 1;
         (void)msync(c->base, FILE_HEAD, MS_SYNC);
     }
@@ -734,14 +736,18 @@ int custody_recover(struct custody *c,
 }
 
 /* custody_mend - what was torn was dealt with
- * Crash before it: the next start deals with the same slots again.
+ * Crash before it, or in the middle of the boot id: the next start deals with
+ * the same slots again.
  */
 void custody_mend(struct custody *c)
 {
+    char now[BOOT_ID];
+
     if (!c->torn)
         return;
     c->torn = false;
-    boot_id_read(c->head->boot_id);
+    boot_id_read(now);
+    memcpy(c->head->boot_id, now, sizeof now);
     (void)msync(c->base, c->mapped, MS_SYNC);
 }
 
