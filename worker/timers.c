@@ -119,6 +119,17 @@ void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
     pthread_mutex_unlock(&t->mtx);
 }
 
+/* timers_start_after - the clock is read inside the lock, so that of two with
+ * one limit the one that was started first has the earlier deadline */
+void timers_start_after(struct timers *t, struct timer *timer,
+                        uint64_t limit_ns)
+{
+    pthread_mutex_lock(&t->mtx);
+    wheel_start(t->wheel, &timer->wheel, ns_add(clock_mono_ns(), limit_ns));
+    arm_earlier_locked(t);
+    pthread_mutex_unlock(&t->mtx);
+}
+
 /* timers_start_earlier - never later than it is pending for */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns)
@@ -142,15 +153,18 @@ bool timers_cancel(struct timers *t, struct timer *timer)
     return was;
 }
 
-/* timers_cancel_sync - and a running callback has returned */
+/* timers_cancel_sync - and a running callback has returned; what it started is
+ * cancelled as well */
 bool timers_cancel_sync(struct timers *t, struct timer *timer)
 {
     bool was;
 
     pthread_mutex_lock(&t->mtx);
     was = wheel_cancel(t->wheel, &timer->wheel);
-    while (t->firing == timer)
+    while (t->firing == timer) {
         pthread_cond_wait(&t->fired, &t->mtx);
+        was = wheel_cancel(t->wheel, &timer->wheel) || was;
+    }
     pthread_mutex_unlock(&t->mtx);
     return was;
 }
