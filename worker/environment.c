@@ -12,6 +12,7 @@
 #include <bsd/stdlib.h>
 
 #define PREFIX "MQW_"
+#define MARK   "MQW_DELIVERY=%016" PRIx64 "-"
 
 /* environment_base_open - environ without an outer worker's variables */
 int environment_base_open(struct environment_base *b, const char *queue,
@@ -47,9 +48,23 @@ void environment_base_close(struct environment_base *b)
 const char *environment_mark(uint64_t nonce, uint64_t seq,
                              char buf[ENVIRONMENT_MARK])
 {
-    snprintf(buf, ENVIRONMENT_MARK, "MQW_DELIVERY=%016" PRIx64 "-%" PRIu64,
-             nonce, seq);
+    snprintf(buf, ENVIRONMENT_MARK, MARK "%" PRIu64, nonce, seq);
     return buf;
+}
+
+/* environment_marked - a variable of its own, so at the start or after a NUL */
+bool environment_marked(const char *env, size_t size, uint64_t nonce,
+                        uint64_t *seq)
+{
+    char mark[ENVIRONMENT_MARK];
+    size_t length = (size_t)snprintf(mark, sizeof mark, MARK, nonce);
+
+    for (const char *at = env; at < env + size; at += strlen(at) + 1)
+        if (strncmp(at, mark, length) == 0) {
+            *seq = strtoull(at + length, NULL, 10);
+            return true;
+        }
+    return false;
 }
 
 /* add - one more variable; there is room for all that a header can hold */

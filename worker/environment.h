@@ -9,6 +9,7 @@
 #ifndef WORKER_ENVIRONMENT_H
 #define WORKER_ENVIRONMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,5 +45,9 @@ void environment_close(struct environment *e);
 #define ENVIRONMENT_MARK 64
 const char *environment_mark(uint64_t nonce, uint64_t seq,
                              char buf[ENVIRONMENT_MARK]);
+/* Whether an environment as proc_pid_environ(5) shows it (NUL-terminated
+ * besides) carries a mark with this nonce; its seq. */
+bool environment_marked(const char *env, size_t size, uint64_t nonce,
+                        uint64_t *seq);
 
 #endif

@@ -10,6 +10,7 @@
 #define WORKER_PROCESS_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,8 +22,14 @@ int process_find(const char *name, char out[PATH_MAX]);
 int process_start(pid_t *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3]);
 
-/* Start time in clock ticks since boot (field 22 of proc_pid_stat(5)); 0 if
- * there is no such process. */
+/* What proc_pid_stat(5) tells of a process, a zombie too. */
+struct process_stat {
+    pid_t parent, group;
+    uint64_t start; /* clock ticks since boot; with the pid, names a process */
+};
+/* False if there is no such process. */
+bool process_stat(pid_t pid, struct process_stat *out);
+/* Its start; 0 if there is no such process. */
 uint64_t process_start_time(pid_t pid);
 
 #endif
