@@ -24,7 +24,6 @@
 #define SPARE_THREADS 2  /* for verdicts to write again, letters to move */
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
-#define KILL_AFTER_NS (5 * NS_PER_S)
 
 /* engine_room - work items that may run now */
 unsigned engine_room(struct engine *e)
@@ -249,7 +248,7 @@ static void handlers_end(struct timer *timer)
     e->ending = true;
     e->ops->stop(e->handler, signal);
     if (signal != SIGKILL)
-        timers_start(e->timers, timer, ns_add(clock_mono_ns(), KILL_AFTER_NS));
+        timers_start_after(e->timers, timer, e->set->kill_after_ns);
 }
 
 /* engine_stop - a signal to stop came
@@ -361,7 +360,13 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
-    err = e->ops->open(&e->handler, e->set, custody_nonce(e->custody), p);
+    err = e->ops->open(&e->handler,
+                       &(struct handler_setup){.settings = e->set,
+                                               .nonce =
+                                                   custody_nonce(e->custody),
+                                               .timers = e->timers,
+                                               .peeker = e->peeker},
+                       p);
     if (!err)
         err = reopen_open(&e->reopen, e, p);
     if (!err && e->set->dead_letter_queue[0])

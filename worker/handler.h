@@ -15,18 +15,29 @@
 #include "worker/settings.h"
 
 struct handler; /* each kind has its own body */
+struct peeker;
+struct timers;
+
+/* What a handler is given; what is pointed to outlives it. */
+struct handler_setup {
+    const struct settings *settings;
+    uint64_t nonce; /* of the custody file, marks what is started */
+    struct timers *timers;
+    struct peeker *peeker;
+};
 
 struct handler_ops {
     const char *name;
     /* How long a run may take before one has been measured, ns. */
     uint64_t guess_ns;
-    /* `nonce`: of the custody file, marks what is started (docs/handlers). */
-    int (*open)(struct handler **out, const struct settings *settings,
-                uint64_t nonce, struct problem *p);
+    /* By the thread that becomes the peeker. */
+    int (*open)(struct handler **out, const struct handler_setup *setup,
+                struct problem *p);
     /* Deliver; returns when the handler is done with it. */
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
     /* End what runs with this signal. From now on a run that ends without
-     * success ends as OUTCOME_STOPPED. May be called again. */
+     * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
+     * handler started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
     void (*close)(struct handler **h); /* nothing runs any more */
 };

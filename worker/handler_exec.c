@@ -3,13 +3,18 @@
  * stdin is the body in a memory file, so there is no pipe to block on; stderr is
  * a pipe that is read here. The process is waited for, not the end of its
  * stderr: a grandchild may keep that open.
+ *
+ * The time limit is a timer, started with the process. Its thread asks for the
+ * answer once, when the process has ended: cancelled, and the exit status is the
+ * verdict; or too late, and the verdict is the timeout whatever the process
+ * says. The timer's callbacks signal the group while the process lives; once it
+ * has ended, its thread ends what is left of it (remains.h).
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,34 +24,47 @@
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
-#include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/command.h"
+#include "worker/container.h"
 #include "worker/environment.h"
 #include "worker/handler.h"
+#include "worker/orphans.h"
 #include "worker/process.h"
+#include "worker/remains.h"
 #include "worker/tail.h"
+#include "worker/timers.h"
+#include "worker/verdict.h"
 
-#define EXIT_NOT_EXECUTABLE 126 /* as shells report it */
-#define EXIT_NOT_FOUND      127
-#define DRAIN_BYTES         (128u << 10) /* twice what a pipe holds */
-
-/* One that runs; on the stack of its pool thread. */
+/* One that runs; on the stack of its pool thread.
+ * m = under mtx   c = constant after its start
+ * t = written by the timer's callbacks, read after timers_cancel_sync */
 struct running {
-    LIST_ENTRY(running) link;
-    pid_t pid; /* not reaped while it is on the list, so the number is ours */
+    LIST_ENTRY(running) link; /* m */
+    pid_t pid; /* c  not reaped while it is on the list: the number is ours */
+    struct handler *handler; /* c */
+    const char *id;          /* c  of the message */
+    uint64_t limit_ns;       /* c  UINT64_MAX: none */
+    struct timer limit;      /* until SIGTERM, then until SIGKILL */
+    bool late;               /* t  the limit came before the end */
+    uint64_t kill_at_ns;     /* t  if late: end of its grace */
 };
 
 /* m = under mtx   c = constant after open   a = atomic */
 struct handler {
     const struct settings *set;   /* c */
     struct environment_base base; /* c */
+    struct command command;
+    struct timers *timers;   /* c */
+    struct orphans *orphans; /* c */
+    struct remains *remains; /* c */
     pthread_mutex_t mtx;
     LIST_HEAD(, running) running; /* m */
-    char path[PATH_MAX];          /* m  where the command was found */
     int signal;                   /* m  sent by stop; 0: none yet */
+    uint64_t signal_ns;           /* m  when the first was */
 };
 
 /* What a pool thread keeps for its runs. */
@@ -86,37 +104,6 @@ static struct scratch *scratch_get(void)
     return s;
 }
 
-static int exec_open(struct handler **out, const struct settings *settings,
-                     uint64_t nonce, struct problem *p)
-{
-    struct handler *h = calloc(1, sizeof *h);
-    int err;
-
-    *out = NULL;
-    pthread_once(&scratch_once, scratch_key_make);
-    if (!h)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = environment_base_open(&h->base, settings->queue,
-                                settings->max_attempts, nonce);
-    if (err) {
-        free(h);
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    }
-    h->set = settings;
-    pthread_mutex_init(&h->mtx, NULL);
-    LIST_INIT(&h->running);
-    err = process_find(settings->command[0], h->path);
-    if (err) {
-        h->path[0] = '\0';
-        log_error("handler_not_found", F_STR("command", settings->command[0]),
-                  F_STR("error", strerror(-err)),
-                  F_STR("next", "messages are kept; put the command in place "
-                                "and they run"));
-    }
-    *out = h;
-    return 0;
-}
-
 static void exec_close(struct handler **handler)
 {
     struct handler *h = *handler;
@@ -124,9 +111,43 @@ static void exec_close(struct handler **handler)
     if (!h)
         return;
     *handler = NULL;
+    orphans_close(&h->orphans);
+    remains_close(&h->remains);
     environment_base_close(&h->base);
+    command_fini(&h->command);
     pthread_mutex_destroy(&h->mtx);
     free(h);
+}
+
+static int exec_open(struct handler **out, const struct handler_setup *setup,
+                     struct problem *p)
+{
+    const struct settings *set = setup->settings;
+    struct handler *h = calloc(1, sizeof *h);
+    int err;
+
+    *out = NULL;
+    pthread_once(&scratch_once, scratch_key_make);
+    if (!h)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    h->set = set;
+    h->timers = setup->timers;
+    pthread_mutex_init(&h->mtx, NULL);
+    LIST_INIT(&h->running);
+    command_init(&h->command, set->command);
+    err = environment_base_open(&h->base, set->queue, set->max_attempts,
+                                setup->nonce);
+    if (!err)
+        err = remains_open(&h->remains, setup->nonce);
+    if (!err)
+        err = orphans_open(&h->orphans, setup->timers, setup->peeker);
+    if (err) {
+        exec_close(&h);
+        return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
+                           strerror(-err));
+    }
+    *out = h;
+    return 0;
 }
 
 /* body_file - a file that holds the body, read from its start; or -errno */
@@ -154,76 +175,84 @@ static int body_file(const struct delivery *d)
     return fd;
 }
 
-/* not_started - the message is not to blame */
-__attribute__((format(printf, 2, 3))) static void
-not_started(struct outcome *out, const char *fmt, ...)
+/* group_signal - to all of it, the leader at least (it may have moved) */
+static void group_signal(pid_t leader, int sig)
 {
-    va_list args;
-
-    out->kind = OUTCOME_NOT_STARTED;
-    va_start(args, fmt);
-    vsnprintf(out->error, sizeof out->error, fmt, args);
-    va_end(args);
+    if (kill(-leader, sig) < 0)
+        kill(leader, sig);
+    if (sig == SIGTERM && kill(-leader, SIGCONT) < 0)
+        kill(leader, SIGCONT); /* a stopped process cannot end */
 }
 
-/* spawn_locked - start the command where it was found, else look again */
-static int spawn_locked(struct handler *h, pid_t *pid, char *const env[],
-                        const int fds[3])
+/* grace_over - it had its time after SIGTERM */
+static void grace_over(struct timer *timer)
 {
-    char **argv = h->set->command;
-    int err = -ENOENT;
+    struct running *r = CONTAINER_OF(timer, struct running, limit);
 
-    if (h->path[0])
-        err = process_start(pid, h->path, argv, env, fds);
-    if (err == -ENOENT || err == -EACCES) {
-        err = process_find(argv[0], h->path);
-        if (!err)
-            err = process_start(pid, h->path, argv, env, fds);
-        else
-            h->path[0] = '\0';
-    }
-    return err;
+    group_signal(r->pid, SIGKILL);
+}
+
+/* limit_over - the time limit came before the end
+ * The worker's own stop, if it came first, has its own ladder; what it ends is
+ * no failure of the handler.
+ */
+static void limit_over(struct timer *timer)
+{
+    struct running *r = CONTAINER_OF(timer, struct running, limit);
+    struct handler *h = r->handler;
+    uint64_t kill_after = h->set->kill_after_ns;
+
+    pthread_mutex_lock(&h->mtx);
+    r->late = h->signal == 0;
+    pthread_mutex_unlock(&h->mtx);
+    if (!r->late)
+        return;
+    group_signal(r->pid, SIGTERM);
+    r->kill_at_ns = ns_add(clock_mono_ns(), kill_after);
+    timer->fire = grace_over;
+    timers_start(h->timers, timer, r->kill_at_ns);
+    log_info("handler_timeout", F_STR("msg", r->id), F_INT("pid", r->pid),
+             F_DURATION("limit", r->limit_ns),
+             F_DURATION("kill_after", kill_after));
+}
+
+/* limit_of - the message's own, else the worker's */
+static uint64_t limit_of(const struct handler *h, const struct delivery *d)
+{
+    uint64_t ms = d->header.timeout_ms;
+
+    if (!(d->header.fields & HEADER_TIMEOUT))
+        return h->set->timeout_ns;
+    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
+}
+
+/* limit_passed - decides it: the time limit, or the end of the process? */
+static bool limit_passed(struct running *r)
+{
+    if (r->limit_ns != UINT64_MAX)
+        timers_cancel_sync(r->handler->timers, &r->limit);
+    return r->late;
 }
 
 /* start - spawn and enter it among those that stop() reaches
  * posix_spawn runs outside the lock; a stop that came meanwhile is made up for
  * when the pid is entered.
  */
-static int start(struct handler *h, struct running *r, char *const env[],
-                 const int fds[3])
+static int start(struct running *r, char *const env[], const int fds[3])
 {
-    char path[PATH_MAX];
-    int err, sig;
+    struct handler *h = r->handler;
+    int err = command_start(&h->command, &r->pid, env, fds);
 
+    if (err)
+        return err;
     pthread_mutex_lock(&h->mtx);
-    strlcpy(path, h->path, sizeof path);
+    LIST_INSERT_HEAD(&h->running, r, link);
+    if (h->signal)
+        group_signal(r->pid, h->signal);
     pthread_mutex_unlock(&h->mtx);
-    err = path[0] ? process_start(&r->pid, path, h->set->command, env, fds)
-                  : -ENOENT;
-    pthread_mutex_lock(&h->mtx);
-    if (err == -ENOENT || err == -EACCES)
-        err = spawn_locked(h, &r->pid, env, fds);
-    sig = h->signal;
-    if (!err) {
-        LIST_INSERT_HEAD(&h->running, r, link);
-        if (sig)
-            kill(-r->pid, sig);
-    }
-    pthread_mutex_unlock(&h->mtx);
-    return err;
-}
-
-/* pipe_read - what is there now; false at the end of the stream */
-static bool pipe_read(int fd, struct tail *t, size_t *total)
-{
-    char buf[4096];
-    ssize_t n = read(fd, buf, sizeof buf);
-
-    if (n > 0) {
-        tail_add(t, buf, (size_t)n);
-        *total += (size_t)n;
-    }
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    if (r->limit_ns != UINT64_MAX)
+        timers_start_after(h->timers, &r->limit, r->limit_ns);
+    return 0;
 }
 
 /* watch - read stderr until the process has ended */
@@ -231,141 +260,155 @@ static void watch(int pidfd, int err_fd, struct tail *t)
 {
     struct pollfd fds[2] = {{.fd = pidfd, .events = POLLIN},
                             {.fd = err_fd, .events = POLLIN}};
-    size_t total = 0;
 
-    while (fds[1].fd >= 0) {
+    while (fds[0].revents == 0) {
         if (poll(fds, 2, -1) < 0)
-            continue; /* EINTR */
-        if (fds[0].revents)
-            break;
-        if (fds[1].revents && !pipe_read(err_fd, t, &total))
+            fds[0].revents = fds[1].revents = 0; /* EINTR */
+        if (fds[1].revents && !tail_read(t, err_fd))
             fds[1].fd = -1;
     }
-    while (fds[1].fd < 0 && poll(fds, 1, -1) < 0)
-        ;
     /* What it wrote before it ended is in the pipe; what a grandchild goes on
      * writing is not waited for. */
-    for (total = 0; fds[1].fd >= 0 && total < DRAIN_BYTES;) {
-        size_t before = total;
-
-        if (!pipe_read(err_fd, t, &total) || total == before)
-            break;
-    }
+    if (fds[1].fd >= 0)
+        tail_drain(t, err_fd);
 }
 
-/* reap - wait for the process; it leaves the list before its number is free
- * WNOWAIT: it has ended, and its number stays taken.
- */
-static siginfo_t reap(struct handler *h, struct running *r, bool ended,
-                      bool *stopped)
+/* wait_for - how the process ended; WNOWAIT: it stays a zombie */
+static siginfo_t wait_for(pid_t pid, int flags)
 {
     siginfo_t info = {0};
 
-    while (!ended &&
-           waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOWAIT) < 0 &&
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | flags) < 0 &&
            errno == EINTR)
-        ;
-    pthread_mutex_lock(&h->mtx);
-    LIST_REMOVE(r, link);
-    *stopped = h->signal != 0;
-    pthread_mutex_unlock(&h->mtx);
-    while (waitid(P_PID, (id_t)r->pid, &info, WEXITED) < 0 && errno == EINTR)
         ;
     return info;
 }
 
-/* judge - exit status to verdict (docs/handlers) */
-static void judge(const struct settings *set, const siginfo_t *info,
-                  bool stopped, struct outcome *out)
+/* leave - off the list, unless it was signalled: then it must be reached yet */
+static bool leave(struct running *r, bool signalled, int *stop_signal)
 {
-    int code = info->si_status;
+    struct handler *h = r->handler;
 
-    out->kind = OUTCOME_VERDICT;
-    out->verdict = MQW_RETRY;
-    if (info->si_code != CLD_EXITED) {
-        snprintf(out->error, sizeof out->error, "signal %d", code);
-    } else {
-        if (code != 0)
-            snprintf(out->error, sizeof out->error, "exit %d", code);
-        if (set->on_exit[code & 0xff] != EXIT_UNMAPPED)
-            out->verdict = (enum mqw_verdict)set->on_exit[code & 0xff];
-        else if (code == 0)
-            out->verdict = MQW_DONE;
-        else if (code == EX_DATAERR)
-            out->verdict = MQW_DEAD;
-        else if (code == EXIT_NOT_EXECUTABLE || code == EXIT_NOT_FOUND)
-            not_started(out, "exit %d: the command %s", code,
-                        code == EXIT_NOT_FOUND ? "was not found"
-                                               : "is not executable");
+    pthread_mutex_lock(&h->mtx);
+    *stop_signal = h->signal;
+    signalled = signalled || h->signal;
+    if (!signalled)
+        LIST_REMOVE(r, link);
+    pthread_mutex_unlock(&h->mtx);
+    return !signalled;
+}
+
+/* late_word - what it says after its time limit is dropped */
+static void late_word(const struct running *r, const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED)
+        log_info("handler_late", F_STR("msg", r->id),
+                 F_INT("exit", info->si_status),
+                 F_DURATION("limit", r->limit_ns));
+}
+
+/* end - the process has ended and is a zombie still; judge it, and leave nothing
+ * of it where we ended it. It leaves the list before its number is free. */
+static void end(struct running *r, const struct delivery *d, int err_fd,
+                struct tail *t, struct outcome *out)
+{
+    struct handler *h = r->handler;
+    bool late = limit_passed(r);
+    struct remains_of left = {.group = r->pid,
+                              .seq = d->slot->seq,
+                              .kill_at_ns = r->kill_at_ns,
+                              .stderr_fd = err_fd,
+                              .tail = t};
+    siginfo_t info;
+    int sig;
+
+    if (leave(r, late, &sig)) {
+        info = wait_for(r->pid, 0);
+        verdict_exit(out, h->set, &info, false);
+        return;
     }
-    if (stopped && out->verdict == MQW_RETRY)
-        out->kind = OUTCOME_STOPPED;
+    info = wait_for(r->pid, WNOWAIT);
+    if (late) {
+        late_word(r, &info);
+        verdict_timeout(out, r->limit_ns);
+    } else {
+        verdict_exit(out, h->set, &info, true);
+        left.kill_at_ns = ns_add(h->signal_ns, h->set->kill_after_ns);
+    }
+    if (late || out->kind == OUTCOME_STOPPED || sig == SIGKILL)
+        remains_end(h->remains, &left);
+    pthread_mutex_lock(&h->mtx);
+    LIST_REMOVE(r, link);
+    pthread_mutex_unlock(&h->mtx);
+    wait_for(r->pid, 0);
 }
 
 /* supervise - from the start to the verdict */
-static void supervise(struct handler *h, struct running *r, struct delivery *d,
+static void supervise(struct running *r, struct delivery *d, struct tail *t,
                       int err_fd, struct outcome *out)
 {
-    struct scratch *s = scratch_get();
-    siginfo_t info;
-    bool stopped;
     int pidfd = pidfd_open(r->pid, 0);
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
     d->slot->handler_start = process_start_time(r->pid);
     atomic_store_explicit(&d->slot->handler_pgid, r->pid, memory_order_release);
-    tail_init(&s->tail, d->id);
+    tail_init(t, d->id);
     if (pidfd >= 0) {
-        watch(pidfd, err_fd, &s->tail);
+        watch(pidfd, err_fd, t);
         close(pidfd);
     } else {
         log_warn("handler_unwatched", F_STR("msg", d->id),
                  F_STR("error", strerror(errno)),
                  F_STR("next", "its stderr is dropped; raise ulimit -n"));
+        close(err_fd);
+        err_fd = -1;
+        wait_for(r->pid, WNOWAIT);
     }
-    close(err_fd);
     out->ran = true;
-    info = reap(h, r, pidfd >= 0, &stopped);
-    tail_end(&s->tail, out);
-    judge(h->set, &info, stopped, out);
+    end(r, d, err_fd, t, out);
+    if (err_fd >= 0)
+        close(err_fd);
+    tail_end(t, out);
 }
 
 /* exec_run - one message, one process */
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct scratch *s = scratch_get();
-    struct running r = {.pid = -1};
+    struct running r = {
+        .pid = -1, .handler = h, .id = d->id, .limit_ns = limit_of(h, d)};
     int err_pipe[2] = {-1, -1}, body, err;
 
     out->tail_size = 0;
     out->error[0] = '\0';
     out->ran = false;
     if (!s || environment_build(&s->env, &h->base, d) < 0) {
-        not_started(out, "out of memory");
+        verdict_not_started(out, "out of memory");
         return;
     }
     body = body_file(d);
     if (body < 0 || pipe2(err_pipe, O_CLOEXEC) < 0) {
-        not_started(out, "no descriptor for the handler: %s",
-                    strerror(body < 0 ? -body : errno));
+        verdict_not_started(out, "no descriptor for the handler: %s",
+                            strerror(body < 0 ? -body : errno));
         if (body >= 0)
             close(body);
         return;
     }
     fcntl(err_pipe[0], F_SETFL, O_NONBLOCK);
-    err = start(h, &r, s->env.vars, (int[3]){body, -1, err_pipe[1]});
+    timer_init(&r.limit, limit_over);
+    err = start(&r, s->env.vars, (int[3]){body, -1, err_pipe[1]});
     close(body);
     close(err_pipe[1]);
     if (err) {
         close(err_pipe[0]);
-        not_started(out, "cannot start %s: %s", h->set->command[0],
-                    err == -ENOEXEC
-                        ? "not a program, and no #! in its first line"
-                        : strerror(-err));
+        verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
+                            err == -ENOEXEC
+                                ? "not a program, and no #! in its first line"
+                                : strerror(-err));
         return;
     }
-    supervise(h, &r, d, err_pipe[0], out);
+    supervise(&r, d, &s->tail, err_pipe[0], out);
 }
 
 /* exec_stop - signal every group that runs */
@@ -374,13 +417,14 @@ static void exec_stop(struct handler *h, int sig)
     struct running *r;
 
     pthread_mutex_lock(&h->mtx);
+    if (!h->signal)
+        h->signal_ns = clock_mono_ns();
     h->signal = sig;
-    LIST_FOREACH (r, &h->running, link) {
-        kill(-r->pid, sig);
-        if (sig == SIGTERM)
-            kill(-r->pid, SIGCONT); /* a stopped process cannot end */
-    }
+    LIST_FOREACH (r, &h->running, link)
+        group_signal(r->pid, sig);
     pthread_mutex_unlock(&h->mtx);
+    if (sig == SIGKILL)
+        remains_hurry(h->remains);
 }
 
 const struct handler_ops handler_exec = {

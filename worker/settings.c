@@ -107,6 +107,13 @@ static const struct option_row rows[] = {
     {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
      .help = "exit code to verdict, like 3=discard,70=dead; verdicts: done, "
              "retry, dead, discard"},
+    {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
+     .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
+     .help = "time limit of a handler: SIGTERM to its process group; a "
+             "message's own timeout goes before it"},
+    {"kill-after", 0, OPT_DURATION, .value = "DUR", .preset = "5s",
+     AT(kill_after_ns),
+     .help = "how long after that SIGKILL follows, to all it started"},
     {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
      .help = "at SIGTERM or SIGINT, how long running handlers may finish; a "
              "second signal skips the rest"},
@@ -184,6 +191,8 @@ void settings_init(struct settings *s)
         .max_attempts = 5,
         .jitter_percent = 20,
         .max_crashes = 3,
+        .timeout_ns = UINT64_MAX,
+        .kill_after_ns = 5 * NS_PER_S,
         .grace_ns = 30 * NS_PER_S,
         .breaker_pause_ns = 10 * NS_PER_S,
         .estimated_duration_ns = 2 * NS_PER_S,

@@ -35,6 +35,8 @@ struct settings {
     uint64_t jitter_percent;
     uint64_t max_crashes;
     uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
+    uint64_t timeout_ns; /* of a handler; UINT64_MAX: none */
+    uint64_t kill_after_ns;
     uint64_t grace_ns;
     uint64_t breaker_failures; /* 0: off */
     uint64_t breaker_pause_ns;

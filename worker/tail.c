@@ -1,9 +1,14 @@
 /* tail.c - what a child writes to stderr (see tail.h) */
 #include "worker/tail.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/log.h"
+
+#define PIECE       4096
+#define DRAIN_BYTES (128u << 10) /* twice what a pipe holds */
 
 void tail_init(struct tail *t, const char *id)
 {
@@ -61,6 +66,35 @@ void tail_add(struct tail *t, const char *data, size_t size)
         } else if (t->line_size == sizeof t->line) {
             line_out(t);
         }
+    }
+}
+
+/* read_piece - bytes that came, 0: none now, -1: the end of the stream */
+static ssize_t read_piece(struct tail *t, int fd)
+{
+    char buf[PIECE];
+    ssize_t n = read(fd, buf, sizeof buf);
+
+    if (n > 0)
+        tail_add(t, buf, (size_t)n);
+    else
+        n = n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+    return n;
+}
+
+bool tail_read(struct tail *t, int fd)
+{
+    return read_piece(t, fd) >= 0;
+}
+
+void tail_drain(struct tail *t, int fd)
+{
+    size_t total = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && total < DRAIN_BYTES) {
+        n = read_piece(t, fd);
+        total += n > 0 ? (size_t)n : 0;
     }
 }
 

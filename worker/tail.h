@@ -8,6 +8,7 @@
 #ifndef WORKER_TAIL_H
 #define WORKER_TAIL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "worker/delivery.h"
@@ -23,6 +24,12 @@ struct tail {
 
 void tail_init(struct tail *t, const char *id);
 void tail_add(struct tail *t, const char *data, size_t size);
+/* Add what a non-blocking descriptor has now, a piece of it at most; false at
+ * the end of the stream. */
+bool tail_read(struct tail *t, int fd);
+/* Add what it has now, but no more than a pipe holds: somebody may go on
+ * writing. */
+void tail_drain(struct tail *t, int fd);
 /* Log the last line, which may have no newline; copy what was kept. */
 void tail_end(struct tail *t, struct outcome *out);
 

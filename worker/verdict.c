@@ -1,0 +1,64 @@
+/* verdict.c - how a handler process ended (see verdict.h) */
+#include "worker/verdict.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sysexits.h>
+#include <sys/wait.h>
+
+#include "common/clock.h"
+
+#define EXIT_NOT_EXECUTABLE 126 /* as shells report it */
+#define EXIT_NOT_FOUND      127
+
+void verdict_not_started(struct outcome *out, const char *fmt, ...)
+{
+    va_list args;
+
+    out->kind = OUTCOME_NOT_STARTED;
+    va_start(args, fmt);
+    vsnprintf(out->error, sizeof out->error, fmt, args);
+    va_end(args);
+}
+
+/* by_code - what an exit code means */
+static void by_code(struct outcome *out, const struct settings *set, int code)
+{
+    if (code != 0)
+        snprintf(out->error, sizeof out->error, "exit %d", code);
+    if (set->on_exit[code & 0xff] != EXIT_UNMAPPED)
+        out->verdict = (enum mqw_verdict)set->on_exit[code & 0xff];
+    else if (code == 0)
+        out->verdict = MQW_DONE;
+    else if (code == EX_DATAERR)
+        out->verdict = MQW_DEAD;
+    else if (code == EXIT_NOT_EXECUTABLE || code == EXIT_NOT_FOUND)
+        verdict_not_started(out, "exit %d: the command %s", code,
+                            code == EXIT_NOT_FOUND ? "was not found"
+                                                   : "is not executable");
+}
+
+/* verdict_exit - exit status to verdict */
+void verdict_exit(struct outcome *out, const struct settings *set,
+                  const siginfo_t *info, bool stopped)
+{
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_RETRY;
+    if (info->si_code == CLD_EXITED)
+        by_code(out, set, info->si_status);
+    else
+        snprintf(out->error, sizeof out->error, "signal %d", info->si_status);
+    if (stopped && out->verdict == MQW_RETRY)
+        out->kind = OUTCOME_STOPPED;
+}
+
+/* verdict_timeout - whatever it says now */
+void verdict_timeout(struct outcome *out, uint64_t limit_ns)
+{
+    char limit[DURATION_TEXT];
+
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_RETRY;
+    snprintf(out->error, sizeof out->error, "timeout %s",
+             duration_print(limit_ns, limit));
+}

@@ -1,0 +1,27 @@
+/* verdict.h - how a handler process ended -> what becomes of its message
+ *
+ * WHAT   The rules of docs/handlers for exit codes, signals and time limits.
+ * WHO    Any thread.
+ * OWNS   Nothing.
+ * FAILS  Never.
+ */
+#ifndef WORKER_VERDICT_H
+#define WORKER_VERDICT_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/delivery.h"
+#include "worker/settings.h"
+
+/* It ended by itself; `stopped`: or by a signal of the worker that stops. */
+void verdict_exit(struct outcome *out, const struct settings *set,
+                  const siginfo_t *info, bool stopped);
+/* Its time limit had passed. */
+void verdict_timeout(struct outcome *out, uint64_t limit_ns);
+/* It never ran; the message is not to blame. */
+void verdict_not_started(struct outcome *out, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif
