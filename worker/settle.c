@@ -227,16 +227,32 @@ void settle_init(struct engine *e)
     e->settle_job.run = flush_job;
 }
 
+/* unfinished - tell of a message that stays in its slot */
+static void unfinished(const char *id)
+{
+    log_warn("unfinished", F_STR("msg", id),
+             F_STR("next", "stays in custody; the next worker runs it again, "
+                           "no attempt counted"));
+}
+
 /* settle_fini - one last try; what stays is in its slot, for the next start */
 void settle_fini(struct engine *e)
 {
     struct pending *p;
+    struct slot *slot;
+    struct delivery d;
+    char why[HEADER_WHY];
 
     if (!STAILQ_EMPTY(&e->pending))
         (void)pending_flush(e);
     while ((p = STAILQ_FIRST(&e->pending)) != NULL) {
         STAILQ_REMOVE_HEAD(&e->pending, link);
+        engine_hold_slot(e, p->slot, false);
         free(p);
+    }
+    while ((slot = engine_take_held(e)) != NULL) {
+        (void)delivery_read(&d, slot, why); /* names it, if nobody has yet */
+        unfinished(d.id);
     }
     pthread_mutex_destroy(&e->settle_mtx);
 }
@@ -375,9 +391,7 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
         return SETTLED_KEPT;
     case OUTCOME_STOPPED:
         slot_unrun(d->slot, true);
-        log_warn("unfinished", F_STR("msg", d->id),
-                 F_STR("next", "stays in custody; the next worker runs it "
-                               "again, redelivered, no attempt counted"));
+        unfinished(d->id);
         return SETTLED_KEPT;
     case OUTCOME_VERDICT:
     default:
