@@ -1,0 +1,185 @@
+/* mqworker: a handler that cannot be started is not the message's fault */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(worker_breaker, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define RECORD  harness_handler("record")
+#define QUICKLY "--max-attempts", "1", "--breaker-pause", "100ms"
+
+/* record_script - an executable that hands over to the record handler */
+static void record_script(const char *name)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "exec %s", RECORD);
+    harness_script(name, text);
+}
+
+/* runs_when_mended - it opens, says why; mended, the message runs as new */
+static void runs_when_mended(struct harness_process *w, const char *q,
+                             const char *reason, const char *redelivered)
+{
+    char want[64];
+    const char *line = harness_wait_log(w, "event=breaker_open", 5000);
+    cr_assert(strstr(line, reason), "%s", line);
+    record_script("handler");
+    harness_until_lines("runs", 1, 5000);
+    snprintf(want, sizeof want, " 1 %s 0 - x\n", redelivered);
+    cr_assert_not_null(strstr(harness_read("runs", NULL), want), "%s",
+                       harness_read("runs", NULL));
+    harness_wait_log(w, "event=breaker_closed", 5000);
+    harness_send_text(q, "next");
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    size_t letters;
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 0);
+}
+
+Test(worker_breaker, a_command_that_is_missing_counts_no_attempt)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, QUICKLY, "--", harness_path("handler"));
+    runs_when_mended(w, q, "No such file", "0");
+}
+
+Test(worker_breaker, a_command_that_is_not_in_PATH_is_looked_for_again)
+{
+    const char *q = harness_queue(0, 0);
+    char path[8192];
+    snprintf(path, sizeof path, "PATH=%s:%s", getenv("PATH"), harness_dir());
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), q,
+                             QUICKLY, "--", "handler"),
+        .env = HARNESS_LIST(path)});
+    runs_when_mended(w, q, "handler", "0");
+}
+
+Test(worker_breaker, a_command_that_is_not_executable_counts_no_attempt)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    harness_write("handler", "", 0);
+    struct harness_process *w =
+        harness_worker(q, QUICKLY, "--", harness_path("handler"));
+    runs_when_mended(w, q, "Permission denied", "0");
+}
+
+Test(worker_breaker, an_interpreter_that_is_missing_counts_no_attempt)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    harness_script("handler", "");
+    harness_write("handler", "#!/no/such/shell\n", 17);
+    struct harness_process *w =
+        harness_worker(q, QUICKLY, "--", harness_path("handler"));
+    runs_when_mended(w, q, "handler", "0");
+}
+
+Test(worker_breaker, exit_126_and_127_count_no_attempt)
+{
+    static const char *const ends[] = {"exit 126", "exit 127"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *q = harness_queue(0, 0);
+        harness_send_text(q, "x");
+        harness_script("handler", ends[i]);
+        struct harness_process *w =
+            harness_worker(q, QUICKLY, "--", harness_path("handler"));
+        /* Something ran: the next delivery says that it is not the first. */
+        runs_when_mended(w, q, ends[i], "1");
+        harness_run("rm", "runs");
+    }
+}
+
+Test(worker_breaker, nothing_more_is_taken_while_it_is_open)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 8; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--breaker-pause", "50ms", "--", harness_path("handler"));
+    harness_until(harness_log_count(w, "event=breaker_open") == 3, 5000);
+    /* One was tried by each thread at most. */
+    cr_assert_geq(harness_queue_length(q), 6);
+    record_script("handler");
+    harness_until_lines("runs", 8, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 8);
+}
+
+Test(worker_breaker, one_probe_at_a_time)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 8; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-c", "4", "--breaker-pause", "100ms", "--",
+                       harness_path("handler"));
+    harness_wait_log(w, "event=breaker_open", 5000);
+    harness_script("handler", "echo >>probes; "
+                              "while [ ! -e go ]; do sleep 0.01; done");
+    harness_until_lines("probes", 1, 5000);
+    /* A round of the worker's one waiting thread, and still only one runs. */
+    harness_signal(w, SIGTTIN);
+    harness_wait_log(w, "event=max_concurrency", 5000);
+    cr_assert_eq(harness_lines("probes"), 1);
+    harness_write("go", "", 0);
+    harness_until_lines("probes", 8, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_breaker, the_pause_doubles_while_probes_fail)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, "--breaker-pause", "30ms",
+                                               "--", harness_path("handler"));
+    static const char *const pauses[] = {"pause=30ms", "pause=60ms",
+                                         "pause=120ms", "pause=240ms",
+                                         "pause=480ms"};
+    for (size_t i = 0; i < 5; i++)
+        harness_wait_log(w, pauses[i], 5000);
+    harness_until(harness_log_count(w, "pause=480ms") == 2, 5000);
+    cr_assert_eq(harness_stop(w, 2000), 0, "an open breaker stops at once");
+}
+
+Test(worker_breaker, a_held_message_is_named_and_kept_at_a_stop)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "MQW/1\nid: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\n\nx");
+    struct harness_process *w =
+        harness_worker(q, "--", harness_path("handler"));
+    harness_wait_log(w, "event=breaker_open", 5000);
+    cr_assert_eq(harness_stop(w, 2000), 0);
+    cr_assert_eq(harness_queue_length(q), 0, "it was taken");
+    cr_assert(strstr(harness_stderr(w, NULL), "01JD3Z6Q9V0X8N5T2K7B4M1C3F"),
+              "an id that stays in custody is logged:\n%s",
+              harness_stderr(w, NULL));
+    w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(
+        harness_lines_with("runs", "01JD3Z6Q9V0X8N5T2K7B4M1C3F 1 0 0 - x"), 1,
+        "%s", harness_read("runs", NULL));
+}
+
+Test(worker_breaker, a_failing_handler_does_not_open_it)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 10; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, QUICKLY, "--", RECORD, "1");
+    harness_wait_letters(q, 10, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_log_count(w, "event=breaker_open"), 0);
+}

@@ -1,0 +1,160 @@
+/* mqworker: a full disk loses nothing and is waited out */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(worker_disk, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define RECORD harness_handler("record")
+/* Fails unless the body is "good". */
+#define GOOD_ONLY \
+    "--", "sh", "-c", "read b; echo $b >>runs; [ $b = good ] || exit 65"
+
+/* disk_mount - the state directory becomes a disk of that size, in a mount
+ * namespace of this test: it goes with its last process */
+static void disk_mount(const char *options)
+{
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mkdir(harness_state_dir(), 0700) < 0 ||
+        mount("tmpfs", harness_state_dir(), "tmpfs", 0, options) < 0)
+        cr_skip_test("no small disk can be mounted here (%s): run as root",
+                     strerror(errno));
+}
+
+/* disk_fill - not a byte is left */
+static void disk_fill(void)
+{
+    static const char zeros[4096];
+    int fd = open(harness_path("%s/ballast", harness_state_dir()),
+                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    cr_assert_geq(fd, 0);
+    for (size_t piece = sizeof zeros; piece > 0;) {
+        if (write(fd, zeros, piece) <= 0)
+            piece /= 2;
+    }
+    cr_assert_eq(errno, ENOSPC);
+    close(fd);
+}
+
+static void disk_free(void)
+{
+    cr_assert_eq(unlink(harness_path("%s/ballast", harness_state_dir())), 0);
+}
+
+/* full_worker - one whose disk has become full under the verdict of "bad" */
+static struct harness_process *full_worker(const char *q)
+{
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", "--max-attempts", "1", GOOD_ONLY);
+    harness_wait_log(w, "event=started", 5000);
+    disk_fill();
+    harness_send_text(q, "bad\n");
+    const char *line = harness_wait_log(w, "event=store_cannot_write", 5000);
+    cr_assert(strstr(line, strerror(ENOSPC)), "%s", line);
+    return w;
+}
+
+/* taken_check - the worker looked at the queue and left it alone */
+static void taken_check(struct harness_process *w, const char *q, long left)
+{
+    harness_signal(w, SIGTTIN);
+    harness_until(harness_log_count(w, "event=max_concurrency") > 0 ||
+                      harness_log_count(w, "event=cap_not_raised") > 0,
+                  5000);
+    cr_assert_eq(harness_queue_length(q), left);
+}
+
+Test(worker_disk, a_full_disk_stops_the_taking_and_goes_on_by_itself)
+{
+    disk_mount("size=1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = full_worker(q);
+    for (int i = 0; i < 5; i++)
+        harness_send_text(q, "good\n");
+    taken_check(w, q, 5);
+    cr_assert_eq(harness_lines("runs"), 1);
+    disk_free();
+    harness_until_lines("runs", 6, 10000);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_str_eq(l->body, "bad\n");
+    cr_assert_str_eq(l->error, "exit 65");
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", "bad"), 1, "it did not run again");
+    cr_assert_eq(harness_log_count(w, "event=store_cannot_write"), 1,
+                 "said once");
+}
+
+Test(worker_disk, a_stop_while_it_is_full_keeps_the_message_and_names_it)
+{
+    disk_mount("size=1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = full_worker(q);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_queue_length(q), 0);
+    disk_free();
+    struct harness_process *next = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(next, 5000), 0);
+    const char *runs = strchr(harness_read("runs", NULL), '\n') + 1;
+    cr_assert_str_eq(runs + 26, " 1 1 0 - bad?\n");
+    char id[27];
+    snprintf(id, sizeof id, "%s", runs);
+    const char *stopping = strstr(harness_stderr(w, NULL), "event=stopping");
+    cr_assert(strstr(stopping, id),
+              "an id that stays in custody is logged:\n%s", stopping);
+}
+
+Test(worker_disk, a_kill_while_it_is_full_keeps_the_message)
+{
+    disk_mount("size=1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = full_worker(q);
+    harness_kill(w);
+    disk_free();
+    /* It did not die under the handler: no crash is counted. */
+    w = harness_worker(q, "--max-crashes", "1", "--", RECORD);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - bad?"), 1);
+}
+
+Test(worker_disk, a_disk_too_small_to_start_is_73)
+{
+    disk_mount("size=16k");
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_result r = harness_run("mqworker", "--state-dir",
+                                          harness_state_dir(), q, "--", RECORD);
+    cr_assert_eq(r.status, 73, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, harness_state_dir()), "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 1, "nothing was taken");
+}
+
+Test(worker_disk, delayed_messages_wait_for_room_too)
+{
+    disk_mount("size=1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_wait_log(w, "event=started", 5000);
+    disk_fill();
+    cr_assert_eq(harness_run("mqsend", "--delay", "1ms", q, "x").status, 0);
+    harness_wait_log(w, "event=store_cannot_write", 5000);
+    disk_free();
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 1, "%s",
+                 harness_read("runs", NULL));
+}
