@@ -1,0 +1,484 @@
+/* test_kill.c - the worker is killed again and again at random moments; no
+ * message is lost, invented, changed, or repeated without saying so
+ *
+ * Producers keep the queue full with plain mq_send. The handler (witness.c)
+ * notes what it was given. At the end the notes and the store are held against
+ * what was sent. KILLS=n for more kills than 200, SEED=n for the same moments.
+ */
+#include <criterion/criterion.h>
+#include <bsd/stdlib.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/crash/kill_message.h"
+#include "tests/harness/harness.h"
+
+#define PRODUCERS  2
+#define NUMBERS    (1u << 20) /* of one producer, at most */
+#define KILLS      200
+#define KILL_MS    130 /* a worker lives up to that long */
+#define DRAIN_MS   60000
+#define HEADER_FMT "MQW/1\nsize: %zu\nx-number: %u\n\n"
+
+/* What producers share with the test. a = atomic, all */
+struct producers {
+    atomic_bool stop;
+    atomic_uint sent[PRODUCERS]; /* numbers below are in the queue */
+    atomic_uint tiny[KILL_TINY]; /* by size */
+    pid_t pid[PRODUCERS];
+};
+static struct producers *producers;
+
+TestSuite(kill, .init = harness_init, .fini = harness_fini, .timeout = 3600);
+
+/* ---- sending ---- */
+
+/* sized_wrap - every seventh message gets a text header; its size */
+static size_t message_make(uint32_t number, char *message)
+{
+    unsigned char body[KILL_MAX];
+    size_t size, head = 0;
+
+    if (number % 7 == 0) {
+        size = kill_size(number, 64);
+        head = (size_t)snprintf(message, KILL_MAX, HEADER_FMT, size, number);
+    } else {
+        size = kill_size(number, 0);
+    }
+    kill_make(number, size, body);
+    memcpy(message + head, body, size);
+    return head + size;
+}
+
+/* message_send - a message of that number, before some a tiny one */
+static void message_send(mqd_t q, unsigned producer, unsigned i)
+{
+    uint32_t number = producer * NUMBERS + i;
+    char message[KILL_MAX];
+    size_t size;
+
+    if (i % 10 == 0) {
+        size = kill_hash(number) % KILL_TINY;
+        memset(message, 'a' + (int)size, size);
+        if (mq_send(q, message, size, 0) < 0)
+            _exit(1);
+        atomic_fetch_add(&producers->tiny[size], 1);
+    }
+    size = message_make(number, message);
+    if (mq_send(q, message, size, number % 3) < 0)
+        _exit(1);
+    atomic_store(&producers->sent[producer], i + 1);
+}
+
+static _Noreturn void producer_run(const char *queue, unsigned producer)
+{
+    mqd_t q;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    q = mq_open(queue, O_WRONLY);
+    for (unsigned i = 0; i < NUMBERS && !atomic_load(&producers->stop); i++)
+        message_send(q, producer, i);
+    _exit(0);
+}
+
+static void producers_start(const char *queue)
+{
+    producers = mmap(NULL, sizeof *producers, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(producers != MAP_FAILED);
+    for (unsigned i = 0; i < PRODUCERS; i++) {
+        producers->pid[i] = fork();
+        cr_assert_geq(producers->pid[i], 0);
+        if (producers->pid[i] == 0)
+            producer_run(queue, i);
+    }
+}
+
+/* producers_gone - one that waits for room needs a worker to end */
+static bool producers_gone(void)
+{
+    bool gone = true;
+    int status;
+
+    for (unsigned i = 0; i < PRODUCERS; i++) {
+        if (producers->pid[i] == 0)
+            continue;
+        if (waitpid(producers->pid[i], &status, WNOHANG) == 0) {
+            gone = false;
+            continue;
+        }
+        cr_assert_eq(status, 0, "a producer could not send");
+        producers->pid[i] = 0;
+    }
+    return gone;
+}
+
+/* ---- the worker ---- */
+
+static struct harness_process *worker_start(const char *queue)
+{
+    return harness_worker(queue, "-q", "-c", "4", "--backoff", "20ms,40ms",
+                          "--jitter", "100", "--max-crashes", "10000",
+                          "--on-exit", "3=discard", "--",
+                          harness_handler("witness"));
+}
+
+/* state_path - a file of the worker; queue names start with a slash */
+static const char *state_path(const char *queue, const char *file)
+{
+    return harness_path("%s%s/%s", harness_state_dir(), queue, file);
+}
+
+/* slots_busy - read from the custody file, as docs/custody-format says */
+static unsigned slots_busy(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t stride = 0;
+    uint32_t slots = 0;
+    unsigned char state = 0;
+    unsigned busy = 0;
+
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(pread(fd, &stride, sizeof stride, 32), sizeof stride);
+    cr_assert_eq(pread(fd, &slots, sizeof slots, 56), sizeof slots);
+    for (uint32_t i = 0; i < slots; i++) {
+        cr_assert_eq(pread(fd, &state, 1, (off_t)(4096 + stride * i)), 1);
+        busy += state != 0;
+    }
+    close(fd);
+    return busy;
+}
+
+/* store_number - one value from the store */
+static long long store_number(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    long long value = -1;
+
+    cr_assert_eq(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL),
+                 SQLITE_OK);
+    sqlite3_busy_timeout(db, 10000);
+    cr_assert_eq(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    if (sqlite3_step(st) == SQLITE_ROW)
+        value = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return value;
+}
+
+/* all_settled - nothing in the queue, in flight, or waiting */
+static bool all_settled(const char *queue)
+{
+    return harness_queue_length(queue) == 0 &&
+           slots_busy(state_path(queue, "custody")) == 0 &&
+           store_number(state_path(queue, "store.db"),
+                        "SELECT count(*) FROM messages WHERE state < 3") == 0 &&
+           slots_busy(state_path(queue, "custody")) == 0 &&
+           harness_queue_length(queue) == 0;
+}
+
+/* ---- notes ---- */
+
+struct note {
+    char what;
+    char key[64], delivery[48];
+    int check, redelivered, inferred, status, pid;
+    unsigned attempt;
+    size_t line;
+};
+struct notes {
+    struct note *at;
+    size_t count, room;
+};
+
+static void note_add(struct notes *n, const char *line)
+{
+    struct note note = {.line = n->count};
+    int got = sscanf(line, "%c %63s %d %d %u %d %47s %d %d", &note.what,
+                     note.key, &note.check, &note.redelivered, &note.attempt,
+                     &note.inferred, note.delivery, &note.status, &note.pid);
+
+    cr_assert_eq(got, 9, "a broken note: %s", line);
+    if (n->count == n->room) {
+        n->room = n->room ? n->room * 2 : 4096;
+        n->at = reallocarray(n->at, n->room, sizeof *n->at);
+        cr_assert(n->at);
+    }
+    n->at[n->count++] = note;
+}
+
+/* by_key - the notes of one message together, in order of time */
+static int by_key(const void *a, const void *b)
+{
+    const struct note *x = a, *y = b;
+    int c = strcmp(x->key, y->key);
+
+    return c ? c : (x->line > y->line) - (x->line < y->line);
+}
+
+static struct notes notes_read(void)
+{
+    FILE *f = fopen(harness_path("witness"), "re");
+    struct notes n = {0};
+    char *line = NULL;
+    size_t room = 0;
+
+    cr_assert(f);
+    while (getline(&line, &room, f) > 0)
+        note_add(&n, line);
+    free(line);
+    fclose(f);
+    qsort(n.at, n.count, sizeof *n.at, by_key);
+    return n;
+}
+
+/* ---- the audit ---- */
+
+/* What one run came to, for the summary. */
+struct tally {
+    unsigned long messages, deliveries, redelivered, retried, inferred, cut;
+    unsigned long discarded, dead;
+    unsigned tiny[KILL_TINY];
+    bool *ended; /* by number: a final end was noted */
+    unsigned *letters;
+};
+
+/* delivery_check - a delivery that is not the first says so: it is marked, or it
+ * is the next attempt after one that failed */
+static void delivery_check(const struct note *s, const struct note *before,
+                           bool failed)
+{
+    if (!before) {
+        cr_assert_eq(s->attempt, 1, "%s starts with attempt %u", s->key,
+                     s->attempt);
+        return;
+    }
+    if (s->attempt == before->attempt + 1)
+        cr_assert(failed, "%s: attempt %u although %u did not fail", s->key,
+                  s->attempt, before->attempt);
+    else
+        cr_assert_eq(s->attempt, before->attempt, "%s: attempt %u after %u",
+                     s->key, s->attempt, before->attempt);
+    cr_assert(s->redelivered || s->attempt > before->attempt,
+              "%s was repeated and did not say so (delivery %s after %s)",
+              s->key, s->delivery, before->delivery);
+}
+
+/* content_check - whole, or cut where the kill came before the length was noted:
+ * then it says so, and only what the fill looks like is missing */
+static void content_check(const struct note *s, struct tally *t)
+{
+    cr_assert_neq(s->check, KILL_WRONG, "%s came corrupt", s->key);
+    cr_assert(s->check == KILL_WHOLE || s->inferred,
+              "%s was cut short and did not say so", s->key);
+    t->inferred += s->inferred != 0;
+    t->cut += s->check == KILL_CUT;
+}
+
+/* message_check - all notes of one message, in order of time */
+static void message_check(const struct note *n, size_t count, struct tally *t)
+{
+    const struct note *run = NULL;
+    bool failed = false, final = false;
+
+    for (size_t i = 0; i < count; i++) {
+        if (n[i].what == 'S') {
+            delivery_check(&n[i], run, failed);
+            content_check(&n[i], t);
+            run = &n[i];
+            failed = false;
+            t->deliveries++;
+            t->redelivered += run->redelivered != 0;
+            t->retried += run->attempt > 1;
+            continue;
+        }
+        cr_assert(run && strcmp(run->delivery, n[i].delivery) == 0,
+                  "%s: process %d of delivery %s lived on beside delivery %s",
+                  n[i].key, n[i].pid, n[i].delivery,
+                  run ? run->delivery : "none");
+        failed |= n[i].what == 'E' && n[i].status == 1;
+        final |= n[i].what == 'E' && n[i].status != 1;
+        t->discarded += n[i].what == 'E' && n[i].status == KILL_EXIT_DISCARD;
+    }
+    cr_assert(final, "%s was never brought to an end", n[0].key);
+}
+
+/* message_count - which message that was; each must have been sent */
+static void message_count(const char *key, struct tally *t)
+{
+    unsigned long number = strtoul(key + 1, NULL, 10);
+
+    t->messages++;
+    if (key[0] == 't') {
+        t->tiny[number]++;
+        return;
+    }
+    cr_assert_lt(number, (unsigned long)PRODUCERS * NUMBERS);
+    cr_assert_lt(number % NUMBERS,
+                 atomic_load(&producers->sent[number / NUMBERS]),
+                 "%s was never sent", key);
+    t->ended[number] = true;
+}
+
+static void notes_audit(const struct notes *n, struct tally *t)
+{
+    for (size_t i = 0, end; i < n->count; i = end) {
+        for (end = i;
+             end < n->count && strcmp(n->at[end].key, n->at[i].key) == 0;)
+            end++;
+        message_check(n->at + i, end - i, t);
+        message_count(n->at[i].key, t);
+    }
+    for (unsigned p = 0; p < PRODUCERS; p++)
+        for (unsigned i = 0; i < atomic_load(&producers->sent[p]); i++)
+            cr_assert(t->ended[p * NUMBERS + i], "n%u was lost",
+                      p * NUMBERS + i);
+    for (unsigned i = 0; i < KILL_TINY; i++)
+        cr_assert_eq(t->tiny[i], atomic_load(&producers->tiny[i]),
+                     "of %u messages of %u bytes %u came",
+                     atomic_load(&producers->tiny[i]), i, t->tiny[i]);
+}
+
+/* letter_check - one row of the store */
+static void letter_check(const char *data, size_t size, bool inferred,
+                         struct tally *t)
+{
+    const char *body = memmem(data, size, "\n\n", 2);
+    uint32_t number;
+    enum kill_what what;
+
+    body = size > 6 && memcmp(data, "MQW/1\n", 6) == 0 ? body + 2 : data;
+    what = kill_check((const unsigned char *)body, size - (size_t)(body - data),
+                      &number);
+    cr_assert(what == KILL_WHOLE || (what == KILL_CUT && inferred),
+              "a letter is corrupt");
+    cr_assert_eq(kill_exit(number, 1), KILL_EXIT_DEAD, "n%u is not to be dead",
+                 number);
+    cr_assert_eq(t->letters[number]++, 0, "n%u died twice", number);
+    t->dead++;
+}
+
+/* letters_audit - exactly those that had to die are in the store, once */
+static void letters_audit(const char *path, struct tally *t)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+
+    cr_assert_eq(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL),
+                 SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(
+                     db, "SELECT data, state, reason, flags FROM messages", -1,
+                     &st, NULL),
+                 SQLITE_OK);
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        cr_assert_eq(sqlite3_column_int(st, 1), 3, "not a dead letter");
+        cr_assert_eq(sqlite3_column_int(st, 2), 2, "not rejected");
+        letter_check(sqlite3_column_blob(st, 0),
+                     (size_t)sqlite3_column_bytes(st, 0),
+                     (sqlite3_column_int(st, 3) & 2) != 0, t);
+    }
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    for (uint32_t i = 0; i < PRODUCERS * NUMBERS; i++)
+        if (t->ended[i] && kill_exit(i, 1) == KILL_EXIT_DEAD)
+            cr_assert_eq(t->letters[i], 1, "the letter of n%u is lost", i);
+}
+
+/* nobody_left - no process of a delivery that was cut off lives */
+static void nobody_left(const struct notes *n)
+{
+    for (size_t i = 0; i < n->count; i++)
+        if (n->at[i].what != 'E')
+            cr_assert_not(harness_alive(n->at[i].pid), "process %d of %s lives",
+                          n->at[i].pid, n->at[i].key);
+}
+
+/* audit - what was sent against what was noted and stored */
+static void audit(const char *queue, unsigned kills)
+{
+    struct tally t = {
+        .ended = calloc(PRODUCERS * NUMBERS, sizeof *t.ended),
+        .letters = calloc(PRODUCERS * NUMBERS, sizeof *t.letters),
+    };
+    struct notes n = notes_read();
+
+    cr_assert(t.ended && t.letters);
+    notes_audit(&n, &t);
+    letters_audit(state_path(queue, "store.db"), &t);
+    nobody_left(&n);
+    fprintf(stderr,
+            "kills %u, messages %lu, deliveries %lu, redelivered %lu, retries "
+            "%lu, dead %lu, discarded %lu, length inferred %lu, cut %lu\n",
+            kills, t.messages, t.deliveries, t.redelivered, t.retried, t.dead,
+            t.discarded, t.inferred, t.cut);
+    cr_assert_gt(t.redelivered, kills / 10, "too few kills hit a handler");
+    free(n.at);
+    free(t.ended);
+    free(t.letters);
+}
+
+/* ---- the tests ---- */
+
+static unsigned from_environment(const char *name, unsigned preset)
+{
+    const char *text = getenv(name);
+
+    return text && text[0] ? (unsigned)strtoul(text, NULL, 10) : preset;
+}
+
+/* live_until - a random moment of this worker's life */
+static void live_until(unsigned slow)
+{
+    uint64_t us = (uint64_t)random() % ((uint64_t)KILL_MS * slow * 1000);
+    struct timespec at = {.tv_sec = (time_t)(us / 1000000),
+                          .tv_nsec = (long)(us % 1000000) * 1000};
+
+    nanosleep(&at, NULL);
+}
+
+/* drain - one more worker, until all is settled */
+static void drain(const char *queue)
+{
+    struct harness_process *w = worker_start(queue);
+
+    atomic_store(&producers->stop, true);
+    harness_until(producers_gone(), DRAIN_MS);
+    harness_until(all_settled(queue), DRAIN_MS);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert(all_settled(queue));
+}
+
+Test(kill, no_message_is_lost_invented_changed_or_silently_repeated)
+{
+    unsigned kills = from_environment("KILLS", KILLS);
+    unsigned seed = from_environment("SEED", arc4random());
+    unsigned slow = from_environment("MQW_TEST_SLOW", 1);
+    const char *queue = harness_queue(10, KILL_MAX);
+
+    fprintf(stderr, "SEED=%u\n", seed);
+    srandom(seed);
+    producers_start(queue);
+    for (unsigned i = 0; i < kills; i++) {
+        struct harness_process *w = worker_start(queue);
+
+        live_until(slow < 3 ? slow : 3);
+        cr_assert(harness_running(w), "the worker ended: %s",
+                  harness_stderr(w, NULL));
+        harness_kill(w);
+    }
+    drain(queue);
+    audit(queue, kills);
+}
