@@ -125,7 +125,7 @@ Test(worker_crash, all_that_ran_run_again_in_the_order_they_were_received)
     struct harness_process *w = harness_worker(
         q, "-c", "4", "--", "sh", "-c", "cat >>started; exec sleep 1000");
     for (int i = 0; i < 4; i++) {
-        char body[8];
+        char body[16];
         snprintf(body, sizeof body, "m%d\n", i);
         harness_send_text(q, body);
         harness_until_lines("started", i + 1, 5000);

@@ -38,14 +38,14 @@ Test(worker_dead_queue, letters_move_in_order_as_room_comes)
     struct harness_process *w =
         harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
     for (int i = 0; i < 6; i++) {
-        char body[8];
+        char body[16];
         snprintf(body, sizeof body, "m%d", i);
         harness_send_text(q, body);
     }
     harness_until(harness_queue_length(dead) == 2, 5000);
     letters_left(q, 4); /* the others wait in the store */
     for (int i = 0; i < 6; i++) {
-        char body[8];
+        char body[16];
         snprintf(body, sizeof body, "m%d", i);
         next_check(dead, body, 0);
     }
@@ -136,7 +136,7 @@ Test(worker_dead_queue, a_kill_repeats_at_most_and_loses_none)
     struct harness_process *w =
         harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
     for (int i = 0; i < 3; i++) {
-        char body[8];
+        char body[16];
         snprintf(body, sizeof body, "m%d", i);
         harness_send_text(q, body);
     }

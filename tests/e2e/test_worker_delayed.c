@@ -219,7 +219,7 @@ Test(worker_delayed, a_header_over_1024_bytes_is_broken)
     for (int i = 0; i < 5; i++) {
         char line[300];
         memset(line, 'v', sizeof line);
-        snprintf(line, 10, "x-%d: ", i);
+        snprintf(line, 20, "x-%d: ", i);
         line[strlen(line)] = 'v';
         line[250] = '\n';
         line[251] = '\0';

@@ -110,7 +110,7 @@ Test(worker_retries, jitter_is_added_on_top_and_never_taken_off)
     enum { MESSAGES = 10 };
     const char *q = harness_queue(0, 0);
     for (int i = 0; i < MESSAGES; i++) {
-        char body[8];
+        char body[16];
         snprintf(body, sizeof body, "m%d", i);
         harness_send_text(q, body);
     }
@@ -121,7 +121,7 @@ Test(worker_retries, jitter_is_added_on_top_and_never_taken_off)
     cr_assert_eq(harness_stop(w, 5000), 0);
     uint64_t least = UINT64_MAX, most = 0;
     for (int i = 0; i < MESSAGES; i++) {
-        char first[16], second[16];
+        char first[24], second[24];
         snprintf(first, sizeof first, " 1 m%d\n", i);
         snprintf(second, sizeof second, " 2 m%d\n", i);
         const char *text = harness_read("spans", NULL), *at[2];
