@@ -8,7 +8,7 @@
 #include <string.h>
 
 TestSuite(worker_idle, .init = harness_init, .fini = harness_fini,
-          .timeout = 90);
+          .timeout = 60);
 
 enum { IDLE_S = 10 };
 
@@ -27,12 +27,21 @@ static long switches(const struct harness_process *w)
 /* settled - the worker has nothing left to do: its threads sleep */
 static void settled(const struct harness_process *w)
 {
+    uint64_t deadline = harness_deadline(5000);
     long before, now = switches(w);
     do {
         before = now;
         harness_run("sleep", "0.2");
         now = switches(w);
+        harness_nap(deadline, "a worker that sleeps");
     } while (now != before);
+}
+
+/* has_company - a thread that is not ours wakes all the time */
+static bool has_company(const struct harness_process *w)
+{
+    return harness_lines_with(harness_path("/proc/%d/maps", harness_pid(w)),
+                              "libtsan") > 0;
 }
 
 /* calls_returned - system calls that came back under strace in IDLE_S; -1: it
@@ -53,7 +62,6 @@ static long calls_returned(const struct harness_process *w)
     harness_run("sleep", seconds);
     harness_signal(s, SIGINT);
     harness_wait(s, 5000);
-    fprintf(stderr, "%s", harness_read("trace", NULL));
     return (long)(harness_lines_with("trace", " = ") -
                   harness_lines_with("trace", "ERESTART"));
 }
@@ -70,6 +78,8 @@ Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
         harness_send_text(q, "good\n");
     harness_until_lines("runs", 10, 5000);
     harness_wait_log(w, "event=retry", 5000);
+    if (has_company(w))
+        cr_skip_test("the thread sanitizer's own thread never sleeps");
     settled(w);
     long calls = calls_returned(w);
     if (calls < 0) {
@@ -79,7 +89,8 @@ Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
         harness_run("sleep", seconds);
         calls = switches(w) - before;
     }
-    cr_assert_leq(calls, 1, "%ld in %d s", calls, IDLE_S);
+    cr_assert_leq(calls, 1, "%ld in %d s:\n%s", calls, IDLE_S,
+                  harness_read("trace", NULL));
     harness_send_text(q, "good\n");
     harness_until_lines("runs", 11, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
