@@ -50,9 +50,11 @@ void tail_add(struct tail *t, const char *data, size_t size)
     keep(t, data, size);
     while (size > 0) {
         const char *end = memchr(data, '\n', size);
-        size_t n = end ? (size_t)(end - data) : size;
-        size_t room = sizeof t->line - t->line_size;
+        size_t n = end ? (size_t)(end - data) : size, room;
 
+        if (t->line_size == sizeof t->line && n > 0)
+            line_out(t);
+        room = sizeof t->line - t->line_size;
         if (n > room)
             n = room;
         memcpy(t->line + t->line_size, data, n);
@@ -62,8 +64,6 @@ void tail_add(struct tail *t, const char *data, size_t size)
         if (size > 0 && *data == '\n') {
             data++;
             size--;
-            line_out(t);
-        } else if (t->line_size == sizeof t->line) {
             line_out(t);
         }
     }
