@@ -46,6 +46,7 @@ struct running {
     LIST_ENTRY(running) link; /* m */
     pid_t pid; /* c  not reaped while it is on the list: the number is ours */
     struct handler *handler; /* c */
+    uint64_t tick;           /* c  its start time */
     const char *id;          /* c  of the message */
     uint64_t limit_ns;       /* c  UINT64_MAX: none */
     struct timer limit;      /* until SIGTERM, then until SIGKILL */
@@ -241,10 +242,14 @@ static bool limit_passed(struct running *r)
 static int start(struct running *r, char *const env[], const int fds[3])
 {
     struct handler *h = r->handler;
-    int err = command_start(&h->command, &r->pid, env, fds);
+    int err;
 
+    r->tick = process_tick();
+    err = command_start(&h->command, &r->pid, env, fds);
     if (err)
         return err;
+    if (process_tick() != r->tick)
+        r->tick = process_start_time(r->pid);
     pthread_mutex_lock(&h->mtx);
     LIST_INSERT_HEAD(&h->running, r, link);
     if (h->signal)
@@ -351,7 +356,7 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
-    d->slot->handler_start = process_start_time(r->pid);
+    d->slot->handler_start = r->tick;
     atomic_store_explicit(&d->slot->handler_pgid, r->pid, memory_order_release);
     tail_init(t, d->id);
     if (pidfd >= 0) {

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 /* usable - 0 if `path` is a file that we may execute */
 static int usable(const char *path)
@@ -118,4 +121,15 @@ uint64_t process_start_time(pid_t pid)
     struct process_stat st;
 
     return process_stat(pid, &st) ? st.start : 0;
+}
+
+/* process_tick - as the kernel does it for field 22 (fs/proc/array.c) */
+uint64_t process_tick(void)
+{
+    struct timespec now;
+    uint64_t ns_a_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return ((uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec) /
+           ns_a_tick;
 }
