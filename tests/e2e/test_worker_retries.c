@@ -105,9 +105,26 @@ Test(worker_retries, an_exponential_backoff_doubles_up_to_its_maximum)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* start_of - monotonic ns at which that try of message `number` started */
+static uint64_t start_of(int number, int attempt)
+{
+    char want[32];
+    snprintf(want, sizeof want, " %d m%d\n", attempt, number);
+    const char *line = harness_read("spans", NULL), *end;
+    while ((end = strchr(line, '\n'))) {
+        const char *at = strstr(line, want);
+        if (at && at < end)
+            return strtoull(line, NULL, 10);
+        line = end + 1;
+    }
+    cr_assert_fail("try %d of m%d is missing", attempt, number);
+    return 0;
+}
+
 Test(worker_retries, jitter_is_added_on_top_and_never_taken_off)
 {
     enum { MESSAGES = 10 };
+    uint64_t least = UINT64_MAX, most = 0;
     const char *q = harness_queue(0, 0);
     for (int i = 0; i < MESSAGES; i++) {
         char body[16];
@@ -119,22 +136,8 @@ Test(worker_retries, jitter_is_added_on_top_and_never_taken_off)
                        "200ms", "--jitter", "100", "--", SPAN, "0", "1");
     harness_until_lines("spans", 2 * MESSAGES, 10000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    uint64_t least = UINT64_MAX, most = 0;
     for (int i = 0; i < MESSAGES; i++) {
-        char first[24], second[24];
-        snprintf(first, sizeof first, " 1 m%d\n", i);
-        snprintf(second, sizeof second, " 2 m%d\n", i);
-        const char *text = harness_read("spans", NULL), *at[2];
-        at[0] = strstr(text, first);
-        at[1] = strstr(text, second);
-        cr_assert(at[0] && at[1], "both tries of m%d", i);
-        uint64_t start[2];
-        for (int k = 0; k < 2; k++) {
-            while (at[k] > text && at[k][-1] != '\n')
-                at[k]--;
-            start[k] = strtoull(at[k], NULL, 10);
-        }
-        uint64_t gap = start[1] - start[0];
+        uint64_t gap = start_of(i, 2) - start_of(i, 1);
         cr_assert_geq(gap, UINT64_C(200000000));
         least = gap < least ? gap : least;
         most = gap > most ? gap : most;
