@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "worker/container.h"
 #include "worker/engine.h"
+#include "worker/ordered.h"
 #include "worker/receive.h"
 
 /* margin - how long the next handler may take: tolerance factor x mean handler
@@ -44,7 +45,7 @@ static bool idle(struct engine *e)
 {
     return atomic_load(&e->running) == 0 && atomic_load(&e->waiting) == 0 &&
            atomic_load(&e->unsettled) == 0 && !retries_ready(e->retries) &&
-           queue_length(e->queue) == 0;
+           !ordered_ready(e) && queue_length(e->queue) == 0;
 }
 
 /* idle_due - has it been idle for long enough? Work that came meanwhile starts

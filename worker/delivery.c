@@ -1,6 +1,7 @@
 /* delivery.c - one message on its way through a handler (see delivery.h) */
 #include "worker/delivery.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/clock.h"
@@ -13,16 +14,41 @@ static bool has_id(const struct slot *slot)
     return memcmp(&slot->id, &none, sizeof none) != 0;
 }
 
-/* delivery_read - header, id, body
+/* raw_group - what stands before the separator of a message without a header
+ * A message without the separator has no group. One that a header could not
+ * name either is broken: nobody meant it.
+ */
+static void raw_group(struct delivery *d, char separator)
+{
+    const char *at = (const char *)d->body;
+    const char *end = memchr(at, separator, d->body_size);
+
+    if (!end)
+        return;
+    d->group = (struct header_text){.at = at, .size = (size_t)(end - at)};
+    if (header_value_ok(at, d->group.size))
+        return;
+    d->group = (struct header_text){0};
+    d->broken = true;
+    snprintf(d->why, sizeof d->why,
+             "group of %zu bytes before the separator; 1 to %d bytes of "
+             "printable UTF-8 are allowed",
+             (size_t)(end - at), HEADER_VALUE_MAX);
+}
+
+/* delivery_read - header, id, body, group
  * Crash before the id is in the slot: the next run names the message again,
  * and nobody has seen the other name.
  */
-bool delivery_read(struct delivery *d, struct slot *slot, char why[HEADER_WHY])
+void delivery_read(struct delivery *d, struct slot *slot, char separator)
 {
     uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
-    int err = header_parse(slot->body, length, &d->header, why);
 
-    if (err)
+    d->slot = slot;
+    d->lease = NULL;
+    d->group = (struct header_text){0};
+    d->broken = header_parse(slot->body, length, &d->header, d->why) < 0;
+    if (d->broken)
         memset(&d->header, 0, sizeof d->header);
     if (!has_id(slot))
         slot->id = d->header.fields & HEADER_ID
@@ -30,8 +56,16 @@ bool delivery_read(struct delivery *d, struct slot *slot, char why[HEADER_WHY])
                        : ulid_make(slot->received_ns ? slot->received_ns
                                                      : clock_wall_ns());
     ulid_print(slot->id, d->id);
-    d->slot = slot;
     d->body = slot->body + d->header.bytes;
     d->body_size = length - d->header.bytes;
-    return err == 0;
+    if (d->header.fields & HEADER_GROUP)
+        d->group = d->header.group;
+    else if (separator && !d->broken && d->header.bytes == 0)
+        raw_group(d, separator);
+}
+
+void delivery_regroup(struct delivery *d, const char *key, size_t size)
+{
+    memcpy(d->key, key, size);
+    d->group = (struct header_text){.at = d->key, .size = size};
 }

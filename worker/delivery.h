@@ -19,18 +19,27 @@
 #define OUTCOME_ERROR 160
 #define OUTCOME_TAIL  4096
 
+struct group; /* groups.h */
+
 struct delivery {
     struct slot *slot;
+    struct group *lease; /* of its group; NULL: it has none, or not yet */
     struct header header;
+    struct header_text group;  /* at NULL: none; else in the slot or `key` */
     const unsigned char *body; /* in the slot */
     size_t body_size;
     char id[ULID_TEXT];
+    bool broken;          /* the header is; the whole message is the body */
+    char why[HEADER_WHY]; /* what is wrong with it */
+    char key[HEADER_VALUE_MAX]; /* group of a stored row */
 };
 
 /* Look at a HELD slot: header, id (assigned and written to the slot if there is
- * none yet), body. False: the header is broken, `why` says how; then the whole
- * message is the body. */
-bool delivery_read(struct delivery *d, struct slot *slot, char why[HEADER_WHY]);
+ * none yet), body, group. `separator`: where the group of a message without a
+ * header ends; 0: such a message has none. */
+void delivery_read(struct delivery *d, struct slot *slot, char separator);
+/* Its group is this one, whatever the message says: it was stored so. */
+void delivery_regroup(struct delivery *d, const char *key, size_t size);
 
 /* How a handler ended. */
 enum outcome_kind {

@@ -14,13 +14,14 @@
 #include "worker/container.h"
 #include "worker/dead_queue.h"
 #include "worker/lock.h"
+#include "worker/ordered.h"
 #include "worker/peeker.h"
 #include "worker/receive.h"
 #include "worker/recover.h"
 #include "worker/reopen.h"
 #include "worker/settle.h"
 
-#define SPARE_SLOTS   64 /* for messages that are held, besides one a thread */
+#define SPARE_SLOTS   16 /* for verdicts that cannot be written yet */
 #define SPARE_THREADS 2  /* for verdicts to write again, letters to move */
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
@@ -51,9 +52,9 @@ void engine_poke(struct engine *e)
     if (atomic_load(&e->running) >= engine_room(e))
         return;
     if (atomic_load(&e->waiting) || retries_ready(e->retries) ||
-        reopen_gone(e->reopen))
+        reopen_gone(e->reopen) || ordered_ready(e))
         receive_start(e);
-    else if (custody_free_slots(e->custody))
+    else if (custody_free_slots(e->custody) && ordered_room(e))
         peeker_arm(e->peeker);
 }
 
@@ -207,6 +208,13 @@ void engine_pause(struct engine *e, bool on)
         engine_unhold(e, HOLD_PAUSE);
 }
 
+/* slots_for - one that a thread receives into, one of a group that it delivers,
+ * and the lookahead */
+static unsigned slots_for(const struct settings *set, unsigned cap)
+{
+    return 2 * cap + (unsigned)set->lookahead + SPARE_SLOTS;
+}
+
 /* engine_cap - one work item more or fewer */
 void engine_cap(struct engine *e, int change)
 {
@@ -215,7 +223,7 @@ void engine_cap(struct engine *e, int change)
 
     if (want < 1 || want > CONCURRENCY_MAX)
         return;
-    if (custody_grow(e->custody, want + SPARE_SLOTS, &p) < 0) {
+    if (custody_grow(e->custody, slots_for(e->set, want), &p) < 0) {
         log_error("cap_not_raised", F_STR("error", p.text));
         return;
     }
@@ -308,8 +316,8 @@ static int files_ready(struct engine *e, struct problem *p)
 {
     const struct settings *set = e->set;
     struct custody_spec spec = {
-        .slots = (unsigned)set->concurrency + SPARE_SLOTS,
-        .slots_max = CONCURRENCY_MAX + SPARE_SLOTS,
+        .slots = slots_for(set, (unsigned)set->concurrency),
+        .slots_max = slots_for(set, CONCURRENCY_MAX),
     };
     char path[PATH_MAX];
     int err;
@@ -342,11 +350,11 @@ static void row_due(void *arg)
 static int parts_ready(struct engine *e, struct problem *p)
 {
     unsigned slots = custody_slots(e->custody);
-    unsigned most = slots > CONCURRENCY_MAX + SPARE_SLOTS
-                        ? slots
-                        : CONCURRENCY_MAX + SPARE_SLOTS;
+    unsigned most = slots_for(e->set, CONCURRENCY_MAX);
     int err;
 
+    if (most < slots)
+        most = slots;
     e->held_of = calloc(most, sizeof *e->held_of);
     err = e->held_of ? timers_open(&e->timers) : -ENOMEM;
     if (!err)
@@ -356,17 +364,19 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = retries_open(&e->retries, e->store, e->timers, 2 * most, row_due,
                            e);
     if (!err)
+        err = ordered_open(&e->ordered, e, most);
+    if (!err)
         err = peeker_open(&e->peeker, e);
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
-    err = e->ops->open(&e->handler,
-                       &(struct handler_setup){.settings = e->set,
-                                               .nonce =
-                                                   custody_nonce(e->custody),
-                                               .timers = e->timers,
-                                               .peeker = e->peeker},
-                       p);
+    err =
+        e->ops->open(&e->handler,
+                     &(struct handler_setup){.settings = e->set,
+                                             .nonce = custody_nonce(e->custody),
+                                             .timers = e->timers,
+                                             .peeker = e->peeker},
+                     p);
     if (!err)
         err = reopen_open(&e->reopen, e, p);
     if (!err && e->set->dead_letter_queue[0])
@@ -499,6 +509,7 @@ void engine_close(struct engine **engine)
         settle_fini(e);
     dead_queue_close(&e->dead_queue);
     reopen_close(&e->reopen);
+    ordered_close(&e->ordered);
     if (e->handler)
         e->ops->close(&e->handler);
     receive_fini(e);

@@ -7,7 +7,8 @@
  * OWNS   Every part.
  * FAILS  open: a problem with the exit status of docs/mqworker.8.
  *
- * Lock order: receive.mtx, then held_mtx, retries, store, timers, pool. A
+ * Lock order: receive_mtx, park_mtx, groups, held_mtx, retries, store, timers,
+ * pool. A
  * handler and a timer's callback run with none of them held.
  */
 #ifndef WORKER_ENGINE_H
@@ -57,6 +58,7 @@ struct receive;    /* receive.c: one work item */
 struct peeker;     /* peeker.c */
 struct pending;    /* settle.c: a verdict that could not be written */
 struct reopen;     /* reopen.c */
+struct ordered;    /* ordered.c */
 struct dead_queue; /* dead_queue.c */
 struct pidfh;
 
@@ -74,6 +76,7 @@ struct engine {
     struct retries *retries;       /* c */
     struct peeker *peeker;         /* c */
     struct reopen *reopen;         /* c */
+    struct ordered *ordered;       /* c */
     struct dead_queue *dead_queue; /* c  NULL: none wanted */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */

@@ -127,8 +127,8 @@ int environment_build(struct environment *e, const struct environment_base *b,
     add(e, "MQW_RECEIVED_AT=%" PRIu64, d->slot->received_ns);
     if (d->header.fields & HEADER_SENT)
         add(e, "MQW_SENT_AT=%" PRIu64, d->header.sent_ns);
-    if (d->header.fields & HEADER_GROUP)
-        add(e, "MQW_GROUP=%.*s", (int)d->header.group.size, d->header.group.at);
+    if (d->group.at)
+        add(e, "MQW_GROUP=%.*s", (int)d->group.size, d->group.at);
     if (w.flags & SLOT_LENGTH_INFERRED)
         add(e, "MQW_LENGTH_INFERRED=1");
     add(e, "%s", environment_mark(b->nonce, d->slot->seq, mark));

@@ -11,6 +11,8 @@
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/engine.h"
+#include "worker/load.h"
+#include "worker/ordered.h"
 #include "worker/peeker.h"
 #include "worker/reopen.h"
 #include "worker/settle.h"
@@ -33,7 +35,7 @@ struct receive {
     /* a  written by its thread only, summed up by receive_stats */
     _Atomic uint64_t started, took_ns, longest_ns;
     struct slot *slot; /* its own, FREE between messages; or NULL */
-    bool row_turn;     /* rows and fresh messages take turns */
+    unsigned turn;     /* groups, rows and fresh messages take turns */
     struct delivery d;
     struct outcome out;
 };
@@ -88,129 +90,26 @@ static void put_away(struct receive *item)
     pthread_mutex_unlock(&e->held_mtx);
 }
 
-/* row_give_up - a row that cannot be run: nothing is lost, it is a letter */
-static void row_give_up(struct engine *e, int64_t row)
-{
-    char group[HEADER_VALUE_MAX + 1];
-    struct store_row m;
-    int err = store_get(e->store, row, &m, NULL, 0, group);
-
-    if (!err) {
-        m.state = STORE_DEAD;
-        m.reason = REASON_REJECTED;
-        m.error = "larger than the queue takes now";
-        m.died_ns = clock_wall_ns();
-        err = store_put(e->store, &m, NULL, NULL);
-    }
-    if (err && err != -ENOENT)
-        engine_trouble(e, "store", -err);
-}
-
-/* row_load - a stored message to the item's slot, HELD */
-static int row_load(struct receive *item, int64_t row)
-{
-    struct engine *e = item->engine;
-    struct slot *slot = item->slot;
-    struct slot_meta meta;
-    struct store_row m;
-    int err;
-
-    /* Whatever is written there, the next slot_arm makes fill of it again. */
-    slot->dirty = (uint32_t)custody_body_bytes(e->custody);
-    err = store_get(e->store, row, &m, slot->body, slot->dirty, NULL);
-    if (err == -EMSGSIZE)
-        row_give_up(e, row);
-    if (err)
-        return err;
-    if (m.state != STORE_WAITING)
-        return -ENOENT;
-    meta = (struct slot_meta){
-        .row = row,
-        .length = (uint32_t)m.size,
-        .priority = m.priority,
-        .failures = m.attempts,
-        .crashes = m.crashes,
-        .seq = m.receive_seq,
-        .received_ns = m.first_received_ns,
-        .id = m.id,
-    };
-    if (m.flags & STORE_REDELIVERED)
-        meta.flags |= SLOT_REDELIVERED;
-    if (m.flags & STORE_LENGTH_INFERRED)
-        meta.flags |= SLOT_LENGTH_INFERRED;
-    slot_hold(slot, &meta);
-    return 0;
-}
-
-/* take_row - the next row that is due; -EAGAIN if none */
+/* take_row - the next row that is due; -EAGAIN if none, HANDED_OVER if it went
+ * to its group */
 static int take_row(struct receive *item)
 {
-    struct retries *r = item->engine->retries;
+    struct engine *e = item->engine;
     int64_t row;
-    int err = -EAGAIN;
-
-    while (retries_ready(r)) {
-        err = retries_take(r, &row);
-        if (err)
-            return err;
-        err = row_load(item, row);
-        if (!err)
-            return 0;
-        retries_land(r, row);
-        if (err != -ENOENT && err != -EMSGSIZE)
-            return err;
-        err = -EAGAIN;
-    }
-    return err;
-}
-
-/* take_fresh - the next message of the queue; -EAGAIN if none
- * Crash anywhere in here: slot_arm and slot_taken say what is left.
- */
-static int take_fresh(struct receive *item)
-{
-    struct engine *e = item->engine;
-    struct slot *slot = item->slot;
-    ssize_t n;
-
-    pthread_mutex_lock(&e->receive_mtx);
-    slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
-    n = queue_receive(e->queue, slot->body, &slot->priority);
-    if (n >= 0) {
-        slot_taken(slot, (uint32_t)n, clock_wall_ns());
-        custody_seq_used(e->custody);
-    } else {
-        slot_disarm(slot);
-        if (n == -EAGAIN && reopen_gone(e->reopen)) {
-            int err = reopen_now(e->reopen);
-
-            n = err ? err : n;
-        }
-    }
-    pthread_mutex_unlock(&e->receive_mtx);
-    return n >= 0 ? 0 : (int)n;
-}
-
-/* take - the next message, HELD in item->d.slot */
-static int take(struct receive *item)
-{
-    struct engine *e = item->engine;
     int err;
 
-    item->d.slot = engine_take_held(e);
-    if (item->d.slot)
-        return 0;
-    if (!item->slot)
-        item->slot = custody_acquire(e->custody);
-    if (!item->slot)
-        return -EAGAIN; /* who frees one pokes */
-    item->row_turn = !item->row_turn;
-    err = item->row_turn ? take_row(item) : take_fresh(item);
-    if (err == -EAGAIN)
-        err = item->row_turn ? take_fresh(item) : take_row(item);
-    if (!err)
-        item->d.slot = item->slot;
-    return err;
+    while (retries_ready(e->retries)) {
+        err = retries_take(e->retries, &row);
+        if (err)
+            return err;
+        err = load_row(e, row, STORE_WAITING, item->slot, &item->d);
+        if (!err)
+            return item->d.group.at ? ordered_due(e, &item->d) : 0;
+        retries_land(e->retries, row);
+        if (err != -ENOENT && err != -EMSGSIZE)
+            return err;
+    }
+    return -EAGAIN;
 }
 
 /* link_letter - a replayed letter goes on as the row it is
@@ -233,6 +132,112 @@ static void link_letter(struct engine *e, struct delivery *d)
         memcmp(&m.id, &d->header.id, sizeof m.id) == 0 &&
         retries_fly(e->retries, row))
         d->slot->row = row;
+}
+
+/* delayed - it is not due yet, and has not waited in the store before */
+static bool delayed(const struct delivery *d)
+{
+    return d->slot->row == 0 && d->header.fields & HEADER_NOT_BEFORE &&
+           d->header.not_before_ns > clock_wall_ns();
+}
+
+/* sort_fresh - a message of a group goes to its place, under receive_mtx, so
+ * that its place is that of the queue; 0 if it has none, HANDED_OVER, -errno */
+static int sort_fresh(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct delivery *d = &item->d;
+
+    delivery_read(d, item->slot, e->set->group_separator);
+    link_letter(e, d);
+    if (!d->group.at || delayed(d))
+        return 0;
+    return ordered_add(e, d);
+}
+
+/* receive_one - the next message to the item's slot; under receive_mtx
+ * Crash anywhere in here: slot_arm and slot_taken say what is left.
+ */
+static int receive_one(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct slot *slot = item->slot;
+    ssize_t n;
+
+    slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
+    n = queue_receive(e->queue, slot->body, &slot->priority);
+    if (n >= 0) {
+        slot_taken(slot, (uint32_t)n, clock_wall_ns());
+        custody_seq_used(e->custody);
+        return sort_fresh(item);
+    }
+    slot_disarm(slot);
+    if (n == -EAGAIN && reopen_gone(e->reopen)) {
+        int err = reopen_now(e->reopen);
+
+        return err ? err : -EAGAIN;
+    }
+    return (int)n;
+}
+
+/* take_fresh - the next message of the queue; -EAGAIN if none, HANDED_OVER if it
+ * went to its group */
+static int take_fresh(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int err;
+
+    if (!ordered_room(e))
+        return -EAGAIN; /* who makes room pokes */
+    pthread_mutex_lock(&e->receive_mtx);
+    err = receive_one(item);
+    pthread_mutex_unlock(&e->receive_mtx);
+    return err;
+}
+
+/* take_group - the next message of a group that may run */
+static int take_group(struct receive *item)
+{
+    return ordered_take(item->engine, item->slot, &item->d);
+}
+
+/* take_source - one of the three, in turn: none starves another */
+static int take_source(struct receive *item)
+{
+    static int (*const sources[])(struct receive *) = {take_group, take_row,
+                                                       take_fresh};
+    const unsigned n = sizeof sources / sizeof sources[0];
+    int err = -EAGAIN;
+
+    item->turn = (item->turn + 1) % n;
+    for (unsigned i = 0; i < n && err == -EAGAIN; i++)
+        err = sources[(item->turn + i) % n](item);
+    return err;
+}
+
+/* take - the next message to deliver, HELD, read, in item->d */
+static int take(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct slot *held = engine_take_held(e);
+    int err;
+
+    if (held) {
+        delivery_read(&item->d, held, e->set->group_separator);
+        link_letter(e, &item->d);
+        return 0;
+    }
+    do {
+        ordered_relieve(e);
+        if (!item->slot)
+            item->slot = custody_acquire(e->custody);
+        if (!item->slot)
+            return -EAGAIN; /* who frees one pokes */
+        err = take_source(item);
+        if (err == HANDED_OVER)
+            item->slot = NULL;
+    } while (err == HANDED_OVER);
+    return err;
 }
 
 /* pace - the moving mean that decides how many threads pay off */
@@ -281,30 +286,34 @@ static enum settled run(struct receive *item)
     return settle(e, &item->d, &item->out);
 }
 
-/* deliver - what is in item->d.slot comes to its end, or is kept */
+/* expired - its time was over before it was started for the first time */
+static bool expired(const struct delivery *d, uint64_t now)
+{
+    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
+           d->slot->failures == 0 &&
+           !(slot_word(d->slot).flags & SLOT_REDELIVERED);
+}
+
+/* deliver - what is in item->d comes to its end, or is kept */
 static enum settled deliver(struct receive *item)
 {
     struct engine *e = item->engine;
     struct delivery *d = &item->d;
-    char why[HEADER_WHY], error[64], ago[DURATION_TEXT];
+    char error[64], ago[DURATION_TEXT];
+    uint64_t now;
 
-    if (!delivery_read(d, d->slot, why))
-        return settle_dead(e, d, REASON_BAD_HEADER, why);
-    link_letter(e, d);
-    if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE)) {
-        uint64_t now = clock_wall_ns();
-
-        if (d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now) {
-            snprintf(error, sizeof error, "expired %s before it was started",
-                     duration_print((now - d->header.expires_ns) / NS_PER_MS *
-                                        NS_PER_MS,
-                                    ago));
-            return settle_dead(e, d, REASON_EXPIRED, error);
-        }
-        if (d->slot->row == 0 && d->header.fields & HEADER_NOT_BEFORE &&
-            d->header.not_before_ns > now)
-            return settle_later(e, d, d->header.not_before_ns);
+    if (d->broken)
+        return settle_dead(e, d, REASON_BAD_HEADER, d->why);
+    if (d->header.fields & HEADER_EXPIRES &&
+        expired(d, now = clock_wall_ns())) {
+        snprintf(
+            error, sizeof error, "expired %s before it was started",
+            duration_print((now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS,
+                           ago));
+        return settle_dead(e, d, REASON_EXPIRED, error);
     }
+    if (delayed(d))
+        return settle_later(e, d, d->header.not_before_ns);
     return run(item);
 }
 

@@ -12,10 +12,14 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "worker/engine.h"
 #include "worker/leftover.h"
+#include "worker/ordered.h"
 #include "worker/settle.h"
+
+#define CRASHED "the worker died while a handler had it"
 
 struct found {
     struct slot **slots; /* in receive order */
@@ -92,47 +96,130 @@ static int settled_already(struct engine *e, const struct slot *slot)
 static void bury(struct engine *e, struct slot *slot, const char *error)
 {
     struct delivery d;
-    char why[HEADER_WHY];
 
-    (void)delivery_read(&d, slot, why); /* broken or not, it is dead */
+    delivery_read(&d, slot, e->set->group_separator);
     atomic_fetch_add(&e->count.crashed, 1);
     if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
         custody_release(e->custody, slot);
 }
 
-/* revive - one slot: forget, bury, or hold */
-static int revive(struct engine *e, struct slot *slot, struct problem *p)
+/* put_back - a run of a stored row: the row takes the crash, the slot is free
+ * Crash between the two: the next start writes the same numbers again, as they
+ * come from the slot.
+ */
+static int put_back(struct engine *e, struct slot *slot)
 {
+    char group[HEADER_VALUE_MAX + 1];
     struct slot_word w = slot_word(slot);
-    int settled = settled_already(e, slot);
+    struct store_row m;
+    int err = store_get(e->store, slot->row, &m, NULL, 0, group);
 
-    if (settled < 0)
-        return problem_set(p, EX_CANTCREAT, -settled,
-                           "store of %s cannot be read: %s; nothing was lost, "
-                           "mend it and start again",
-                           e->set->queue, strerror(-settled));
-    if (settled) {
+    if (err)
+        return err;
+    if (m.state != STORE_PARKED)
+        m.state = STORE_WAITING;
+    if (m.receive_seq != slot->seq) { /* a letter that was sent again */
+        m.receive_seq = slot->seq;
+        m.attempts = 0;
+        m.due_ns = clock_steady_ns();
+    }
+    m.crashes = w.crashes + (w.state == SLOT_RUNNING);
+    if (w.state == SLOT_RUNNING || w.flags & SLOT_REDELIVERED)
+        m.flags |= STORE_REDELIVERED;
+    if (m.crashes >= e->set->max_crashes && w.state == SLOT_RUNNING) {
+        m.state = STORE_DEAD;
+        m.reason = REASON_CRASHED;
+        m.error = CRASHED;
+        m.died_ns = clock_wall_ns();
+        atomic_fetch_add(&e->count.crashed, 1);
+        atomic_fetch_add(&e->count.dead, 1);
+    }
+    err = store_put(e->store, &m, NULL, NULL);
+    if (err)
+        return err;
+    slot_retire(slot);
+    custody_release(e->custody, slot);
+    return 0;
+}
+
+/* unreadable - the store says no; the slot stays as it is */
+static int unreadable(struct engine *e, int err, struct problem *p)
+{
+    return problem_set(p, EX_CANTCREAT, -err,
+                       "store of %s: %s; nothing was lost, mend it and start "
+                       "again",
+                       e->set->queue, strerror(-err));
+}
+
+/* settle_old - what needs no run of its own any more. True: the slot is free. */
+static int settle_old(struct engine *e, struct slot *slot, bool *freed,
+                      struct problem *p)
+{
+    int err = settled_already(e, slot);
+
+    *freed = true;
+    if (err < 0)
+        return unreadable(e, err, p);
+    if (err == 1) {
         slot_retire(slot);
         custody_release(e->custody, slot);
         return 0;
     }
-    if (slot->row)
-        retries_fly(e->retries, slot->row);
+    if (slot->row) {
+        err = put_back(e, slot);
+        return err ? unreadable(e, err, p) : 0;
+    }
     if (custody_torn(e->custody)) {
         bury(e, slot,
              "the machine went down while it was in flight; the body may be "
              "damaged");
         return 0;
     }
-    if (w.state == SLOT_RUNNING) {
+    if (slot_word(slot).state == SLOT_RUNNING) {
         slot_crashed(slot);
-        if (w.crashes + 1 >= e->set->max_crashes) {
-            bury(e, slot, "the worker died while a handler had it");
+        if (slot_word(slot).crashes >= e->set->max_crashes) {
+            bury(e, slot, CRASHED);
             return 0;
         }
     }
-    engine_hold_slot(e, slot, false);
+    *freed = false;
     return 0;
+}
+
+/* revive - a message that runs: to its group, or to the held list */
+static int revive(struct engine *e, struct slot *slot)
+{
+    struct delivery d;
+    int err = 0;
+
+    delivery_read(&d, slot, e->set->group_separator);
+    if (d.group.at)
+        err = ordered_add(e, &d);
+    if (err == 0)
+        engine_hold_slot(e, slot, false);
+    return err < 0 ? err : 0;
+}
+
+/* revive_all - stored rows first: groups are restored from the store before
+ * messages are added to them */
+static int revive_all(struct engine *e, struct found *f, struct problem *p)
+{
+    size_t n = 0;
+    bool freed;
+    int err = 0;
+
+    for (size_t i = 0; i < f->count && !err; i++) {
+        err = settle_old(e, f->slots[i], &freed, p);
+        if (!err && !freed)
+            f->slots[n++] = f->slots[i];
+    }
+    if (err)
+        return err;
+    f->count = n;
+    err = ordered_restore(e);
+    for (size_t i = 0; i < n && !err; i++)
+        err = revive(e, f->slots[i]);
+    return err ? unreadable(e, err, p) : 0;
 }
 
 /* report - what recovery found, where it found anything */
@@ -148,8 +235,7 @@ static void report(struct engine *e, const struct found *f)
                                 "it was is kept in the copy"));
     if (f->count)
         log_info("recovered", F_STR("queue", e->set->queue),
-                 F_UINT("slots", f->count),
-                 F_UINT("held", atomic_load(&e->waiting)));
+                 F_UINT("messages", f->count));
 }
 
 /* recover - make ready what the last worker left */
@@ -168,8 +254,8 @@ int recover(struct engine *e, struct problem *p)
         err = kill_leftovers(e, &f, p);
     if (!err && store_max_seq(e->store, &seq) == 0)
         custody_seq_raise(e->custody, seq + 1);
-    for (size_t i = 0; i < f.count && !err; i++)
-        err = revive(e, f.slots[i], p);
+    if (!err)
+        err = revive_all(e, &f, p);
     if (!err) {
         custody_mend(e->custody);
         report(e, &f);

@@ -76,6 +76,20 @@ static int read_queue_name(const char *text, void *into, struct problem *p)
     return queue_name(text, into, p);
 }
 
+/* read_separator - one byte that cannot be part of a group's key by accident */
+static int read_separator(const char *text, void *into, struct problem *p)
+{
+    char *separator = into;
+
+    if (text[0] == '\0' || text[1] != '\0' || (unsigned char)text[0] >= 0x80)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--group-separator: \"%s\" is not one ASCII "
+                           "character; give one, like ':'",
+                           text);
+    *separator = text[0];
+    return 0;
+}
+
 #define AT(member)   .offset = offsetof(struct settings, member)
 #define SEEN(member) .seen = offsetof(struct settings, member) + 1
 
@@ -140,6 +154,24 @@ static const struct option_row rows[] = {
      .preset = "10s", AT(breaker_pause_ns),
      .help = "how long nothing is taken once the breaker is open; then one "
              "probe"},
+    {"lookahead", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
+     .preset = "64", AT(lookahead),
+     .help = "messages that may be held for ordered groups"},
+    {"group-quantum", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
+     .preset = "10", AT(group_quantum),
+     .help = "messages run from one group before others get the thread"},
+    {"max-parked", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     .preset = "100000", AT(max_parked),
+     .help = "messages behind blocked groups that the store takes; at this "
+             "number nothing more is received"},
+    {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
+     .words = "continue|hold", .preset = "continue", AT(on_group_dead),
+     .help = "what a group does whose head died: go on with the next, or wait "
+             "until mqdlq has replayed or discarded it"},
+    {"group-separator", 0, OPT_CALL, .value = "CHAR", AT(group_separator),
+     .call = read_separator,
+     .help = "the group of a message without a header is what stands before "
+             "the first CHAR of its body"},
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
      .call = read_queue_name,
      .help = "also move dead letters into this POSIX queue as it has room"},
@@ -197,6 +229,9 @@ void settings_init(struct settings *s)
         .breaker_pause_ns = 10 * NS_PER_S,
         .estimated_duration_ns = 2 * NS_PER_S,
         .tolerance_factor = 5,
+        .lookahead = 64,
+        .group_quantum = 10,
+        .max_parked = 100000,
     };
     memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
     s->backoff = (struct backoff){

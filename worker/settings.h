@@ -23,6 +23,9 @@
 #define CONCURRENCY_MAX 1024
 #define EXIT_UNMAPPED   0xff
 
+/* What becomes of a group whose head died: words of --on-group-dead. */
+enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
+
 struct settings {
     char queue[QUEUE_NAME_MAX];
     char **command;                           /* NULL-terminated */
@@ -35,7 +38,7 @@ struct settings {
     uint64_t jitter_percent;
     uint64_t max_crashes;
     uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
-    uint64_t timeout_ns; /* of a handler; UINT64_MAX: none */
+    uint64_t timeout_ns;  /* of a handler; UINT64_MAX: none */
     uint64_t kill_after_ns;
     uint64_t grace_ns;
     uint64_t breaker_failures; /* 0: off */
@@ -45,7 +48,10 @@ struct settings {
     uint64_t estimated_duration_ns, tolerance_factor;
     bool exit_when_idle;
     uint64_t exit_when_idle_ns;
-    uint64_t max_deliveries;                /* 0: no bound */
+    uint64_t max_deliveries; /* 0: no bound */
+    uint64_t lookahead, group_quantum, max_parked;
+    uint64_t on_group_dead;                 /* enum group_dead */
+    char group_separator;                   /* 0: none */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
     const char *state_dir;                  /* NULL: found as statedir.h says */
     uint64_t log_format;                    /* enum log_format */

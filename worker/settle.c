@@ -16,13 +16,16 @@
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/dead_queue.h"
+#include "worker/ordered.h"
 
 #define WAIT_FIRST NS_PER_S
 #define WAIT_MOST  (5 * NS_PER_S)
 
 /* What a verdict does to the store. */
 struct op {
-    bool forget; /* delete the row; else put it */
+    bool forget;         /* delete the row; else put it */
+    bool letter;         /* it was sent again by an operator */
+    struct group *lease; /* of its group; NULL: none */
     struct store_row row;
     const struct store_attempt *attempt; /* NULL: none */
 };
@@ -42,7 +45,6 @@ void settle_row(struct store_row *m, const struct delivery *d)
 {
     const struct slot *slot = d->slot;
     struct slot_word w = slot_word(slot);
-    bool grouped = d->header.fields & HEADER_GROUP;
 
     *m = (struct store_row){
         .row = slot->row,
@@ -51,8 +53,8 @@ void settle_row(struct store_row *m, const struct delivery *d)
         .priority = slot->priority,
         .attempts = slot->failures,
         .crashes = w.crashes,
-        .group = grouped ? d->header.group.at : NULL,
-        .group_size = grouped ? d->header.group.size : 0,
+        .group = d->group.at,
+        .group_size = d->group.size,
         .first_received_ns = slot->received_ns,
         .data = slot->body,
         .size = atomic_load(&slot->length),
@@ -84,6 +86,8 @@ static void op_after(struct engine *e, const struct op *op, int64_t landed)
 {
     if (landed)
         retries_land(e->retries, landed);
+    if (op->lease)
+        ordered_settled(e, op->lease, op->forget ? NULL : &op->row, op->letter);
     if (!op->forget && op->row.state == STORE_WAITING)
         retries_note(e->retries, op->row.due_ns);
     if (!op->forget && op->row.state == STORE_DEAD && e->dead_queue)
@@ -115,6 +119,15 @@ static struct pending *pending_make(struct slot *slot, const struct op *op)
     return p;
 }
 
+/* give_back - not delivered: first in line again, in its group if it has one */
+static void give_back(struct engine *e, struct slot *slot, struct group *lease)
+{
+    if (lease)
+        ordered_return(e, lease, slot);
+    else
+        engine_hold_slot(e, slot, true);
+}
+
 /* keep_pending - nothing more is taken until the store can be written
  * The slot is HELD from here on: a worker that dies meanwhile did not die under
  * the handler, so no crash is counted; the message runs again, redelivered.
@@ -126,7 +139,7 @@ static enum settled keep_pending(struct engine *e, struct slot *slot,
 
     slot_unrun(slot, true);
     if (!p) {
-        engine_hold_slot(e, slot, false);
+        give_back(e, slot, op->lease);
         engine_trouble(e, "memory", ENOMEM);
         return SETTLED_KEPT;
     }
@@ -241,7 +254,6 @@ void settle_fini(struct engine *e)
     struct pending *p;
     struct slot *slot;
     struct delivery d;
-    char why[HEADER_WHY];
 
     if (!STAILQ_EMPTY(&e->pending))
         (void)pending_flush(e);
@@ -251,10 +263,17 @@ void settle_fini(struct engine *e)
         free(p);
     }
     while ((slot = engine_take_held(e)) != NULL) {
-        (void)delivery_read(&d, slot, why); /* names it, if nobody has yet */
+        delivery_read(&d, slot, 0); /* names it, if nobody has yet */
         unfinished(d.id);
     }
     pthread_mutex_destroy(&e->settle_mtx);
+}
+
+/* op_begin - what every verdict carries */
+static void op_begin(struct op *op, const struct delivery *d)
+{
+    op->lease = d->lease;
+    op->letter = d->slot->row && d->header.fields & HEADER_LETTER;
 }
 
 /* settle_dead - a dead letter that did not run, or not again */
@@ -263,6 +282,7 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
 {
     struct op op = {.forget = false};
 
+    op_begin(&op, d);
     settle_row(&op.row, d);
     op.row.state = STORE_DEAD;
     op.row.died_ns = clock_wall_ns();
@@ -282,6 +302,7 @@ enum settled settle_later(struct engine *e, struct delivery *d,
     struct op op = {.forget = false};
     uint64_t now = clock_wall_ns();
 
+    op_begin(&op, d);
     settle_row(&op.row, d);
     op.row.state = STORE_WAITING;
     op.row.due_ns = ns_add(clock_steady_ns(),
@@ -305,6 +326,7 @@ static enum settled failed(struct engine *e, struct delivery *d,
     struct op op = {.forget = false, .attempt = &attempt};
     uint64_t delay;
 
+    op_begin(&op, d);
     settle_row(&op.row, d);
     op.row.attempts++;
     op.row.error = out->error;
@@ -337,9 +359,12 @@ static enum settled finished(struct engine *e, struct delivery *d)
 {
     struct op op = {.forget = true, .row = {.row = d->slot->row}};
 
+    op_begin(&op, d);
     if (d->slot->row)
         return op_settle(e, d->slot, &op);
     slot_retire(d->slot);
+    if (d->lease)
+        ordered_settled(e, d->lease, NULL, op.letter);
     return SETTLED_FREE;
 }
 
@@ -386,7 +411,7 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
     switch (out->kind) {
     case OUTCOME_NOT_STARTED:
         slot_unrun(d->slot, out->ran);
-        engine_hold_slot(e, d->slot, true);
+        give_back(e, d->slot, d->lease);
         engine_breaker(e, BREAKER_NOT_STARTED, out->error);
         return SETTLED_KEPT;
     case OUTCOME_STOPPED:

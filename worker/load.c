@@ -1,0 +1,70 @@
+/* load.c - a stored message to a slot (see load.h) */
+#include "worker/load.h"
+
+#include <errno.h>
+
+#include "common/clock.h"
+#include "worker/engine.h"
+
+/* give_up - it cannot be run: nothing is lost, it is a letter */
+static void give_up(struct engine *e, int64_t row)
+{
+    char group[HEADER_VALUE_MAX + 1];
+    struct store_row m;
+    int err = store_get(e->store, row, &m, NULL, 0, group);
+
+    if (!err) {
+        m.state = STORE_DEAD;
+        m.reason = REASON_REJECTED;
+        m.error = "larger than the queue takes now";
+        m.died_ns = clock_wall_ns();
+        err = store_put(e->store, &m, NULL, NULL);
+    }
+    if (err && err != -ENOENT)
+        engine_trouble(e, "store", -err);
+}
+
+/* hold - the row is in the body; the rest of the record */
+static void hold(struct slot *slot, const struct store_row *m)
+{
+    struct slot_meta meta = {
+        .row = m->row,
+        .length = (uint32_t)m->size,
+        .priority = m->priority,
+        .failures = m->attempts,
+        .crashes = m->crashes,
+        .seq = m->receive_seq,
+        .received_ns = m->first_received_ns,
+        .id = m->id,
+    };
+
+    if (m->flags & STORE_REDELIVERED)
+        meta.flags |= SLOT_REDELIVERED;
+    if (m->flags & STORE_LENGTH_INFERRED)
+        meta.flags |= SLOT_LENGTH_INFERRED;
+    slot_hold(slot, &meta);
+}
+
+/* load_row - read, hold, look at it */
+int load_row(struct engine *e, int64_t row, enum store_state state,
+             struct slot *slot, struct delivery *d)
+{
+    char group[HEADER_VALUE_MAX + 1];
+    struct store_row m;
+    int err;
+
+    /* Whatever is written there, the next slot_arm makes fill of it again. */
+    slot->dirty = (uint32_t)custody_body_bytes(e->custody);
+    err = store_get(e->store, row, &m, slot->body, slot->dirty, group);
+    if (err == -EMSGSIZE)
+        give_up(e, row);
+    if (err)
+        return err;
+    if (m.state != state)
+        return -ENOENT;
+    hold(slot, &m);
+    delivery_read(d, slot, 0);
+    if (m.group)
+        delivery_regroup(d, group, m.group_size);
+    return 0;
+}

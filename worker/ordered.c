@@ -1,0 +1,332 @@
+/* ordered.c - messages of groups: from slots and the store to a thread (see
+ * ordered.h) */
+#include "worker/ordered.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/load.h"
+#include "worker/settle.h"
+
+#define PARK_MOST 64 /* messages in one commit */
+
+/* A slot whose message waits in its group; one for each slot. */
+struct member {
+    struct group_item item;
+    struct slot *slot;
+};
+
+/* c = constant after open   p = under park_mtx   a = atomic */
+struct ordered {
+    struct groups *groups;    /* c */
+    struct member *members;   /* c  by slot index */
+    pthread_mutex_t park_mtx; /* one thread parks at a time: in order */
+    struct group_item *items[PARK_MOST]; /* p */
+    struct store_row rows[PARK_MOST];    /* p */
+    struct delivery read[PARK_MOST];     /* p */
+    atomic_bool full_told; /* a  the bound of parked messages was logged */
+};
+
+int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
+{
+    struct ordered *o = calloc(1, sizeof *o);
+    int err = -ENOMEM;
+
+    *out = NULL;
+    if (o)
+        o->members = calloc(slots, sizeof *o->members);
+    if (o && o->members)
+        err = groups_open(&o->groups, (unsigned)e->set->group_quantum);
+    if (err) {
+        if (o)
+            free(o->members);
+        free(o);
+        return err;
+    }
+    pthread_mutex_init(&o->park_mtx, NULL);
+    *out = o;
+    return 0;
+}
+
+void ordered_close(struct ordered **ordered)
+{
+    struct ordered *o = *ordered;
+
+    if (!o)
+        return;
+    *ordered = NULL;
+    groups_close(&o->groups);
+    pthread_mutex_destroy(&o->park_mtx);
+    free(o->members);
+    free(o);
+}
+
+/* ordered_restore - one pass over the groups that have rows */
+int ordered_restore(struct engine *e)
+{
+    char key[HEADER_VALUE_MAX];
+    struct store_group g;
+    size_t size = 0;
+    int err;
+
+    while ((err = store_next_group(e->store, key, &size, &g)) == 0) {
+        bool held = e->set->on_group_dead == GROUP_DEAD_HOLD && g.letters > 0;
+
+        err = groups_restore(e->ordered->groups, key, size, g.parked, g.head,
+                             held);
+        if (err)
+            return err;
+    }
+    return err == -ENOENT ? 0 : err;
+}
+
+bool ordered_ready(const struct engine *e)
+{
+    return groups_ready(e->ordered->groups) > 0;
+}
+
+/* ordered_room - lookahead in slots, --max-parked in the store */
+bool ordered_room(struct engine *e)
+{
+    struct ordered *o = e->ordered;
+
+    if (groups_waiting(o->groups) >= e->set->lookahead)
+        return false;
+    if (groups_parked(o->groups) < e->set->max_parked) {
+        atomic_store_explicit(&o->full_told, false, memory_order_relaxed);
+        return true;
+    }
+    if (!atomic_exchange(&o->full_told, true))
+        log_warn("parked_full", F_STR("queue", e->set->queue),
+                 F_UINT("parked", groups_parked(o->groups)),
+                 F_STR("next", "nothing more is received until blocked groups "
+                               "go on; see what blocks them with mqdlq list, "
+                               "or raise --max-parked"));
+    return false;
+}
+
+/* member_of - the place of a slot */
+static struct member *member_of(struct engine *e, struct slot *slot)
+{
+    return &e->ordered->members[custody_index(e->custody, slot)];
+}
+
+/* ordered_add - to its place in its group
+ * A letter that an operator sent again goes first: it is what a held group
+ * waits for.
+ */
+int ordered_add(struct engine *e, struct delivery *d)
+{
+    struct member *m = member_of(e, d->slot);
+    bool letter = d->slot->row && d->header.fields & HEADER_LETTER;
+    int err;
+
+    m->slot = d->slot;
+    m->item.seq = d->slot->seq;
+    m->item.priority = letter ? GROUP_FRONT : d->slot->priority;
+    err = groups_add(e->ordered->groups, d->group.at, d->group.size, &m->item);
+    if (err == -ESHUTDOWN) {
+        d->broken = true;
+        strcpy(d->why, "its group was closed");
+        return 0;
+    }
+    return err ? err : HANDED_OVER;
+}
+
+/* ordered_due - a retry goes on where its group stopped; a delayed message gets
+ * in line */
+int ordered_due(struct engine *e, struct delivery *d)
+{
+    d->lease = groups_resume(e->ordered->groups, d->group.at, d->group.size,
+                             d->slot->row);
+    return d->lease ? 0 : ordered_add(e, d);
+}
+
+/* before - whether a parked message comes before an item */
+static bool before(const struct store_parked *p, const struct group_item *item,
+                   bool low)
+{
+    if (!item)
+        return true;
+    if (item->priority == GROUP_FRONT)
+        return false;
+    if (p->priority != item->priority)
+        return low ? p->priority < item->priority
+                   : p->priority > item->priority;
+    return p->receive_seq < item->seq;
+}
+
+/* take_item - a message that waits in a slot */
+static int take_item(struct engine *e, struct group *lease,
+                     struct group_item *item, struct delivery *d)
+{
+    struct member *m = CONTAINER_OF(item, struct member, item);
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    groups_take(e->ordered->groups, lease, item, m->slot->priority);
+    delivery_read(d, m->slot, 0);
+    delivery_regroup(d, key, size);
+    d->lease = lease;
+    return 0;
+}
+
+/* take_parked - a message that waits in the store */
+static int take_parked(struct engine *e, struct group *lease,
+                       const struct store_parked *p, struct slot *slot,
+                       struct delivery *d)
+{
+    int err = load_row(e, p->row, STORE_PARKED, slot, d);
+
+    if (!err && !retries_fly(e->retries, p->row))
+        err = -EBUSY;
+    if (!err || err == -EMSGSIZE)
+        groups_take(e->ordered->groups, lease, NULL, p->priority);
+    d->lease = lease;
+    return err;
+}
+
+/* take_next - the next message of a leased group; -ENOENT: it has none */
+static int take_next(struct engine *e, struct group *lease, struct slot *slot,
+                     struct delivery *d)
+{
+    struct groups *g = e->ordered->groups;
+    struct group_item *item = groups_peek(g, lease);
+    bool low = groups_low_turn(lease);
+    struct store_parked p;
+    size_t size;
+    const char *key = groups_key(lease, &size);
+    int err = -ENOENT;
+
+    if (groups_parked_of(g, lease) > 0) {
+        err = store_next_parked(e->store, key, size, low, &p);
+        if (err == -ENOENT)
+            groups_unpark(g, lease);
+        else if (err)
+            return err;
+    }
+    if (!err && before(&p, item, low))
+        return take_parked(e, lease, &p, slot, d);
+    return item ? take_item(e, lease, item, d) : -ENOENT;
+}
+
+/* ordered_take - lease a group, take its next message */
+int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
+{
+    struct group *lease;
+    int err = -EAGAIN;
+
+    while ((lease = groups_lease(e->ordered->groups)) != NULL) {
+        err = take_next(e, lease, slot, d);
+        if (!err)
+            return 0;
+        groups_release(e->ordered->groups, lease);
+        if (err != -ENOENT && err != -EMSGSIZE)
+            return err;
+        err = -EAGAIN;
+    }
+    return err;
+}
+
+/* park - write what was taken out of its place, in one commit
+ * Crash before the commit: each message is HELD in its slot. After it, before
+ * the slot is FREE: recovery finds the row by the receive sequence (or the row
+ * in the slot) and frees the slot.
+ */
+static int park(struct engine *e, size_t n)
+{
+    struct ordered *o = e->ordered;
+
+    for (size_t i = 0; i < n; i++) {
+        struct member *m = CONTAINER_OF(o->items[i], struct member, item);
+        struct delivery *d = &o->read[i];
+
+        delivery_read(d, m->slot, e->set->group_separator);
+        settle_row(&o->rows[i], d);
+        o->rows[i].state = STORE_PARKED;
+    }
+    return store_park(e->store, o->rows, n);
+}
+
+/* parked - the slots are free; the place of each is used until then */
+static void parked(struct engine *e, size_t n)
+{
+    struct ordered *o = e->ordered;
+    struct slot *slots[PARK_MOST];
+
+    for (size_t i = 0; i < n; i++) {
+        slots[i] = CONTAINER_OF(o->items[i], struct member, item)->slot;
+        if (slots[i]->row)
+            retries_land(e->retries, slots[i]->row);
+        slot_retire(slots[i]);
+    }
+    groups_park_end(o->groups, o->items, n, true);
+    for (size_t i = 0; i < n; i++)
+        custody_release(e->custody, slots[i]);
+}
+
+/* ordered_relieve - half the lookahead is taken and some of it cannot run */
+void ordered_relieve(struct engine *e)
+{
+    struct ordered *o = e->ordered;
+    size_t n;
+    int err;
+
+    if (groups_stuck(o->groups) == 0 ||
+        groups_waiting(o->groups) * 2 < e->set->lookahead ||
+        groups_parked(o->groups) >= e->set->max_parked)
+        return;
+    if (pthread_mutex_trylock(&o->park_mtx) != 0)
+        return;
+    n = groups_park_begin(o->groups, o->items, PARK_MOST);
+    err = n ? park(e, n) : 0;
+    if (err) {
+        groups_park_end(o->groups, o->items, n, false);
+        engine_trouble(e, "parking messages in the store", -err);
+    } else if (n) {
+        parked(e, n);
+    }
+    pthread_mutex_unlock(&o->park_mtx);
+}
+
+/* still_dead - whether a held group has a letter left; with trouble, it has */
+static bool still_dead(struct engine *e, struct group *lease)
+{
+    int64_t row;
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    return store_group_letter(e->store, key, size, &row) != -ENOENT;
+}
+
+/* ordered_settled - the lease ends as the verdict says */
+void ordered_settled(struct engine *e, struct group *lease,
+                     const struct store_row *row, bool letter)
+{
+    struct groups *g = e->ordered->groups;
+    bool holds = e->set->on_group_dead == GROUP_DEAD_HOLD;
+
+    if (row && row->state == STORE_WAITING && row->attempts > 0)
+        groups_block(g, lease, row->row);
+    else if (holds && row && row->state == STORE_DEAD)
+        groups_hold(g, lease);
+    else if (holds && letter && still_dead(e, lease))
+        groups_hold(g, lease);
+    else
+        groups_release(g, lease);
+}
+
+void ordered_return(struct engine *e, struct group *lease, struct slot *slot)
+{
+    struct member *m = member_of(e, slot);
+
+    m->slot = slot;
+    m->item.seq = slot->seq;
+    groups_return(e->ordered->groups, lease, &m->item);
+}

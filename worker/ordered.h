@@ -1,0 +1,55 @@
+/* ordered.h - messages of groups: from slots and the store to a thread
+ *
+ * WHAT   Puts groups.h to work: what waits for its group sits in slots; what is
+ *        behind a blocked head moves to the store when slots get scarce; a
+ *        lease ends with the verdict. docs/ordering.
+ * WHO    Pool threads; ordered_add of fresh messages under receive_mtx, so that
+ *        a group's order is the queue's.
+ * OWNS   The slots of messages that wait in their groups.
+ * FAILS  -errno of the store, -ENOMEM.
+ */
+#ifndef WORKER_ORDERED_H
+#define WORKER_ORDERED_H
+
+#include <stdbool.h>
+
+#include "common/store.h"
+#include "worker/delivery.h"
+#include "worker/groups.h"
+
+struct engine;
+struct ordered; /* opaque; body in ordered.c */
+
+/* Not an error: the message is in its group, its slot is not the caller's any
+ * more. */
+#define HANDED_OVER 1
+
+int ordered_open(struct ordered **out, struct engine *e, unsigned slots);
+void ordered_close(struct ordered **o);
+/* At start, before any message is added: what the store knows. */
+int ordered_restore(struct engine *e);
+
+/* Whether one more message may be received, as it may be of a group. */
+bool ordered_room(struct engine *e);
+/* Whether a group has something to deliver. */
+bool ordered_ready(const struct engine *e);
+/* A message of a group, HELD and read: HANDED_OVER, or 0: the caller delivers it
+ * (it is broken now, as its group was closed), or -ENOMEM. */
+int ordered_add(struct engine *e, struct delivery *d);
+/* A stored one whose time has come: 0 if it is its group's head, leased now, and
+ * is to be delivered, else as ordered_add. */
+int ordered_due(struct engine *e, struct delivery *d);
+/* The next message of a group, leased, in `d`. A parked one is read to `slot`.
+ * -EAGAIN none. */
+int ordered_take(struct engine *e, struct slot *slot, struct delivery *d);
+/* When slots get scarce: park what is behind blocked heads. */
+void ordered_relieve(struct engine *e);
+
+/* The verdict is durable: `row` as stored, NULL: gone. `letter`: it was one that
+ * an operator sent again. Ends the lease. */
+void ordered_settled(struct engine *e, struct group *lease,
+                     const struct store_row *row, bool letter);
+/* It was not delivered: first in line again. Ends the lease. */
+void ordered_return(struct engine *e, struct group *lease, struct slot *slot);
+
+#endif
