@@ -18,6 +18,7 @@
 #include "worker/peeker.h"
 #include "worker/receive.h"
 #include "worker/recover.h"
+#include "worker/release.h"
 #include "worker/reopen.h"
 #include "worker/settle.h"
 
@@ -139,6 +140,16 @@ static void pause_over(struct timer *timer)
     engine_poke(e);
 }
 
+/* breaker_advice - what an operator should know first */
+static const char *breaker_advice(enum breaker_event event)
+{
+    return event == BREAKER_NOT_STARTED
+               ? "messages are kept and no attempt is counted; mend the cause "
+                 "and they run"
+               : "nothing more is taken but one probe after each pause; mend "
+                 "the cause and all run";
+}
+
 /* engine_breaker - tell the breaker, do what it says */
 void engine_breaker(struct engine *e, enum breaker_event event,
                     const char *reason)
@@ -148,10 +159,7 @@ void engine_breaker(struct engine *e, enum breaker_event event,
     if (step.opened) {
         log_error("breaker_open", F_STR("queue", e->set->queue),
                   F_STR("reason", reason), F_DURATION("pause", step.pause_ns),
-                  F_STR("next", step.first
-                                    ? "messages are kept and no attempt is "
-                                      "counted; mend the cause and they run"
-                                    : NULL));
+                  F_STR("next", step.first ? breaker_advice(event) : NULL));
         timers_start(e->timers, &e->breaker_timer,
                      ns_add(clock_mono_ns(), step.pause_ns));
     }
@@ -379,6 +387,8 @@ static int parts_ready(struct engine *e, struct problem *p)
                      p);
     if (!err)
         err = reopen_open(&e->reopen, e, p);
+    if (!err && e->set->on_group_dead == GROUP_DEAD_HOLD)
+        err = release_open(&e->release, e, p);
     if (!err && e->set->dead_letter_queue[0])
         err = dead_queue_open(&e->dead_queue, e, p);
     return err;
@@ -480,6 +490,7 @@ int engine_run(struct engine *e)
 {
     int recalled = store_recall(e->store);
 
+    e->started = true;
     hello(e);
     if (recalled > 0)
         log_warn("letters_recalled", F_INT("letters", recalled),
@@ -487,13 +498,15 @@ int engine_run(struct engine *e)
                                "down; replay them again"));
     if (e->dead_queue)
         dead_queue_poke(e->dead_queue);
+    if (e->release && ordered_held(e) > 0)
+        release_watch(e->release);
     bounds_start(e);
     for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
         engine_poke(e);
     engine_poke(e);
     peeker_run(e->peeker);
     summary(e);
-    return 0;
+    return e->status;
 }
 
 /* engine_close - in the order that lets each part finish what it began */
@@ -509,6 +522,7 @@ void engine_close(struct engine **engine)
         settle_fini(e);
     dead_queue_close(&e->dead_queue);
     reopen_close(&e->reopen);
+    release_close(&e->release);
     ordered_close(&e->ordered);
     if (e->handler)
         e->ops->close(&e->handler);
@@ -520,6 +534,8 @@ void engine_close(struct engine **engine)
     store_close(&e->store);
     queue_close(&e->queue);
     lock_close(&e->lock);
+    if (!e->started)
+        (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     breaker_fini(&e->breaker);
     pthread_mutex_destroy(&e->held_mtx);
     pthread_mutex_destroy(&e->receive_mtx);

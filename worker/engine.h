@@ -59,6 +59,7 @@ struct peeker;     /* peeker.c */
 struct pending;    /* settle.c: a verdict that could not be written */
 struct reopen;     /* reopen.c */
 struct ordered;    /* ordered.c */
+struct release;    /* release.c */
 struct dead_queue; /* dead_queue.c */
 struct pidfh;
 
@@ -77,6 +78,7 @@ struct engine {
     struct peeker *peeker;         /* c */
     struct reopen *reopen;         /* c */
     struct ordered *ordered;       /* c */
+    struct release *release;       /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue; /* c  NULL: none wanted */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
@@ -103,12 +105,13 @@ struct engine {
     struct pool_job settle_job;     /* tries again */
 
     struct timer breaker_timer, queue_timer, settle_timer, grace_timer;
-    uint64_t trouble_ns;       /* h  end of the last delay */
-    uint64_t trouble_wait_ns;  /* h  its length; doubles */
-    int stops;                 /* p  stop signals so far */
-    bool ending;               /* p  handlers were told to end */
-    int status;                /* p  exit status */
-    atomic_bool title_old;     /* a */
+    uint64_t trouble_ns;      /* h  end of the last delay */
+    uint64_t trouble_wait_ns; /* h  its length; doubles */
+    int stops;                /* p  stop signals so far */
+    bool ending;              /* p  handlers were told to end */
+    bool started;          /* p  it ran; before, a folder may be made in vain */
+    atomic_int status;     /* a  exit status */
+    atomic_bool title_old; /* a */
     _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
     struct counters count;
 };

@@ -12,6 +12,7 @@
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/load.h"
+#include "worker/release.h"
 #include "worker/settle.h"
 
 #define PARK_MOST 64 /* messages in one commit */
@@ -305,6 +306,50 @@ static bool still_dead(struct engine *e, struct group *lease)
     return store_group_letter(e->store, key, size, &row) != -ENOENT;
 }
 
+/* ordered_release - the store is asked without the lock; a letter that dies
+ * meanwhile holds its group by itself, as that group is leased */
+size_t ordered_release(struct engine *e)
+{
+    struct groups *g = e->ordered->groups;
+    size_t bytes, size, n = 0;
+    char *keys = groups_held_keys(g, &bytes);
+    int64_t row;
+
+    for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
+        const char *key = keys + at + sizeof size;
+
+        memcpy(&size, keys + at, sizeof size);
+        if (store_group_letter(e->store, key, size, &row) != -ENOENT)
+            continue;
+        groups_unhold(g, key, size);
+        log_info("group_released", F_STR("queue", e->set->queue),
+                 F_BYTES("group", key, size));
+        n++;
+    }
+    free(keys);
+    return n;
+}
+
+size_t ordered_held(const struct engine *e)
+{
+    return groups_held(e->ordered->groups);
+}
+
+/* hold - and wait for an operator */
+static void hold(struct engine *e, struct group *lease)
+{
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    log_warn("group_held", F_STR("queue", e->set->queue),
+             F_BYTES("group", key, size),
+             F_STR("next", "its letter keeps it waiting: mqdlq replay or "
+                           "mqdlq discard"));
+    groups_hold(e->ordered->groups, lease);
+    if (e->release)
+        release_watch(e->release);
+}
+
 /* ordered_settled - the lease ends as the verdict says */
 void ordered_settled(struct engine *e, struct group *lease,
                      const struct store_row *row, bool letter)
@@ -315,9 +360,9 @@ void ordered_settled(struct engine *e, struct group *lease,
     if (row && row->state == STORE_WAITING && row->attempts > 0)
         groups_block(g, lease, row->row);
     else if (holds && row && row->state == STORE_DEAD)
-        groups_hold(g, lease);
+        hold(e, lease);
     else if (holds && letter && still_dead(e, lease))
-        groups_hold(g, lease);
+        hold(e, lease);
     else
         groups_release(g, lease);
 }

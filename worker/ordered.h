@@ -45,6 +45,10 @@ int ordered_take(struct engine *e, struct slot *slot, struct delivery *d);
 /* When slots get scarce: park what is behind blocked heads. */
 void ordered_relieve(struct engine *e);
 
+/* Let held groups go on that have no letter left: how many. */
+size_t ordered_release(struct engine *e);
+size_t ordered_held(const struct engine *e);
+
 /* The verdict is durable: `row` as stored, NULL: gone. `letter`: it was one that
  * an operator sent again. Ends the lease. */
 void ordered_settled(struct engine *e, struct group *lease,

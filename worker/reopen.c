@@ -144,6 +144,7 @@ int reopen_now(struct reopen *r)
                   F_UINT("room", custody_body_bytes(e->custody)),
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
+        atomic_store(&e->status, EX_OSERR);
         engine_finish(e, "queue has larger messages");
         return -EMSGSIZE;
     }

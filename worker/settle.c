@@ -23,9 +23,10 @@
 
 /* What a verdict does to the store. */
 struct op {
-    bool forget;         /* delete the row; else put it */
+    enum { OP_PUT, OP_DONE, OP_DISCARD } kind; /* the last two delete the row */
     bool letter;         /* it was sent again by an operator */
     struct group *lease; /* of its group; NULL: none */
+    uint64_t took_ns;    /* the handler */
     struct store_row row;
     const struct store_attempt *attempt; /* NULL: none */
 };
@@ -37,6 +38,7 @@ struct pending {
     struct op op;
     struct store_attempt attempt;
     char error[OUTCOME_ERROR];
+    char group[HEADER_VALUE_MAX];
     char tail[];
 };
 
@@ -67,30 +69,82 @@ void settle_row(struct store_row *m, const struct delivery *d)
 }
 
 /* op_write - durable on 0
- * A row that is gone was discarded by an operator; a sequence that is there
- * already was written by a worker that died before it freed the slot. Both are
- * final: nothing is left to write.
+ * A row that is gone was a letter on its way again that an operator discarded:
+ * so is the message. A sequence that is there already was written by a worker
+ * that died before it freed the slot. Nothing is left to write for either.
  */
 static int op_write(struct engine *e, struct op *op)
 {
     int err;
 
-    if (op->forget)
+    if (op->kind != OP_PUT)
         return store_delete(e->store, op->row.row);
     err = store_put(e->store, &op->row, op->attempt, &op->row.row);
+    if (err == -ENOENT)
+        op->kind = OP_DISCARD;
     return err == -ENOENT || err == -EEXIST ? 0 : err;
 }
 
-/* op_after - what follows from a verdict that is durable */
+/* tell_waiting - a message that comes again */
+static void tell_waiting(struct engine *e, const struct store_row *m,
+                         const char *id)
+{
+    uint64_t now = clock_steady_ns();
+    uint64_t wait = m->due_ns > now ? m->due_ns - now : 0;
+
+    wait = wait / NS_PER_MS * NS_PER_MS;
+    if (m->attempts == 0) {
+        log_debug("delayed", F_STR("msg", id), F_DURATION("for", wait));
+        return;
+    }
+    atomic_fetch_add(&e->count.retried, 1);
+    log_warn("retry", F_STR("msg", id), F_STR("error", m->error),
+             F_UINT("attempt", m->attempts), F_UINT("of", e->set->max_attempts),
+             F_DURATION("in", wait));
+}
+
+/* op_tell - count and log what is final now */
+static void op_tell(struct engine *e, const struct op *op)
+{
+    const struct store_row *m = &op->row;
+    char id[ULID_TEXT];
+
+    if (op->kind == OP_DONE) {
+        atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
+        if (!log_enabled(LOG_DEBUG))
+            return;
+    }
+    ulid_print(m->id, id);
+    if (op->kind == OP_DONE) {
+        log_debug("done", F_STR("msg", id), F_DURATION("took", op->took_ns));
+    } else if (op->kind == OP_DISCARD) {
+        atomic_fetch_add(&e->count.discarded, 1);
+        log_info("discarded", F_STR("msg", id), F_STR("error", m->error));
+    } else if (m->state == STORE_WAITING) {
+        tell_waiting(e, m, id);
+    } else {
+        atomic_fetch_add(&e->count.dead, 1);
+        log_warn("dead", F_STR("msg", id),
+                 F_STR("reason", store_reason_text(m->reason)),
+                 F_STR("error", m->error), F_UINT("attempts", m->attempts));
+    }
+}
+
+/* op_after - what follows from a verdict that is durable
+ * The group knows its blocked head before the row can be taken again.
+ */
 static void op_after(struct engine *e, const struct op *op, int64_t landed)
 {
+    bool put = op->kind == OP_PUT;
+
+    op_tell(e, op);
+    if (op->lease)
+        ordered_settled(e, op->lease, put ? &op->row : NULL, op->letter);
     if (landed)
         retries_land(e->retries, landed);
-    if (op->lease)
-        ordered_settled(e, op->lease, op->forget ? NULL : &op->row, op->letter);
-    if (!op->forget && op->row.state == STORE_WAITING)
+    if (put && op->row.state == STORE_WAITING)
         retries_note(e->retries, op->row.due_ns);
-    if (!op->forget && op->row.state == STORE_DEAD && e->dead_queue)
+    if (put && op->row.state == STORE_DEAD && e->dead_queue)
         dead_queue_poke(e->dead_queue);
 }
 
@@ -107,6 +161,10 @@ static struct pending *pending_make(struct slot *slot, const struct op *op)
     if (op->row.error) {
         strncpy(p->error, op->row.error, sizeof p->error - 1);
         p->op.row.error = p->error;
+    }
+    if (op->row.group) {
+        memcpy(p->group, op->row.group, op->row.group_size);
+        p->op.row.group = p->group;
     }
     if (op->attempt) {
         p->attempt = *op->attempt;
@@ -280,7 +338,7 @@ static void op_begin(struct op *op, const struct delivery *d)
 enum settled settle_dead(struct engine *e, struct delivery *d,
                          enum store_reason reason, const char *error)
 {
-    struct op op = {.forget = false};
+    struct op op = {.kind = OP_PUT};
 
     op_begin(&op, d);
     settle_row(&op.row, d);
@@ -288,10 +346,6 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
     op.row.died_ns = clock_wall_ns();
     op.row.reason = reason;
     op.row.error = error;
-    atomic_fetch_add(&e->count.dead, 1);
-    log_warn("dead", F_STR("msg", d->id),
-             F_STR("reason", store_reason_text(reason)), F_STR("error", error),
-             F_UINT("attempts", op.row.attempts));
     return op_settle(e, d->slot, &op);
 }
 
@@ -299,7 +353,7 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
 enum settled settle_later(struct engine *e, struct delivery *d,
                           uint64_t not_before_ns)
 {
-    struct op op = {.forget = false};
+    struct op op = {.kind = OP_PUT};
     uint64_t now = clock_wall_ns();
 
     op_begin(&op, d);
@@ -307,8 +361,6 @@ enum settled settle_later(struct engine *e, struct delivery *d,
     op.row.state = STORE_WAITING;
     op.row.due_ns = ns_add(clock_steady_ns(),
                            not_before_ns > now ? not_before_ns - now : 0);
-    log_debug("delayed", F_STR("msg", d->id),
-              F_DURATION("for", op.row.due_ns - clock_steady_ns()));
     return op_settle(e, d->slot, &op);
 }
 
@@ -323,8 +375,7 @@ static enum settled failed(struct engine *e, struct delivery *d,
         .stderr_tail = out->tail,
         .stderr_size = out->tail_size,
     };
-    struct op op = {.forget = false, .attempt = &attempt};
-    uint64_t delay;
+    struct op op = {.kind = OP_PUT, .attempt = &attempt};
 
     op_begin(&op, d);
     settle_row(&op.row, d);
@@ -334,37 +385,32 @@ static enum settled failed(struct engine *e, struct delivery *d,
         op.row.state = STORE_DEAD;
         op.row.died_ns = clock_wall_ns();
         op.row.reason = reason;
-        atomic_fetch_add(&e->count.dead, 1);
-        log_warn("dead", F_STR("msg", d->id),
-                 F_STR("reason", store_reason_text(reason)),
-                 F_STR("error", out->error),
-                 F_UINT("attempts", op.row.attempts));
-        return op_settle(e, d->slot, &op);
+    } else {
+        op.row.state = STORE_WAITING;
+        op.row.due_ns = ns_add(clock_steady_ns(),
+                               backoff_delay(&e->set->backoff, op.row.attempts,
+                                             (unsigned)e->set->jitter_percent));
     }
-    delay = backoff_delay(&e->set->backoff, op.row.attempts,
-                          (unsigned)e->set->jitter_percent);
-    op.row.state = STORE_WAITING;
-    op.row.due_ns = ns_add(clock_steady_ns(), delay);
-    atomic_fetch_add(&e->count.retried, 1);
-    log_warn("retry", F_STR("msg", d->id), F_STR("error", out->error),
-             F_UINT("attempt", op.row.attempts),
-             F_UINT("of", e->set->max_attempts), F_DURATION("in", delay));
     return op_settle(e, d->slot, &op);
 }
 
 /* finished - done or discarded: no trace is kept
  * A message that has no row costs one store to the slot's state.
  */
-static enum settled finished(struct engine *e, struct delivery *d)
+static enum settled finished(struct engine *e, struct delivery *d, bool discard,
+                             const struct outcome *out)
 {
-    struct op op = {.forget = true, .row = {.row = d->slot->row}};
+    struct op op = {.kind = discard ? OP_DISCARD : OP_DONE,
+                    .took_ns = out->duration_ns,
+                    .row = {.row = d->slot->row, .id = d->slot->id}};
 
+    if (discard && out->error[0])
+        op.row.error = out->error;
     op_begin(&op, d);
     if (d->slot->row)
         return op_settle(e, d->slot, &op);
     slot_retire(d->slot);
-    if (d->lease)
-        ordered_settled(e, d->lease, NULL, op.letter);
+    op_after(e, &op, 0);
     return SETTLED_FREE;
 }
 
@@ -383,17 +429,9 @@ static enum settled by_verdict(struct engine *e, struct delivery *d,
 {
     switch (out->verdict) {
     case MQW_DONE:
-        atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
-        log_debug("done", F_STR("msg", d->id),
-                  F_DURATION("took", out->duration_ns));
-        engine_breaker(e, BREAKER_GOOD, NULL);
-        return finished(e, d);
     case MQW_DISCARD:
-        atomic_fetch_add(&e->count.discarded, 1);
-        log_info("discarded", F_STR("msg", d->id),
-                 F_STR("error", out->error[0] ? out->error : NULL));
         engine_breaker(e, BREAKER_GOOD, NULL);
-        return finished(e, d);
+        return finished(e, d, out->verdict == MQW_DISCARD, out);
     case MQW_DEAD:
         engine_breaker(e, BREAKER_GOOD, NULL);
         return failed(e, d, out, REASON_REJECTED);

@@ -177,20 +177,22 @@ int timers_fd(const struct timers *t)
 /* timers_run - run what is due
  * "armed" is forgotten before draining and computed again after it: a timer
  * that another thread starts meanwhile arms the timerfd by itself. The clock is
- * read inside the lock, so that no timer started before it is later than it.
+ * read inside the lock, so that no timer started before it is later than it,
+ * and once: a timer that starts itself again for now waits for the next round.
  */
 void timers_run(struct timers *t)
 {
-    uint64_t ignored, missed;
+    uint64_t ignored, missed, now;
     bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
         abort(); /* our bug: the descriptor is not what it was */
     pthread_mutex_lock(&t->mtx);
     t->armed_ns = NOT_ARMED;
+    now = clock_mono_ns();
     while (more) {
         struct wheel_timer *w =
-            wheel_pop(t->wheel, clock_mono_ns(), BUDGET, &missed, &more);
+            wheel_pop(t->wheel, now, BUDGET, &missed, &more);
 
         if (w) {
             t->firing = (struct timer *)(void *)w;

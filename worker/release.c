@@ -1,0 +1,117 @@
+/* release.c - held groups go on when their letter is gone (see release.h) */
+#include "worker/release.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/ordered.h"
+#include "worker/peeker.h"
+
+#define LOOK_NS (100 * NS_PER_MS) /* our own writes are seen as well */
+
+/* c = constant after open   a = atomic */
+struct release {
+    struct engine *engine;       /* c */
+    struct peeker_source source; /* c  inotify */
+    struct timer timer;
+    struct pool_job job;
+    atomic_bool watching; /* a  the source is armed, or a look is under way */
+};
+
+/* look - ask the store about each held group, on a pool thread */
+static void look(struct pool_job *job)
+{
+    struct release *r = CONTAINER_OF(job, struct release, job);
+    struct engine *e = r->engine;
+
+    if (ordered_release(e) > 0)
+        engine_poke(e);
+    atomic_store(&r->watching, false);
+    if (ordered_held(e) > 0)
+        release_watch(r);
+}
+
+static void look_due(struct timer *timer)
+{
+    struct release *r = CONTAINER_OF(timer, struct release, timer);
+
+    if (pool_submit(r->engine->pool, &r->job) < 0)
+        timers_start(r->engine->timers, timer, clock_mono_ns() + LOOK_NS);
+}
+
+/* written - somebody wrote; look soon, once for many writes */
+static void written(struct peeker_source *source)
+{
+    struct release *r = CONTAINER_OF(source, struct release, source);
+    char events[4096];
+
+    while (read(source->fd, events, sizeof events) > 0)
+        ;
+    timers_start(r->engine->timers, &r->timer, clock_mono_ns() + LOOK_NS);
+}
+
+int release_open(struct release **out, struct engine *e, struct problem *p)
+{
+    struct release *r = calloc(1, sizeof *r);
+    char path[PATH_MAX + 8];
+
+    *out = NULL;
+    if (!r)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    r->engine = e;
+    timer_init(&r->timer, look_due);
+    r->job.run = look;
+    r->source.ready = written;
+    r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    /* The log is there as long as we have the store open. */
+    snprintf(path, sizeof path, "%.4000s/" STATEDIR_STORE "-wal",
+             e->dir.folder);
+    if (r->source.fd < 0 ||
+        inotify_add_watch(r->source.fd, path, IN_MODIFY) < 0) {
+        int err = errno;
+
+        if (r->source.fd >= 0)
+            close(r->source.fd);
+        free(r);
+        return problem_set(p, EX_OSERR, err,
+                           "--on-group-dead hold: cannot watch %s: %s; raise "
+                           "fs.inotify.max_user_instances",
+                           path, strerror(err));
+    }
+    *out = r;
+    return 0;
+}
+
+/* release_watch - one look first: the letter may be gone already
+ * Of the events since the last read at least one is still in the descriptor, so
+ * a write between that look and the wait is not missed.
+ */
+void release_watch(struct release *r)
+{
+    if (!atomic_exchange(&r->watching, true) &&
+        peeker_watch(r->engine->peeker, &r->source, EPOLLIN) < 0)
+        atomic_store(&r->watching, false);
+}
+
+void release_close(struct release **release)
+{
+    struct release *r = *release;
+
+    if (!r)
+        return;
+    *release = NULL;
+    timers_cancel_sync(r->engine->timers, &r->timer);
+    close(r->source.fd);
+    free(r);
+}
