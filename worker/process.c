@@ -110,7 +110,7 @@ bool process_stat(pid_t pid, struct process_stat *out)
         return false;
     out->parent = (pid_t)strtol(at + 4, &at, 10); /* after ") S " */
     out->group = (pid_t)strtol(at, &at, 10);
-    for (int field = 6; at && field <= 22; field++)
+    for (int field = 6; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     out->start = at ? strtoull(at, NULL, 10) : 0;
     return at != NULL;
