@@ -1,0 +1,66 @@
+/* custody_file.h - the custody file as it lies on the disk
+ *
+ * WHAT   Its header, its geometry, how a new one is made and an old one checked.
+ * WHO    custody*.c only.
+ * OWNS   Nothing.
+ * FAILS  -errno, or a problem as custody.h says.
+ */
+#ifndef COMMON_CUSTODY_FILE_H
+#define COMMON_CUSTODY_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/problem.h"
+#include "common/slot.h"
+
+#define FILE_HEAD 4096
+#define BOOT_ID   40
+
+struct custody_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t head_bytes;
+    uint32_t slot_head_bytes;
+    uint32_t clean;
+    uint64_t body_bytes;
+    uint64_t stride;
+    uint64_t nonce;
+    uint64_t sum;
+    uint32_t slots;
+    uint32_t unused;
+    uint64_t next_seq;
+    char boot_id[BOOT_ID];
+};
+_Static_assert(offsetof(struct custody_head, body_bytes) == 24,
+               "custody format");
+_Static_assert(offsetof(struct custody_head, sum) == 48, "custody format");
+_Static_assert(offsetof(struct custody_head, boot_id) == 72, "custody format");
+
+/* Bytes from slot to slot, and of a file with that geometry (whole pages). */
+size_t custody_stride(size_t body_bytes);
+size_t custody_file_bytes(size_t stride, unsigned slots);
+/* This run of the machine; "" where the kernel does not tell. */
+void custody_boot_id(char out[BOOT_ID]);
+/* What stood in the way of a file. */
+int custody_problem(struct problem *p, int err, const char *what,
+                    const char *path);
+int custody_write(int fd, const void *data, size_t size, off_t at);
+/* FREE, filled slots from..to-1, and the rest of the last page. */
+int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
+                        unsigned from, unsigned to);
+void custody_head_make(struct custody_head *h, size_t body_bytes,
+                       unsigned slots, uint64_t next_seq);
+/* A header that we can work with, or a problem. */
+int custody_head_check(const struct custody_head *h, const char *path,
+                       struct problem *p);
+/* A complete new file, on the disk when it returns 0. */
+int custody_file_create(const char *path, const struct custody_head *h,
+                        int *fd);
+/* The name of a file system whose pages cannot be relied on, or NULL. */
+const char *custody_fs_doubt(int fd);
+/* A rename in the file's folder is on the disk. */
+void custody_dir_sync(const char *path);
+
+#endif

@@ -1,0 +1,137 @@
+/* custody_recover.c - what a worker that died left in its slots (see custody.h)
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/custody_inner.h"
+
+/* custody_resolve - no slot is RECEIVING any more */
+void custody_resolve(struct custody *c)
+{
+    for (unsigned i = 0; i < c->head->slots; i++) {
+        struct slot *slot = custody_slot(c, i);
+
+        if (slot_word(slot).state == SLOT_RECEIVING &&
+            !slot_damage(slot, c->body_bytes))
+            slot_resolve(slot, &c->fill, c->body_bytes);
+    }
+}
+
+/* copy_aside - the whole file beside itself, before a record is given up */
+static int copy_aside(struct custody *c, struct problem *p)
+{
+    int fd, err;
+
+    if (c->copy[0])
+        return 0;
+    if (snprintf(c->copy, sizeof c->copy, "%s.damaged.%llu", c->path,
+                 (unsigned long long)clock_wall_ns()) >= (int)sizeof c->copy)
+        return custody_problem(p, ENAMETOOLONG, "name", c->path);
+    fd = open(c->copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return custody_problem(p, errno, "create", c->copy);
+    err = custody_write(fd, c->base, c->mapped, 0);
+    if (!err && fsync(fd) < 0)
+        err = -errno;
+    close(fd);
+    if (err) {
+        unlink(c->copy);
+        return custody_problem(p, -err, "copy aside", c->copy);
+    }
+    return 0;
+}
+
+/* by_seq - receive order */
+static int by_seq(const void *a, const void *b)
+{
+    const struct slot *x = *(struct slot *const *)a;
+    const struct slot *y = *(struct slot *const *)b;
+
+    return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+/* sort_out - free slots to the free list, others to `busy`; damaged set aside */
+static int sort_out(struct custody *c, struct slot **busy, size_t *n,
+                    struct problem *p)
+{
+    for (unsigned i = 0; i < c->head->slots; i++) {
+        struct slot *slot = custody_slot(c, i);
+        int err = 0;
+
+        if (slot_damage(slot, c->body_bytes)) {
+            err = copy_aside(c, p);
+            if (err)
+                return err;
+            c->damaged++;
+            slot_retire(slot);
+        }
+        if (slot_word(slot).state == SLOT_FREE) {
+            slot_scrub(slot, &c->fill, c->body_bytes);
+            c->free[c->free_count++] = slot;
+        } else {
+            busy[(*n)++] = slot;
+            /* A header that lost its counter must not give numbers twice. */
+            custody_seq_raise(c, slot->seq + 1);
+        }
+    }
+    return 0;
+}
+
+/* custody_recover - hand out what the last worker left, in receive order */
+int custody_recover(struct custody *c,
+                    void (*visit)(struct slot *slot, void *arg), void *arg,
+                    struct problem *p)
+{
+    struct slot **busy = calloc(c->head->slots, sizeof(struct slot *));
+    size_t n = 0;
+    int err;
+
+    if (!busy || custody_free_room(c, c->head->slots) < 0) {
+        free(busy);
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    }
+    custody_resolve(c);
+    err = sort_out(c, busy, &n, p);
+    if (!err) {
+        qsort(busy, n, sizeof(struct slot *), by_seq);
+        for (size_t i = 0; i < n; i++)
+            visit(busy[i], arg);
+        c->recovered = true;
+    }
+    free(busy);
+    return err;
+}
+
+/* custody_mend - what was torn was dealt with
+ * Crash before it, or in the middle of the boot id: the next start deals with
+ * the same slots again.
+ */
+void custody_mend(struct custody *c)
+{
+    char now[BOOT_ID];
+
+    if (!c->torn)
+        return;
+    c->torn = false;
+    custody_boot_id(now);
+    memcpy(c->head->boot_id, now, sizeof now);
+    (void)msync(c->base, c->mapped, MS_SYNC);
+}
+
+unsigned custody_damaged(const struct custody *c, const char **copy)
+{
+    *copy = c->copy;
+    return c->damaged;
+}
+
+bool custody_torn(const struct custody *c)
+{
+    return c->torn;
+}
