@@ -7,37 +7,54 @@
 #include "worker/ordered.h"
 #include "worker/receive.h"
 
-/* margin - how long the next handler may take: tolerance factor x mean handler
- * time so far, or x the estimate while there is none */
-static uint64_t margin(struct engine *e)
+/* mean - of the handlers that have ended; the estimate while there is none
+ * Those that run count as deliveries as well, at most one a work item. `self`:
+ * work items that are counted and surely run none.
+ */
+static uint64_t mean(struct engine *e, unsigned self)
 {
     struct receive_stats s;
-    uint64_t one = e->set->estimated_duration_ns;
-    double wide;
+    uint64_t busy, one;
 
     receive_stats(e, &s);
-    if (s.deliveries > 0)
-        one = s.took_ns / s.deliveries;
-    wide = (double)one * (double)e->set->tolerance_factor;
+    busy = atomic_load(&e->running) - self;
+    if (s.took_ns == 0)
+        return e->set->estimated_duration_ns;
+    one = s.took_ns / (s.deliveries > busy ? s.deliveries - busy : 1);
+    return one < s.longest_ns ? one : s.longest_ns;
+}
+
+/* margin - how long the next handler may take */
+static uint64_t margin(struct engine *e, unsigned self)
+{
+    double wide = (double)mean(e, self) * (double)e->set->tolerance_factor;
+
     return wide < (double)(UINT64_MAX / 2) ? (uint64_t)wide : UINT64_MAX / 2;
 }
 
 /* at_end - whether a message taken now might run past the end */
-static bool at_end(struct engine *e)
+static bool at_end(struct engine *e, unsigned self)
 {
-    return ns_add(clock_mono_ns(), margin(e)) >= e->bounds.end_ns;
+    return ns_add(clock_mono_ns(), margin(e, self)) >= e->bounds.end_ns;
 }
 
-/* end_due - the point at which an empty queue is not waited on any longer; the
- * mean may have fallen since the timer was started */
+/* end_arm - an empty queue is waited on until the margin begins */
+static void end_arm(struct engine *e)
+{
+    uint64_t m = margin(e, 0), end = e->bounds.end_ns;
+
+    timers_start(e->timers, &e->bounds.end_timer, end > m ? end - m : 0);
+}
+
+/* end_due - the mean may have fallen since the timer was started */
 static void end_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, bounds.end_timer);
 
-    if (at_end(e))
+    if (at_end(e, 0))
         engine_finish(e, "run-for");
     else
-        timers_start(e->timers, timer, e->bounds.end_ns - margin(e));
+        end_arm(e);
 }
 
 /* idle - nothing runs, nothing is there that could run now */
@@ -82,12 +99,6 @@ void bounds_init(struct engine *e)
 /* bounds_start - everything is ready to take messages */
 void bounds_start(struct engine *e)
 {
-    struct bounds *b = &e->bounds;
-    uint64_t m = margin(e);
-
-    if (b->end_ns != UINT64_MAX)
-        timers_start(e->timers, &b->end_timer,
-                     b->end_ns > m ? b->end_ns - m : 0);
     bounds_left(e);
 }
 
@@ -96,7 +107,7 @@ bool bounds_take(struct engine *e)
 {
     struct bounds *b = &e->bounds;
 
-    if (b->end_ns != UINT64_MAX && at_end(e)) {
+    if (b->end_ns != UINT64_MAX && at_end(e, 1)) {
         engine_finish(e, "run-for");
         return false;
     }
@@ -127,6 +138,8 @@ void bounds_left(struct engine *e)
 
     if (atomic_load(&e->running) > 0)
         return;
+    if (b->end_ns != UINT64_MAX)
+        end_arm(e);
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
         engine_finish(e, "max-deliveries");
     } else if (b->idle_ends) {
