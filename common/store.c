@@ -230,6 +230,39 @@ int store_put(struct store *s, const struct store_row *m,
     return err;
 }
 
+struct put_all {
+    const struct store_row *rows;
+    size_t n;
+    const char *boot;
+};
+
+/* put_all_apply - all rows of one call
+ * Crash before the commit: each message is in its slot as before. After it:
+ * recovery finds the row by the slot's receive sequence (or row) and frees the
+ * slot. */
+static int put_all_apply(struct sql *sql, void *arg)
+{
+    const struct put_all *all = arg;
+    int err = 0;
+    for (size_t i = 0; i < all->n && !err; i++) {
+        struct put put = {.m = &all->rows[i], .boot = all->boot};
+        err = put_apply(sql, &put);
+        if (err == -EEXIST)
+            err = 0;
+    }
+    return err;
+}
+
+/* store_put_all - several messages, one commit */
+int store_put_all(struct store *s, const struct store_row *rows, size_t n)
+{
+    struct put_all all = {.rows = rows, .n = n, .boot = s->boot};
+    for (size_t i = 0; i < n; i++)
+        if (!sql_row_valid(&rows[i]))
+            return -EINVAL;
+    return store_write(s, put_all_apply, &all);
+}
+
 /* delete_apply - remove a row; its history goes with it */
 static int delete_apply(struct sql *sql, void *arg)
 {

@@ -102,6 +102,9 @@ void store_stats(struct store *s, struct store_stats *out);
  * -EEXIST, nothing written. */
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row);
+/* Write several as store_put would, without attempts, in one commit, all or
+ * nothing. One whose receive_seq is in the table already is left as it is. */
+int store_put_all(struct store *s, const struct store_row *rows, size_t n);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
 /* At start: letters marked replayed under another boot id, or in another IPC
@@ -137,10 +140,6 @@ int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
 
 /* ---- ordered groups ---- */
 
-/* Park messages behind the head of their group: all of `rows` as store_put would
- * with state PARKED, in one commit, all or nothing. One whose receive_seq is in
- * the table already is left as it is. */
-int store_park(struct store *s, const struct store_row *rows, size_t n);
 /* The parked row of a group that is next: highest priority, then lowest
  * receive_seq; with `low` the lowest priority. -ENOENT if there is none. */
 struct store_parked {

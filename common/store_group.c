@@ -4,44 +4,6 @@
 
 #include "common/store_sql.h"
 
-struct park {
-    const struct store_row *rows;
-    size_t n;
-};
-
-/* park_apply - all rows of one call
- * Crash before the commit: each message is in its slot as before. After it:
- * recovery finds the row by the slot's receive sequence (or row) and frees the
- * slot.
- */
-static int park_apply(struct sql *sql, void *arg)
-{
-    const struct park *park = arg;
-    int64_t row;
-    int err = 0;
-
-    for (size_t i = 0; i < park->n && !err; i++) {
-        const struct store_row *m = &park->rows[i];
-
-        err = m->row ? sql_update_row(sql, m, NULL)
-                     : sql_insert_row(sql, m, NULL, &row);
-        if (err == -EEXIST)
-            err = 0;
-    }
-    return err;
-}
-
-/* store_park - several messages, one commit */
-int store_park(struct store *s, const struct store_row *rows, size_t n)
-{
-    struct park park = {.rows = rows, .n = n};
-
-    for (size_t i = 0; i < n; i++)
-        if (!sql_row_valid(&rows[i]) || rows[i].state != STORE_PARKED)
-            return -EINVAL;
-    return store_write(s, park_apply, &park);
-}
-
 /* group_query - one row of a statement whose only value is a group; 1, 0 none,
  * or -errno. `st` is to be given back with sql_done if it is not NULL. */
 static int group_query(struct sql *sql, enum sql_id id, const char *group,

@@ -54,6 +54,8 @@ struct outcome {
     bool ran;                  /* something of it may have happened */
     char error[OUTCOME_ERROR]; /* "exit 1", "signal 11"; "" when done */
     uint64_t duration_ns;
+    bool delayed;      /* a retry waits delay_ns, whatever the backoff says */
+    uint64_t delay_ns; /* so it is 0, false, where a handler cannot say so */
     size_t tail_size;
     char tail[OUTCOME_TAIL]; /* end of its stderr */
 };

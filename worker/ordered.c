@@ -252,7 +252,7 @@ static int park(struct engine *e, size_t n)
         settle_row(&o->rows[i], d);
         o->rows[i].state = STORE_PARKED;
     }
-    return store_park(e->store, o->rows, n);
+    return store_put_all(e->store, o->rows, n);
 }
 
 /* parked - the slots are free; the place of each is used until then */

@@ -36,6 +36,8 @@ struct receive {
     _Atomic uint64_t started, took_ns, longest_ns;
     struct slot *slot; /* its own, FREE between messages; or NULL */
     unsigned turn;     /* groups, rows and fresh messages take turns */
+    struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */
+    size_t later_count;
     struct delivery d;
     struct outcome out;
 };
@@ -261,6 +263,16 @@ static void tally_set(_Atomic uint64_t *t, uint64_t value)
     atomic_store_explicit(t, value, memory_order_relaxed);
 }
 
+/* later_flush - to the store, before anything takes long */
+static void later_flush(struct receive *item)
+{
+    size_t n = item->later_count;
+
+    item->later_count = 0;
+    if (n)
+        settle_later(item->engine, item->later, n);
+}
+
 /* run - the handler, then its verdict */
 static enum settled run(struct receive *item)
 {
@@ -312,8 +324,13 @@ static enum settled deliver(struct receive *item)
                            ago));
         return settle_dead(e, d, REASON_EXPIRED, error);
     }
-    if (delayed(d))
-        return settle_later(e, d, d->header.not_before_ns);
+    if (delayed(d)) {
+        if (item->later_count == SETTLE_LATER_MOST)
+            later_flush(item);
+        item->later[item->later_count++] = d->slot;
+        return SETTLED_KEPT;
+    }
+    later_flush(item);
     return run(item);
 }
 
@@ -379,6 +396,7 @@ static void item_run(struct pool_job *job)
     struct engine *e = item->engine;
     enum why why = batch(item);
 
+    later_flush(item);
     put_away(item);
     if (why != LEFT_TOLD)
         atomic_fetch_sub(&e->running, 1);

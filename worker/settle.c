@@ -148,6 +148,39 @@ static void op_after(struct engine *e, const struct op *op, int64_t landed)
         dead_queue_poke(e->dead_queue);
 }
 
+/* op_verdict - as the handler's side sees it; false: it only waits for its time */
+static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
+{
+    if (op->kind == OP_PUT) {
+        *verdict = op->row.state == STORE_DEAD ? MQW_DEAD : MQW_RETRY;
+        return op->row.state == STORE_DEAD || op->attempt;
+    }
+    *verdict = op->kind == OP_DONE ? MQW_DONE : MQW_DISCARD;
+    return true;
+}
+
+/* op_retire - the store has what it needs: free the slot, tell all concerned
+ * Whoever wants to hear of it comes last: nothing waits for him but this thread.
+ */
+static void op_retire(struct engine *e, struct slot *slot, const struct op *op,
+                      int64_t landed)
+{
+    struct settlement s = {.slot = slot};
+
+    if (!e->ops->settled || !e->started) {
+        slot_retire(slot);
+        op_after(e, op, landed);
+        return;
+    }
+    s.was = slot_word(slot);
+    s.group = (struct header_text){op->row.group, op->row.group_size};
+    s.took_ns = op->took_ns;
+    slot_retire(slot);
+    op_after(e, op, landed);
+    if (op_verdict(op, &s.verdict))
+        e->ops->settled(e->handler, &s);
+}
+
 /* pending_make - a copy that outlives the delivery; NULL: no memory */
 static struct pending *pending_make(struct slot *slot, const struct op *op)
 {
@@ -230,8 +263,7 @@ static enum settled op_settle(struct engine *e, struct slot *slot,
 
     if (err)
         return keep_pending(e, slot, op, err);
-    slot_retire(slot);
-    op_after(e, op, landed);
+    op_retire(e, slot, op, landed);
     return SETTLED_FREE;
 }
 
@@ -248,8 +280,7 @@ static int pending_flush(struct engine *e)
         pthread_mutex_unlock(&e->settle_mtx);
         err = op_write(e, &p->op);
         if (!err) {
-            slot_retire(p->slot);
-            op_after(e, &p->op, landed);
+            op_retire(e, p->slot, &p->op, landed);
             custody_release(e->custody, p->slot);
             atomic_fetch_sub(&e->unsettled, 1);
         }
@@ -349,19 +380,52 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
     return op_settle(e, d->slot, &op);
 }
 
-/* settle_later - wait in the store until it is time */
-enum settled settle_later(struct engine *e, struct delivery *d,
-                          uint64_t not_before_ns)
+/* later_op - wait in the store until it is time */
+static void later_op(struct engine *e, struct op *op, struct delivery *d,
+                     struct slot *slot)
 {
-    struct op op = {.kind = OP_PUT};
-    uint64_t now = clock_wall_ns();
+    uint64_t now = clock_wall_ns(), when;
 
-    op_begin(&op, d);
-    settle_row(&op.row, d);
-    op.row.state = STORE_WAITING;
-    op.row.due_ns = ns_add(clock_steady_ns(),
-                           not_before_ns > now ? not_before_ns - now : 0);
-    return op_settle(e, d->slot, &op);
+    delivery_read(d, slot, e->set->group_separator);
+    when = d->header.not_before_ns;
+    *op = (struct op){.kind = OP_PUT};
+    settle_row(&op->row, d);
+    op->row.state = STORE_WAITING;
+    op->row.due_ns = ns_add(clock_steady_ns(), when > now ? when - now : 0);
+}
+
+/* settle_later - one commit for all; if that fails, each goes its own way */
+void settle_later(struct engine *e, struct slot *const *slots, size_t n)
+{
+    struct delivery d[SETTLE_LATER_MOST];
+    struct store_row rows[SETTLE_LATER_MOST] = {{0}};
+    struct op op;
+    int err;
+
+    for (size_t i = 0; i < n; i++) {
+        later_op(e, &op, &d[i], slots[i]);
+        rows[i] = op.row;
+    }
+    err = store_put_all(e->store, rows, n);
+    for (size_t i = 0; i < n; i++) {
+        op = (struct op){.kind = OP_PUT, .row = rows[i]};
+        if (!err) {
+            slot_retire(slots[i]);
+            op_after(e, &op, 0);
+        }
+        if (!err || op_settle(e, slots[i], &op) == SETTLED_FREE)
+            custody_release(e->custody, slots[i]);
+    }
+}
+
+/* wait_of - what the handler asked for, else the backoff */
+static uint64_t wait_of(const struct engine *e, const struct outcome *out,
+                        const struct store_row *m)
+{
+    if (out->delayed)
+        return out->delay_ns;
+    return backoff_delay(&e->set->backoff, m->attempts,
+                         (unsigned)e->set->jitter_percent);
 }
 
 /* failed - one more failure: again later, or dead */
@@ -375,7 +439,8 @@ static enum settled failed(struct engine *e, struct delivery *d,
         .stderr_tail = out->tail,
         .stderr_size = out->tail_size,
     };
-    struct op op = {.kind = OP_PUT, .attempt = &attempt};
+    struct op op = {
+        .kind = OP_PUT, .took_ns = out->duration_ns, .attempt = &attempt};
 
     op_begin(&op, d);
     settle_row(&op.row, d);
@@ -387,9 +452,7 @@ static enum settled failed(struct engine *e, struct delivery *d,
         op.row.reason = reason;
     } else {
         op.row.state = STORE_WAITING;
-        op.row.due_ns = ns_add(clock_steady_ns(),
-                               backoff_delay(&e->set->backoff, op.row.attempts,
-                                             (unsigned)e->set->jitter_percent));
+        op.row.due_ns = ns_add(clock_steady_ns(), wait_of(e, out, &op.row));
     }
     return op_settle(e, d->slot, &op);
 }
@@ -402,15 +465,17 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
 {
     struct op op = {.kind = discard ? OP_DISCARD : OP_DONE,
                     .took_ns = out->duration_ns,
-                    .row = {.row = d->slot->row, .id = d->slot->id}};
+                    .row = {.row = d->slot->row,
+                            .id = d->slot->id,
+                            .group = d->group.at,
+                            .group_size = d->group.size}};
 
     if (discard && out->error[0])
         op.row.error = out->error;
     op_begin(&op, d);
     if (d->slot->row)
         return op_settle(e, d->slot, &op);
-    slot_retire(d->slot);
-    op_after(e, &op, 0);
+    op_retire(e, d->slot, &op, 0);
     return SETTLED_FREE;
 }
 

@@ -24,9 +24,10 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out);
 /* Dead without having run. `error` may be NULL. */
 enum settled settle_dead(struct engine *e, struct delivery *d,
                          enum store_reason reason, const char *error);
-/* Not due yet: to the store until the wall time not_before_ns. */
-enum settled settle_later(struct engine *e, struct delivery *d,
-                          uint64_t not_before_ns);
+/* Not due yet: to the store until the header's not-before. Many, in one commit:
+ * the slots are free (and released) or kept after it. */
+#define SETTLE_LATER_MOST 16
+void settle_later(struct engine *e, struct slot *const *slots, size_t n);
 
 /* Fill in a row from a slot. */
 void settle_row(struct store_row *m, const struct delivery *d);
