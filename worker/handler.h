@@ -26,6 +26,16 @@ struct handler_setup {
     struct peeker *peeker;
 };
 
+/* A verdict that is durable. The slot is FREE, still the caller's, and its
+ * record and body are as they were. */
+struct settlement {
+    struct slot *slot;
+    struct slot_word was; /* its word before */
+    struct header_text group;
+    enum mqw_verdict verdict;
+    uint64_t took_ns; /* the handler; 0: it did not run */
+};
+
 struct handler_ops {
     const char *name;
     /* How long a run may take before one has been measured, ns. */
@@ -40,6 +50,9 @@ struct handler_ops {
      * handler started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
     void (*close)(struct handler **h); /* nothing runs any more */
+    /* NULL: nobody wants to know. On any thread of the pool, without a lock;
+     * the group of the message goes on meanwhile. */
+    void (*settled)(struct handler *h, const struct settlement *s);
 };
 
 extern const struct handler_ops handler_exec;
