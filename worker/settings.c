@@ -125,6 +125,9 @@ static const struct option_row rows[] = {
      .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
      .help = "time limit of a handler: SIGTERM to its process group; a "
              "message's own timeout goes before it"},
+    {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort),
+     .help = "a plugin that runs on for --kill-after past its time limit ends "
+             "the worker, as a crash; the next start brings the message back"},
     {"kill-after", 0, OPT_DURATION, .value = "DUR", .preset = "5s",
      AT(kill_after_ns),
      .help = "how long after that SIGKILL follows, to all it started"},
@@ -175,6 +178,10 @@ static const struct option_row rows[] = {
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
      .call = read_queue_name,
      .help = "also move dead letters into this POSIX queue as it has room"},
+    {"plugin", 0, OPT_STRING, .value = "FILE.so", AT(plugin),
+     .help = "call the C function of a shared object instead of a command"},
+    {"plugin-arg", 0, OPT_STRING, .value = "S", AT(plugin_arg),
+     .help = "argument of the plugin's mqw_init"},
     {"no-create", 0, OPT_FLAG, AT(no_create),
      .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
@@ -196,7 +203,8 @@ static const struct option_row rows[] = {
 
 const struct option_table settings_table = {
     .program = "mqworker",
-    .usage = "[options] QUEUE -- COMMAND [ARG...]",
+    .usage = "[options] QUEUE -- COMMAND [ARG...]\n"
+             "[options] --plugin FILE.so QUEUE",
     .about = "Run COMMAND for each message of a POSIX message queue and lose "
              "none.",
     .notes = "COMMAND gets the body on stdin and MQW_* in its environment. "
@@ -224,6 +232,7 @@ void settings_init(struct settings *s)
         .jitter_percent = 20,
         .max_crashes = 3,
         .timeout_ns = UINT64_MAX,
+        .take_signals = true,
         .kill_after_ns = 5 * NS_PER_S,
         .grace_ns = 30 * NS_PER_S,
         .breaker_pause_ns = 10 * NS_PER_S,
@@ -266,6 +275,17 @@ static int operands(struct settings *s, int count, int rest, int argc,
                            "\"%s\" after the queue %s: the command comes after "
                            "--, like mqworker %s -- %s",
                            argv[1], argv[0], argv[0], argv[1]);
+    if (s->plugin)
+        return rest < 0 ? queue_name(argv[0], s->queue, p)
+                        : problem_set(p, EX_USAGE, EINVAL,
+                                      "--plugin %s and a command: give one of "
+                                      "them",
+                                      s->plugin);
+    if (s->plugin_arg || s->timeout_abort)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a plugin: give "
+                           "--plugin FILE.so, too",
+                           s->plugin_arg ? "--plugin-arg" : "--timeout-abort");
     if (rest < 0 || rest >= argc || argv[rest][0] == '\0')
         return problem_set(p, EX_USAGE, EINVAL,
                            "no command: mqworker %s -- COMMAND, like mqworker "
@@ -273,6 +293,17 @@ static int operands(struct settings *s, int count, int rest, int argc,
                            argv[0], argv[0]);
     s->command = argv + rest;
     return queue_name(argv[0], s->queue, p);
+}
+
+/* settings_check - what no single setting can tell */
+int settings_check(const struct settings *s, struct problem *p)
+{
+    if (strcmp(s->dead_letter_queue, s->queue) == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--dead-letter-queue: \"%s\" is the queue that is "
+                           "consumed; give another name",
+                           s->dead_letter_queue);
+    return 0;
 }
 
 /* settings_parse - argv to settings */
@@ -284,10 +315,5 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
     if (err || s->help || s->version)
         return err;
     err = operands(s, count, rest, argc, argv, p);
-    if (!err && strcmp(s->dead_letter_queue, s->queue) == 0)
-        err = problem_set(p, EX_USAGE, EINVAL,
-                          "--dead-letter-queue: \"%s\" is the queue that is "
-                          "consumed; give another name",
-                          s->dead_letter_queue);
-    return err;
+    return err ? err : settings_check(s, p);
 }

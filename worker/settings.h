@@ -26,9 +26,16 @@
 /* What becomes of a group whose head died: words of --on-group-dead. */
 enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
 
+struct inproc; /* handler_inproc.h */
+
 struct settings {
     char queue[QUEUE_NAME_MAX];
-    char **command;                           /* NULL-terminated */
+    char **command;                  /* NULL-terminated; NULL: a plugin */
+    const char *plugin, *plugin_arg; /* NULL: none */
+    const struct inproc *inproc;     /* the function of a program that embeds
+                                        us; NULL: we are the program */
+    bool take_signals;
+    bool timeout_abort;
     uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
     uint64_t concurrency;
@@ -65,6 +72,8 @@ void settings_init(struct settings *s);
 /* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
 int settings_queue_flags(const struct settings *s);
 void settings_attr(const struct settings *s, struct queue_attr *out);
+/* What no single setting can tell: a problem, or 0. */
+int settings_check(const struct settings *s, struct problem *p);
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);
