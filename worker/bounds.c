@@ -66,16 +66,19 @@ static bool idle(struct engine *e)
 }
 
 /* idle_due - has it been idle for long enough? Work that came meanwhile starts
- * the count again when it leaves. */
+ * the count again when it leaves; verdicts that could not be written yet are no
+ * work that leaves, so look again once they may have been. */
 static void idle_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, bounds.idle_timer);
     uint64_t end =
         ns_add(atomic_load(&e->bounds.idle_since), e->bounds.idle_ns);
 
-    if (!idle(e))
+    if (atomic_load(&e->unsettled))
+        timers_start(e->timers, timer, clock_mono_ns() + NS_PER_S);
+    else if (!idle(e))
         return;
-    if (clock_mono_ns() >= end)
+    else if (clock_mono_ns() >= end)
         engine_finish(e, "idle");
     else
         timers_start(e->timers, timer, end);
