@@ -1,0 +1,118 @@
+/* run_fixture.h - what a worker says of its run, and when things happened
+ *
+ * WHAT   The last line of a run as numbers; the lines of the span handler.
+ * WHO    Tests of bounded runs and of time.
+ * OWNS   Nothing; strings live until harness_fini.
+ * FAILS  By ending the test.
+ */
+#ifndef TESTS_RUN_FIXTURE_H
+#define TESTS_RUN_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/harness.h"
+
+#define SPAN   harness_handler("span")
+#define RECORD harness_handler("record")
+
+struct run_summary {
+    uint64_t ran_us, mean_us, longest_us;
+    long deliveries, done, retried, dead, discarded, in_queue;
+    char why[64];
+};
+
+/* run_field - what stands behind " name=" in a line of the log */
+static inline const char *run_field(const char *line, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, " %s=", name);
+    const char *at = strstr(line, key);
+    cr_assert_not_null(at, "no %s in: %s", name, line);
+    return at + strlen(key);
+}
+
+/* run_us - "1m2.5s" to microseconds; written anew, so that the worker's own
+ * printing is checked as well */
+static inline uint64_t run_us(const char *text)
+{
+    static const struct {
+        const char *name;
+        double us;
+    } units[] = {{"ms", 1e3}, {"us", 1}, {"ns", 1e-3}, {"s", 1e6}, {"m", 6e7}};
+    double sum = 0;
+    while (*text && *text != ' ') {
+        char *end;
+        double value = strtod(text, &end);
+        size_t i = 0;
+        while (i < 5 && strncmp(end, units[i].name, strlen(units[i].name)) != 0)
+            i++;
+        cr_assert(end > text && i < 5, "not a duration: %s", text);
+        sum += value * units[i].us;
+        text = end + strlen(units[i].name);
+    }
+    return (uint64_t)sum;
+}
+
+/* run_end - wait until it has ended well; its last line */
+static inline struct run_summary run_end(struct harness_process *w,
+                                         unsigned limit_ms)
+{
+    struct run_summary s;
+    cr_assert_eq(harness_wait(w, limit_ms), 0, "%s", harness_stderr(w, NULL));
+    const char *line = harness_wait_log(w, "event=stopped", 0);
+    s.ran_us = run_us(run_field(line, "ran"));
+    s.mean_us = run_us(run_field(line, "mean"));
+    s.longest_us = run_us(run_field(line, "longest"));
+    s.deliveries = atol(run_field(line, "deliveries"));
+    s.done = atol(run_field(line, "done"));
+    s.retried = atol(run_field(line, "retried"));
+    s.dead = atol(run_field(line, "dead"));
+    s.discarded = atol(run_field(line, "discarded"));
+    s.in_queue = atol(run_field(line, "in_queue"));
+    snprintf(s.why, sizeof s.why, "%s", run_field(line, "why"));
+    s.why[strcspn(s.why, " ")] = '\0';
+    return s;
+}
+
+/* One line of the span handler. */
+struct run_span {
+    uint64_t start_ns, end_ns; /* monotonic */
+    int attempt;
+    char body[64];
+};
+
+/* run_spans - all there are so far, in the order they ended */
+static inline struct run_span *run_spans(size_t *count)
+{
+    size_t n = harness_lines("spans");
+    struct run_span *spans = calloc(n + 1, sizeof *spans);
+    const char *at = harness_read("spans", NULL);
+    cr_assert_not_null(spans);
+    for (size_t i = 0; i < n; i++, at = strchr(at, '\n') + 1) {
+        struct run_span *s = &spans[i];
+        cr_assert_geq(sscanf(at, "%" SCNu64 " %" SCNu64 " %d %63[^\n]",
+                             &s->start_ns, &s->end_ns, &s->attempt, s->body),
+                      3, "%s", at);
+    }
+    *count = n;
+    return spans; /* the test's process is short-lived */
+}
+
+/* run_slow - ms on a machine that is as slow as this one */
+static inline uint64_t run_slow(unsigned ms)
+{
+    return harness_deadline(ms) - harness_now_ms();
+}
+
+/* run_nap - let that much time pass: for what must not happen meanwhile */
+static inline void run_nap(unsigned ms)
+{
+    uint64_t end = harness_now_ms() + ms;
+    harness_until(harness_now_ms() >= end, 10000 + ms);
+}
+
+#endif
