@@ -21,6 +21,9 @@
 
 #define CRASHED "the worker died while a handler had it"
 
+/* Not an error: the message runs from its slot. */
+#define RUNS_ON 1
+
 struct found {
     struct slot **slots; /* in receive order */
     size_t count;
@@ -103,38 +106,46 @@ static void bury(struct engine *e, struct slot *slot, const char *error)
         custody_release(e->custody, slot);
 }
 
+/* row_crashed - the row takes the crash and waits again, or is dead */
+static int row_crashed(struct engine *e, const struct slot *slot,
+                       struct store_row *m)
+{
+    struct slot_word w = slot_word(slot);
+
+    if (m->state != STORE_PARKED)
+        m->state = STORE_WAITING;
+    m->crashes = w.crashes + (w.state == SLOT_RUNNING);
+    if (w.state == SLOT_RUNNING || w.flags & SLOT_REDELIVERED)
+        m->flags |= STORE_REDELIVERED;
+    if (m->crashes >= e->set->max_crashes && w.state == SLOT_RUNNING) {
+        m->state = STORE_DEAD;
+        m->reason = REASON_CRASHED;
+        m->error = CRASHED;
+        m->died_ns = clock_wall_ns();
+        atomic_fetch_add(&e->count.crashed, 1);
+        atomic_fetch_add(&e->count.dead, 1);
+    }
+    return store_put(e->store, m, NULL, NULL);
+}
+
 /* put_back - a run of a stored row: the row takes the crash, the slot is free
  * Crash between the two: the next start writes the same numbers again, as they
  * come from the slot.
+ * A letter that was sent again runs on from its slot: until it is settled its
+ * row is a letter, which holds its group. Torn, it is recalled from that row.
  */
 static int put_back(struct engine *e, struct slot *slot)
 {
     char group[HEADER_VALUE_MAX + 1];
-    struct slot_word w = slot_word(slot);
     struct store_row m;
     int err = store_get(e->store, slot->row, &m, NULL, 0, group);
 
     if (err)
         return err;
-    if (m.state != STORE_PARKED)
-        m.state = STORE_WAITING;
-    if (m.receive_seq != slot->seq) { /* a letter that was sent again */
-        m.receive_seq = slot->seq;
-        m.attempts = 0;
-        m.due_ns = clock_steady_ns();
-    }
-    m.crashes = w.crashes + (w.state == SLOT_RUNNING);
-    if (w.state == SLOT_RUNNING || w.flags & SLOT_REDELIVERED)
-        m.flags |= STORE_REDELIVERED;
-    if (m.crashes >= e->set->max_crashes && w.state == SLOT_RUNNING) {
-        m.state = STORE_DEAD;
-        m.reason = REASON_CRASHED;
-        m.error = CRASHED;
-        m.died_ns = clock_wall_ns();
-        atomic_fetch_add(&e->count.crashed, 1);
-        atomic_fetch_add(&e->count.dead, 1);
-    }
-    err = store_put(e->store, &m, NULL, NULL);
+    if (m.receive_seq != slot->seq && !custody_torn(e->custody))
+        return RUNS_ON;
+    if (m.receive_seq == slot->seq)
+        err = row_crashed(e, slot, &m);
     if (err)
         return err;
     slot_retire(slot);
@@ -167,7 +178,8 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
     }
     if (slot->row) {
         err = put_back(e, slot);
-        return err ? unreadable(e, err, p) : 0;
+        if (err != RUNS_ON)
+            return err ? unreadable(e, err, p) : 0;
     }
     if (custody_torn(e->custody)) {
         bury(e, slot,
@@ -193,6 +205,8 @@ static int revive(struct engine *e, struct slot *slot)
     int err = 0;
 
     delivery_read(&d, slot, e->set->group_separator);
+    if (slot->row)
+        (void)retries_fly(e->retries, slot->row);
     if (d.group.at)
         err = ordered_add(e, &d);
     if (err == 0)
