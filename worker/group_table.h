@@ -1,57 +1,74 @@
-/* group_table.h - groups by key: a chained hash table that grows and shrinks
+/* group_table.h - groups by key: an open hash table that grows and shrinks
  *
- * WHAT   The struct of a group, and the table that finds it.
- * WHO    groups.c only, under its lock.
+ * WHAT   The struct of a group, and the table that finds it. Hashes lie beside
+ *        the pointers, so that a search that finds nothing, growing and
+ *        shrinking touch no group.
+ * WHO    groups.c and its neighbours, under their lock; group_hash: any thread.
  * OWNS   The groups in it, and a few freed ones for reuse.
- * FAILS  -ENOMEM / NULL. Without memory to grow it gets slower, not wrong.
+ * FAILS  NULL: no memory. When there is none to grow, the table gets slower
+ *        first and refuses when it is full.
  */
 #ifndef WORKER_GROUP_TABLE_H
 #define WORKER_GROUP_TABLE_H
 
 #include <bsd/sys/queue.h>
 
-#include "worker/groups.h"
+#include "worker/group_items.h"
+
+#pragma GCC visibility push(hidden)
 
 enum group_state {
     GROUP_IDLE,    /* nothing to deliver; only between two steps */
     GROUP_QUEUED,  /* on the run queue */
     GROUP_RUNNING, /* leased */
-    GROUP_BLOCKED, /* its head waits for a retry, or parking is under way */
+    GROUP_BLOCKED, /* its head waits for a retry */
     GROUP_HELD,    /* its head died, an operator decides */
+    GROUP_PARKING, /* its head is settled, items are on their way to the store */
 };
 
-RB_HEAD(group_items, group_item);
-
+/* What a message without trouble needs comes first, in one line of the cache. */
 struct group {
-    struct group *chain;
     TAILQ_ENTRY(group) link; /* run queue, or the list of blocked ones */
     struct group_items items;
-    uint64_t hash;
-    uint64_t parked;  /* messages in the store behind its head */
-    int64_t head;     /* BLOCKED: the row that waits; 0: none */
-    uint32_t count;   /* items */
-    uint32_t parking; /* items on their way to the store */
-    uint16_t used;    /* of the quantum */
-    uint16_t high;    /* messages of priority above 0 in a row */
-    uint8_t state;    /* enum group_state */
-    bool closing;
+    struct group_item *ahead; /* lessee's: out of its place, not yet taken */
+    _Atomic uint64_t parked;  /* messages in the store behind its head */
+    uint32_t parking;         /* items on their way to the store */
+    uint32_t hash;
+    uint16_t used; /* of the quantum */
+    uint16_t high; /* lessee's: of priority above 0 in a row */
     uint16_t key_size;
+    uint8_t state; /* enum group_state */
+    bool closing;
+    int64_t head; /* the row that waits; 0: none */
     char key[];
 };
 
-struct group_table {
-    struct group **buckets;
-    size_t size;  /* of buckets, a power of two */
-    size_t count; /* groups */
+struct group_slot {
+    struct group *group; /* NULL: nothing there */
+    uint32_t hash;
 };
+
+struct group_table {
+    struct group_slot *slots;
+    size_t size;         /* a power of two */
+    size_t count;        /* groups */
+    struct group *spare; /* freed ones, by link.tqe_next */
+    unsigned spares;
+};
+
+uint32_t group_hash(const char *key, size_t size);
 
 int group_table_init(struct group_table *t);
 void group_table_fini(struct group_table *t); /* frees the groups */
-struct group *group_table_find(const struct group_table *t, const char *key,
-                               size_t size);
-/* A new group in state IDLE; the key must not be there. NULL: no memory. */
-struct group *group_table_add(struct group_table *t, const char *key,
-                              size_t size);
+struct group *group_table_find(const struct group_table *t, uint32_t hash,
+                               const char *key, size_t size);
+/* That group; if it is not there, a new one in state IDLE. NULL: no memory. */
+struct group *group_table_get(struct group_table *t, uint32_t hash,
+                              const char *key, size_t size);
 void group_table_remove(struct group_table *t, struct group *group);
+/* Every invariant; NULL or what is wrong. */
+const char *group_table_check(const struct group_table *t);
+
+#pragma GCC visibility pop
 
 #endif

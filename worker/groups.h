@@ -8,7 +8,8 @@
  * WHO    Any thread. A leased group belongs to the thread that leased it.
  * OWNS   Groups; a group that is empty, idle and has nothing parked is freed.
  *        Items are the caller's, embedded in its own structs.
- * FAILS  groups_add: -ENOMEM, -ESHUTDOWN the group was closed.
+ * FAILS  groups_add: -ENOMEM, -ESHUTDOWN the group was closed, -ENAMETOOLONG
+ *        its key is.
  */
 #ifndef WORKER_GROUPS_H
 #define WORKER_GROUPS_H
@@ -23,12 +24,20 @@ struct group;  /* a lease, or NULL */
 
 /* A message that waits in its group. */
 struct group_item {
+    uint64_t seq;      /* order inside one priority */
+    uint32_t priority; /* higher first; GROUP_FRONT: before all of them */
+    /* Set by groups_add: */
+    struct group *group;
+    struct group_item *next; /* of the same priority; NULL: none */
+    /* Of the first one of its priority: the last one, the place among the
+     * first ones of others. */
+    struct group_item *tail;
     RB_ENTRY(group_item) node;
-    uint64_t seq;        /* order inside one priority */
-    uint32_t priority;   /* higher first; GROUP_FRONT: before all of them */
-    struct group *group; /* set by groups_add */
 };
 #define GROUP_FRONT UINT32_MAX
+
+/* Bytes of a key. */
+#define GROUP_KEY_MAX 256
 
 /* Messages of priority above 0 in a row, after which one of the lowest priority
  * that waits gets its turn. */
@@ -44,9 +53,10 @@ int groups_add(struct groups *g, const char *key, size_t size,
 /* The next group that has something to deliver, or NULL. It is RUNNING until
  * one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
-/* What is next among the items of a leased group, still in its place; NULL if
- * it has none. `low`: it is the turn of the lowest priority. */
+/* What is next among the items of a leased group, NULL if it has none. It stays
+ * there if the lease ends without groups_take; meanwhile it may count as taken. */
 struct group_item *groups_peek(struct groups *g, struct group *lease);
+/* Whether it is the turn of the lowest priority. */
 bool groups_low_turn(const struct group *lease);
 /* Messages of the leased group that are parked. */
 uint64_t groups_parked_of(struct groups *g, struct group *lease);
@@ -61,9 +71,12 @@ void groups_unpark(struct groups *g, struct group *lease);
 
 /* It is settled: the next one may run. */
 void groups_release(struct groups *g, struct group *lease);
+/* groups_release, then groups_lease, for one lock instead of two. */
+struct group *groups_next(struct groups *g, struct group *lease);
 /* It failed and waits as `head`: the group waits with it. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
-/* It died, and the group waits until groups_unhold. */
+/* It died, and the group waits until groups_unhold, or until an item comes that
+ * is GROUP_FRONT; one that is there already runs. */
 void groups_hold(struct groups *g, struct group *lease);
 /* It was not delivered: it is first in line again. `item` was taken before. */
 void groups_return(struct groups *g, struct group *lease,
@@ -77,7 +90,7 @@ void groups_unhold(struct groups *g, const char *key, size_t size);
  * bytes, in memory to be freed; NULL if there is none. */
 char *groups_held_keys(struct groups *g, size_t *bytes);
 
-/* At start: what the store knows of a group. */
+/* At start: what the store knows of a group. -EEXIST: it is there already. */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held);
 
