@@ -141,12 +141,17 @@ int ordered_add(struct engine *e, struct delivery *d)
 }
 
 /* ordered_due - a retry goes on where its group stopped; a delayed message gets
- * in line */
+ * in line
+ * A retry may be that of a letter: its row has not the header it came with.
+ */
 int ordered_due(struct engine *e, struct delivery *d)
 {
     d->lease = groups_resume(e->ordered->groups, d->group.at, d->group.size,
                              d->slot->row);
-    return d->lease ? 0 : ordered_add(e, d);
+    if (!d->lease)
+        return ordered_add(e, d);
+    d->header.fields |= HEADER_LETTER;
+    return 0;
 }
 
 /* before - whether a parked message comes before an item */
@@ -333,6 +338,38 @@ size_t ordered_release(struct engine *e)
 size_t ordered_held(const struct engine *e)
 {
     return groups_held(e->ordered->groups);
+}
+
+/* One walk of ordered_list. */
+struct walk {
+    bool (*visit)(const struct slot *slot, void *arg);
+    void *arg;
+};
+
+static bool walk_item(const struct group_item *item, void *arg)
+{
+    const struct walk *w = arg;
+
+    return w->visit(CONTAINER_OF(item, const struct member, item)->slot,
+                    w->arg);
+}
+
+int ordered_list(struct engine *e, const char *key, size_t size,
+                 bool (*visit)(const struct slot *slot, void *arg), void *arg)
+{
+    struct walk w = {.visit = visit, .arg = arg};
+
+    return groups_list(e->ordered->groups, key, size, walk_item, &w);
+}
+
+int ordered_shut(struct engine *e, const char *key, size_t size)
+{
+    int err = groups_shut(e->ordered->groups, key, size);
+
+    if (!err)
+        log_info("group_closed", F_STR("queue", e->set->queue),
+                 F_BYTES("group", key, size));
+    return err;
 }
 
 /* hold - and wait for an operator */
