@@ -1,0 +1,381 @@
+/* mqworker: what an ordered group does when its head dies */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+#include "tests/harness/turns.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(groups_dead, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+/* mqdlq VERB with the test's state directory; must succeed */
+#define mqdlq(verb, ...)                                                     \
+    do {                                                                     \
+        struct harness_result r_ = harness_run(                              \
+            "mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__); \
+        cr_assert_eq(r_.status, 0, "mqdlq %s: %s", verb, r_.err);            \
+    } while (0)
+
+static struct harness_process *holding_worker(const char *q)
+{
+    return harness_worker(q, "-c", "2", "--on-group-dead", "hold",
+                          "--max-attempts", "2", "--backoff", "5ms", "--jitter",
+                          "0", "--", TURN);
+}
+
+/* group_send - `count` messages of a group, from number `first` on */
+static void group_send(const char *q, const char *group, unsigned first,
+                       unsigned count)
+{
+    for (unsigned i = first; i < first + count; i++)
+        turns_send_number(q, group, 0, 0, i);
+}
+
+/* passed - whether all that is in the queue now was taken: something behind it
+ * ran */
+static void passed(const char *q)
+{
+    static unsigned number;
+    char body[32];
+
+    snprintf(body, sizeof body, "9.%u", number++);
+    turns_send(q, NULL, 0, body);
+    harness_until(strstr(turns_order("-"), body), 10000);
+}
+
+/* dead_head - "0.0" of group a dies, "0.1" to "0.3" come behind it */
+static const struct harness_letter *dead_head(const char *q)
+{
+    const struct harness_letter *l;
+
+    turns_tell("dead", "0.0");
+    group_send(q, "a", 0, 4);
+    l = harness_wait_letters(q, 1, 10000);
+    cr_assert_str_eq(l->group, "a");
+    passed(q);
+    return l;
+}
+
+/* ends_in_order - the whole group ran, head first */
+static void ends_in_order(struct harness_process *w, const char *q)
+{
+    harness_until(strstr(turns_order("a"), "0.3 "), 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.0 0.1 0.2 0.3 ");
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+/* ---- continue ---- */
+
+Test(groups_dead, the_next_one_goes_on_by_default)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--max-attempts", "3", "--backoff", "5ms", "--", TURN);
+
+    turns_tell("fail", "0.0"); /* dead after three */
+    turns_tell("dead", "0.2"); /* at once */
+    group_send(q, "a", 0, 5);
+    harness_until(turns_done() == 3, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.1 0.3 0.4 ");
+    struct turns t = turns_read();
+    turns_check(&t);
+    cr_assert_eq(turns_starts(&t, "a", 0, turns_start(&t, "0.1")), 3,
+                 "not before the head is dead");
+    size_t n;
+    const struct harness_letter *l = harness_letters(q, &n);
+    cr_assert_eq(n, 2);
+    cr_assert_str_eq(l[0].body, "0.2");
+    cr_assert_str_eq(l[0].reason, "rejected");
+    cr_assert_str_eq(l[1].body, "0.0");
+    cr_assert_str_eq(l[1].reason, "exhausted");
+}
+
+Test(groups_dead, a_replayed_letter_runs_in_its_group_by_default)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", "--", TURN);
+
+    turns_tell("dead", "0.0");
+    group_send(q, "a", 0, 2);
+    harness_wait_letters(q, 1, 10000);
+    harness_until(turns_done() == 1, 10000);
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    harness_until(turns_done() == 2, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.1 0.0 ");
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+/* ---- hold ---- */
+
+Test(groups_dead, a_held_group_waits_while_others_run)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    for (unsigned i = 0; i < 20; i++)
+        turns_send_number(q, "b", 0, 1, i);
+    harness_until(strstr(turns_order("b"), "1.19 "), 10000);
+    const char *line = harness_wait_log(w, "event=group_held", 5000);
+    cr_assert(strstr(line, "group=a"), "%s", line);
+    cr_assert(strstr(line, "mqdlq"), "%s", line);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "");
+    struct turns t = turns_read();
+    cr_assert_eq(turns_starts(&t, "a", 0, t.count), 1, "the head alone");
+}
+
+Test(groups_dead, a_held_group_goes_on_when_its_head_was_replayed)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_held_group_goes_on_when_its_head_was_discarded)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    mqdlq("discard", "--all", q);
+    harness_until(strstr(turns_order("a"), "0.3 "), 10000);
+    harness_wait_log(w, "event=group_released", 5000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.1 0.2 0.3 ");
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+Test(groups_dead, a_head_out_of_attempts_holds_its_group_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    turns_tell("fail", "0.0");
+    group_send(q, "a", 0, 4);
+    cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "exhausted");
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("fail", "0.0");
+    mqdlq("replay", "--all", q);
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_head_that_expired_holds_its_group_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+    static const char late[] = "MQW/1\ngroup: a\nexpires: 1\n\n0.0";
+
+    harness_send(q, late, sizeof late - 1, 0);
+    group_send(q, "a", 1, 3);
+    cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "expired");
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    mqdlq("replay", "--all", "--reset-expiry", q);
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_replayed_head_that_dies_again_holds_on)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    mqdlq("replay", "--all", q);
+    harness_until(harness_log_count(w, "event=dead ") == 2, 10000);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_replayed_head_that_fails_is_tried_again_first)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--on-group-dead", "hold", "--max-attempts", "100",
+        "--backoff", "20ms", "--jitter", "0", "--", TURN);
+
+    dead_head(q);
+    turns_tell("fail", "0.0");
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    harness_until(harness_log_count(w, "event=retry ") >= 3, 10000);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("fail", "0.0");
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, each_of_two_dead_in_a_row_holds_its_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    turns_tell("dead", "0.1");
+    dead_head(q);
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    harness_until(strcmp(turns_order("a"), "0.0 ") == 0, 10000);
+    harness_wait_letters(q, 1, 10000);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "0.0 ");
+    turns_untell("dead", "0.1");
+    mqdlq("replay", "--all", q);
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, two_held_groups_are_released_each_for_itself)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    turns_tell("dead", "1.0");
+    turns_send(q, "b", 0, "1.0");
+    turns_send(q, "b", 0, "1.1");
+    harness_wait_letters(q, 2, 10000);
+    passed(q);
+    mqdlq("discard", "--group", "b", q);
+    harness_until(strcmp(turns_order("b"), "1.1 ") == 0, 10000);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--group", "a", q);
+    ends_in_order(w, q);
+}
+
+/* ---- hold, and another worker ---- */
+
+Test(groups_dead, a_held_group_is_still_held_after_a_restart)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    w = holding_worker(q);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_head_discarded_while_no_worker_runs_releases_its_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    harness_kill(w);
+    mqdlq("discard", "--all", q);
+    w = holding_worker(q);
+    harness_until(strstr(turns_order("a"), "0.3 "), 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.1 0.2 0.3 ");
+}
+
+Test(groups_dead, a_head_discarded_after_a_restart_releases_its_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    w = holding_worker(q);
+    passed(q);
+    mqdlq("discard", "--all", q);
+    harness_until(strstr(turns_order("a"), "0.3 "), 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.1 0.2 0.3 ");
+}
+
+Test(groups_dead, a_head_replayed_while_no_worker_runs_goes_first)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    turns_untell("dead", "0.0");
+    mqdlq("replay", "--all", q);
+    ends_in_order(holding_worker(q), q);
+}
+
+Test(groups_dead, a_replayed_head_goes_first_although_the_worker_was_killed)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    turns_untell("dead", "0.0");
+    turns_tell("gate", "0.0");
+    mqdlq("replay", "--all", q);
+    harness_until(harness_lines_with("turns", "0.0") == 3, 10000);
+    harness_kill(w);
+    w = holding_worker(q);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("gate", "0.0");
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_replayed_head_that_was_interrupted_goes_first)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+
+    dead_head(q);
+    turns_untell("dead", "0.0");
+    turns_tell("gate", "0.0");
+    mqdlq("replay", "--all", q);
+    harness_until(harness_lines_with("turns", "0.0") == 3, 10000);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    w = holding_worker(q);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "");
+    turns_untell("gate", "0.0");
+    ends_in_order(w, q);
+}
+
+Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", TURN);
+
+    turns_tell("dead", "0.0");
+    turns_tell("dead", "0.1");
+    group_send(q, "a", 0, 2);
+    const struct harness_letter *l = harness_wait_letters(q, 2, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    w = harness_worker(q, "-c", "2", "--on-group-dead", "hold", "--backoff",
+                       "20ms", "--", TURN);
+    group_send(q, "a", 2, 2);
+    turns_untell("dead", "0.0");
+    turns_untell("dead", "0.1");
+    turns_tell("fail", "0.0");
+    mqdlq("replay", q, l[1].id); /* the older one; fails at first */
+    harness_wait_log(w, "event=retry ", 10000);
+    turns_untell("fail", "0.0");
+    harness_until(strstr(turns_order("a"), "0.0 "), 10000);
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "0.0 ", "there is another letter");
+    mqdlq("replay", q, l[0].id);
+    ends_in_order(w, q);
+}
