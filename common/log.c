@@ -24,6 +24,8 @@ struct line {
 
 static enum log_level log_least = LOG_INFO;  /* constant after log_setup */
 static enum log_format log_shape = LOG_TEXT; /* constant after log_setup */
+static log_sink *log_to;                     /* constant after log_divert */
+static void *log_to_arg;                     /* constant after log_divert */
 static pthread_mutex_t log_mtx = PTHREAD_MUTEX_INITIALIZER;
 static bool log_torn; /* under log_mtx: the last line on stderr has no end */
 
@@ -39,6 +41,13 @@ void log_setup(enum log_level least, enum log_format format)
 {
     log_least = least;
     log_shape = format;
+}
+
+/* log_divert - to somebody else than stderr */
+void log_divert(log_sink *sink, void *arg)
+{
+    log_to = sink;
+    log_to_arg = arg;
 }
 
 /* log_enabled - whether a line of that level would be written */
@@ -272,6 +281,13 @@ static void line_write(const struct line *l)
     pthread_mutex_unlock(&log_mtx);
 }
 
+/* line_hand - to the sink, without the newlines around it */
+static void line_hand(struct line *l, enum log_level level)
+{
+    l->text[l->size - 1] = '\0';
+    log_to(level, l->text + 1, l->size - 2, log_to_arg);
+}
+
 /* log_write - one event as one line; errno stays as it is */
 void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n)
@@ -284,6 +300,9 @@ void log_write(enum log_level level, const char *event,
     for (size_t i = 0; i < n; i++)
         field_put(&l, &fields[i]);
     line_close(&l);
-    line_write(&l);
+    if (log_to)
+        line_hand(&l, level);
+    else
+        line_write(&l);
     errno = saved;
 }

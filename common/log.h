@@ -38,6 +38,12 @@ struct log_field {
 
 /* Before threads start. Lines below `least` are dropped. */
 void log_setup(enum log_level least, enum log_format format);
+/* Before threads start: lines go to `sink` instead of stderr, without the newline
+ * and NUL-terminated; it runs on any thread, with no lock of ours held. NULL:
+ * stderr again. */
+typedef void log_sink(enum log_level level, const char *line, size_t size,
+                      void *arg);
+void log_divert(log_sink *sink, void *arg);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
