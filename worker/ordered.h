@@ -49,6 +49,12 @@ void ordered_relieve(struct engine *e);
 size_t ordered_release(struct engine *e);
 size_t ordered_held(const struct engine *e);
 
+/* Visit the slots of a group that wait, as groups_list. */
+int ordered_list(struct engine *e, const char *key, size_t size,
+                 bool (*visit)(const struct slot *slot, void *arg), void *arg);
+/* As groups_shut. */
+int ordered_shut(struct engine *e, const char *key, size_t size);
+
 /* The verdict is durable: `row` as stored, NULL: gone. `letter`: it was one that
  * an operator sent again. Ends the lease. */
 void ordered_settled(struct engine *e, struct group *lease,
