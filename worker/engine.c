@@ -85,8 +85,8 @@ void engine_title(struct engine *e)
     unsigned holds = atomic_load(&e->holds);
     char reason[160];
 
-    if (!atomic_exchange(&e->title_old, false))
-        return;
+    if (!atomic_exchange(&e->title_old, false) || e->set->inproc)
+        return; /* the title of a program that embeds us is its own */
     if (holds & HOLD_STOP) {
         setproctitle("-mqworker: %s [stopping]", e->set->queue);
     } else if (holds & HOLD_PAUSE) {

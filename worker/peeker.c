@@ -70,7 +70,9 @@ int peeker_open(struct peeker **out, struct engine *e)
     *out = NULL;
     if (!p)
         return -ENOMEM;
-    signals_fill(&set);
+    sigemptyset(&set);
+    if (e->set->take_signals)
+        signals_fill(&set);
     p->engine = e;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     p->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
