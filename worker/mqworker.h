@@ -1,12 +1,41 @@
-/* mqworker.h - what a handler says of a message
+/* mqworker.h - consume a POSIX message queue and lose none of its messages
  *
- * The public header of libmqworker. It stands alone.
+ * The public header of libmqworker and of plugins for mqworker --plugin. It
+ * stands alone: C99 and later, C++. docs/library.md explains, mqworker(3) is
+ * the reference.
+ *
+ * WHAT   A worker takes messages from one queue and calls a function for each.
+ *        What the function returns is the verdict. A message that was taken ends
+ *        as done, dead or discarded, whatever kills the process; it may run
+ *        twice, and then says so.
+ * WHO    mqw_open, mqw_work and mqw_close (or mqw_run) by one thread. The
+ *        handler and the call-backs run on threads of the worker, several at
+ *        once, with no lock held; their stack is 256 KiB. All other calls: any
+ *        thread.
+ * OWNS   A message, its body and all that it points to are the worker's and are
+ *        readable until the handler returns.
+ * FAILS  0 or -errno, as errno(3). Times are ns: uint64_t, on the clock since
+ *        the epoch (_ns of a point in time) or a duration.
  */
 #ifndef MQWORKER_H
 #define MQWORKER_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* Raised when a program or plugin must be compiled anew. New fields at the end
+ * of mqw_options and mqw_message do not raise it. */
+#define MQW_ABI   1
+#define MQW_NEVER UINT64_MAX /* a duration: no limit */
+
+#if defined(__GNUC__)
+#define MQW_PUBLIC __attribute__((visibility("default")))
+#else
+#define MQW_PUBLIC
 #endif
 
 /* What becomes of a message. */
@@ -16,6 +45,194 @@ enum mqw_verdict {
     MQW_DEAD,    /* cannot succeed: to the dead letters at once */
     MQW_DISCARD, /* not wanted: gone, and counted as discarded */
 };
+
+/* ---- a message ---- */
+
+/* Never copied: calls take the address that the handler was given. */
+struct mqw_message {
+    const char *id;        /* 26 characters and NUL; the same in each delivery
+                               and each replay */
+    const void *body;      /* where the kernel wrote it; not NUL-terminated */
+    size_t size;           /* bytes of the body; 0 is legal */
+    const char *queue;     /* "/orders" */
+    const char *group;     /* not NUL-terminated; NULL: it has none */
+    size_t group_size;     /* bytes, 1 to 256; 0: it has none */
+    uint64_t received_ns;  /* since the epoch */
+    uint64_t sent_ns;      /* since the epoch; 0: the sender did not say */
+    uint32_t priority;     /* 0 to 32767 */
+    uint32_t attempt;      /* 1, and one more after each failed delivery */
+    uint32_t max_attempts; /* 1 and up */
+    int redelivered;       /* 1: an earlier delivery may have run without a
+                               verdict */
+    int length_inferred;   /* 1: a kill came between the body and its length;
+                               docs/custody-format.md */
+};
+
+/* Value of the header line `name` ("x-trace"), *size bytes and no NUL; NULL if
+ * there is none. */
+MQW_PUBLIC const char *mqw_header(const struct mqw_message *message,
+                                  const char *name, size_t *size);
+/* 1 once its time limit has passed, or the worker ends what runs: return soon.
+ * After the time limit the verdict is MQW_RETRY whatever is returned. Any
+ * thread, while the handler runs. */
+MQW_PUBLIC int mqw_cancelled(const struct mqw_message *message);
+
+/* ---- a handler ---- */
+
+struct mqw_context; /* of one delivery; the handler's, until it returns */
+struct mqw_worker;
+
+/* Returns an mqw_verdict; anything else counts as MQW_RETRY. It must return: it
+ * cannot be killed. */
+typedef int mqw_handler(const struct mqw_message *message,
+                        struct mqw_context *context);
+
+/* What was given to mqw_open or mqw_run, or set by mqw_init. */
+MQW_PUBLIC void *mqw_user(const struct mqw_context *context);
+/* The worker that calls; NULL in a plugin. */
+MQW_PUBLIC struct mqw_worker *mqw_worker_of(const struct mqw_context *context);
+/* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff. */
+MQW_PUBLIC void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns);
+/* With all verdicts but MQW_DONE: why; it is logged and kept as the attempt's
+ * error. Copied, cut at 159 bytes. */
+MQW_PUBLIC void mqw_set_reason(struct mqw_context *context, const char *text);
+
+/* ---- options ---- */
+
+enum mqw_log_level { MQW_LOG_DEBUG, MQW_LOG_INFO, MQW_LOG_WARN, MQW_LOG_ERROR };
+
+/* All as the flag of the same name of mqworker(8), with the same defaults and
+ * ranges. Strings are read by mqw_open and need not outlive it. */
+struct mqw_options {
+    size_t struct_size;            /* set by mqw_options_init */
+    const char *queue;             /* "/orders" or "orders"; must be given */
+    const char *state_dir;         /* NULL: found as mqworker(8) does */
+    const char *backoff;           /* NULL: "exp:1s,5m" */
+    const char *dead_letter_queue; /* NULL: none */
+    uint64_t max_concurrency;      /* 1 to 1024; processors */
+    uint64_t batch_time_limit;     /* ns, MQW_NEVER; 1 s */
+    uint64_t max_attempts;         /* 1 to 1000000; 5 */
+    uint64_t jitter;               /* percent, 0 to 1000; 20 */
+    uint64_t retry_for;            /* ns; 0: no limit */
+    uint64_t max_crashes;          /* 1 to 10000; 3 */
+    uint64_t timeout;              /* ns, 1 ms and up; MQW_NEVER */
+    uint64_t kill_after;           /* ns; 5 s */
+    uint64_t grace;                /* ns; 30 s */
+    uint64_t run_for;              /* ns, 1 ms and up; 0: no end */
+    uint64_t estimated_duration;   /* ns; 2 s */
+    uint64_t tolerance_factor;     /* 1 to 1000; 5 */
+    uint64_t exit_when_idle;       /* ns; MQW_NEVER: do not exit */
+    uint64_t max_deliveries;       /* 0: no bound */
+    uint64_t breaker_failures;     /* 0 to 1000000; 0: off */
+    uint64_t breaker_pause;        /* ns, 1 ms and up; 10 s */
+    uint64_t lookahead;            /* 1 to 65536; 64 */
+    uint64_t group_quantum;        /* 1 to 1000; 10 */
+    uint64_t max_parked;           /* 1 and up; 100000 */
+    uint64_t on_group_dead;        /* 0: continue, 1: hold; 0 */
+    uint64_t queue_depth;          /* of a created queue; 0: the kernel's */
+    uint64_t message_size; /* bytes, of a created queue; 0: the kernel's */
+    uint64_t mode;         /* of a created queue; 0: 0600 */
+    int group_separator;   /* an ASCII character; 0: none */
+    int no_create;         /* 1: the queue must exist */
+    int timeout_abort;     /* 1: abort(3) the process when a handler runs on for
+                          kill_after past its time limit */
+    int take_signals; /* 1: the worker takes TERM INT QUIT HUP USR2 CONT TTIN
+                          TTOU as mqworker does, and ignores PIPE, from mqw_open
+                          to mqw_close; open before other threads start. 0:
+                          the signals stay the program's */
+    /* A verdict is durable. `took_ns`: the handler, 0 if it did not run. The
+     * message is readable until it returns; its group goes on meanwhile.
+     * Not called for a verdict that a crash came in front of. NULL: nobody. */
+    void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
+                    uint64_t took_ns, void *user);
+    /* One line of the log, without its newline, NUL-terminated. One for the
+     * process: the last mqw_open counts. NULL: stderr. */
+    void (*log)(enum mqw_log_level level, const char *line, size_t size,
+                void *user);
+    int log_level;  /* enum mqw_log_level: the least that is told; INFO */
+    int log_format; /* 0: key=value text, 1: JSON; 0 */
+    /* Why mqw_open failed, in one line that names what to do. NULL: not told. */
+    char *problem;
+    size_t problem_size;
+};
+
+/* Fill in the defaults. `size` is sizeof *options, as you compiled it. -EINVAL:
+ * the library is older than that. */
+MQW_PUBLIC int mqw_options_init(struct mqw_options *options, size_t size);
+
+/* ---- a worker ---- */
+
+/* Open the queue, take custody of what the last worker left. `user` is handed to
+ * the handler and the call-backs. *out is NULL on failure. -EINVAL an option,
+ * -EEXIST the queue has a worker, -ENOENT, -EACCES, -EMFILE ... */
+MQW_PUBLIC int mqw_open(struct mqw_worker **out,
+                        const struct mqw_options *options, mqw_handler *handler,
+                        void *user);
+/* Consume until stopped; once, by the thread that called mqw_open. Returns when
+ * the last handler has. 0 in good order, else the exit status (sysexits.h) with
+ * which mqworker would have ended. */
+MQW_PUBLIC int mqw_work(struct mqw_worker *worker);
+/* NULL-safe; sets *worker = NULL. No other call may be under way. */
+MQW_PUBLIC void mqw_close(struct mqw_worker **worker);
+/* The three together: -errno, or what mqw_work returned. */
+MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,
+                       void *user);
+
+/* Take no more and let mqw_work return once what runs is done; after the grace
+ * handlers see mqw_cancelled. A second call skips the grace. Any thread, and
+ * signal handlers. */
+MQW_PUBLIC void mqw_stop(struct mqw_worker *worker);
+/* Take no more until mqw_resume; what runs, runs on. As mqw_stop. */
+MQW_PUBLIC void mqw_pause(struct mqw_worker *worker);
+MQW_PUBLIC void mqw_resume(struct mqw_worker *worker);
+/* Handlers at once, from now on. -EINVAL outside 1 to 1024. */
+MQW_PUBLIC int mqw_set_concurrency(struct mqw_worker *worker, unsigned most);
+/* Time limit (ns, MQW_NEVER) of handlers that start from now on. -EINVAL below
+ * 1 ms. */
+MQW_PUBLIC int mqw_set_timeout(struct mqw_worker *worker, uint64_t timeout_ns);
+
+/* ---- ordered groups ---- */
+
+/* A message that waits in front of its group. */
+struct mqw_queued {
+    char id[27];
+    uint32_t priority;
+    size_t size;          /* bytes with its header, if it has one */
+    uint64_t received_ns; /* since the epoch */
+};
+/* Visit what waits for a group in memory, in the order in which it would run,
+ * until `visit` returns 0; messages parked in the store behind a failed head are
+ * not visited. A lock is held: `visit` calls nothing of ours. -ENOENT: no such
+ * group now. */
+MQW_PUBLIC int
+mqw_group_list(struct mqw_worker *worker, const char *group, size_t group_size,
+               int (*visit)(const struct mqw_queued *queued, void *arg),
+               void *arg);
+/* Deliver what the group has, refuse what comes meanwhile (a dead letter), then
+ * forget the group; a later message starts it anew. -ENOENT: no such group now. */
+MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
+                               size_t group_size);
+
+/* ---- a plugin: mqworker --plugin FILE.so ---- */
+
+/* Defined by the plugin; C++ and hidden visibility need nothing more. */
+MQW_PUBLIC int mqw_handle(const struct mqw_message *message,
+                          struct mqw_context *context);
+/* Optional. Before the first message; `arg` is --plugin-arg or NULL; what it
+ * leaves in *user is mqw_user. Not 0: the worker does not start. */
+MQW_PUBLIC int mqw_init(const char *arg, void **user);
+/* Optional. After the last message. */
+MQW_PUBLIC void mqw_fini(void *user);
+/* Optional. As the settled of mqw_options. */
+MQW_PUBLIC void mqw_settled(const struct mqw_message *message,
+                            enum mqw_verdict verdict, uint64_t took_ns,
+                            void *user);
+
+/* The version that a plugin was compiled for; it comes with this header. */
+#if defined(__GNUC__) && !defined(MQW_NO_PLUGIN)
+extern MQW_PUBLIC __attribute__((weak)) const unsigned mqw_abi;
+const unsigned mqw_abi = MQW_ABI;
+#endif
 
 #ifdef __cplusplus
 }

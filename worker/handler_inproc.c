@@ -1,0 +1,342 @@
+/* handler_inproc.c - a C function as handler (see handler_inproc.h)
+ *
+ * The time limit is a timer that lives as long as the call. Its answer is asked
+ * for once, when the function has returned: cancelled in time, and what it
+ * returned is the verdict; or too late, and the verdict is the timeout.
+ */
+#include "worker/handler_inproc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/timers.h"
+#include "worker/verdict.h"
+
+/* c = constant after open   a = atomic */
+struct handler {
+    struct inproc what;          /* c */
+    const struct settings *set;  /* c */
+    struct timers *timers;       /* c */
+    _Atomic uint64_t timeout_ns; /* a  UINT64_MAX: none */
+    atomic_int signal;           /* a  sent by stop; 0: none yet */
+    /* a  slots whose function runs; in no order, NULL: a free place. A slot
+     * stays mapped, so that stop may look at one whose call has ended. */
+    _Atomic(struct slot *) running[CONCURRENCY_MAX];
+};
+
+struct mqw_context {
+    struct handler *handler;
+    struct outcome *out;
+};
+
+/* A call; on the stack of its thread. */
+struct call {
+    struct mqw_message message; /* what the function is given */
+    struct mqw_context context;
+    const struct delivery *d;
+    struct timer limit;
+    uint64_t limit_ns; /* UINT64_MAX: none */
+    atomic_bool late;  /* the limit came first; written by the timer */
+};
+
+static const struct call *call_of(const struct mqw_message *message)
+{
+    return CONTAINER_OF(message, const struct call, message);
+}
+
+/* ---- what a handler may call ---- */
+
+const char *mqw_header(const struct mqw_message *message, const char *name,
+                       size_t *size)
+{
+    const struct delivery *d = call_of(message)->d;
+    struct header_text key, value;
+    size_t cursor = 0, want = strlen(name);
+
+    if (d->header.x_count == 0)
+        return NULL;
+    while (header_next_x(d->slot->body, &d->header, &cursor, &key, &value)) {
+        if (key.size == want && memcmp(key.at, name, want) == 0) {
+            *size = value.size;
+            return value.at;
+        }
+    }
+    return NULL;
+}
+
+int mqw_cancelled(const struct mqw_message *message)
+{
+    const struct call *c = call_of(message);
+
+    return atomic_load_explicit(&c->late, memory_order_relaxed) ||
+           atomic_load_explicit(&c->context.handler->signal,
+                                memory_order_relaxed);
+}
+
+void *mqw_user(const struct mqw_context *context)
+{
+    return context->handler->what.user;
+}
+
+struct mqw_worker *mqw_worker_of(const struct mqw_context *context)
+{
+    return context->handler->what.worker;
+}
+
+void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns)
+{
+    context->out->delayed = true;
+    context->out->delay_ns = delay_ns;
+}
+
+void mqw_set_reason(struct mqw_context *context, const char *text)
+{
+    strlcpy(context->out->error, text, sizeof context->out->error);
+}
+
+/* ---- a call ---- */
+
+/* view - the message as the function sees it */
+static void view(struct call *c, struct handler *h, const struct delivery *d,
+                 struct slot_word w)
+{
+    const struct slot *slot = d->slot;
+
+    c->message = (struct mqw_message){
+        .id = d->id,
+        .body = d->body,
+        .size = d->body_size,
+        .queue = h->set->queue,
+        .group = d->group.at,
+        .group_size = d->group.size,
+        .received_ns = slot->received_ns,
+        .sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0,
+        .priority = slot->priority,
+        .attempt = slot->failures + 1,
+        .max_attempts = (uint32_t)h->set->max_attempts,
+        .redelivered = (w.flags & SLOT_REDELIVERED) != 0,
+        .length_inferred = (w.flags & SLOT_LENGTH_INFERRED) != 0,
+    };
+    c->d = d;
+    c->context.handler = h;
+    atomic_init(&c->late, false);
+}
+
+/* end_process - it had its time; custody brings the message back */
+static void end_process(struct timer *timer)
+{
+    const struct call *c = CONTAINER_OF(timer, struct call, limit);
+
+    log_error("handler_abort", F_STR("msg", c->message.id),
+              F_DURATION("limit", c->limit_ns),
+              F_STR("next", "the process aborts; the next one runs the message "
+                            "again and counts the crash"));
+    abort();
+}
+
+/* limit_over - the time limit came before the end
+ * The worker's own stop, if it came first, is no failure of the handler.
+ */
+static void limit_over(struct timer *timer)
+{
+    struct call *c = CONTAINER_OF(timer, struct call, limit);
+    struct handler *h = c->context.handler;
+
+    if (atomic_load(&h->signal))
+        return;
+    atomic_store(&c->late, true);
+    log_info("handler_timeout", F_STR("msg", c->message.id),
+             F_DURATION("limit", c->limit_ns),
+             F_STR("next", "it sees mqw_cancelled"));
+    if (!h->set->timeout_abort)
+        return;
+    timer->fire = end_process;
+    timers_start_after(h->timers, timer, h->set->kill_after_ns);
+}
+
+/* limit_of - the message's own, else the worker's */
+static uint64_t limit_of(const struct handler *h, const struct delivery *d)
+{
+    uint64_t ms = d->header.timeout_ms;
+
+    if (!(d->header.fields & HEADER_TIMEOUT))
+        return atomic_load_explicit(&h->timeout_ns, memory_order_relaxed);
+    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
+}
+
+/* enter - stop reaches it from now on. Each thread tries its last place first:
+ * no two ever meet there but by chance. */
+static _Atomic(struct slot *) *enter(struct handler *h, struct slot *slot)
+{
+    static _Thread_local unsigned last;
+    static atomic_uint threads;
+    struct slot *none = NULL;
+
+    if (last == 0)
+        last = 1 + atomic_fetch_add(&threads, 1) % CONCURRENCY_MAX;
+    while (!atomic_compare_exchange_strong_explicit(
+        &h->running[last - 1], &none, slot, memory_order_acq_rel,
+        memory_order_relaxed)) {
+        last = 1 + last % CONCURRENCY_MAX;
+        none = NULL;
+    }
+    return &h->running[last - 1];
+}
+
+/* judge - what it returned, unless the time limit came first */
+static void judge(const struct call *c, int returned, struct outcome *out)
+{
+    static const char *const said[] = {
+        [MQW_RETRY] = "returned retry", [MQW_DEAD] = "returned dead"};
+    struct handler *h = c->context.handler;
+
+    out->kind = OUTCOME_VERDICT;
+    if (atomic_load_explicit(&c->late, memory_order_relaxed)) {
+        log_info("handler_late", F_STR("msg", c->message.id),
+                 F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
+        verdict_timeout(out, c->limit_ns);
+        out->delayed = false;
+        return;
+    }
+    out->verdict = (enum mqw_verdict)returned;
+    if (returned < MQW_DONE || returned > MQW_DISCARD) {
+        snprintf(out->error, sizeof out->error, "returned %d, no verdict",
+                 returned);
+        out->verdict = MQW_RETRY;
+    } else if (!out->error[0] && (size_t)returned < 3 && said[returned]) {
+        strlcpy(out->error, said[returned], sizeof out->error);
+    }
+    if (out->verdict == MQW_RETRY && atomic_load(&h->signal))
+        out->kind = OUTCOME_STOPPED;
+}
+
+/* inproc_run - one message, one call */
+void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
+{
+    struct call c;
+    _Atomic(struct slot *) *place = enter(h, d->slot);
+    int returned;
+
+    view(&c, h, d, slot_word(d->slot));
+    c.context.out = out;
+    c.limit_ns = limit_of(h, d);
+    out->error[0] = '\0';
+    out->tail_size = 0;
+    out->delayed = false;
+    out->ran = true;
+    if (c.limit_ns != UINT64_MAX) {
+        timer_init(&c.limit, limit_over);
+        timers_start_after(h->timers, &c.limit, c.limit_ns);
+    }
+    returned = h->what.handle(&c.message, &c.context);
+    if (c.limit_ns != UINT64_MAX)
+        timers_cancel_sync(h->timers, &c.limit);
+    atomic_store_explicit(place, NULL, memory_order_release);
+    judge(&c, returned, out);
+}
+
+/* inproc_settled - a verdict is durable */
+void inproc_settled(struct handler *h, const struct settlement *s)
+{
+    struct delivery d;
+    struct call c;
+
+    if (!h->what.settled)
+        return;
+    delivery_read(&d, s->slot, 0);
+    view(&c, h, &d, s->was);
+    if (s->group.at) {
+        c.message.group = s->group.at;
+        c.message.group_size = s->group.size;
+    }
+    h->what.settled(&c.message, s->verdict, s->took_ns, h->what.user);
+}
+
+/* give_all_back - SIGKILL: a thread cannot be killed, so the process ends
+ * A crash in here counts as one. A call that ends meanwhile settles as always,
+ * or its message runs again.
+ */
+static void give_all_back(struct handler *h)
+{
+    char id[ULID_TEXT];
+
+    for (size_t i = 0; i < CONCURRENCY_MAX; i++) {
+        struct slot *slot = atomic_load(&h->running[i]);
+
+        if (!slot || slot_word(slot).state != SLOT_RUNNING)
+            continue;
+        slot_unrun(slot, true);
+        ulid_print(slot->id, id);
+        log_warn("unfinished", F_STR("msg", id),
+                 F_STR("next", "its handler did not return; it stays in "
+                               "custody, and the next worker runs it again, "
+                               "no attempt counted"));
+    }
+    _exit(EX_OK);
+}
+
+void inproc_stop(struct handler *h, int sig)
+{
+    atomic_store(&h->signal, sig);
+    if (sig == SIGKILL && !h->what.worker)
+        give_all_back(h);
+}
+
+void inproc_set_timeout(struct handler *h, uint64_t timeout_ns)
+{
+    atomic_store_explicit(&h->timeout_ns, timeout_ns, memory_order_relaxed);
+}
+
+int inproc_open(struct handler **out, const struct handler_setup *setup,
+                const struct inproc *what, struct problem *p)
+{
+    struct handler *h = calloc(1, sizeof *h);
+
+    *out = NULL;
+    if (!h)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    h->what = *what;
+    h->set = setup->settings;
+    h->timers = setup->timers;
+    atomic_init(&h->timeout_ns, h->set->timeout_ns);
+    *out = h;
+    return 0;
+}
+
+void inproc_close(struct handler **handler)
+{
+    struct handler *h = *handler;
+
+    if (!h)
+        return;
+    *handler = NULL;
+    if (h->what.fini)
+        h->what.fini(h->what.user);
+    free(h);
+}
+
+static int embedded_open(struct handler **out,
+                         const struct handler_setup *setup, struct problem *p)
+{
+    return inproc_open(out, setup, setup->settings->inproc, p);
+}
+
+const struct handler_ops handler_inproc = {
+    .name = "in-process",
+    .guess_ns = NS_PER_US,
+    .open = embedded_open,
+    .run = inproc_run,
+    .stop = inproc_stop,
+    .close = inproc_close,
+    .settled = inproc_settled,
+};
