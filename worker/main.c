@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/term.h"
 #include "worker/engine.h"
+#include "worker/handler_inproc.h"
 #include "worker/peeker.h"
 #include "worker/settings.h"
 
@@ -29,6 +30,12 @@ static int refuse(const struct problem *p)
 {
     fprintf(stderr, "mqworker: %s\n", p->text);
     return p->status;
+}
+
+/* kind_of - the handler that was asked for */
+static const struct handler_ops *kind_of(const struct settings *s)
+{
+    return s->plugin ? &handler_plugin : &handler_exec;
 }
 
 int main(int argc, char **argv, char **envp)
@@ -56,7 +63,7 @@ int main(int argc, char **argv, char **envp)
                                  : LOG_INFO,
               (enum log_format)settings.log_format);
     peeker_block_signals();
-    if (engine_open(&engine, &settings, &handler_exec, &p) < 0)
+    if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
         return refuse(&p);
     status = engine_run(engine);
     engine_close(&engine);
