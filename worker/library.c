@@ -1,0 +1,279 @@
+/* library.c - the worker inside another program (see mqworker.h)
+ *
+ * A worker of the library is the engine of mqworker, with a C function as its
+ * handler. Orders from other threads and from signal handlers are left in
+ * atomics; a byte to an eventfd has the peeker carry them out, so that they are
+ * done one after the other by the thread that they would come from in mqworker.
+ */
+#include "worker/mqworker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/handler_inproc.h"
+#include "worker/library.h"
+#include "worker/ordered.h"
+#include "worker/peeker.h"
+
+enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
+
+/* c = constant after open   a = atomic */
+struct mqw_worker {
+    struct settings set;         /* c */
+    struct inproc what;          /* c */
+    struct engine *engine;       /* c */
+    struct peeker_source orders; /* c  wakes the peeker for what follows */
+    atomic_uint stops;           /* a  calls of mqw_stop since the last look */
+    atomic_int pause;            /* a  the last of pause and resume */
+    atomic_uint cap;             /* a  the last concurrency; 0: none */
+    void (*log)(enum mqw_log_level, const char *, size_t, void *); /* c */
+    sigset_t mask;         /* c  of the opening thread, before */
+    struct sigaction pipe; /* c  SIGPIPE before */
+};
+
+/* ---- orders ---- */
+
+/* orders_ready - carry out what was ordered; in the peeker */
+static void orders_ready(struct peeker_source *source)
+{
+    struct mqw_worker *w = CONTAINER_OF(source, struct mqw_worker, orders);
+    struct engine *e = w->engine;
+    int pause = ORDER_NONE;
+    uint64_t ignored;
+    unsigned cap, stops;
+
+    /* Emptied first: an order that comes now wakes us again. */
+    (void)!read(source->fd, &ignored, sizeof ignored);
+    pause = atomic_exchange(&w->pause, ORDER_NONE);
+    if (pause != ORDER_NONE)
+        engine_pause(e, pause == ORDER_PAUSE);
+    cap = atomic_exchange(&w->cap, 0);
+    if (cap)
+        engine_cap(e, (int)cap - (int)atomic_load(&e->cap));
+    for (stops = atomic_exchange(&w->stops, 0); stops > 0; stops--) {
+        engine_finish(e, "mqw_stop");
+        engine_stop(e, 0);
+    }
+    if (peeker_watch(e->peeker, source, EPOLLIN) < 0)
+        engine_finish(e, "epoll_ctl");
+}
+
+/* wake - async-signal-safe, so errno stays as it is */
+static void wake(struct mqw_worker *w)
+{
+    int saved = errno;
+    uint64_t one = 1;
+
+    (void)!write(w->orders.fd, &one, sizeof one);
+    errno = saved;
+}
+
+void mqw_stop(struct mqw_worker *w)
+{
+    atomic_fetch_add(&w->stops, 1);
+    wake(w);
+}
+
+void mqw_pause(struct mqw_worker *w)
+{
+    atomic_store(&w->pause, ORDER_PAUSE);
+    wake(w);
+}
+
+void mqw_resume(struct mqw_worker *w)
+{
+    atomic_store(&w->pause, ORDER_RESUME);
+    wake(w);
+}
+
+int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
+{
+    if (most < 1 || most > CONCURRENCY_MAX)
+        return -EINVAL;
+    atomic_store(&w->cap, most);
+    wake(w);
+    return 0;
+}
+
+int mqw_set_timeout(struct mqw_worker *w, uint64_t timeout_ns)
+{
+    if (timeout_ns < NS_PER_MS)
+        return -EINVAL;
+    inproc_set_timeout(w->engine->handler, timeout_ns);
+    return 0;
+}
+
+/* ---- groups ---- */
+
+struct visitor {
+    int (*visit)(const struct mqw_queued *queued, void *arg);
+    void *arg;
+};
+
+static bool visit_slot(const struct slot *slot, void *arg)
+{
+    const struct visitor *v = arg;
+    struct mqw_queued q = {
+        .priority = slot->priority,
+        .size = atomic_load_explicit(&slot->length, memory_order_relaxed),
+        .received_ns = slot->received_ns,
+    };
+
+    ulid_print(slot->id, q.id);
+    return v->visit(&q, v->arg) != 0;
+}
+
+int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
+                   int (*visit)(const struct mqw_queued *queued, void *arg),
+                   void *arg)
+{
+    struct visitor v = {.visit = visit, .arg = arg};
+
+    return ordered_list(w->engine, group, group_size, visit_slot, &v);
+}
+
+int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
+{
+    return ordered_shut(w->engine, group, group_size);
+}
+
+/* ---- open and close ---- */
+
+/* hand_line - the log's sink; any thread */
+static void hand_line(enum log_level level, const char *line, size_t size,
+                      void *arg)
+{
+    const struct mqw_worker *w = arg;
+
+    w->log((enum mqw_log_level)level, line, size, w->what.user);
+}
+
+/* signals_take - as mqworker has them, from here to mqw_close */
+static void signals_take(struct mqw_worker *w)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
+    sigaction(SIGPIPE, NULL, &w->pipe);
+    peeker_block_signals();
+}
+
+static void signals_give_back(struct mqw_worker *w)
+{
+    sigaction(SIGPIPE, &w->pipe, NULL);
+    pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
+}
+
+void mqw_close(struct mqw_worker **worker)
+{
+    struct mqw_worker *w = *worker;
+
+    if (!w)
+        return;
+    *worker = NULL;
+    engine_close(&w->engine);
+    if (w->orders.fd >= 0)
+        close(w->orders.fd);
+    if (w->set.take_signals)
+        signals_give_back(w);
+    if (w->log)
+        log_divert(NULL, NULL);
+    options_free(&w->set);
+    free(w);
+}
+
+/* open_parts - everything that may fail after the options were read */
+static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
+                      struct problem *p)
+{
+    int err;
+
+    log_setup((enum log_level)o->log_level, (enum log_format)o->log_format);
+    if (w->log)
+        log_divert(hand_line, w);
+    if (w->set.take_signals)
+        signals_take(w);
+    w->orders.ready = orders_ready;
+    w->orders.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->orders.fd < 0)
+        return problem_set(p, EX_OSERR, errno, "cannot start: eventfd: %s",
+                           strerror(errno));
+    err = engine_open(&w->engine, &w->set, &handler_inproc, p);
+    if (err)
+        return err;
+    err = peeker_watch(w->engine->peeker, &w->orders, EPOLLIN);
+    return err ? problem_set(p, EX_OSERR, -err, "cannot start: epoll_ctl: %s",
+                             strerror(-err))
+               : 0;
+}
+
+/* tell - the problem to whoever asked for it */
+static void tell(const struct mqw_options *o, const struct problem *p)
+{
+    if (o->problem && o->problem_size > 0)
+        strlcpy(o->problem, p->text, o->problem_size);
+}
+
+int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
+             mqw_handler *handler, void *user)
+{
+    struct mqw_worker *w = calloc(1, sizeof *w);
+    struct mqw_options o;
+    struct problem p = {0};
+    int err;
+
+    *out = NULL;
+    if (!w)
+        return -ENOMEM;
+    w->orders.fd = -1;
+    err = options_adopt(&o, options, &p);
+    if (!err)
+        err = options_read(&w->set, &o, &p);
+    if (!err && !handler)
+        err = problem_set(&p, EX_USAGE, EINVAL, "no handler");
+    if (err) {
+        tell(&o, &p);
+        options_free(&w->set);
+        free(w);
+        return err;
+    }
+    w->what = (struct inproc){
+        .handle = handler, .settled = o.settled, .user = user, .worker = w};
+    w->set.inproc = &w->what;
+    w->log = o.log;
+    err = open_parts(w, &o, &p);
+    if (err) {
+        tell(&o, &p);
+        mqw_close(&w);
+    }
+    *out = w;
+    return err;
+}
+
+int mqw_work(struct mqw_worker *w)
+{
+    return engine_run(w->engine);
+}
+
+int mqw_run(const struct mqw_options *options, mqw_handler *handler, void *user)
+{
+    struct mqw_worker *w;
+    int status = mqw_open(&w, options, handler, user);
+
+    if (status)
+        return status;
+    status = mqw_work(w);
+    mqw_close(&w);
+    return status;
+}

@@ -1,0 +1,194 @@
+/* library_options.c - options of the library as settings (see library.h) */
+#include "worker/library.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/clock.h"
+
+/* Bytes of the first version: a program cannot have fewer. */
+#define LEAST_BYTES                               \
+    (offsetof(struct mqw_options, problem_size) + \
+     sizeof(((struct mqw_options *)0)->problem_size))
+
+/* Options that are numbers, by the flag that checks them. */
+static const struct {
+    const char *flag;
+    size_t at; /* uint64_t in struct mqw_options */
+} numbers[] = {
+#define NUMBER(flag, member)                       \
+    {                                              \
+        flag, offsetof(struct mqw_options, member) \
+    }
+    NUMBER("max-concurrency", max_concurrency),
+    NUMBER("batch-time-limit", batch_time_limit),
+    NUMBER("max-attempts", max_attempts),
+    NUMBER("jitter", jitter),
+    NUMBER("retry-for", retry_for),
+    NUMBER("max-crashes", max_crashes),
+    NUMBER("timeout", timeout),
+    NUMBER("kill-after", kill_after),
+    NUMBER("grace", grace),
+    NUMBER("run-for", run_for),
+    NUMBER("estimated-duration", estimated_duration),
+    NUMBER("tolerance-factor", tolerance_factor),
+    NUMBER("max-deliveries", max_deliveries),
+    NUMBER("breaker-failures", breaker_failures),
+    NUMBER("breaker-pause", breaker_pause),
+    NUMBER("lookahead", lookahead),
+    NUMBER("group-quantum", group_quantum),
+    NUMBER("max-parked", max_parked),
+    NUMBER("queue-depth", queue_depth),
+    NUMBER("message-size", message_size),
+    NUMBER("mode", mode),
+#undef NUMBER
+};
+#define NUMBERS (sizeof numbers / sizeof numbers[0])
+
+/* row_of - of a flag */
+static const struct option_row *row_of(const char *flag)
+{
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (strcmp(settings_table.rows[i].name, flag) == 0)
+            return &settings_table.rows[i];
+    abort(); /* our bug: a flag was renamed */
+}
+
+static uint64_t *number_at(void *base, size_t offset)
+{
+    return (uint64_t *)(void *)((char *)base + offset);
+}
+
+/* defaults - those of the program */
+static void defaults(struct mqw_options *o)
+{
+    struct settings set;
+
+    settings_init(&set);
+    *o = (struct mqw_options){.struct_size = sizeof *o,
+                              .exit_when_idle = MQW_NEVER,
+                              .log_level = MQW_LOG_INFO};
+    for (size_t i = 0; i < NUMBERS; i++)
+        *number_at(o, numbers[i].at) =
+            *number_at(&set, row_of(numbers[i].flag)->offset);
+}
+
+/* mqw_options_init - as much of it as the program knows */
+int mqw_options_init(struct mqw_options *options, size_t size)
+{
+    struct mqw_options o;
+
+    if (size < LEAST_BYTES || size > sizeof o)
+        return -EINVAL;
+    defaults(&o);
+    o.struct_size = size;
+    memcpy(options, &o, size);
+    return 0;
+}
+
+int options_adopt(struct mqw_options *into, const struct mqw_options *given,
+                  struct problem *p)
+{
+    size_t size = given->struct_size;
+
+    defaults(into);
+    if (size < LEAST_BYTES || size > sizeof *into)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "the options have %zu bytes, this library knows "
+                           "%zu: call mqw_options_init first; it fails where "
+                           "the library is older than the program",
+                           size, sizeof *into);
+    memcpy(into, given, size);
+    return 0;
+}
+
+/* number_read - one number in the range of its flag; what was left at the default
+ * needs no check: it may mean "none", which no value of the flag says */
+static int number_read(struct settings *set, const struct option_row *row,
+                       uint64_t value, struct problem *p)
+{
+    uint64_t *into = number_at(set, row->offset);
+    uint64_t most = row->max ? row->max : INT64_MAX;
+    bool word = row->words && value == UINT64_MAX;
+
+    if (value != *into && !word && (value < row->min || value > most))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: %" PRIu64 " is out of range, allowed are "
+                           "%" PRIu64 " to %" PRIu64,
+                           row->name, value, row->min, most);
+    *into = value;
+    return 0;
+}
+
+/* text_read - an option that is a text, by the flag that reads it */
+static int text_read(struct settings *set, const char *flag, const char *text,
+                     struct problem *p)
+{
+    const struct option_row *row = row_of(flag);
+
+    return text ? row->call(text, (char *)set + row->offset, p) : 0;
+}
+
+/* switches_read - what is neither number nor text */
+static int switches_read(struct settings *set, const struct mqw_options *o,
+                         struct problem *p)
+{
+    const char separator[2] = {(char)o->group_separator, '\0'};
+
+    set->no_create = o->no_create != 0;
+    set->timeout_abort = o->timeout_abort != 0;
+    set->take_signals = o->take_signals != 0;
+    set->exit_when_idle = o->exit_when_idle != MQW_NEVER;
+    set->exit_when_idle_ns = set->exit_when_idle ? o->exit_when_idle : 0;
+    set->on_group_dead = o->on_group_dead;
+    if (o->on_group_dead > GROUP_DEAD_HOLD || o->log_level < MQW_LOG_DEBUG ||
+        o->log_level > MQW_LOG_ERROR || o->log_format < LOG_TEXT ||
+        o->log_format > LOG_JSON)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "on_group_dead is 0 or 1, log_level 0 to 3, "
+                           "log_format 0 or 1");
+    if (o->group_separator < 0 || o->group_separator > 127)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "group_separator: %d is not one ASCII character",
+                           o->group_separator);
+    return o->group_separator ? text_read(set, "group-separator", separator, p)
+                              : 0;
+}
+
+/* options_read - all of them, checked as flags are */
+int options_read(struct settings *set, const struct mqw_options *o,
+                 struct problem *p)
+{
+    int err = 0;
+
+    settings_init(set);
+    set->state_dir = NULL;
+    if (!o->queue)
+        return problem_set(p, EX_USAGE, EINVAL, "no queue: set options.queue");
+    err = queue_name(o->queue, set->queue, p);
+    for (size_t i = 0; i < NUMBERS && !err; i++)
+        err = number_read(set, row_of(numbers[i].flag),
+                          *number_at((void *)o, numbers[i].at), p);
+    if (!err)
+        err = text_read(set, "backoff", o->backoff, p);
+    if (!err)
+        err = text_read(set, "dead-letter-queue", o->dead_letter_queue, p);
+    if (!err)
+        err = switches_read(set, o, p);
+    if (!err)
+        err = settings_check(set, p);
+    if (err || !o->state_dir)
+        return err;
+    set->state_dir = strdup(o->state_dir);
+    return set->state_dir ? 0
+                          : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+}
+
+void options_free(struct settings *set)
+{
+    free((void *)set->state_dir);
+    set->state_dir = NULL;
+}
