@@ -71,11 +71,11 @@ static int kill_leftovers(struct engine *e, const struct found *f,
 
 /* settled_already - whether the verdict is in the store, only the slot was not
  * freed: 1 yes, 0 no, or -errno
- * A run of a waiting row: done or discarded deletes the row; a failure counts
- * its attempt or changes its state. A replayed letter that runs under a new
- * receive sequence: settling writes that sequence to the row. A fresh message:
- * settling stores a row with its sequence, or leaves no trace (then the slot
- * was freed by the very same store, or it runs again).
+ * A run of a waiting or parked row: done or discarded deletes the row; a failure
+ * counts its attempt or changes its state. A replayed letter that runs under a
+ * new receive sequence: settling writes that sequence to the row. A fresh
+ * message: settling stores a row with its sequence, or leaves no trace (then the
+ * slot was freed by the very same store, or it runs again).
  */
 static int settled_already(struct engine *e, const struct slot *slot)
 {
@@ -92,7 +92,7 @@ static int settled_already(struct engine *e, const struct slot *slot)
         return err == -ENOENT ? 1 : err;
     if (m.receive_seq != slot->seq)
         return 0;
-    return m.state != STORE_WAITING || m.attempts != slot->failures;
+    return m.state >= STORE_DEAD || m.attempts != slot->failures;
 }
 
 /* bury - dead by crashes, or by a machine that went down under it */
