@@ -85,6 +85,8 @@ void groups_return(struct groups *g, struct group *lease,
 /* The head `row` is due: lease its group; NULL if it is not that group's head. */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
+/* Whether the group is leased now: what its lease becomes is not known yet. */
+bool groups_leased(struct groups *g, const char *key, size_t size);
 void groups_unhold(struct groups *g, const char *key, size_t size);
 /* Copies of the keys of all held groups, one after the other as a size_t and the
  * bytes, in memory to be freed; NULL if there is none. */

@@ -140,18 +140,40 @@ int ordered_add(struct engine *e, struct delivery *d)
     return err ? err : HANDED_OVER;
 }
 
+/* head_lease - the lease of a retry's group
+ * The retry is in the store before its group is blocked by it (ordered_settled),
+ * so it can be due while the group is leased still. Once the group is not leased
+ * it is blocked by this row, or it has nothing to do with it: the lease is tried
+ * a second time for that.
+ */
+static int head_lease(struct engine *e, struct delivery *d)
+{
+    struct groups *g = e->ordered->groups;
+    const char *key = d->group.at;
+    size_t size = d->group.size;
+
+    d->lease = groups_resume(g, key, size, d->slot->row);
+    if (d->lease)
+        return 0;
+    if (d->slot->failures > 0 && groups_leased(g, key, size))
+        return -EINPROGRESS;
+    d->lease = groups_resume(g, key, size, d->slot->row);
+    return d->lease ? 0 : -ENOENT;
+}
+
 /* ordered_due - a retry goes on where its group stopped; a delayed message gets
  * in line
  * A retry may be that of a letter: its row has not the header it came with.
  */
 int ordered_due(struct engine *e, struct delivery *d)
 {
-    d->lease = groups_resume(e->ordered->groups, d->group.at, d->group.size,
-                             d->slot->row);
-    if (!d->lease)
+    int err = head_lease(e, d);
+
+    if (err == -ENOENT)
         return ordered_add(e, d);
-    d->header.fields |= HEADER_LETTER;
-    return 0;
+    if (!err)
+        d->header.fields |= HEADER_LETTER;
+    return err;
 }
 
 /* before - whether a parked message comes before an item */

@@ -37,7 +37,8 @@ bool ordered_ready(const struct engine *e);
  * (it is broken now, as its group was closed), or -ENOMEM. */
 int ordered_add(struct engine *e, struct delivery *d);
 /* A stored one whose time has come: 0 if it is its group's head, leased now, and
- * is to be delivered, else as ordered_add. */
+ * is to be delivered; -EINPROGRESS if its group does not know it as its head
+ * yet, ask again soon; else as ordered_add. */
 int ordered_due(struct engine *e, struct delivery *d);
 /* The next message of a group, leased, in `d`. A parked one is read to `slot`.
  * -EAGAIN none. */

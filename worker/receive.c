@@ -23,7 +23,8 @@
  * leave; the gap keeps them from coming and going. */
 #define PAYS_NS   6000
 #define LEAVE_NS  3000
-#define PACE_PART 8 /* of the moving mean that is one handler's time */
+#define SOON_NS   NS_PER_MS /* until a row that was put off is tried again */
+#define PACE_PART 8         /* of the moving mean that is one handler's time */
 
 /* c = constant   a = atomic   h = under engine's held_mtx
  * Everything else belongs to the thread that runs it. */
@@ -92,6 +93,22 @@ static void put_away(struct receive *item)
     pthread_mutex_unlock(&e->held_mtx);
 }
 
+/* row_arrived - a row is in the item's slot: deliver it, or to its group
+ * Crash after it was put off: the slot is FREE, the row waits in the store.
+ */
+static int row_arrived(struct receive *item, int64_t row)
+{
+    struct engine *e = item->engine;
+    int err = item->d.group.at ? ordered_due(e, &item->d) : 0;
+
+    if (err != -EINPROGRESS)
+        return err;
+    slot_retire(item->slot);
+    retries_land(e->retries, row);
+    retries_note(e->retries, clock_steady_ns() + SOON_NS);
+    return -EAGAIN;
+}
+
 /* take_row - the next row that is due; -EAGAIN if none, HANDED_OVER if it went
  * to its group */
 static int take_row(struct receive *item)
@@ -106,7 +123,7 @@ static int take_row(struct receive *item)
             return err;
         err = load_row(e, row, STORE_WAITING, item->slot, &item->d);
         if (!err)
-            return item->d.group.at ? ordered_due(e, &item->d) : 0;
+            return row_arrived(item, row);
         retries_land(e->retries, row);
         if (err != -ENOENT && err != -EMSGSIZE)
             return err;
