@@ -25,9 +25,10 @@
 #include "worker/environment.h"
 #include "worker/process.h"
 
-#define STEPS_MAX 256  /* of a chain of parents; more is a torn snapshot */
-#define WARN_MS   1000 /* a process that does not go is named each second */
-#define EVENTS    32
+#define STEPS_MAX  256  /* of a chain of parents; more is a torn snapshot */
+#define WARN_MS    1000 /* a process that does not go is named each second */
+#define EVENTS     32
+#define EXEC_LOOKS 1000 /* at a process in execve(2), 1 ms apart */
 
 /* One process of the walk. */
 struct seen {
@@ -216,6 +217,45 @@ static bool is_leader(const struct marked_choice *c, pid_t pid)
     return false;
 }
 
+/* bare - whether it shows no arguments; *gone: it has ended, or is the
+ * kernel's own */
+static bool bare(pid_t pid, bool *gone)
+{
+    char path[32], byte;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    *gone = readlink(path, &byte, 1) < 0;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    fd = *gone ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, &byte, 1);
+    if (fd >= 0)
+        close(fd);
+    return n == 0;
+}
+
+/* env_settled - env_read, once it is out of execve(2)
+ * There it has its new memory first, and arguments and environment in it later.
+ * By then it has let go of our lock, which it had from the dead worker, so that
+ * it must be waited for here. Not for ever: some have no environment at all.
+ */
+static size_t env_settled(struct marked *m, pid_t pid)
+{
+    size_t size = env_read(m, pid);
+    int looks = EXEC_LOOKS;
+    bool gone = false;
+
+    while (size == 0 && looks > 0) {
+        looks -= bare(pid, &gone) ? 1 : EXEC_LOOKS / 4;
+        if (gone)
+            break;
+        poll(NULL, 0, 1);
+        size = env_read(m, pid);
+    }
+    return size;
+}
+
 /* is_meant - by its group or its mark */
 static bool is_meant(struct marked *m, const struct marked_choice *c,
                      const struct seen *s)
@@ -228,7 +268,7 @@ static bool is_meant(struct marked *m, const struct marked_choice *c,
             return true;
     if (c->groups_only || (c->ours && !is_ours(m, s)))
         return false;
-    size = env_read(m, s->pid);
+    size = env_settled(m, s->pid);
     if (size == 0 || !environment_marked(m->env, size, c->nonce, &seq))
         return false;
     for (size_t i = 0; i < c->count; i++)
