@@ -1,0 +1,255 @@
+/* test_lock.c - one worker, and never two */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "worker/lock.h"
+
+static char dir[64], path[128];
+
+static void setup(void)
+{
+    strcpy(dir, "/tmp/mqw-lock-XXXXXX");
+    cr_assert(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/worker.pid", dir);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+TestSuite(lock, .init = setup, .fini = teardown, .timeout = 60);
+
+static struct pidfh *taken(void)
+{
+    struct pidfh *lock;
+    struct problem p = {0};
+
+    cr_assert(lock_open(&lock, path, "/orders", &p) == 0, "%s", p.text);
+    return lock;
+}
+
+/* owner - a process that takes the lock and says so, then waits for our end of
+ * its pipe to close */
+struct owner {
+    pid_t pid;
+    int go;
+};
+
+static struct owner owner_start(void (*then)(int go))
+{
+    struct owner o;
+    int ready[2], go[2];
+    char byte;
+
+    cr_assert(pipe(ready) == 0 && pipe(go) == 0);
+    o.pid = fork();
+    if (o.pid == 0) {
+        close(go[1]);
+        taken();
+        if (then)
+            then(go[0]);
+        (void)!write(ready[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        _exit(0);
+    }
+    close(ready[1]);
+    close(go[0]);
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    o.go = go[1];
+    return o;
+}
+
+static void owner_kill(const struct owner *o)
+{
+    kill(o->pid, SIGKILL);
+    waitpid(o->pid, NULL, 0);
+}
+
+Test(lock, file_names_the_owner_and_goes_with_the_lock)
+{
+    struct pidfh *lock = taken();
+    char text[32] = "";
+    FILE *f = fopen(path, "r");
+    struct stat st;
+
+    cr_assert(f && fgets(text, sizeof text, f));
+    fclose(f);
+    cr_assert_eq(atoi(text), (int)getpid());
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_eq(st.st_mode & 077, 0, "nobody else may hold the lock");
+    lock_close(&lock);
+    cr_assert_null(lock);
+    cr_assert_lt(stat(path, &st), 0);
+    lock_close(&lock);
+}
+
+Test(lock, living_owner_is_refused_with_69_and_its_pid)
+{
+    struct owner o = owner_start(NULL);
+    struct pidfh *lock = (struct pidfh *)1;
+    struct problem p = {0};
+    char pid[32];
+
+    snprintf(pid, sizeof pid, "pid %d", (int)o.pid);
+    cr_assert_lt(lock_open(&lock, path, "/orders", &p), 0);
+    cr_assert_null(lock);
+    cr_assert_eq(p.status, EX_UNAVAILABLE);
+    cr_assert(strstr(p.text, pid), "%s", p.text);
+    cr_assert(strstr(p.text, "/orders"), "%s", p.text);
+    owner_kill(&o);
+}
+
+Test(lock, refused_one_leaves_the_owners_file_alone)
+{
+    struct owner o = owner_start(NULL);
+    struct pidfh *lock;
+    struct stat before, after;
+
+    cr_assert_eq(stat(path, &before), 0);
+    cr_assert_lt(lock_open(&lock, path, "/orders", NULL), 0);
+    cr_assert_eq(stat(path, &after), 0);
+    cr_assert_eq(before.st_ino, after.st_ino);
+    cr_assert_gt(after.st_size, 0, "the pid is still in it");
+    owner_kill(&o);
+}
+
+Test(lock, lock_of_a_killed_owner_is_taken)
+{
+    for (int i = 0; i < 50; i++) {
+        struct owner o = owner_start(NULL);
+        struct pidfh *lock;
+
+        owner_kill(&o);
+        lock = taken();
+        lock_close(&lock);
+    }
+}
+
+/* Killed, and on its way out: whoever starts a new worker at once must not be
+ * told that there is one already. */
+Test(lock, owner_that_is_just_dying_is_waited_for)
+{
+    for (int i = 0; i < 100; i++) {
+        struct owner o = owner_start(NULL);
+        struct pidfh *lock;
+
+        kill(o.pid, SIGKILL);
+        lock = taken();
+        lock_close(&lock);
+        waitpid(o.pid, NULL, 0);
+    }
+}
+
+/* heir - a child that has the lock by fork, as a handler has it before execve;
+ * it outlives the owner */
+static void heir(int go)
+{
+    char byte;
+
+    if (fork() == 0) {
+        (void)!read(go, &byte, 1);
+        _exit(0);
+    }
+}
+
+Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
+{
+    struct owner o = owner_start(heir);
+    int done[2];
+    struct pollfd p;
+    pid_t pid;
+
+    owner_kill(&o);
+    cr_assert_eq(pipe(done), 0);
+    pid = fork();
+    if (pid == 0) {
+        close(o.go);
+        taken();
+        (void)!write(done[1], "x", 1);
+        _exit(0);
+    }
+    p = (struct pollfd){.fd = done[0], .events = POLLIN};
+    cr_assert_eq(poll(&p, 1, 100), 0, "taken while the child held it");
+    close(o.go); /* the child reaches its program */
+    cr_assert_eq(poll(&p, 1, 9000), 1);
+    waitpid(pid, NULL, 0);
+}
+
+Test(lock, does_not_reach_a_program_that_is_started)
+{
+    struct pidfh *lock = taken();
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        execlp("sh", "sh", "-c", "ls -l /proc/self/fd | grep -q worker.pid",
+               NULL);
+        _exit(127);
+    }
+    waitpid(pid, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    lock_close(&lock);
+}
+
+Test(lock, missing_folder_is_refused_with_73)
+{
+    struct pidfh *lock;
+    struct problem p = {0};
+    char nowhere[160];
+
+    snprintf(nowhere, sizeof nowhere, "%s/none/worker.pid", dir);
+    cr_assert_lt(lock_open(&lock, nowhere, "/orders", &p), 0);
+    cr_assert_null(lock);
+    cr_assert_eq(p.status, EX_CANTCREAT);
+    cr_assert(strstr(p.text, nowhere), "%s", p.text);
+}
+
+/* Many at once, as a supervisor gone wild would start them. */
+Test(lock, of_many_at_once_one_gets_it)
+{
+    int go[2], won[2], wins = 0;
+    pid_t pid[16], winner = 0;
+    char byte;
+
+    cr_assert(pipe(go) == 0 && pipe(won) == 0);
+    for (int i = 0; i < 16; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            struct pidfh *lock;
+
+            close(go[1]);
+            close(won[0]);
+            (void)!read(go[0], &byte, 1);
+            if (lock_open(&lock, path, "/orders", NULL) < 0)
+                _exit(0);
+            (void)!write(won[1], "x", 1);
+            pause();
+        }
+    }
+    close(won[1]);
+    close(go[1]);
+    for (int left = 16; left > 1; left--) /* the losers have ended */
+        cr_assert_gt(wait(NULL), 0);
+    fcntl(won[0], F_SETFL, O_NONBLOCK);
+    while (read(won[0], &byte, 1) == 1)
+        wins++;
+    cr_assert_eq(wins, 1);
+    for (int i = 0; i < 16; i++)
+        if (kill(pid[i], 0) == 0)
+            winner = pid[i];
+    cr_assert_gt(winner, 0);
+    kill(winner, SIGKILL);
+    waitpid(winner, NULL, 0);
+}
