@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -117,7 +118,47 @@ bool reopen_gone(const struct reopen *r)
     return atomic_load_explicit(&r->gone, memory_order_relaxed);
 }
 
-/* reopen_now - the name again, or one more delay */
+/* as_it_was - how to make it again: as asked for, else like the old one */
+static void as_it_was(const struct engine *e, struct queue_attr *attr)
+{
+    struct stat st;
+
+    settings_attr(e->set, attr);
+    if (attr->depth == 0)
+        attr->depth = queue_depth(e->queue);
+    if (attr->message_size == 0)
+        attr->message_size = queue_message_size(e->queue);
+    if (attr->mode == 0 && fstat(queue_fd(e->queue), &st) == 0)
+        attr->mode = st.st_mode & 0777;
+}
+
+/* fits - whether the slots have room for the messages of the queue that has the
+ * name now, or would be made */
+static bool fits(const struct engine *e, const struct queue_attr *attr)
+{
+    size_t room = custody_body_bytes(e->custody);
+    size_t size = e->set->no_create ? 0 : attr->message_size;
+    struct queue *now;
+    struct problem p;
+
+    if (queue_open(&now, e->set->queue, 0, NULL, NULL, &p) == 0) {
+        size = queue_message_size(now);
+        queue_close(&now);
+    }
+    if (size <= room)
+        return true;
+    if (atomic_load(&e->status) == 0)
+        log_error("queue_messages_larger", F_STR("queue", e->set->queue),
+                  F_UINT("message_size", size), F_UINT("room", room),
+                  F_STR("next", "start the worker again: its slots are made "
+                                "for smaller messages"));
+    return false;
+}
+
+/* reopen_now - the name again, or one more delay
+ * A queue whose messages do not fit is never behind the descriptor: whoever has
+ * receive_mtx next would receive past the end of its slot.
+ */
 int reopen_now(struct reopen *r)
 {
     struct engine *e = r->engine;
@@ -125,7 +166,12 @@ int reopen_now(struct reopen *r)
     struct problem p;
     int err;
 
-    settings_attr(e->set, &attr);
+    as_it_was(e, &attr);
+    if (!fits(e, &attr)) {
+        atomic_store(&e->status, EX_OSERR);
+        engine_finish(e, "queue-messages-larger");
+        return -EAGAIN;
+    }
     err = queue_reopen(e->queue, settings_queue_flags(e->set), &attr, &p);
     if (err) {
         log_error("queue_not_opened", F_STR("queue", e->set->queue),
@@ -138,15 +184,5 @@ int reopen_now(struct reopen *r)
     log_info("queue_opened_again", F_STR("queue", e->set->queue),
              F_UINT("depth", queue_depth(e->queue)),
              F_UINT("message_size", queue_message_size(e->queue)));
-    if (queue_message_size(e->queue) > custody_body_bytes(e->custody)) {
-        log_error("queue_messages_larger", F_STR("queue", e->set->queue),
-                  F_UINT("message_size", queue_message_size(e->queue)),
-                  F_UINT("room", custody_body_bytes(e->custody)),
-                  F_STR("next", "start the worker again: its slots are made "
-                                "for smaller messages"));
-        atomic_store(&e->status, EX_OSERR);
-        engine_finish(e, "queue has larger messages");
-        return -EMSGSIZE;
-    }
     return 0;
 }
