@@ -103,6 +103,33 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
     return n;
 }
 
+/* groups_park_one - one that comes late goes to the store at once; its group
+ * stays until it is there */
+int groups_park_one(struct groups *g, const char *key, size_t size,
+                    struct group_item *item)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int err = 0;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_get(&g->table, hash, key, size);
+    if (!group) {
+        err = -ENOMEM;
+    } else if (group->closing) {
+        err = -ESHUTDOWN;
+    } else {
+        item->group = group;
+        group->parking++;
+        if (group->state == GROUP_IDLE)
+            group->state = GROUP_PARKING;
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return err;
+}
+
 /* groups_park_end - a group whose last item has arrived may go on */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked)

@@ -118,26 +118,69 @@ static struct member *member_of(struct engine *e, struct slot *slot)
     return &e->ordered->members[custody_index(e->custody, slot)];
 }
 
-/* ordered_add - to its place in its group
+/* member_make - what stands in a group for a message in a slot
  * A letter that an operator sent again goes first: it is what a held group
  * waits for.
  */
-int ordered_add(struct engine *e, struct delivery *d)
+static struct member *member_make(struct engine *e, const struct delivery *d)
 {
     struct member *m = member_of(e, d->slot);
     bool letter = d->slot->row && d->header.fields & HEADER_LETTER;
-    int err;
 
     m->slot = d->slot;
     m->item.seq = d->slot->seq;
     m->item.priority = letter ? GROUP_FRONT : d->slot->priority;
-    err = groups_add(e->ordered->groups, d->group.at, d->group.size, &m->item);
-    if (err == -ESHUTDOWN) {
-        d->broken = true;
-        strcpy(d->why, "its group was closed");
-        return 0;
+    return m;
+}
+
+/* refused - its group does not take it */
+static int refused(struct delivery *d, int err)
+{
+    if (err != -ESHUTDOWN)
+        return err;
+    d->broken = true;
+    strcpy(d->why, "its group was closed");
+    return 0;
+}
+
+/* ordered_add - to its place in its group */
+int ordered_add(struct engine *e, struct delivery *d)
+{
+    struct member *m = member_make(e, d);
+    int err =
+        groups_add(e->ordered->groups, d->group.at, d->group.size, &m->item);
+
+    return err ? refused(d, err) : HANDED_OVER;
+}
+
+/* put_by - a due message to the store again, behind what its group has there
+ * Any number may be due at once. Were they all to wait in slots, none would be
+ * left to run one of them.
+ * Crash before the commit: it waits as before. After it: it is parked, and
+ * recovery frees the slot, which has not run.
+ */
+static int put_by(struct engine *e, struct delivery *d)
+{
+    struct groups *g = e->ordered->groups;
+    struct member *m = member_make(e, d);
+    struct group_item *item = &m->item;
+    struct store_row row;
+    int err = groups_park_one(g, d->group.at, d->group.size, item);
+
+    if (err)
+        return refused(d, err);
+    settle_row(&row, d);
+    row.state = STORE_PARKED;
+    err = store_put_all(e->store, &row, 1);
+    if (err) {
+        groups_park_end(g, &item, 1, false);
+        engine_trouble(e, "parking a message in the store", -err);
+        return HANDED_OVER;
     }
-    return err ? err : HANDED_OVER;
+    retries_land(e->retries, row.row);
+    slot_retire(d->slot);
+    groups_park_end(g, &item, 1, true);
+    return PUT_BY;
 }
 
 /* head_lease - the lease of a retry's group
@@ -170,7 +213,9 @@ int ordered_due(struct engine *e, struct delivery *d)
     int err = head_lease(e, d);
 
     if (err == -ENOENT)
-        return ordered_add(e, d);
+        return groups_waiting(e->ordered->groups) < e->set->lookahead
+                   ? ordered_add(e, d)
+                   : put_by(e, d);
     if (!err)
         d->header.fields |= HEADER_LETTER;
     return err;

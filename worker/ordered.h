@@ -23,6 +23,8 @@ struct ordered; /* opaque; body in ordered.c */
 /* Not an error: the message is in its group, its slot is not the caller's any
  * more. */
 #define HANDED_OVER 1
+/* Nor this: it is parked in the store, its slot is FREE and still the caller's. */
+#define PUT_BY 2
 
 int ordered_open(struct ordered **out, struct engine *e, unsigned slots);
 void ordered_close(struct ordered **o);
@@ -38,7 +40,8 @@ bool ordered_ready(const struct engine *e);
 int ordered_add(struct engine *e, struct delivery *d);
 /* A stored one whose time has come: 0 if it is its group's head, leased now, and
  * is to be delivered; -EINPROGRESS if its group does not know it as its head
- * yet, ask again soon; else as ordered_add. */
+ * yet, ask again soon; PUT_BY if the slots for groups are taken; else as
+ * ordered_add. */
 int ordered_due(struct engine *e, struct delivery *d);
 /* The next message of a group, leased, in `d`. A parked one is read to `slot`.
  * -EAGAIN none. */

@@ -101,10 +101,14 @@ static int row_arrived(struct receive *item, int64_t row)
     struct engine *e = item->engine;
     int err = item->d.group.at ? ordered_due(e, &item->d) : 0;
 
-    if (err != -EINPROGRESS)
+    if (err == PUT_BY)
+        return -EAGAIN;
+    if (err >= 0)
         return err;
     slot_retire(item->slot);
     retries_land(e->retries, row);
+    if (err != -EINPROGRESS)
+        return err;
     retries_note(e->retries, clock_steady_ns() + SOON_NS);
     return -EAGAIN;
 }

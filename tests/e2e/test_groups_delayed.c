@@ -1,0 +1,77 @@
+/* mqworker: messages of groups that come from the store when they are due */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(groups_delayed, .init = harness_init, .fini = harness_fini,
+          .timeout = 90);
+
+#define RUNS "sleep 0.01; echo $MQW_REDELIVERED >>runs"
+
+/* send_delayed - so many of group "a", all due after the same time */
+static void send_delayed(const char *q, unsigned count, const char *delay)
+{
+    char input[2048];
+    size_t size = 0;
+    for (unsigned i = 0; i < count; i++)
+        size += (size_t)snprintf(input + size, sizeof input - size, "m%u\n", i);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqsend", "--lines", "--group", "a", "--delay",
+                             delay, q),
+        .input = input,
+        .input_size = size});
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* cpu_ticks - used by a process so far */
+static long cpu_ticks(pid_t pid)
+{
+    char path[64];
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const char *at = strrchr(harness_read(path, NULL), ')');
+    cr_assert_not_null(at);
+    cr_assert_eq(sscanf(at + 1,
+                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                        &user, &system),
+                 2);
+    return (long)(user + system);
+}
+
+/* They wait in slots only as far as the lookahead goes, or no slot would be left
+ * to run one of them. */
+Test(groups_delayed, more_are_due_at_once_than_there_are_slots)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", "--lookahead", "4",
+                                               "--", "sh", "-c", RUNS);
+    send_delayed(q, 120, "2s");
+    harness_until_lines("runs", 120, 40000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 120);
+}
+
+/* A worker that cannot take more does not turn round and round about it. */
+Test(groups_delayed, a_full_lookahead_and_a_deleted_queue_cost_no_processor)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", "--lookahead", "1", "--", "sh", "-c",
+                       "echo x >>runs; while [ ! -e go ]; do sleep 0.1; done");
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(harness_run("mqsend", "--group", "a", q, "x").status, 0);
+    harness_until_lines("runs", 1, 5000);
+    harness_until(harness_queue_length(q) == 2, 5000);
+    cr_assert_eq(mq_unlink(q), 0);
+    harness_wait_log(w, "event=queue_deleted", 5000);
+    long before = cpu_ticks(harness_pid(w));
+    cr_assert_eq(harness_run("sleep", "1").status, 0);
+    cr_assert_lt(cpu_ticks(harness_pid(w)) - before, 30);
+    harness_write("go", "", 0);
+    harness_until_lines("runs", 4, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
