@@ -52,10 +52,17 @@ void engine_poke(struct engine *e)
 {
     if (atomic_load(&e->running) >= engine_room(e))
         return;
-    if (atomic_load(&e->waiting) || retries_ready(e->retries) ||
-        reopen_gone(e->reopen) || ordered_ready(e))
+    if (atomic_load(&e->waiting))
         receive_start(e);
-    else if (custody_free_slots(e->custody) && ordered_room(e))
+    else if (custody_free_slots(e->custody) == 0)
+        return; /* a work item could do nothing but leave, and come here */
+    else if (retries_ready(e->retries) || ordered_ready(e))
+        receive_start(e);
+    else if (!ordered_room(e))
+        return; /* it would receive nothing, and come here as well */
+    else if (reopen_gone(e->reopen))
+        receive_start(e);
+    else
         peeker_arm(e->peeker);
 }
 
