@@ -25,7 +25,7 @@
 static char program[] = "/bin/true";
 static char *const argv_true[] = {program, NULL};
 static char worker[4096], queue[64], state[] = "/tmp/bench_exec.XXXXXX";
-static unsigned messages = 1000, rounds = 5;
+static unsigned messages = 500, rounds = 11;
 
 static void die(const char *what)
 {
@@ -145,22 +145,25 @@ static double median(double *of)
     return of[rounds / 2];
 }
 
-/* compare - all three in turn */
+/* compare - all three in turn; each round's rates with each other, as what else
+ * the machine does changes from round to round */
 static void compare(unsigned threads)
 {
-    double rate[3][ROUNDS_MAX], loop, plain, limited;
+    double loop[ROUNDS_MAX], plain[ROUNDS_MAX], ratio[2][ROUNDS_MAX];
 
     for (unsigned i = 0; i < rounds; i++) {
-        rate[0][i] = bare(threads);
-        rate[1][i] = through_worker(threads, "none");
-        rate[2][i] = through_worker(threads, "60s");
+        double limited;
+
+        loop[i] = bare(threads);
+        plain[i] = through_worker(threads, "none");
+        limited = through_worker(threads, "60s");
+        ratio[0][i] = plain[i] / loop[i];
+        ratio[1][i] = limited / plain[i];
     }
-    loop = median(rate[0]);
-    plain = median(rate[1]);
-    limited = median(rate[2]);
-    printf("-c %u: bare loop %.0f/s, worker %.0f/s (%.3f), with a time limit "
-           "%.0f/s (%.3f of the worker)\n",
-           threads, loop, plain, plain / loop, limited, limited / plain);
+    printf("-c %u: bare loop %.0f/s, worker %.0f/s (%.3f); a time limit: %.3f "
+           "of the worker's rate\n",
+           threads, median(loop), median(plain), median(ratio[0]),
+           median(ratio[1]));
 }
 
 /* clean - the queue, the state */
