@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -28,6 +27,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/body_file.h"
 #include "worker/command.h"
 #include "worker/container.h"
 #include "worker/environment.h"
@@ -149,31 +149,6 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     }
     *out = h;
     return 0;
-}
-
-/* body_file - a file that holds the body, read from its start; or -errno */
-static int body_file(const struct delivery *d)
-{
-    int fd = memfd_create("mqworker-body", MFD_CLOEXEC);
-    size_t at = 0;
-
-    if (fd < 0)
-        return -errno;
-    while (at < d->body_size) {
-        /* pwrite leaves the offset, which the child shares, at the start. */
-        ssize_t n = pwrite(fd, d->body + at, d->body_size - at, (off_t)at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            int err = n < 0 ? -errno : -EIO;
-
-            close(fd);
-            return err;
-        }
-        at += (size_t)n;
-    }
-    return fd;
 }
 
 /* group_signal - to all of it, the leader at least (it may have moved) */
@@ -392,7 +367,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
         verdict_not_started(out, "out of memory");
         return;
     }
-    body = body_file(d);
+    body = body_file_open(d);
     if (body < 0 || pipe2(err_pipe, O_CLOEXEC) < 0) {
         verdict_not_started(out, "no descriptor for the handler: %s",
                             strerror(body < 0 ? -body : errno));
