@@ -120,22 +120,33 @@ static int start_locked(struct pool *p)
     return 0;
 }
 
+/* staff_locked - threads on their way for that many jobs, as far as there are */
+static int staff_locked(struct pool *p, unsigned jobs)
+{
+    int err = 0;
+
+    while (p->woken < jobs && !err) {
+        if (!LIST_EMPTY(&p->idle))
+            wake_locked(p);
+        else if (p->threads < p->max_threads)
+            err = start_locked(p);
+        else
+            break;
+    }
+    return err;
+}
+
 /* pool_submit - queue a job and see that a thread comes for it */
 int pool_submit(struct pool *pool, struct pool_job *job)
 {
-    int err = 0;
+    int err;
 
     pthread_mutex_lock(&pool->mtx);
     if (pool->closing) {
         pthread_mutex_unlock(&pool->mtx);
         return -ESHUTDOWN;
     }
-    if (pool->woken <= pool->queued) {
-        if (!LIST_EMPTY(&pool->idle))
-            wake_locked(pool);
-        else if (pool->threads < pool->max_threads)
-            err = start_locked(pool);
-    }
+    err = staff_locked(pool, pool->queued + 1);
     /* A thread that exists takes the job when it is done with its own. */
     if (err == 0 || pool->threads > 0) {
         err = 0;
@@ -154,6 +165,7 @@ void pool_resize(struct pool *pool, unsigned max_threads)
     for (unsigned over = pool->threads; over > max_threads; over--)
         if (!LIST_EMPTY(&pool->idle))
             wake_locked(pool);
+    (void)staff_locked(pool, pool->queued); /* else when one is free */
     pthread_mutex_unlock(&pool->mtx);
 }
 
