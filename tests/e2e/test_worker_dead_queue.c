@@ -3,7 +3,9 @@
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <mqueue.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +90,51 @@ Test(worker_dead_queue, letters_from_before_move_at_the_start)
     next_check(dead, "first", 0);
     next_check(dead, "second", 0);
     letters_left(q, 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* A queue without a name takes messages as well, and nobody gets them. */
+Test(worker_dead_queue, one_that_was_removed_is_made_again)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(3, 100);
+    struct harness_process *w =
+        harness_worker(q, "--dead-letter-queue", dead, DIES);
+    harness_send_text(q, "one");
+    next_check(dead, "one", 0);
+    cr_assert_eq(mq_unlink(dead), 0);
+    harness_send_text(q, "two");
+    harness_wait_log(w, "event=dead_letter_queue_opened_again", 5000);
+    next_check(dead, "two", 0);
+    letters_left(q, 0);
+    for (int i = 0; i < 5; i++)
+        harness_send_text(q, "more");
+    letters_left(q, 2); /* it is as it was: three of them fit */
+    for (int i = 0; i < 5; i++)
+        next_check(dead, "more", 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* The last try to write a verdict comes when the threads are gone. */
+Test(worker_dead_queue,
+     a_letter_written_at_the_very_end_moves_at_the_next_start)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--dead-letter-queue", dead, DIES);
+    harness_wait_log(w, "event=started", 5000);
+    sqlite3 *db;
+    const char *store = harness_path("%s%s/store.db", harness_state_dir(), q);
+    cr_assert_eq(sqlite3_open(store, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                 SQLITE_OK);
+    harness_send_text(q, "x");
+    harness_wait_log(w, "event=store_cannot_write", 15000);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopped", 5000);
+    sqlite3_close(db);
+    cr_assert_eq(harness_wait(w, 15000), 0);
+    w = harness_worker(q, "--dead-letter-queue", dead, DIES);
+    next_check(dead, "x", 0);
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
