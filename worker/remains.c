@@ -172,7 +172,7 @@ static void search(struct remains *s, struct wish *const *batch, size_t n)
 /* grant_locked - search for those that wait; the lock is not held meanwhile */
 static void grant_locked(struct remains *s)
 {
-    struct wish *batch[BATCH], *w;
+    struct wish *batch[BATCH] = {0}, *w;
     size_t n = 0;
 
     while (n < BATCH && (w = STAILQ_FIRST(&s->wishes)) != NULL) {

@@ -149,7 +149,8 @@ static double median(double *of)
  * the machine does changes from round to round */
 static void compare(unsigned threads)
 {
-    double loop[ROUNDS_MAX], plain[ROUNDS_MAX], ratio[2][ROUNDS_MAX];
+    double loop[ROUNDS_MAX] = {0}, plain[ROUNDS_MAX] = {0};
+    double ratio[2][ROUNDS_MAX] = {0};
 
     for (unsigned i = 0; i < rounds; i++) {
         double limited;

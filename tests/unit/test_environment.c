@@ -7,7 +7,7 @@
 #define NONCE UINT64_C(0x0123456789abcdef)
 
 /* marked - of strings that end in NUL each, as /proc shows them */
-#define marked(text, seq) environment_marked(text, sizeof text, NONCE, seq)
+#define marked(text, seq) environment_marked((text), sizeof(text), NONCE, (seq))
 
 Test(environment, a_mark_is_found_wherever_it_stands)
 {
