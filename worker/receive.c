@@ -135,12 +135,12 @@ static int take_row(struct receive *item)
     return -EAGAIN;
 }
 
-/* link_letter - a replayed letter goes on as the row it is
+/* receive_link - a replayed letter goes on as the row it is
  * Id and letter must both match, and the row must not be on its way already;
  * else it is a message like any other. Crash before the row is in the slot: it
  * is linked by the next run.
  */
-static void link_letter(struct engine *e, struct delivery *d)
+void receive_link(struct engine *e, struct delivery *d)
 {
     struct store_row m;
     int64_t row;
@@ -164,18 +164,22 @@ static bool delayed(const struct delivery *d)
            d->header.not_before_ns > clock_wall_ns();
 }
 
-/* sort_fresh - a message of a group goes to its place, under receive_mtx, so
- * that its place is that of the queue; 0 if it has none, HANDED_OVER, -errno */
-static int sort_fresh(struct receive *item)
+/* sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
+ * -errno: it is held, and sorted again when it is taken */
+static int sort(struct receive *item, struct slot *slot)
 {
     struct engine *e = item->engine;
     struct delivery *d = &item->d;
+    int err;
 
-    delivery_read(d, item->slot, e->set->group_separator);
-    link_letter(e, d);
+    delivery_read(d, slot, e->set->group_separator);
+    receive_link(e, d);
     if (!d->group.at || delayed(d))
         return 0;
-    return ordered_add(e, d);
+    err = ordered_add(e, d);
+    if (err < 0)
+        engine_hold_slot(e, slot, false);
+    return err;
 }
 
 /* receive_one - the next message to the item's slot; under receive_mtx
@@ -186,18 +190,21 @@ static int receive_one(struct receive *item)
     struct engine *e = item->engine;
     struct slot *slot = item->slot;
     ssize_t n;
+    int err;
 
     slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
     n = queue_receive(e->queue, slot->body, &slot->priority);
     if (n >= 0) {
         slot_taken(slot, (uint32_t)n, clock_wall_ns());
         custody_seq_used(e->custody);
-        return sort_fresh(item);
+        err = sort(item, slot); /* here, as its place is that of the queue */
+        if (err < 0)
+            item->slot = NULL;
+        return err;
     }
     slot_disarm(slot);
     if (n == -EAGAIN && reopen_gone(e->reopen)) {
-        int err = reopen_now(e->reopen);
-
+        err = reopen_now(e->reopen);
         return err ? err : -EAGAIN;
     }
     return (int)n;
@@ -242,13 +249,13 @@ static int take_source(struct receive *item)
 static int take(struct receive *item)
 {
     struct engine *e = item->engine;
-    struct slot *held = engine_take_held(e);
+    struct slot *held;
     int err;
 
-    if (held) {
-        delivery_read(&item->d, held, e->set->group_separator);
-        link_letter(e, &item->d);
-        return 0;
+    while ((held = engine_take_held(e)) != NULL) {
+        err = sort(item, held);
+        if (err != HANDED_OVER)
+            return err;
     }
     do {
         ordered_relieve(e);
@@ -346,6 +353,8 @@ static enum settled deliver(struct receive *item)
         return settle_dead(e, d, REASON_EXPIRED, error);
     }
     if (delayed(d)) {
+        if (d->lease) /* held at a start, or the clock was set back */
+            ordered_settled(e, d->lease, NULL, false);
         if (item->later_count == SETTLE_LATER_MOST)
             later_flush(item);
         item->later[item->later_count++] = d->slot;

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct engine;
+struct delivery;
 
 /* Start one more work item if there is room; false if there is none. */
 bool receive_start(struct engine *e);
@@ -24,6 +25,9 @@ struct receive_stats {
     uint64_t longest_ns;
 };
 void receive_stats(struct engine *e, struct receive_stats *out);
+/* A message that was read: if it is a letter that an operator sent again, it is
+ * a run of that letter's row from here on. */
+void receive_link(struct engine *e, struct delivery *d);
 void receive_fini(struct engine *e); /* nothing runs any more */
 
 #endif

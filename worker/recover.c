@@ -17,6 +17,7 @@
 #include "worker/engine.h"
 #include "worker/leftover.h"
 #include "worker/ordered.h"
+#include "worker/receive.h"
 #include "worker/settle.h"
 
 #define CRASHED "the worker died while a handler had it"
@@ -205,6 +206,7 @@ static int revive(struct engine *e, struct slot *slot)
     int err = 0;
 
     delivery_read(&d, slot, e->set->group_separator);
+    receive_link(e, &d);
     if (slot->row)
         (void)retries_fly(e->retries, slot->row);
     if (d.group.at)
