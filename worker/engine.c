@@ -22,8 +22,10 @@
 #include "worker/reopen.h"
 #include "worker/settle.h"
 
-#define SPARE_SLOTS   16 /* for verdicts that cannot be written yet */
-#define SPARE_THREADS 2  /* for verdicts to write again, letters to move */
+#define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
+#define SPARE_THREADS \
+    3 /* one waits for the queue, one writes verdicts again,
+                            one moves letters */
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
@@ -43,6 +45,27 @@ unsigned engine_room(struct engine *e)
     }
 }
 
+/* engine_peeks - start a work item, or say that there is nothing to do but to
+ * wait for the queue */
+bool engine_peeks(struct engine *e)
+{
+    if (atomic_load(&e->running) >= engine_room(e))
+        return false;
+    if (atomic_load(&e->waiting))
+        receive_start(e);
+    else if (custody_free_slots(e->custody) == 0)
+        return false; /* a work item could only leave, and come here */
+    else if (retries_ready(e->retries) || ordered_ready(e))
+        receive_start(e);
+    else if (!ordered_room(e))
+        return false; /* it would receive nothing, and come here as well */
+    else if (reopen_gone(e->reopen))
+        receive_start(e);
+    else
+        return true;
+    return false;
+}
+
 /* engine_poke - start a work item or peek
  * Whoever changes a reason not to take messages calls this after the change,
  * and a work item after it has counted itself out. So of two that happen at
@@ -50,19 +73,7 @@ unsigned engine_room(struct engine *e)
  */
 void engine_poke(struct engine *e)
 {
-    if (atomic_load(&e->running) >= engine_room(e))
-        return;
-    if (atomic_load(&e->waiting))
-        receive_start(e);
-    else if (custody_free_slots(e->custody) == 0)
-        return; /* a work item could do nothing but leave, and come here */
-    else if (retries_ready(e->retries) || ordered_ready(e))
-        receive_start(e);
-    else if (!ordered_room(e))
-        return; /* it would receive nothing, and come here as well */
-    else if (reopen_gone(e->reopen))
-        receive_start(e);
-    else
+    if (engine_peeks(e))
         peeker_arm(e->peeker);
 }
 
@@ -524,6 +535,8 @@ void engine_close(struct engine **engine)
     if (!e)
         return;
     *engine = NULL;
+    if (e->peeker)
+        peeker_release(e->peeker);
     pool_close(&e->pool);
     if (e->store)
         settle_fini(e);

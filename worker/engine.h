@@ -129,6 +129,8 @@ unsigned engine_room(struct engine *e);
 /* Something changed that may let a message be taken: start a work item, or peek.
  * Any thread. */
 void engine_poke(struct engine *e);
+/* As engine_poke, but where it would peek: true, and the caller waits. */
+bool engine_peeks(struct engine *e);
 void engine_hold(struct engine *e, unsigned bit);
 void engine_unhold(struct engine *e, unsigned bit);
 /* Trouble with taking messages: nothing is taken until a delay is over. */

@@ -6,10 +6,14 @@
  * there is room for more work items and peek mode is off, the wait is limited,
  * and a round in which no delivery was started enters peek mode. An idle worker
  * is in peek mode and waits without a limit.
+ *
+ * Who lingers and takes a message leaves peek mode off as well, but the peeker
+ * sleeps and does not see it; a timer makes it look.
  */
 #include "worker/peeker.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +22,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "worker/engine.h"
 #include "worker/receive.h"
@@ -29,8 +34,11 @@
 struct peeker {
     struct engine *engine;    /* c */
     int epoll, signals, wake; /* c */
+    int kick;                 /* c  ends the lingering */
     atomic_bool armed;        /* a */
-    uint64_t started;         /* p  deliveries at the last look */
+    atomic_bool released;     /* a  nobody may linger */
+    struct timer look_timer;
+    uint64_t started; /* p  deliveries at the last look */
 };
 
 static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
@@ -60,6 +68,12 @@ static int add(struct peeker *p, int fd, const void *tag, uint32_t events)
     return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
+/* look_due - the peeker is awake, and its next wait has a limit */
+static void look_due(struct timer *timer)
+{
+    (void)timer;
+}
+
 /* peeker_open - not yet in peek mode */
 int peeker_open(struct peeker **out, struct engine *e)
 {
@@ -77,7 +91,9 @@ int peeker_open(struct peeker **out, struct engine *e)
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     p->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (p->epoll < 0 || p->signals < 0 || p->wake < 0)
+    p->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    timer_init(&p->look_timer, look_due);
+    if (p->epoll < 0 || p->signals < 0 || p->wake < 0 || p->kick < 0)
         err = -errno;
     if (!err)
         err = add(p, p->signals, &p->signals, EPOLLIN);
@@ -102,12 +118,15 @@ void peeker_close(struct peeker **peeker)
     if (!p)
         return;
     *peeker = NULL;
+    timers_cancel(p->engine->timers, &p->look_timer);
     if (p->epoll >= 0)
         close(p->epoll);
     if (p->signals >= 0)
         close(p->signals);
     if (p->wake >= 0)
         close(p->wake);
+    if (p->kick >= 0)
+        close(p->kick);
     free(p);
 }
 
@@ -130,6 +149,14 @@ void peeker_arm(struct peeker *p)
     engine_trouble(p->engine, "epoll_ctl", errno);
 }
 
+/* kick - whoever lingers looks again; it stays until somebody has seen it */
+static void kick(struct peeker *p)
+{
+    uint64_t one = 1;
+
+    (void)!write(p->kick, &one, sizeof one);
+}
+
 /* peeker_queue_changed - epoll dropped the old queue when it was closed
  * An arm in between fails with ENOENT, which peeker_arm mends by itself.
  */
@@ -137,6 +164,37 @@ void peeker_queue_changed(struct peeker *p)
 {
     atomic_store(&p->armed, false);
     (void)add(p, queue_fd(p->engine->queue), &p->armed, EPOLLONESHOT);
+    kick(p);
+}
+
+/* peeker_linger - one thread at a time, as peek mode is entered once
+ * Off before a work item is tried, as in on_event.
+ */
+bool peeker_linger(struct peeker *p)
+{
+    struct pollfd fds[2] = {
+        {.fd = queue_fd(p->engine->queue), .events = POLLIN},
+        {.fd = p->kick, .events = POLLIN}};
+    uint64_t ignored;
+
+    if (atomic_load(&p->released) || atomic_exchange(&p->armed, true))
+        return false;
+    (void)poll(fds, 2, -1);
+    if (fds[1].revents && !atomic_load(&p->released))
+        (void)!read(p->kick, &ignored, sizeof ignored);
+    atomic_store(&p->armed, false);
+    if (!(fds[0].revents & POLLIN))
+        return false;
+    if (engine_room(p->engine) > 1)
+        timers_start_earlier(p->engine->timers, &p->look_timer,
+                             clock_mono_ns() + STUCK_MS * NS_PER_MS);
+    return true;
+}
+
+void peeker_release(struct peeker *p)
+{
+    atomic_store(&p->released, true);
+    kick(p);
 }
 
 bool peeker_armed(const struct peeker *p)

@@ -2,9 +2,12 @@
  *
  * WHAT   epoll_wait on the queue, the timers, signals and a wake-up. It never
  *        receives and never runs a handler. The queue is waited on only while
- *        armed (peek mode): once, until the next message.
+ *        armed (peek mode): once, until the next message. A thread of the pool
+ *        that has nothing else to do waits in its place (linger) and takes the
+ *        message itself: one thread switch to a message, not two.
  * WHO    open, run, close: the engine's thread. arm, wake, watch: any thread.
- * OWNS   The epoll set, the signalfd, the eventfd.
+ *        linger: pool threads.
+ * OWNS   The epoll set, the signalfd, the eventfds.
  * FAILS  open: -errno.
  */
 #ifndef WORKER_PEEKER_H
@@ -35,6 +38,11 @@ void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 
 /* Enter peek mode; no effect if it is entered. */
 void peeker_arm(struct peeker *p);
+/* Peek mode by the calling thread; true: there may be a message. False, at once:
+ * it is entered already; later: peeker_release or another queue. */
+bool peeker_linger(struct peeker *p);
+/* Nobody lingers from here on. */
+void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
 /* The queue's descriptor stands for another queue now. Under receive_mtx. */
 void peeker_queue_changed(struct peeker *p);

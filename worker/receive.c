@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,14 @@
 #define LEAVE_NS  3000
 #define SOON_NS   NS_PER_MS /* until a row that was put off is tried again */
 #define PACE_PART 8         /* of the moving mean that is one handler's time */
+#define WALL_NS   (10 * NS_PER_MS) /* a step of the wall clock is seen by then */
+/* How often an empty queue is tried again before its thread leaves, with the
+ * processor offered to others in between: some 10 us. A sender that is slower
+ * than we are costs no thread switch for each message then. It is done while it
+ * pays: LUCK_MOST tries in vain, and one in LUCK_SKIP is made. */
+#define DWELLS    20
+#define LUCK_MOST 4
+#define LUCK_SKIP 16
 
 /* c = constant   a = atomic   h = under engine's held_mtx
  * Everything else belongs to the thread that runs it. */
@@ -39,6 +48,11 @@ struct receive {
     unsigned turn;     /* groups, rows and fresh messages take turns */
     struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */
     size_t later_count;
+    uint64_t now_ns;   /* the last look at the clock, monotonic */
+    uint64_t wall_ns;  /* what the wall clock is ahead of it */
+    uint64_t wall_old; /* when that is to be looked at again */
+    unsigned dwells;   /* tries of an empty queue since the last message */
+    unsigned luck, skipped;
     struct delivery d;
     struct outcome out;
 };
@@ -69,14 +83,18 @@ static bool leave_over(struct engine *e, unsigned most)
     return true;
 }
 
-/* left - after `running` fell: somebody else may run, or all are out */
-static void left(struct engine *e)
+/* left - after `running` fell: somebody else may run, or all are out. True: the
+ * caller may wait for the queue, if it is one that `stays`. */
+static bool left(struct engine *e, bool stays)
 {
     bounds_left(e);
     if (atomic_load(&e->holds) & HOLD_STOP)
         peeker_wake(e->peeker);
+    else if (stays)
+        return engine_peeks(e);
     else
         engine_poke(e);
+    return false;
 }
 
 /* put_away - the item has no work; before `running` falls, so that whoever
@@ -91,6 +109,23 @@ static void put_away(struct receive *item)
     pthread_mutex_lock(&e->held_mtx);
     LIST_INSERT_HEAD(&e->spare, item, spare);
     pthread_mutex_unlock(&e->held_mtx);
+}
+
+/* look - what time it is; one look a message, where handlers are quick */
+static uint64_t look(struct receive *item)
+{
+    item->now_ns = clock_mono_ns();
+    if (item->now_ns >= item->wall_old) {
+        item->wall_ns = clock_wall_ns() - item->now_ns;
+        item->wall_old = item->now_ns + WALL_NS;
+    }
+    return item->now_ns;
+}
+
+/* wall - the last look, on the wall clock */
+static uint64_t wall(const struct receive *item)
+{
+    return item->now_ns + item->wall_ns;
 }
 
 /* row_arrived - a row is in the item's slot: deliver it, or to its group
@@ -195,7 +230,9 @@ static int receive_one(struct receive *item)
     slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
     n = queue_receive(e->queue, slot->body, &slot->priority);
     if (n >= 0) {
-        slot_taken(slot, (uint32_t)n, clock_wall_ns());
+        if (item->dwells)
+            look(item); /* it was waited for */
+        slot_taken(slot, (uint32_t)n, wall(item));
         custody_seq_used(e->custody);
         err = sort(item, slot); /* here, as its place is that of the queue */
         if (err < 0)
@@ -240,8 +277,13 @@ static int take_source(struct receive *item)
     int err = -EAGAIN;
 
     item->turn = (item->turn + 1) % n;
-    for (unsigned i = 0; i < n && err == -EAGAIN; i++)
-        err = sources[(item->turn + i) % n](item);
+    for (unsigned i = 0; i < n && err == -EAGAIN; i++) {
+        unsigned at = (item->turn + i) % n;
+
+        err = sources[at](item);
+        if (sources[at] != take_fresh && err != -EAGAIN)
+            look(item); /* the store may have been read */
+    }
     return err;
 }
 
@@ -253,6 +295,7 @@ static int take(struct receive *item)
     int err;
 
     while ((held = engine_take_held(e)) != NULL) {
+        look(item);
         err = sort(item, held);
         if (err != HANDED_OVER)
             return err;
@@ -305,15 +348,15 @@ static void later_flush(struct receive *item)
 static enum settled run(struct receive *item)
 {
     struct engine *e = item->engine;
-    uint64_t before;
+    uint64_t mean = atomic_load_explicit(&e->pace_ns, memory_order_relaxed);
+    uint64_t before = mean < LEAVE_NS ? item->now_ns : look(item);
 
     tally_set(&item->started, tally_get(&item->started) + 1);
-    if (atomic_load_explicit(&e->pace_ns, memory_order_relaxed) >= PAYS_NS)
+    if (mean >= PAYS_NS)
         engine_poke(e);
-    slot_run(item->d.slot, clock_wall_ns());
-    before = clock_mono_ns();
+    slot_run(item->d.slot, wall(item));
     e->ops->run(e->handler, &item->d, &item->out);
-    item->out.duration_ns = clock_mono_ns() - before;
+    item->out.duration_ns = look(item) - before;
     if (item->out.kind == OUTCOME_NOT_STARTED) {
         tally_set(&item->started, tally_get(&item->started) - 1);
         return settle(e, &item->d, &item->out);
@@ -384,8 +427,10 @@ static int take_and_deliver(struct receive *item)
     } else if (item->d.slot != item->slot) {
         custody_release(e->custody, item->d.slot);
     }
-    if (tally_get(&item->started) == before)
+    if (tally_get(&item->started) == before) {
         bounds_untake(e); /* dead or delayed without a delivery */
+        look(item);
+    }
     return 0;
 }
 
@@ -399,38 +444,51 @@ static bool must_leave(struct engine *e)
            leave_over(e, 1);
 }
 
+/* dwell - whether an empty queue is tried again */
+static bool dwell(struct receive *item)
+{
+    if (item->dwells == 0 && item->luck == 0 &&
+        ++item->skipped % LUCK_SKIP != 0)
+        return false;
+    if (++item->dwells > DWELLS) {
+        if (item->luck > 0)
+            item->luck--;
+        return false;
+    }
+    sched_yield();
+    return true;
+}
+
+/* dwelt - a message came; it may have been waited for */
+static void dwelt(struct receive *item)
+{
+    if (item->dwells)
+        item->luck = LUCK_MOST;
+    item->dwells = 0;
+}
+
 /* batch - until there is a reason to leave; `running` still counts us, unless
  * LEFT_TOLD */
 static enum why batch(struct receive *item)
 {
     struct engine *e = item->engine;
-    uint64_t end = ns_add(clock_mono_ns(), e->set->batch_limit_ns);
+    uint64_t end = ns_add(look(item), e->set->batch_limit_ns);
 
+    item->dwells = 0;
     while (!must_leave(e)) {
         int err = take_and_deliver(item);
 
+        if (err == -EAGAIN && dwell(item))
+            continue;
         if (err && err != -EAGAIN)
             engine_trouble(e, "receiving", -err);
         if (err)
             return LEFT_EMPTY;
-        if (clock_mono_ns() >= end)
+        dwelt(item);
+        if (item->now_ns >= end)
             return LEFT_TIME;
     }
     return LEFT_TOLD;
-}
-
-/* item_run - the work item, on a pool thread */
-static void item_run(struct pool_job *job)
-{
-    struct receive *item = CONTAINER_OF(job, struct receive, job);
-    struct engine *e = item->engine;
-    enum why why = batch(item);
-
-    later_flush(item);
-    put_away(item);
-    if (why != LEFT_TOLD)
-        atomic_fetch_sub(&e->running, 1);
-    left(e);
 }
 
 /* item_get - a spare item, or a new one */
@@ -446,7 +504,6 @@ static struct receive *item_get(struct engine *e)
         item = calloc(1, sizeof *item);
         if (item) {
             item->engine = e;
-            item->job.run = item_run;
             LIST_INSERT_HEAD(&e->items, item, all);
         }
     }
@@ -454,19 +511,57 @@ static struct receive *item_get(struct engine *e)
     return item;
 }
 
+/* item_enter - counted in; NULL: no room (who makes some pokes), or no memory */
+static struct receive *item_enter(struct engine *e)
+{
+    struct receive *item;
+
+    if (!enter(e))
+        return NULL;
+    item = item_get(e);
+    if (!item) {
+        atomic_fetch_sub(&e->running, 1);
+        engine_trouble(e, "starting a work item", ENOMEM);
+    }
+    return item;
+}
+
+/* item_run - work items, on a pool thread: one, and another for each message that
+ * the thread waits for itself */
+static void item_run(struct pool_job *job)
+{
+    struct receive *item = CONTAINER_OF(job, struct receive, job);
+    struct engine *e = item->engine;
+
+    do {
+        enum why why = batch(item);
+
+        later_flush(item);
+        put_away(item);
+        if (why != LEFT_TOLD)
+            atomic_fetch_sub(&e->running, 1);
+        item = NULL;
+        if (left(e, why == LEFT_EMPTY)) {
+            if (peeker_linger(e->peeker))
+                item = item_enter(e);
+            else
+                engine_poke(e);
+        }
+    } while (item);
+}
+
 /* receive_start - one more work item */
 bool receive_start(struct engine *e)
 {
-    struct receive *item;
+    struct receive *item = item_enter(e);
     int err;
 
-    if (!enter(e))
+    if (!item)
         return false;
-    item = item_get(e);
-    err = item ? pool_submit(e->pool, &item->job) : -ENOMEM;
+    item->job.run = item_run;
+    err = pool_submit(e->pool, &item->job);
     if (err) {
-        if (item)
-            put_away(item);
+        put_away(item);
         atomic_fetch_sub(&e->running, 1);
         engine_trouble(e, "starting a thread", -err);
     }
