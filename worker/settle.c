@@ -479,6 +479,33 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
     return SETTLED_FREE;
 }
 
+/* plain - nobody but the queue has heard of the message, and the breaker has
+ * nothing to learn from its end */
+static bool plain(const struct engine *e, const struct delivery *d)
+{
+    return !d->slot->row && !d->lease && e->set->breaker_failures == 0 &&
+           breaker_state(&e->breaker) == BREAKER_CLOSED &&
+           !log_enabled(LOG_DEBUG);
+}
+
+/* plain_done - what finished comes to then: the usual end, so it is short */
+static enum settled plain_done(struct engine *e, struct delivery *d,
+                               const struct outcome *out)
+{
+    struct slot_word was = slot_word(d->slot);
+
+    slot_retire(d->slot);
+    atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
+    if (e->ops->settled)
+        e->ops->settled(e->handler,
+                        &(struct settlement){.slot = d->slot,
+                                             .was = was,
+                                             .group = d->group,
+                                             .verdict = MQW_DONE,
+                                             .took_ns = out->duration_ns});
+    return SETTLED_FREE;
+}
+
 /* exhausted - one more failure is the last, by number or by age */
 static bool exhausted(const struct engine *e, const struct delivery *d)
 {
@@ -494,9 +521,13 @@ static enum settled by_verdict(struct engine *e, struct delivery *d,
 {
     switch (out->verdict) {
     case MQW_DONE:
+        if (plain(e, d))
+            return plain_done(e, d, out);
+        engine_breaker(e, BREAKER_GOOD, NULL);
+        return finished(e, d, false, out);
     case MQW_DISCARD:
         engine_breaker(e, BREAKER_GOOD, NULL);
-        return finished(e, d, out->verdict == MQW_DISCARD, out);
+        return finished(e, d, true, out);
     case MQW_DEAD:
         engine_breaker(e, BREAKER_GOOD, NULL);
         return failed(e, d, out, REASON_REJECTED);
