@@ -121,17 +121,22 @@ int ulid_parse(const char *text, size_t size, struct ulid *out)
     return 0;
 }
 
-/* ulid_print - 16 bytes to 26 characters, from the last */
+/* digits_put - the lowest bits as `size` characters, from the last */
+static inline void digits_put(char *to, size_t size, uint64_t bits)
+{
+    for (size_t i = size; i-- > 0; bits >>= 5)
+        to[i] = digits[bits & 31];
+}
+
+/* ulid_print - 16 bytes to 26 characters: 10, 60 and 60 bits */
 const char *ulid_print(struct ulid id, char buf[ULID_TEXT])
 {
     uint64_t words[2];
     memcpy(words, id.bytes, sizeof words);
     uint64_t high = big_endian(words[0]), low = big_endian(words[1]);
+    digits_put(buf, 2, high >> 56);
+    digits_put(buf + 2, 12, high << 4 | low >> 60);
+    digits_put(buf + 14, 12, low);
     buf[ULID_TEXT - 1] = '\0';
-    for (size_t i = ULID_TEXT - 1; i-- > 0;) {
-        buf[i] = digits[low & 31];
-        low = low >> 5 | high << 59;
-        high >>= 5;
-    }
     return buf;
 }
