@@ -93,6 +93,9 @@ struct slot_word slot_word(const struct slot *slot);
 
 /* FREE -> RECEIVING, ready for the kernel to write into. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
+/* Take the write fault of each page of a body of `room` bytes now, just before
+ * the kernel writes to it; changes nothing. */
+void slot_warm(struct slot *slot, size_t room);
 /* RECEIVING -> FREE: the queue was empty. */
 void slot_disarm(struct slot *slot);
 /* RECEIVING -> HELD: `length` bytes came. */

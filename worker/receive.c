@@ -228,6 +228,7 @@ static int receive_one(struct receive *item)
     int err;
 
     slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
+    slot_warm(slot, queue_message_size(e->queue));
     n = queue_receive(e->queue, slot->body, &slot->priority);
     if (n >= 0) {
         if (item->dwells)

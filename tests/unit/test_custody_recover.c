@@ -282,6 +282,7 @@ Test(custody_recover, larger_bodies_keep_what_is_held)
     struct custody *c = fixture_open(4);
     struct fixture_found f;
     struct slot *slot;
+    uint64_t nonce = custody_nonce(c);
 
     fixture_recover(c);
     slot = fixture_take(c, "held");
@@ -296,6 +297,7 @@ Test(custody_recover, larger_bodies_keep_what_is_held)
     c = fixture_open_at(twin, 8192, 2);
     cr_assert_eq(custody_body_bytes(c), 8192);
     cr_assert_eq(custody_slots(c), 4, "room for what is held");
+    cr_assert_eq(custody_nonce(c), nonce, "or nobody finds its handlers");
     f = fixture_recover(c);
     cr_assert_eq(f.count, 3);
     fixture_text_is(f.slot[0], "held");
@@ -365,7 +367,7 @@ static void open_look(void *arg)
     f = fixture_recover(c);
     cr_assert_eq(f.count, messages);
     for (unsigned i = 0; i < f.count; i++) {
-        char text[16];
+        char text[32];
 
         snprintf(text, sizeof text, "message %u", i);
         fixture_text_is(f.slot[i], text);
@@ -380,7 +382,7 @@ static void numbered(unsigned slots)
 
     fixture_recover(c);
     for (messages = 0; messages < 3; messages++) {
-        char text[16];
+        char text[32];
 
         snprintf(text, sizeof text, "message %u", messages);
         fixture_take(c, text);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/queue.h"
 #include "common/slot.h"
@@ -168,6 +169,43 @@ Test(slot, arming_cut_off_anywhere_leaves_nothing)
     cr_assert_gt(looked, 0);
 }
 
+/* faults - minor faults of this thread so far */
+static long faults(void)
+{
+    struct rusage use;
+
+    cr_assert_eq(getrusage(RUSAGE_THREAD, &use), 0);
+    return use.ru_minflt;
+}
+
+/* The kernel's copy must find no page that takes a fault. */
+Test(slot, warming_takes_the_fault_of_each_page_and_changes_no_byte)
+{
+    size_t size = 5 * 4096, room = size - SLOT_HEADER - 100;
+    int fd = memfd_create("slot", MFD_CLOEXEC);
+    struct slot *s;
+    long before;
+
+    cr_assert_eq(ftruncate(fd, (off_t)size), 0);
+    cr_assert_eq(pwrite(fd, fill.bytes, 4096, SLOT_HEADER), 4096);
+    s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    cr_assert(s != MAP_FAILED);
+    slot_warm(s, 0);
+    before = faults();
+    slot_warm(s, room);
+    cr_assert_gt(faults(), before, "the pages were there already");
+    before = faults();
+    for (size_t i = 0; i < room; i += 64)
+        s->body[i] = s->body[i] + 1;
+    cr_assert_eq(faults(), before);
+    for (size_t i = 0; i < room; i++)
+        cr_assert_eq(
+            s->body[i],
+            (unsigned char)((i < 4096 ? fill.bytes[i] : 0) + (i % 64 == 0)));
+    munmap(s, size);
+    close(fd);
+}
+
 struct reception {
     struct queue *queue;
     const char *body;
@@ -180,6 +218,7 @@ static void receive_act(void *arg)
     ssize_t n;
 
     slot_arm(slot, &fill, 7);
+    slot_warm(slot, ROOM);
     n = queue_receive(r->queue, slot->body, &slot->priority);
     if (n >= 0)
         slot_taken(slot, (uint32_t)n, 1000);
