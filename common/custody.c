@@ -154,7 +154,8 @@ static int rebuild(const struct custody *old, const char *path,
         return custody_problem(p, ENAMETOOLONG, "name", path);
     if (old && old->head->slots > slots)
         slots = old->head->slots;
-    custody_head_make(&h, spec->body_bytes, slots, next_seq);
+    custody_head_make(&h, spec->body_bytes, slots, next_seq,
+                      old ? old->head->nonce : 0);
     if (old) /* a torn or clean file stays one */
         memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
     h.clean = old ? old->head->clean : 1;

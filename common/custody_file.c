@@ -144,7 +144,7 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
 
 /* custody_head_make - the header of a new file */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
-                       unsigned slots, uint64_t next_seq)
+                       unsigned slots, uint64_t next_seq, uint64_t nonce)
 {
     memset(h, 0, sizeof *h);
     memcpy(h->magic, MAGIC, sizeof h->magic);
@@ -153,7 +153,9 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     h->slot_head_bytes = SLOT_HEADER;
     h->body_bytes = body_bytes;
     h->stride = custody_stride(body_bytes);
-    if (getrandom(&h->nonce, sizeof h->nonce, 0) != sizeof h->nonce)
+    h->nonce = nonce;
+    if (nonce == 0 &&
+        getrandom(&h->nonce, sizeof h->nonce, 0) != sizeof h->nonce)
         h->nonce = clock_wall_ns() ^ (uint64_t)getpid() << 32;
     h->sum = head_sum(h);
     h->slots = slots;

@@ -50,8 +50,10 @@ int custody_write(int fd, const void *data, size_t size, off_t at);
 /* FREE, filled slots from..to-1, and the rest of the last page. */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
                         unsigned from, unsigned to);
+/* `nonce`: that of a file whose messages go on in this one, as their handlers may
+ * still run under its mark; 0: a new one. */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
-                       unsigned slots, uint64_t next_seq);
+                       unsigned slots, uint64_t next_seq, uint64_t nonce);
 /* A header that we can work with, or a problem. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
