@@ -247,7 +247,7 @@ static int put_all_apply(struct sql *sql, void *arg)
     for (size_t i = 0; i < all->n && !err; i++) {
         struct put put = {.m = &all->rows[i], .boot = all->boot};
         err = put_apply(sql, &put);
-        if (err == -EEXIST)
+        if (err == -EEXIST || err == -ENOENT)
             err = 0;
     }
     return err;

@@ -103,7 +103,8 @@ void store_stats(struct store *s, struct store_stats *out);
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row);
 /* Write several as store_put would, without attempts, in one commit, all or
- * nothing. One whose receive_seq is in the table already is left as it is. */
+ * nothing. One whose receive_seq is in the table already is left as it is, and
+ * one whose row is gone (discarded) stays away. */
 int store_put_all(struct store *s, const struct store_row *rows, size_t n);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);

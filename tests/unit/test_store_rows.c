@@ -335,3 +335,22 @@ Test(store_rows, replayed_letters_of_another_boot_are_dead_again)
     cr_assert(store_count(s, STORE_REPLAYED) == 1);
     store_close(&s);
 }
+
+Test(store_rows, several_at_once_pass_over_one_that_is_gone_or_there_already)
+{
+    struct store *s = fixture_open();
+    struct store_row m[4] = {fixture_row(STORE_REPLAYED, "discarded"),
+                             fixture_row(STORE_PARKED, "a"),
+                             fixture_row(STORE_PARKED, "b"),
+                             fixture_row(STORE_REPLAYED, "letter")};
+    m[0].row = fixture_put(s, &m[0]);
+    m[1].receive_seq = 7;
+    fixture_put(s, &m[1]);
+    m[3].row = fixture_put(s, &m[3]);
+    cr_assert(store_delete(s, m[0].row) == 0);
+    m[0].state = m[3].state = STORE_PARKED;
+    cr_assert(store_put_all(s, m, 4) == 0);
+    cr_assert(store_count(s, STORE_PARKED) == 3);
+    cr_assert(store_count(s, STORE_REPLAYED) == 0);
+    store_close(&s);
+}
