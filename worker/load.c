@@ -4,24 +4,44 @@
 #include <errno.h>
 
 #include "common/clock.h"
+#include "common/log.h"
+#include "worker/dead_queue.h"
 #include "worker/engine.h"
+#include "worker/ordered.h"
+
+/* died - what a letter is to others: to the log, to its group */
+static void died(struct engine *e, const struct store_row *m)
+{
+    char id[ULID_TEXT];
+
+    atomic_fetch_add(&e->count.dead, 1);
+    log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
+             F_STR("reason", store_reason_text(m->reason)),
+             F_STR("error", m->error), F_UINT("size", m->size),
+             F_UINT("allowed", custody_body_bytes(e->custody)));
+    if (m->group)
+        ordered_died(e, m);
+    if (e->dead_queue)
+        dead_queue_poke(e->dead_queue);
+}
 
 /* give_up - it cannot be run: nothing is lost, it is a letter */
-static void give_up(struct engine *e, int64_t row)
+static int give_up(struct engine *e, int64_t row)
 {
     char group[HEADER_VALUE_MAX + 1];
     struct store_row m;
     int err = store_get(e->store, row, &m, NULL, 0, group);
 
-    if (!err) {
-        m.state = STORE_DEAD;
-        m.reason = REASON_REJECTED;
-        m.error = "larger than the queue takes now";
-        m.died_ns = clock_wall_ns();
-        err = store_put(e->store, &m, NULL, NULL);
-    }
-    if (err && err != -ENOENT)
-        engine_trouble(e, "store", -err);
+    if (err)
+        return err;
+    m.state = STORE_DEAD;
+    m.reason = REASON_REJECTED;
+    m.error = "larger than the queue takes now";
+    m.died_ns = clock_wall_ns();
+    err = store_put(e->store, &m, NULL, NULL);
+    if (!err)
+        died(e, &m);
+    return err;
 }
 
 /* hold - the row is in the body; the rest of the record */
@@ -56,8 +76,10 @@ int load_row(struct engine *e, int64_t row, enum store_state state,
     /* Whatever is written there, the next slot_arm makes fill of it again. */
     slot->dirty = (uint32_t)custody_body_bytes(e->custody);
     err = store_get(e->store, row, &m, slot->body, slot->dirty, group);
-    if (err == -EMSGSIZE)
-        give_up(e, row);
+    if (err == -EMSGSIZE) {
+        err = give_up(e, row);
+        return err ? err : -EMSGSIZE;
+    }
     if (err)
         return err;
     if (m.state != state)

@@ -3,7 +3,6 @@
 #include "worker/ordered.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +22,11 @@ struct member {
     struct slot *slot;
 };
 
-/* c = constant after open   p = under park_mtx   a = atomic */
+/* c = constant after open   p = whoever set parking   a = atomic */
 struct ordered {
-    struct groups *groups;    /* c */
-    struct member *members;   /* c  by slot index */
-    pthread_mutex_t park_mtx; /* one thread parks at a time: in order */
+    struct groups *groups;  /* c */
+    struct member *members; /* c  by slot index */
+    atomic_bool parking;    /* a  one thread parks at a time: in order */
     struct group_item *items[PARK_MOST]; /* p */
     struct store_row rows[PARK_MOST];    /* p */
     struct delivery read[PARK_MOST];     /* p */
@@ -50,7 +49,6 @@ int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
         free(o);
         return err;
     }
-    pthread_mutex_init(&o->park_mtx, NULL);
     *out = o;
     return 0;
 }
@@ -63,7 +61,6 @@ void ordered_close(struct ordered **ordered)
         return;
     *ordered = NULL;
     groups_close(&o->groups);
-    pthread_mutex_destroy(&o->park_mtx);
     free(o->members);
     free(o);
 }
@@ -87,9 +84,19 @@ int ordered_restore(struct engine *e)
     return err == -ENOENT ? 0 : err;
 }
 
+/* crowded - half the lookahead is taken and some of it cannot run */
+static bool crowded(const struct engine *e)
+{
+    const struct groups *g = e->ordered->groups;
+
+    return groups_stuck(g) > 0 && groups_waiting(g) * 2 >= e->set->lookahead &&
+           groups_parked(g) < e->set->max_parked;
+}
+
 bool ordered_ready(const struct engine *e)
 {
-    return groups_ready(e->ordered->groups) > 0;
+    return groups_ready(e->ordered->groups) > 0 ||
+           (crowded(e) && !atomic_load(&e->ordered->parking));
 }
 
 /* ordered_room - lookahead in slots, --max-parked in the store */
@@ -292,6 +299,7 @@ static int take_next(struct engine *e, struct group *lease, struct slot *slot,
 /* ordered_take - lease a group, take its next message */
 int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
 {
+    static const struct store_row dead = {.state = STORE_DEAD};
     struct group *lease;
     int err = -EAGAIN;
 
@@ -299,7 +307,7 @@ int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
         err = take_next(e, lease, slot, d);
         if (!err)
             return 0;
-        groups_release(e->ordered->groups, lease);
+        ordered_settled(e, lease, err == -EMSGSIZE ? &dead : NULL, false);
         if (err != -ENOENT && err != -EMSGSIZE)
             return err;
         err = -EAGAIN;
@@ -315,12 +323,16 @@ int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
 static int park(struct engine *e, size_t n)
 {
     struct ordered *o = e->ordered;
+    const char *key;
+    size_t size;
 
     for (size_t i = 0; i < n; i++) {
         struct member *m = CONTAINER_OF(o->items[i], struct member, item);
         struct delivery *d = &o->read[i];
 
-        delivery_read(d, m->slot, e->set->group_separator);
+        delivery_read(d, m->slot, 0);
+        key = groups_key(m->item.group, &size); /* it was found by this one */
+        delivery_regroup(d, key, size);
         settle_row(&o->rows[i], d);
         o->rows[i].state = STORE_PARKED;
     }
@@ -344,28 +356,36 @@ static void parked(struct engine *e, size_t n)
         custody_release(e->custody, slots[i]);
 }
 
-/* ordered_relieve - half the lookahead is taken and some of it cannot run */
-void ordered_relieve(struct engine *e)
+/* park_some - one commit; whether there was something to park */
+static bool park_some(struct engine *e)
 {
     struct ordered *o = e->ordered;
-    size_t n;
-    int err;
+    size_t n = groups_park_begin(o->groups, o->items, PARK_MOST);
+    int err = n ? park(e, n) : 0;
 
-    if (groups_stuck(o->groups) == 0 ||
-        groups_waiting(o->groups) * 2 < e->set->lookahead ||
-        groups_parked(o->groups) >= e->set->max_parked)
-        return;
-    if (pthread_mutex_trylock(&o->park_mtx) != 0)
-        return;
-    n = groups_park_begin(o->groups, o->items, PARK_MOST);
-    err = n ? park(e, n) : 0;
     if (err) {
         groups_park_end(o->groups, o->items, n, false);
         engine_trouble(e, "parking messages in the store", -err);
     } else if (n) {
         parked(e, n);
     }
-    pthread_mutex_unlock(&o->park_mtx);
+    return n && !err;
+}
+
+/* ordered_relieve - park until there is room
+ * Who finds another thread parking goes away, and nobody else would see that
+ * the lookahead was filled meanwhile: so whoever parked looks again after it
+ * has said that it does not park any more.
+ */
+void ordered_relieve(struct engine *e)
+{
+    struct ordered *o = e->ordered;
+    bool more = true;
+
+    while (more && crowded(e) && !atomic_exchange(&o->parking, true)) {
+        more = park_some(e);
+        atomic_store(&o->parking, false);
+    }
 }
 
 /* still_dead - whether a held group has a letter left; with trouble, it has */
@@ -469,6 +489,15 @@ void ordered_settled(struct engine *e, struct group *lease,
         hold(e, lease);
     else
         groups_release(g, lease);
+}
+
+void ordered_died(struct engine *e, const struct store_row *row)
+{
+    struct group *lease = groups_resume(e->ordered->groups, row->group,
+                                        row->group_size, row->row);
+
+    if (lease)
+        ordered_settled(e, lease, row, false);
 }
 
 void ordered_return(struct engine *e, struct group *lease, struct slot *slot)

@@ -107,3 +107,26 @@ Test(groups_delayed, a_kill_before_they_are_stored_does_not_stop_their_group)
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_lines("runs"), 3);
 }
+
+/* A head that no slot takes any more blocks nobody. */
+Test(groups_delayed, a_head_too_large_for_a_smaller_queue_lets_its_group_go_on)
+{
+    char large[101] = "";
+    const char *q = harness_queue(4, 256);
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "2s", "--", "sh", "-c", "exit 1");
+    cr_assert_eq(harness_run("mqsend", "--raw", q, "warm").status, 0);
+    memset(large, 'l', 100);
+    cr_assert_eq(harness_run("mqsend", "--group", "a", q, large).status, 0);
+    harness_until(harness_log_count(w, "event=retry") == 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(mq_unlink(q), 0);
+    w = harness_worker(q, "--queue-depth", "4", "--message-size", "120",
+                       "--backoff", "2s", "--", "sh", "-c", RUNS);
+    harness_wait_log(w, "event=started", 5000);
+    cr_assert_eq(harness_run("mqsend", "--group", "a", q, "small").status, 0);
+    const char *line = harness_wait_log(w, "event=dead", 10000);
+    cr_assert_not_null(strstr(line, "larger than the queue takes"), "%s", line);
+    harness_until_lines("runs", 2, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
