@@ -1,0 +1,393 @@
+/* mqworker: a group that waits for its head costs the others little
+ *
+ * MQW_TEST_FULL=1: as many groups and messages as the promises name.
+ */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+#include "tests/harness/turns.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(groups_blocked, .init = harness_init, .fini = harness_fini,
+          .timeout = 600);
+
+#define FAILING "--max-attempts", "1000000", "--jitter", "0"
+
+/* scale - `full` if that was asked for */
+static unsigned scale(unsigned usual, unsigned full)
+{
+    const char *text = getenv("MQW_TEST_FULL");
+
+    return text && text[0] && text[0] != '0' ? full : usual;
+}
+
+/* head_fails - "0.0" of group a fails from now on, and has done so once */
+static void head_fails(struct harness_process *w, const char *q)
+{
+    turns_tell("fail", "0.0");
+    turns_send(q, "a", 0, "0.0");
+    harness_wait_log(w, "event=retry ", 10000);
+}
+
+/* behind - `count` messages behind the head, all out of the queue */
+static void behind(const char *q, unsigned count)
+{
+    for (unsigned i = 1; i <= count; i++)
+        turns_send_number(q, "a", 0, 0, i);
+    harness_until(harness_queue_length(q) == 0, 30000);
+}
+
+/* ---- one blocked group among healthy ones ---- */
+
+enum { EACH = 10, BEHIND = 1000 };
+
+/* pair_run - the healthy groups' time in ms, `blocked` with a group among them
+ * whose head fails and 1000 messages behind it */
+static uint64_t pair_run(unsigned healthy, bool blocked)
+{
+    const struct turns_plan plan = {.producers = 1,
+                                    .groups = healthy,
+                                    .each = EACH,
+                                    .block = healthy,
+                                    .seed = 1};
+    const char *q = harness_queue(0, 0);
+    size_t want = turns_done() + (size_t)healthy * EACH;
+    struct harness_process *w = harness_worker(
+        q, "-q", "-c", "8", FAILING, "--backoff", "50ms", "--", TURN, "1");
+    uint64_t start;
+
+    turns_tell("fail", "9.0");
+    if (blocked)
+        turns_send(q, "a", 0, "9.0");
+    start = harness_now_ms();
+    turns_produce(q, &plan);
+    for (unsigned i = 1; blocked && i <= BEHIND; i++)
+        turns_send_number(q, "a", 0, 9, i);
+    harness_until(turns_done() >= want, 120000);
+    start = harness_now_ms() - start;
+    cr_assert_eq(turns_done(), want, "nothing of the blocked group ran");
+    harness_until(turns_produced(), 1000);
+    harness_kill(w);
+    return start;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+Test(groups_blocked, a_failing_head_slows_healthy_groups_little)
+{
+    enum { PAIRS = 3 };
+    uint64_t with[PAIRS], without[PAIRS];
+    unsigned healthy = scale(99, 999);
+
+    for (int i = 0; i < PAIRS; i++) {
+        without[i] = pair_run(healthy, false);
+        with[i] = pair_run(healthy, true);
+    }
+    qsort(with, PAIRS, sizeof *with, by_size);
+    qsort(without, PAIRS, sizeof *without, by_size);
+    double ratio = (double)with[PAIRS / 2] / (double)without[PAIRS / 2];
+    fprintf(stderr,
+            "%u healthy groups: %lu ms beside a blocked one, %lu ms alone, "
+            "ratio %.2f\n",
+            healthy, (unsigned long)with[PAIRS / 2],
+            (unsigned long)without[PAIRS / 2], ratio);
+    cr_assert_lt(ratio, 3.0);
+}
+
+/* never_stopped - 200 messages of b come through beside those of a, long before
+ * its head is tried again */
+static void never_stopped(const char *limit)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-q", "-c", "2", FAILING, "--backoff", "1000s", "--lookahead", "4",
+        "--batch-time-limit", limit, "--", TURN);
+
+    turns_tell("fail", "0.0");
+    for (unsigned i = 0; i < 200; i++) {
+        turns_send_number(q, "a", 0, 0, i);
+        turns_send_number(q, "b", 0, 1, i);
+    }
+    harness_until(turns_done() == 200, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), 200);
+    cr_assert_eq(turns_starts(&t, "a", 0, t.count), 1);
+}
+
+Test(groups_blocked, a_failing_head_never_stops_the_others)
+{
+    never_stopped("1s");
+}
+
+Test(groups_blocked, a_failing_head_never_stops_others_message_by_message)
+{
+    never_stopped("0");
+}
+
+/* ---- a backlog ---- */
+
+/* waits - send one message of group b: so many of group a were started after
+ * that and before it */
+static size_t waits(const char *q, unsigned number)
+{
+    char body[32];
+    struct turns t;
+    size_t from, at;
+    uint64_t deadline = harness_deadline(20000);
+
+    snprintf(body, sizeof body, "1.%u", number);
+    turns_send(q, "b", 0, body);
+    from = harness_lines("turns");
+    for (;;) {
+        t = turns_read();
+        at = turns_start(&t, body);
+        if (at != (size_t)-1)
+            return turns_starts(&t, "a", from, at);
+        harness_nap(deadline, body);
+    }
+}
+
+/* backlog_check - the longest wait beside a backlog of 10,000
+ * At most a quantum for each handler once it is received; that is at the third
+ * look of a handler at the latest, as three sources take turns.
+ */
+static void backlog_check(unsigned handlers)
+{
+    enum { BACKLOG = 10000, PROBES = 10, QUANTUM = 10, SOURCES = 3 };
+    char cap[16];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    size_t most = 0;
+
+    snprintf(cap, sizeof cap, "%u", handlers);
+    w = harness_worker(q, "-q", "-c", cap, FAILING, "--backoff", "200ms",
+                       "--group-quantum", "10", "--", TURN);
+    head_fails(w, q);
+    behind(q, BACKLOG);
+    cr_assert_geq(turns_rows(q, TURNS_PARKED), BACKLOG - 64);
+    turns_untell("fail", "0.0");
+    harness_until(turns_done() >= 20, 10000);
+    for (unsigned i = 0; i < PROBES; i++) {
+        size_t n = waits(q, i);
+
+        most = n > most ? n : most;
+    }
+    fprintf(stderr, "-c %u: the other group waited for %zu deliveries\n",
+            handlers, most);
+    cr_assert_leq(most, handlers * (QUANTUM + SOURCES));
+    cr_assert_lt(turns_done(), (size_t)BACKLOG / 2, "there is a backlog");
+    harness_kill(w);
+    struct turns t = turns_read();
+    turns_check(&t);
+}
+
+Test(groups_blocked, a_backlog_makes_others_wait_a_quantum_with_one_handler)
+{
+    backlog_check(1);
+}
+
+Test(groups_blocked, a_backlog_makes_others_wait_a_quantum_with_two_handlers)
+{
+    backlog_check(2);
+}
+
+/* ---- the bound ---- */
+
+/* try_behind - one more message behind the head, if the queue has room */
+static bool try_behind(const char *q, unsigned number)
+{
+    char message[64];
+    int size =
+        snprintf(message, sizeof message, "MQW/1\ngroup: a\n\n0.%u", number);
+
+    return harness_try_send(q, message, (size_t)size, 0);
+}
+
+Test(groups_blocked, at_the_bound_nothing_is_received_and_the_log_says_why)
+{
+    enum { PARKED = 20, LOOKAHEAD = 8, SENT = 80 };
+    const char *q = harness_queue(0, 0);
+    unsigned sent = 0;
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", FAILING, "--backoff", "20ms",
+                       "--max-parked", "20", "--lookahead", "8", "--", TURN);
+
+    head_fails(w, q);
+    harness_until((sent += try_behind(q, sent + 1),
+                   harness_log_count(w, "event=parked_full") == 1),
+                  10000);
+    const char *line = harness_wait_log(w, "event=parked_full", 1000);
+    cr_assert(strstr(line, "level=warn"), "%s", line);
+    cr_assert(strstr(line, "--max-parked"), "%s", line);
+    while (try_behind(q, sent + 1))
+        sent++;
+    size_t retries = harness_log_count(w, "event=retry ");
+    harness_until(harness_log_count(w, "event=retry ") > retries + 2, 10000);
+    cr_assert_eq(harness_queue_length(q), 10, "mail stays in the queue");
+    cr_assert_leq(turns_rows(q, TURNS_PARKED), PARKED + LOOKAHEAD);
+    cr_assert_leq(sent, PARKED + 2 * LOOKAHEAD + 10);
+    cr_assert_eq(harness_log_count(w, "event=parked_full"), 1, "once");
+    turns_untell("fail", "0.0");
+    for (unsigned i = sent + 1; i <= SENT; i++)
+        turns_send_number(q, "a", 0, 0, i);
+    harness_until(turns_done() == SENT + 1, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), SENT + 1);
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+Test(groups_blocked, a_worker_that_starts_at_the_bound_goes_on_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", FAILING, "--backoff", "20ms",
+                       "--lookahead", "8", "--", TURN);
+
+    head_fails(w, q);
+    behind(q, 40);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    turns_send_number(q, "a", 0, 0, 41);
+    w = harness_worker(q, "-c", "2", FAILING, "--backoff", "20ms",
+                       "--lookahead", "8", "--max-parked", "10", "--", TURN);
+    harness_wait_log(w, "event=parked_full", 10000);
+    cr_assert_eq(harness_queue_length(q), 1);
+    turns_untell("fail", "0.0");
+    harness_until(turns_done() == 42, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), 42);
+}
+
+/* ---- another worker ---- */
+
+Test(groups_blocked, order_survives_a_restart_with_parked_messages)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-q", "-c", "2", FAILING, "--backoff", "20ms",
+                       "--lookahead", "8", "--", TURN);
+
+    head_fails(w, q);
+    behind(q, 100);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_geq(turns_rows(q, TURNS_PARKED), 90);
+    w = harness_worker(q, "-q", "-c", "2", FAILING, "--backoff", "20ms", "--",
+                       TURN);
+    for (unsigned i = 101; i <= 120; i++)
+        turns_send_number(q, "a", 0, 0, i);
+    for (unsigned i = 0; i < 10; i++)
+        turns_send_number(q, "b", 0, 1, i);
+    harness_until(turns_done() == 10, 10000);
+    cr_assert_str_eq(turns_order("a"), "", "the head is still waited for");
+    turns_untell("fail", "0.0");
+    harness_until(turns_done() == 131, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), 131);
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+Test(groups_blocked, what_was_stopped_in_the_middle_goes_first_again)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", "--", TURN);
+
+    turns_tell("gate", "0.0");
+    for (unsigned i = 0; i < 8; i++)
+        turns_send_number(q, "a", 0, 0, i);
+    harness_until(harness_lines("turns") == 1, 10000);
+    harness_until(harness_queue_length(q) == 0, 10000);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    turns_untell("gate", "0.0");
+    w = harness_worker(q, "-c", "2", "--", TURN, "0", "0", "1");
+    harness_until(turns_done() == 8, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), 8);
+    cr_assert_str_eq(turns_order("a"), "0.0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 ");
+}
+
+/* ---- memory ---- */
+
+/* resident_kib - of the worker now */
+static long resident_kib(const struct harness_process *w)
+{
+    const char *text = harness_read(
+        harness_path("/proc/%d/status", (int)harness_pid(w)), NULL);
+    const char *at = strstr(text, "VmRSS:");
+
+    cr_assert_not_null(at);
+    return strtol(at + 6, NULL, 10);
+}
+
+/* long_key - one of its own for each number, 200 bytes */
+static const char *long_key(unsigned number)
+{
+    static char key[201];
+
+    snprintf(key, sizeof key, "%0200u", number);
+    return key;
+}
+
+Test(groups_blocked, memory_returns_after_groups_of_one_message)
+{
+    unsigned groups = scale(5000, 100000);
+    const char *q = harness_queue(0, 300);
+    struct harness_process *w =
+        harness_worker(q, "-q", "-c", "2", "--", "true");
+    unsigned i = 0;
+
+    for (; i < 200; i++) /* what a worker that works needs anyway */
+        turns_send(q, long_key(i), 0, "x");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    long before = resident_kib(w);
+    for (; i < groups; i++)
+        turns_send(q, long_key(i), 0, "x");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    long after = resident_kib(w);
+    fprintf(stderr, "%u groups: %ld KiB before, %ld KiB after, ratio %.2f\n",
+            groups, before, after, (double)after / (double)before);
+    cr_assert_lt(after, before + 512, "as much as %u groups never take",
+                 groups);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* block_many - so many groups, each with a head that fails, then mended */
+static void block_many(const char *q, unsigned from, unsigned groups)
+{
+    turns_tell("fail", "x");
+    for (unsigned i = from; i < from + groups; i++)
+        turns_send(q, long_key(i), 0, "x");
+    harness_until(turns_rows(q, "attempts > 0") == groups, 60000);
+    turns_untell("fail", "x");
+    harness_until(turns_rows(q, TURNS_ANY) == 0, 60000);
+}
+
+Test(groups_blocked, memory_returns_after_many_groups_were_blocked_at_once)
+{
+    enum { GROUPS = 2000 };
+    const char *q = harness_queue(0, 300);
+    struct harness_process *w = harness_worker(q, "-q", "-c", "2", FAILING,
+                                               "--backoff", "3s", "--", TURN);
+
+    block_many(q, 0, GROUPS); /* the store's cache grows too, once */
+    long before = resident_kib(w);
+    block_many(q, GROUPS, GROUPS);
+    long after = resident_kib(w);
+    fprintf(stderr, "%u groups blocked at once: %ld KiB, %ld KiB after more\n",
+            GROUPS, before, after);
+    cr_assert_lt(after, before + 256);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
