@@ -1,0 +1,149 @@
+/* mqworker --plugin: C functions as handlers */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(plugin, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+#define ACT "--plugin", harness_plugin("act")
+
+/* refused - the exit status, and one line that contains `text` */
+static void refused(struct harness_result r, int status, const char *text)
+{
+    cr_assert_eq(r.status, status, "status %d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, text), "\"%s\" is not in: %s", text,
+                       r.err);
+    cr_assert_eq(strchr(r.err, '\n') + 1, r.err + r.err_size, "not one line");
+}
+
+#define REFUSED(status, text, ...)                                      \
+    refused(harness_run("mqworker", "--state-dir", harness_state_dir(), \
+                        harness_queue(0, 0), __VA_ARGS__),              \
+            status, text)
+
+Test(plugin, is_called_for_each_message_between_its_init_and_its_fini)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "one");
+    harness_send_text(q, "two");
+    struct harness_process *w =
+        harness_worker(q, ACT, "--plugin-arg", "hello", "-c", "1");
+    harness_until_lines("runs", 3, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "hello 0 0\none 1 0\ntwo 1 0\nfini 0 0\n");
+}
+
+Test(plugin, verdicts_are_those_it_returns)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "dead");
+    harness_send_text(q, "retry");
+    struct harness_process *w = harness_worker(q, ACT, "--backoff", "1ms");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_str_eq(l->reason, "rejected");
+    cr_assert_str_eq(l->error, "as told");
+    harness_until(harness_lines_with("runs", "retry 2 0") == 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    harness_wait_log(w, "error=\"returned retry\"", 1000);
+}
+
+Test(plugin, that_cannot_be_used_is_refused_in_one_line)
+{
+    REFUSED(64, "cannot be loaded", "--plugin", "/nowhere.so");
+    REFUSED(64, "no function mqw_handle", "--plugin", harness_plugin("empty"));
+    REFUSED(64, "version 999", "--plugin", harness_plugin("old"));
+    REFUSED(69, "its mqw_init returned 3", ACT, "--plugin-arg", "no");
+    REFUSED(64, "give one of them", ACT, "--", "true");
+    REFUSED(64, "--plugin-arg is for a plugin", "--plugin-arg", "x", "--",
+            "true");
+    REFUSED(64, "--timeout-abort is for a plugin", "--timeout-abort", "--",
+            "true");
+}
+
+Test(plugin, a_message_that_crashes_it_is_dead_and_all_others_are_done)
+{
+    const char *q = harness_queue(0, 0);
+    const char *bodies[] = {"a", "b", "abort", "c", "d"};
+    int crashes = 0, status;
+    for (size_t i = 0; i < 5; i++)
+        harness_send_text(q, bodies[i]);
+    do {
+        struct harness_process *w = harness_worker(
+            q, ACT, "--max-crashes", "3", "--exit-when-idle", "-c", "1");
+        status = harness_wait(w, 10000);
+        crashes += status == -SIGABRT;
+    } while (status == -SIGABRT && crashes < 10);
+    cr_assert_eq(status, 0);
+    cr_assert_eq(crashes, 3);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_str_eq(l->reason, "crashed");
+    cr_assert_str_eq(l->body, "abort");
+    for (size_t i = 0; i < 5; i++)
+        cr_assert_geq(harness_lines_with("runs", bodies[i]), 1);
+    cr_assert_eq(harness_lines_with("runs", "abort 1 "), 3);
+    cr_assert_eq(harness_lines_with("runs", "d 1 0"), 1, "%s",
+                 harness_read("runs", NULL));
+}
+
+Test(plugin, past_its_time_limit_it_is_cancelled_and_failed)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "wait");
+    struct harness_process *w =
+        harness_worker(q, ACT, "--timeout", "50ms", "--max-attempts", "1");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(l->error, "timeout 50ms", "it returned done, too late");
+    cr_assert_str_eq(l->reason, "exhausted");
+}
+
+Test(plugin, with_timeout_abort_the_worker_ends_and_the_crash_counts)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "hang");
+    struct harness_process *w =
+        harness_worker(q, ACT, "--timeout", "20ms", "--kill-after", "20ms",
+                       "--timeout-abort", "--max-crashes", "1");
+    cr_assert_eq(harness_wait(w, 5000), -SIGABRT);
+    w = harness_worker(q, ACT, "--max-crashes", "1");
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(l->reason, "crashed");
+    cr_assert_eq(l->crashes, 1);
+    cr_assert_eq(harness_lines_with("runs", "hang 1 0"), 1);
+}
+
+Test(plugin, one_that_does_not_return_gives_its_message_back_at_a_stop)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "hang");
+    struct harness_process *w = harness_worker(q, ACT, "--max-crashes", "1");
+    harness_until_lines("runs", 1, 5000);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    cr_assert_eq(harness_log_count(w, "event=unfinished"), 1);
+    w = harness_worker(q, ACT, "--max-crashes", "1");
+    harness_until_lines("runs", 2, 5000);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", "hang 1 1"), 1,
+                 "runs again, says so, nothing counted: %s",
+                 harness_read("runs", NULL));
+}
+
+Test(plugin, one_that_is_cancelled_by_a_stop_counts_no_failure)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "wait");
+    struct harness_process *w =
+        harness_worker(q, ACT, "--grace", "20ms", "--max-attempts", "1");
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", "fini"), 1);
+    cr_assert_eq(harness_log_count(w, "event=dead"), 0);
+}

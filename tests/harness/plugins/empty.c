@@ -1,0 +1,2 @@
+/* empty.c - a plugin without a handler */
+#include "worker/mqworker.h"
