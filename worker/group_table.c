@@ -49,7 +49,8 @@ uint32_t group_hash(const char *key, size_t size)
             size = 16;
         }
     }
-    h = (h ^ word_of(key, size));
+    h ^= word_of(key, size);
+    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
     h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
     return (uint32_t)(h ^ h >> 32);
 }

@@ -86,8 +86,6 @@ static const char *state_check(const struct group *group,
     case GROUP_QUEUED:
         if (!first && !group->parked)
             return "a queued group has nothing to deliver";
-        if (group->parking && !front)
-            return "a queued group would overtake what is being parked";
         break;
     case GROUP_HELD:
         if (front)

@@ -145,7 +145,7 @@ void groups_park_end(struct groups *g, struct group_item *const *items,
         } else {
             group_insert_locked(g, group, items[i]);
         }
-        if (group->parking == 0 && group->state == GROUP_PARKING)
+        if (group->state == GROUP_PARKING)
             group_wake_locked(g, group);
     }
     pthread_mutex_unlock(&g->mtx);

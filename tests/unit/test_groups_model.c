@@ -346,15 +346,22 @@ static void op_hold(void)
     groups_hold(groups, group);
 }
 
+/* op_return - an item that was taken, or a slot that a parked one was read to */
 static void op_return(void)
 {
     struct lease *l = lease_pick(true);
+    struct item *i = l && l->taken ? l->taken : &item[random_below(ITEMS)];
 
-    if (!l || !l->taken)
+    if (!l || !l->took || (!l->taken && i->where != FREE))
         return;
-    groups_return(groups, l->group, &l->taken->item);
-    expect(l->taken->item.priority == GROUP_FRONT);
-    l->taken->where = WAITS;
+    if (!l->taken) {
+        i->key = l->key;
+        i->priority = random_below(3);
+        i->item.seq = ++seq;
+    }
+    groups_return(groups, l->group, &i->item);
+    expect(i->item.priority == GROUP_FRONT);
+    i->where = WAITS;
     taken--;
     model_queue(&model[l->key], true);
     l->group = NULL;
@@ -455,6 +462,35 @@ static void op_park_begin(void)
     }
 }
 
+static void op_park_one(void)
+{
+    struct batch *b = &batch[random_below(BATCHES)];
+    struct item *i = &item[random_below(ITEMS)];
+    struct model *m;
+    const char *key;
+    size_t size;
+    int err;
+
+    if (b->n || i->where != FREE)
+        return;
+    i->key = random_below(KEYS);
+    i->priority = i->item.priority = random_below(3);
+    i->item.seq = ++seq;
+    m = &model[i->key];
+    key = key_of(i->key, &size);
+    err = groups_park_one(groups, key, size, &i->item);
+    expect(err == (m->closing ? -ESHUTDOWN : 0));
+    if (err)
+        return;
+    added++;
+    i->where = AWAY;
+    m->parking++;
+    if (m->state == NONE)
+        m->state = PARKING;
+    b->items[0] = &i->item;
+    b->n = 1;
+}
+
 static void op_park_end(void)
 {
     struct batch *b = &batch[random_below(BATCHES)];
@@ -508,6 +544,7 @@ static void check_list(unsigned k)
 
     expect(err == (model[k].state == NONE ? -ENOENT : 0));
     expect(list.n == n || (model[k].state == RUNNING && list.n + 1 == n));
+    expect(groups_leased(groups, key, size) == (model[k].state == RUNNING));
 }
 
 /* check_held - the keys of the held groups, each once */
@@ -555,7 +592,7 @@ static void check(void)
         parked += m->parked;
     }
     for (const struct lease *l = lease; l < lease + LEASES; l++)
-        ahead += l->group && !l->took && l->ahead;
+        ahead += l->group && l->ahead && l->ahead != l->taken;
     expect(groups_ready(groups) == ready);
     expect(groups_waiting(groups) <= waiting);
     expect(groups_waiting(groups) + ahead >= waiting);
@@ -582,10 +619,11 @@ static void one_step(void)
 static void any_step(void)
 {
     static void (*const steps[])(void) = {
-        op_add,  op_add,        op_add,      op_add,     op_lease,   op_lease,
-        op_take, op_take,       op_take,     op_release, op_release, op_block,
-        op_hold, op_return,     op_resume,   op_resume,  op_unhold,  op_restore,
-        op_shut, op_park_begin, op_park_end, op_unpark,
+        op_add,      op_add,      op_add,     op_add,    op_lease,
+        op_lease,    op_take,     op_take,    op_take,   op_release,
+        op_release,  op_block,    op_hold,    op_return, op_resume,
+        op_resume,   op_unhold,   op_restore, op_shut,   op_park_begin,
+        op_park_one, op_park_end, op_unpark,
     };
 
     steps[random_below(sizeof steps / sizeof *steps)]();
