@@ -186,9 +186,14 @@ bool peeker_linger(struct peeker *p)
     if (!(fds[0].revents & POLLIN))
         return false;
     if (engine_room(p->engine) > 1)
-        timers_start_earlier(p->engine->timers, &p->look_timer,
-                             clock_mono_ns() + STUCK_MS * NS_PER_MS);
+        peeker_look_soon(p);
     return true;
+}
+
+void peeker_look_soon(struct peeker *p)
+{
+    timers_start_earlier(p->engine->timers, &p->look_timer,
+                         clock_mono_ns() + STUCK_MS * NS_PER_MS);
 }
 
 void peeker_release(struct peeker *p)

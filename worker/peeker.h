@@ -41,6 +41,8 @@ void peeker_arm(struct peeker *p);
 /* Peek mode by the calling thread; true: there may be a message. False, at once:
  * it is entered already; later: peeker_release or another queue. */
 bool peeker_linger(struct peeker *p);
+/* Work goes on with peek mode off: see whether a handler keeps its thread. */
+void peeker_look_soon(struct peeker *p);
 /* Nobody lingers from here on. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);

@@ -25,6 +25,7 @@
 #define PAYS_NS   6000
 #define LEAVE_NS  3000
 #define SOON_NS   NS_PER_MS /* until a row that was put off is tried again */
+#define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
 #define PACE_PART 8         /* of the moving mean that is one handler's time */
 #define WALL_NS   (10 * NS_PER_MS) /* a step of the wall clock is seen by then */
 /* How often an empty queue is tried again before its thread leaves, with the
@@ -44,6 +45,10 @@ struct receive {
     struct engine *engine; /* c */
     /* a  written by its thread only, summed up by receive_stats */
     _Atomic uint64_t started, took_ns, longest_ns;
+    /* a  when its handler was called, or one of the two; its thread's as well */
+    _Atomic uint64_t since_ns;
+#define SINCE_AWAY 0   /* it has no work */
+#define SINCE_BUSY 1   /* it is between two handlers */
     struct slot *slot; /* its own, FREE between messages; or NULL */
     unsigned turn;     /* groups, rows and fresh messages take turns */
     struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */
@@ -57,7 +62,18 @@ struct receive {
     struct outcome out;
 };
 
-enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD };
+enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CROWD };
+
+/* A counter that one thread writes and others read. */
+static uint64_t tally_get(const _Atomic uint64_t *t)
+{
+    return atomic_load_explicit(t, memory_order_relaxed);
+}
+
+static void tally_set(_Atomic uint64_t *t, uint64_t value)
+{
+    atomic_store_explicit(t, value, memory_order_relaxed);
+}
 
 /* enter - count one more work item, if there is room */
 static bool enter(struct engine *e)
@@ -106,6 +122,7 @@ static void put_away(struct receive *item)
     if (item->slot)
         custody_release(e->custody, item->slot);
     item->slot = NULL;
+    tally_set(&item->since_ns, SINCE_AWAY);
     pthread_mutex_lock(&e->held_mtx);
     LIST_INSERT_HEAD(&e->spare, item, spare);
     pthread_mutex_unlock(&e->held_mtx);
@@ -324,17 +341,6 @@ static void pace(struct engine *e, uint64_t took)
     atomic_store_explicit(&e->pace_ns, mean, memory_order_relaxed);
 }
 
-/* A counter that one thread writes and others read. */
-static uint64_t tally_get(const _Atomic uint64_t *t)
-{
-    return atomic_load_explicit(t, memory_order_relaxed);
-}
-
-static void tally_set(_Atomic uint64_t *t, uint64_t value)
-{
-    atomic_store_explicit(t, value, memory_order_relaxed);
-}
-
 /* later_flush - to the store, before anything takes long */
 static void later_flush(struct receive *item)
 {
@@ -356,7 +362,9 @@ static enum settled run(struct receive *item)
     if (mean >= PAYS_NS)
         engine_poke(e);
     slot_run(item->d.slot, wall(item));
+    tally_set(&item->since_ns, before);
     e->ops->run(e->handler, &item->d, &item->out);
+    tally_set(&item->since_ns, SINCE_BUSY);
     item->out.duration_ns = look(item) - before;
     if (item->out.kind == OUTCOME_NOT_STARTED) {
         tally_set(&item->started, tally_get(&item->started) - 1);
@@ -435,14 +443,38 @@ static int take_and_deliver(struct receive *item)
     return 0;
 }
 
+/* crowded - whether another thread is as quick as this one; who is in a handler
+ * that takes long is in nobody's way */
+static bool crowded(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct receive *other;
+    unsigned quick = 0;
+
+    pthread_mutex_lock(&e->held_mtx);
+    LIST_FOREACH (other, &e->items, all) {
+        uint64_t since = tally_get(&other->since_ns);
+
+        if (other != item && since != SINCE_AWAY &&
+            (since == SINCE_BUSY || since + LONG_NS > item->now_ns))
+            quick++;
+    }
+    pthread_mutex_unlock(&e->held_mtx);
+    return quick > 0;
+}
+
 /* must_leave - over the cap (or a hold, which is a cap of 0), or in a crowd
  * whose handlers are too quick for it. If so, it is counted out already. */
-static bool must_leave(struct engine *e)
+static bool must_leave(struct receive *item, enum why *why)
 {
+    struct engine *e = item->engine;
+
+    *why = LEFT_TOLD;
     if (leave_over(e, engine_room(e)))
         return true;
+    *why = LEFT_CROWD;
     return atomic_load_explicit(&e->pace_ns, memory_order_relaxed) < LEAVE_NS &&
-           leave_over(e, 1);
+           atomic_load(&e->running) > 1 && crowded(item) && leave_over(e, 1);
 }
 
 /* dwell - whether an empty queue is tried again */
@@ -469,14 +501,16 @@ static void dwelt(struct receive *item)
 }
 
 /* batch - until there is a reason to leave; `running` still counts us, unless
- * LEFT_TOLD */
+ * LEFT_TOLD or LEFT_CROWD */
 static enum why batch(struct receive *item)
 {
     struct engine *e = item->engine;
     uint64_t end = ns_add(look(item), e->set->batch_limit_ns);
+    enum why why;
 
     item->dwells = 0;
-    while (!must_leave(e)) {
+    tally_set(&item->since_ns, SINCE_BUSY);
+    while (!must_leave(item, &why)) {
         int err = take_and_deliver(item);
 
         if (err == -EAGAIN && dwell(item))
@@ -489,7 +523,7 @@ static enum why batch(struct receive *item)
         if (item->now_ns >= end)
             return LEFT_TIME;
     }
-    return LEFT_TOLD;
+    return why;
 }
 
 /* item_get - a spare item, or a new one */
@@ -539,10 +573,13 @@ static void item_run(struct pool_job *job)
 
         later_flush(item);
         put_away(item);
-        if (why != LEFT_TOLD)
+        if (why != LEFT_TOLD && why != LEFT_CROWD)
             atomic_fetch_sub(&e->running, 1);
         item = NULL;
-        if (left(e, why == LEFT_EMPTY)) {
+        if (why == LEFT_CROWD) {
+            /* Who stayed has the queue, as long as its handlers are quick. */
+            peeker_look_soon(e->peeker);
+        } else if (left(e, why == LEFT_EMPTY)) {
             if (peeker_linger(e->peeker))
                 item = item_enter(e);
             else
