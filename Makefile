@@ -20,7 +20,7 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
-              $(WERROR) -I. -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
+              $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
 LINK        = $(CC) -pthread $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 LIBS        = $(PKG_LIBS) -lrt -ldl
 
