@@ -32,13 +32,16 @@
 /* engine_room - work items that may run now */
 unsigned engine_room(struct engine *e)
 {
+    unsigned most;
+
     if (atomic_load(&e->holds))
         return 0;
     switch (breaker_state(&e->breaker)) {
     case BREAKER_OPEN:
         return 0;
     case BREAKER_PROBING:
-        return 1;
+        most = atomic_load(&e->probe_room);
+        return most < atomic_load(&e->cap) ? most : atomic_load(&e->cap);
     case BREAKER_CLOSED:
     default:
         return atomic_load(&e->cap);
@@ -149,11 +152,14 @@ void engine_trouble(struct engine *e, const char *what, int err)
     timers_start(e->timers, &e->queue_timer, ns_add(now, wait));
 }
 
-/* pause_over - the breaker lets one probe through */
+/* pause_over - the breaker lets one probe through, beside handlers that run
+ * since before it opened: the first of all these that ends decides
+ */
 static void pause_over(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, breaker_timer);
 
+    atomic_store(&e->probe_room, atomic_load(&e->running) + 1);
     breaker_tell(&e->breaker, BREAKER_PAUSE_OVER, NULL);
     engine_poke(e);
 }

@@ -87,6 +87,7 @@ struct engine {
 
     atomic_uint cap;          /* a  work items at once */
     atomic_uint running;      /* a  work items now; never over the cap */
+    atomic_uint probe_room;   /* a  work items while the breaker probes */
     atomic_uint holds;        /* a  HOLD_ bits */
     _Atomic uint64_t pace_ns; /* a  moving mean of handler time */
     atomic_uint waiting;      /* a  slots on the held list */
@@ -124,7 +125,8 @@ void engine_close(struct engine **engine); /* NULL-safe; sets NULL */
 
 /* ---- for the parts ---- */
 
-/* Work items that may run now: the cap, 1 while the breaker probes, 0. */
+/* Work items that may run now: the cap, one more than ran already while the
+ * breaker probes, 0. */
 unsigned engine_room(struct engine *e);
 /* Something changed that may let a message be taken: start a work item, or peek.
  * Any thread. */

@@ -183,3 +183,25 @@ Test(worker_breaker, a_failing_handler_does_not_open_it)
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_log_count(w, "event=breaker_open"), 0);
 }
+
+/* A handler that runs since before it opened, for however long, keeps nobody. */
+Test(worker_breaker, the_probe_does_not_wait_for_a_handler_that_runs)
+{
+    static const char body[] =
+        "read b; echo $b >>runs\n"
+        "while [ $b = long ] && [ ! -e go ]; do sleep 0.05; done";
+    const char *q = harness_queue(0, 0);
+    const char *script = harness_script("handler", body);
+    struct harness_process *w =
+        harness_worker(q, "-c", "3", "--breaker-pause", "100ms", "--", script);
+    harness_send_text(q, "long\n");
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(rename(script, harness_path("away")), 0);
+    harness_send_text(q, "short\n");
+    harness_wait_log(w, "event=breaker_open", 5000);
+    cr_assert_eq(rename(harness_path("away"), script), 0);
+    harness_wait_log(w, "event=breaker_closed", 5000);
+    harness_until_lines("runs", 2, 5000);
+    harness_write("go", "", 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
