@@ -147,7 +147,7 @@ static int put_back(struct engine *e, struct slot *slot)
         return RUNS_ON;
     if (m.receive_seq == slot->seq)
         err = row_crashed(e, slot, &m);
-    if (err)
+    if (err && err != -ENOENT) /* discarded meanwhile */
         return err;
     slot_retire(slot);
     custody_release(e->custody, slot);
@@ -169,6 +169,8 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
 {
     int err = settled_already(e, slot);
 
+    if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
+        slot->received_ns = clock_wall_ns();
     *freed = true;
     if (err < 0)
         return unreadable(e, err, p);
@@ -188,12 +190,11 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
              "damaged");
         return 0;
     }
-    if (slot_word(slot).state == SLOT_RUNNING) {
+    if (slot_word(slot).state == SLOT_RUNNING)
         slot_crashed(slot);
-        if (slot_word(slot).crashes >= e->set->max_crashes) {
-            bury(e, slot, CRASHED);
-            return 0;
-        }
+    if (slot_word(slot).crashes >= e->set->max_crashes) {
+        bury(e, slot, CRASHED); /* HELD: the last start could not write it */
+        return 0;
     }
     *freed = false;
     return 0;
@@ -268,8 +269,13 @@ int recover(struct engine *e, struct problem *p)
     err = custody_recover(e->custody, collect, &f, p);
     if (!err)
         err = kill_leftovers(e, &f, p);
-    if (!err && store_max_seq(e->store, &seq) == 0)
-        custody_seq_raise(e->custody, seq + 1);
+    if (!err) {
+        err = store_max_seq(e->store, &seq);
+        if (err)
+            err = unreadable(e, err, p);
+        else
+            custody_seq_raise(e->custody, seq + 1);
+    }
     if (!err)
         err = revive_all(e, &f, p);
     if (!err) {
