@@ -306,10 +306,15 @@ static void flush_job(struct pool_job *job)
 {
     struct engine *e = CONTAINER_OF(job, struct engine, settle_job);
 
-    if (pending_flush(e) == 0) {
-        log_info("store_writes_again", F_STR("queue", e->set->queue));
-        engine_unhold(e, HOLD_STORE);
-    }
+    if (pending_flush(e) != 0)
+        return;
+    log_info("store_writes_again", F_STR("queue", e->set->queue));
+    engine_unhold(e, HOLD_STORE);
+    /* The next trouble may have come between, and its hold is lifted now. */
+    pthread_mutex_lock(&e->settle_mtx);
+    if (!STAILQ_EMPTY(&e->pending))
+        engine_hold(e, HOLD_STORE);
+    pthread_mutex_unlock(&e->settle_mtx);
 }
 
 /* flush_due - the wheel says it is time */
