@@ -74,6 +74,12 @@ int lock_open(struct pidfh **out, const char *path, const char *queue,
                                "pidfile %s: %s; give another --state-dir, or "
                                "mend its permissions",
                                path, strerror(errno));
+        if (clock_mono_ns() >= end && owner <= 0)
+            return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                               "queue %s already has a consumer, which has not "
+                               "written its pid to %s; find it with fuser(1), "
+                               "or give another --state-dir",
+                               queue, path);
         if (!dying(owner) || clock_mono_ns() >= end)
             return problem_set(p, EX_UNAVAILABLE, EEXIST,
                                "queue %s already has a consumer: pid %d (%s); "
