@@ -1,0 +1,437 @@
+/* libmqworker: the worker inside another program */
+#include "worker/mqworker.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/harness.h"
+
+int example_main(int argc, char **argv);
+#define main example_main
+#include "docs/example.c"
+#undef main
+
+TestSuite(library, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+#define MS UINT64_C(1000000)
+
+/* ---- what a test sees of its handler ---- */
+
+static atomic_uint calls, in_now, in_most, told, cancelled, lines;
+static atomic_bool gate = true; /* handlers return */
+static int answer;
+static char seen[1024]; /* of the last call */
+static char verdicts[256];
+static int here; /* its address is what the call-backs get */
+
+static int note(const struct mqw_message *m, struct mqw_context *c)
+{
+    unsigned in = atomic_fetch_add(&in_now, 1) + 1;
+    size_t size = 0;
+    const char *x = mqw_header(m, "x-trace", &size);
+
+    if (in > atomic_load(&in_most))
+        atomic_store(&in_most, in);
+    if (mqw_user(c) != &here)
+        abort();
+    snprintf(seen, sizeof seen, "%.*s %s %zu %u %u/%u %d %d [%.*s] [%.*s]",
+             (int)m->size, (const char *)m->body, m->queue, strlen(m->id),
+             m->priority, m->attempt, m->max_attempts, m->redelivered,
+             m->length_inferred, (int)m->group_size, m->group ? m->group : "",
+             (int)size, x ? x : "");
+    atomic_fetch_add(&calls, 1);
+    while (!atomic_load(&gate) && !mqw_cancelled(m))
+        usleep(500);
+    atomic_fetch_add(&cancelled, (unsigned)mqw_cancelled(m));
+    atomic_fetch_sub(&in_now, 1);
+    return answer;
+}
+
+static void tell(const struct mqw_message *m, enum mqw_verdict v, uint64_t took,
+                 void *user)
+{
+    size_t at = strlen(verdicts);
+
+    if (user != &here || (v == MQW_DONE && took == 0))
+        abort();
+    snprintf(verdicts + at, sizeof verdicts - at, "%.*s:%d ", (int)m->size,
+             (const char *)m->body, (int)v);
+    atomic_fetch_add(&told, 1);
+}
+
+static void line(enum mqw_log_level level, const char *text, size_t size,
+                 void *user)
+{
+    if (user != &here || strlen(text) != size || strchr(text, '\n') ||
+        level < MQW_LOG_INFO)
+        abort();
+    atomic_fetch_add(&lines, 1);
+}
+
+static struct mqw_options options(const char *queue)
+{
+    struct mqw_options o;
+
+    cr_assert_eq(mqw_options_init(&o, sizeof o), 0);
+    o.queue = queue;
+    o.state_dir = harness_state_dir();
+    o.backoff = "1ms";
+    o.settled = tell;
+    o.log_level = MQW_LOG_WARN;
+    return o;
+}
+
+/* ---- a worker in a thread of its own ---- */
+
+struct runner {
+    pthread_t thread;
+    struct mqw_options o;
+    struct mqw_worker *_Atomic worker;
+    int status;
+};
+
+static void *runner_main(void *arg)
+{
+    struct runner *r = arg;
+    struct mqw_worker *w;
+
+    r->status = mqw_open(&w, &r->o, note, &here);
+    atomic_store(&r->worker, w);
+    if (r->status == 0)
+        r->status = mqw_work(w);
+    mqw_close(&w);
+    return NULL;
+}
+
+static struct mqw_worker *runner_start(struct runner *r)
+{
+    cr_assert_eq(pthread_create(&r->thread, NULL, runner_main, r), 0);
+    harness_until(atomic_load(&r->worker) != NULL, 5000);
+    return atomic_load(&r->worker);
+}
+
+static void runner_end(struct runner *r)
+{
+    mqw_stop(atomic_load(&r->worker));
+    pthread_join(r->thread, NULL);
+    cr_assert_eq(r->status, 0);
+}
+
+/* ---- tests ---- */
+
+Test(library, options_begin_as_the_flags_of_mqworker_do)
+{
+    struct mqw_options o;
+
+    cr_assert_eq(mqw_options_init(&o, sizeof o), 0);
+    cr_assert_eq(o.struct_size, sizeof o);
+    cr_assert_eq(o.max_attempts, 5);
+    cr_assert_eq(o.timeout, MQW_NEVER);
+    cr_assert_eq(o.exit_when_idle, MQW_NEVER);
+    cr_assert_eq(o.lookahead, 64);
+    cr_assert_eq(o.take_signals, 0);
+    cr_assert_eq(mqw_options_init(&o, sizeof o + 8), -EINVAL, "a newer one");
+    cr_assert_eq(mqw_options_init(&o, 8), -EINVAL);
+}
+
+Test(library, what_is_out_of_range_is_named)
+{
+    char why[256];
+    struct mqw_options o = options(harness_queue(0, 0));
+
+    o.problem = why;
+    o.problem_size = sizeof why;
+    o.max_attempts = 0;
+    cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
+    cr_assert(strstr(why, "max-attempts: 0"), "%s", why);
+    o = options(NULL);
+    cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
+    o = options("/a/b");
+    cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
+    o = options("/a");
+    o.backoff = "never";
+    cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
+    o = options("/a");
+    o.struct_size = 4;
+    cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
+    cr_assert_eq(mqw_run(&(struct mqw_options){0}, note, NULL), -EINVAL);
+}
+
+Test(library, a_handler_sees_all_of_its_message)
+{
+    char want[256];
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+    static const char text[] = "MQW/1\ngroup: g7\nx-trace: abc\n\nbody";
+
+    runner_start(&r);
+    harness_send(q, text, sizeof text - 1, 9);
+    harness_until(atomic_load(&told) == 1, 5000);
+    snprintf(want, sizeof want, "body %s 26 9 1/5 0 0 [g7] [abc]", q);
+    cr_assert_str_eq(seen, want);
+    cr_assert_str_eq(verdicts, "body:0 ");
+    runner_end(&r);
+}
+
+Test(library, each_verdict_is_told_once_it_is_durable)
+{
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+
+    r.o.max_attempts = 2;
+    r.o.max_concurrency = 1;
+    answer = MQW_DISCARD;
+    runner_start(&r);
+    harness_send_text(q, "a");
+    harness_until(atomic_load(&told) == 1, 5000);
+    answer = MQW_DEAD;
+    harness_send_text(q, "b");
+    harness_until(atomic_load(&told) == 2, 5000);
+    answer = 77; /* no verdict: a retry, and the second is the last */
+    harness_send_text(q, "c");
+    harness_until(atomic_load(&told) == 4, 5000);
+    cr_assert_str_eq(verdicts, "a:3 b:2 c:1 c:2 ");
+    runner_end(&r);
+}
+
+static int later(const struct mqw_message *m, struct mqw_context *c)
+{
+    static uint64_t first_ms;
+
+    if (m->attempt == 1) {
+        first_ms = harness_now_ms();
+        mqw_set_delay(c, 50 * MS);
+        mqw_set_reason(c, "not yet");
+        return MQW_RETRY;
+    }
+    answer = (int)(harness_now_ms() - first_ms);
+    mqw_stop(mqw_worker_of(c));
+    return MQW_DONE;
+}
+
+Test(library, a_handler_may_name_the_delay_of_its_retry)
+{
+    const char *q = harness_queue(0, 0);
+    struct mqw_options o = options(q);
+
+    o.backoff = "1h";
+    harness_send_text(q, "x");
+    cr_assert_eq(mqw_run(&o, later, &here), 0);
+    cr_assert_geq(answer, 50);
+}
+
+Test(library, past_the_time_limit_it_is_cancelled_and_failed)
+{
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+    struct mqw_worker *w = runner_start(&r);
+
+    r.o.max_attempts = 1;
+    cr_assert_eq(mqw_set_timeout(w, 10), -EINVAL);
+    cr_assert_eq(mqw_set_timeout(w, 20 * MS), 0);
+    atomic_store(&gate, false);
+    harness_send_text(q, "x");
+    harness_until(atomic_load(&told) == 1, 5000);
+    cr_assert_eq(atomic_load(&cancelled), 1);
+    cr_assert_str_eq(verdicts, "x:1 ", "whatever it returned");
+    atomic_store(&gate, true);
+    runner_end(&r);
+}
+
+Test(library, options_change_while_it_runs)
+{
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+
+    r.o.max_concurrency = 1;
+    struct mqw_worker *w = runner_start(&r);
+    mqw_pause(w);
+    atomic_store(&gate, false);
+    harness_send_text(q, "a");
+    harness_send_text(q, "b");
+    cr_assert_eq(mqw_set_concurrency(w, 0), -EINVAL);
+    cr_assert_eq(mqw_set_concurrency(w, 1025), -EINVAL);
+    cr_assert_eq(mqw_set_concurrency(w, 2), 0);
+    mqw_resume(w);
+    harness_until(atomic_load(&in_most) == 2, 5000);
+    mqw_pause(w);
+    atomic_store(&gate, true);
+    harness_until(atomic_load(&told) == 2, 5000);
+    runner_end(&r);
+}
+
+Test(library, a_pause_leaves_messages_in_the_queue)
+{
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+    struct mqw_worker *w = runner_start(&r);
+
+    harness_send_text(q, "a");
+    harness_until(atomic_load(&told) == 1, 5000);
+    r.o.log_level = 0;
+    mqw_pause(w);
+    mqw_set_concurrency(w, 3); /* done in turn: then the pause is on */
+    harness_send_text(q, "b");
+    harness_send_text(q, "c");
+    mqw_resume(w);
+    harness_until(atomic_load(&told) == 3, 5000);
+    runner_end(&r);
+}
+
+Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
+{
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+    struct mqw_worker *w = runner_start(&r);
+
+    answer = MQW_RETRY;
+    atomic_store(&gate, false);
+    harness_send_text(q, "x");
+    harness_until(atomic_load(&calls) == 1, 5000);
+    mqw_stop(w);
+    mqw_stop(w); /* skips the grace of 30 s */
+    pthread_join(r.thread, NULL);
+    cr_assert_eq(r.status, 0);
+    cr_assert_eq(atomic_load(&cancelled), 1);
+    cr_assert_eq(atomic_load(&told), 0, "nothing counted");
+    atomic_store(&gate, true);
+    answer = MQW_DONE;
+    atomic_store(&r.worker, NULL);
+    runner_start(&r);
+    harness_until(atomic_load(&told) == 1, 5000);
+    cr_assert(strstr(seen, " 1/5 1 0 "), "runs again and says so: %s", seen);
+    runner_end(&r);
+}
+
+static struct runner *to_stop;
+
+static void stop_it(int sig)
+{
+    (void)sig;
+    mqw_stop(atomic_load(&to_stop->worker));
+}
+
+Test(library, signals_stay_the_programs_own_and_may_stop_it)
+{
+    struct runner r = {.o = options(harness_queue(0, 0))};
+    sigset_t before = {0}, after = {0};
+
+    to_stop = &r;
+    signal(SIGTERM, stop_it);
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    runner_start(&r);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    cr_assert_eq(memcmp(&before, &after, sizeof after), 0);
+    cr_assert_eq(kill(getpid(), SIGTERM), 0);
+    pthread_join(r.thread, NULL);
+    cr_assert_eq(r.status, 0);
+}
+
+Test(library, signals_are_taken_where_that_is_asked_for)
+{
+    struct runner r = {.o = options(harness_queue(0, 0))};
+    sigset_t term;
+
+    r.o.take_signals = 1;
+    sigemptyset(&term); /* as a program does that starts threads before */
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, NULL);
+    runner_start(&r);
+    cr_assert_eq(kill(getpid(), SIGTERM), 0);
+    pthread_join(r.thread, NULL);
+    cr_assert_eq(r.status, 0);
+}
+
+Test(library, log_lines_go_to_the_program)
+{
+    struct runner r = {.o = options(harness_queue(0, 0))};
+
+    r.o.log = line;
+    r.o.log_level = MQW_LOG_INFO;
+    runner_start(&r);
+    runner_end(&r);
+    cr_assert_geq(atomic_load(&lines), 2);
+}
+
+Test(library, a_queue_has_one_worker)
+{
+    char why[256] = "";
+    struct runner r = {.o = options(harness_queue(0, 0))};
+    struct mqw_options o = r.o;
+    struct mqw_worker *second = (void *)&o;
+
+    runner_start(&r);
+    o.problem = why;
+    o.problem_size = sizeof why;
+    cr_assert_eq(mqw_open(&second, &o, note, &here), -EEXIST);
+    cr_assert_null(second);
+    cr_assert(strstr(why, "already has a consumer"), "%s", why);
+    runner_end(&r);
+}
+
+static int visit(const struct mqw_queued *m, void *arg)
+{
+    cr_assert_eq(strlen(m->id), 26);
+    snprintf((char *)arg + strlen(arg), 32, "%u:%zu ", m->priority, m->size);
+    return 1;
+}
+
+Test(library, a_group_is_listed_and_closed)
+{
+    char found[128] = "";
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+
+    r.o.group_separator = ':';
+    r.o.max_concurrency = 2; /* one is held up, the other receives */
+    struct mqw_worker *w = runner_start(&r);
+    cr_assert_eq(mqw_group_list(w, "g", 1, visit, found), -ENOENT);
+    atomic_store(&gate, false);
+    harness_send(q, "g:1", 3, 0);
+    harness_until(atomic_load(&calls) == 1, 5000);
+    harness_send(q, "g:22", 4, 0);
+    harness_send(q, "g:333", 5, 4);
+    harness_until(
+        (*found = '\0',
+         mqw_group_list(w, "g", 1, visit, found) == 0 && strlen(found) == 8),
+        5000);
+    cr_assert_str_eq(found, "4:5 0:4 ");
+    cr_assert_eq(mqw_group_close(w, "g", 1), 0);
+    harness_send(q, "g:late", 6, 0);
+    harness_until(atomic_load(&told) == 1, 5000);
+    cr_assert_str_eq(verdicts, "g:late:2 ", "refused: dead");
+    atomic_store(&gate, true);
+    harness_until(atomic_load(&told) == 4, 5000);
+    runner_end(&r);
+}
+
+Test(library, the_example_of_the_docs_runs)
+{
+    const char *q = harness_queue(0, 0);
+    char name[] = "example";
+    char *argv[] = {name, (char *)q, (char *)harness_state_dir(), NULL};
+    int out[2], status;
+    char text[256];
+
+    harness_send_text(q, "hello");
+    cr_assert_eq(pipe(out), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out[1], 1);
+        _exit(example_main(3, argv));
+    }
+    ssize_t n = read(out[0], text, sizeof text - 1);
+    cr_assert_gt(n, 0);
+    text[n] = '\0';
+    cr_assert(strstr(text, ": hello\n"), "%s", text);
+    kill(pid, SIGTERM);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0);
+}
