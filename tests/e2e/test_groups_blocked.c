@@ -84,22 +84,21 @@ static int by_size(const void *a, const void *b)
 
 Test(groups_blocked, a_failing_head_slows_healthy_groups_little)
 {
-    enum { PAIRS = 3 };
+    enum { PAIRS = 5 };
     uint64_t with[PAIRS], without[PAIRS];
     unsigned healthy = scale(99, 999);
 
     for (int i = 0; i < PAIRS; i++) {
         without[i] = pair_run(healthy, false);
         with[i] = pair_run(healthy, true);
+        fprintf(stderr, "alone %lu ms, beside a blocked one %lu ms\n",
+                (unsigned long)without[i], (unsigned long)with[i]);
     }
     qsort(with, PAIRS, sizeof *with, by_size);
     qsort(without, PAIRS, sizeof *without, by_size);
     double ratio = (double)with[PAIRS / 2] / (double)without[PAIRS / 2];
-    fprintf(stderr,
-            "%u healthy groups: %lu ms beside a blocked one, %lu ms alone, "
-            "ratio %.2f\n",
-            healthy, (unsigned long)with[PAIRS / 2],
-            (unsigned long)without[PAIRS / 2], ratio);
+    fprintf(stderr, "%u healthy groups: ratio of the medians %.2f\n", healthy,
+            ratio);
     cr_assert_lt(ratio, 3.0);
 }
 
@@ -321,6 +320,12 @@ Test(groups_blocked, what_was_stopped_in_the_middle_goes_first_again)
 
 /* ---- memory ---- */
 
+/* sanitized - sanitizers keep what was freed */
+static bool sanitized(void)
+{
+    return getenv("MQW_TEST_SLOW") != NULL;
+}
+
 /* resident_kib - of the worker now */
 static long resident_kib(const struct harness_process *w)
 {
@@ -359,8 +364,8 @@ Test(groups_blocked, memory_returns_after_groups_of_one_message)
     long after = resident_kib(w);
     fprintf(stderr, "%u groups: %ld KiB before, %ld KiB after, ratio %.2f\n",
             groups, before, after, (double)after / (double)before);
-    cr_assert_lt(after, before + 512, "as much as %u groups never take",
-                 groups);
+    if (!sanitized())
+        cr_assert_lt(after, before + 512, "%u groups never take that", groups);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
@@ -388,6 +393,7 @@ Test(groups_blocked, memory_returns_after_many_groups_were_blocked_at_once)
     long after = resident_kib(w);
     fprintf(stderr, "%u groups blocked at once: %ld KiB, %ld KiB after more\n",
             GROUPS, before, after);
-    cr_assert_lt(after, before + 256);
+    if (!sanitized())
+        cr_assert_lt(after, before + 256);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
