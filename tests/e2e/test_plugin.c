@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(plugin, .init = harness_init, .fini = harness_fini, .timeout = 60);
@@ -146,4 +147,47 @@ Test(plugin, one_that_is_cancelled_by_a_stop_counts_no_failure)
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_lines_with("runs", "fini"), 1);
     cr_assert_eq(harness_log_count(w, "event=dead"), 0);
+}
+
+/* docs - a file of docs/ in the source tree, which is the working directory of
+ * make, or the parent of $MQW_DOCS */
+static const char *docs(const char *name)
+{
+    static char path[4096];
+    char real[4096];
+    const char *dir = getenv("MQW_DOCS");
+
+    snprintf(path, sizeof path, "%s/%s", dir ? dir : "docs", name);
+    cr_assert_not_null(realpath(path, real), "cannot find %s; set MQW_DOCS",
+                       path);
+    return strcpy(path, real);
+}
+
+Test(plugin, the_one_of_the_docs_compiles_as_they_say_and_works)
+{
+    static const char fence[] = "\n```c plugin\n";
+    char include[4200];
+    const char *text = harness_read(docs("library.md"), NULL);
+    const char *from = strstr(text, fence);
+    cr_assert_not_null(from);
+    from += sizeof fence - 1;
+    harness_write("orders.c", from,
+                  (size_t)(strstr(from, "\n```\n") + 1 - from));
+    snprintf(include, sizeof include, "-I%s", docs("../worker"));
+    struct harness_result r =
+        harness_run("cc", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall",
+                    "-Wextra", "-Werror", include, "-o",
+                    harness_path("orders.so"), harness_path("orders.c"));
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "");
+    harness_send_text(q, "why?");
+    harness_send_text(q, "fine");
+    struct harness_process *w =
+        harness_worker(q, "--plugin", harness_path("orders.so"), "-v");
+    harness_wait_log(w, "event=done", 5000);
+    harness_wait_log(w, "event=retry", 5000);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(l->error, "an empty order");
 }
