@@ -56,8 +56,8 @@ static uint64_t pair_run(unsigned healthy, bool blocked)
                                     .seed = 1};
     const char *q = harness_queue(0, 0);
     size_t want = turns_done() + (size_t)healthy * EACH;
-    struct harness_process *w = harness_worker(
-        q, "-q", "-c", "8", FAILING, "--backoff", "50ms", "--", TURN, "1");
+    struct harness_process *w =
+        harness_worker(q, "-q", "-c", "8", FAILING, "--", TURN, "1");
     uint64_t start;
 
     turns_tell("fail", "9.0");
