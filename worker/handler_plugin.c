@@ -1,7 +1,7 @@
 /* handler_plugin.c - a C function from a shared object (see handler_inproc.h,
  * docs/library.md)
  *
- * The object is never unloaded: threads of the pool may still run destructors of
+ * The object is never unloaded: threads of the pool may run destructors of
  * its thread-specific data, and the process is about to end.
  */
 #include <dlfcn.h>
@@ -68,7 +68,7 @@ static int version_check(void *object, const char *file, struct problem *p)
 static int start(void *object, const struct settings *set, struct inproc *what,
                  struct problem *p)
 {
-    int (*init)(const char *arg, void **user);
+    int (*init)(const char *arg, void **user) = NULL;
     int status;
 
     function(object, "mqw_init", &init);

@@ -1,6 +1,6 @@
 /* library.h - options of the library as settings of the worker
  *
- * WHAT   One table: each option of mqworker.h is the flag of the same name, with
+ * WHAT   One table: an option of mqworker.h is the flag of the same name, with
  *        its default and its range.
  * WHO    mqw_open.
  * OWNS   Copies of the strings that the worker keeps, in the settings.

@@ -105,7 +105,7 @@ int options_adopt(struct mqw_options *into, const struct mqw_options *given,
     return 0;
 }
 
-/* number_read - one number in the range of its flag; what was left at the default
+/* number_read - one number in the range of its flag; what was left as it was
  * needs no check: it may mean "none", which no value of the flag says */
 static int number_read(struct settings *set, const struct option_row *row,
                        uint64_t value, struct problem *p)

@@ -5,7 +5,7 @@
  * the reference.
  *
  * WHAT   A worker takes messages from one queue and calls a function for each.
- *        What the function returns is the verdict. A message that was taken ends
+ *        What the function returns is the verdict. A message once taken ends
  *        as done, dead or discarded, whatever kills the process; it may run
  *        twice, and then says so.
  * WHO    mqw_open, mqw_work and mqw_close (or mqw_run) by one thread. The
@@ -151,7 +151,7 @@ struct mqw_options {
                 void *user);
     int log_level;  /* enum mqw_log_level: the least that is told; INFO */
     int log_format; /* 0: key=value text, 1: JSON; 0 */
-    /* Why mqw_open failed, in one line that names what to do. NULL: not told. */
+    /* Why mqw_open failed, in one line that says what to do. NULL: no. */
     char *problem;
     size_t problem_size;
 };
@@ -162,7 +162,7 @@ MQW_PUBLIC int mqw_options_init(struct mqw_options *options, size_t size);
 
 /* ---- a worker ---- */
 
-/* Open the queue, take custody of what the last worker left. `user` is handed to
+/* Open the queue, take custody of what the last worker left. `user` is given to
  * the handler and the call-backs. *out is NULL on failure. -EINVAL an option,
  * -EEXIST the queue has a worker, -ENOENT, -EACCES, -EMFILE ... */
 MQW_PUBLIC int mqw_open(struct mqw_worker **out,
@@ -201,7 +201,7 @@ struct mqw_queued {
     uint64_t received_ns; /* since the epoch */
 };
 /* Visit what waits for a group in memory, in the order in which it would run,
- * until `visit` returns 0; messages parked in the store behind a failed head are
+ * until `visit` returns 0; messages parked in the store behind a failed one are
  * not visited. A lock is held: `visit` calls nothing of ours. -ENOENT: no such
  * group now. */
 MQW_PUBLIC int
@@ -209,7 +209,7 @@ mqw_group_list(struct mqw_worker *worker, const char *group, size_t group_size,
                int (*visit)(const struct mqw_queued *queued, void *arg),
                void *arg);
 /* Deliver what the group has, refuse what comes meanwhile (a dead letter), then
- * forget the group; a later message starts it anew. -ENOENT: no such group now. */
+ * forget the group; a later message starts it anew. -ENOENT: there is none. */
 MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
                                size_t group_size);
 

@@ -1,6 +1,6 @@
-/* bench_inproc.c - a C function for each message, against loops without a worker
+/* bench_inproc.c - a C function for each message, against bare loops
  *
- * bench_inproc [--json] [MESSAGES] [ROUNDS] [PART]. Each part runs its rivals in
+ * bench_inproc [--json] [MESSAGES] [ROUNDS] [PART]. A part runs its rivals in
  * turn, A B A B, so that a busy machine spoils all alike, and prints medians of
  * the rates and of the ratios inside a round. One sender process each; the time
  * is from the first message to the last.
@@ -293,7 +293,7 @@ static void queue_make(long depth, size_t size)
 }
 
 /* rate - messages a second of one run */
-static double rate(const struct part *p, const struct rival *r)
+static double rate(const struct rival *r)
 {
     pid_t pid = 0;
     int status = 0;
@@ -304,7 +304,6 @@ static double rate(const struct part *p, const struct rival *r)
     r->go();
     if (pid && (waitpid(pid, &status, 0) != pid || status != 0))
         die("sender");
-    (void)p;
     return (double)(run.n - 1) * 1e9 / (double)(run.last_ns - run.first_ns);
 }
 
@@ -344,7 +343,7 @@ static void part_run(const struct part *p)
     run.work_ns = p->work_ns;
     for (unsigned i = 0; i < rounds; i++)
         for (int r = 0; r < RIVALS_MAX && p->rivals[r].go; r++) {
-            value[r][i] = rate(p, &p->rivals[r]);
+            value[r][i] = rate(&p->rivals[r]);
             ratio[r][i] = value[r][i] / value[0][i];
         }
     for (int r = 0; r < RIVALS_MAX && p->rivals[r].go; r++)
