@@ -19,23 +19,23 @@ static void set_only(struct group_items *items, struct group_item *first)
     RB_ROOT(&items->firsts) = first;
 }
 
-/* replace - `next` is first of its priority now, `item` is not (NULL: the list
- * of its priority is empty) */
-static void replace(struct group_items *items, struct group_item *item,
-                    struct group_item *next)
+/* replace - `now` is first of its priority, `was` is not any more (NULL: the
+ * list is empty) */
+static void replace(struct group_items *items, struct group_item *was,
+                    struct group_item *now)
 {
-    bool only = RB_ROOT(&items->firsts) == item && !RB_LEFT(item, node) &&
-                !RB_RIGHT(item, node);
+    bool only = RB_ROOT(&items->firsts) == was && !RB_LEFT(was, node) &&
+                !RB_RIGHT(was, node);
 
-    if (next)
-        next->tail = item->tail;
-    if (only && next) {
-        set_only(items, next);
+    if (now)
+        now->tail = was->tail;
+    if (only && now) {
+        set_only(items, now);
         return;
     }
-    RB_REMOVE(item_tree, &items->firsts, item);
-    if (next)
-        RB_INSERT(item_tree, &items->firsts, next);
+    RB_REMOVE(item_tree, &items->firsts, was);
+    if (now)
+        RB_INSERT(item_tree, &items->firsts, now);
 }
 
 /* add_late - an item that is not the last of its list */

@@ -321,7 +321,6 @@ static void release_locked(struct groups *g, struct group *lease)
         lease->used + 1u >= g->quantum) {
         group_wake_locked(g, lease);
     } else {
-        lease->head = 0;
         lease->used++;
         group_queue_locked(g, lease, true);
     }

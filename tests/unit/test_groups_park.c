@@ -350,6 +350,25 @@ Test(groups_park, one_that_goes_to_the_store_at_once_brings_its_group_along)
     DELIVERS(3);
 }
 
+/* The lease has an item at hand when the count of the parked ones changes. */
+Test(groups_park, one_that_was_parked_under_a_lease_can_be_returned)
+{
+    struct group_item *one = &item[1];
+    struct group *a;
+
+    put("a", 2, 0);
+    item[1].seq = 1;
+    cr_assert_eq(groups_park_one(groups, "a", 1, one), 0);
+    a = lease("a");
+    cr_assert_eq(groups_peek(groups, a), &item[2]);
+    groups_park_end(groups, &one, 1, true);
+    cr_assert_eq(groups_parked_of(groups, a), 1);
+    groups_take(groups, a, NULL, 0);
+    groups_return(groups, a, one);
+    cr_assert_eq(groups_waiting(groups), 2);
+    DELIVERS(1, 2);
+}
+
 /* However many groups are blocked with nothing behind them. */
 Test(groups_park, finding_what_to_park_does_not_pass_by_every_blocked_group)
 {
