@@ -51,7 +51,7 @@ static inline pid_t stepper_child(void (*act)(void *arg), void *arg)
 }
 
 /* stepper_next - one step on; false: the child has ended, and well */
-static inline bool stepper_next(pid_t pid, int request)
+static inline bool stepper_next(pid_t pid, enum __ptrace_request request)
 {
     int status;
 

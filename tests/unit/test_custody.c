@@ -1,4 +1,4 @@
-/* test_custody.c - the file: made, refused, grown; its slots and its sequence */
+/* test_custody.c - the file: made, refused, grown; its slots, its sequence */
 #include "tests/unit/custody_fixture.h"
 
 #include <errno.h>

@@ -126,8 +126,7 @@ Test(pool, jobs_run_in_the_order_they_came)
     }
 }
 
-/* idle_wait - all threads sleep again: it would be a bug of the pool if one more
- * thread were started for the next job */
+/* idle_wait - no job runs; the threads are asleep or on their way there */
 static void idle_wait(void)
 {
     while (atomic_load(&running) > 0)

@@ -58,7 +58,7 @@ static void begin(struct noting *n, uint64_t in_ns)
     timers_start(timers, &n->timer, n->due_ns);
 }
 
-/* turn - wait for the timerfd and run what is due; false: not within the limit */
+/* turn - wait for the timerfd, run what is due; false: not within the limit */
 static bool turn(int limit_ms)
 {
     struct pollfd p = {.fd = timers_fd(timers), .events = POLLIN};
