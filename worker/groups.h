@@ -102,8 +102,8 @@ int groups_restore(struct groups *g, const char *key, size_t size,
  * are the caller's until groups_park_end. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room);
-/* The same for one item that has not been in its place: its group waits for it,
- * unless it runs. As groups_add. */
+/* The same for one item that has not been in its place. A group that has nothing
+ * else waits for it; one that is ready or runs does not. As groups_add. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item);
 /* They are in the store (`parked`), or go back. */
