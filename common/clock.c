@@ -209,6 +209,7 @@ const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
             break;
         }
         at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju%s",
+                               /* cppcheck-suppress zerodivcond ; of a table */
                                (uintmax_t)(ns / unit->scale), unit->name);
         ns %= unit->scale;
     }
@@ -284,7 +285,7 @@ static bool zone_read(const char *at, int64_t *east)
     at++;
     if (!field_read(&at, 2, ':', &hours) || !field_read(&at, 2, '\0', &minutes))
         return false;
-    *east = sign * (hours * 60 + minutes) * INT64_C(60);
+    *east = sign * (hours * INT64_C(60) + minutes) * 60;
     return !*at && hours < 24 && minutes < 60;
 }
 

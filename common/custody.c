@@ -21,9 +21,9 @@ struct slot *custody_slot(const struct custody *c, unsigned i)
 }
 
 /* file_map - reserve room for slots_max, map what is there */
-static int file_map(struct custody *c, unsigned slots_max)
+static int file_map(struct custody *c, unsigned slots, unsigned slots_max)
 {
-    size_t bytes = custody_file_bytes(c->stride, c->head->slots);
+    size_t bytes = custody_file_bytes(c->stride, slots);
     size_t most = custody_file_bytes(c->stride, slots_max);
     void *at;
 
@@ -61,14 +61,15 @@ static bool slots_busy(const struct custody *c)
 }
 
 /* cut_short - a file with fewer bytes than its header says */
-static int cut_short(struct custody *c, uint64_t size, struct problem *p)
+static int cut_short(struct custody *c, unsigned slots, uint64_t size,
+                     struct problem *p)
 {
     return problem_set(p, EX_CONFIG, EINVAL,
                        "custody file %s is cut short: %llu bytes where its "
                        "header says %zu; it was left untouched: move it away "
                        "to start with a new one",
                        c->path, (unsigned long long)size,
-                       custody_file_bytes(c->stride, c->head->slots));
+                       custody_file_bytes(c->stride, slots));
 }
 
 /* existing_open - open and check the file that is there; -ENOENT if none */
@@ -91,21 +92,13 @@ static int existing_open(struct custody *c, unsigned slots_max,
     err = custody_head_check(&h, c->path, p);
     if (err)
         return err;
-    c->head = &h;
     c->stride = h.stride;
     c->body_bytes = h.body_bytes;
     if (h.slots > (1u << 24) ||
-        (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots)) {
-        err = cut_short(c, (uint64_t)st.st_size, p);
-        c->head = NULL;
-        return err;
-    }
-    err = file_map(c, slots_max);
-    if (err) {
-        c->head = NULL;
-        return custody_problem(p, -err, "map", c->path);
-    }
-    return 0;
+        (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
+        return cut_short(c, h.slots, (uint64_t)st.st_size, p);
+    err = file_map(c, h.slots, slots_max);
+    return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
 
 /* existing_close - forget a file that is to be replaced */

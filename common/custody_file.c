@@ -88,16 +88,14 @@ void custody_boot_id(char out[BOOT_ID])
     fclose(f);
 }
 
-/* custody_problem - what stood in the way of a file */
-int custody_problem(struct problem *p, int err, const char *what,
-                    const char *path)
+/* custody_complain - what stood in the way of a file */
+void custody_complain(struct problem *p, int err, const char *what,
+                      const char *path)
 {
-    return problem_set(p, EX_CANTCREAT, err, "custody file %s: %s: %s%s", path,
-                       what, strerror(err),
-                       err == ENOSPC
-                           ? "; free some space, or give another --state-dir"
-                           : "; check the file system, or give another "
-                             "--state-dir");
+    problem_fill(
+        p, EX_CANTCREAT, "custody file %s: %s: %s%s", path, what, strerror(err),
+        err == ENOSPC ? "; free some space, or give another --state-dir"
+                      : "; check the file system, or give another --state-dir");
 }
 
 /* custody_write - pwrite until all is out */

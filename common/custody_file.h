@@ -44,8 +44,14 @@ size_t custody_file_bytes(size_t stride, unsigned slots);
 /* This run of the machine; "" where the kernel does not tell. */
 void custody_boot_id(char out[BOOT_ID]);
 /* What stood in the way of a file. */
-int custody_problem(struct problem *p, int err, const char *what,
-                    const char *path);
+void custody_complain(struct problem *p, int err, const char *what,
+                      const char *path);
+#define custody_problem(p, err, what, path)            \
+    __extension__({                                    \
+        int custody_err_ = (err);                      \
+        custody_complain(p, custody_err_, what, path); \
+        problem_code(custody_err_);                    \
+    })
 int custody_write(int fd, const void *data, size_t size, off_t at);
 /* FREE, filled slots from..to-1, and the rest of the last page. */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,

@@ -176,7 +176,7 @@ static const struct field *field_find(struct header_text name)
 {
     for (size_t i = 0; i < FIELDS; i++) {
         const char *known = fields[i].name;
-        if (known[0] == name.at[0] && strlen(known) == name.size &&
+        if (name.at && strlen(known) == name.size &&
             memcmp(known, name.at, name.size) == 0)
             return &fields[i];
     }

@@ -29,12 +29,18 @@ struct log_field {
         uint64_t u;
     };
 };
-#define F_STR(k, v)      ((struct log_field){.key = (k), .type = FIELD_STR, .str = (v)})
-#define F_BYTES(k, v, n) ((struct log_field){.key = (k), .type = FIELD_BYTES, .size = (n), .str = (v)})
-#define F_INT(k, v)      ((struct log_field){.key = (k), .type = FIELD_INT, .i = (int64_t)(v)})
-#define F_UINT(k, v)     ((struct log_field){.key = (k), .type = FIELD_UINT, .u = (uint64_t)(v)})
+#define F_STR(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_STR, .str = (v)})
+#define F_BYTES(k, v, n) \
+    ((struct log_field){ \
+        .key = (k), .type = FIELD_BYTES, .size = (n), .str = (v)})
+#define F_INT(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_INT, .i = (int64_t)(v)})
+#define F_UINT(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_UINT, .u = (uint64_t)(v)})
 /* ns, printed as duration_print does. */
-#define F_DURATION(k, v) ((struct log_field){.key = (k), .type = FIELD_DURATION, .u = (uint64_t)(v)})
+#define F_DURATION(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_DURATION, .u = (uint64_t)(v)})
 
 /* Before threads start. Lines below `least` are dropped. */
 void log_setup(enum log_level least, enum log_format format);
@@ -49,13 +55,13 @@ void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
 
 /* At least one field. Fields are evaluated only when the level is enabled. */
-#define LOG_AT(level, event, ...) \
-    do { \
-        if (log_enabled(level)) { \
-            const struct log_field log_fields_[] = {__VA_ARGS__}; \
-            log_write(level, event, log_fields_, \
+#define LOG_AT(level, event, ...)                                  \
+    do {                                                           \
+        if (log_enabled(level)) {                                  \
+            const struct log_field log_fields_[] = {__VA_ARGS__};  \
+            log_write(level, event, log_fields_,                   \
                       sizeof log_fields_ / sizeof log_fields_[0]); \
-        } \
+        }                                                          \
     } while (0)
 #define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
 #define log_info(event, ...)  LOG_AT(LOG_INFO, event, __VA_ARGS__)

@@ -33,11 +33,11 @@ struct option_row {
     const char *name; /* without "--" */
     char letter;      /* 0 = none */
     enum option_type type;
-    bool optional;      /* the value may be left out; only --name=VALUE then */
-    const char *value;  /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
-    const char *words;  /* a word that is allowed besides the type ("none") gives
+    bool optional;     /* the value may be left out; only --name=VALUE then */
+    const char *value; /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
+    const char *words; /* a word that is allowed besides the type ("none") gives
                            UINT64_MAX; OPT_CHOICE: the choices */
-    uint64_t min, max;  /* max 0 = no bound but INT64_MAX */
+    uint64_t min, max; /* max 0 = no bound but INT64_MAX */
     const char *preset; /* default as --help shows it; NULL = none. Where the
                            value was left out (`optional`), this is read */
     size_t offset;      /* of the target in the struct that is filled */
@@ -51,9 +51,9 @@ struct option_row {
 
 struct option_table {
     const char *program; /* "mqworker" */
-    const char *usage;   /* "[options] QUEUE -- COMMAND [ARG...]", lines by \n */
-    const char *about;   /* one sentence */
-    const char *notes;   /* after the options: examples, see also. May be NULL */
+    const char *usage; /* "[options] QUEUE -- COMMAND [ARG...]", lines by \n */
+    const char *about; /* one sentence */
+    const char *notes; /* after the options: examples, see also. May be NULL */
     const struct option_row *rows;
     size_t count;
 };

@@ -30,11 +30,11 @@ static void tail_trim(char *text, size_t size)
         text[start - 1] = '\0';
 }
 
-/* problem_set - fill `p` if there is one; -err */
-int problem_set(struct problem *p, int status, int err, const char *fmt, ...)
+/* problem_fill - fill `p` if there is one */
+void problem_fill(struct problem *p, int status, const char *fmt, ...)
 {
     if (!p)
-        return -err;
+        return;
     /* Built aside: an argument may be p->text itself. */
     char text[sizeof p->text];
     va_list args;
@@ -48,5 +48,4 @@ int problem_set(struct problem *p, int status, int err, const char *fmt, ...)
     line_clean(text);
     p->status = status;
     memcpy(p->text, text, sizeof text);
-    return -err;
 }

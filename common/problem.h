@@ -9,6 +9,7 @@
 #ifndef COMMON_PROBLEM_H
 #define COMMON_PROBLEM_H
 
+#include <errno.h>
 #include <stddef.h>
 
 struct problem {
@@ -16,9 +17,23 @@ struct problem {
     char text[768]; /* one line, no newline at the end */
 };
 
-/* Fill `p` (NULL is allowed) and return -err, so that a function can end in
- * `return problem_set(p, EX_OSERR, ENOSPC, "...")`. `err` is an errno > 0. */
-int problem_set(struct problem *p, int status, int err, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Fill `p`; NULL is allowed. */
+void problem_fill(struct problem *p, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* -err, and never 0: a refusal cannot look like success. */
+static inline int problem_code(int err)
+{
+    return err > 0 ? -err : -EIO;
+}
+
+/* Fill `p` and return -err, so that a function can end in `return problem_set(p,
+ * EX_OSERR, ENOSPC, "...")`. `err` is an errno > 0. */
+#define problem_set(p, status, err, ...)                              \
+    __extension__({                                                   \
+        int problem_err_ = (err); /* before anything changes errno */ \
+        problem_fill(p, status, __VA_ARGS__);                         \
+        problem_code(problem_err_);                                   \
+    })
 
 #endif

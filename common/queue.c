@@ -249,10 +249,10 @@ int queue_open(struct queue **out, const char *name, int flags,
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
                  struct problem *p)
 {
-    struct queue *fresh;
+    struct queue *fresh = NULL;
     int err = queue_open(&fresh, queue->label, flags, attr, NULL, p);
 
-    if (err)
+    if (!fresh)
         return err;
     if (dup3(fresh->fd, queue->fd, O_CLOEXEC) < 0) {
         err = errno;

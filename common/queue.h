@@ -24,9 +24,9 @@
 struct queue; /* opaque; body in queue.c */
 
 struct queue_attr {
-    uint64_t depth;         /* messages; 0 = kernel default / not asked for */
-    uint64_t message_size;  /* bytes; 0 = kernel default / not asked for */
-    mode_t mode;            /* of a new queue, exact: the umask is undone;
+    uint64_t depth;        /* messages; 0 = kernel default / not asked for */
+    uint64_t message_size; /* bytes; 0 = kernel default / not asked for */
+    mode_t mode;           /* of a new queue, exact: the umask is undone;
                                0 = 0600 / not asked for */
 };
 

@@ -33,9 +33,9 @@ int store_next_parked(struct store *s, const char *group, size_t size, bool low,
                       struct store_parked *out)
 {
     sqlite3_stmt *st;
-    int found = group_query(store_read_begin(s),
-                            low ? SQL_PARKED_LOW : SQL_PARKED_HIGH, group, size,
-                            &st);
+    int found =
+        group_query(store_read_begin(s), low ? SQL_PARKED_LOW : SQL_PARKED_HIGH,
+                    group, size, &st);
 
     if (found > 0)
         *out = (struct store_parked){
@@ -64,8 +64,7 @@ int store_next_group(struct store *s, char *key, size_t *size,
                      struct store_group *out)
 {
     sqlite3_stmt *st;
-    int found =
-        group_query(store_read_begin(s), SQL_GROUPS, key, *size, &st);
+    int found = group_query(store_read_begin(s), SQL_GROUPS, key, *size, &st);
 
     if (found > 0) {
         size_t n = (size_t)sqlite3_column_bytes(st, 0);

@@ -52,21 +52,21 @@ unsigned engine_room(struct engine *e)
  * wait for the queue */
 bool engine_peeks(struct engine *e)
 {
+    bool slots, room;
+
     if (atomic_load(&e->running) >= engine_room(e))
         return false;
-    if (atomic_load(&e->waiting))
+    /* Without a free slot, or room for what is received, a work item could only
+     * leave, and come here again. */
+    slots = custody_free_slots(e->custody) > 0;
+    room = slots && ordered_room(e);
+    if (atomic_load(&e->waiting) ||
+        (slots && (retries_ready(e->retries) || ordered_ready(e))) ||
+        (room && reopen_gone(e->reopen))) {
         receive_start(e);
-    else if (custody_free_slots(e->custody) == 0)
-        return false; /* a work item could only leave, and come here */
-    else if (retries_ready(e->retries) || ordered_ready(e))
-        receive_start(e);
-    else if (!ordered_room(e))
-        return false; /* it would receive nothing, and come here as well */
-    else if (reopen_gone(e->reopen))
-        receive_start(e);
-    else
-        return true;
-    return false;
+        return false;
+    }
+    return room;
 }
 
 /* engine_poke - start a work item or peek

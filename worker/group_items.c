@@ -46,6 +46,7 @@ static void add_late(struct group_items *items, struct group_item *first,
 
     if (item->seq < first->seq) {
         item->next = first;
+        /* NOLINTNEXTLINE(readability-suspicious-call-argument): as meant */
         replace(items, first, item);
         return;
     }

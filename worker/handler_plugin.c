@@ -87,7 +87,7 @@ static int plugin_open(struct handler **out, const struct handler_setup *setup,
 {
     const struct settings *set = setup->settings;
     struct inproc what = {0};
-    void *object;
+    void *object = NULL;
     int err;
 
     *out = NULL;

@@ -42,14 +42,15 @@ static bool dying(pid_t pid)
     char text[4096];
     const char *at;
     char state;
-    unsigned flags;
 
     if (pid <= 0 || !proc_text(pid, "stat", text, sizeof text))
         return true;
-    at = strrchr(text, ')');
-    if (at &&
-        sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
-        (state == 'Z' || state == 'X' || flags & PF_EXITING))
+    at = strrchr(text, ')'); /* then field 3, a letter */
+    state = at && at[1] ? at[2] : '\0';
+    for (int field = 2; at && field < 9; field++)
+        at = strchr(at + 1, ' ');
+    if (state == 'Z' || state == 'X' ||
+        (at && strtoul(at + 1, NULL, 10) & PF_EXITING))
         return true;
     if (!proc_text(pid, "status", text, sizeof text))
         return true;

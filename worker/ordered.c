@@ -480,12 +480,11 @@ void ordered_settled(struct engine *e, struct group *lease,
 {
     struct groups *g = e->ordered->groups;
     bool holds = e->set->on_group_dead == GROUP_DEAD_HOLD;
+    bool died = row && row->state == STORE_DEAD;
 
     if (row && row->state == STORE_WAITING && row->attempts > 0)
         groups_block(g, lease, row->row);
-    else if (holds && row && row->state == STORE_DEAD)
-        hold(e, lease);
-    else if (holds && letter && still_dead(e, lease))
+    else if (holds && (died || (letter && still_dead(e, lease))))
         hold(e, lease);
     else
         groups_release(g, lease);

@@ -278,6 +278,12 @@ int recover(struct engine *e, struct problem *p)
     }
     if (!err)
         err = revive_all(e, &f, p);
+    if (!err && custody_torn(e->custody) && atomic_load(&e->unsettled))
+        err = problem_set(p, EX_CANTCREAT, EIO,
+                          "store of %s cannot be written, and what was in "
+                          "flight when the machine went down must go there; "
+                          "free some space and start again",
+                          e->set->queue);
     if (!err) {
         custody_mend(e->custody);
         report(e, &f);
