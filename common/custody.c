@@ -380,6 +380,14 @@ unsigned custody_index(const struct custody *c, const struct slot *slot)
                   c->stride);
 }
 
+void custody_each(struct custody *c,
+                  void (*visit)(struct slot *slot, void *arg), void *arg)
+{
+    for (unsigned i = 0; i < c->head->slots; i++)
+        if (slot_word(custody_slot(c, i)).state != SLOT_FREE)
+            visit(custody_slot(c, i), arg);
+}
+
 uint64_t custody_seq_next(const struct custody *c)
 {
     return c->head->next_seq;

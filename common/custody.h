@@ -74,6 +74,10 @@ unsigned custody_free_slots(const struct custody *c);
 /* Number of a slot, 0 and up, for logs. */
 unsigned custody_index(const struct custody *c, const struct slot *slot);
 
+/* Call `visit` for each slot that is not FREE; nobody else uses any. */
+void custody_each(struct custody *c,
+                  void (*visit)(struct slot *slot, void *arg), void *arg);
+
 /* Receive sequence. The caller holds one lock around next, receive and used,
  * so that it is the order of the queue. */
 uint64_t custody_seq_next(const struct custody *c);

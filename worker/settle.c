@@ -335,9 +335,13 @@ void settle_init(struct engine *e)
 }
 
 /* unfinished - tell of a message that stays in its slot */
-static void unfinished(const char *id)
+static void unfinished(struct slot *slot, void *arg)
 {
-    log_warn("unfinished", F_STR("msg", id),
+    struct delivery d;
+
+    (void)arg;
+    delivery_read(&d, slot, 0); /* names it, if nobody has yet */
+    log_warn("unfinished", F_STR("msg", d.id),
              F_STR("next", "stays in custody; the next worker runs it again, "
                            "no attempt counted"));
 }
@@ -346,20 +350,15 @@ static void unfinished(const char *id)
 void settle_fini(struct engine *e)
 {
     struct pending *p;
-    struct slot *slot;
-    struct delivery d;
 
     if (!STAILQ_EMPTY(&e->pending))
         (void)pending_flush(e);
     while ((p = STAILQ_FIRST(&e->pending)) != NULL) {
         STAILQ_REMOVE_HEAD(&e->pending, link);
-        engine_hold_slot(e, p->slot, false);
         free(p);
     }
-    while ((slot = engine_take_held(e)) != NULL) {
-        delivery_read(&d, slot, 0); /* names it, if nobody has yet */
-        unfinished(d.id);
-    }
+    if (e->started)
+        custody_each(e->custody, unfinished, NULL);
     pthread_mutex_destroy(&e->settle_mtx);
 }
 
@@ -554,8 +553,7 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
         engine_breaker(e, BREAKER_NOT_STARTED, out->error);
         return SETTLED_KEPT;
     case OUTCOME_STOPPED:
-        slot_unrun(d->slot, true);
-        unfinished(d->id);
+        slot_unrun(d->slot, true); /* settle_fini tells of it */
         return SETTLED_KEPT;
     case OUTCOME_VERDICT:
     default:
