@@ -125,6 +125,21 @@ Test(worker_signals, after_the_grace_handlers_get_term_and_messages_stay)
     ran_again(q, id);
 }
 
+Test(worker_signals, messages_that_wait_in_their_group_are_named_as_well)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "MQW/1\ngroup: a\n\nx");
+    struct harness_process *w =
+        harness_worker(q, "--grace", "1ms", "--", "sh", "-c",
+                       "echo x >>started; exec sleep 1000");
+    harness_until_lines("started", 1, 5000);
+    harness_until(harness_queue_length(q) == 0, 5000);
+    harness_signal(w, SIGTERM);
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    cr_assert_eq(harness_log_count(w, "event=unfinished"), 3);
+}
+
 Test(worker_signals, a_handler_that_ends_well_on_term_is_done)
 {
     const char *q = harness_queue(0, 0);
