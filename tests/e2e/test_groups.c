@@ -148,6 +148,30 @@ Test(groups, high_priority_never_overtakes_a_head_that_waits)
     cr_assert_str_eq(turns_order("a"), "0.0 0.2 0.1 ");
 }
 
+Test(groups, high_priority_overtakes_parked_messages)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", "--max-attempts", "1000", "--backoff",
+                       "30ms", "--lookahead", "2", "--", TURN);
+
+    turns_tell("fail", "0.0");
+    turns_send(q, "a", 0, "0.0");
+    harness_wait_log(w, "event=retry ", 10000);
+    for (unsigned i = 1; i <= 4; i++)
+        turns_send_number(q, "a", i == 3 ? 2 : 0, 0, i);
+    harness_until(turns_rows(q, TURNS_PARKED) == 4, 10000);
+    turns_tell("gate", "0.3");
+    turns_untell("fail", "0.0");
+    harness_until(harness_lines_with("turns", "0.3") == 1, 10000);
+    turns_send(q, "a", 9, "0.5"); /* comes while one that was parked runs */
+    harness_until(harness_queue_length(q) == 0, 10000);
+    turns_untell("gate", "0.3");
+    harness_until(turns_done() == 6, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.0 0.3 0.5 0.1 0.2 0.4 ");
+}
+
 /* eighth_check - among 8 in a row there is a normal one, while there are any */
 static void eighth_check(const char *order, unsigned low)
 {
@@ -362,4 +386,5 @@ Test(groups, a_handler_that_cannot_start_changes_no_order)
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), 8);
     cr_assert_eq(t.count, 16, "no attempt was made twice");
+    cr_assert_str_eq(turns_order("a"), "0.0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 ");
 }
