@@ -400,15 +400,3 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
     pthread_mutex_unlock(&g->mtx);
     return group;
 }
-
-bool groups_leased(struct groups *g, const char *key, size_t size)
-{
-    struct group *group;
-    bool leased;
-
-    pthread_mutex_lock(&g->mtx);
-    group = group_table_find(&g->table, group_hash(key, size), key, size);
-    leased = group && group->state == GROUP_RUNNING;
-    pthread_mutex_unlock(&g->mtx);
-    return leased;
-}

@@ -38,6 +38,18 @@ size_t groups_count(struct groups *g)
     return n;
 }
 
+bool groups_leased(struct groups *g, const char *key, size_t size)
+{
+    struct group *group;
+    bool leased;
+
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_find(&g->table, group_hash(key, size), key, size);
+    leased = group && group->state == GROUP_RUNNING;
+    pthread_mutex_unlock(&g->mtx);
+    return leased;
+}
+
 int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),
                 void *arg)
