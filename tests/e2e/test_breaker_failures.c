@@ -189,9 +189,14 @@ Test(breaker_failures, one_probe_at_a_time)
     for (int i = 0; i < 8; i++)
         harness_send_text(q, "x");
     struct harness_process *w = harness_worker(
-        q, "-c", "4", "--breaker-failures", "2", "--breaker-pause", "300ms",
+        q, "-c", "4", "--breaker-failures", "2", "--breaker-pause", "1s",
         "--backoff", "1h", "--", HANDLER);
     harness_wait_log(w, "event=breaker_open", SOON_MS);
+    /* What ran beside the second failure has ended, too. */
+    harness_until(harness_log_count(w, "event=retry") +
+                          (size_t)harness_queue_length(q) ==
+                      8,
+                  SOON_MS);
     harness_script("slow", "echo >>probes; "
                            "while [ ! -e go ]; do sleep 0.01; done");
     cr_assert_eq(rename(harness_path("slow"), HANDLER), 0);
