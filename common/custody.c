@@ -251,7 +251,7 @@ int custody_open(struct custody **out, const char *path,
     } else if (!err) {
         err = geometry_fit(c, spec, p);
     }
-    if (!err) {
+    if (!err && c->head) { /* the one says the other */
         slot_fill_init(&c->fill, c->head->nonce);
         err = in_use(c, p);
     }

@@ -201,7 +201,9 @@ static const char *choices_print(const char *words, char buf[RANGE_TEXT])
 {
     size_t at = 0;
     buf[0] = '\0';
-    while (words && *words && at < RANGE_TEXT - 1) {
+    if (!words)
+        return buf;
+    while (*words && at < RANGE_TEXT - 1) {
         size_t size = strcspn(words, "|");
         const char *next = words + size + (words[size] == '|');
         const char *join = !*next ? "" : strchr(next, '|') ? ", " : " or ";

@@ -424,6 +424,7 @@ static void engine_init(struct engine *e, const struct settings *set,
 {
     e->set = set;
     e->ops = ops;
+    (void)clock_steady_ns(); /* its first call fixes what it starts from */
     pthread_mutex_init(&e->receive_mtx, NULL);
     pthread_mutex_init(&e->held_mtx, NULL);
     STAILQ_INIT(&e->held);

@@ -244,6 +244,8 @@ static int receive_one(struct receive *item)
     ssize_t n;
     int err;
 
+    if (queue_message_size(e->queue) > custody_body_bytes(e->custody))
+        return -EMSGSIZE; /* made again larger than a slot: reopen.c ends us */
     slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
     slot_warm(slot, queue_message_size(e->queue));
     n = queue_receive(e->queue, slot->body, &slot->priority);
