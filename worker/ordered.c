@@ -104,11 +104,9 @@ bool ordered_room(struct engine *e)
 {
     struct ordered *o = e->ordered;
 
-    if (groups_waiting(o->groups) >= e->set->lookahead)
-        return false;
     if (groups_parked(o->groups) < e->set->max_parked) {
         atomic_store_explicit(&o->full_told, false, memory_order_relaxed);
-        return true;
+        return groups_waiting(o->groups) < e->set->lookahead;
     }
     if (!atomic_exchange(&o->full_told, true))
         log_warn("parked_full", F_STR("queue", e->set->queue),
