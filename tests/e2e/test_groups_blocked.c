@@ -96,7 +96,8 @@ Test(groups_blocked, a_failing_head_slows_healthy_groups_little)
     }
     qsort(with, PAIRS, sizeof *with, by_size);
     qsort(without, PAIRS, sizeof *without, by_size);
-    double ratio = (double)with[PAIRS / 2] / (double)without[PAIRS / 2];
+    uint64_t beside = with[PAIRS / 2], alone = without[PAIRS / 2];
+    double ratio = (double)beside / (double)alone;
     fprintf(stderr, "%u healthy groups: ratio of the medians %.2f\n", healthy,
             ratio);
     cr_assert_lt(ratio, 3.0);
@@ -254,18 +255,18 @@ Test(groups_blocked, a_worker_that_starts_at_the_bound_goes_on_too)
                        "--lookahead", "8", "--", TURN);
 
     head_fails(w, q);
-    behind(q, 40);
+    behind(q, 43); /* some of them stay in slots */
     cr_assert_eq(harness_stop(w, 10000), 0);
-    turns_send_number(q, "a", 0, 0, 41);
+    turns_send_number(q, "a", 0, 0, 44);
     w = harness_worker(q, "-c", "2", FAILING, "--backoff", "20ms",
-                       "--lookahead", "8", "--max-parked", "10", "--", TURN);
+                       "--lookahead", "1", "--max-parked", "10", "--", TURN);
     harness_wait_log(w, "event=parked_full", 10000);
     cr_assert_eq(harness_queue_length(q), 1);
     turns_untell("fail", "0.0");
-    harness_until(turns_done() == 42, 30000);
+    harness_until(turns_done() == 45, 30000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
-    cr_assert_eq(turns_check(&t), 42);
+    cr_assert_eq(turns_check(&t), 45);
 }
 
 /* ---- another worker ---- */
@@ -391,7 +392,7 @@ Test(groups_blocked, memory_returns_after_many_groups_were_blocked_at_once)
     long before = resident_kib(w);
     block_many(q, GROUPS, GROUPS);
     long after = resident_kib(w);
-    fprintf(stderr, "%u groups blocked at once: %ld KiB, %ld KiB after more\n",
+    fprintf(stderr, "%d groups blocked at once: %ld KiB, %ld KiB after more\n",
             GROUPS, before, after);
     if (!sanitized())
         cr_assert_lt(after, before + 256);
