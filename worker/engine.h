@@ -7,7 +7,7 @@
  * OWNS   Every part.
  * FAILS  open: a problem with the exit status of docs/mqworker.8.
  *
- * Lock order: receive_mtx, park_mtx, groups, held_mtx, retries, store, timers,
+ * Lock order: receive_mtx, groups, held_mtx, retries, store, timers,
  * pool. A handler and a timer's callback run with none of them held.
  */
 #ifndef WORKER_ENGINE_H

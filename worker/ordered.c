@@ -111,9 +111,10 @@ bool ordered_room(struct engine *e)
     if (!atomic_exchange(&o->full_told, true))
         log_warn("parked_full", F_STR("queue", e->set->queue),
                  F_UINT("parked", groups_parked(o->groups)),
-                 F_STR("next", "nothing more is received until blocked groups "
-                               "go on; see what blocks them with mqdlq list, "
-                               "or raise --max-parked"));
+                 F_STR("next",
+                       "nothing more is received, not even a replay, until "
+                       "blocked groups go on; mqdlq discard frees a group "
+                       "that is held, or raise --max-parked"));
     return false;
 }
 
