@@ -46,7 +46,7 @@ static const char *name_flaw(const char *name)
         return "is too long: 254 bytes after the slash are allowed";
     for (const char *c = name; *c; c++) {
         if (*c == '/')
-            return "has a second slash: a queue is called /NAME";
+            return "has a slash inside: a queue is called /NAME";
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return "has a control character, which is not allowed";
     }
@@ -170,8 +170,9 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
     term_safe_copy(safe, sizeof safe, o->label, strlen(o->label));
     if (err == ENOENT)
         return problem_set(p, EX_NOINPUT, err,
-                           "queue %s does not exist; create it with `mqsend "
-                           "--create %s`, or drop --no-create",
+                           "queue %s does not exist; its mqworker makes it "
+                           "(without --no-create), or `mqsend --create %s "
+                           "BODY`",
                            safe, safe);
     if (err == EACCES || err == EPERM)
         return explain_access(o, safe, err, p);
