@@ -207,11 +207,12 @@ const struct option_table settings_table = {
              "[options] --plugin FILE.so QUEUE",
     .about = "Run COMMAND for each message of a POSIX message queue and lose "
              "none.",
-    .notes = "COMMAND gets the body on stdin and MQW_* in its environment. "
-             "Exit 0: done. 65: dead at once. Anything else: again after the "
-             "backoff.\n\n"
+    .notes = "COMMAND gets the body on stdin and MQW_* in its environment.\n"
+             "Exit 0: done. 65: dead at once. 126, 127: cannot be started, "
+             "nothing is counted.\n"
+             "Anything else: again after the backoff.\n\n"
              "Signals: TERM and INT finish and stop, QUIT stops now, USR2 "
-             "pauses, CONT resumes, TTIN and TTOU raise and lower the "
+             "pauses,\nCONT resumes, TTIN and TTOU raise and lower the "
              "concurrency.\n\n"
              "Example:\n"
              "  mqworker -c 4 /orders -- ./handle-order\n\n"
@@ -270,6 +271,12 @@ static int operands(struct settings *s, int count, int rest, int argc,
         return problem_set(p, EX_USAGE, EINVAL,
                            "no queue: mqworker QUEUE -- COMMAND, like mqworker "
                            "/orders -- ./handle-order; see mqworker --help");
+    if (count > 1 && rest >= 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" and \"%s\" before --: give one queue; a "
+                           "value that may be left out is joined with =, like "
+                           "--exit-when-idle=5s",
+                           argv[0], argv[1]);
     if (count > 1)
         return problem_set(p, EX_USAGE, EINVAL,
                            "\"%s\" after the queue %s: the command comes after "
