@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/header.h"
 #include "common/queue.h"
+#include "common/term.h"
 #include "scripts/mqdlq_base64.h"
 
 /* Memory of a draft, to be freed with it. */
@@ -155,6 +156,17 @@ static unsigned read_flag(const struct reading *r, const char *name,
     return json_is_true(json_object_get(r->object, name)) ? bit : 0;
 }
 
+/* refuse_reason - name what stands there, and what may */
+static int refuse_reason(const struct reading *r, const char *reason)
+{
+    char safe[48];
+    term_safe_copy(safe, sizeof safe, reason, strlen(reason));
+    return refuse(r,
+                  "reason \"%s\" is not one of exhausted, rejected, expired, "
+                  "crashed, bad-header",
+                  safe);
+}
+
 /* read_fate - when and of what it died; the time may be left out: now */
 static int read_fate(const struct reading *r, struct store_row *m)
 {
@@ -162,9 +174,10 @@ static int read_fate(const struct reading *r, struct store_row *m)
     const char *reason =
         json_string_value(json_object_get(r->object, "reason"));
     m->reason = reason ? store_reason_parse(reason) : REASON_NONE;
+    if (!reason)
+        return refuse(r, "reason is missing or not a string");
     if (m->reason == REASON_NONE || m->reason == REASON_COUNT)
-        return refuse(r, "reason is not one of exhausted, rejected, expired, "
-                         "crashed, bad-header");
+        return refuse_reason(r, reason);
     int err = read_time(r, "died_at", &m->died_ns);
     if (!err && m->died_ns == 0)
         m->died_ns = clock_wall_ns();
