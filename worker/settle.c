@@ -27,6 +27,7 @@ struct op {
     bool letter;         /* it was sent again by an operator */
     struct group *lease; /* of its group; NULL: none */
     uint64_t took_ns;    /* the handler */
+    uint64_t wait_ns;    /* until the retry */
     struct store_row row;
     const struct store_attempt *attempt; /* NULL: none */
 };
@@ -87,14 +88,14 @@ static int op_write(struct engine *e, struct op *op)
 
 /* tell_waiting - a message that comes again */
 static void tell_waiting(struct engine *e, const struct store_row *m,
-                         const char *id)
+                         uint64_t wait_ns, const char *id)
 {
-    uint64_t now = clock_steady_ns();
-    uint64_t wait = m->due_ns > now ? m->due_ns - now : 0;
+    uint64_t wait = (wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+    char until[TIME_TEXT];
 
-    wait = wait / NS_PER_MS * NS_PER_MS;
     if (m->attempts == 0) {
-        log_debug("delayed", F_STR("msg", id), F_DURATION("for", wait));
+        log_debug("delayed", F_STR("msg", id),
+                  F_STR("until", time_print(m->due_ns, until)));
         return;
     }
     atomic_fetch_add(&e->count.retried, 1);
@@ -116,12 +117,13 @@ static void op_tell(struct engine *e, const struct op *op)
     }
     ulid_print(m->id, id);
     if (op->kind == OP_DONE) {
-        log_debug("done", F_STR("msg", id), F_DURATION("took", op->took_ns));
+        log_debug("done", F_STR("msg", id),
+                  F_DURATION("took", op->took_ns / NS_PER_US * NS_PER_US));
     } else if (op->kind == OP_DISCARD) {
         atomic_fetch_add(&e->count.discarded, 1);
         log_info("discarded", F_STR("msg", id), F_STR("error", m->error));
     } else if (m->state == STORE_WAITING) {
-        tell_waiting(e, m, id);
+        tell_waiting(e, m, op->wait_ns, id);
     } else {
         atomic_fetch_add(&e->count.dead, 1);
         log_warn("dead", F_STR("msg", id),
@@ -456,7 +458,8 @@ static enum settled failed(struct engine *e, struct delivery *d,
         op.row.reason = reason;
     } else {
         op.row.state = STORE_WAITING;
-        op.row.due_ns = ns_add(clock_steady_ns(), wait_of(e, out, &op.row));
+        op.wait_ns = wait_of(e, out, &op.row);
+        op.row.due_ns = ns_add(clock_steady_ns(), op.wait_ns);
     }
     return op_settle(e, d->slot, &op);
 }
