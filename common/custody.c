@@ -254,9 +254,9 @@ int custody_open(struct custody **out, const char *path,
     if (!err && c->head) { /* the one says the other */
         slot_fill_init(&c->fill, c->head->nonce);
         err = in_use(c, p);
+        if (!err && c->head->slots < spec->slots)
+            err = custody_grow(c, spec->slots, p);
     }
-    if (!err && c->head->slots < spec->slots)
-        err = custody_grow(c, spec->slots, p);
     if (err) {
         existing_close(c);
         pthread_mutex_destroy(&c->mtx);

@@ -20,7 +20,7 @@
 #include "worker/recover.h"
 #include "worker/release.h"
 #include "worker/reopen.h"
-#include "worker/settle.h"
+#include "worker/pending.h"
 
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
 #define SPARE_THREADS \
@@ -430,7 +430,7 @@ static void engine_init(struct engine *e, const struct settings *set,
     STAILQ_INIT(&e->held);
     LIST_INIT(&e->items);
     LIST_INIT(&e->spare);
-    settle_init(e);
+    pending_init(e);
     breaker_init(&e->breaker, set->breaker_failures, set->breaker_pause_ns);
     bounds_init(e);
     timer_init(&e->breaker_timer, pause_over);
@@ -545,7 +545,7 @@ void engine_close(struct engine **engine)
         peeker_release(e->peeker);
     pool_close(&e->pool);
     if (e->store)
-        settle_fini(e);
+        pending_fini(e);
     if (e->started)
         summary(e); /* when everything is counted and told */
     dead_queue_close(&e->dead_queue);

@@ -55,7 +55,7 @@ struct counters {
 
 struct receive;    /* receive.c: one work item */
 struct peeker;     /* peeker.c */
-struct pending;    /* settle.c: a verdict that could not be written */
+struct pending;    /* pending.c */
 struct reopen;     /* reopen.c */
 struct ordered;    /* ordered.c */
 struct release;    /* release.c */

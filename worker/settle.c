@@ -9,39 +9,12 @@
 #include "worker/settle.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "worker/container.h"
-#include "worker/dead_queue.h"
 #include "worker/ordered.h"
-
-#define WAIT_FIRST NS_PER_S
-#define WAIT_MOST  (5 * NS_PER_S)
-
-/* What a verdict does to the store. */
-struct op {
-    enum { OP_PUT, OP_DONE, OP_DISCARD } kind; /* the last two delete the row */
-    bool letter;         /* it was sent again by an operator */
-    struct group *lease; /* of its group; NULL: none */
-    uint64_t took_ns;    /* the handler */
-    uint64_t wait_ns;    /* until the retry */
-    struct store_row row;
-    const struct store_attempt *attempt; /* NULL: none */
-};
-
-/* A verdict that could not be written yet, with copies of what it points to. */
-struct pending {
-    STAILQ_ENTRY(pending) link;
-    struct slot *slot;
-    struct op op;
-    struct store_attempt attempt;
-    char error[OUTCOME_ERROR];
-    char group[HEADER_VALUE_MAX];
-    char tail[];
-};
+#include "worker/pending.h"
 
 /* settle_row - what the store keeps of a message */
 void settle_row(struct store_row *m, const struct delivery *d)
@@ -69,193 +42,6 @@ void settle_row(struct store_row *m, const struct delivery *d)
         m->flags |= STORE_LENGTH_INFERRED;
 }
 
-/* op_write - durable on 0
- * A row that is gone was a letter on its way again that an operator discarded:
- * so is the message. A sequence that is there already was written by a worker
- * that died before it freed the slot. Nothing is left to write for either.
- */
-static int op_write(struct engine *e, struct op *op)
-{
-    int err;
-
-    if (op->kind != OP_PUT)
-        return store_delete(e->store, op->row.row);
-    err = store_put(e->store, &op->row, op->attempt, &op->row.row);
-    if (err == -ENOENT)
-        op->kind = OP_DISCARD;
-    return err == -ENOENT || err == -EEXIST ? 0 : err;
-}
-
-/* tell_waiting - a message that comes again */
-static void tell_waiting(struct engine *e, const struct store_row *m,
-                         uint64_t wait_ns, const char *id)
-{
-    uint64_t wait = (wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
-    char until[TIME_TEXT];
-
-    if (m->attempts == 0) {
-        log_debug("delayed", F_STR("msg", id),
-                  F_STR("until", time_print(m->due_ns, until)));
-        return;
-    }
-    atomic_fetch_add(&e->count.retried, 1);
-    log_warn("retry", F_STR("msg", id), F_STR("error", m->error),
-             F_UINT("attempt", m->attempts), F_UINT("of", e->set->max_attempts),
-             F_DURATION("in", wait));
-}
-
-/* op_tell - count and log what is final now */
-static void op_tell(struct engine *e, const struct op *op)
-{
-    const struct store_row *m = &op->row;
-    char id[ULID_TEXT];
-
-    if (op->kind == OP_DONE) {
-        atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
-        if (!log_enabled(LOG_DEBUG))
-            return;
-    }
-    ulid_print(m->id, id);
-    if (op->kind == OP_DONE) {
-        log_debug("done", F_STR("msg", id),
-                  F_DURATION("took", op->took_ns / NS_PER_US * NS_PER_US));
-    } else if (op->kind == OP_DISCARD) {
-        atomic_fetch_add(&e->count.discarded, 1);
-        log_info("discarded", F_STR("msg", id), F_STR("error", m->error));
-    } else if (m->state == STORE_WAITING) {
-        tell_waiting(e, m, op->wait_ns, id);
-    } else {
-        atomic_fetch_add(&e->count.dead, 1);
-        log_warn("dead", F_STR("msg", id),
-                 F_STR("reason", store_reason_text(m->reason)),
-                 F_STR("error", m->error), F_UINT("attempts", m->attempts));
-    }
-}
-
-/* op_after - what follows from a verdict that is durable
- * The group knows its blocked head before the row can be taken again.
- */
-static void op_after(struct engine *e, const struct op *op, int64_t landed)
-{
-    bool put = op->kind == OP_PUT;
-
-    op_tell(e, op);
-    if (op->lease)
-        ordered_settled(e, op->lease, put ? &op->row : NULL, op->letter);
-    if (landed)
-        retries_land(e->retries, landed);
-    if (put && op->row.state == STORE_WAITING)
-        retries_note(e->retries, op->row.due_ns);
-    if (put && op->row.state == STORE_DEAD && e->dead_queue)
-        dead_queue_poke(e->dead_queue);
-}
-
-/* op_verdict - as the handler's side sees it; false: it only waits for its time */
-static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
-{
-    if (op->kind == OP_PUT) {
-        *verdict = op->row.state == STORE_DEAD ? MQW_DEAD : MQW_RETRY;
-        return op->row.state == STORE_DEAD || op->attempt;
-    }
-    *verdict = op->kind == OP_DONE ? MQW_DONE : MQW_DISCARD;
-    return true;
-}
-
-/* op_retire - the store has what it needs: free the slot, tell all concerned
- * Whoever wants to hear of it comes last: nothing waits for him but this thread.
- */
-static void op_retire(struct engine *e, struct slot *slot, const struct op *op,
-                      int64_t landed)
-{
-    struct settlement s = {.slot = slot};
-
-    if (!e->ops->settled || !e->started) {
-        slot_retire(slot);
-        op_after(e, op, landed);
-        return;
-    }
-    s.was = slot_word(slot);
-    s.group = (struct header_text){op->row.group, op->row.group_size};
-    s.took_ns = op->took_ns;
-    slot_retire(slot);
-    op_after(e, op, landed);
-    if (op_verdict(op, &s.verdict))
-        e->ops->settled(e->handler, &s);
-}
-
-/* pending_make - a copy that outlives the delivery; NULL: no memory */
-static struct pending *pending_make(struct slot *slot, const struct op *op)
-{
-    size_t tail = op->attempt ? op->attempt->stderr_size : 0;
-    struct pending *p = calloc(1, sizeof *p + tail);
-
-    if (!p)
-        return NULL;
-    p->slot = slot;
-    p->op = *op;
-    if (op->row.error) {
-        strncpy(p->error, op->row.error, sizeof p->error - 1);
-        p->op.row.error = p->error;
-    }
-    if (op->row.group) {
-        memcpy(p->group, op->row.group, op->row.group_size);
-        p->op.row.group = p->group;
-    }
-    if (op->attempt) {
-        p->attempt = *op->attempt;
-        if (tail)
-            memcpy(p->tail, op->attempt->stderr_tail, tail);
-        p->attempt.stderr_tail = p->tail;
-        p->attempt.error = p->error;
-        p->op.attempt = &p->attempt;
-    }
-    return p;
-}
-
-/* give_back - not delivered: first in line again, in its group if it has one */
-static void give_back(struct engine *e, struct slot *slot, struct group *lease)
-{
-    if (lease)
-        ordered_return(e, lease, slot);
-    else
-        engine_hold_slot(e, slot, true);
-}
-
-/* keep_pending - nothing more is taken until the store can be written
- * The slot is HELD from here on: a worker that dies meanwhile did not die under
- * the handler, so no crash is counted; the message runs again, redelivered.
- */
-static enum settled keep_pending(struct engine *e, struct slot *slot,
-                                 const struct op *op, int err)
-{
-    struct pending *p = pending_make(slot, op);
-
-    slot_unrun(slot, true);
-    if (!p) {
-        give_back(e, slot, op->lease);
-        engine_trouble(e, "memory", ENOMEM);
-        return SETTLED_KEPT;
-    }
-    atomic_fetch_add(&e->unsettled, 1);
-    pthread_mutex_lock(&e->settle_mtx);
-    if (STAILQ_EMPTY(&e->pending)) {
-        log_error("store_cannot_write", F_STR("queue", e->set->queue),
-                  F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
-                  F_STR("next", err == -ENOSPC
-                                    ? "free some space; nothing is taken and "
-                                      "nothing is lost until then"
-                                    : "check the disk; nothing is taken and "
-                                      "nothing is lost until then"));
-        e->settle_wait_ns = WAIT_FIRST;
-        engine_hold(e, HOLD_STORE);
-        timers_start(e->timers, &e->settle_timer,
-                     clock_mono_ns() + e->settle_wait_ns);
-    }
-    STAILQ_INSERT_TAIL(&e->pending, p, link);
-    pthread_mutex_unlock(&e->settle_mtx);
-    return SETTLED_KEPT;
-}
-
 /* op_settle - write, then free the slot */
 static enum settled op_settle(struct engine *e, struct slot *slot,
                               struct op *op)
@@ -264,104 +50,9 @@ static enum settled op_settle(struct engine *e, struct slot *slot,
     int err = op_write(e, op);
 
     if (err)
-        return keep_pending(e, slot, op, err);
+        return pending_keep(e, slot, op, err);
     op_retire(e, slot, op, landed);
     return SETTLED_FREE;
-}
-
-/* pending_flush - write what could not be written; in order; first error ends */
-static int pending_flush(struct engine *e)
-{
-    struct pending *p;
-    int err = 0;
-
-    pthread_mutex_lock(&e->settle_mtx);
-    while (!err && (p = STAILQ_FIRST(&e->pending)) != NULL) {
-        int64_t landed = p->slot->row;
-
-        pthread_mutex_unlock(&e->settle_mtx);
-        err = op_write(e, &p->op);
-        if (!err) {
-            op_retire(e, p->slot, &p->op, landed);
-            custody_release(e->custody, p->slot);
-            atomic_fetch_sub(&e->unsettled, 1);
-        }
-        pthread_mutex_lock(&e->settle_mtx);
-        if (!err) {
-            STAILQ_REMOVE_HEAD(&e->pending, link);
-            free(p);
-        }
-    }
-    if (err) {
-        e->settle_wait_ns *= 2;
-        if (e->settle_wait_ns > WAIT_MOST)
-            e->settle_wait_ns = WAIT_MOST;
-        timers_start(e->timers, &e->settle_timer,
-                     clock_mono_ns() + e->settle_wait_ns);
-    }
-    pthread_mutex_unlock(&e->settle_mtx);
-    return err;
-}
-
-/* flush_job - try again, on a pool thread: a write may wait for the disk */
-static void flush_job(struct pool_job *job)
-{
-    struct engine *e = CONTAINER_OF(job, struct engine, settle_job);
-
-    if (pending_flush(e) != 0)
-        return;
-    log_info("store_writes_again", F_STR("queue", e->set->queue));
-    engine_unhold(e, HOLD_STORE);
-    /* The next trouble may have come between, and its hold is lifted now. */
-    pthread_mutex_lock(&e->settle_mtx);
-    if (!STAILQ_EMPTY(&e->pending))
-        engine_hold(e, HOLD_STORE);
-    pthread_mutex_unlock(&e->settle_mtx);
-}
-
-/* flush_due - the wheel says it is time */
-static void flush_due(struct timer *timer)
-{
-    struct engine *e = CONTAINER_OF(timer, struct engine, settle_timer);
-
-    if (pool_submit(e->pool, &e->settle_job) < 0)
-        timers_start(e->timers, timer, clock_mono_ns() + WAIT_MOST);
-}
-
-void settle_init(struct engine *e)
-{
-    pthread_mutex_init(&e->settle_mtx, NULL);
-    STAILQ_INIT(&e->pending);
-    timer_init(&e->settle_timer, flush_due);
-    e->settle_job.run = flush_job;
-}
-
-/* unfinished - tell of a message that stays in its slot */
-static void unfinished(struct slot *slot, void *arg)
-{
-    struct delivery d;
-
-    (void)arg;
-    delivery_read(&d, slot, 0); /* names it, if nobody has yet */
-    log_warn("unfinished", F_STR("msg", d.id),
-             F_STR("next", "stays in custody; the next worker goes on with it, "
-                           "no attempt counted"));
-}
-
-/* settle_fini - one last try; what stays is in its slot, for the next start */
-void settle_fini(struct engine *e)
-{
-    struct pending *p;
-
-    if (!STAILQ_EMPTY(&e->pending))
-        (void)pending_flush(e);
-    while ((p = STAILQ_FIRST(&e->pending)) != NULL) {
-        STAILQ_REMOVE_HEAD(&e->pending, link);
-        free(p);
-    }
-    if (e->started)
-        custody_each(e->custody, unfinished, NULL);
-    pthread_mutex_destroy(&e->settle_mtx);
 }
 
 /* op_begin - what every verdict carries */
@@ -552,11 +243,11 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
     switch (out->kind) {
     case OUTCOME_NOT_STARTED:
         slot_unrun(d->slot, out->ran);
-        give_back(e, d->slot, d->lease);
+        op_give_back(e, d->slot, d->lease);
         engine_breaker(e, BREAKER_NOT_STARTED, out->error);
         return SETTLED_KEPT;
     case OUTCOME_STOPPED:
-        slot_unrun(d->slot, true); /* settle_fini tells of it */
+        slot_unrun(d->slot, true); /* pending_fini tells of it */
         return SETTLED_KEPT;
     case OUTCOME_VERDICT:
     default:

@@ -32,8 +32,4 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n);
 /* Fill in a row from a slot. */
 void settle_row(struct store_row *m, const struct delivery *d);
 
-/* Free the pending list at the end; the slots stay HELD in the file. */
-void settle_fini(struct engine *e);
-void settle_init(struct engine *e);
-
 #endif

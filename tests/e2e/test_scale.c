@@ -173,7 +173,7 @@ Test(scale, ten_thousand_that_are_due_at_once_all_run_once)
     struct harness_process *w = harness_worker(q, "-c", "4", "--", SPAN, "0");
     harness_until_lines("spans", many, 60000);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(due_check(60000 * run_slow(1)), many);
+    cr_assert_eq(due_check(60000 * run_slow(1)), (size_t)many);
 }
 
 Test(scale, a_restart_with_ten_thousand_that_wait_is_quick)

@@ -1,0 +1,135 @@
+/* settle_op.c - what a verdict does to the store (see settle_op.h) */
+#include "worker/settle_op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/container.h"
+#include "worker/dead_queue.h"
+#include "worker/ordered.h"
+
+/* op_write - durable on 0
+ * A row that is gone was a letter on its way again that an operator discarded:
+ * so is the message. A sequence that is there already was written by a worker
+ * that died before it freed the slot. Nothing is left to write for either.
+ */
+int op_write(struct engine *e, struct op *op)
+{
+    int err;
+
+    if (op->kind != OP_PUT)
+        return store_delete(e->store, op->row.row);
+    err = store_put(e->store, &op->row, op->attempt, &op->row.row);
+    if (err == -ENOENT)
+        op->kind = OP_DISCARD;
+    return err == -ENOENT || err == -EEXIST ? 0 : err;
+}
+
+/* tell_waiting - a message that comes again */
+static void tell_waiting(struct engine *e, const struct store_row *m,
+                         uint64_t wait_ns, const char *id)
+{
+    uint64_t wait = (wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+    char until[TIME_TEXT];
+
+    if (m->attempts == 0) {
+        log_debug("delayed", F_STR("msg", id),
+                  F_STR("until", time_print(m->due_ns, until)));
+        return;
+    }
+    atomic_fetch_add(&e->count.retried, 1);
+    log_warn("retry", F_STR("msg", id), F_STR("error", m->error),
+             F_UINT("attempt", m->attempts), F_UINT("of", e->set->max_attempts),
+             F_DURATION("in", wait));
+}
+
+/* op_tell - count and log what is final now */
+static void op_tell(struct engine *e, const struct op *op)
+{
+    const struct store_row *m = &op->row;
+    char id[ULID_TEXT];
+
+    if (op->kind == OP_DONE) {
+        atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
+        if (!log_enabled(LOG_DEBUG))
+            return;
+    }
+    ulid_print(m->id, id);
+    if (op->kind == OP_DONE) {
+        log_debug("done", F_STR("msg", id),
+                  F_DURATION("took", op->took_ns / NS_PER_US * NS_PER_US));
+    } else if (op->kind == OP_DISCARD) {
+        atomic_fetch_add(&e->count.discarded, 1);
+        log_info("discarded", F_STR("msg", id), F_STR("error", m->error));
+    } else if (m->state == STORE_WAITING) {
+        tell_waiting(e, m, op->wait_ns, id);
+    } else {
+        atomic_fetch_add(&e->count.dead, 1);
+        log_warn("dead", F_STR("msg", id),
+                 F_STR("reason", store_reason_text(m->reason)),
+                 F_STR("error", m->error), F_UINT("attempts", m->attempts));
+    }
+}
+
+/* op_after - what follows from a verdict that is durable
+ * The group knows its blocked head before the row can be taken again.
+ */
+void op_after(struct engine *e, const struct op *op, int64_t landed)
+{
+    bool put = op->kind == OP_PUT;
+
+    op_tell(e, op);
+    if (op->lease)
+        ordered_settled(e, op->lease, put ? &op->row : NULL, op->letter);
+    if (landed)
+        retries_land(e->retries, landed);
+    if (put && op->row.state == STORE_WAITING)
+        retries_note(e->retries, op->row.due_ns);
+    if (put && op->row.state == STORE_DEAD && e->dead_queue)
+        dead_queue_poke(e->dead_queue);
+}
+
+/* op_verdict - as the handler's side sees it; false: it only waits for its time */
+static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
+{
+    if (op->kind == OP_PUT) {
+        *verdict = op->row.state == STORE_DEAD ? MQW_DEAD : MQW_RETRY;
+        return op->row.state == STORE_DEAD || op->attempt;
+    }
+    *verdict = op->kind == OP_DONE ? MQW_DONE : MQW_DISCARD;
+    return true;
+}
+
+/* op_retire - the store has what it needs: free the slot, tell all concerned
+ * Whoever wants to hear of it comes last: nothing waits for him but this thread.
+ */
+void op_retire(struct engine *e, struct slot *slot, const struct op *op,
+               int64_t landed)
+{
+    struct settlement s = {.slot = slot};
+
+    if (!e->ops->settled || !e->started) {
+        slot_retire(slot);
+        op_after(e, op, landed);
+        return;
+    }
+    s.was = slot_word(slot);
+    s.group = (struct header_text){op->row.group, op->row.group_size};
+    s.took_ns = op->took_ns;
+    slot_retire(slot);
+    op_after(e, op, landed);
+    if (op_verdict(op, &s.verdict))
+        e->ops->settled(e->handler, &s);
+}
+
+/* op_give_back - not delivered: first in line again, in its group if it has one */
+void op_give_back(struct engine *e, struct slot *slot, struct group *lease)
+{
+    if (lease)
+        ordered_return(e, lease, slot);
+    else
+        engine_hold_slot(e, slot, true);
+}
