@@ -150,7 +150,7 @@ check-man:
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
 
 check-asan:
-	MQW_TEST_SLOW=5 $(MAKE) BUILD=$(BUILD)/asan check \
+	MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan check \
 	    CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
 # Criterion cannot start under the thread sanitizer: programs and stress tests
@@ -158,7 +158,7 @@ check-asan:
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
 	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread \
 	    check-tsan-stress
-	MQW_TEST_SLOW=10 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs
+	MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs
 check-tsan-stress: $(STRESS) $(BIN)
 	$(call run,$(STRESS))
 
