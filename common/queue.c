@@ -17,6 +17,8 @@
 #include "common/queue.h"
 #include "common/term.h"
 
+/* A queue is closed with close(2), which is all that mq_close(3) does: so the
+ * thread sanitizer knows that the number may be another descriptor's next. */
 #define MODE_DEFAULT 0600
 #define SAFE_NAME    100 /* of a name in a sentence, so that the rest fits */
 
@@ -98,7 +100,7 @@ static int fd_create(const struct opening *o, bool *created)
         *created = fd >= 0;
         if (fd >= 0 && fchmod(fd, want->mode) != 0) { /* undo the umask */
             int err = errno;
-            mq_close(fd);
+            close(fd);
             mq_unlink(o->label);
             return -err;
         }
@@ -131,7 +133,7 @@ static bool owner_find(const char *label, struct stat *st)
         if (fd < 0)
             continue;
         int err = fstat(fd, st);
-        mq_close(fd);
+        close(fd);
         if (!err)
             return true;
     }
@@ -236,7 +238,7 @@ int queue_open(struct queue **out, const char *name, int flags,
     err = fd < 0 ? fd : queue_wrap(out, o.label, fd);
     if (err) {
         if (fd >= 0)
-            mq_close(fd);
+            close(fd);
         if (made)
             mq_unlink(o.label);
         return explain_open(&o, -err, p);
@@ -299,7 +301,7 @@ void queue_close(struct queue **queue)
 {
     if (!queue || !*queue)
         return;
-    mq_close((*queue)->fd);
+    close((*queue)->fd);
     free(*queue);
     *queue = NULL;
 }
