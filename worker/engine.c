@@ -530,6 +530,7 @@ int engine_run(struct engine *e)
         engine_poke(e);
     engine_poke(e);
     peeker_run(e->peeker);
+    summary(e);
     return e->status;
 }
 
@@ -546,8 +547,6 @@ void engine_close(struct engine **engine)
     pool_close(&e->pool);
     if (e->store)
         pending_fini(e);
-    if (e->started)
-        summary(e); /* when everything is counted and told */
     dead_queue_close(&e->dead_queue);
     reopen_close(&e->reopen);
     release_close(&e->release);
