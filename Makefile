@@ -124,7 +124,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 
 # ---- testing ----
 # One test at a time, all in one recipe: RLIMIT_MSGQUEUE counts for the user as
-# a whole. All run, then the first failure counts.
+# a whole. All run; what failed says so once more at the end.
 TESTFLAGS ?= -j1 --timeout 120
 UNDER_TEST ?= $(BUILD)
 define run
@@ -132,7 +132,10 @@ define run
 MQW_BIN=$(abspath $(UNDER_TEST)/bin); MQW_HANDLERS=$(abspath $(BUILD)/tests); \
 export MQW_BIN MQW_HANDLERS; \
 for t in $(1); do echo "== $$t"; case $$t in */stress_*) flags= ;; \
-    *) flags="$(TESTFLAGS)" ;; esac; $$t $$flags || failed="$$failed $$t"; done; \
+    *) flags="$(TESTFLAGS)" ;; esac; \
+    $$t $$flags >$$t.log 2>&1 || failed="$$failed $$t"; cat $$t.log; done; \
+for t in $$failed; do echo "== failed: $$t"; \
+    grep -v '^\[====\]\|PASS' $$t.log | tail -n 20 | cut -c1-400; done; \
 test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 endef
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man

@@ -88,16 +88,16 @@ Test(timeout, no_process_of_a_nasty_tree_is_left_and_its_thread_is_free_in_time)
     const char *handler = harness_script("nasty", TREE("pids"));
     harness_send_text(q, "x");
     struct harness_process *w =
-        harness_worker(q, "-c", "1", "--max-attempts", "1", "-t", "400ms",
+        harness_worker(q, "-c", "1", "--max-attempts", "1", "-t", "2s",
                        "--kill-after", "300ms", "--", handler);
     const struct harness_letter *letter = harness_wait_letters(q, 1, 20000);
     cr_assert_str_eq(letter->reason, "exhausted");
-    cr_assert_str_eq(letter->error, "timeout 400ms");
+    cr_assert_str_eq(letter->error, "timeout 2s");
     cr_assert_eq(harness_lines("pids"), PROCESSES);
     cr_assert(gone("pids"));
     long took = took_ms(w, "event=handler_timeout", "event=dead");
     cr_assert_geq(took, 300, "%ld ms: the grace was cut", took);
-    cr_assert_leq(took, 300 + 200 * slow(), "%ld ms", took);
+    cr_assert_leq(took, 300 + 1000 * slow(), "%ld ms", took);
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
@@ -114,7 +114,7 @@ Test(timeout, a_neighbour_s_tree_is_not_touched)
                        "100ms", "--", handler);
     harness_send_text(q, "near");
     harness_until_lines("near", 3, 10000);
-    cr_assert_eq(harness_run("mqsend", "--timeout", "500ms", q, "nasty").status,
+    cr_assert_eq(harness_run("mqsend", "--timeout", "2s", q, "nasty").status,
                  0);
     harness_wait_letters(q, 1, 20000);
     cr_assert_eq(harness_lines("nasty"), PROCESSES);
@@ -133,7 +133,7 @@ Test(timeout, many_at_once_end_together)
     for (int i = 0; i < 10; i++)
         harness_send_text(q, "x");
     struct harness_process *w =
-        harness_worker(q, "-c", "10", "--max-attempts", "1", "-t", "2s",
+        harness_worker(q, "-c", "10", "--max-attempts", "1", "-t", "5s",
                        "--kill-after", "300ms", "--", handler);
     harness_wait_letters(q, 10, 30000);
     cr_assert_eq(harness_lines("pids"), 10 * PROCESSES);
@@ -169,10 +169,10 @@ Test(timeout, what_a_handler_says_after_its_limit_is_dropped_and_logged)
         harness_send_text(q, "x");
         struct harness_process *w =
             harness_worker(q, "--max-attempts", "1", "--on-exit", "3=done",
-                           "-t", "300ms", "--", "sh", "-c", script);
+                           "-t", "1s", "--", "sh", "-c", script);
         const struct harness_letter *l = harness_wait_letters(q, 1, 20000);
         cr_assert_str_eq(l->reason, "exhausted");
-        cr_assert_str_eq(l->error, "timeout 300ms");
+        cr_assert_str_eq(l->error, "timeout 1s");
         const char *line = harness_wait_log(w, "event=handler_late", 5000);
         cr_assert_not_null(strstr(line, late), "%s", line);
         cr_assert_eq(harness_stop(w, 5000), 0);
@@ -186,8 +186,8 @@ Test(timeout, the_group_keeps_its_grace_when_its_leader_has_left)
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w = harness_worker(
-        q, "-c", "1", "--max-attempts", "1", "-t", "300ms", "--kill-after",
-        "60s", "--", "sh", "-c",
+        q, "-c", "1", "--max-attempts", "1", "-t", "1s", "--kill-after", "60s",
+        "--", "sh", "-c",
         "sh -c 'trap \"sleep 0.3; echo tidy >&2; echo >>tidy; exit\" TERM; "
         "sleep 1000 & wait' & sleep 1000");
     const struct harness_letter *l = harness_wait_letters(q, 1, 20000);
