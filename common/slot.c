@@ -81,6 +81,7 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
     slot->row = 0;
     slot->failures = 0;
     slot->id = (struct ulid){{0}};
+    slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
     word_set(slot, (struct slot_word){.state = SLOT_RECEIVING});
 }
@@ -141,6 +142,7 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
     slot->row = meta->row;
     slot->failures = meta->failures;
     slot->id = meta->id;
+    slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->length, meta->length, memory_order_release);
     word_set(slot, (struct slot_word){.state = SLOT_HELD,
@@ -157,6 +159,7 @@ void slot_run(struct slot *slot, uint64_t started_ns)
     struct slot_word w = slot_word(slot);
 
     slot->started_ns = started_ns;
+    slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
     w.state = SLOT_RUNNING;
     w.attempt = slot->failures + 1;

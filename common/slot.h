@@ -68,7 +68,11 @@ struct slot {
     /*  80  failed deliveries before this one */
     uint32_t failures;
     /*  84 */
-    uint8_t reserved[44];
+    uint8_t reserved1[4];
+    /*  88  what marks the handler's processes; 0: seq does */
+    uint64_t handler_mark;
+    /*  96 */
+    uint8_t reserved2[32];
     /* 128  the message as received */
     unsigned char body[];
 };

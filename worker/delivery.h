@@ -46,6 +46,7 @@ enum outcome_kind {
     OUTCOME_VERDICT,     /* it said (or failed to say) what to do */
     OUTCOME_NOT_STARTED, /* it never ran, or cannot: not the message's fault */
     OUTCOME_STOPPED,     /* we ended it because the worker stops */
+    OUTCOME_UNSENT,      /* its child ended before it had all of it */
 };
 
 struct outcome {

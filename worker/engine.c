@@ -240,11 +240,12 @@ void engine_pause(struct engine *e, bool on)
         engine_unhold(e, HOLD_PAUSE);
 }
 
-/* slots_for - one that a thread receives into, one of a group that it delivers,
- * and the lookahead */
+/* slots_for - one that a thread receives into, those it delivers (of a group,
+ * or as many as a child may have open), and the lookahead */
 static unsigned slots_for(const struct settings *set, unsigned cap)
 {
-    return 2 * cap + (unsigned)set->lookahead + SPARE_SLOTS;
+    return cap * (1 + (unsigned)set->window) + (unsigned)set->lookahead +
+           SPARE_SLOTS;
 }
 
 /* engine_cap - one work item more or fewer */

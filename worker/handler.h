@@ -1,9 +1,11 @@
 /* handler.h - what runs for a message: a table of operations
  *
  * WHAT   One kind of handler (a process per message, a long-lived child, a C
- *        function) behind five calls.
- * WHO    open and close: the engine. run: pool threads, several at once. stop:
- *        the peeker, while others run.
+ *        function) behind a few calls: one delivery at a time by run, or many
+ *        open at once by lanes.
+ * WHO    open and close: the engine. run: pool threads, several at once. A lane
+ *        belongs to the pool thread that got it. stop: the peeker, while others
+ *        run.
  * OWNS   Its processes.
  * FAILS  open: a problem. run never fails: trouble is an outcome.
  */
@@ -36,6 +38,32 @@ struct settlement {
     uint64_t took_ns; /* the handler; 0: it did not run */
 };
 
+/* A place for deliveries that are open at the same time: a long-lived child and
+ * what it was sent. The thread that got it calls ready, then sends while there
+ * is room, then asks for what ended, until nothing is open. */
+struct lane; /* the handler's own */
+struct lane_ops {
+    /* A lane, one that was put back rather than a new one. NULL: no memory. */
+    struct lane *(*get)(struct handler *h);
+    /* Nothing is open. */
+    void (*put)(struct handler *h, struct lane *lane);
+    /* Nothing is open. Make it fit to be sent to: start the child if there is
+     * none, once the time since its last end allows (wake and stop cut that
+     * short: -EINTR), end one that is to be replaced. -errno: it cannot be
+     * started, and `out` says why (OUTCOME_NOT_STARTED). */
+    int (*ready)(struct lane *lane, struct outcome *out);
+    /* How many more deliveries it takes now; 0 for one that ends. */
+    unsigned (*room)(const struct lane *lane);
+    /* Deliver. `d` stays where it is until it came back from next. */
+    void (*send)(struct lane *lane, struct delivery *d);
+    /* Wait for one that ended; `out` is filled but for duration_ns. NULL: the
+     * lane was woken. Something is open. */
+    struct delivery *(*next)(struct lane *lane, struct outcome *out);
+    /* Make next (or ready) return; if nobody waits, the next one does. Any
+     * thread. */
+    void (*wake)(struct lane *lane);
+};
+
 struct handler_ops {
     const char *name;
     /* How long a run may take before one has been measured, ns. */
@@ -43,6 +71,8 @@ struct handler_ops {
     /* By the thread that becomes the peeker. */
     int (*open)(struct handler **out, const struct handler_setup *setup,
                 struct problem *p);
+    /* NULL: run, one at a time. Else run is NULL. */
+    const struct lane_ops *lanes;
     /* Deliver; returns when the handler is done with it. */
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
     /* End what runs with this signal. From now on a run that ends without
@@ -56,5 +86,6 @@ struct handler_ops {
 };
 
 extern const struct handler_ops handler_exec;
+extern const struct handler_ops handler_stream;
 
 #endif

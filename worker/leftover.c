@@ -54,7 +54,7 @@ int leftover_kill(uint64_t nonce, const struct leftover *list, size_t n)
     int groups = 0, killed = 0, err = of ? marked_open(&m) : -ENOMEM;
 
     for (size_t i = 0; i < n && !err; i++) {
-        of[i] = (struct marked_delivery){.seq = list[i].seq};
+        of[i] = (struct marked_delivery){.seq = list[i].mark};
         groups += kill_group(&list[i]);
     }
     if (!err && n > 0)

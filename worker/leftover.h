@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 struct leftover {
-    uint64_t seq;   /* receive sequence: its mark */
+    uint64_t mark;  /* its own, else the receive sequence (environment.h) */
     pid_t pgid;     /* 0: not known */
     uint64_t start; /* of the group's leader */
 };

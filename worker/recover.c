@@ -52,7 +52,7 @@ static int kill_leftovers(struct engine *e, const struct found *f,
 
         if (slot_word(slot).state == SLOT_RUNNING)
             list[n++] = (struct leftover){
-                .seq = slot->seq,
+                .mark = slot->handler_mark ? slot->handler_mark : slot->seq,
                 .pgid = atomic_load(&slot->handler_pgid),
                 .start = slot->handler_start,
             };

@@ -182,6 +182,18 @@ static const struct option_row rows[] = {
      .help = "call the C function of a shared object instead of a command"},
     {"plugin-arg", 0, OPT_STRING, .value = "S", AT(plugin_arg),
      .help = "argument of the plugin's mqw_init"},
+    {"stream", 0, OPT_FLAG, AT(stream),
+     .help = "COMMAND is started once for each thread and kept; it reads "
+             "messages from stdin and writes verdicts to stdout"},
+    {"window", 0, OPT_NUMBER, .value = "N", .min = 1, .max = WINDOW_MAX,
+     .preset = "1", AT(window),
+     .help = "messages that each child of --stream may have open"},
+    {"max-requests", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     AT(max_requests), .help = "replace a child of --stream after N messages"},
+    {"max-rss", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = INT64_MAX,
+     AT(max_rss),
+     .help = "replace a child of --stream whose resident memory has grown over "
+             "SIZE"},
     {"no-create", 0, OPT_FLAG, AT(no_create),
      .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
@@ -239,6 +251,7 @@ void settings_init(struct settings *s)
         .breaker_pause_ns = 10 * NS_PER_S,
         .estimated_duration_ns = 2 * NS_PER_S,
         .tolerance_factor = 5,
+        .window = 1,
         .lookahead = 64,
         .group_quantum = 10,
         .max_parked = 100000,
@@ -282,6 +295,10 @@ static int operands(struct settings *s, int count, int rest, int argc,
                            "\"%s\" after the queue %s: the command comes after "
                            "--, like mqworker %s -- %s",
                            argv[1], argv[0], argv[0], argv[1]);
+    if (s->plugin && s->stream)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and --stream: give one of them",
+                           s->plugin);
     if (s->plugin)
         return rest < 0 ? queue_name(argv[0], s->queue, p)
                         : problem_set(p, EX_USAGE, EINVAL,
@@ -298,6 +315,12 @@ static int operands(struct settings *s, int count, int rest, int argc,
                            "no command: mqworker %s -- COMMAND, like mqworker "
                            "%s -- ./handle-order",
                            argv[0], argv[0]);
+    if (!s->stream && (s->window > 1 || s->max_requests || s->max_rss))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a long-lived command: give --stream, too",
+                           s->window > 1     ? "--window"
+                           : s->max_requests ? "--max-requests"
+                                             : "--max-rss");
     s->command = argv + rest;
     return queue_name(argv[0], s->queue, p);
 }

@@ -21,6 +21,7 @@
 #include "worker/mqworker.h"
 
 #define CONCURRENCY_MAX 1024
+#define WINDOW_MAX      256
 #define EXIT_UNMAPPED   0xff
 
 /* What becomes of a group whose head died: words of --on-group-dead. */
@@ -36,6 +37,10 @@ struct settings {
                                         us; NULL: we are the program */
     bool take_signals;
     bool timeout_abort;
+    bool stream;           /* the command is long-lived */
+    uint64_t window;       /* messages open for a child, 1 to WINDOW_MAX */
+    uint64_t max_requests; /* messages of a child's life; 0: no bound */
+    uint64_t max_rss;      /* bytes a child may grow to; 0: no bound */
     uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
     uint64_t concurrency;

@@ -246,6 +246,10 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
         op_give_back(e, d->slot, d->lease);
         engine_breaker(e, BREAKER_NOT_STARTED, out->error);
         return SETTLED_KEPT;
+    case OUTCOME_UNSENT:
+        slot_unrun(d->slot, false);
+        op_give_back(e, d->slot, d->lease);
+        return SETTLED_KEPT;
     case OUTCOME_STOPPED:
         slot_unrun(d->slot, true); /* pending_fini tells of it */
         return SETTLED_KEPT;

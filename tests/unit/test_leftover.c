@@ -110,13 +110,13 @@ static void tree_reap(struct tree *t, const char *what)
 static struct leftover leftover_of(const struct tree *t, uint64_t seq)
 {
     return (struct leftover){
-        .seq = seq, .pgid = t->pid, .start = process_start_time(t->pid)};
+        .mark = seq, .pgid = t->pid, .start = process_start_time(t->pid)};
 }
 
 Test(leftover, nothing_to_do_does_nothing)
 {
     cr_assert_eq(leftover_kill(nonce, NULL, 0), 0);
-    cr_assert_eq(leftover_kill(nonce, &(struct leftover){.seq = 1}, 1), 0);
+    cr_assert_eq(leftover_kill(nonce, &(struct leftover){.mark = 1}, 1), 0);
 }
 
 Test(leftover, handler_is_killed_by_its_group_and_is_gone_on_return)
@@ -132,7 +132,7 @@ Test(leftover, handler_whose_group_was_not_noted_is_found_by_its_mark)
 {
     struct tree t = tree_of("echo; " SLEEP "; :", 7);
 
-    cr_assert_gt(leftover_kill(nonce, &(struct leftover){.seq = 7}, 1), 0);
+    cr_assert_gt(leftover_kill(nonce, &(struct leftover){.mark = 7}, 1), 0);
     tree_reap(&t, "the handler");
 }
 
@@ -153,7 +153,7 @@ Test(leftover, daemon_whose_parents_are_gone_is_found)
     waitpid(t.pid, NULL, 0); /* the leader: its number may be anybody's */
     cr_assert_gt(
         leftover_kill(
-            nonce, &(struct leftover){.seq = 7, .pgid = t.pid, .start = 1}, 1),
+            nonce, &(struct leftover){.mark = 7, .pgid = t.pid, .start = 1}, 1),
         0);
     cr_assert(is_gone(&t));
 }
@@ -213,9 +213,9 @@ Test(leftover, group_number_that_is_somebody_elses_by_now_is_left_alone)
 
 Test(leftover, our_own_group_is_never_killed)
 {
-    struct leftover l[] = {{.seq = 7, .pgid = 0, .start = 1},
-                           {.seq = 7, .pgid = 1, .start = 1},
-                           {.seq = 7, .pgid = -1, .start = 1}};
+    struct leftover l[] = {{.mark = 7, .pgid = 0, .start = 1},
+                           {.mark = 7, .pgid = 1, .start = 1},
+                           {.mark = 7, .pgid = -1, .start = 1}};
 
     cr_assert_eq(leftover_kill(nonce, l, 3), 0);
 }
@@ -239,7 +239,7 @@ Test(leftover, stopped_process_is_killed)
     struct tree t = tree_of("echo; kill -STOP $$; :", 7);
 
     waitpid(t.pid, NULL, WUNTRACED);
-    cr_assert_gt(leftover_kill(nonce, &(struct leftover){.seq = 7}, 1), 0);
+    cr_assert_gt(leftover_kill(nonce, &(struct leftover){.mark = 7}, 1), 0);
     tree_reap(&t, "the stopped one");
 }
 
@@ -247,7 +247,7 @@ Test(leftover, process_that_ignores_signals_is_killed)
 {
     struct tree t = tree_of("trap '' TERM INT HUP QUIT; echo; " SLEEP "; :", 7);
 
-    cr_assert_gt(leftover_kill(nonce, &(struct leftover){.seq = 7}, 1), 0);
+    cr_assert_gt(leftover_kill(nonce, &(struct leftover){.mark = 7}, 1), 0);
     tree_reap(&t, "the deaf one");
 }
 
@@ -281,7 +281,7 @@ Test(leftover, mark_at_the_end_of_a_large_environment_is_found)
         _exit(127);
     }
     unsetenv("MQW_DELIVERY");
-    while (leftover_kill(nonce, &(struct leftover){.seq = 7}, 1) == 0)
+    while (leftover_kill(nonce, &(struct leftover){.mark = 7}, 1) == 0)
         cr_assert_eq(waitpid(t.pid, NULL, WNOHANG), 0);
     cr_assert(waitpid(t.pid, NULL, 0) == t.pid || errno == ECHILD);
 }
@@ -305,7 +305,7 @@ Test(leftover, process_in_the_middle_of_execve_is_found)
     for (int i = 0; i < 200; i++) {
         struct tree t = tree_of(start, 7);
 
-        leftover_kill(nonce, &(struct leftover){.seq = 7}, 1);
+        leftover_kill(nonce, &(struct leftover){.mark = 7}, 1);
         gone = is_gone(&t);
         kill(-t.pid, SIGKILL); /* or it would run for ever */
         cr_assert(gone, "it was not found in round %d", i);
