@@ -49,7 +49,7 @@ struct held {
 };
 
 /* What one worker did so far. a = atomic, all */
-struct counters {
+struct tallies {
     _Atomic uint64_t deliveries, done, retried, dead, discarded, crashed;
 };
 
@@ -79,6 +79,7 @@ struct engine {
     struct ordered *ordered;       /* c */
     struct release *release;       /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue; /* c  NULL: none wanted */
+    struct counters *counters;     /* c */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
     struct breaker breaker;
@@ -113,7 +114,7 @@ struct engine {
     atomic_int status;     /* a  exit status */
     atomic_bool title_old; /* a */
     _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
-    struct counters count;
+    struct tallies count;
 };
 
 int engine_open(struct engine **out, const struct settings *set,
