@@ -7,41 +7,37 @@
 #include "worker/ordered.h"
 #include "worker/receive.h"
 
-/* mean - of the handlers that have ended; the estimate while there is none
- * Those that run count as deliveries as well, at most one a work item. `self`:
- * work items that are counted and surely run none.
- */
-static uint64_t mean(struct engine *e, unsigned self)
+/* mean - of the handlers that have ended; the estimate while there is none */
+static uint64_t mean(struct engine *e)
 {
     struct receive_stats s;
-    uint64_t busy, one;
+    uint64_t one;
 
     receive_stats(e, &s);
-    busy = atomic_load(&e->running) - self;
-    if (s.took_ns == 0)
+    if (s.ended == 0)
         return e->set->estimated_duration_ns;
-    one = s.took_ns / (s.deliveries > busy ? s.deliveries - busy : 1);
+    one = s.took_ns / s.ended; /* read while they change */
     return one < s.longest_ns ? one : s.longest_ns;
 }
 
 /* margin - how long the next handler may take */
-static uint64_t margin(struct engine *e, unsigned self)
+static uint64_t margin(struct engine *e)
 {
-    double wide = (double)mean(e, self) * (double)e->set->tolerance_factor;
+    double wide = (double)mean(e) * (double)e->set->tolerance_factor;
 
     return wide < (double)(UINT64_MAX / 2) ? (uint64_t)wide : UINT64_MAX / 2;
 }
 
 /* at_end - whether a message taken now might run past the end */
-static bool at_end(struct engine *e, unsigned self)
+static bool at_end(struct engine *e)
 {
-    return ns_add(clock_mono_ns(), margin(e, self)) >= e->bounds.end_ns;
+    return ns_add(clock_mono_ns(), margin(e)) >= e->bounds.end_ns;
 }
 
 /* end_arm - an empty queue is waited on until the margin begins */
 static void end_arm(struct engine *e)
 {
-    uint64_t m = margin(e, 0), end = e->bounds.end_ns;
+    uint64_t m = margin(e), end = e->bounds.end_ns;
 
     timers_start(e->timers, &e->bounds.end_timer, end > m ? end - m : 0);
 }
@@ -51,7 +47,7 @@ static void end_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, bounds.end_timer);
 
-    if (at_end(e, 0))
+    if (at_end(e))
         engine_finish(e, "run-for");
     else
         end_arm(e);
@@ -110,7 +106,7 @@ bool bounds_take(struct engine *e)
 {
     struct bounds *b = &e->bounds;
 
-    if (b->end_ns != UINT64_MAX && at_end(e, 1)) {
+    if (b->end_ns != UINT64_MAX && at_end(e)) {
         engine_finish(e, "run-for");
         return false;
     }

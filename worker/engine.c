@@ -48,13 +48,24 @@ unsigned engine_room(struct engine *e)
     }
 }
 
+/* somebody_would - take a message: one more work item, or one that runs and has
+ * room in its window */
+static bool somebody_would(struct engine *e)
+{
+    unsigned room = engine_room(e), running = atomic_load(&e->running);
+
+    return running < room ||
+           (running == room && room > 0 && atomic_load(&e->wants) > 0 &&
+            breaker_state(&e->breaker) == BREAKER_CLOSED);
+}
+
 /* engine_peeks - start a work item, or say that there is nothing to do but to
  * wait for the queue */
 bool engine_peeks(struct engine *e)
 {
     bool slots, room;
 
-    if (atomic_load(&e->running) >= engine_room(e))
+    if (!somebody_would(e))
         return false;
     /* Without a free slot, or room for what is received, a work item could only
      * leave, and come here again. */
@@ -431,6 +442,7 @@ static void engine_init(struct engine *e, const struct settings *set,
     STAILQ_INIT(&e->held);
     LIST_INIT(&e->items);
     LIST_INIT(&e->spare);
+    LIST_INIT(&e->wanting);
     pending_init(e);
     breaker_init(&e->breaker, set->breaker_failures, set->breaker_pause_ns);
     bounds_init(e);

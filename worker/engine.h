@@ -91,15 +91,17 @@ struct engine {
     atomic_uint holds;        /* a  HOLD_ bits */
     _Atomic uint64_t pace_ns; /* a  moving mean of handler time */
     atomic_uint waiting;      /* a  slots on the held list */
+    atomic_uint wants;        /* a  items on the wanting list */
     atomic_uint unsettled;    /* a  verdicts on the pending list */
 
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
     pthread_mutex_t held_mtx;
-    STAILQ_HEAD(, held) held;   /* h  in receive order */
-    struct held *held_of;       /* h  one for each slot */
-    LIST_HEAD(, receive) items; /* h  all work items ever made */
-    LIST_HEAD(, receive) spare; /* h  those without work */
+    STAILQ_HEAD(, held) held;     /* h  in receive order */
+    struct held *held_of;         /* h  one for each slot */
+    LIST_HEAD(, receive) items;   /* h  all work items ever made */
+    LIST_HEAD(, receive) spare;   /* h  those without work */
+    LIST_HEAD(, receive) wanting; /* h  those that wait and would take more */
     pthread_mutex_t settle_mtx;
     STAILQ_HEAD(, pending) pending; /* s */
     uint64_t settle_wait_ns;        /* s  until the next try */

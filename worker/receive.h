@@ -16,12 +16,14 @@
 struct engine;
 struct delivery;
 
-/* Start one more work item if there is room; false if there is none. */
+/* Start one more work item, or give one that keeps several deliveries open one
+ * more; false if there is no room. */
 bool receive_start(struct engine *e);
 /* What all work items did so far. */
 struct receive_stats {
     uint64_t deliveries; /* handlers started */
-    uint64_t took_ns;    /* all handlers that ended, together */
+    uint64_t ended;      /* of these */
+    uint64_t took_ns;    /* they, together */
     uint64_t longest_ns;
 };
 void receive_stats(struct engine *e, struct receive_stats *out);

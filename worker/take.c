@@ -1,0 +1,287 @@
+/* take.c - the next message for a work item (see receive_inner.h)
+ *
+ * Three sources take turns: groups that may run, rows that are due, the queue.
+ * What was held (recovered, or given back) goes before all of them.
+ */
+#include "worker/receive_inner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "worker/bounds.h"
+#include "worker/load.h"
+#include "worker/ordered.h"
+#include "worker/receive.h"
+#include "worker/reopen.h"
+#include "worker/retries.h"
+
+#define SOON_NS NS_PER_MS /* until a row that was put off is tried again */
+
+/* row_arrived - a row is in the item's slot: deliver it, or to its group
+ * Crash after it was put off: the slot is FREE, the row waits in the store.
+ */
+static int row_arrived(struct receive *item, int64_t row)
+{
+    struct engine *e = item->engine;
+    int err = item->d->group.at ? ordered_due(e, item->d) : 0;
+
+    if (err == PUT_BY)
+        return -EAGAIN;
+    if (err >= 0)
+        return err;
+    slot_retire(item->slot);
+    retries_land(e->retries, row);
+    if (err != -EINPROGRESS)
+        return err;
+    retries_note(e->retries, clock_steady_ns() + SOON_NS);
+    return -EAGAIN;
+}
+
+/* take_row - the next row that is due; -EAGAIN if none, HANDED_OVER if it went
+ * to its group */
+static int take_row(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int64_t row;
+    int err;
+
+    while (retries_ready(e->retries)) {
+        err = retries_take(e->retries, &row);
+        if (err)
+            return err;
+        err = load_row(e, row, STORE_WAITING, item->slot, item->d);
+        if (!err)
+            return row_arrived(item, row);
+        retries_land(e->retries, row);
+        if (err != -ENOENT && err != -EMSGSIZE)
+            return err;
+    }
+    return -EAGAIN;
+}
+
+/* receive_link - a replayed letter goes on as the row it is
+ * Id and letter must both match, and the row must not be on its way already;
+ * else it is a message like any other. Crash before the row is in the slot: it
+ * is linked by the next run.
+ */
+void receive_link(struct engine *e, struct delivery *d)
+{
+    struct store_row m;
+    int64_t row;
+
+    if (d->slot->row || !(d->header.fields & HEADER_LETTER) ||
+        !(d->header.fields & HEADER_ID))
+        return;
+    row = (int64_t)d->header.letter;
+    if (store_get(e->store, row, &m, NULL, 0, NULL) != 0)
+        return;
+    if ((m.state == STORE_DEAD || m.state == STORE_REPLAYED) &&
+        memcmp(&m.id, &d->header.id, sizeof m.id) == 0 &&
+        retries_fly(e->retries, row))
+        d->slot->row = row;
+}
+
+/* delayed - it is not due yet, and has not waited in the store before */
+static bool delayed(const struct delivery *d)
+{
+    return d->slot->row == 0 && d->header.fields & HEADER_NOT_BEFORE &&
+           d->header.not_before_ns > clock_wall_ns();
+}
+
+/* sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
+ * -errno: it is held, and sorted again when it is taken */
+static int sort(struct receive *item, struct slot *slot)
+{
+    struct engine *e = item->engine;
+    struct delivery *d = item->d;
+    int err;
+
+    delivery_read(d, slot, e->set->group_separator);
+    receive_link(e, d);
+    if (!d->group.at || delayed(d))
+        return 0;
+    err = ordered_add(e, d);
+    if (err < 0)
+        engine_hold_slot(e, slot, false);
+    return err;
+}
+
+/* receive_one - the next message to the item's slot; under receive_mtx
+ * Crash anywhere in here: slot_arm and slot_taken say what is left.
+ */
+static int receive_one(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct slot *slot = item->slot;
+    ssize_t n;
+    int err;
+
+    if (queue_message_size(e->queue) > custody_body_bytes(e->custody))
+        return -EMSGSIZE; /* made again larger than a slot: reopen.c ends us */
+    slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
+    slot_warm(slot, queue_message_size(e->queue));
+    n = queue_receive(e->queue, slot->body, &slot->priority);
+    if (n >= 0) {
+        if (item->dwells)
+            receive_look(item); /* it was waited for */
+        slot_taken(slot, (uint32_t)n, receive_wall(item));
+        custody_seq_used(e->custody);
+        err = sort(item, slot); /* here, as its place is that of the queue */
+        if (err < 0)
+            item->slot = NULL;
+        return err;
+    }
+    slot_disarm(slot);
+    if (n == -EAGAIN && reopen_gone(e->reopen)) {
+        err = reopen_now(e->reopen);
+        return err ? err : -EAGAIN;
+    }
+    return (int)n;
+}
+
+/* take_fresh - the next message of the queue; -EAGAIN if none, HANDED_OVER if it
+ * went to its group */
+static int take_fresh(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int err;
+
+    if (!ordered_room(e))
+        return -EAGAIN; /* who makes room pokes */
+    pthread_mutex_lock(&e->receive_mtx);
+    err = receive_one(item);
+    pthread_mutex_unlock(&e->receive_mtx);
+    return err;
+}
+
+/* take_group - the next message of a group that may run */
+static int take_group(struct receive *item)
+{
+    return ordered_take(item->engine, item->slot, item->d);
+}
+
+/* take_source - one of the three, in turn: none starves another */
+static int take_source(struct receive *item)
+{
+    static int (*const sources[])(struct receive *) = {take_group, take_row,
+                                                       take_fresh};
+    const unsigned n = sizeof sources / sizeof sources[0];
+    int err = -EAGAIN;
+
+    item->turn = (item->turn + 1) % n;
+    for (unsigned i = 0; i < n && err == -EAGAIN; i++) {
+        unsigned at = (item->turn + i) % n;
+
+        err = sources[at](item);
+        if (sources[at] != take_fresh && err != -EAGAIN)
+            receive_look(item); /* the store may have been read */
+    }
+    return err;
+}
+
+/* take_any - the next message, HELD, read, in item->d */
+static int take_any(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct slot *held;
+    int err;
+
+    while ((held = engine_take_held(e)) != NULL) {
+        receive_look(item);
+        err = sort(item, held);
+        if (err != HANDED_OVER)
+            return err;
+    }
+    do {
+        ordered_relieve(e);
+        if (!item->slot)
+            item->slot = custody_acquire(e->custody);
+        if (!item->slot)
+            return -EAGAIN; /* who frees one pokes */
+        err = take_source(item);
+        if (err == HANDED_OVER)
+            item->slot = NULL;
+    } while (err == HANDED_OVER);
+    return err;
+}
+
+/* expired - its time was over before it was started for the first time */
+static bool expired(const struct delivery *d, uint64_t now)
+{
+    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
+           d->slot->failures == 0 &&
+           !(slot_word(d->slot).flags & SLOT_REDELIVERED);
+}
+
+/* take_flush - in one commit */
+void take_flush(struct receive *item)
+{
+    size_t n = item->later_count;
+
+    item->later_count = 0;
+    if (n)
+        settle_later(item->engine, item->later, n);
+}
+
+/* put_later - it is not due; in a batch to the store */
+static enum settled put_later(struct receive *item)
+{
+    struct delivery *d = item->d;
+
+    if (d->lease) /* held at a start, or the clock was set back */
+        ordered_settled(item->engine, d->lease, NULL, false);
+    if (item->later_count == SETTLE_LATER_MOST)
+        take_flush(item);
+    item->later[item->later_count++] = d->slot;
+    return SETTLED_KEPT;
+}
+
+/* needs_none - the message comes to its end, or waits, without a handler */
+static bool needs_none(struct receive *item, enum settled *settled)
+{
+    struct engine *e = item->engine;
+    struct delivery *d = item->d;
+    char error[64], ago[DURATION_TEXT];
+    uint64_t now;
+
+    if (d->broken) {
+        *settled = settle_dead(e, d, REASON_BAD_HEADER, d->why);
+    } else if (d->header.fields & HEADER_EXPIRES &&
+               expired(d, now = clock_wall_ns())) {
+        snprintf(
+            error, sizeof error, "expired %s before it was started",
+            duration_print((now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS,
+                           ago));
+        *settled = settle_dead(e, d, REASON_EXPIRED, error);
+    } else if (delayed(d)) {
+        *settled = put_later(item);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* take - what is settled without a handler is no delivery, and may have been
+ * many: the item's time limit counts it, so it looks at the clock */
+int take(struct receive *item)
+{
+    struct engine *e = item->engine;
+    enum settled settled;
+    int err;
+
+    if (!bounds_take(e))
+        return -EAGAIN;
+    err = take_any(item);
+    if (err) {
+        bounds_untake(e);
+        return err;
+    }
+    if (!needs_none(item, &settled))
+        return 0;
+    receive_slot_back(item, item->d, settled);
+    bounds_untake(e);
+    receive_look(item);
+    return TAKEN_NONE;
+}
