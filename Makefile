@@ -47,7 +47,7 @@ STRESS  := $(call only,unit/stress,$(call test,unit/stress_*))
 E2E     := $(call only,e2e/test,$(call test,e2e/test_*))
 CRASH   := $(call only,crash/test,$(call test,crash/test_*))
 BENCH   := $(call test,bench/bench_*)
-FUZZ    := $(call test,fuzz/fuzz_*)
+FUZZ    := $(call only,fuzz/fuzz,$(call test,fuzz/fuzz_*))
 # Handlers for end-to-end tests: programs, and plugins (.so).
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
             $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c))
@@ -109,7 +109,9 @@ $(BUILD)/tests/unit/stress_% $(BUILD)/tests/bench/bench_%: \
         $(BUILD)/obj/tests/$$(notdir $$(@D))/$$(@F).o $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
-$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(ENGINE)
+# The target of a noun of mqdlq links with the parts of that.
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
+        $$(if $$(wildcard scripts/mqdlq_$$*.c),$$(call obj,$$(wildcard scripts/mqdlq_*.c))) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
@@ -168,13 +170,23 @@ check-tsan-stress: $(STRESS) $(BIN)
 bench: $(BENCH) $(BIN)
 	@set -e; for b in $(BENCH); do $$b; done
 
+# Each target for FUZZ_SECONDS, from tests/fuzz/corpus/<noun> and from what
+# earlier runs in this build directory found; ONLY="header custody" runs these.
 FUZZ_SECONDS ?= 30
 fuzz:
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" run-fuzz \
-	    SANITIZE=-fsanitize=fuzzer-no-link,address,undefined
+	    SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
 run-fuzz: $(FUZZ)
-	@set -e; for f in $(FUZZ); do c=$(BUILD)/corpus/$${f##*/}; mkdir -p $$c; \
-	    $$f -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$c- $$c; done
+	@failed=; for f in $(FUZZ); do n=$${f##*/fuzz_}; c=$(BUILD)/corpus/$$n; \
+	mkdir -p $$c; cp tests/fuzz/corpus/$$n/* $$c/; r=ok; \
+	$$f -max_total_time=$(FUZZ_SECONDS) -timeout=20 -print_final_stats=1 \
+	    -artifact_prefix=$$c- $$c >$$f.log 2>&1 || r=FAILED; \
+	awk -v n=$$n -v r=$$r '/number_of_executed_units/ { runs = $$2 } \
+	    /new_units_added/ { units = $$2 } \
+	    END { printf "fuzz_%s: %d runs, %d new units, %s\n", n, runs, units, r }' \
+	    $$f.log; \
+	test $$r = ok || { failed="$$failed $$n"; tail -n 40 $$f.log; }; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 lint:
 	scripts/lint

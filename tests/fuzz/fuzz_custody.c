@@ -1,0 +1,195 @@
+/* fuzz_custody.c - a custody file of any bytes: refused and left as it is, or
+ * recovered, with every record either handed out or set aside
+ *
+ * The first byte says what the rest is: a whole file (0), or slots behind a
+ * head that is good, of a geometry the next bytes choose. The larger part of
+ * random files would end at the head's check sum.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/custody.h"
+#include "common/custody_file.h"
+#include "tests/fuzz/fuzz.h"
+
+#define SLOTS_MAX 64
+#define FILE_MOST (256u << 10)
+
+static char folder[64], path[128];
+
+/* What a recovery handed out. */
+struct visited {
+    struct slot *slot[SLOTS_MAX * 64];
+    size_t count;
+    size_t room; /* of a body */
+};
+
+/* files_remove - the folder is empty; how many there were with that prefix */
+static unsigned files_remove(const char *prefix)
+{
+    unsigned n = 0;
+    DIR *dir = opendir(folder);
+    fuzz_must(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_name[0] == '.')
+            continue;
+        n += strncmp(e->d_name, prefix, strlen(prefix)) == 0;
+        unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    closedir(dir);
+    return n;
+}
+
+static void folder_end(void)
+{
+    files_remove("");
+    rmdir(folder);
+}
+
+/* folder_make - in memory where that can be, else where temporary files go */
+static void folder_make(void)
+{
+    if (folder[0])
+        return;
+    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(folder, sizeof folder, "%s/mqw-fuzz-XXXXXX", root);
+    fuzz_must(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/custody", folder);
+    atexit(folder_end);
+}
+
+static void file_write(const void *data, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    fuzz_must(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    close(fd);
+}
+
+/* file_is - whether the file has exactly these bytes */
+static bool file_is(const void *data, size_t size)
+{
+    static char there[FILE_MOST + 1];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    fuzz_must(fd >= 0);
+    ssize_t n = read(fd, there, sizeof there);
+    close(fd);
+    return n == (ssize_t)size && memcmp(there, data, size) == 0;
+}
+
+/* image_make - a head that is good and the bytes as slots, in *out; its size */
+static size_t image_make(const uint8_t *data, size_t size, uint8_t **out)
+{
+    struct custody_head h;
+    unsigned slots = data[1] % 9, body = data[2] * 4u;
+    custody_head_make(&h, body, slots, data[3], 1 + data[4] % 2);
+    h.clean = data[5] & 1;
+    if (data[5] & 2) /* another run of the machine: torn */
+        memset(h.boot_id, 'x', sizeof h.boot_id);
+    size_t whole = custody_file_bytes(h.stride, slots);
+    size_t cut = data[5] & 4 ? whole / 2 : whole;
+    uint8_t *image = calloc(1, whole);
+    fuzz_must(image && whole <= FILE_MOST);
+    memcpy(image, &h, sizeof h);
+    size_t left = size - 6, room = whole - FILE_HEAD;
+    memcpy(image + FILE_HEAD, data + 6, left < room ? left : room);
+    *out = image;
+    return cut;
+}
+
+/* visit - a record that was handed out can be true, and comes in order */
+static void visit(struct slot *slot, void *arg)
+{
+    struct visited *v = arg;
+    struct slot_word w = slot_word(slot);
+    fuzz_must(w.state == SLOT_HELD || w.state == SLOT_RUNNING);
+    fuzz_must(!slot_damage(slot, v->room));
+    fuzz_must(atomic_load(&slot->length) <= v->room);
+    fuzz_must(v->count == 0 || v->slot[v->count - 1]->seq <= slot->seq);
+    fuzz_must(v->count < sizeof v->slot / sizeof v->slot[0]);
+    v->slot[v->count++] = slot;
+}
+
+/* slots_use - every free slot takes a message and gives it back */
+static void slots_use(struct custody *c)
+{
+    struct slot *slot, *taken[SLOTS_MAX * 64];
+    size_t n = 0, room = custody_body_bytes(c);
+    while ((slot = custody_acquire(c))) {
+        fuzz_must(slot_word(slot).state == SLOT_FREE);
+        slot_arm(slot, custody_fill(c), custody_seq_next(c));
+        memset(slot->body, 'a', room);
+        slot->priority = 0;
+        slot_taken(slot, (uint32_t)room, 1);
+        custody_seq_used(c);
+        taken[n++] = slot;
+    }
+    while (n > 0) {
+        slot_retire(taken[--n]);
+        custody_release(c, taken[n]);
+    }
+}
+
+/* recovered - from the open file to its close; how many were handed out */
+static size_t recovered(struct custody *c, bool grow, unsigned *damaged)
+{
+    static struct visited v;
+    struct problem p = {0};
+    const char *copy;
+    v.count = 0;
+    v.room = custody_body_bytes(c);
+    fuzz_must(custody_recover(c, visit, &v, &p) == 0);
+    *damaged = custody_damaged(c, &copy);
+    fuzz_must(custody_free_slots(c) + v.count == custody_slots(c));
+    fuzz_must(*damaged <= custody_slots(c) - v.count);
+    fuzz_must((*damaged > 0) == (copy[0] != '\0'));
+    custody_mend(c);
+    if (grow && custody_slots(c) < SLOTS_MAX)
+        fuzz_must(custody_grow(c, custody_slots(c) + 1, &p) == 0);
+    slots_use(c);
+    custody_close(&c);
+    return v.count;
+}
+
+/* opened_check - a file that was taken: nothing of it is lost, and the next
+ * start finds the same */
+static void opened_check(struct custody *c, const struct custody_spec *spec)
+{
+    struct problem p = {0};
+    unsigned damaged, again;
+    size_t n = recovered(c, true, &damaged);
+    fuzz_must(custody_open(&c, path, spec, &p) == 0);
+    fuzz_must(!custody_torn(c));
+    fuzz_must(recovered(c, false, &again) == n && again == 0);
+    fuzz_must(files_remove("custody.damaged.") == (damaged > 0));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct custody_spec spec = {
+        .body_bytes = 256, .slots = 2, .slots_max = SLOTS_MAX};
+    struct problem p = {0};
+    struct custody *c;
+    uint8_t *image = NULL;
+    const uint8_t *bytes = data + 1;
+    if (size < 6 || size > FILE_MOST)
+        return 0;
+    folder_make();
+    size_t n = size - 1;
+    if (data[0]) {
+        n = image_make(data, size, &image);
+        bytes = image;
+    }
+    file_write(bytes, n);
+    if (custody_open(&c, path, &spec, &p) == 0) {
+        opened_check(c, &spec);
+    } else {
+        fuzz_must(p.status == EX_CONFIG && p.text[0]);
+        fuzz_must(file_is(bytes, n));
+        fuzz_must(files_remove("") == 1);
+    }
+    free(image);
+    return 0;
+}

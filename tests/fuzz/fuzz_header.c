@@ -1,0 +1,106 @@
+/* fuzz_header.c - whatever a producer sends is read within its bounds, and what
+ * was read is written and read again as the same */
+#include "common/header.h"
+#include "tests/fuzz/fuzz.h"
+
+/* Lines of a message of the largest header. */
+#define X_ROOM HEADER_MAX
+
+/* within - whether the text lies in the header of the message */
+static bool within(const uint8_t *data, const struct header *h,
+                   struct header_text t)
+{
+    const char *from = (const char *)data;
+    return t.at >= from && t.size <= h->bytes &&
+           t.at + t.size <= from + h->bytes;
+}
+
+/* text_same - whether both are the same bytes */
+static bool text_same(struct header_text a, struct header_text b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.at, b.at, a.size) == 0);
+}
+
+/* x_collect - all x- lines; how many */
+static size_t x_collect(const uint8_t *data, const struct header *h,
+                        struct header_x x[X_ROOM])
+{
+    size_t n = 0, cursor = 0;
+    while (header_next_x(data, h, &cursor, &x[n].name, &x[n].value)) {
+        fuzz_must(within(data, h, x[n].name) && within(data, h, x[n].value));
+        fuzz_must(header_x_name_ok(x[n].name.at, x[n].name.size));
+        fuzz_must(header_value_ok(x[n].value.at, x[n].value.size));
+        fuzz_must(++n < X_ROOM);
+    }
+    fuzz_must(cursor == h->bytes);
+    fuzz_must(n == h->x_count);
+    return n;
+}
+
+/* fields_same - what the two headers say */
+static bool fields_same(const struct header *a, const struct header *b)
+{
+    return a->fields == b->fields && a->sent_ns == b->sent_ns &&
+           a->size == b->size && a->not_before_ns == b->not_before_ns &&
+           a->expires_ns == b->expires_ns && a->timeout_ms == b->timeout_ms &&
+           a->letter == b->letter && a->x_count == b->x_count &&
+           memcmp(&a->id, &b->id, sizeof a->id) == 0 &&
+           text_same(a->group, b->group);
+}
+
+/* again - written and read: the same header */
+static void again(const struct header *h, const struct header_x *x, size_t n,
+                  size_t body)
+{
+    static struct header_x x_again[X_ROOM];
+    char why[HEADER_WHY] = "";
+    struct header back;
+    char text[HEADER_MAX];
+    int bytes = header_write(text, sizeof text, h, x, n);
+    /* Nothing grows in the writing: numbers and ids are canonical already. */
+    fuzz_must(bytes > 0 && (size_t)bytes <= h->bytes);
+    char *whole = calloc(1, (size_t)bytes + body + 1);
+    fuzz_must(whole);
+    memcpy(whole, text, (size_t)bytes);
+    int err = header_parse(whole, (size_t)bytes + body, &back, why);
+    fuzz_must(err == 0 && back.bytes == (size_t)bytes);
+    fuzz_must(fields_same(h, &back));
+    fuzz_must(x_collect((uint8_t *)whole, &back, x_again) == n);
+    for (size_t i = 0; i < n; i++)
+        fuzz_must(text_same(x[i].name, x_again[i].name) &&
+                  text_same(x[i].value, x_again[i].value));
+    free(whole);
+}
+
+/* refused - a broken header comes with a sentence for one line of a log */
+static void refused(const char why[HEADER_WHY])
+{
+    size_t n = strnlen(why, HEADER_WHY);
+    fuzz_must(n > 0 && n < HEADER_WHY);
+    for (size_t i = 0; i < n; i++)
+        fuzz_must((unsigned char)why[i] >= ' ' && why[i] != 0x7f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct header_x x[X_ROOM];
+    char why[HEADER_WHY] = "";
+    struct header h;
+    size_t told = header_message_size(data, size);
+    fuzz_must(told <= size);
+    if (header_parse(data, size, &h, why) != 0) {
+        fuzz_must(header_present(data, size));
+        refused(why);
+        return 0;
+    }
+    fuzz_must(h.bytes <= size && h.bytes <= HEADER_MAX);
+    fuzz_must((h.bytes > 0) == header_present(data, size));
+    if (h.bytes == 0)
+        return 0;
+    fuzz_must(told == (h.fields & HEADER_SIZE ? size : 0));
+    if (h.fields & HEADER_GROUP)
+        fuzz_must(within(data, &h, h.group) &&
+                  header_value_ok(h.group.at, h.group.size));
+    again(&h, x, x_collect(data, &h, x), size - h.bytes);
+    return 0;
+}
