@@ -1,7 +1,7 @@
 /* custody_file.h - the custody file as it lies on the disk
  *
  * WHAT   Its header, its geometry, how a new one is made and an old one checked.
- * WHO    custody*.c only.
+ * WHO    custody*.c only; custody_boot_id: any file of ours.
  * OWNS   Nothing.
  * FAILS  -errno, or a problem as custody.h says.
  */

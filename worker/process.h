@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/process_stat.h"
+
 /* Where `name` is: as it is if it has a slash, else the first executable file
  * in $PATH. -ENOENT not found, -EACCES found but not executable. */
 int process_find(const char *name, char out[PATH_MAX]);
@@ -22,15 +24,6 @@ int process_find(const char *name, char out[PATH_MAX]);
 int process_start(pid_t *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3]);
 
-/* What proc_pid_stat(5) tells of a process, a zombie too. */
-struct process_stat {
-    pid_t parent, group;
-    uint64_t start; /* clock ticks since boot; with the pid, names a process */
-};
-/* False if there is no such process. */
-bool process_stat(pid_t pid, struct process_stat *out);
-/* Its start; 0 if there is no such process. */
-uint64_t process_start_time(pid_t pid);
 /* Now, in the unit of `start`. A process that was started between two calls
  * with the same answer has this start; to ask /proc costs 25 us. */
 uint64_t process_tick(void);

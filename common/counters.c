@@ -1,0 +1,238 @@
+/* counters.c - the writer's side of the counters file (see counters.h) */
+#include "common/counters.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/clock.h"
+#include "common/counters_inner.h"
+#include "common/custody_file.h"
+#include "common/process_stat.h"
+
+/* lost - from here on the numbers are in memory only; the first reason counts */
+static void lost(struct counters *c, const char *what, int err)
+{
+    if (!c->why[0])
+        snprintf(c->why, sizeof c->why, "%s: %s", what, strerror(err));
+}
+
+/* allocate - disk for a part of the file, now
+ * A page that is written to for the first time must never find the disk full:
+ * that is a SIGBUS. Without the disk the part is memory of our own.
+ */
+static void allocate(struct counters *c, size_t from, size_t size)
+{
+    void *at = c->map + from;
+    int err;
+
+    if (c->fd < 0)
+        return;
+    err = posix_fallocate(c->fd, (off_t)from, (off_t)size);
+    if (!err)
+        return;
+    lost(c, "no room for it", err);
+    if (mmap(at, size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        abort(); /* the range is ours, and one mapping more is allowed */
+}
+
+/* fits - whether an old file can be taken over: of this version and geometry */
+static bool fits(int fd, size_t bytes, unsigned blocks_max)
+{
+    struct counters_head h;
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && (size_t)st.st_size == bytes &&
+           pread(fd, &h, sizeof h, 0) == sizeof h &&
+           h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
+           h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&
+           h.blocks_max == blocks_max;
+}
+
+/* file_ready - the old file, or a new one in its place
+ * One that does not fit is never changed: somebody may have it mapped.
+ */
+static int file_ready(const char *path, size_t bytes, unsigned blocks_max)
+{
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(path, flags), err;
+
+    if (fd >= 0 && fits(fd, bytes, blocks_max))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    if (unlink(path) < 0 && errno != ENOENT)
+        return -errno;
+    fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) == 0)
+        return fd;
+    err = -errno;
+    close(fd);
+    return err;
+}
+
+/* map - the file, or memory where it cannot be had */
+static int map(struct counters *c, const char *path, unsigned blocks_max)
+{
+    void *at = MAP_FAILED;
+
+    c->bytes = counters_bytes(blocks_max);
+    c->fd = file_ready(path, c->bytes, blocks_max);
+    if (c->fd < 0)
+        lost(c, "it cannot be made", -c->fd);
+    else
+        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
+    if (at == MAP_FAILED && c->fd >= 0) {
+        lost(c, "mmap", errno);
+        close(c->fd);
+        c->fd = -1;
+    }
+    if (at == MAP_FAILED)
+        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return -ENOMEM;
+    c->map = at;
+    allocate(c, 0, COUNTERS_HEAD);
+    return 0;
+}
+
+/* block_clear - numbers from 0; the journal stays, or goes with the rest */
+static void block_clear(struct counters_block *b, bool journal)
+{
+    uint64_t next = counters_get(&b->past_next);
+
+    memset((void *)b, 0,
+           journal ? sizeof *b : offsetof(struct counters_block, past));
+    if (!journal)
+        counters_put(&b->past_next, next);
+}
+
+/* head_write - who we are; the magic last, as a reader looks at it first
+ * What the journal says of another run of the machine may be torn.
+ */
+static void head_write(struct counters *c, unsigned blocks_max)
+{
+    struct counters_head *h = counters_head(c);
+    uint32_t used = atomic_load(&h->blocks);
+    char boot[BOOT_ID];
+
+    custody_boot_id(boot);
+    for (unsigned i = 0; i < used && i < blocks_max; i++) {
+        allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        block_clear(counters_at(c, i),
+                    memcmp(boot, h->boot_id, sizeof boot) != 0);
+    }
+    h->version = COUNTERS_VERSION;
+    h->head_bytes = COUNTERS_HEAD;
+    h->stride = COUNTERS_STRIDE;
+    h->blocks_max = blocks_max;
+    memcpy(h->boot_id, boot, sizeof boot);
+    for (size_t i = 0; i < COUNTERS_GAUGES; i++)
+        counters_put(&h->gauges[i], 0);
+    for (size_t i = 0; i < COUNTERS_TEXTS; i++)
+        memset((void *)&h->texts[i], 0, sizeof h->texts[i]);
+    counters_put(&h->started_ns, clock_wall_ns());
+    counters_put(&h->pid_start, process_start_time(getpid()));
+    counters_put(&h->pid, (uint64_t)getpid());
+    atomic_store_explicit(&h->magic, counters_magic(), memory_order_release);
+}
+
+/* counters_open - the file, taken over or new, with block 0 */
+int counters_open(struct counters **out, const char *path, unsigned blocks_max)
+{
+    struct counters *c = calloc(1, sizeof *c);
+    int err;
+
+    _Static_assert(COUNTERS_BOOT_ID == BOOT_ID, "the same text");
+    *out = NULL;
+    if (!c)
+        return -ENOMEM;
+    pthread_mutex_init(&c->mtx, NULL);
+    err = map(c, path, blocks_max);
+    if (err) {
+        counters_close(&c);
+        return err;
+    }
+    head_write(c, blocks_max);
+    c->claimed = 0;
+    (void)counters_claim(c); /* block 0: counters_rest */
+    *out = c;
+    return 0;
+}
+
+void counters_close(struct counters **counters)
+{
+    struct counters *c = *counters;
+
+    if (!c)
+        return;
+    *counters = NULL;
+    if (c->map)
+        munmap(c->map, c->bytes);
+    if (c->fd >= 0)
+        close(c->fd);
+    pthread_mutex_destroy(&c->mtx);
+    free(c);
+}
+
+struct counters_block *counters_rest(struct counters *c)
+{
+    return counters_at(c, 0);
+}
+
+/* counters_claim - the next block; one that an earlier worker used is clear */
+struct counters_block *counters_claim(struct counters *c)
+{
+    struct counters_head *h = counters_head(c);
+    unsigned i;
+
+    pthread_mutex_lock(&c->mtx);
+    i = c->claimed++;
+    if (i >= h->blocks_max)
+        abort(); /* our bug: more work items than there can be */
+    if (i >= atomic_load(&h->blocks)) {
+        allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        atomic_store_explicit(&h->blocks, i + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&c->mtx);
+    return counters_at(c, i);
+}
+
+const char *counters_private(const struct counters *c)
+{
+    return c->why[0] ? c->why : NULL;
+}
+
+void counters_gauge(struct counters *c, enum counters_gauge which,
+                    uint64_t value)
+{
+    counters_put(&counters_head(c)->gauges[which], value);
+}
+
+/* counters_say - odd while it is written, so that a reader tries again */
+void counters_say(struct counters *c, enum counters_text which,
+                  const char *text, uint64_t wall_ns)
+{
+    struct counters_words *w = &counters_head(c)->texts[which];
+    uint64_t words[COUNTERS_TEXT / 8] = {0}, seq;
+
+    strlcpy((char *)words, text, sizeof words);
+    pthread_mutex_lock(&c->mtx);
+    seq = counters_get(&w->seq) | 1;
+    counters_put(&w->seq, seq);
+    atomic_thread_fence(memory_order_release);
+    counters_put(&w->when, wall_ns);
+    for (size_t i = 0; i < COUNTERS_TEXT / 8; i++)
+        counters_put(&w->text[i], words[i]);
+    atomic_store_explicit(&w->seq, seq + 1, memory_order_release);
+    pthread_mutex_unlock(&c->mtx);
+}
