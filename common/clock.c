@@ -74,6 +74,20 @@ uint64_t ns_add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* clock_ms_until - what poll(2) is told */
+int clock_ms_until(uint64_t mono_ns)
+{
+    uint64_t now, ms;
+
+    if (mono_ns == UINT64_MAX)
+        return -1;
+    now = clock_mono_ns();
+    if (mono_ns <= now)
+        return 0;
+    ms = (mono_ns - now + NS_PER_MS - 1) / NS_PER_MS;
+    return ms > INT32_MAX ? INT32_MAX : (int)ms;
+}
+
 /* ns_mul - saturating product */
 static uint64_t ns_mul(uint64_t a, uint64_t b)
 {

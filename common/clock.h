@@ -25,6 +25,9 @@ uint64_t clock_steady_ns(void);
 
 /* a + b, and UINT64_MAX instead of wrapping. */
 uint64_t ns_add(uint64_t a, uint64_t b);
+/* How long poll(2) has to wait until that monotonic time has come, ms: rounded
+ * up; 0: it has; -1, for ever: UINT64_MAX. */
+int clock_ms_until(uint64_t mono_ns);
 
 /* "250ms", "1.5s", "2h30m", "0". Units ns us ms s m h d. A number without a
  * unit is refused, except 0. Longest: 292 years (INT64_MAX ns). */

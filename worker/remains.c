@@ -95,17 +95,6 @@ static void failed(const char *id, int err)
                            "ulimit -n"));
 }
 
-/* ms_until - rounded up, so that the time has come after it */
-static int ms_until(uint64_t when_ns)
-{
-    uint64_t now = clock_mono_ns(), ms;
-
-    if (when_ns <= now)
-        return 0;
-    ms = (when_ns - now + NS_PER_MS - 1) / NS_PER_MS;
-    return ms > INT32_MAX ? INT32_MAX : (int)ms;
-}
-
 /* group_gone - wait while any that was found lives; false: the grace is over */
 static bool group_gone(struct remains *s, struct marked *m,
                        const struct remains_of *of, int *stderr_fd)
@@ -114,7 +103,7 @@ static bool group_gone(struct remains *s, struct marked *m,
         struct pollfd fds[] = {{.fd = marked_fd(m), .events = POLLIN},
                                {.fd = s->hurry, .events = POLLIN},
                                {.fd = *stderr_fd, .events = POLLIN}};
-        int ms = ms_until(of->kill_at_ns);
+        int ms = clock_ms_until(of->kill_at_ns);
 
         if (ms == 0 || poll(fds, 3, ms) < 0)
             return ms != 0 && errno == EINTR;
@@ -208,7 +197,7 @@ static void sweep(struct remains *s, const struct remains_of *of)
 /* remains_end - grace, SIGKILL, sweep */
 void remains_end(struct remains *s, const struct remains_of *of)
 {
-    if (ms_until(of->kill_at_ns) > 0 && !orphans_none())
+    if (clock_ms_until(of->kill_at_ns) != 0 && !orphans_none())
         grace(s, of);
     kill(-of->group, SIGKILL);
     if (!orphans_none())

@@ -378,3 +378,19 @@ Test(clock, steady_time_does_not_step_with_the_wall_clock)
     wall_step_s = 3600;
     cr_assert_lt(clock_steady_ns(), steady + MINUTE);
 }
+
+Test(clock, ms_for_poll_never_end_too_early)
+{
+    uint64_t now = clock_mono_ns();
+    int ms = clock_ms_until(now + 3600 * NS_PER_S + 1);
+
+    cr_assert_eq(clock_ms_until(0), 0);
+    cr_assert_eq(clock_ms_until(now), 0);
+    cr_assert_eq(clock_ms_until(UINT64_MAX), -1);
+    cr_assert_eq(clock_ms_until(UINT64_MAX - 1), INT32_MAX);
+    cr_assert(ms > 3500000 && ms <= 3600001, "%d", ms);
+    now = clock_mono_ns();
+    while (clock_ms_until(now + NS_PER_MS) > 0)
+        ;
+    cr_assert_geq(clock_mono_ns(), now + NS_PER_MS);
+}
