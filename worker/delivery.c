@@ -64,6 +64,16 @@ void delivery_read(struct delivery *d, struct slot *slot, char separator)
         raw_group(d, separator);
 }
 
+/* delivery_limit_ns - the message's own, else the worker's */
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise)
+{
+    uint64_t ms = d->header.timeout_ms;
+
+    if (!(d->header.fields & HEADER_TIMEOUT))
+        return otherwise;
+    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
+}
+
 void delivery_regroup(struct delivery *d, const char *key, size_t size)
 {
     memcpy(d->key, key, size);

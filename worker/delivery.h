@@ -38,6 +38,8 @@ struct delivery {
  * none yet), body, group. `separator`: where the group of a message without a
  * header ends; 0: such a message has none. */
 void delivery_read(struct delivery *d, struct slot *slot, char separator);
+/* Its time limit: the message's own, else `otherwise`; UINT64_MAX: none. */
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise);
 /* Its group is this one, whatever the message says: it was stored so. */
 void delivery_regroup(struct delivery *d, const char *key, size_t size);
 

@@ -192,16 +192,6 @@ static void limit_over(struct timer *timer)
              F_DURATION("kill_after", kill_after));
 }
 
-/* limit_of - the message's own, else the worker's */
-static uint64_t limit_of(const struct handler *h, const struct delivery *d)
-{
-    uint64_t ms = d->header.timeout_ms;
-
-    if (!(d->header.fields & HEADER_TIMEOUT))
-        return h->set->timeout_ns;
-    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
-}
-
 /* limit_passed - decides it: the time limit, or the end of the process? */
 static bool limit_passed(struct running *r)
 {
@@ -356,8 +346,10 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct scratch *s = scratch_get();
-    struct running r = {
-        .pid = -1, .handler = h, .id = d->id, .limit_ns = limit_of(h, d)};
+    struct running r = {.pid = -1,
+                        .handler = h,
+                        .id = d->id,
+                        .limit_ns = delivery_limit_ns(d, h->set->timeout_ns)};
     int err_pipe[2] = {-1, -1}, body, err;
 
     out->tail_size = 0;

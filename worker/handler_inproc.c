@@ -164,16 +164,6 @@ static void limit_over(struct timer *timer)
     timers_start_after(h->timers, timer, h->set->kill_after_ns);
 }
 
-/* limit_of - the message's own, else the worker's */
-static uint64_t limit_of(const struct handler *h, const struct delivery *d)
-{
-    uint64_t ms = d->header.timeout_ms;
-
-    if (!(d->header.fields & HEADER_TIMEOUT))
-        return atomic_load_explicit(&h->timeout_ns, memory_order_relaxed);
-    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
-}
-
 /* enter - stop reaches it from now on. Each thread tries its last place first:
  * no two ever meet there but by chance. */
 static _Atomic(struct slot *) *enter(struct handler *h, struct slot *slot)
@@ -229,7 +219,8 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 
     view(&c, h, d, slot_word(d->slot));
     c.context.out = out;
-    c.limit_ns = limit_of(h, d);
+    c.limit_ns = delivery_limit_ns(
+        d, atomic_load_explicit(&h->timeout_ns, memory_order_relaxed));
     out->error[0] = '\0';
     out->tail_size = 0;
     out->delayed = false;
