@@ -8,7 +8,7 @@
 
 #include "common/clock.h"
 
-#define EXIT_NOT_EXECUTABLE 126 /* as shells report it */
+#define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND      127
 
 void verdict_not_started(struct outcome *out, const char *fmt, ...)
@@ -19,6 +19,17 @@ void verdict_not_started(struct outcome *out, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(out->error, sizeof out->error, fmt, args);
     va_end(args);
+}
+
+/* verdict_no_command - as shells report it */
+bool verdict_no_command(struct outcome *out, int code)
+{
+    if (code != EXIT_NOT_EXECUTABLE && code != EXIT_NOT_FOUND)
+        return false;
+    verdict_not_started(out, "exit %d: the command %s", code,
+                        code == EXIT_NOT_FOUND ? "was not found"
+                                               : "is not executable");
+    return true;
 }
 
 /* by_code - what an exit code means */
@@ -32,10 +43,8 @@ static void by_code(struct outcome *out, const struct settings *set, int code)
         out->verdict = MQW_DONE;
     else if (code == EX_DATAERR)
         out->verdict = MQW_DEAD;
-    else if (code == EXIT_NOT_EXECUTABLE || code == EXIT_NOT_FOUND)
-        verdict_not_started(out, "exit %d: the command %s", code,
-                            code == EXIT_NOT_FOUND ? "was not found"
-                                                   : "is not executable");
+    else
+        (void)verdict_no_command(out, code);
 }
 
 /* verdict_exit - exit status to verdict */

@@ -20,6 +20,9 @@ void verdict_exit(struct outcome *out, const struct settings *set,
                   const siginfo_t *info, bool stopped);
 /* Its time limit had passed. */
 void verdict_timeout(struct outcome *out, uint64_t limit_ns);
+/* The command ended with this code before it did anything: whether the code
+ * says that it cannot be started; then `out` says so. */
+bool verdict_no_command(struct outcome *out, int code);
 /* It never ran; the message is not to blame. */
 void verdict_not_started(struct outcome *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

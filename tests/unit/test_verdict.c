@@ -82,3 +82,15 @@ Test(verdict, a_timeout_is_a_failure_that_names_the_limit)
     verdict_timeout(&out, 90 * NS_PER_S);
     cr_assert_str_eq(out.error, "timeout 1m30s");
 }
+
+Test(verdict, codes_of_shells_say_that_there_is_no_command)
+{
+    out = (struct outcome){0};
+    cr_assert_not(verdict_no_command(&out, 1));
+    cr_assert_not(verdict_no_command(&out, 128));
+    cr_assert(verdict_no_command(&out, 127));
+    cr_assert_eq(out.kind, OUTCOME_NOT_STARTED);
+    cr_assert_str_eq(out.error, "exit 127: the command was not found");
+    cr_assert(verdict_no_command(&out, 126));
+    cr_assert_str_eq(out.error, "exit 126: the command is not executable");
+}
