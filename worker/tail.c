@@ -13,14 +13,30 @@
 void tail_init(struct tail *t, const char *id)
 {
     t->id = id;
+    t->pid = 0;
     t->line_size = t->kept_size = t->kept_at = 0;
+}
+
+void tail_init_child(struct tail *t, pid_t pid)
+{
+    tail_init(t, NULL);
+    t->pid = pid;
+}
+
+void tail_forget(struct tail *t)
+{
+    t->kept_size = t->kept_at = 0;
 }
 
 /* line_out - one line to the log */
 static void line_out(struct tail *t)
 {
-    log_info("handler_stderr", F_STR("msg", t->id),
-             F_BYTES("line", t->line, t->line_size));
+    if (t->pid)
+        log_info("handler_stderr", F_STR("msg", t->id), F_INT("pid", t->pid),
+                 F_BYTES("line", t->line, t->line_size));
+    else
+        log_info("handler_stderr", F_STR("msg", t->id),
+                 F_BYTES("line", t->line, t->line_size));
     t->line_size = 0;
 }
 
@@ -98,15 +114,26 @@ void tail_drain(struct tail *t, int fd)
     }
 }
 
-/* tail_end - no more will come */
-void tail_end(struct tail *t, struct outcome *out)
+/* tail_copy - the ring, from its oldest byte */
+void tail_copy(const struct tail *t, struct outcome *out)
 {
     size_t first = t->kept_size < sizeof t->kept ? 0 : t->kept_at;
     size_t n = t->kept_size - first;
 
-    if (t->line_size > 0)
-        line_out(t);
     memcpy(out->tail, t->kept + first, n);
     memcpy(out->tail + n, t->kept, first);
     out->tail_size = t->kept_size;
+}
+
+void tail_finish(struct tail *t)
+{
+    if (t->line_size > 0)
+        line_out(t);
+}
+
+/* tail_end - no more will come */
+void tail_end(struct tail *t, struct outcome *out)
+{
+    tail_finish(t);
+    tail_copy(t, out);
 }

@@ -10,19 +10,26 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "worker/delivery.h"
 
 #define TAIL_LINE 2048
 
 struct tail {
-    const char *id;                       /* message id for the log */
+    const char *id; /* message id for the log; NULL: none is meant */
+    pid_t pid;      /* of a child that lasts, for the log; 0: none */
     size_t line_size, kept_size, kept_at; /* kept: a ring */
     char line[TAIL_LINE];
     char kept[OUTCOME_TAIL];
 };
 
 void tail_init(struct tail *t, const char *id);
+/* Of a child that is given many messages. The caller sets `id` while one alone
+ * is meant. */
+void tail_init_child(struct tail *t, pid_t pid);
+/* What comes from now on belongs to something new: keep none of the old. */
+void tail_forget(struct tail *t);
 void tail_add(struct tail *t, const char *data, size_t size);
 /* Add what a non-blocking descriptor has now, a piece of it at most; false at
  * the end of the stream. */
@@ -30,7 +37,11 @@ bool tail_read(struct tail *t, int fd);
 /* Add what it has now, but no more than a pipe holds: somebody may go on
  * writing. */
 void tail_drain(struct tail *t, int fd);
-/* Log the last line, which may have no newline; copy what was kept. */
+/* Copy what was kept. */
+void tail_copy(const struct tail *t, struct outcome *out);
+/* Log the last line, which may have no newline. */
+void tail_finish(struct tail *t);
+/* Both. */
 void tail_end(struct tail *t, struct outcome *out);
 
 #endif

@@ -42,6 +42,17 @@ static void quiet_off(void)
 
 TestSuite(tail, .init = setup, .fini = quiet_off);
 
+/* lines_with - lines that hold these texts, one after the other */
+static void lines_with(const char *const texts[2])
+{
+    char got[8192];
+
+    for (size_t i = 0; i < 2; i++) {
+        cr_assert(fgets(got, sizeof got, logged), "line %zu is missing", i);
+        cr_assert(strstr(got, texts[i]), "\"%s\" is not in %s", texts[i], got);
+    }
+}
+
 static void add(const char *text)
 {
     tail_add(&t, text, strlen(text));
@@ -214,4 +225,31 @@ Test(tail, draining_ends_although_somebody_goes_on_writing, .timeout = 20)
     pthread_join(thread, NULL);
     tail_end(&t, &out);
     cr_assert_eq(out.tail_size, OUTCOME_TAIL);
+}
+
+Test(tail, lines_of_a_child_that_lasts_name_it_and_a_message_if_one_is_meant)
+{
+    tail_init_child(&t, 4711);
+    add("starting\n");
+    t.id = "01JD3Z6Q9V0X8N5T2K7B4M1C3F";
+    add("busy\n");
+    quiet_off();
+    lines_with((const char *const[]){
+        "event=handler_stderr pid=4711 line=starting",
+        "msg=01JD3Z6Q9V0X8N5T2K7B4M1C3F pid=4711 line=busy"});
+}
+
+Test(tail, what_was_forgotten_is_not_kept)
+{
+    add("of the last message\nhalf");
+    tail_forget(&t);
+    tail_copy(&t, &out);
+    cr_assert_eq(out.tail_size, 0);
+    add(" a line");
+    tail_copy(&t, &out);
+    cr_assert_eq(out.tail_size, 7);
+    tail_end(&t, &out);
+    cr_assert_eq(memcmp(out.tail, " a line", 7), 0);
+    lines_are(
+        (const char *const[]){"\"of the last message\"", "\"half a line\""}, 2);
 }
