@@ -157,6 +157,7 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
     if (!c)
         return -ENOMEM;
     pthread_mutex_init(&c->mtx, NULL);
+    pthread_mutex_init(&c->rest_mtx, NULL);
     err = map(c, path, blocks_max);
     if (err) {
         counters_close(&c);
@@ -180,13 +181,20 @@ void counters_close(struct counters **counters)
         munmap(c->map, c->bytes);
     if (c->fd >= 0)
         close(c->fd);
+    pthread_mutex_destroy(&c->rest_mtx);
     pthread_mutex_destroy(&c->mtx);
     free(c);
 }
 
 struct counters_block *counters_rest(struct counters *c)
 {
+    pthread_mutex_lock(&c->rest_mtx);
     return counters_at(c, 0);
+}
+
+void counters_rest_done(struct counters *c)
+{
+    pthread_mutex_unlock(&c->rest_mtx);
 }
 
 /* counters_claim - the next block; one that an earlier worker used is clear */

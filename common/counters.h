@@ -161,8 +161,10 @@ static inline void counters_settled(struct counters_block *b,
 /* Make or take over the file: numbers start at 0; what the journal remembers of
  * this run of the machine stays. `blocks_max` includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
-/* Written by no work item: for what is settled elsewhere, one at a time. */
+/* The block of no work item, for what is settled elsewhere; the caller's alone
+ * until counters_rest_done. */
 struct counters_block *counters_rest(struct counters *c);
+void counters_rest_done(struct counters *c);
 /* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
  * our bug: abort). Any thread. */
 struct counters_block *counters_claim(struct counters *c);

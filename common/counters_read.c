@@ -78,6 +78,7 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     c->fd = -1;
     pthread_mutex_init(&c->mtx, NULL);
+    pthread_mutex_init(&c->rest_mtx, NULL);
     err = map_file(c, path);
     if (err)
         problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,

@@ -19,11 +19,15 @@
 #define OUTCOME_ERROR 160
 #define OUTCOME_TAIL  4096
 
-struct group; /* groups.h */
+struct counters_block; /* common/counters.h */
+struct group;          /* groups.h */
 
 struct delivery {
     struct slot *slot;
     struct group *lease; /* of its group; NULL: it has none, or not yet */
+    /* Where its end is counted: that of the work item. NULL: it has none. Set
+     * once by whoever makes the delivery; nothing here changes it. */
+    struct counters_block *count;
     struct header header;
     struct header_text group;  /* at NULL: none; else in the slot or `key` */
     const unsigned char *body; /* in the slot */

@@ -10,6 +10,7 @@
 #include <bsd/unistd.h>
 
 #include "common/clock.h"
+#include "common/counters.h"
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/dead_queue.h"
@@ -23,9 +24,9 @@
 #include "worker/pending.h"
 
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
-#define SPARE_THREADS \
-    3 /* one waits for the queue, one writes verdicts again,
-                            one moves letters */
+/* One waits for the queue, one writes verdicts again, one moves letters, one
+ * counts what is stored. */
+#define SPARE_THREADS 4
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
@@ -65,6 +66,7 @@ bool engine_peeks(struct engine *e)
 {
     bool slots, room;
 
+    board_stir(e);
     if (!somebody_would(e))
         return false;
     /* Without a free slot, or room for what is received, a work item could only
@@ -91,10 +93,10 @@ void engine_poke(struct engine *e)
         peeker_arm(e->peeker);
 }
 
-/* retitle - what ps(1) shows; set by the peeker, which is woken for it */
+/* retitle - what others see; shown by the peeker, which is woken for it */
 static void retitle(struct engine *e)
 {
-    atomic_store(&e->title_old, true);
+    board_old(e);
     peeker_wake(e->peeker);
 }
 
@@ -109,30 +111,6 @@ void engine_unhold(struct engine *e, unsigned bit)
     atomic_fetch_and(&e->holds, ~bit);
     retitle(e);
     engine_poke(e);
-}
-
-/* engine_title - state and reason in the process title */
-void engine_title(struct engine *e)
-{
-    unsigned holds = atomic_load(&e->holds);
-    char reason[160];
-
-    if (!atomic_exchange(&e->title_old, false) || e->set->inproc)
-        return; /* the title of a program that embeds us is its own */
-    if (holds & HOLD_STOP) {
-        setproctitle("-mqworker: %s [stopping]", e->set->queue);
-    } else if (holds & HOLD_PAUSE) {
-        setproctitle("-mqworker: %s [paused]", e->set->queue);
-    } else if (holds & HOLD_STORE) {
-        setproctitle("-mqworker: %s [store cannot be written]", e->set->queue);
-    } else if (holds & HOLD_QUEUE) {
-        setproctitle("-mqworker: %s [trouble with the queue]", e->set->queue);
-    } else if (breaker_state(&e->breaker) != BREAKER_CLOSED) {
-        breaker_reason(&e->breaker, reason, sizeof reason);
-        setproctitle("-mqworker: %s [breaker open: %s]", e->set->queue, reason);
-    } else {
-        setproctitle("-mqworker: %s", e->set->queue);
-    }
 }
 
 /* trouble_over - the delayed peek */
@@ -172,6 +150,7 @@ static void pause_over(struct timer *timer)
 
     atomic_store(&e->probe_room, atomic_load(&e->running) + 1);
     breaker_tell(&e->breaker, BREAKER_PAUSE_OVER, NULL);
+    board_old(e);
     engine_poke(e);
 }
 
@@ -192,6 +171,9 @@ void engine_breaker(struct engine *e, enum breaker_event event,
     struct breaker_step step = breaker_tell(&e->breaker, event, reason);
 
     if (step.opened) {
+        if (reason)
+            counters_say(e->counters, COUNTERS_WHY_BREAKER, reason,
+                         clock_wall_ns());
         log_error("breaker_open", F_STR("queue", e->set->queue),
                   F_STR("reason", reason), F_DURATION("pause", step.pause_ns),
                   F_STR("next", step.first ? breaker_advice(event) : NULL));
@@ -273,6 +255,7 @@ void engine_cap(struct engine *e, int change)
     }
     pool_resize(e->pool, want + SPARE_THREADS);
     atomic_store(&e->cap, want);
+    board_old(e);
     log_info("max_concurrency", F_UINT("old", cap), F_UINT("new", want));
     engine_poke(e);
 }
@@ -355,6 +338,24 @@ static int queue_ready(struct engine *e, struct problem *p)
     return 0;
 }
 
+/* counters_ready - a worker that others cannot look at works as well */
+static int counters_ready(struct engine *e, struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = statedir_path(&e->dir, STATEDIR_COUNTERS, path, p);
+
+    if (err)
+        return err;
+    if (counters_open(&e->counters, path, CONCURRENCY_MAX + 1) < 0)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    if (counters_private(e->counters))
+        log_warn("counters_private", F_STR("path", path),
+                 F_STR("error", counters_private(e->counters)),
+                 F_STR("next", "the worker runs; mqctl cannot see its numbers "
+                               "until it is started with room for them"));
+    return 0;
+}
+
 /* files_ready - lock first: from then on the last owner is known to be dead */
 static int files_ready(struct engine *e, struct problem *p)
 {
@@ -382,7 +383,8 @@ static int files_ready(struct engine *e, struct problem *p)
     if (err)
         return err;
     spec.body_bytes = queue_message_size(e->queue);
-    return custody_open(&e->custody, path, &spec, p);
+    err = custody_open(&e->custody, path, &spec, p);
+    return err ? err : counters_ready(e, p);
 }
 
 static void row_due(void *arg)
@@ -452,7 +454,7 @@ static void engine_init(struct engine *e, const struct settings *set,
     e->trouble_wait_ns = TROUBLE_FIRST;
     atomic_store(&e->cap, (unsigned)set->concurrency);
     atomic_store(&e->pace_ns, ops->guess_ns);
-    atomic_store(&e->title_old, true);
+    board_init(e);
 }
 
 /* engine_open - everything ready, the last worker's leavings on the held list */
@@ -508,15 +510,17 @@ static uint64_t whole_us(uint64_t ns)
 static void summary(struct engine *e)
 {
     struct receive_stats s;
+    struct counters_sum n;
 
     receive_stats(e, &s);
+    counters_sum(e->counters, &n);
     log_info("stopped", F_STR("queue", e->set->queue),
              F_STR("why", atomic_load(&e->why)),
              F_DURATION("ran", (clock_mono_ns() - e->bounds.started_ns) /
                                    NS_PER_MS * NS_PER_MS),
-             F_UINT("deliveries", s.deliveries), F_UINT("done", e->count.done),
-             F_UINT("retried", e->count.retried), F_UINT("dead", e->count.dead),
-             F_UINT("discarded", e->count.discarded),
+             F_UINT("deliveries", s.deliveries), F_UINT("done", n.done),
+             F_UINT("retried", n.retried), F_UINT("dead", n.dead),
+             F_UINT("discarded", n.discarded),
              F_DURATION("mean",
                         whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
              F_DURATION("longest", whole_us(s.longest_ns)),
@@ -538,6 +542,7 @@ int engine_run(struct engine *e)
         dead_queue_poke(e->dead_queue);
     if (e->release && ordered_held(e) > 0)
         release_watch(e->release);
+    board_count(e);
     bounds_start(e);
     for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
         engine_poke(e);
@@ -570,6 +575,9 @@ void engine_close(struct engine **engine)
     retries_close(&e->retries);
     peeker_close(&e->peeker);
     timers_close(&e->timers);
+    if (e->counters)
+        counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
+    counters_close(&e->counters);
     custody_close(&e->custody);
     store_close(&e->store);
     queue_close(&e->queue);

@@ -23,6 +23,7 @@
 #include "common/queue.h"
 #include "common/statedir.h"
 #include "common/store.h"
+#include "worker/board.h"
 #include "worker/bounds.h"
 #include "worker/breaker.h"
 #include "worker/handler.h"
@@ -46,11 +47,6 @@ enum {
 struct held {
     STAILQ_ENTRY(held) link;
     struct slot *slot;
-};
-
-/* What one worker did so far. a = atomic, all */
-struct tallies {
-    _Atomic uint64_t deliveries, done, retried, dead, discarded, crashed;
 };
 
 struct receive;    /* receive.c: one work item */
@@ -84,6 +80,7 @@ struct engine {
     struct handler *handler;       /* c */
     struct breaker breaker;
     struct bounds bounds;
+    struct board board;
 
     atomic_uint cap;          /* a  work items at once */
     atomic_uint running;      /* a  work items now; never over the cap */
@@ -114,9 +111,7 @@ struct engine {
     bool ending;              /* p  handlers were told to end */
     bool started;          /* p  it ran; before, a folder may be made in vain */
     atomic_int status;     /* a  exit status */
-    atomic_bool title_old; /* a */
     _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
-    struct tallies count;
 };
 
 int engine_open(struct engine **out, const struct settings *set,
@@ -154,6 +149,5 @@ void engine_stop(struct engine *e, int signal);
 void engine_pause(struct engine *e, bool on);
 void engine_cap(struct engine *e, int change);
 bool engine_finished(struct engine *e);
-void engine_title(struct engine *e);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "common/clock.h"
+#include "common/counters.h"
 #include "common/log.h"
 #include "worker/dead_queue.h"
 #include "worker/engine.h"
@@ -12,9 +13,12 @@
 /* died - what a letter is to others: to the log, to its group */
 static void died(struct engine *e, const struct store_row *m)
 {
+    struct counters_block *b = counters_rest(e->counters);
     char id[ULID_TEXT];
 
-    atomic_fetch_add(&e->count.dead, 1);
+    counters_add(&b->dead, 1);
+    counters_settled(b, COUNTERS_DEAD, &m->id, m->died_ns);
+    counters_rest_done(e->counters);
     log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
              F_STR("reason", store_reason_text(m->reason)),
              F_STR("error", m->error), F_UINT("size", m->size),

@@ -426,6 +426,11 @@ size_t ordered_held(const struct engine *e)
     return groups_held(e->ordered->groups);
 }
 
+size_t ordered_groups(const struct engine *e)
+{
+    return groups_count(e->ordered->groups);
+}
+
 /* One walk of ordered_list. */
 struct walk {
     bool (*visit)(const struct slot *slot, void *arg);

@@ -52,6 +52,8 @@ void ordered_relieve(struct engine *e);
 /* Let held groups go on that have no letter left: how many. */
 size_t ordered_release(struct engine *e);
 size_t ordered_held(const struct engine *e);
+/* Groups that are known now. */
+size_t ordered_groups(const struct engine *e);
 
 /* Visit the slots of a group that wait, as groups_list. */
 int ordered_list(struct engine *e, const char *key, size_t size,

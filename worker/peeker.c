@@ -307,6 +307,6 @@ void peeker_run(struct peeker *p)
             on_event(p, events[i].data.ptr);
         if (n == 0)
             look(p);
-        engine_title(p->engine);
+        board_show(p->engine);
     }
 }

@@ -35,6 +35,7 @@ static struct pending *pending_make(struct slot *slot, const struct op *op)
         return NULL;
     p->slot = slot;
     p->op = *op;
+    p->op.count = NULL; /* another thread writes it again */
     if (op->row.error) {
         strncpy(p->error, op->row.error, sizeof p->error - 1);
         p->op.row.error = p->error;

@@ -13,6 +13,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/clock.h"
+#include "common/counters.h"
 #include "common/log.h"
 #include "worker/engine.h"
 #include "worker/leftover.h"
@@ -96,13 +97,25 @@ static int settled_already(struct engine *e, const struct slot *slot)
     return m.state >= STORE_DEAD || m.attempts != slot->failures;
 }
 
+/* count_crash - and what that made of a row */
+static void count_crash(struct engine *e, const struct store_row *m)
+{
+    struct counters_block *b = counters_rest(e->counters);
+
+    counters_add(&b->crashes, 1);
+    if (m && m->state == STORE_DEAD) {
+        counters_add(&b->dead, 1);
+        counters_settled(b, COUNTERS_DEAD, &m->id, m->died_ns);
+    }
+    counters_rest_done(e->counters);
+}
+
 /* bury - dead by crashes, or by a machine that went down under it */
 static void bury(struct engine *e, struct slot *slot, const char *error)
 {
-    struct delivery d;
+    struct delivery d = {0};
 
     delivery_read(&d, slot, e->set->group_separator);
-    atomic_fetch_add(&e->count.crashed, 1);
     if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
         custody_release(e->custody, slot);
 }
@@ -123,9 +136,9 @@ static int row_crashed(struct engine *e, const struct slot *slot,
         m->reason = REASON_CRASHED;
         m->error = CRASHED;
         m->died_ns = clock_wall_ns();
-        atomic_fetch_add(&e->count.crashed, 1);
-        atomic_fetch_add(&e->count.dead, 1);
     }
+    if (w.state == SLOT_RUNNING)
+        count_crash(e, m);
     return store_put(e->store, m, NULL, NULL);
 }
 
@@ -190,8 +203,10 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
              "damaged");
         return 0;
     }
-    if (slot_word(slot).state == SLOT_RUNNING)
+    if (slot_word(slot).state == SLOT_RUNNING) {
         slot_crashed(slot);
+        count_crash(e, NULL);
+    }
     if (slot_word(slot).crashes >= e->set->max_crashes) {
         bury(e, slot, CRASHED); /* HELD: the last start could not write it */
         return 0;

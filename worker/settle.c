@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/counters.h"
 #include "common/log.h"
 #include "worker/ordered.h"
 #include "worker/pending.h"
@@ -58,6 +59,7 @@ static enum settled op_settle(struct engine *e, struct slot *slot,
 /* op_begin - what every verdict carries */
 static void op_begin(struct op *op, const struct delivery *d)
 {
+    op->count = d->count;
     op->lease = d->lease;
     op->letter = d->slot->row && d->header.fields & HEADER_LETTER;
 }
@@ -125,6 +127,12 @@ static uint64_t wait_of(const struct engine *e, const struct outcome *out,
                          (unsigned)e->set->jitter_percent);
 }
 
+/* ended_at - on the wall clock, without a look at it */
+static uint64_t ended_at(const struct delivery *d, const struct outcome *out)
+{
+    return d->slot->started_ns + out->duration_ns;
+}
+
 /* failed - one more failure: again later, or dead */
 static enum settled failed(struct engine *e, struct delivery *d,
                            struct outcome *out, enum store_reason reason)
@@ -136,8 +144,10 @@ static enum settled failed(struct engine *e, struct delivery *d,
         .stderr_tail = out->tail,
         .stderr_size = out->tail_size,
     };
-    struct op op = {
-        .kind = OP_PUT, .took_ns = out->duration_ns, .attempt = &attempt};
+    struct op op = {.kind = OP_PUT,
+                    .took_ns = out->duration_ns,
+                    .end_ns = ended_at(d, out),
+                    .attempt = &attempt};
 
     op_begin(&op, d);
     settle_row(&op.row, d);
@@ -163,6 +173,7 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
 {
     struct op op = {.kind = discard ? OP_DISCARD : OP_DONE,
                     .took_ns = out->duration_ns,
+                    .end_ns = ended_at(d, out),
                     .row = {.row = d->slot->row,
                             .id = d->slot->id,
                             .group = d->group.at,
@@ -181,7 +192,8 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
  * nothing to learn from its end */
 static bool plain(const struct engine *e, const struct delivery *d)
 {
-    return !d->slot->row && !d->lease && e->set->breaker_failures == 0 &&
+    return !d->slot->row && !d->lease && d->count &&
+           e->set->breaker_failures == 0 &&
            breaker_state(&e->breaker) == BREAKER_CLOSED &&
            !log_enabled(LOG_DEBUG);
 }
@@ -193,7 +205,8 @@ static enum settled plain_done(struct engine *e, struct delivery *d,
     struct slot_word was = slot_word(d->slot);
 
     slot_retire(d->slot);
-    atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
+    counters_add(&d->count->done, 1);
+    counters_settled(d->count, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
     if (e->ops->settled)
         e->ops->settled(e->handler,
                         &(struct settlement){.slot = d->slot,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/counters.h"
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/dead_queue.h"
@@ -40,34 +41,70 @@ static void tell_waiting(struct engine *e, const struct store_row *m,
                   F_STR("until", time_print(m->due_ns, until)));
         return;
     }
-    atomic_fetch_add(&e->count.retried, 1);
     log_warn("retry", F_STR("msg", id), F_STR("error", m->error),
              F_UINT("attempt", m->attempts), F_UINT("of", e->set->max_attempts),
              F_DURATION("in", wait));
 }
 
-/* op_tell - count and log what is final now */
+/* op_end - how it ended, for the journal */
+static enum counters_end op_end(const struct op *op)
+{
+    if (op->kind == OP_PUT)
+        return op->row.state == STORE_DEAD ? COUNTERS_DEAD : COUNTERS_NO_END;
+    return op->kind == OP_DONE ? COUNTERS_DONE : COUNTERS_DISCARDED;
+}
+
+/* op_add - to the numbers of one block */
+static void op_add(struct counters_block *b, const struct op *op)
+{
+    const struct store_row *m = &op->row;
+    enum counters_end end = op_end(op);
+
+    if (end == COUNTERS_NO_END && m->state == STORE_WAITING && op->attempt)
+        counters_add(&b->retried, 1);
+    if (end == COUNTERS_NO_END)
+        return;
+    counters_add(end == COUNTERS_DONE   ? &b->done
+                 : end == COUNTERS_DEAD ? &b->dead
+                                        : &b->discarded,
+                 1);
+    if (end == COUNTERS_DEAD && m->reason == REASON_EXPIRED)
+        counters_add(&b->expired, 1);
+    counters_settled(b, end, &m->id,
+                     end == COUNTERS_DEAD ? m->died_ns : op->end_ns);
+}
+
+/* op_count - where the work item counts, or in the rest */
+static void op_count(struct engine *e, const struct op *op)
+{
+    if (op->count) {
+        op_add(op->count, op);
+    } else {
+        op_add(counters_rest(e->counters), op);
+        counters_rest_done(e->counters);
+    }
+    if (op->kind == OP_PUT && op->row.error)
+        counters_say(e->counters, COUNTERS_LAST_ERROR, op->row.error,
+                     op->end_ns ? op->end_ns : clock_wall_ns());
+}
+
+/* op_tell - log what is final now */
 static void op_tell(struct engine *e, const struct op *op)
 {
     const struct store_row *m = &op->row;
     char id[ULID_TEXT];
 
-    if (op->kind == OP_DONE) {
-        atomic_fetch_add_explicit(&e->count.done, 1, memory_order_relaxed);
-        if (!log_enabled(LOG_DEBUG))
-            return;
-    }
+    if (op->kind == OP_DONE && !log_enabled(LOG_DEBUG))
+        return;
     ulid_print(m->id, id);
     if (op->kind == OP_DONE) {
         log_debug("done", F_STR("msg", id),
                   F_DURATION("took", op->took_ns / NS_PER_US * NS_PER_US));
     } else if (op->kind == OP_DISCARD) {
-        atomic_fetch_add(&e->count.discarded, 1);
         log_info("discarded", F_STR("msg", id), F_STR("error", m->error));
     } else if (m->state == STORE_WAITING) {
         tell_waiting(e, m, op->wait_ns, id);
     } else {
-        atomic_fetch_add(&e->count.dead, 1);
         log_warn("dead", F_STR("msg", id),
                  F_STR("reason", store_reason_text(m->reason)),
                  F_STR("error", m->error), F_UINT("attempts", m->attempts));
@@ -81,6 +118,7 @@ void op_after(struct engine *e, const struct op *op, int64_t landed)
 {
     bool put = op->kind == OP_PUT;
 
+    op_count(e, op);
     op_tell(e, op);
     if (op->lease)
         ordered_settled(e, op->lease, put ? &op->row : NULL, op->letter);

@@ -14,10 +14,12 @@
 /* What a verdict does to the store. */
 struct op {
     enum { OP_PUT, OP_DONE, OP_DISCARD } kind; /* the last two delete the row */
-    bool letter;         /* it was sent again by an operator */
-    struct group *lease; /* of its group; NULL: none */
-    uint64_t took_ns;    /* the handler */
-    uint64_t wait_ns;    /* until the retry */
+    bool letter;                  /* it was sent again by an operator */
+    struct group *lease;          /* of its group; NULL: none */
+    struct counters_block *count; /* where it is counted; NULL: the rest */
+    uint64_t took_ns;             /* the handler */
+    uint64_t end_ns;              /* wall; when the handler ended */
+    uint64_t wait_ns;             /* until the retry */
     struct store_row row;
     const struct store_attempt *attempt; /* NULL: none */
 };

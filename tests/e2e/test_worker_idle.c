@@ -24,14 +24,15 @@ static long switches(const struct harness_process *w)
     return atol(harness_run("sh", "-c", command).out);
 }
 
-/* settled - the worker has nothing left to do: its threads sleep */
+/* settled - the worker has nothing left to do: its threads sleep, for longer than
+ * it takes until it has told others of what it did last */
 static void settled(const struct harness_process *w)
 {
-    uint64_t deadline = harness_deadline(5000);
+    uint64_t deadline = harness_deadline(10000);
     long before, now = switches(w);
     do {
         before = now;
-        harness_run("sleep", "0.2");
+        harness_run("sleep", "1.3");
         now = switches(w);
         harness_nap(deadline, "a worker that sleeps");
     } while (now != before);

@@ -1,0 +1,167 @@
+/* board.c - what others see of a worker (see board.h)
+ *
+ * Nothing here wakes an idle worker: the timer is started by work, and by itself
+ * only while work goes on. The last one after the end of work shows what is left.
+ */
+#include "worker/board.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <bsd/string.h>
+#include <bsd/unistd.h>
+
+#include "common/clock.h"
+#include "common/counters.h"
+#include "worker/container.h"
+#include "worker/engine.h"
+#include "worker/ordered.h"
+#include "worker/peeker.h"
+#include "worker/receive.h"
+
+#define COUNT_NS    NS_PER_S
+#define COUNT_SHARE 50 /* counting takes at most one part in so many */
+
+enum { ROWS_WAITING, ROWS_PARKED, ROWS_DEAD };
+
+/* rows_count - as the store has them now; a million of them take a while, so
+ * the pause until the next time grows with it */
+static void rows_count(struct engine *e)
+{
+    static const enum store_state states[] = {
+        [ROWS_WAITING] = STORE_WAITING,
+        [ROWS_PARKED] = STORE_PARKED,
+        [ROWS_DEAD] = STORE_DEAD,
+    };
+    struct board *b = &e->board;
+    uint64_t before = clock_mono_ns(), pause;
+
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        atomic_store(&b->rows[i], store_count(e->store, states[i]));
+    pause = COUNT_SHARE * (clock_mono_ns() - before);
+    atomic_store(&b->pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
+}
+
+void board_count(struct engine *e)
+{
+    rows_count(e);
+    board_old(e);
+}
+
+/* count_job - on a pool thread; while work goes on, again after a pause */
+static void count_job(struct pool_job *job)
+{
+    struct engine *e = CONTAINER_OF(job, struct engine, board.job);
+    struct receive_stats s;
+
+    rows_count(e);
+    board_old(e);
+    peeker_wake(e->peeker);
+    receive_stats(e, &s);
+    if (s.deliveries != e->board.deliveries && atomic_load(&e->running) > 0)
+        board_stir(e); /* a batch without an end; all others stir as they end */
+    e->board.deliveries = s.deliveries;
+}
+
+/* count_due - in the peeker; what is done from here on stirs again */
+static void count_due(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, board.timer);
+
+    atomic_store(&e->board.stirred, false);
+    if (pool_submit(e->pool, &e->board.job) < 0)
+        board_stir(e);
+}
+
+void board_init(struct engine *e)
+{
+    struct board *b = &e->board;
+
+    timer_init(&b->timer, count_due);
+    b->job.run = count_job;
+    atomic_store(&b->old, true);
+    atomic_store(&b->pause_ns, COUNT_NS);
+}
+
+void board_old(struct engine *e)
+{
+    atomic_store(&e->board.old, true);
+}
+
+void board_stir(struct engine *e)
+{
+    struct board *b = &e->board;
+
+    if (atomic_load_explicit(&b->stirred, memory_order_relaxed) ||
+        atomic_exchange(&b->stirred, true))
+        return;
+    timers_start(e->timers, &b->timer,
+                 clock_mono_ns() + atomic_load(&b->pause_ns));
+}
+
+/* state_text - what is not as usual, "" if nothing is */
+static void state_text(struct engine *e, const char *why, char *out,
+                       size_t room)
+{
+    unsigned holds = atomic_load(&e->holds);
+    const char *text = "";
+
+    if (holds & HOLD_STOP)
+        text = " [stopping]";
+    else if (holds & HOLD_PAUSE)
+        text = " [paused]";
+    else if (holds & HOLD_STORE)
+        text = " [store cannot be written]";
+    else if (holds & HOLD_QUEUE)
+        text = " [trouble with the queue]";
+    strlcpy(out, text, room);
+    if (!*text && breaker_state(&e->breaker) != BREAKER_CLOSED)
+        snprintf(out, room, " [breaker open: %s]", why);
+}
+
+/* title - numbers, then what is not as usual */
+static void title(struct engine *e, const char *why)
+{
+    struct board *b = &e->board;
+    int64_t waiting = atomic_load(&b->rows[ROWS_WAITING]);
+    int64_t parked = atomic_load(&b->rows[ROWS_PARKED]);
+    char state[200];
+
+    state_text(e, why, state, sizeof state);
+    setproctitle("-mqworker: %s [%u of %u busy, %" PRId64 " waiting, %" PRId64
+                 " dead]%s",
+                 e->set->queue, atomic_load(&e->running), atomic_load(&e->cap),
+                 waiting + parked, atomic_load(&b->rows[ROWS_DEAD]), state);
+}
+
+/* gauges - the same for the counters' header */
+static void gauges(struct engine *e)
+{
+    struct counters *c = e->counters;
+    struct board *b = &e->board;
+
+    counters_gauge(c, COUNTERS_CAP, atomic_load(&e->cap));
+    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&e->holds));
+    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&e->breaker));
+    counters_gauge(c, COUNTERS_WAITING,
+                   (uint64_t)atomic_load(&b->rows[ROWS_WAITING]));
+    counters_gauge(c, COUNTERS_PARKED,
+                   (uint64_t)atomic_load(&b->rows[ROWS_PARKED]));
+    counters_gauge(c, COUNTERS_LETTERS,
+                   (uint64_t)atomic_load(&b->rows[ROWS_DEAD]));
+    counters_gauge(c, COUNTERS_GROUPS, ordered_groups(e));
+}
+
+/* board_show - both; the title of a program that embeds us is its own */
+void board_show(struct engine *e)
+{
+    char why[160];
+
+    if (!atomic_load_explicit(&e->board.old, memory_order_relaxed) ||
+        !atomic_exchange(&e->board.old, false))
+        return;
+    breaker_reason(&e->breaker, why, sizeof why);
+    gauges(e);
+    if (!e->set->inproc)
+        title(e, why);
+}

@@ -1,0 +1,44 @@
+/* board.h - what others see of a worker: its title and the counters' header
+ *
+ * WHAT   Puts the state into the counters file and, unless we are embedded, the
+ *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
+ *        then what is not as usual. The rows of the store are counted at most
+ *        once a second while there is something to do, on a pool thread.
+ * WHO    show: the peeker. The others: any thread.
+ * OWNS   Its timer and job.
+ * FAILS  open: -ENOMEM.
+ */
+#ifndef WORKER_BOARD_H
+#define WORKER_BOARD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/pool.h"
+#include "worker/timers.h"
+
+struct engine;
+
+/* a = atomic   j = by its job, one at a time */
+struct board {
+    struct timer timer;
+    struct pool_job job;
+    atomic_bool old;           /* a  show has something to do */
+    atomic_bool stirred;       /* a  the timer runs */
+    _Atomic int64_t rows[3];   /* a  waiting, parked, dead; -1: not known */
+    _Atomic uint64_t pause_ns; /* a  until the next count */
+    uint64_t deliveries;       /* j  at the last count */
+};
+
+void board_init(struct engine *e);
+/* Count now; before the worker runs. */
+void board_count(struct engine *e);
+/* The state has changed: the next show says so. */
+void board_old(struct engine *e);
+/* Something was done: the numbers are looked at soon. Costs a load as a rule. */
+void board_stir(struct engine *e);
+/* After each wait; does nothing unless something has changed. */
+void board_show(struct engine *e);
+
+#endif
