@@ -89,6 +89,15 @@ int process_start(pid_t *out, const char *path, char *const argv[],
     return -err;
 }
 
+/* process_group_signal - a stopped process cannot end: SIGCONT with SIGTERM */
+void process_group_signal(pid_t leader, int sig)
+{
+    if (kill(-leader, sig) < 0)
+        kill(leader, sig);
+    if (sig == SIGTERM && kill(-leader, SIGCONT) < 0)
+        kill(leader, SIGCONT);
+}
+
 /* process_tick - as the kernel does it for field 22 (fs/proc/array.c) */
 uint64_t process_tick(void)
 {

@@ -24,6 +24,10 @@ int process_find(const char *name, char out[PATH_MAX]);
 int process_start(pid_t *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3]);
 
+/* To all of its group, the leader at least (it may have moved). A SIGTERM
+ * reaches stopped processes, too. The leader must not be reaped yet. */
+void process_group_signal(pid_t leader, int sig);
+
 /* Now, in the unit of `start`. A process that was started between two calls
  * with the same answer has this start; to ask /proc costs 25 us. */
 uint64_t process_tick(void);

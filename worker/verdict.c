@@ -1,8 +1,10 @@
 /* verdict.c - how a handler process ended (see verdict.h) */
 #include "worker/verdict.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 #include <sys/wait.h>
 
@@ -19,6 +21,14 @@ void verdict_not_started(struct outcome *out, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(out->error, sizeof out->error, fmt, args);
     va_end(args);
+}
+
+void verdict_cannot_start(struct outcome *out, const char *command, int err)
+{
+    verdict_not_started(out, "cannot start %s: %s", command,
+                        err == -ENOEXEC
+                            ? "not a program, and no #! in its first line"
+                            : strerror(-err));
 }
 
 /* verdict_no_command - as shells report it */
