@@ -144,9 +144,13 @@ static int read_time(const struct reading *r, const char *name, uint64_t *out)
     const json_t *text = json_object_get(r->object, name);
     if (json_object_get(r->object, name_ns) || !json_is_string(text))
         return read_number(r, name_ns, INT64_MAX, out);
-    if (time_parse(json_string_value(text), clock_wall_ns(), out) == 0)
+    if (time_parse(json_string_value(text), clock_wall_ns(), out) == 0 &&
+        *out <= INT64_MAX)
         return 0;
-    return refuse(r, "%s is not a time like 2026-11-20T19:22:59Z", name);
+    return refuse(r,
+                  "%s is not a time like 2026-11-20T19:22:59Z, up to the "
+                  "year 2261",
+                  name);
 }
 
 /* read_flag - a bit for a true */

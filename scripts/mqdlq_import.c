@@ -78,7 +78,7 @@ static int batch_failed(struct import *i, int err)
 static int line_import(struct import *i, const char *text, size_t size)
 {
     char why[JSON_WHY] = "", sentence[JSON_WHY + 64];
-    if (text[strspn(text, " \t\r\n")] == '\0')
+    if (strspn(text, " \t\r\n") == size)
         return 0;
     int err = draft_read(&i->drafts[i->count], text, size, why);
     if (err == -ENOMEM)

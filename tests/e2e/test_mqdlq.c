@@ -227,6 +227,8 @@ Test(mqdlq, import_names_the_bad_line_and_keeps_those_before)
         "{\"reason\":\"rejected\",\"body\":\"x\",\"history\":[1]}",
         "{\"reason\":\"rejected\",\"body\":\"x\",\"header\":\"MQW/1\\n\"}",
         "{\"reason\":\"rejected\",\"body\":\"x\",\"header\":\"y\"}",
+        /* over 2^63 ns */
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"died_at\":\"2320-01-01\"}",
     };
     const char *q = harness_queue_name();
     for (int i = 0; i < (int)(sizeof bad / sizeof *bad); i++) {
@@ -243,6 +245,19 @@ Test(mqdlq, import_names_the_bad_line_and_keeps_those_before)
                   "%s: %s", bad[i], r.err);
         cr_assert_eq(count(q), i + 1);
     }
+}
+
+Test(mqdlq, import_takes_no_line_with_a_nul_for_an_empty_one)
+{
+    static const char text[] = " \0{\"reason\":\"rejected\",\"body\":\"x\"}\n";
+    const char *q = harness_queue_name();
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqdlq", "import", "--state-dir",
+                             harness_state_dir(), q),
+        .input = text,
+        .input_size = sizeof text - 1});
+    cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "line 1: "), "%s", r.err);
 }
 
 Test(mqdlq, an_edited_body_gets_its_size_into_the_header)
