@@ -1,8 +1,8 @@
 /* option_value.h - the value of one flag: read, checked, refused
  *
- * WHAT   What a row of options.h says about its value. Only for options.c and
- *        options_help.c.
- * WHO    One thread, while the program starts.
+ * WHAT   What a row of options.h says about its value.
+ * WHO    options.c and options_help.c; whoever takes values of rows from
+ *        elsewhere than argv.
  * OWNS   Nothing.
  * FAILS  option_read: a problem with status 64 that names the flag, the value
  *        and what is allowed.

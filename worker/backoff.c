@@ -49,6 +49,18 @@ int backoff_parse(const char *spec, struct backoff *out, struct problem *p)
     return 0;
 }
 
+/* backoff_print - the spec that gives it */
+void backoff_print(const struct backoff *b, char *out, size_t room)
+{
+    char step[DURATION_TEXT];
+
+    strlcpy(out, b->exponential ? EXP_PREFIX : "", room);
+    for (size_t i = 0; i < b->count; i++) {
+        strlcat(out, i ? "," : "", room);
+        strlcat(out, duration_print(b->step_ns[i], step), room);
+    }
+}
+
 /* step_of - the delay without jitter */
 static uint64_t step_of(const struct backoff *b, uint32_t failures)
 {

@@ -23,6 +23,8 @@ struct backoff {
 };
 
 int backoff_parse(const char *spec, struct backoff *out, struct problem *p);
+/* As backoff_parse reads it back, if there is room. */
+void backoff_print(const struct backoff *b, char *out, size_t room);
 /* Delay after the `failures`th failure (1 and up), with up to `jitter_percent`
  * (0 to 1000) added at random: never less than the spec says. */
 uint64_t backoff_delay(const struct backoff *b, uint32_t failures,

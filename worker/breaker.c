@@ -16,6 +16,14 @@ void breaker_fini(struct breaker *b)
     pthread_mutex_destroy(&b->mtx);
 }
 
+void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns)
+{
+    pthread_mutex_lock(&b->mtx);
+    b->limit = failures;
+    b->pause_ns = pause_ns;
+    pthread_mutex_unlock(&b->mtx);
+}
+
 enum breaker_state breaker_state(const struct breaker *b)
 {
     return (enum breaker_state)b->state;

@@ -28,8 +28,9 @@ enum breaker_event {
 /* m = under mtx   c = constant   a = atomic, for readers without the lock */
 struct breaker {
     pthread_mutex_t mtx;
-    uint64_t pause_ns;  /* c  the first pause */
-    uint64_t limit;     /* c  failures in a row that open it; 0: off */
+    uint64_t pause_ns; /* m  the first pause */
+    /* a  failures in a row that open it; 0: off; written under mtx */
+    _Atomic uint64_t limit;
     uint64_t row;       /* m  failures in a row so far */
     unsigned doublings; /* m  of the pause, 0 to 4 */
     bool for_failures;  /* m  opened by failures, not by a start */
@@ -39,6 +40,8 @@ struct breaker {
 
 void breaker_init(struct breaker *b, uint64_t failures, uint64_t pause_ns);
 void breaker_fini(struct breaker *b);
+/* Other numbers from here on; an open one stays open for its pause. */
+void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns);
 enum breaker_state breaker_state(const struct breaker *b);
 
 /* What the caller has to do after an event. */

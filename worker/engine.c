@@ -241,23 +241,31 @@ static unsigned slots_for(const struct settings *set, unsigned cap)
            SPARE_SLOTS;
 }
 
-/* engine_cap - one work item more or fewer */
+/* engine_set_cap - room for what it brings first */
+int engine_set_cap(struct engine *e, unsigned cap, struct problem *p)
+{
+    unsigned old = atomic_load(&e->cap);
+    int err = custody_grow(e->custody, slots_for(e->set, cap), p);
+
+    if (err)
+        return err;
+    pool_resize(e->pool, cap + SPARE_THREADS);
+    e->live->concurrency = cap;
+    atomic_store(&e->cap, cap);
+    board_old(e);
+    log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
+    engine_poke(e);
+    return 0;
+}
+
+/* engine_cap - some work items more or fewer */
 void engine_cap(struct engine *e, int change)
 {
-    unsigned cap = atomic_load(&e->cap), want = cap + (unsigned)change;
+    unsigned want = atomic_load(&e->cap) + (unsigned)change;
     struct problem p;
 
-    if (want < 1 || want > CONCURRENCY_MAX)
-        return;
-    if (custody_grow(e->custody, slots_for(e->set, want), &p) < 0) {
+    if (want >= 1 && want <= CONCURRENCY_MAX && engine_set_cap(e, want, &p) < 0)
         log_error("cap_not_raised", F_STR("error", p.text));
-        return;
-    }
-    pool_resize(e->pool, want + SPARE_THREADS);
-    atomic_store(&e->cap, want);
-    board_old(e);
-    log_info("max_concurrency", F_UINT("old", cap), F_UINT("new", want));
-    engine_poke(e);
 }
 
 /* engine_finish - nothing more is taken */
@@ -433,14 +441,16 @@ static int parts_ready(struct engine *e, struct problem *p)
 }
 
 /* engine_init - what cannot fail */
-static void engine_init(struct engine *e, const struct settings *set,
+static void engine_init(struct engine *e, struct settings *set,
                         const struct handler_ops *ops)
 {
     e->set = set;
+    e->live = set;
     e->ops = ops;
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
     pthread_mutex_init(&e->receive_mtx, NULL);
     pthread_mutex_init(&e->held_mtx, NULL);
+    pthread_mutex_init(&e->tune_mtx, NULL);
     STAILQ_INIT(&e->held);
     LIST_INIT(&e->items);
     LIST_INIT(&e->spare);
@@ -458,7 +468,7 @@ static void engine_init(struct engine *e, const struct settings *set,
 }
 
 /* engine_open - everything ready, the last worker's leavings on the held list */
-int engine_open(struct engine **out, const struct settings *set,
+int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p)
 {
     struct engine *e = calloc(1, sizeof *e);
@@ -585,6 +595,7 @@ void engine_close(struct engine **engine)
     if (!e->started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     breaker_fini(&e->breaker);
+    pthread_mutex_destroy(&e->tune_mtx);
     pthread_mutex_destroy(&e->held_mtx);
     pthread_mutex_destroy(&e->receive_mtx);
     free(e->held_of);

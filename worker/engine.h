@@ -61,7 +61,8 @@ struct pidfh;
 /* c = constant after open   a = atomic   r = under receive_mtx
  * h = under held_mtx   p = peeker only   s = under settle_mtx */
 struct engine {
-    const struct settings *set;    /* c */
+    const struct settings *set;    /* c  what it points to: settings.h */
+    struct settings *live;         /* c  the same; tune.c writes there */
     struct statedir dir;           /* c */
     struct pidfh *lock;            /* c  pidfile: one worker a directory */
     struct queue *queue;           /* c */
@@ -93,6 +94,7 @@ struct engine {
 
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
+    pthread_mutex_t tune_mtx; /* the backoff; innermost */
     pthread_mutex_t held_mtx;
     STAILQ_HEAD(, held) held;     /* h  in receive order */
     struct held *held_of;         /* h  one for each slot */
@@ -114,7 +116,8 @@ struct engine {
     _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
 };
 
-int engine_open(struct engine **out, const struct settings *set,
+/* `set` is kept. */
+int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p);
 /* Until stopped; the exit status. */
 int engine_run(struct engine *e);
@@ -148,6 +151,7 @@ void engine_finish(struct engine *e, const char *why);
 void engine_stop(struct engine *e, int signal);
 void engine_pause(struct engine *e, bool on);
 void engine_cap(struct engine *e, int change);
+int engine_set_cap(struct engine *e, unsigned cap, struct problem *p);
 bool engine_finished(struct engine *e);
 
 #endif

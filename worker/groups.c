@@ -40,9 +40,16 @@ int groups_open(struct groups **out, unsigned quantum)
     pthread_mutex_init(&g->mtx, NULL);
     TAILQ_INIT(&g->runs);
     TAILQ_INIT(&g->blocked);
-    g->quantum = quantum < USED_UP ? quantum : USED_UP;
+    groups_set_quantum(g, quantum);
     *out = g;
     return 0;
+}
+
+void groups_set_quantum(struct groups *g, unsigned quantum)
+{
+    pthread_mutex_lock(&g->mtx);
+    g->quantum = quantum < USED_UP ? quantum : USED_UP;
+    pthread_mutex_unlock(&g->mtx);
 }
 
 void groups_close(struct groups **groups)

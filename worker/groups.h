@@ -44,6 +44,8 @@ struct group_item {
 #define GROUP_HIGH_ROW 7
 
 int groups_open(struct groups **out, unsigned quantum);
+/* From the next turn of each group on. */
+void groups_set_quantum(struct groups *g, unsigned quantum);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
 /* Put an item in its place. Calls for one group come in receive order. */

@@ -24,7 +24,7 @@ struct groups {
     struct group_list runs;   /* m  QUEUED; FIFO, but for one in its quantum */
     /* m  BLOCKED and HELD; those that have items stand before the others */
     struct group_list blocked;
-    unsigned quantum;        /* c */
+    unsigned quantum;        /* m */
     atomic_size_t ready;     /* a  groups on `runs` */
     atomic_size_t waiting;   /* a  items in their places */
     atomic_size_t stuck;     /* a  of those, in groups on `blocked` */

@@ -27,7 +27,6 @@ struct handler {
     struct inproc what;          /* c */
     const struct settings *set;  /* c */
     struct timers *timers;       /* c */
-    _Atomic uint64_t timeout_ns; /* a  UINT64_MAX: none */
     atomic_int signal;           /* a  sent by stop; 0: none yet */
     /* a  slots whose function runs; in no order, NULL: a free place. A slot
      * stays mapped, so that stop may look at one whose call has ended. */
@@ -219,8 +218,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 
     view(&c, h, d, slot_word(d->slot));
     c.context.out = out;
-    c.limit_ns = delivery_limit_ns(
-        d, atomic_load_explicit(&h->timeout_ns, memory_order_relaxed));
+    c.limit_ns = delivery_limit_ns(d, h->set->timeout_ns);
     out->error[0] = '\0';
     out->tail_size = 0;
     out->delayed = false;
@@ -283,11 +281,6 @@ void inproc_stop(struct handler *h, int sig)
         give_all_back(h);
 }
 
-void inproc_set_timeout(struct handler *h, uint64_t timeout_ns)
-{
-    atomic_store_explicit(&h->timeout_ns, timeout_ns, memory_order_relaxed);
-}
-
 int inproc_open(struct handler **out, const struct handler_setup *setup,
                 const struct inproc *what, struct problem *p)
 {
@@ -299,7 +292,6 @@ int inproc_open(struct handler **out, const struct handler_setup *setup,
     h->what = *what;
     h->set = setup->settings;
     h->timers = setup->timers;
-    atomic_init(&h->timeout_ns, h->set->timeout_ns);
     *out = h;
     return 0;
 }

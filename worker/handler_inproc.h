@@ -3,7 +3,7 @@
  * WHAT   Calls a function for each message, on the pool thread, with the body
  *        where the kernel wrote it. For programs that embed the library and for
  *        plugins.
- * WHO    As handler.h; inproc_set_timeout: any thread.
+ * WHO    As handler.h.
  * OWNS   Nothing that is called.
  * FAILS  open: no memory. A function cannot be killed: past its time limit, or
  *        when the worker ends it, it sees mqw_cancelled. Where we are the
@@ -32,8 +32,6 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out);
 void inproc_stop(struct handler *h, int signal);
 void inproc_close(struct handler **h);
 void inproc_settled(struct handler *h, const struct settlement *s);
-/* Of handlers that start from now on; UINT64_MAX: none. */
-void inproc_set_timeout(struct handler *h, uint64_t timeout_ns);
 
 extern const struct handler_ops handler_inproc; /* calls settings.inproc */
 extern const struct handler_ops handler_plugin; /* loads settings.plugin */

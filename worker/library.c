@@ -27,6 +27,7 @@
 #include "worker/library.h"
 #include "worker/ordered.h"
 #include "worker/peeker.h"
+#include "worker/tune.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 
@@ -52,6 +53,7 @@ static void orders_ready(struct peeker_source *source)
     struct mqw_worker *w = CONTAINER_OF(source, struct mqw_worker, orders);
     struct engine *e = w->engine;
     int pause = ORDER_NONE;
+    struct problem p;
     uint64_t ignored;
     unsigned cap, stops;
 
@@ -61,8 +63,8 @@ static void orders_ready(struct peeker_source *source)
     if (pause != ORDER_NONE)
         engine_pause(e, pause == ORDER_PAUSE);
     cap = atomic_exchange(&w->cap, 0);
-    if (cap)
-        engine_cap(e, (int)cap - (int)atomic_load(&e->cap));
+    if (cap && tune_number(e, "max-concurrency", cap, &p) < 0)
+        log_error("cap_not_raised", F_STR("error", p.text));
     for (stops = atomic_exchange(&w->stops, 0); stops > 0; stops--) {
         engine_finish(e, "mqw_stop");
         engine_stop(e, 0);
@@ -110,10 +112,7 @@ int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
 
 int mqw_set_timeout(struct mqw_worker *w, uint64_t timeout_ns)
 {
-    if (timeout_ns < NS_PER_MS)
-        return -EINVAL;
-    inproc_set_timeout(w->engine->handler, timeout_ns);
-    return 0;
+    return tune_number(w->engine, "timeout", timeout_ns, NULL);
 }
 
 /* ---- groups ---- */

@@ -48,13 +48,14 @@ static const struct {
 };
 #define NUMBERS (sizeof numbers / sizeof numbers[0])
 
-/* row_of - of a flag */
+/* row_of - of a flag that there is */
 static const struct option_row *row_of(const char *flag)
 {
-    for (size_t i = 0; i < settings_table.count; i++)
-        if (strcmp(settings_table.rows[i].name, flag) == 0)
-            return &settings_table.rows[i];
-    abort(); /* our bug: a flag was renamed */
+    const struct option_row *row = settings_row(flag);
+
+    if (!row)
+        abort(); /* our bug: a flag was renamed */
+    return row;
 }
 
 static uint64_t *number_at(void *base, size_t offset)
@@ -111,14 +112,10 @@ static int number_read(struct settings *set, const struct option_row *row,
                        uint64_t value, struct problem *p)
 {
     uint64_t *into = number_at(set, row->offset);
-    uint64_t most = row->max ? row->max : INT64_MAX;
-    bool word = row->words && value == UINT64_MAX;
+    int err = value != *into ? settings_check_number(row, value, p) : 0;
 
-    if (value != *into && !word && (value < row->min || value > most))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: %" PRIu64 " is out of range, allowed are "
-                           "%" PRIu64 " to %" PRIu64,
-                           row->name, value, row->min, most);
+    if (err)
+        return err;
     *into = value;
     return 0;
 }

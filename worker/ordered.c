@@ -99,6 +99,14 @@ bool ordered_ready(const struct engine *e)
            (crowded(e) && !atomic_load(&e->ordered->parking));
 }
 
+bool ordered_empty(const struct engine *e)
+{
+    const struct ordered *o = e->ordered;
+
+    return groups_waiting(o->groups) == 0 && groups_parked(o->groups) == 0 &&
+           groups_ready(o->groups) == 0;
+}
+
 /* ordered_room - lookahead in slots, --max-parked in the store */
 bool ordered_room(struct engine *e)
 {
@@ -424,6 +432,11 @@ size_t ordered_release(struct engine *e)
 size_t ordered_held(const struct engine *e)
 {
     return groups_held(e->ordered->groups);
+}
+
+void ordered_set_quantum(struct engine *e, unsigned quantum)
+{
+    groups_set_quantum(e->ordered->groups, quantum);
 }
 
 size_t ordered_groups(const struct engine *e)

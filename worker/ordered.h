@@ -31,6 +31,8 @@ void ordered_close(struct ordered **o);
 /* At start, before any message is added: what the store knows. */
 int ordered_restore(struct engine *e);
 
+/* Whether no message of a group waits, held or parked. */
+bool ordered_empty(const struct engine *e);
 /* Whether one more message may be received, as it may be of a group. */
 bool ordered_room(struct engine *e);
 /* Whether a group has something to deliver. */
@@ -52,6 +54,7 @@ void ordered_relieve(struct engine *e);
 /* Let held groups go on that have no letter left: how many. */
 size_t ordered_release(struct engine *e);
 size_t ordered_held(const struct engine *e);
+void ordered_set_quantum(struct engine *e, unsigned quantum);
 /* Groups that are known now. */
 size_t ordered_groups(const struct engine *e);
 

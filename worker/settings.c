@@ -2,6 +2,7 @@
 #include "worker/settings.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +233,29 @@ const struct option_table settings_table = {
     .rows = rows,
     .count = sizeof rows / sizeof rows[0],
 };
+
+const struct option_row *settings_row(const char *flag)
+{
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (strcmp(settings_table.rows[i].name, flag) == 0)
+            return &settings_table.rows[i];
+    return NULL;
+}
+
+/* settings_check_number - UINT64_MAX is the row's word, where it has one */
+int settings_check_number(const struct option_row *row, uint64_t value,
+                          struct problem *p)
+{
+    uint64_t most = row->max ? row->max : INT64_MAX;
+
+    if ((row->words && value == UINT64_MAX) ||
+        (value >= row->min && value <= most))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: %" PRIu64 " is out of range, allowed are "
+                       "%" PRIu64 " to %" PRIu64,
+                       row->name, value, row->min, most);
+}
 
 /* settings_init - the defaults of the table */
 void settings_init(struct settings *s)

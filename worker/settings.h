@@ -3,7 +3,7 @@
  * WHAT   The flags of mqworker as values. One table (settings.c) names, checks
  *        and explains each of them.
  * WHO    Filled by main, read by all parts; constant after engine_open, except
- *        what the engine copies into atomics of its own (the cap).
+ *        what tune.h may change: that is atomic, or under its lock.
  * OWNS   Nothing; strings are argv's.
  * FAILS  settings_parse: a problem with status 64.
  */
@@ -43,25 +43,26 @@ struct settings {
     uint64_t max_rss;      /* bytes a child may grow to; 0: no bound */
     uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
-    uint64_t concurrency;
-    uint64_t batch_limit_ns; /* UINT64_MAX: none */
-    uint64_t max_attempts;
-    struct backoff backoff;
-    uint64_t jitter_percent;
+    _Atomic uint64_t concurrency;
+    _Atomic uint64_t batch_limit_ns; /* UINT64_MAX: none */
+    _Atomic uint64_t max_attempts;
+    struct backoff backoff; /* tune_backoff, while the worker runs */
+    _Atomic uint64_t jitter_percent;
     uint64_t max_crashes;
     uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
-    uint64_t timeout_ns;  /* of a handler; UINT64_MAX: none */
-    uint64_t kill_after_ns;
-    uint64_t grace_ns;
-    uint64_t breaker_failures; /* 0: off */
-    uint64_t breaker_pause_ns;
-    uint64_t retry_for_ns; /* 0: no limit by age */
-    uint64_t run_for_ns;   /* 0: no end */
+    _Atomic uint64_t timeout_ns; /* of a handler; UINT64_MAX: none */
+    _Atomic uint64_t kill_after_ns;
+    _Atomic uint64_t grace_ns;
+    _Atomic uint64_t breaker_failures; /* 0: off */
+    _Atomic uint64_t breaker_pause_ns;
+    _Atomic uint64_t retry_for_ns; /* 0: no limit by age */
+    uint64_t run_for_ns;           /* 0: no end */
     uint64_t estimated_duration_ns, tolerance_factor;
     bool exit_when_idle;
     uint64_t exit_when_idle_ns;
     uint64_t max_deliveries; /* 0: no bound */
-    uint64_t lookahead, group_quantum, max_parked;
+    uint64_t lookahead;
+    _Atomic uint64_t group_quantum, max_parked;
     uint64_t on_group_dead;                 /* enum group_dead */
     char group_separator;                   /* 0: none */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
@@ -73,6 +74,11 @@ struct settings {
 
 extern const struct option_table settings_table;
 
+/* The row of a flag; NULL: there is none. */
+const struct option_row *settings_row(const char *flag);
+/* A number in the range of its row: 0, or a problem with status 64. */
+int settings_check_number(const struct option_row *row, uint64_t value,
+                          struct problem *p);
 void settings_init(struct settings *s);
 /* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
 int settings_queue_flags(const struct settings *s);

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "worker/ordered.h"
 #include "worker/pending.h"
+#include "worker/tune.h"
 
 /* settle_row - what the store keeps of a message */
 void settle_row(struct store_row *m, const struct delivery *d)
@@ -118,13 +119,15 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
 }
 
 /* wait_of - what the handler asked for, else the backoff */
-static uint64_t wait_of(const struct engine *e, const struct outcome *out,
+static uint64_t wait_of(struct engine *e, const struct outcome *out,
                         const struct store_row *m)
 {
+    struct backoff b;
+
     if (out->delayed)
         return out->delay_ns;
-    return backoff_delay(&e->set->backoff, m->attempts,
-                         (unsigned)e->set->jitter_percent);
+    tune_backoff(e, &b);
+    return backoff_delay(&b, m->attempts, (unsigned)e->set->jitter_percent);
 }
 
 /* ended_at - on the wall clock, without a look at it */
