@@ -42,14 +42,15 @@ static void allocate(struct counters *c, size_t from, size_t size)
         abort(); /* the range is ours, and one mapping more is allowed */
 }
 
-/* fits - whether an old file can be taken over: of this version and geometry */
-static bool fits(int fd, size_t bytes, unsigned blocks_max)
+/* fits - whether an old file can be taken over: of this version and geometry,
+ * with all the blocks it speaks of */
+static bool fits(int fd, unsigned blocks_max)
 {
     struct counters_head h;
     struct stat st;
 
-    return fstat(fd, &st) == 0 && (size_t)st.st_size == bytes &&
-           pread(fd, &h, sizeof h, 0) == sizeof h &&
+    return fstat(fd, &st) == 0 && pread(fd, &h, sizeof h, 0) == sizeof h &&
+           (size_t)st.st_size >= counters_bytes(h.blocks) &&
            h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
            h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&
            h.blocks_max == blocks_max;
@@ -58,34 +59,29 @@ static bool fits(int fd, size_t bytes, unsigned blocks_max)
 /* file_ready - the old file, or a new one in its place
  * One that does not fit is never changed: somebody may have it mapped.
  */
-static int file_ready(const char *path, size_t bytes, unsigned blocks_max)
+static int file_ready(const char *path, unsigned blocks_max)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-    int fd = open(path, flags), err;
+    int fd = open(path, flags);
 
-    if (fd >= 0 && fits(fd, bytes, blocks_max))
+    if (fd >= 0 && fits(fd, blocks_max))
         return fd;
     if (fd >= 0)
         close(fd);
     if (unlink(path) < 0 && errno != ENOENT)
         return -errno;
     fd = open(path, flags | O_CREAT | O_EXCL, 0600);
-    if (fd < 0)
-        return -errno;
-    if (ftruncate(fd, (off_t)bytes) == 0)
-        return fd;
-    err = -errno;
-    close(fd);
-    return err;
+    return fd < 0 ? -errno : fd;
 }
 
-/* map - the file, or memory where it cannot be had */
+/* map - the file, or memory where it cannot be had; what is beyond the end of
+ * the file is not touched before allocate has put it there */
 static int map(struct counters *c, const char *path, unsigned blocks_max)
 {
     void *at = MAP_FAILED;
 
     c->bytes = counters_bytes(blocks_max);
-    c->fd = file_ready(path, c->bytes, blocks_max);
+    c->fd = file_ready(path, blocks_max);
     if (c->fd < 0)
         lost(c, "it cannot be made", -c->fd);
     else

@@ -199,7 +199,8 @@ void counters_say(struct counters *c, enum counters_text which,
 
 /* ---- readers ---- */
 
-/* Map a file to read; the worker may run or not, or start anew meanwhile. */
+/* Map a file to read; the worker may run or not, or start anew meanwhile. Blocks
+ * that are claimed later are not seen: attach again for each look. */
 int counters_attach(struct counters **out, const char *path, struct problem *p);
 
 struct counters_header {

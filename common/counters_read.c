@@ -33,11 +33,6 @@ static int head_check(const struct counters *c, const char *path,
                            "version %d; use the mqctl of the worker's release, "
                            "or start the worker of this one",
                            path, h->version, COUNTERS_VERSION);
-    if (counters_bytes(h->blocks_max) > c->bytes)
-        return problem_set(p, EX_CONFIG, EINVAL,
-                           "counters file %s: cut short; the worker makes a "
-                           "new one when it starts",
-                           path);
     return 0;
 }
 
@@ -145,7 +140,7 @@ bool counters_alive(const struct counters_header *h)
            process_start_time(h->pid) == h->pid_start;
 }
 
-/* blocks - in use, and inside the file whatever it says */
+/* blocks - in use, and inside the file as it was when it was mapped */
 static unsigned blocks(const struct counters *c)
 {
     const struct counters_head *h = counters_head(c);

@@ -5,6 +5,15 @@
 
 #define DOUBLINGS_MAX 4 /* 16 times */
 
+const char *breaker_state_text(enum breaker_state state)
+{
+    static const char *const texts[] = {[BREAKER_CLOSED] = "closed",
+                                        [BREAKER_OPEN] = "open",
+                                        [BREAKER_PROBING] = "probing"};
+
+    return texts[state];
+}
+
 void breaker_init(struct breaker *b, uint64_t failures, uint64_t pause_ns)
 {
     *b = (struct breaker){.limit = failures, .pause_ns = pause_ns};

@@ -17,6 +17,8 @@
 
 enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_PROBING };
 
+const char *breaker_state_text(enum breaker_state state); /* "closed" */
+
 enum breaker_event {
     BREAKER_GOOD, /* a delivery ended done (or dead, discarded: it ran) */
     BREAKER_BAD,  /* a delivery failed */

@@ -13,6 +13,7 @@
 #include "common/counters.h"
 #include "common/log.h"
 #include "worker/container.h"
+#include "worker/control.h"
 #include "worker/dead_queue.h"
 #include "worker/lock.h"
 #include "worker/ordered.h"
@@ -220,10 +221,19 @@ struct slot *engine_take_held(struct engine *e)
     return h ? h->slot : NULL;
 }
 
+/* limit_over - of a pause that had one */
+static void limit_over(struct timer *timer)
+{
+    engine_pause(CONTAINER_OF(timer, struct engine, pause_timer), false);
+}
+
+/* engine_pause - on, with no limit, or off */
 void engine_pause(struct engine *e, bool on)
 {
     unsigned was = atomic_load(&e->holds) & HOLD_PAUSE;
 
+    e->pause_until_ns = 0;
+    timers_cancel(e->timers, &e->pause_timer);
     if (on == (was != 0))
         return;
     log_info(on ? "paused" : "resumed", F_STR("queue", e->set->queue));
@@ -231,6 +241,16 @@ void engine_pause(struct engine *e, bool on)
         engine_hold(e, HOLD_PAUSE);
     else
         engine_unhold(e, HOLD_PAUSE);
+}
+
+/* engine_pause_for - on, and off by itself after a while; 0: not by itself */
+void engine_pause_for(struct engine *e, uint64_t limit_ns)
+{
+    engine_pause(e, true);
+    if (!limit_ns)
+        return;
+    e->pause_until_ns = ns_add(clock_mono_ns(), limit_ns);
+    timers_start(e->timers, &e->pause_timer, e->pause_until_ns);
 }
 
 /* slots_for - one that a thread receives into, those it delivers (of a group,
@@ -433,6 +453,8 @@ static int parts_ready(struct engine *e, struct problem *p)
                      p);
     if (!err)
         err = reopen_open(&e->reopen, e, p);
+    if (!err)
+        e->control = control_open(e);
     if (!err && e->set->on_group_dead == GROUP_DEAD_HOLD)
         err = release_open(&e->release, e, p);
     if (!err && e->set->dead_letter_queue[0])
@@ -461,6 +483,7 @@ static void engine_init(struct engine *e, struct settings *set,
     timer_init(&e->breaker_timer, pause_over);
     timer_init(&e->queue_timer, trouble_over);
     timer_init(&e->grace_timer, handlers_end);
+    timer_init(&e->pause_timer, limit_over);
     e->trouble_wait_ns = TROUBLE_FIRST;
     atomic_store(&e->cap, (unsigned)set->concurrency);
     atomic_store(&e->pace_ns, ops->guess_ns);
@@ -583,6 +606,7 @@ void engine_close(struct engine **engine)
         e->ops->close(&e->handler);
     receive_fini(e);
     retries_close(&e->retries);
+    control_close(&e->control);
     peeker_close(&e->peeker);
     timers_close(&e->timers);
     if (e->counters)

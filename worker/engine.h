@@ -51,6 +51,7 @@ struct held {
 
 struct receive;    /* receive.c: one work item */
 struct peeker;     /* peeker.c */
+struct control;    /* control.c */
 struct pending;    /* pending.c */
 struct reopen;     /* reopen.c */
 struct ordered;    /* ordered.c */
@@ -77,6 +78,7 @@ struct engine {
     struct release *release;       /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue; /* c  NULL: none wanted */
     struct counters *counters;     /* c */
+    struct control *control;       /* c  NULL: it cannot be had */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
     struct breaker breaker;
@@ -106,10 +108,12 @@ struct engine {
     uint64_t settle_wait_ns;        /* s  until the next try */
     struct pool_job settle_job;     /* tries again */
 
-    struct timer breaker_timer, queue_timer, settle_timer, grace_timer;
+    struct timer breaker_timer, queue_timer, settle_timer, grace_timer,
+        pause_timer;
     uint64_t trouble_ns;      /* h  end of the last delay */
     uint64_t trouble_wait_ns; /* h  its length; doubles */
     int stops;                /* p  stop signals so far */
+    uint64_t pause_until_ns;  /* p  monotonic; 0: no limit, or no pause */
     bool ending;              /* p  handlers were told to end */
     bool started;          /* p  it ran; before, a folder may be made in vain */
     atomic_int status;     /* a  exit status */
@@ -150,6 +154,7 @@ void engine_finish(struct engine *e, const char *why);
 /* The peeker's events. */
 void engine_stop(struct engine *e, int signal);
 void engine_pause(struct engine *e, bool on);
+void engine_pause_for(struct engine *e, uint64_t limit_ns); /* 0: no limit */
 void engine_cap(struct engine *e, int change);
 int engine_set_cap(struct engine *e, unsigned cap, struct problem *p);
 bool engine_finished(struct engine *e);
