@@ -313,9 +313,13 @@ int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY])
 {
     unsigned size_line = 0;
-    *out = (struct header){0};
-    if (!magic_found(data, size))
+    if (!magic_found(data, size)) {
+        out->bytes = 0;
+        out->fields = 0;
+        out->x_count = 0;
         return 0;
+    }
+    *out = (struct header){0};
     int err = lines_read(data, size, out, why, &size_line);
     if (err)
         return err;

@@ -23,7 +23,7 @@ static void on_signal(int signal)
 }
 
 /* handle - what is done for one message; several threads may be here at once
- * It may run twice for one message: do nothing if message->id was done before.
+ * It may run twice for one message: do nothing if mqw_id(message) was done before.
  */
 static int handle(const struct mqw_message *message,
                   struct mqw_context *context)
@@ -35,7 +35,7 @@ static int handle(const struct mqw_message *message,
         mqw_set_reason(context, "an empty order");
         return MQW_DEAD; /* no retry can help */
     }
-    printf("%s: %.*s\n", message->id, (int)message->size,
+    printf("%s: %.*s\n", mqw_id(message), (int)message->size,
            (const char *)message->body);
     trace = mqw_header(message, "x-trace", &size);
     if (trace)
@@ -54,8 +54,8 @@ static void settled(const struct mqw_message *message, enum mqw_verdict verdict,
     static const char *const words[] = {"done", "retry", "dead", "discarded"};
 
     (void)user;
-    fprintf(stderr, "%s %s after %" PRIu64 " us\n", message->id, words[verdict],
-            took_ns / 1000);
+    fprintf(stderr, "%s %s after %" PRIu64 " us\n", mqw_id(message),
+            words[verdict], took_ns / 1000);
 }
 
 int main(int argc, char **argv)

@@ -49,19 +49,24 @@ void delivery_read(struct delivery *d, struct slot *slot, char separator)
     d->group = (struct header_text){0};
     d->broken = header_parse(slot->body, length, &d->header, d->why) < 0;
     if (d->broken)
-        memset(&d->header, 0, sizeof d->header);
+        d->header.bytes = d->header.fields = d->header.x_count = 0;
     if (!has_id(slot))
         slot->id = d->header.fields & HEADER_ID
                        ? d->header.id
                        : ulid_make(slot->received_ns ? slot->received_ns
                                                      : clock_wall_ns());
-    ulid_print(slot->id, d->id);
+    d->id_text[0] = '\0';
     d->body = slot->body + d->header.bytes;
     d->body_size = length - d->header.bytes;
     if (d->header.fields & HEADER_GROUP)
         d->group = d->header.group;
     else if (separator && !d->broken && d->header.bytes == 0)
         raw_group(d, separator);
+}
+
+const char *delivery_id(struct delivery *d)
+{
+    return d->id_text[0] ? d->id_text : ulid_print(d->slot->id, d->id_text);
 }
 
 /* delivery_limit_ns - the message's own, else the worker's */

@@ -28,11 +28,12 @@ struct delivery {
     /* Where its end is counted: that of the work item. NULL: it has none. Set
      * once by whoever makes the delivery; nothing here changes it. */
     struct counters_block *count;
+    unsigned place; /* of the work item; no two that run have the same */
     struct header header;
     struct header_text group;  /* at NULL: none; else in the slot or `key` */
     const unsigned char *body; /* in the slot */
     size_t body_size;
-    char id[ULID_TEXT];
+    char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
     bool broken;          /* the header is; the whole message is the body */
     char why[HEADER_WHY]; /* what is wrong with it */
     char key[HEADER_VALUE_MAX]; /* group of a stored row */
@@ -44,6 +45,8 @@ struct delivery {
 void delivery_read(struct delivery *d, struct slot *slot, char separator);
 /* Its time limit: the message's own, else `otherwise`; UINT64_MAX: none. */
 uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise);
+/* Its id as text; it costs something, so it is made when somebody wants it. */
+const char *delivery_id(struct delivery *d);
 /* Its group is this one, whatever the message says: it was stored so. */
 void delivery_regroup(struct delivery *d, const char *key, size_t size);
 

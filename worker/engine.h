@@ -101,6 +101,7 @@ struct engine {
     STAILQ_HEAD(, held) held;     /* h  in receive order */
     struct held *held_of;         /* h  one for each slot */
     LIST_HEAD(, receive) items;   /* h  all work items ever made */
+    unsigned items_made;          /* h  never over CONCURRENCY_MAX */
     LIST_HEAD(, receive) spare;   /* h  those without work */
     LIST_HEAD(, receive) wanting; /* h  those that wait and would take more */
     pthread_mutex_t settle_mtx;
@@ -115,8 +116,8 @@ struct engine {
     int stops;                /* p  stop signals so far */
     uint64_t pause_until_ns;  /* p  monotonic; 0: no limit, or no pause */
     bool ending;              /* p  handlers were told to end */
-    bool started;          /* p  it ran; before, a folder may be made in vain */
-    atomic_int status;     /* a  exit status */
+    bool started;      /* p  it ran; before, a folder may be made in vain */
+    atomic_int status; /* a  exit status */
     _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
 };
 

@@ -105,7 +105,7 @@ static void add_x(struct environment *e, const struct delivery *d)
 
 /* environment_build - the variables of one delivery */
 int environment_build(struct environment *e, const struct environment_base *b,
-                      const struct delivery *d)
+                      struct delivery *d)
 {
     struct slot_word w = slot_word(d->slot);
     char mark[ENVIRONMENT_MARK];
@@ -120,7 +120,7 @@ int environment_build(struct environment *e, const struct environment_base *b,
     }
     e->count = e->at;
     e->used = 0;
-    add(e, "MQW_ID=%s", d->id);
+    add(e, "MQW_ID=%s", delivery_id(d));
     add(e, "MQW_PRIORITY=%" PRIu32, d->slot->priority);
     add(e, "MQW_ATTEMPT=%" PRIu32, w.attempt);
     add(e, "MQW_REDELIVERED=%d", (w.flags & SLOT_REDELIVERED) != 0);

@@ -37,7 +37,7 @@ struct environment {
 };
 /* 0 or -ENOMEM; `e` starts zeroed and is reused. */
 int environment_build(struct environment *e, const struct environment_base *b,
-                      const struct delivery *d);
+                      struct delivery *d);
 void environment_close(struct environment *e);
 
 /* "MQW_DELIVERY=<nonce>-<seq>": marks every process of one delivery, so that

@@ -151,21 +151,12 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     return 0;
 }
 
-/* group_signal - to all of it, the leader at least (it may have moved) */
-static void group_signal(pid_t leader, int sig)
-{
-    if (kill(-leader, sig) < 0)
-        kill(leader, sig);
-    if (sig == SIGTERM && kill(-leader, SIGCONT) < 0)
-        kill(leader, SIGCONT); /* a stopped process cannot end */
-}
-
 /* grace_over - it had its time after SIGTERM */
 static void grace_over(struct timer *timer)
 {
     struct running *r = CONTAINER_OF(timer, struct running, limit);
 
-    group_signal(r->pid, SIGKILL);
+    process_group_signal(r->pid, SIGKILL);
 }
 
 /* limit_over - the time limit came before the end
@@ -183,7 +174,7 @@ static void limit_over(struct timer *timer)
     pthread_mutex_unlock(&h->mtx);
     if (!r->late)
         return;
-    group_signal(r->pid, SIGTERM);
+    process_group_signal(r->pid, SIGTERM);
     r->kill_at_ns = ns_add(clock_mono_ns(), kill_after);
     timer->fire = grace_over;
     timers_start(h->timers, timer, r->kill_at_ns);
@@ -218,7 +209,7 @@ static int start(struct running *r, char *const env[], const int fds[3])
     pthread_mutex_lock(&h->mtx);
     LIST_INSERT_HEAD(&h->running, r, link);
     if (h->signal)
-        group_signal(r->pid, h->signal);
+        process_group_signal(r->pid, h->signal);
     pthread_mutex_unlock(&h->mtx);
     if (r->limit_ns != UINT64_MAX)
         timers_start_after(h->timers, &r->limit, r->limit_ns);
@@ -323,12 +314,12 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
      * finds it by its mark all the same. */
     d->slot->handler_start = r->tick;
     atomic_store_explicit(&d->slot->handler_pgid, r->pid, memory_order_release);
-    tail_init(t, d->id);
+    tail_init(t, delivery_id(d));
     if (pidfd >= 0) {
         watch(pidfd, err_fd, t);
         close(pidfd);
     } else {
-        log_warn("handler_unwatched", F_STR("msg", d->id),
+        log_warn("handler_unwatched", F_STR("msg", delivery_id(d)),
                  F_STR("error", strerror(errno)),
                  F_STR("next", "its stderr is dropped; raise ulimit -n"));
         close(err_fd);
@@ -348,7 +339,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     struct scratch *s = scratch_get();
     struct running r = {.pid = -1,
                         .handler = h,
-                        .id = d->id,
+                        .id = delivery_id(d),
                         .limit_ns = delivery_limit_ns(d, h->set->timeout_ns)};
     int err_pipe[2] = {-1, -1}, body, err;
 
@@ -374,10 +365,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     close(err_pipe[1]);
     if (err) {
         close(err_pipe[0]);
-        verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
-                            err == -ENOEXEC
-                                ? "not a program, and no #! in its first line"
-                                : strerror(-err));
+        verdict_cannot_start(out, h->set->command[0], err);
         return;
     }
     supervise(&r, d, &s->tail, err_pipe[0], out);
@@ -393,7 +381,7 @@ static void exec_stop(struct handler *h, int sig)
         h->signal_ns = clock_mono_ns();
     h->signal = sig;
     LIST_FOREACH (r, &h->running, link)
-        group_signal(r->pid, sig);
+        process_group_signal(r->pid, sig);
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
         remains_hurry(h->remains);

@@ -28,8 +28,8 @@ struct handler {
     const struct settings *set;  /* c */
     struct timers *timers;       /* c */
     atomic_int signal;           /* a  sent by stop; 0: none yet */
-    /* a  slots whose function runs; in no order, NULL: a free place. A slot
-     * stays mapped, so that stop may look at one whose call has ended. */
+    /* a  slots whose function runs, by the place of the work item; NULL: none.
+     * A slot stays mapped, so that stop may look at one whose call has ended. */
     _Atomic(struct slot *) running[CONCURRENCY_MAX];
 };
 
@@ -40,6 +40,7 @@ struct mqw_context {
 
 /* A call; on the stack of its thread. */
 struct call {
+    char id[ULID_TEXT];         /* "" until somebody asks */
     struct mqw_message message; /* what the function is given */
     struct mqw_context context;
     const struct delivery *d;
@@ -54,6 +55,13 @@ static const struct call *call_of(const struct mqw_message *message)
 }
 
 /* ---- what a handler may call ---- */
+
+const char *mqw_id(const struct mqw_message *message)
+{
+    struct call *c = (struct call *)call_of(message);
+
+    return c->id[0] ? c->id : ulid_print(c->d->slot->id, c->id);
+}
 
 const char *mqw_header(const struct mqw_message *message, const char *name,
                        size_t *size)
@@ -112,7 +120,6 @@ static void view(struct call *c, struct handler *h, const struct delivery *d,
     const struct slot *slot = d->slot;
 
     c->message = (struct mqw_message){
-        .id = d->id,
         .body = d->body,
         .size = d->body_size,
         .queue = h->set->queue,
@@ -127,6 +134,7 @@ static void view(struct call *c, struct handler *h, const struct delivery *d,
         .length_inferred = (w.flags & SLOT_LENGTH_INFERRED) != 0,
     };
     c->d = d;
+    c->id[0] = '\0';
     c->context.handler = h;
     atomic_init(&c->late, false);
 }
@@ -135,8 +143,9 @@ static void view(struct call *c, struct handler *h, const struct delivery *d,
 static void end_process(struct timer *timer)
 {
     const struct call *c = CONTAINER_OF(timer, struct call, limit);
+    char id[ULID_TEXT];
 
-    log_error("handler_abort", F_STR("msg", c->message.id),
+    log_error("handler_abort", F_STR("msg", ulid_print(c->d->slot->id, id)),
               F_DURATION("limit", c->limit_ns),
               F_STR("next", "the process aborts; the next one runs the message "
                             "again and counts the crash"));
@@ -150,36 +159,18 @@ static void limit_over(struct timer *timer)
 {
     struct call *c = CONTAINER_OF(timer, struct call, limit);
     struct handler *h = c->context.handler;
+    char id[ULID_TEXT];
 
     if (atomic_load(&h->signal))
         return;
     atomic_store(&c->late, true);
-    log_info("handler_timeout", F_STR("msg", c->message.id),
+    log_info("handler_timeout", F_STR("msg", ulid_print(c->d->slot->id, id)),
              F_DURATION("limit", c->limit_ns),
              F_STR("next", "it sees mqw_cancelled"));
     if (!h->set->timeout_abort)
         return;
     timer->fire = end_process;
     timers_start_after(h->timers, timer, h->set->kill_after_ns);
-}
-
-/* enter - stop reaches it from now on. Each thread tries its last place first:
- * no two ever meet there but by chance. */
-static _Atomic(struct slot *) *enter(struct handler *h, struct slot *slot)
-{
-    static _Thread_local unsigned last;
-    static atomic_uint threads;
-    struct slot *none = NULL;
-
-    if (last == 0)
-        last = 1 + atomic_fetch_add(&threads, 1) % CONCURRENCY_MAX;
-    while (!atomic_compare_exchange_strong_explicit(
-        &h->running[last - 1], &none, slot, memory_order_acq_rel,
-        memory_order_relaxed)) {
-        last = 1 + last % CONCURRENCY_MAX;
-        none = NULL;
-    }
-    return &h->running[last - 1];
 }
 
 /* judge - what it returned, unless the time limit came first */
@@ -191,7 +182,7 @@ static void judge(const struct call *c, int returned, struct outcome *out)
 
     out->kind = OUTCOME_VERDICT;
     if (atomic_load_explicit(&c->late, memory_order_relaxed)) {
-        log_info("handler_late", F_STR("msg", c->message.id),
+        log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
                  F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
         verdict_timeout(out, c->limit_ns);
         out->delayed = false;
@@ -213,9 +204,10 @@ static void judge(const struct call *c, int returned, struct outcome *out)
 void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct call c;
-    _Atomic(struct slot *) *place = enter(h, d->slot);
+    _Atomic(struct slot *) *place = &h->running[d->place];
     int returned;
 
+    atomic_store_explicit(place, d->slot, memory_order_release);
     view(&c, h, d, slot_word(d->slot));
     c.context.out = out;
     c.limit_ns = delivery_limit_ns(d, h->set->timeout_ns);

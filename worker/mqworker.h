@@ -50,8 +50,6 @@ enum mqw_verdict {
 
 /* Never copied: calls take the address that the handler was given. */
 struct mqw_message {
-    const char *id;        /* 26 characters and NUL; the same in each delivery
-                               and each replay */
     const void *body;      /* where the kernel wrote it; not NUL-terminated */
     size_t size;           /* bytes of the body; 0 is legal */
     const char *queue;     /* "/orders" */
@@ -68,6 +66,9 @@ struct mqw_message {
                                docs/custody-format.md */
 };
 
+/* Its id, 26 characters and NUL: the same in each delivery and each replay. In
+ * the thread that the message was given to. */
+MQW_PUBLIC const char *mqw_id(const struct mqw_message *message);
 /* Value of the header line `name` ("x-trace"), *size bytes and no NUL; NULL if
  * there is none. */
 MQW_PUBLIC const char *mqw_header(const struct mqw_message *message,

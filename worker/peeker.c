@@ -101,8 +101,6 @@ int peeker_open(struct peeker **out, struct engine *e)
         err = add(p, p->wake, &p->wake, EPOLLIN);
     if (!err)
         err = add(p, timers_fd(e->timers), e->timers, EPOLLIN);
-    if (!err)
-        err = add(p, queue_fd(e->queue), &p->armed, EPOLLONESHOT);
     if (err) {
         peeker_close(&p);
         return err;
@@ -131,7 +129,11 @@ void peeker_close(struct peeker **peeker)
 }
 
 /* peeker_arm - one-shot, so that a message wakes the peeker once, not until it
- * was taken */
+ * was taken
+ * The queue is added when it is waited for first: an entry that never fired is
+ * not off, whatever its events are (the kernel adds EPOLLERR and EPOLLHUP), and
+ * each message that is sent would wake the peeker in vain.
+ */
 void peeker_arm(struct peeker *p)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
@@ -157,13 +159,11 @@ static void kick(struct peeker *p)
     (void)!write(p->kick, &one, sizeof one);
 }
 
-/* peeker_queue_changed - epoll dropped the old queue when it was closed
- * An arm in between fails with ENOENT, which peeker_arm mends by itself.
- */
+/* peeker_queue_changed - epoll dropped the old queue when it was closed; the
+ * next arm finds that out by itself */
 void peeker_queue_changed(struct peeker *p)
 {
     atomic_store(&p->armed, false);
-    (void)add(p, queue_fd(p->engine->queue), &p->armed, EPOLLONESHOT);
     kick(p);
 }
 

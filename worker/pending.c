@@ -164,7 +164,7 @@ static void unfinished(struct slot *slot, void *arg)
 
     (void)arg;
     delivery_read(&d, slot, 0); /* names it, if nobody has yet */
-    log_warn("unfinished", F_STR("msg", d.id),
+    log_warn("unfinished", F_STR("msg", delivery_id(&d)),
              F_STR("next", "stays in custody; the next worker goes on with it, "
                            "no attempt counted"));
 }

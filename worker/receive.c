@@ -2,7 +2,6 @@
 #include "worker/receive_inner.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "common/clock.h"
@@ -21,13 +20,16 @@
 #define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
 #define PACE_PART 8         /* of the moving mean that is one handler's time */
 #define WALL_NS   (10 * NS_PER_MS) /* a step of the wall clock is seen by then */
-/* How often an empty queue is tried again before its thread leaves, with the
- * processor offered to others in between: some 10 us. A sender that is slower
- * than we are costs no thread switch for each message then. It is done while it
- * pays: LUCK_MOST tries in vain, and one in LUCK_SKIP is made. */
-#define DWELLS    20
+/* How long an empty queue is tried again before its thread goes to sleep: what
+ * going to sleep and being woken costs both sides. It is done while it pays:
+ * LUCK_MOST times in vain, and one in LUCK_SKIP from then on. A sender that runs
+ * beside us costs no thread switch for each message then; for one that waits for
+ * our processor it would be in vain. No sched_yield: who yields is preempted by
+ * whomever it wakes next, which is a sender at each message of a full queue. */
+#define SPIN_NS   (10 * NS_PER_US)
+#define PAUSES    16 /* between two tries: some 0.5 us */
 #define LUCK_MOST 4
-#define LUCK_SKIP 16
+#define LUCK_SKIP 64
 
 /* enter - count one more work item, if there is room */
 static bool enter(struct engine *e)
@@ -76,7 +78,7 @@ static void put_away(struct receive *item)
     if (item->slot)
         custody_release(e->custody, item->slot);
     item->slot = NULL;
-    tally_set(&item->since_ns, SINCE_AWAY);
+    counters_put(&item->count->since_ns, COUNTERS_AWAY);
     pthread_mutex_lock(&e->held_mtx);
     LIST_INSERT_HEAD(&e->spare, item, spare);
     pthread_mutex_unlock(&e->held_mtx);
@@ -102,11 +104,24 @@ static void pace(struct engine *e, uint64_t took)
     atomic_store_explicit(&e->pace_ns, mean, memory_order_relaxed);
 }
 
+/* waited - how long the queue kept it, in a first delivery */
+static void waited(struct receive *item, const struct delivery *d)
+{
+    const struct slot *slot = d->slot;
+
+    if (slot->row == 0 && slot->failures == 0)
+        counters_waited(item->count,
+                        d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                       : slot->received_ns,
+                        slot->started_ns);
+}
+
 /* receive_begins - the slot says so before the handler can know of it */
 void receive_begins(struct receive *item, struct delivery *d)
 {
-    tally_set(&item->started, tally_get(&item->started) + 1);
     slot_run(d->slot, receive_wall(item));
+    counters_started(item->count, &d->slot->id, item->now_ns);
+    waited(item, d);
 }
 
 /* not_delivered - it is no delivery after all */
@@ -125,15 +140,12 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
 
     item->out.duration_ns = took;
     if (not_delivered(&item->out)) {
-        tally_set(&item->started, tally_get(&item->started) - 1);
+        counters_unstarted(item->count);
         settled = settle(e, d, &item->out);
         bounds_untake(e);
         return settled;
     }
-    tally_set(&item->took_ns, tally_get(&item->took_ns) + took);
-    tally_set(&item->ended, tally_get(&item->ended) + 1);
-    if (took > tally_get(&item->longest_ns))
-        tally_set(&item->longest_ns, took);
+    counters_ended(item->count, took);
     pace(e, took);
     return settle(e, d, &item->out);
 }
@@ -160,9 +172,7 @@ static void deliver(struct receive *item)
     if (mean >= PAYS_NS)
         engine_poke(e);
     receive_begins(item, item->d);
-    tally_set(&item->since_ns, before);
     e->ops->run(e->handler, item->d, &item->out);
-    tally_set(&item->since_ns, SINCE_BUSY);
     receive_slot_back(item, item->d, receive_ends(item, item->d, before));
 }
 
@@ -176,10 +186,10 @@ static bool crowded(struct receive *item)
 
     pthread_mutex_lock(&e->held_mtx);
     LIST_FOREACH (other, &e->items, all) {
-        uint64_t since = tally_get(&other->since_ns);
+        uint64_t since = counters_get(&other->count->since_ns);
 
-        if (other != item && since != SINCE_AWAY &&
-            (since == SINCE_BUSY || since + LONG_NS > item->now_ns))
+        if (other != item && since != COUNTERS_AWAY &&
+            (since == COUNTERS_BUSY || since + LONG_NS > item->now_ns))
             quick++;
     }
     pthread_mutex_unlock(&e->held_mtx);
@@ -200,18 +210,28 @@ bool receive_must_leave(struct receive *item, enum why *why)
            atomic_load(&e->running) > 1 && crowded(item) && leave_over(e, 1);
 }
 
+/* pause - what the other side needs to get on, without a lock of the queue */
+static void rest(void)
+{
+    for (int i = 0; i < PAUSES; i++)
+        __builtin_ia32_pause();
+}
+
 /* receive_dwell - whether an empty queue is tried again */
 bool receive_dwell(struct receive *item)
 {
-    if (item->dwells == 0 && item->luck == 0 &&
-        ++item->skipped % LUCK_SKIP != 0)
-        return false;
-    if (++item->dwells > DWELLS) {
+    if (item->dwells == 0) {
+        if (item->luck == 0 && ++item->skipped % LUCK_SKIP != 0)
+            return false;
+        item->empty_ns = receive_look(item);
+    }
+    item->dwells++;
+    if (receive_look(item) - item->empty_ns > SPIN_NS) {
         if (item->luck > 0)
             item->luck--;
         return false;
     }
-    sched_yield();
+    rest();
     return true;
 }
 
@@ -232,7 +252,7 @@ static enum why batch(struct receive *item)
     enum why why;
 
     item->dwells = 0;
-    tally_set(&item->since_ns, SINCE_BUSY);
+    counters_put(&item->count->since_ns, COUNTERS_BUSY);
     while (!receive_must_leave(item, &why)) {
         int err = take(item);
 
@@ -267,6 +287,8 @@ static struct receive *item_get(struct engine *e)
         if (item) {
             item->engine = e;
             item->d = &item->own;
+            item->own.place = e->items_made++;
+            item->count = item->own.count = counters_claim(e->counters);
             LIST_INSERT_HEAD(&e->items, item, all);
         }
     }
@@ -342,11 +364,12 @@ void receive_stats(struct engine *e, struct receive_stats *out)
     *out = (struct receive_stats){0};
     pthread_mutex_lock(&e->held_mtx);
     LIST_FOREACH (item, &e->items, all) {
-        uint64_t longest = tally_get(&item->longest_ns);
+        const struct counters_block *b = item->count;
+        uint64_t longest = counters_get(&b->longest_ns);
 
-        out->deliveries += tally_get(&item->started);
-        out->ended += tally_get(&item->ended);
-        out->took_ns += tally_get(&item->took_ns);
+        out->deliveries += counters_get(&b->deliveries);
+        out->ended += counters_get(&b->ended);
+        out->took_ns += counters_get(&b->took_ns);
         if (out->longest_ns < longest)
             out->longest_ns = longest;
     }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <bsd/sys/queue.h>
 
+#include "common/counters.h"
 #include "worker/delivery.h"
 #include "worker/engine.h"
 #include "worker/settle.h"
@@ -27,12 +28,7 @@ struct receive {
     LIST_ENTRY(receive) spare; /* h */
     struct pool_job job;
     struct engine *engine; /* c */
-    /* a  written by its thread only, summed up by receive_stats */
-    _Atomic uint64_t started, ended, took_ns, longest_ns;
-    /* a  when its handler was called, or one of the two; its thread's as well */
-    _Atomic uint64_t since_ns;
-#define SINCE_AWAY 0   /* it has no work */
-#define SINCE_BUSY 1   /* it is between two handlers */
+    struct counters_block *count; /* c  written by its thread only */
     struct slot *slot; /* its own, FREE between messages; or NULL */
     unsigned turn;     /* groups, rows and fresh messages take turns */
     struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */
@@ -40,8 +36,9 @@ struct receive {
     uint64_t now_ns;   /* the last look at the clock, monotonic */
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
-    unsigned dwells;   /* tries of an empty queue since the last message */
     unsigned luck, skipped;
+    uint64_t empty_ns; /* first of these tries */
+    unsigned dwells;   /* tries of an empty queue since the last message */
     struct delivery *d; /* where the next message goes to */
     struct delivery own;
     struct outcome out;
@@ -56,17 +53,6 @@ struct receive {
 };
 
 enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CROWD };
-
-/* A counter that one thread writes and others read. */
-static inline uint64_t tally_get(const _Atomic uint64_t *t)
-{
-    return atomic_load_explicit(t, memory_order_relaxed);
-}
-
-static inline void tally_set(_Atomic uint64_t *t, uint64_t value)
-{
-    atomic_store_explicit(t, value, memory_order_relaxed);
-}
 
 /* ---- receive.c ---- */
 

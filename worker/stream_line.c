@@ -57,7 +57,7 @@ static char *put_value(char *at, const char *text, size_t size)
 }
 
 /* put_x - the x- lines of its header */
-static char *put_x(char *at, const struct delivery *d)
+static char *put_x(char *at, struct delivery *d)
 {
     struct header_text name, value;
     size_t cursor = 0;
@@ -72,12 +72,12 @@ static char *put_x(char *at, const struct delivery *d)
 }
 
 /* stream_head - "MSG ..." */
-size_t stream_head(char buf[STREAM_HEAD], const struct delivery *d)
+size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
 {
     struct slot_word w = slot_word(d->slot);
     char *at = PUT(buf, "MSG ");
 
-    at = put(at, d->id, strlen(d->id));
+    at = put(at, delivery_id(d), ULID_TEXT - 1);
     *at++ = ' ';
     at = put_number(at, d->body_size);
     at = put_number(PUT(at, " attempt="), w.attempt);

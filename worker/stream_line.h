@@ -31,7 +31,7 @@
 #define STREAM_ANSWER 8192 /* an answer with its newline may not be longer */
 
 /* The head of a message that runs, newline included; how many bytes. */
-size_t stream_head(char buf[STREAM_HEAD], const struct delivery *d);
+size_t stream_head(char buf[STREAM_HEAD], struct delivery *d);
 
 struct stream_answer {
     enum mqw_verdict verdict;

@@ -99,7 +99,8 @@ static int sort(struct receive *item, struct slot *slot)
     int err;
 
     delivery_read(d, slot, e->set->group_separator);
-    receive_link(e, d);
+    if (d->header.fields & HEADER_LETTER)
+        receive_link(e, d);
     if (!d->group.at || delayed(d))
         return 0;
     err = ordered_add(e, d);
@@ -141,19 +142,25 @@ static int receive_one(struct receive *item)
     return (int)n;
 }
 
-/* take_fresh - the next message of the queue; -EAGAIN if none, HANDED_OVER if it
- * went to its group */
-static int take_fresh(struct receive *item)
+/* receive_next - the next message of the queue; -EAGAIN if none, HANDED_OVER if
+ * it went to its group */
+static int receive_next(struct receive *item)
 {
     struct engine *e = item->engine;
     int err;
 
-    if (!ordered_room(e))
-        return -EAGAIN; /* who makes room pokes */
     pthread_mutex_lock(&e->receive_mtx);
     err = receive_one(item);
     pthread_mutex_unlock(&e->receive_mtx);
     return err;
+}
+
+/* take_fresh - as receive_next, if there is room for what may come */
+static int take_fresh(struct receive *item)
+{
+    if (!ordered_room(item->engine))
+        return -EAGAIN; /* who makes room pokes */
+    return receive_next(item);
 }
 
 /* take_group - the next message of a group that may run */
@@ -181,6 +188,17 @@ static int take_source(struct receive *item)
     return err;
 }
 
+/* only_fresh - there is nothing but the queue to take from: the usual case, and
+ * so the short way */
+static bool only_fresh(const struct receive *item)
+{
+    struct engine *e = item->engine;
+
+    return item->slot &&
+           atomic_load_explicit(&e->waiting, memory_order_relaxed) == 0 &&
+           !retries_ready(e->retries) && ordered_empty(e);
+}
+
 /* take_any - the next message, HELD, read, in item->d */
 static int take_any(struct receive *item)
 {
@@ -188,6 +206,12 @@ static int take_any(struct receive *item)
     struct slot *held;
     int err;
 
+    if (only_fresh(item)) {
+        err = receive_next(item);
+        if (err != HANDED_OVER)
+            return err;
+        item->slot = NULL;
+    }
     while ((held = engine_take_held(e)) != NULL) {
         receive_look(item);
         err = sort(item, held);

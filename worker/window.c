@@ -35,6 +35,7 @@ static int window_open(struct receive *item)
     if (!item->window)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
+        item->window[i].d.count = item->count;
         item->window[i].next = item->free_open;
         item->free_open = &item->window[i];
     }
@@ -228,7 +229,7 @@ enum why window_batch(struct receive *item)
     item->end_ns = ns_add(receive_look(item), e->set->batch_limit_ns);
     item->dwells = 0;
     item->took = false;
-    tally_set(&item->since_ns, SINCE_BUSY);
+    counters_put(&item->count->since_ns, COUNTERS_BUSY);
     item->lane = window_open(item) == 0 ? e->ops->lanes->get(e->handler) : NULL;
     if (!item->lane) {
         engine_trouble(e, "starting a work item", ENOMEM);

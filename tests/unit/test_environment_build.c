@@ -83,7 +83,7 @@ Test(environment_build, plain_message_has_the_variables_of_the_contract)
 {
     build("hello", 0, 0);
     is("MQW_QUEUE", "/orders");
-    is("MQW_ID", d.id);
+    is("MQW_ID", delivery_id(&d));
     is("MQW_PRIORITY", "31");
     is("MQW_ATTEMPT", "1");
     is("MQW_MAX_ATTEMPTS", "5");
@@ -101,7 +101,7 @@ Test(environment_build, is_the_workers_own_without_an_outer_workers)
     is("TERM", "dumb");
     is("MQWORKER", "mine");
     is_not("MQW_X_OLD");
-    is("MQW_ID", d.id);
+    is("MQW_ID", delivery_id(&d));
 }
 
 Test(environment_build, header_becomes_variables)

@@ -43,7 +43,7 @@ static int note(const struct mqw_message *m, struct mqw_context *c)
     if (mqw_user(c) != &here)
         abort();
     snprintf(seen, sizeof seen, "%.*s %s %zu %u %u/%u %d %d [%.*s] [%.*s]",
-             (int)m->size, (const char *)m->body, m->queue, strlen(m->id),
+             (int)m->size, (const char *)m->body, m->queue, strlen(mqw_id(m)),
              m->priority, m->attempt, m->max_attempts, m->redelivered,
              m->length_inferred, (int)m->group_size, m->group ? m->group : "",
              (int)size, x ? x : "");
