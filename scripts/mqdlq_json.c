@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/term.h"
+#include "common/json_line.h"
 #include "scripts/mqdlq_base64.h"
 
 /* A letter on its way to JSON. */
@@ -151,28 +151,6 @@ static int letter_put(const struct letter *l, void *arg)
         err = put_bytes(o, "stderr", l->stderr_size ? l->stderr_tail : "",
                         l->stderr_size);
     return err ? err : json_object_set(o, "history", w->history);
-}
-
-/* json_print_line - JSON text. jansson escapes control bytes but DEL; on a terminal
- * everything else that could hide something is escaped, too. */
-int json_print_line(const json_t *object, FILE *out)
-{
-    size_t ascii = term_is_terminal(out) ? JSON_ENSURE_ASCII : 0;
-    char *text = json_dumps(object, JSON_COMPACT | ascii);
-    if (!text)
-        return -ENOMEM;
-    for (const char *at = text; *at;) {
-        size_t n = strcspn(at, "\x7f");
-        fwrite(at, 1, n, out);
-        at += n;
-        if (*at) {
-            fputs("\\u007f", out);
-            at++;
-        }
-    }
-    fputc('\n', out);
-    free(text);
-    return 0;
 }
 
 /* json_print_letter - one letter, one line */

@@ -10,7 +10,6 @@
 #ifndef SCRIPTS_MQDLQ_JSON_H
 #define SCRIPTS_MQDLQ_JSON_H
 
-#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,9 +20,6 @@
 /* Print the letter as one line to `out`; -ENOENT if it is gone. */
 int json_print_letter(struct store *s, const char *queue, int64_t row,
                       FILE *out);
-
-/* Print any object as one line that is safe on a terminal. */
-int json_print_line(const json_t *object, FILE *out);
 
 /* A letter that was read. */
 struct draft {

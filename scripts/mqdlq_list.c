@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/interrupt.h"
+#include "common/json_line.h"
 #include "common/term.h"
 #include "common/term_table.h"
 #include "scripts/mqdlq_choice.h"

@@ -7,14 +7,11 @@
 
 #include "common/clock.h"
 #include "common/header.h"
-#include "common/options.h"
-#include "common/term.h"
+#include "common/verbs.h"
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 
-static const struct {
-    const char *name, *usage, *about;
-} verbs[] = {
+static const struct verb_row verbs[] = {
     [VERB_LIST] = {"list", "[options] QUEUE",
                    "List dead letters, newest first."},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
@@ -31,15 +28,6 @@ static const struct {
                      "Put in letters that export printed, from FILE or "
                      "stdin."},
 };
-
-/* verb_parse - the verb of that name */
-enum verb verb_parse(const char *text)
-{
-    enum verb v = 0;
-    while (v < VERB_COUNT && strcmp(verbs[v].name, text) != 0)
-        v++;
-    return v;
-}
 
 /* read_reason - --reason */
 static int read_reason(const char *text, void *into, struct problem *p)
@@ -92,10 +80,7 @@ static int read_until(const char *text, void *into, struct problem *p)
 #define EVERY        ((1u << VERB_COUNT) - 1)
 
 /* Each flag and the verbs that take it. */
-static const struct {
-    unsigned verbs;
-    struct option_row row;
-} flags[] = {
+static const struct verb_flag flags[] = {
     {FILTER,
      {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
       .help = "only letters that died of exhausted, rejected, expired, "
@@ -174,37 +159,27 @@ static const struct {
               "worker finds it"}},
     {EVERY, {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"}},
 };
-#define FLAGS (sizeof flags / sizeof *flags)
-
 static const char notes[] =
     "Exit status: 0; 64 usage; 65 refused (body too large, expired, not JSON);"
     "\n66 no such letter or queue; 71 system limit; 73 state directory;\n"
     "75 the queue stayed full, the canary died, the store is locked.\n"
     "See mqdlq(1).";
 
-/* rows_pick - the rows of one verb */
-static size_t rows_pick(enum verb verb, struct option_row rows[FLAGS])
-{
-    size_t n = 0;
-    for (size_t i = 0; i < FLAGS; i++)
-        if (flags[i].verbs & 1u << verb)
-            rows[n++] = flags[i].row;
-    return n;
-}
+static const struct verb_table table = {
+    .program = "mqdlq",
+    .usage = "VERB [options] QUEUE ...",
+    .about = "Inspect, replay and discard the dead letters of a queue.",
+    .notes = notes,
+    .verbs = verbs,
+    .verb_count = VERB_COUNT,
+    .flags = flags,
+    .flag_count = sizeof flags / sizeof *flags,
+};
 
-/* table_make - what options_parse and options_help want to know of a verb */
-static struct option_table table_make(enum verb verb, char name[32],
-                                      struct option_row rows[FLAGS])
+/* verb_parse - the verb of that name */
+enum verb verb_parse(const char *text)
 {
-    snprintf(name, 32, "mqdlq %s", verbs[verb].name);
-    return (struct option_table){
-        .program = name,
-        .usage = verbs[verb].usage,
-        .about = verbs[verb].about,
-        .notes = notes,
-        .rows = rows,
-        .count = rows_pick(verb, rows),
-    };
+    return (enum verb)verbs_find(&table, text);
 }
 
 /* filter_given - whether anything narrows the choice */
@@ -267,17 +242,6 @@ static int options_check(const struct options *o, struct problem *p)
     return choice_check(o, p);
 }
 
-/* operands_join - those after "--" follow those before it */
-static void operands_join(struct options *o, int argc, char **argv, int before,
-                          int rest)
-{
-    int after = rest < 0 ? 0 : argc - rest;
-    if (after > 0)
-        memmove(argv + before, argv + rest, (size_t)after * sizeof *argv);
-    o->operands = argv;
-    o->operand_count = before + after;
-}
-
 /* older_than_apply - --older-than is another way to say --until */
 static void older_than_apply(struct options *o)
 {
@@ -287,39 +251,22 @@ static void older_than_apply(struct options *o)
         o->filter.until_ns = until;
 }
 
-/* options_read - the flags of a verb; argv[1] stands where a program's name
- * does for options_parse */
+/* options_read - the flags of the verb, and what they mean together */
 int options_read(struct options *o, int argc, char **argv, struct problem *p)
 {
-    char name[32];
-    struct option_row rows[FLAGS];
-    struct option_table table = table_make(o->verb, name, rows);
-    int before = 0, rest = -1;
-    int err = options_parse(&table, argc - 1, argv + 1, o, &before, &rest, p);
+    struct verb_operands operands = {0};
+    int err = verbs_read(&table, o->verb, argc, argv, o, &operands, p);
     if (err || o->help)
         return err;
     if (o->has_older_than)
         older_than_apply(o);
-    operands_join(o, argc - 1, argv + 1, before, rest);
+    o->operands = operands.at;
+    o->operand_count = operands.count;
     return options_check(o, p);
 }
 
 /* help_print - of one verb, or the list of verbs */
 void help_print(enum verb verb, FILE *out)
 {
-    char name[32];
-    struct option_row rows[FLAGS];
-    if (verb != VERB_COUNT) {
-        struct option_table table = table_make(verb, name, rows);
-        options_help(&table, out, term_width(out));
-        return;
-    }
-    fputs("Usage: mqdlq VERB [options] QUEUE ...\n\n"
-          "Inspect, replay and discard the dead letters of a queue.\n\n"
-          "Verbs:\n",
-          out);
-    for (verb = 0; verb < VERB_COUNT; verb++)
-        fprintf(out, "  %-8s %s\n", verbs[verb].name, verbs[verb].about);
-    fprintf(out, "\nmqdlq VERB --help tells the options of a verb.\n%s\n",
-            notes);
+    verbs_help(&table, verb, out);
 }
