@@ -46,11 +46,13 @@ UNIT    := $(call only,unit/test,$(call test,unit/test_*))
 STRESS  := $(call only,unit/stress,$(call test,unit/stress_*))
 E2E     := $(call only,e2e/test,$(call test,e2e/test_*))
 CRASH   := $(call only,crash/test,$(call test,crash/test_*))
-BENCH   := $(call test,bench/bench_*)
+BENCH   := $(BUILD)/tests/bench/bench
 FUZZ    := $(call only,fuzz/fuzz,$(call test,fuzz/fuzz_*))
-# Handlers for end-to-end tests: programs, and plugins (.so).
+# Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
+# the benchmark.
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
-            $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c))
+            $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c)) \
+            $(if $(filter %/test_bench,$(E2E)),$(BENCH))
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
@@ -105,10 +107,13 @@ $(BUILD)/tests/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(HARNESS) \
         $$(if $$(wildcard common/$$*.c),$(LIB),$(ENGINE))
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
-$(BUILD)/tests/unit/stress_% $(BUILD)/tests/bench/bench_%: \
-        $(BUILD)/obj/tests/$$(notdir $$(@D))/$$(@F).o $(ENGINE)
+$(BUILD)/tests/unit/stress_%: $(BUILD)/obj/tests/unit/stress_%.o $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
+# The worker as it is installed, and parts that only the archive shows.
+$(BENCH): $(call obj,$(wildcard tests/bench/*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
         $$(if $$(wildcard scripts/mqdlq_$$*.c),$$(call obj,$$(wildcard scripts/mqdlq_*.c))) $(ENGINE)
@@ -167,8 +172,9 @@ check-tsan: $(E2E) $(CRASH) $(HANDLERS)
 check-tsan-stress: $(STRESS) $(BIN)
 	$(call run,$(STRESS))
 
+# make -s bench BENCH_FLAGS="--only sender-64 --json"; --help says what there is
 bench: $(BENCH) $(BIN)
-	@set -e; for b in $(BENCH); do $$b; done
+	@MQW_BIN=$(abspath $(BUILD)/bin) $(BENCH) $(BENCH_FLAGS)
 
 # Each target for FUZZ_SECONDS, from tests/fuzz/corpus/<noun> and from what
 # earlier runs in this build directory found; ONLY="header custody" runs these.

@@ -1,29 +1,25 @@
 /* bench_groups.c - ordered groups beside a plain queue, one message at a time
  *
- * The same messages go through both in turn, round by round, in the same order:
- * in by add (push), out by lease, peek, take, release (pop). One producer, and
- * the handler is empty. `steady`: so many messages wait, for each that is taken
- * another one comes. `burst`: all come, then all are taken. The medians of the
- * processor time are printed. --strict: exit 1 if a ratio that docs/ promises is
- * not reached.
+ * The same messages go through both, in the same order: in by add (push), out by
+ * lease, peek, take, release (pop). One producer, and the handler is empty.
+ * "steady": so many messages wait, for each that is taken another one comes.
+ * "burst": all come, then all are taken. Processor time.
  */
 #include <bsd/sys/queue.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "tests/bench/bench.h"
 #include "worker/groups.h"
 
-#define LARGEST   100000
+#define QUANTUM   10
 #define LOOKAHEAD 64   /* that many wait unless the worker is told more */
 #define LEAST     4096 /* messages of a round */
-#define ROUNDS    101
-
-enum { PLAIN, GROUPS, CONTENDERS };
+#define LARGEST   100000
+#define ROUNDS    22
 
 struct key {
     size_t size;
@@ -36,15 +32,6 @@ struct message {
     const struct key *key;
 };
 
-/* What one round does, the same for both. */
-struct load {
-    size_t groups;
-    size_t messages; /* that come */
-    size_t waiting;  /* so many at once */
-    double promised; /* ratio; 0: nothing */
-    bool burst;
-};
-
 struct contender {
     void (*in)(struct message *m);
     struct message *(*out)(void);
@@ -53,7 +40,6 @@ struct contender {
 static struct message message[LARGEST];
 static struct message *slot[LARGEST]; /* the same in any order */
 static struct key key[LARGEST];       /* of what comes, in turn */
-static double sample[CONTENDERS][ROUNDS];
 
 /* ---- the plain queue ---- */
 
@@ -108,44 +94,19 @@ static struct message *groups_out(void)
 
 /* ---- measuring ---- */
 
-static const struct contender contenders[CONTENDERS] = {
-    [PLAIN] = {plain_in, plain_out},
-    [GROUPS] = {groups_in, groups_out},
-};
-
-/* random64 - splitmix64 */
-static uint64_t random64(void)
-{
-    static uint64_t state = 42;
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 /* load_fill - each group gets its share, in any order; the messages lie in any
  * order too, as slots do when they have been in use for a while */
-static void load_fill(const struct load *l)
+static void load_fill(const struct task *task, uint64_t *seed)
 {
-    for (size_t i = 0; i < l->messages; i++) {
-        size_t j = random64() % (i + 1), k = random64() % (i + 1);
+    for (size_t i = 0; i < task->n; i++) {
+        size_t j = random_next(seed) % (i + 1), k = random_next(seed) % (i + 1);
 
         key[i] = key[j];
         key[j].size = (size_t)snprintf(key[j].text, sizeof key[j].text,
-                                       "account-%06zu", i % l->groups);
+                                       "account-%06zu", i % task->groups);
         slot[i] = slot[k];
         slot[k] = &message[i];
     }
-}
-
-/* cpu_ns - time this thread has run; other programs do not count */
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
 /* fill - the first ones come */
@@ -164,80 +125,36 @@ static void drain(const struct contender *c, size_t n)
 
     while (c->out())
         out++;
-    if (out == n)
-        return;
-    fprintf(stderr, "%zu of %zu came out\n", out, n);
-    exit(1);
+    if (out != n)
+        fail(0, "%zu of %zu messages came out", out, n);
 }
 
 /* take_steady - ns for one message, in and out */
-static double take_steady(const struct contender *c, const struct load *l)
+static double take_steady(const struct contender *c, const struct task *task)
 {
     uint64_t ns;
 
-    fill(c, l->waiting);
+    fill(c, task->waiting);
     ns = cpu_ns();
-    for (size_t i = 0; i < l->messages; i++) {
+    for (size_t i = 0; i < task->n; i++) {
         struct message *m = c->out();
 
         m->key = &key[i];
         c->in(m);
     }
     ns = cpu_ns() - ns;
-    drain(c, l->waiting);
-    return (double)ns / (double)l->messages;
+    drain(c, task->waiting);
+    return (double)ns / (double)task->n;
 }
 
 /* take_burst - the same */
-static double take_burst(const struct contender *c, const struct load *l)
+static double take_burst(const struct contender *c, const struct task *task)
 {
     uint64_t ns = cpu_ns();
 
-    fill(c, l->messages);
-    drain(c, l->messages);
-    return (double)(cpu_ns() - ns) / (double)l->messages;
-}
-
-static int double_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* take_medians - rounds of both in turn */
-static void take_medians(const struct load *l, double median[CONTENDERS])
-{
-    unsigned rounds = l->messages > LEAST ? 15 : ROUNDS;
-
-    for (unsigned r = 0; r < rounds; r++)
-        for (unsigned i = 0; i < CONTENDERS; i++) {
-            unsigned c = (i + r) % CONTENDERS;
-
-            load_fill(l);
-            sample[c][r] =
-                (l->burst ? take_burst : take_steady)(&contenders[c], l);
-        }
-    for (unsigned c = 0; c < CONTENDERS; c++) {
-        qsort(sample[c], rounds, sizeof(double), double_compare);
-        median[c] = sample[c][rounds / 2];
-    }
-}
-
-/* bench_load - measure and print; whether the promise was kept */
-static bool bench_load(const struct load *l)
-{
-    double median[CONTENDERS], ratio;
-
-    take_medians(l, median);
-    ratio = median[GROUPS] / median[PLAIN];
-    printf("%7zu %8zu %-6s %7.1f %7.1f %6.2f", l->groups, l->waiting,
-           l->burst ? "burst" : "steady", median[PLAIN], median[GROUPS], ratio);
-    if (l->promised > 0)
-        printf("  at most %.0f: %s", l->promised,
-               ratio <= l->promised ? "ok" : "NOT REACHED");
-    printf("\n");
-    return l->promised <= 0 || ratio <= l->promised;
+    fill(c, task->n);
+    drain(c, task->n);
+    return (double)(cpu_ns() - ns) / (double)task->n;
 }
 
 /* stay - be a second thread: alone, a program's locks cost next to nothing */
@@ -248,27 +165,71 @@ static void *stay(void *arg)
     return NULL;
 }
 
-int main(int argc, char **argv)
+/* take - the median of some rounds; the first, in which memory grows, is not
+ * counted */
+static enum measured take(const struct contender *c, const struct task *task,
+                          double value[ROWS_MOST])
 {
-    static const struct load loads[] = {
-        {1, LEAST, LOOKAHEAD, 2, false},
-        {1, LEAST, LEAST, 2, false},
-        {1, LEAST, LEAST, 0, true},
-        {1000, LEAST, LOOKAHEAD, 2, false},
-        {1000, LEAST, LEAST, 2, false},
-        {1000, LEAST, LEAST, 0, true},
-        {LARGEST, LARGEST, LOOKAHEAD, 3, false},
-        {LARGEST, LARGEST, LARGEST, 3, false},
-        {LARGEST, LARGEST, LARGEST, 0, true},
-    };
-    bool strict = argc > 1 && !strcmp(argv[1], "--strict"), good = true;
+    unsigned rounds = task->n > LEAST ? 3 : ROUNDS;
+    uint64_t seed = task->run;
+    double ns[ROUNDS];
     pthread_t other;
 
-    if (pthread_create(&other, NULL, stay, NULL) || groups_open(&groups, 10))
-        return 71;
-    printf(" groups  waiting           plain  groups  ratio   ns a message\n");
-    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++)
-        good &= bench_load(&loads[i]);
-    groups_close(&groups);
-    return strict && !good;
+    if (pthread_create(&other, NULL, stay, NULL) ||
+        groups_open(&groups, QUANTUM))
+        fail(ENOMEM, "groups_open");
+    for (unsigned r = 0; r < rounds; r++) {
+        load_fill(task, &seed);
+        ns[r] = (task->how & HOW_BURST ? take_burst : take_steady)(c, task);
+    }
+    value[0] = at_part(ns + 1, rounds - 1, 0.5);
+    return MEASURED;
 }
+
+static enum measured take_groups(const struct task *task,
+                                 double value[ROWS_MOST])
+{
+    return take(&(struct contender){groups_in, groups_out}, task, value);
+}
+
+static enum measured take_plain(const struct task *task,
+                                double value[ROWS_MOST])
+{
+    return take(&(struct contender){plain_in, plain_out}, task, value);
+}
+
+/* A row: so many groups, messages and messages that wait; at most `must` times
+ * the cost of a plain queue. */
+#define LOAD(name_, what_, groups_, n_, waiting_, how_, must_)                \
+    {                                                                         \
+        .rows = {{"groups-" name_, what_ " / plain queue", "ns", LESS, must_, \
+                  0}},                                                        \
+        .ours = {.go = take_groups}, .rival = {.go = take_plain},             \
+        .task = {.n = (n_),                                                   \
+                 .groups = (groups_),                                         \
+                 .waiting = (waiting_),                                       \
+                 .how = (how_)},                                              \
+        .whole = true                                                         \
+    }
+
+static const struct duel duels[] = {
+    LOAD("1", "1 group, 64 messages wait", 1, LEAST, LOOKAHEAD, 0, 2),
+    LOAD("1-deep", "1 group, 4096 wait", 1, LEAST, LEAST, 0, 2),
+    LOAD("1-burst", "1 group, 4096 come, then go", 1, LEAST, LEAST, HOW_BURST,
+         0),
+    LOAD("1k", "1000 groups, 64 wait", 1000, LEAST, LOOKAHEAD, 0, 2),
+    LOAD("1k-deep", "1000 groups, 4096 wait", 1000, LEAST, LEAST, 0, 2),
+    LOAD("1k-burst", "1000 groups, 4096 come, then go", 1000, LEAST, LEAST,
+         HOW_BURST, 0),
+    LOAD("100k", "100,000 groups, 64 wait", LARGEST, LARGEST, LOOKAHEAD, 0, 3),
+    LOAD("100k-deep", "100,000 groups, 100,000 wait", LARGEST, LARGEST, LARGEST,
+         0, 3),
+    LOAD("100k-burst", "100,000 groups, 100,000 come, then go", LARGEST,
+         LARGEST, LARGEST, HOW_BURST, 0),
+};
+
+const struct section section_groups = {
+    .name = "groups",
+    .what = "ordered groups, processor time a message, in and out",
+    DUELS(duels),
+};

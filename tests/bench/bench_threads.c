@@ -1,119 +1,64 @@
 /* bench_threads.c - when a second receiving thread pays off
  *
- * One process sends 64-byte messages; 1, 2, 4 and 8 threads receive them as
- * the worker does, without blocking and with poll(2) when nothing is there, and
- * then work for so many microseconds. Prints messages a second, the best of some
- * rounds: what disturbs only slows down. And what it costs to wake a thread
- * that sleeps: half a round trip between two.
+ * Nothing of ours: it measures the kernel, and is why the worker wakes threads
+ * as it does. Threads receive as the worker does, without blocking and with
+ * poll(2) when nothing is there, then are busy for so long; beside one thread
+ * that does the same. And what it costs to wake a thread that sleeps.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <semaphore.h>
 
 #include "common/clock.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/feed.h"
+#include "tests/bench/work.h"
 
-#define ROUNDS  9
-#define THREADS 8
-#define TRIPS   4000
+#define THREADS_MOST 8
+#define TRIPS        4000
 
-static char name[64];
-static _Atomic unsigned left;
-static uint64_t work_ns;
+static struct tally tally;
+static const struct task *todo;
+static sem_t over;
 
-static void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-/* receive - until all messages were taken by somebody */
+/* receive - until the process ends */
 static void *receive(void *arg)
 {
-    mqd_t mq = mq_open(name, O_RDONLY | O_NONBLOCK);
+    char body[FEED_MOST];
+    mqd_t mq = feed_open(O_RDONLY | O_NONBLOCK);
     struct pollfd fd = {.fd = (int)mq, .events = POLLIN};
-    char body[64];
 
     (void)arg;
-    if (mq == (mqd_t)-1)
-        die("mq_open");
-    while (atomic_load(&left) > 0) {
-        if (mq_receive(mq, body, sizeof body, NULL) >= 0) {
-            uint64_t end = clock_mono_ns() + work_ns;
-
-            atomic_fetch_sub(&left, 1);
-            while (work_ns && clock_mono_ns() < end)
-                ;
-        } else if (errno == EAGAIN) {
-            poll(&fd, 1, 1);
-        } else {
-            die("mq_receive");
+    for (;;) {
+        if (mq_receive(mq, body, sizeof body, NULL) < 0) {
+            if (errno != EAGAIN)
+                fail(errno, "mq_receive");
+            poll(&fd, 1, -1);
+            continue;
         }
+        if (todo->work_ns)
+            work(todo);
+        if (tally_count(&tally))
+            sem_post(&over);
     }
-    mq_close(mq);
-    return NULL;
 }
 
-/* sender - a process, as senders are */
-static pid_t sender(unsigned messages)
+static enum measured threads(const struct task *task, double value[ROWS_MOST])
 {
-    pid_t pid = fork();
-    char body[64] = {0};
-    mqd_t mq;
+    pthread_t thread;
 
-    if (pid != 0)
-        return pid;
-    mq = mq_open(name, O_WRONLY);
-    while (messages-- > 0)
-        if (mq_send(mq, body, sizeof body, 0) < 0)
-            _exit(1);
-    _exit(0);
-}
-
-/* rate - messages a second */
-static double rate(unsigned threads, unsigned messages)
-{
-    pthread_t thread[THREADS];
-    uint64_t before = clock_mono_ns();
-    pid_t pid;
-
-    atomic_store(&left, messages);
-    pid = sender(messages);
-    for (unsigned i = 0; i < threads; i++)
-        if (pthread_create(&thread[i], NULL, receive, NULL) != 0)
-            die("pthread_create");
-    for (unsigned i = 0; i < threads; i++)
-        pthread_join(thread[i], NULL);
-    waitpid(pid, NULL, 0);
-    return messages * 1e9 / (double)(clock_mono_ns() - before);
-}
-
-/* compare - threads in turn, so that a busy machine spoils all alike */
-static void compare(unsigned us, unsigned messages)
-{
-    static const unsigned threads[] = {1, 2, 4, THREADS};
-    enum { KINDS = sizeof threads / sizeof *threads };
-    double best[KINDS] = {0};
-
-    work_ns = us * NS_PER_US;
-    for (unsigned r = 0; r < ROUNDS; r++)
-        for (unsigned k = 0; k < KINDS; k++) {
-            double now = rate(threads[k], messages);
-
-            if (now > best[k])
-                best[k] = now;
-        }
-    printf("%7u", us);
-    for (unsigned k = 0; k < KINDS; k++)
-        printf(" %9.0f", best[k]);
-    printf("\n");
+    todo = task;
+    sem_init(&over, 0, 0);
+    tally_start(&tally, task);
+    for (unsigned i = 0; i < task->threads; i++)
+        if (pthread_create(&thread, NULL, receive, NULL) != 0)
+            fail(EAGAIN, "pthread_create");
+    while (sem_wait(&over) < 0)
+        ;
+    value[0] = tally_rate(&tally);
+    return MEASURED;
 }
 
 /* ---- waking ---- */
@@ -140,56 +85,50 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* wake_us - half a round trip */
-static double wake_once(void)
+/* wake - half a round trip between two threads */
+static enum measured wake(const struct task *task, double value[ROWS_MOST])
 {
     uint64_t before = clock_mono_ns();
     pthread_t other;
 
+    (void)task;
     if (pthread_create(&other, NULL, play, &ball) != 0)
-        die("pthread_create");
+        fail(EAGAIN, "pthread_create");
     play(NULL);
     pthread_join(other, NULL);
-    return (double)(clock_mono_ns() - before) / (2.0 * TRIPS * 1e3);
+    value[0] = (double)(clock_mono_ns() - before) / (2.0 * TRIPS);
+    return MEASURED;
 }
 
-/* wake_us - the best of some */
-static double wake_us(void)
-{
-    double best = wake_once();
-
-    for (unsigned r = 1; r < ROUNDS; r++) {
-        double now = wake_once();
-
-        if (now < best)
-            best = now;
+#define ROW(us_, n_, threads_)                                               \
+    {                                                                        \
+        .rows = {{"threads-" #threads_ "-" #us_ "us",                        \
+                  #threads_ " bare threads, busy for " #us_ " us / 1", "/s", \
+                  MORE, 0, 0}},                                              \
+        .ours = {.go = threads, .threads = (threads_)},                      \
+        .rival = {.go = threads, .threads = 1},                              \
+        .task = {                                                            \
+            .n = (n_),                                                       \
+            .depth = 10,                                                     \
+            .size = 64,                                                      \
+            .work_ns = (us_)*NS_PER_US,                                      \
+            .how = HOW_SENDER,                                               \
+        },                                                                   \
     }
-    return best;
-}
+#define ROWS(us_, n_) ROW(us_, n_, 2), ROW(us_, n_, 4), ROW(us_, n_, 8)
 
-static void clean(void)
-{
-    mq_unlink(name);
-}
+static const struct duel duels[] = {
+    {.rows = {{"wake", "waking a thread", "ns", LESS, 0, 0}},
+     .ours = {.go = wake}},
+    ROWS(0, 50000),
+    ROWS(3, 20000),
+    ROWS(6, 20000),
+    ROWS(20, 10000),
+    ROWS(100, 2000),
+};
 
-int main(void)
-{
-    struct mq_attr attr = {.mq_maxmsg = 10, .mq_msgsize = 64};
-    mqd_t mq;
-
-    snprintf(name, sizeof name, "/bench_threads.%d", (int)getpid());
-    mq = mq_open(name, O_RDWR | O_CREAT | O_EXCL, 0600, &attr);
-    if (mq == (mqd_t)-1)
-        die(name);
-    mq_close(mq);
-    atexit(clean);
-    printf("waking a thread: %.1f us\n", wake_us());
-    printf("work us  1 thread         2         4         8   messages a "
-           "second\n");
-    compare(0, 20000);
-    compare(3, 10000);
-    compare(6, 10000);
-    compare(20, 5000);
-    compare(100, 1000);
-    return 0;
-}
+const struct section section_threads = {
+    .name = "threads",
+    .what = "threads that receive from one queue of 10, without the worker",
+    DUELS(duels),
+};

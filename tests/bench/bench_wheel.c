@@ -1,28 +1,24 @@
 /* bench_wheel.c - the timer wheel beside a 4-ary heap and a red-black tree
  *
- * Each measures the same deadlines in turn, round by round; the medians are
- * printed. --strict: exit 1 if a ratio that docs/ promises is not reached.
+ * Both of a pair get the same deadlines, in the same order. Processor time.
  */
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/clock.h"
 #include "common/wheel.h"
-#include "tests/bench/rivals.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/wheel_rivals.h"
 
-#define SPAN    (10 * NS_PER_S) /* deadlines are within it */
-#define STEPS   1000            /* advances that the span is served in */
-#define BUDGET  4096            /* of one advance, as worker/timers has it */
-#define LARGEST 1000000
-#define ROUNDS  301
+#define SPAN   (10 * NS_PER_S) /* deadlines are within it */
+#define STEPS  1000            /* advances that the span is served in */
+#define BUDGET 4096            /* of one advance, as worker/timers has it */
+#define ROUNDS 101             /* at most */
 
 enum { ADD, CANCEL, EXPIRE, CHURN, PHASES };
-enum { WHEEL, HEAP, TREE, CONTENDERS };
 
 struct contender {
-    const char *name;
     void (*open)(void);
     void (*add)(const struct load *l);
     void (*cancel)(const struct load *l);
@@ -79,49 +75,53 @@ static size_t wheel_expire(uint64_t now_ns)
 
 /* ---- measuring ---- */
 
-static const struct contender contenders[CONTENDERS] = {
-    [WHEEL] = {"wheel", wheel_begin, wheel_add, wheel_remove, wheel_churn,
-               wheel_expire},
-    [HEAP] = {"4-ary heap", heap_begin, heap_add, heap_cancel, heap_churn,
-              heap_expire},
-    [TREE] = {"red-black tree", tree_begin, tree_add, tree_cancel, tree_churn,
-              tree_expire},
-};
-
-static double sample[CONTENDERS][PHASES][ROUNDS];
-static double median[CONTENDERS][PHASES];
-
-/* random64 - splitmix64 */
-static uint64_t random64(void)
-{
-    static uint64_t state = 42;
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
+static const struct contender of_wheel = {wheel_begin, wheel_add, wheel_remove,
+                                          wheel_churn, wheel_expire},
+                              of_heap = {heap_begin, heap_add, heap_cancel,
+                                         heap_churn, heap_expire},
+                              of_tree = {tree_begin, tree_add, tree_cancel,
+                                         tree_churn, tree_expire};
 
 /* load_fill - fresh deadlines and a fresh order */
-static void load_fill(struct load *l)
+static void load_fill(struct load *l, uint64_t *seed)
 {
     for (size_t i = 0; i < l->n; i++) {
-        size_t j = random64() % (i + 1);
+        size_t j = random_next(seed) % (i + 1);
 
-        l->when[i] = 1 + random64() % SPAN;
-        l->other[i] = 1 + random64() % SPAN;
+        l->when[i] = 1 + random_next(seed) % SPAN;
+        l->other[i] = 1 + random_next(seed) % SPAN;
         l->order[i] = l->order[j];
         l->order[j] = (unsigned)i;
     }
 }
 
-/* cpu_ns - time this thread has run; other programs do not count */
-static uint64_t cpu_ns(void)
+/* array - zeroed, and touched */
+static void *array(size_t n, size_t size)
 {
-    struct timespec t;
+    void *at = calloc(n, size);
 
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    if (!at)
+        fail(ENOMEM, "%zu timers", n);
+    explicit_bzero(at, n * size); /* no page is made while the clock runs */
+    return at;
+}
+
+/* load_open - memory for all contenders, so that neither has more room in the
+ * caches than the other */
+static void load_open(struct load *l, size_t n)
+{
+    l->n = n;
+    l->when = array(n, sizeof *l->when);
+    l->other = array(n, sizeof *l->other);
+    l->order = array(n, sizeof *l->order);
+    timer = array(n, sizeof *timer);
+    heap = array(n, sizeof *heap);
+    heap_at = array(n, sizeof *heap_at);
+    node = array(n, sizeof *node);
+    if (wheel_open(&wheel, 0) < 0)
+        fail(ENOMEM, "wheel_open");
+    for (size_t i = 0; i < n; i++)
+        wheel_timer_init(&timer[i], count_fire);
 }
 
 /* take_phase - ns for one operation */
@@ -142,85 +142,66 @@ static double take_expire(const struct contender *c, const struct load *l)
 
     for (unsigned s = 1; s <= STEPS; s++)
         n += c->expire(SPAN / STEPS * s);
-    if (n != l->n) {
-        fprintf(stderr, "%s: %zu of %zu expired\n", c->name, n, l->n);
-        exit(1);
-    }
+    if (n != l->n)
+        fail(0, "%zu of %zu timers expired", n, l->n);
     return (double)(cpu_ns() - start) / (double)n;
 }
 
-/* take_round - one contender, all phases */
-static void take_round(unsigned which, const struct load *l, unsigned round)
+/* warm_up - the memory that a contender takes as it grows is there */
+static void warm_up(const struct contender *c, struct load *l, uint64_t *seed)
 {
-    const struct contender *c = &contenders[which];
-    double(*to)[ROUNDS] = sample[which];
-
+    load_fill(l, seed);
     c->open();
-    to[ADD][round] = take_phase(c->add, l);
-    to[CHURN][round] = take_phase(c->churn, l);
-    to[CANCEL][round] = take_phase(c->cancel, l);
     c->add(l);
-    to[EXPIRE][round] = take_expire(c, l);
+    c->cancel(l);
 }
 
-static int double_compare(const void *a, const void *b)
+/* take - ns for add and cancel, add and expire, cancel and add at `n` pending */
+static enum measured take(const struct task *task, const struct contender *c,
+                          double value[ROWS_MOST])
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    static double of[PHASES][ROUNDS];
+    unsigned rounds = task->n <= 1000 ? ROUNDS : task->n <= 100000 ? 3 : 1;
+    uint64_t seed = task->run;
+    struct load l;
 
-    return (x > y) - (x < y);
-}
-
-/* take_medians - rounds of all contenders in turn, at `l->n` pending */
-static void take_medians(struct load *l)
-{
-    unsigned rounds = l->n <= 1000 ? ROUNDS : l->n <= 100000 ? 11 : 5;
-
+    load_open(&l, task->n);
+    warm_up(c, &l, &seed);
     for (unsigned r = 0; r < rounds; r++) {
-        load_fill(l);
-        for (unsigned c = 0; c < CONTENDERS; c++)
-            take_round((c + r) % CONTENDERS, l, r);
+        load_fill(&l, &seed);
+        c->open();
+        of[ADD][r] = take_phase(c->add, &l);
+        of[CHURN][r] = take_phase(c->churn, &l);
+        of[CANCEL][r] = take_phase(c->cancel, &l);
+        c->add(&l);
+        of[EXPIRE][r] = take_expire(c, &l);
     }
-    for (unsigned c = 0; c < CONTENDERS; c++)
-        for (unsigned p = 0; p < PHASES; p++) {
-            qsort(sample[c][p], rounds, sizeof(double), double_compare);
-            median[c][p] = sample[c][p][rounds / 2];
-        }
+    value[0] = at_part(of[ADD], rounds, 0.5);
+    value[1] = value[0] + at_part(of[EXPIRE], rounds, 0.5);
+    value[0] += at_part(of[CANCEL], rounds, 0.5);
+    value[2] = at_part(of[CHURN], rounds, 0.5);
+    return MEASURED;
 }
 
-/* print_ratio - and whether it is what was promised (0: nothing was) */
-static bool print_ratio(const char *what, double ratio, double promised)
+static enum measured take_wheel(const struct task *task,
+                                double value[ROWS_MOST])
 {
-    bool good = ratio >= promised;
-
-    printf("  %-28s %6.1f times the tree's speed", what, ratio);
-    if (promised > 0)
-        printf(", at least %.1f: %s", promised, good ? "ok" : "NOT REACHED");
-    printf("\n");
-    return good;
+    return take(task, &of_wheel, value);
 }
 
-/* bench_size - measure and print one size */
-static bool bench_size(struct load *l)
+static enum measured take_heap(const struct task *task, double value[ROWS_MOST])
 {
-    const double *w = median[WHEEL], *t = median[TREE];
-    double promised = l->n <= 1000 ? 10 : l->n >= LARGEST ? 20 : 0;
-    bool good;
-
-    take_medians(l);
-    printf("%zu pending, ns      add  cancel  expire  churn\n", l->n);
-    for (unsigned c = 0; c < CONTENDERS; c++)
-        printf("  %-16s %7.1f %7.1f %7.1f %6.1f\n", contenders[c].name,
-               median[c][ADD], median[c][CANCEL], median[c][EXPIRE],
-               median[c][CHURN]);
-    good = print_ratio("add + cancel",
-                       (t[ADD] + t[CANCEL]) / (w[ADD] + w[CANCEL]), promised);
-    good &= print_ratio("add + expire",
-                        (t[ADD] + t[EXPIRE]) / (w[ADD] + w[EXPIRE]), 1.5);
-    print_ratio("churn", t[CHURN] / w[CHURN], 0);
-    return good;
+    return take(task, &of_heap, value);
 }
 
-/* longest_once - us of the longest single advance, served in `steps` */
+static enum measured take_tree(const struct task *task, double value[ROWS_MOST])
+{
+    return take(task, &of_tree, value);
+}
+
+/* ---- how long the lock would be held ---- */
+
+/* longest_once - the longest single advance, served in `steps` */
 static double longest_once(const struct load *l, unsigned steps)
 {
     uint64_t longest = 0;
@@ -237,57 +218,66 @@ static double longest_once(const struct load *l, unsigned steps)
             if (took > longest)
                 longest = took;
         } while (more);
-    return (double)longest / 1e3;
+    return (double)longest;
 }
 
-/* longest_advance - the least of three: what disturbs only adds */
-static double longest_advance(const struct load *l, unsigned steps)
+static enum measured take_longest(const struct task *task,
+                                  double value[ROWS_MOST])
 {
-    double least = longest_once(l, steps);
+    uint64_t seed = task->run;
+    struct load l;
 
-    for (unsigned i = 1; i < 3; i++) {
-        double again = longest_once(l, steps);
+    load_open(&l, task->n);
+    load_fill(&l, &seed);
+    value[0] = longest_once(&l, 1);
+    value[1] = longest_once(&l, STEPS);
+    return MEASURED;
+}
 
-        if (again < least)
-            least = again;
+/* Rows at one number of pending timers; `least` times the tree's speed. */
+#define SIZE(n_, text_, least_)                                              \
+    {.rows = {{"wheel-" text_ "-cancel",                                     \
+               "add and cancel at " text_ " pending / red-black tree", "ns", \
+               LESS, (least_) > 0 ? 1.0 / (least_) : 0, 0},                  \
+              {"wheel-" text_ "-expire",                                     \
+               "add and expire at " text_ " pending / red-black tree", "ns", \
+               LESS, 1 / 1.5, 0},                                            \
+              {"wheel-" text_ "-churn",                                      \
+               "cancel and add at " text_ " pending / red-black tree", "ns", \
+               LESS, 0, 0}},                                                 \
+     .ours = {.go = take_wheel},                                             \
+     .rival = {.go = take_tree},                                             \
+     .task = {.n = (n_)},                                                    \
+     .whole = true},                                                         \
+    {                                                                        \
+        .rows = {{"heap-" text_ "-cancel",                                   \
+                  "add and cancel at " text_ " pending / 4-ary heap", "ns",  \
+                  LESS, 0, 0},                                               \
+                 {"heap-" text_ "-expire",                                   \
+                  "add and expire at " text_ " pending / 4-ary heap", "ns",  \
+                  LESS, 0, 0},                                               \
+                 {"heap-" text_ "-churn",                                    \
+                  "cancel and add at " text_ " pending / 4-ary heap", "ns",  \
+                  LESS, 0, 0}},                                              \
+        .ours = {.go = take_wheel}, .rival = {.go = take_heap},              \
+        .task = {.n = (n_)}, .whole = true                                   \
     }
-    return least;
-}
 
-/* bench_advance - how long the lock would be held */
-static bool bench_advance(const struct load *l)
-{
-    double stall = longest_advance(l, 1), steps = longest_advance(l, STEPS);
+static const struct duel duels[] = {
+    SIZE(1000, "1k", 10),
+    SIZE(100000, "100k", 0),
+    SIZE(1000000, "1m", 20),
+    {.rows = {{"wheel-stall",
+               "longest hold of the lock, 1m pending, after a stall", "ns",
+               LESS, 1e6, 0},
+              {"wheel-steps", "the same, served in time", "ns", LESS, 1e6, 0}},
+     .ours = {.go = take_longest},
+     .task = {.n = 1000000},
+     .whole = true},
+};
 
-    printf("longest advance, %zu pending, budget %d: %.0f us after a stall, "
-           "%.0f us in steps\n",
-           l->n, BUDGET, stall, steps);
-    return stall < 1000 && steps < 1000;
-}
-
-int main(int argc, char **argv)
-{
-    static const size_t sizes[] = {1000, 100000, LARGEST};
-    bool strict = argc > 1 && !strcmp(argv[1], "--strict"), good = true;
-    struct load l = {
-        .when = calloc(LARGEST, sizeof *l.when),
-        .other = calloc(LARGEST, sizeof *l.other),
-        .order = calloc(LARGEST, sizeof *l.order),
-    };
-
-    timer = calloc(LARGEST, sizeof *timer);
-    heap = calloc(LARGEST, sizeof *heap);
-    heap_at = calloc(LARGEST, sizeof *heap_at);
-    node = calloc(LARGEST, sizeof *node);
-    if (!l.when || !l.other || !l.order || !timer || !heap || !heap_at ||
-        !node || wheel_open(&wheel, 0))
-        return 71;
-    for (size_t i = 0; i < LARGEST; i++)
-        wheel_timer_init(&timer[i], count_fire);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        l.n = sizes[s];
-        good &= bench_size(&l);
-    }
-    good &= bench_advance(&l);
-    return strict && !good;
-}
+const struct section section_wheel = {
+    .name = "wheel",
+    .what = "timers, processor time an operation",
+    DUELS(duels),
+};

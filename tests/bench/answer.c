@@ -1,0 +1,118 @@
+/* answer.c - see answer.h */
+#include "tests/bench/answer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+#define LINE_MOST 2048 /* of MSG, its groups and x- headers included */
+
+struct answerer {
+    const char *file;
+    unsigned long warm, n, done;
+    uint64_t from_ns;
+    bool batch;
+    size_t in_size, out_size;
+    char in[1 << 16], out[1 << 14];
+};
+
+/* out_flush - what was answered so far */
+static bool out_flush(struct answerer *a)
+{
+    size_t size = a->out_size;
+
+    a->out_size = 0;
+    return size == 0 || write(1, a->out, size) == (ssize_t)size;
+}
+
+/* ok_put - the answer to the message with that id */
+static bool ok_put(struct answerer *a, const char *id, size_t size)
+{
+    if (a->out_size + size + 4 > sizeof a->out && !out_flush(a))
+        return false;
+    memcpy(a->out + a->out_size, "OK ", 3);
+    memcpy(a->out + a->out_size + 3, id, size);
+    a->out[a->out_size + 3 + size] = '\n';
+    a->out_size += size + 4;
+    return a->batch || out_flush(a);
+}
+
+/* time_put - the result */
+static bool time_put(const struct answerer *a)
+{
+    FILE *f = fopen(a->file, "we");
+
+    if (!f)
+        return false;
+    fprintf(f, "%llu\n", (unsigned long long)(clock_mono_ns() - a->from_ns));
+    return fclose(f) == 0;
+}
+
+/* took - one was answered */
+static bool took(struct answerer *a)
+{
+    if (++a->done == a->warm)
+        a->from_ns = clock_mono_ns();
+    return a->done != a->n || time_put(a);
+}
+
+/* message_take - bytes of the first message, 0: not all is there, -1: it is no
+ * message */
+static ssize_t message_take(struct answerer *a, const char *at, size_t size)
+{
+    const char *line = memchr(at, '\n', size), *id = at + 4, *end;
+    unsigned long body;
+    size_t whole;
+    char *rest;
+
+    if (!line)
+        return size < LINE_MOST ? 0 : -1;
+    if (strncmp(at, "MSG ", 4) != 0 ||
+        !(end = memchr(id, ' ', (size_t)(line - id))))
+        return -1;
+    body = strtoul(end + 1, &rest, 10);
+    whole = (size_t)(line + 1 - at) + body + 1;
+    if (whole > sizeof a->in)
+        return -1;
+    if (whole > size)
+        return 0;
+    return ok_put(a, id, (size_t)(end - id)) && took(a) ? (ssize_t)whole : -1;
+}
+
+/* in_take - all messages that were read; false: something is wrong */
+static bool in_take(struct answerer *a)
+{
+    size_t at = 0;
+    ssize_t n;
+
+    while ((n = message_take(a, a->in + at, a->in_size - at)) > 0)
+        at += (size_t)n;
+    a->in_size -= at;
+    memmove(a->in, a->in + at, a->in_size);
+    return n == 0 && out_flush(a);
+}
+
+int answer(int argc, char **argv)
+{
+    static struct answerer a;
+    ssize_t n;
+
+    if (argc < 3)
+        return EX_USAGE;
+    a.file = argv[0];
+    a.warm = strtoul(argv[1], NULL, 10);
+    a.n = strtoul(argv[2], NULL, 10);
+    a.batch = argc > 3;
+    while ((n = read(0, a.in + a.in_size, sizeof a.in - a.in_size)) > 0) {
+        a.in_size += (size_t)n;
+        if (!in_take(&a))
+            return EX_DATAERR;
+    }
+    return n < 0 ? EX_OSERR : EX_OK;
+}

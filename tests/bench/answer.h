@@ -1,0 +1,18 @@
+/* answer.h - the long-lived child that bench_stream.c has mqworker start
+ *
+ * WHAT   Reads messages of `mqworker --stream` from stdin and answers OK to
+ *        each; takes the time meanwhile.
+ * WHO    main, as `bench answer FILE WARM N [batch]`.
+ * OWNS   FILE: ns from answer number WARM to number N, once it has come to that.
+ * FAILS  Exit status 65: what came is no message; 71 a system call.
+ */
+#ifndef TESTS_BENCH_ANSWER_H
+#define TESTS_BENCH_ANSWER_H
+
+#define ANSWER "answer"
+
+/* Its exit status. `batch`: all that was read is answered by one write, else
+ * each message by its own. */
+int answer(int argc, char **argv);
+
+#endif

@@ -1,0 +1,119 @@
+/* bench_latency.c - from mq_send to the first instruction behind it
+ *
+ * A process sends a message now and then, with the time in it, so rarely that
+ * everybody sleeps in between, at odd moments, so that no timer of the kernel
+ * keeps time with it. Both sides have the same.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/feed.h"
+#include "tests/bench/library.h"
+
+#define SAMPLES_MOST 4096
+#define GAP_NS       NS_PER_MS /* and up to as much again */
+
+static struct {
+    unsigned long n, want;
+    double ns[SAMPLES_MOST];
+} late;
+
+/* late_note - one arrived; true for the last */
+static bool late_note(const void *body)
+{
+    uint64_t now = clock_mono_ns(), sent;
+
+    memcpy(&sent, body, sizeof sent);
+    late.ns[late.n++] = (double)(now - sent);
+    return late.n == late.want;
+}
+
+/* trickle_start - the sender */
+static int trickle_start(const struct task *task)
+{
+    int pid = fork_bound();
+    char body[64] = "";
+    uint64_t seed = task->run;
+    mqd_t mq;
+
+    late.want = task->n < SAMPLES_MOST ? task->n : SAMPLES_MOST;
+    if (pid > 0)
+        return pid;
+    mq = feed_open(O_WRONLY);
+    for (unsigned long i = 0; i < late.want; i++) {
+        long gap = (long)(GAP_NS + random_next(&seed) % GAP_NS);
+        uint64_t now;
+
+        nanosleep(&(struct timespec){.tv_sec = gap / (long)NS_PER_S,
+                                     .tv_nsec = gap % (long)NS_PER_S},
+                  NULL);
+        now = clock_mono_ns();
+        memcpy(body, &now, sizeof now);
+        if (mq_send(mq, body, sizeof body, 0) < 0)
+            fail(errno, "mq_send");
+    }
+    _exit(0);
+}
+
+/* late_values - the rows */
+static enum measured late_values(int sender, double value[ROWS_MOST])
+{
+    child_done(sender, "the sender");
+    value[0] = at_part(late.ns, late.n, 0.5);
+    value[1] = at_part(late.ns, late.n, 0.99);
+    return MEASURED;
+}
+
+static enum measured blocked(const struct task *task, double value[ROWS_MOST])
+{
+    char body[64];
+    mqd_t mq = feed_open(O_RDONLY);
+    int sender = trickle_start(task);
+
+    do {
+        if (mq_receive(mq, body, sizeof body, NULL) < 0)
+            fail(errno, "mq_receive");
+    } while (!late_note(body));
+    return late_values(sender, value);
+}
+
+static int handle(const struct mqw_message *m, struct mqw_context *c)
+{
+    if (late_note(m->body))
+        mqw_stop(mqw_worker_of(c));
+    return MQW_DONE;
+}
+
+static enum measured worker(const struct task *task, double value[ROWS_MOST])
+{
+    int sender = trickle_start(task);
+
+    library_run(task, handle, NULL);
+    return late_values(sender, value);
+}
+
+static const struct duel duels[] = {
+    {.rows = {{"latency-median",
+               "mq_send to handler, -c 2, asleep / a thread blocked in "
+               "mq_receive; median",
+               "ns", LESS, 2.0, 1.3},
+              {"latency-p99", "the same; 99 of 100 are quicker", "ns", LESS,
+               2.0, 1.3}},
+     .ours = {.go = worker},
+     .rival = {.go = blocked},
+     .task = {.n = 500, .depth = 10, .size = 64, .threads = 2},
+     .whole = true},
+};
+
+const struct section section_latency = {
+    .name = "latency",
+    .what = "from mq_send to the first instruction of a handler",
+    .usual = true,
+    DUELS(duels),
+};

@@ -1,0 +1,125 @@
+/* bench_stream.c - a long-lived child that answers each message
+ *
+ * The child is this program (answer.c); it takes the time from its first
+ * answers to its last. The bare round trip has neither queue nor sender, so it
+ * is more than any consumer of a queue can reach; the second rival takes its
+ * messages from the same queue as ours, with a sender beside.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/bench/answer.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/feed.h"
+#include "tests/bench/place.h"
+#include "tests/bench/program.h"
+#include "tests/bench/rivals.h"
+
+#define WARM_PART 20 /* of the messages: before the clock runs */
+#define SIZE      64
+
+/* stream_start - mqworker and its child, up to `n` messages */
+static int stream_start(const struct task *task, const char *file,
+                        unsigned long n)
+{
+    char window[16], most[24], warm[24];
+
+    snprintf(window, sizeof window, "%u", task->threads);
+    snprintf(most, sizeof most, "%lu", n);
+    snprintf(warm, sizeof warm, "%lu", n / WARM_PART);
+    return program_start((const char *[]){
+        "-c", "1", "--stream", "--window", window, "--max-deliveries", most,
+        "--max-attempts", "1", "--", place->self, ANSWER, file, warm, most,
+        task->how & HOW_BATCH ? "batch" : NULL, NULL});
+}
+
+/* result_ns - what the child wrote; 0: nothing */
+static uint64_t result_ns(const char *file)
+{
+    unsigned long long ns = 0;
+    FILE *f = fopen(file, "re");
+
+    if (f) {
+        if (fscanf(f, "%llu", &ns) != 1)
+            ns = 0;
+        fclose(f);
+    }
+    return ns;
+}
+
+/* stream_built - whether this mqworker has such children: a command that is
+ * started for each message gets another stdin */
+static bool stream_built(const struct task *task, const char *file)
+{
+    mqd_t mq = feed_open(O_WRONLY);
+    int pid = stream_start(task, file, 1);
+
+    program_send((int)mq, 1, SIZE);
+    child_done(pid, "mqworker --stream");
+    mq_close(mq);
+    return result_ns(file) > 0;
+}
+
+static enum measured worker(const struct task *task, double value[ROWS_MOST])
+{
+    char probe[PATH_MAX + 16], file[PATH_MAX + 16];
+    unsigned long warm = task->n / WARM_PART;
+    int pid, sender;
+    uint64_t ns;
+
+    snprintf(probe, sizeof probe, "%s/probe", place->dir);
+    snprintf(file, sizeof file, "%s/answered", place->dir);
+    if (task->run == 0 && !stream_built(task, probe))
+        return NOT_BUILT;
+    sender = feed_start(task);
+    pid = stream_start(task, file, task->n);
+    child_done(pid, "mqworker --stream");
+    child_done(sender, "the sender");
+    ns = result_ns(file);
+    if (ns == 0)
+        fail(0, "mqworker --stream: its child did not answer %lu messages",
+             task->n);
+    value[0] = (double)(task->n - warm) * 1e9 / (double)ns;
+    return MEASURED;
+}
+
+static const struct duel duels[] = {
+    {.rows = {{"stream-1",
+               "--stream, -c 1, window 1 / round trip on a socket "
+               "pair, no queue",
+               "/s", MORE, 0.75, 0.9}},
+     .ours = {.go = worker},
+     .rival = {.go = trip_rate},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE, .threads = 1}},
+    {.rows = {{"stream-1-queue",
+               "--stream, -c 1, window 1 / the same round "
+               "trip for each message of a queue",
+               "/s", MORE, 0, 0}},
+     .ours = {.go = worker},
+     .rival = {.go = trip_rate, .how = HOW_SENDER},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE, .threads = 1}},
+    {.rows = {{"stream-32",
+               "--stream, -c 1, window 32 / window 1, a write for "
+               "each answer",
+               "/s", MORE, 2, 5}},
+     .ours = {.go = worker, .threads = 32},
+     .rival = {.go = worker, .threads = 1},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE}},
+    {.rows = {{"stream-32-batch",
+               "--stream, -c 1, window 32 / window 1, a "
+               "write for all that was read",
+               "/s", MORE, 0, 0}},
+     .ours = {.go = worker, .threads = 32},
+     .rival = {.go = worker, .threads = 1},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE, .how = HOW_BATCH}},
+};
+
+const struct section section_stream = {
+    .name = "stream",
+    .what = "a long-lived child, beside a sender",
+    .usual = true,
+    DUELS(duels),
+};
