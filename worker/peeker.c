@@ -29,6 +29,9 @@
 
 #define EVENTS   16
 #define STUCK_MS 2 /* a handler that takes longer gets company */
+/* The same after lingering. To start the timer is a system call before the
+ * handler's first instruction, so most messages shall find it started. */
+#define LINGER_MS 10
 
 /* c = constant after open   a = atomic   p = peeker's thread only */
 struct peeker {
@@ -167,6 +170,13 @@ void peeker_queue_changed(struct peeker *p)
     kick(p);
 }
 
+/* look_in - make the peeker look, in at most so many ms */
+static void look_in(struct peeker *p, unsigned ms)
+{
+    timers_start_earlier(p->engine->timers, &p->look_timer,
+                         clock_mono_ns() + ms * NS_PER_MS);
+}
+
 /* peeker_linger - one thread at a time, as peek mode is entered once
  * Off before a work item is tried, as in on_event.
  */
@@ -186,14 +196,13 @@ bool peeker_linger(struct peeker *p)
     if (!(fds[0].revents & POLLIN))
         return false;
     if (engine_room(p->engine) > 1)
-        peeker_look_soon(p);
+        look_in(p, LINGER_MS);
     return true;
 }
 
 void peeker_look_soon(struct peeker *p)
 {
-    timers_start_earlier(p->engine->timers, &p->look_timer,
-                         clock_mono_ns() + STUCK_MS * NS_PER_MS);
+    look_in(p, STUCK_MS);
 }
 
 void peeker_release(struct peeker *p)

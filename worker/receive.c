@@ -19,6 +19,7 @@
 #define LEAVE_NS  3000
 #define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
 #define PACE_PART 8         /* of the moving mean that is one handler's time */
+#define PACE_STEP 4         /* times the mean that one handler counts at most */
 #define WALL_NS   (10 * NS_PER_MS) /* a step of the wall clock is seen by then */
 /* How long an empty queue is tried again before its thread goes to sleep: what
  * going to sleep and being woken costs both sides. It is done while it pays:
@@ -94,10 +95,16 @@ uint64_t receive_look(struct receive *item)
     return item->now_ns;
 }
 
-/* pace - the moving mean that decides how many threads pay off */
+/* pace - the moving mean that decides how many threads pay off
+ * A handler that was interrupted for once does not count as slow: with that, the
+ * next dozen of messages would go the way of slow ones, over two more threads.
+ */
 static void pace(struct engine *e, uint64_t took)
 {
     uint64_t mean = atomic_load_explicit(&e->pace_ns, memory_order_relaxed);
+
+    if (took > PACE_STEP * mean + NS_PER_US)
+        took = PACE_STEP * mean + NS_PER_US;
 
     mean = took > mean ? mean + (took - mean) / PACE_PART
                        : mean - (mean - took) / PACE_PART;
