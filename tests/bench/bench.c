@@ -25,9 +25,11 @@ static const struct section *const sections[] = {
 };
 #define SECTIONS (sizeof sections / sizeof *sections)
 
+enum { BOTH, OURS, RIVAL }; /* --side */
+
 struct options {
     const char *only;
-    uint64_t runs;
+    uint64_t runs, side;
     bool has_runs, quick, json, all, strict, list, help;
 };
 
@@ -45,6 +47,9 @@ static const struct option_row option_rows[] = {
      .help = "pairs of measurements for each row"},
     {"quick", 0, OPT_FLAG, AT(quick),
      .help = "3 pairs, and a fifth of the work in each"},
+    {"side", 0, OPT_CHOICE, .value = "both|ours|rival",
+     .words = "both|ours|rival", .preset = "both", AT(side),
+     .help = "measure one side alone, for a profiler; it is shown as ours"},
     {"json", 0, OPT_FLAG, AT(json), .help = "print one JSON object a row"},
     {"strict", 0, OPT_FLAG, AT(strict),
      .help = "exit with 1 if a row does not reach what it must"},
@@ -142,17 +147,33 @@ struct sum {
     bool failed, missed;
 };
 
+/* duel_side - what is left of it with --side; nothing is demanded of that */
+static struct duel duel_side(const struct options *o, const struct duel *d)
+{
+    struct duel left = *d;
+
+    if (o->side == BOTH)
+        return left;
+    if (o->side == RIVAL && d->rival.go)
+        left.ours = d->rival;
+    left.rival.go = NULL;
+    for (int r = 0; r < ROWS_MOST; r++)
+        left.rows[r].must = left.rows[r].aim = 0;
+    return left;
+}
+
 /* duel_show - measure and print the rows that were asked for */
 static int duel_show(const struct options *o, const struct report *report,
-                     const struct section *s, const struct duel *d,
+                     const struct section *s, const struct duel *duel,
                      struct sum *sum)
 {
     struct plan plan = {.runs = (unsigned)o->runs, .quick = o->quick};
+    struct duel d = duel_side(o, duel);
     struct result result[ROWS_MOST];
-    int err = duel_run(d, &plan, result);
+    int err = duel_run(&d, &plan, result);
 
-    for (int r = 0; !err && r < ROWS_MOST && d->rows[r].name; r++) {
-        if (!wanted(o, s, &d->rows[r]))
+    for (int r = 0; !err && r < ROWS_MOST && d.rows[r].name; r++) {
+        if (!wanted(o, s, &d.rows[r]))
             continue;
         report_row(report, s, &result[r]);
         sum->failed |= result[r].state == ROW_FAILED;
