@@ -35,7 +35,9 @@ static int refuse(const struct problem *p)
 /* kind_of - the handler that was asked for */
 static const struct handler_ops *kind_of(const struct settings *s)
 {
-    return s->plugin ? &handler_plugin : &handler_exec;
+    return s->plugin   ? &handler_plugin
+           : s->stream ? &handler_stream
+                       : &handler_exec;
 }
 
 int main(int argc, char **argv, char **envp)
