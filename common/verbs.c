@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "common/term.h"
 
@@ -64,6 +65,8 @@ int verbs_read(const struct verb_table *t, size_t verb, int argc, char **argv,
     int before = 0, rest = -1, err;
 
     single_make(&s, t, verb);
+    if (!s.rows)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     err = options_parse(&s.table, argc - 1, argv + 1, into, &before, &rest, p);
     free(s.rows);
     if (!err)

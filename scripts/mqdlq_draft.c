@@ -362,9 +362,10 @@ int draft_read(struct draft *d, const char *text, size_t size,
     json_t *object =
         json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     r.object = object;
-    int err = object ? read_letter(&r)
-                     : refuse(&r, "not JSON: %s (column %d)", error.text,
-                              error.column);
+    int err = object               ? read_letter(&r)
+              : error.text[0] == 0 ? -ENOMEM /* it had nothing to refuse */
+                                   : refuse(&r, "not JSON: %s (column %d)",
+                                            error.text, error.column);
     json_decref(object);
     if (err)
         draft_free(d);

@@ -69,9 +69,9 @@ static int import_stop(struct import *i, int status, uint64_t from,
 static int batch_failed(struct import *i, int err)
 {
     term_progress_end(&i->bar);
-    return desk_worse(desk_store_failed("import", err),
-                      desk_say(0, "%" PRIu64 " letter%s imported", i->in,
-                               desk_plural(i->in)));
+    int status = desk_store_failed("import", err);
+    desk_say(0, "%" PRIu64 " letter%s imported", i->in, desk_plural(i->in));
+    return status;
 }
 
 /* line_import - one line into the batch; 0 or an exit status */
@@ -115,8 +115,10 @@ static int lines_import(struct import *i)
             status = line_import(i, text, (size_t)size);
         }
     }
-    if (!status && ferror(i->file))
-        status = import_stop(i, EX_IOERR, i->line + 1, "cannot read the input");
+    /* getline(3) without memory sets no flag of the file. */
+    if (!status && !feof(i->file))
+        status = import_stop(i, ferror(i->file) ? EX_IOERR : EX_OSERR,
+                             i->line + 1, "cannot read the input");
     free(text);
     return status;
 }

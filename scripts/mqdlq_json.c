@@ -38,8 +38,9 @@ static int put_bytes(json_t *object, const char *name, const void *data,
     if (!data)
         return put(object, name, json_null());
     if (!memchr(data, '\0', size)) {
+        errno = 0;
         json_t *text = json_stringn(data, size);
-        if (text)
+        if (text || errno == ENOMEM)
             return put(object, name, text);
     }
     char *text64 = base64_encode(data, size);
@@ -150,7 +151,7 @@ static int letter_put(const struct letter *l, void *arg)
     if (!err)
         err = put_bytes(o, "stderr", l->stderr_size ? l->stderr_tail : "",
                         l->stderr_size);
-    return err ? err : json_object_set(o, "history", w->history);
+    return err ? err : put(o, "history", json_incref(w->history));
 }
 
 /* json_print_letter - one letter, one line */
