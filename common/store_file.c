@@ -161,6 +161,15 @@ static int store_make(const char *path, int folder)
     return err;
 }
 
+/* memory_problem - not for want of a disk */
+static int memory_problem(const char *path, struct problem *p)
+{
+    return problem_set(p, EX_OSERR, ENOMEM,
+                       "%s cannot be opened: out of memory; free some, or "
+                       "raise the limit (`ulimit -v`, systemd `MemoryMax=`)",
+                       path);
+}
+
 /* store_file_create - make an empty store */
 int store_file_create(const char *path, struct problem *p)
 {
@@ -170,6 +179,8 @@ int store_file_create(const char *path, struct problem *p)
         close(folder);
     if (!err)
         return 0;
+    if (err == -ENOMEM)
+        return memory_problem(path, p);
     return problem_set(p, EX_CANTCREAT, -err,
                        "%s cannot be created: %s; give the folder to uid %u "
                        "with some room on its disk, or use another --state-dir",
@@ -256,6 +267,8 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
                            "the limit: `ulimit -n 1024`, systemd "
                            "`LimitNOFILE=1024`",
                            path);
+    if (err == ENOMEM)
+        return memory_problem(path, p);
     switch (rc & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:

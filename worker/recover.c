@@ -63,8 +63,11 @@ static int kill_leftovers(struct engine *e, const struct found *f,
     if (killed < 0)
         return problem_set(p, EX_OSERR, -killed,
                            "cannot look for handlers left over from a killed "
-                           "worker: /proc: %s; mount /proc",
-                           strerror(-killed));
+                           "worker: /proc: %s; %s",
+                           strerror(-killed),
+                           killed == -EMFILE   ? "raise `ulimit -n`"
+                           : killed == -ENOMEM ? "free some memory"
+                                               : "mount /proc");
     if (killed > 0)
         log_warn("leftovers_killed", F_STR("queue", e->set->queue),
                  F_INT("processes", killed));
@@ -170,6 +173,12 @@ static int put_back(struct engine *e, struct slot *slot)
 /* unreadable - the store says no; the slot stays as it is */
 static int unreadable(struct engine *e, int err, struct problem *p)
 {
+    if (err == -ENOMEM)
+        return problem_set(p, EX_OSERR, ENOMEM,
+                           "out of memory while looking for what the last "
+                           "worker left in %s; nothing was lost, free some and "
+                           "start again",
+                           e->set->queue);
     return problem_set(p, EX_CANTCREAT, -err,
                        "store of %s: %s; nothing was lost, mend it and start "
                        "again",
