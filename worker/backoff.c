@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sysexits.h>
-#include <bsd/stdlib.h>
 #include <bsd/string.h>
 
 #include "common/clock.h"
@@ -73,13 +73,23 @@ static uint64_t step_of(const struct backoff *b, uint32_t failures)
     return delay < b->step_ns[1] ? delay : b->step_ns[1];
 }
 
+/* part_random - 0 to 1 in steps of 2^-32; fine enough for a spread
+ * Not arc4random(3), which ends the process when it gets no memory. */
+static double part_random(void)
+{
+    uint32_t n;
+
+    if (getrandom(&n, sizeof n, GRND_NONBLOCK) != sizeof n)
+        n = (uint32_t)clock_mono_ns() * 2654435761u; /* Knuth, 6.4 */
+    return (double)n / 4294967296.0;
+}
+
 /* backoff_delay - the delay after that failure */
 uint64_t backoff_delay(const struct backoff *b, uint32_t failures,
                        unsigned jitter_percent)
 {
     uint64_t delay = step_of(b, failures ? failures : 1);
-    /* 0 to 1 in steps of 2^-32; fine enough for a spread. */
-    double part = (double)arc4random() / 4294967296.0;
+    double part = part_random();
     double extra = (double)delay * ((double)jitter_percent / 100.0) * part;
 
     return extra >= (double)INT64_MAX ? INT64_MAX
