@@ -374,7 +374,7 @@ static int counters_ready(struct engine *e, struct problem *p)
 
     if (err)
         return err;
-    if (counters_open(&e->counters, path, CONCURRENCY_MAX + 1) < 0)
+    if (counters_open(&e->counters, path, 1 + ITEMS_MAX) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     if (counters_private(e->counters))
         log_warn("counters_private", F_STR("path", path),

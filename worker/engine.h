@@ -101,7 +101,7 @@ struct engine {
     STAILQ_HEAD(, held) held;     /* h  in receive order */
     struct held *held_of;         /* h  one for each slot */
     LIST_HEAD(, receive) items;   /* h  all work items ever made */
-    unsigned items_made;          /* h  never over CONCURRENCY_MAX */
+    unsigned items_made;          /* h  never over ITEMS_MAX */
     LIST_HEAD(, receive) spare;   /* h  those without work */
     LIST_HEAD(, receive) wanting; /* h  those that wait and would take more */
     pthread_mutex_t settle_mtx;

@@ -299,6 +299,34 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     pthread_mutex_unlock(&g->mtx);
 }
 
+/* groups_pass - a group that is not known has nothing before this message
+ * Whatever waits, runs or is parked keeps its group known, and so does a closing
+ * one.
+ */
+int groups_pass(struct groups *g, const char *key, size_t size,
+                uint32_t priority, struct group **lease)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group = NULL;
+    int err = -EAGAIN;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    if (groups_ready(g) == 0 &&
+        !group_table_find(&g->table, hash, key, size)) {
+        group = group_table_get(&g->table, hash, key, size);
+        err = group ? 0 : -ENOMEM;
+    }
+    if (group) {
+        group_run_locked(g, group);
+        count_high(group, NULL, priority);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    *lease = group;
+    return err;
+}
+
 /* groups_unpark - an operator took it away, or the count was wrong */
 void groups_unpark(struct groups *g, struct group *lease)
 {

@@ -52,6 +52,11 @@ void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 int groups_add(struct groups *g, const char *key, size_t size,
                struct group_item *item);
 
+/* The short way of a message whose group has nothing else, where no other group
+ * has its turn: its group is leased for it, and it is taken. -EAGAIN: it has to
+ * wait in its place; -ENOMEM, -ENAMETOOLONG. */
+int groups_pass(struct groups *g, const char *key, size_t size,
+                uint32_t priority, struct group **lease);
 /* The next group that has something to deliver, or NULL. It is RUNNING until
  * one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);

@@ -30,7 +30,7 @@ struct handler {
     atomic_int signal;           /* a  sent by stop; 0: none yet */
     /* a  slots whose function runs, by the place of the work item; NULL: none.
      * A slot stays mapped, so that stop may look at one whose call has ended. */
-    _Atomic(struct slot *) running[CONCURRENCY_MAX];
+    _Atomic(struct slot *) running[ITEMS_MAX];
 };
 
 struct mqw_context {
@@ -251,7 +251,7 @@ static void give_all_back(struct handler *h)
 {
     char id[ULID_TEXT];
 
-    for (size_t i = 0; i < CONCURRENCY_MAX; i++) {
+    for (size_t i = 0; i < ITEMS_MAX; i++) {
         struct slot *slot = atomic_load(&h->running[i]);
 
         if (!slot || slot_word(slot).state != SLOT_RUNNING)

@@ -167,6 +167,15 @@ int ordered_add(struct engine *e, struct delivery *d)
     return err ? refused(d, err) : HANDED_OVER;
 }
 
+/* ordered_enter - at once, if there is nothing to wait for */
+int ordered_enter(struct engine *e, struct delivery *d)
+{
+    int err = groups_pass(e->ordered->groups, d->group.at, d->group.size,
+                          d->slot->priority, &d->lease);
+
+    return err == -EAGAIN ? ordered_add(e, d) : err;
+}
+
 /* put_by - a due message to the store again, behind what its group has there
  * Any number may be due at once. Were they all to wait in slots, none would be
  * left to run one of them.
@@ -228,7 +237,7 @@ int ordered_due(struct engine *e, struct delivery *d)
 
     if (err == -ENOENT)
         return groups_waiting(e->ordered->groups) < e->set->lookahead
-                   ? ordered_add(e, d)
+                   ? ordered_enter(e, d)
                    : put_by(e, d);
     if (!err)
         d->header.fields |= HEADER_LETTER;

@@ -40,6 +40,8 @@ bool ordered_ready(const struct engine *e);
 /* A message of a group, HELD and read: HANDED_OVER, or 0: the caller delivers it
  * (it is broken now, as its group was closed), or -ENOMEM. */
 int ordered_add(struct engine *e, struct delivery *d);
+/* As ordered_add; but 0 as well if its group had nothing else: it is leased. */
+int ordered_enter(struct engine *e, struct delivery *d);
 /* A stored one whose time has come: 0 if it is its group's head, leased now, and
  * is to be delivered; -EINPROGRESS if its group does not know it as its head
  * yet, ask again soon; PUT_BY if the slots for groups are taken; else as

@@ -41,7 +41,8 @@ struct peeker {
     atomic_bool armed;        /* a */
     atomic_bool released;     /* a  nobody may linger */
     struct timer look_timer;
-    uint64_t started; /* p  deliveries at the last look */
+    _Atomic uint64_t look_ns; /* a  when it was started for last */
+    uint64_t started;         /* p  deliveries at the last look */
 };
 
 static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
@@ -170,25 +171,35 @@ void peeker_queue_changed(struct peeker *p)
     kick(p);
 }
 
-/* look_in - make the peeker look, in at most so many ms */
+/* look_in - make the peeker look, in at most so many ms
+ * look_ns may be read old: then the timer is asked once more, or has just fired,
+ * which is a look as well.
+ */
 static void look_in(struct peeker *p, unsigned ms)
 {
-    timers_start_earlier(p->engine->timers, &p->look_timer,
-                         clock_mono_ns() + ms * NS_PER_MS);
+    uint64_t now = clock_mono_ns(), when = now + ms * NS_PER_MS;
+    uint64_t pending = atomic_load_explicit(&p->look_ns, memory_order_relaxed);
+
+    if (pending > now && pending <= when)
+        return;
+    atomic_store_explicit(&p->look_ns, when, memory_order_relaxed);
+    timers_start_earlier(p->engine->timers, &p->look_timer, when);
 }
 
-/* peeker_linger - one thread at a time, as peek mode is entered once
- * Off before a work item is tried, as in on_event.
- */
+/* peeker_linger - one thread at a time, as peek mode is entered once */
 bool peeker_linger(struct peeker *p)
+{
+    return !atomic_load(&p->released) && !atomic_exchange(&p->armed, true);
+}
+
+/* peeker_lingered - off before a work item is tried, as in on_event */
+bool peeker_lingered(struct peeker *p)
 {
     struct pollfd fds[2] = {
         {.fd = queue_fd(p->engine->queue), .events = POLLIN},
         {.fd = p->kick, .events = POLLIN}};
     uint64_t ignored;
 
-    if (atomic_load(&p->released) || atomic_exchange(&p->armed, true))
-        return false;
     (void)poll(fds, 2, -1);
     if (fds[1].revents && !atomic_load(&p->released))
         (void)!read(p->kick, &ignored, sizeof ignored);

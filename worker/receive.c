@@ -318,6 +318,35 @@ static struct receive *item_enter(struct engine *e)
     return item;
 }
 
+/* linger - wait for the queue, with all that the next message needs at hand;
+ * NULL: there is none, or nobody may take it. One work item more than the cap is
+ * in use meanwhile. */
+static struct receive *linger(struct engine *e)
+{
+    struct receive *item;
+
+    if (!peeker_linger(e->peeker)) {
+        engine_poke(e);
+        return NULL;
+    }
+    item = item_get(e);
+    if (item && !item->slot)
+        item->slot = custody_acquire(e->custody);
+    if (!peeker_lingered(e->peeker)) {
+        if (item)
+            put_away(item);
+        engine_poke(e);
+        return NULL;
+    }
+    if (item && enter(e))
+        return item;
+    if (item)
+        put_away(item);
+    else
+        engine_trouble(e, "starting a work item", ENOMEM);
+    return NULL;
+}
+
 /* item_run - work items, on a pool thread: one, and another for each message that
  * the thread waits for itself */
 static void item_run(struct pool_job *job)
@@ -337,10 +366,7 @@ static void item_run(struct pool_job *job)
             /* Who stayed has the queue, as long as its handlers are quick. */
             peeker_look_soon(e->peeker);
         } else if (left(e, why == LEFT_EMPTY)) {
-            if (peeker_linger(e->peeker))
-                item = item_enter(e);
-            else
-                engine_poke(e);
+            item = linger(e);
         }
     } while (item);
 }

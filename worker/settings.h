@@ -22,6 +22,8 @@
 
 #define CONCURRENCY_MAX 1024
 #define WINDOW_MAX      256
+/* Work items: the cap, and one that waits for the queue. */
+#define ITEMS_MAX (CONCURRENCY_MAX + 1)
 #define EXIT_UNMAPPED   0xff
 
 /* What becomes of a group whose head died: words of --on-group-dead. */

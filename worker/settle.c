@@ -195,7 +195,7 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
  * nothing to learn from its end */
 static bool plain(const struct engine *e, const struct delivery *d)
 {
-    return !d->slot->row && !d->lease && d->count &&
+    return !d->slot->row && d->count &&
            e->set->breaker_failures == 0 &&
            breaker_state(&e->breaker) == BREAKER_CLOSED &&
            !log_enabled(LOG_DEBUG);
@@ -210,6 +210,8 @@ static enum settled plain_done(struct engine *e, struct delivery *d,
     slot_retire(d->slot);
     counters_add(&d->count->done, 1);
     counters_settled(d->count, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
+    if (d->lease)
+        ordered_settled(e, d->lease, NULL, false);
     if (e->ops->settled)
         e->ops->settled(e->handler,
                         &(struct settlement){.slot = d->slot,

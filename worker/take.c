@@ -103,7 +103,7 @@ static int sort(struct receive *item, struct slot *slot)
         receive_link(e, d);
     if (!d->group.at || delayed(d))
         return 0;
-    err = ordered_add(e, d);
+    err = ordered_enter(e, d);
     if (err < 0)
         engine_hold_slot(e, slot, false);
     return err;

@@ -149,6 +149,38 @@ Test(groups, next_is_a_release_and_a_lease)
     cr_assert_eq(groups_count(groups), 0);
 }
 
+static int pass(const char *key, struct group **lease)
+{
+    return groups_pass(groups, key, strlen(key), 0, lease);
+}
+
+Test(groups, what_has_nothing_before_it_passes_and_nothing_else_does)
+{
+    struct group *a, *b, *none;
+
+    cr_assert_eq(pass("a", &a), 0);
+    cr_assert_eq(pass("a", &none), -EAGAIN, "it runs");
+    cr_assert_eq(pass("b", &b), 0, "another may run beside it");
+    put("a", 1, 0);
+    groups_release(groups, b);
+    groups_release(groups, a);
+    sound();
+    cr_assert_eq(pass("a", &none), -EAGAIN, "one waits in it");
+    cr_assert_eq(pass("b", &none), -EAGAIN, "another has its turn");
+    cr_assert_null(none);
+    a = lease("a");
+    groups_take(groups, a, groups_peek(groups, a), 0);
+    groups_block(groups, a, 17);
+    cr_assert_eq(pass("a", &none), -EAGAIN, "its head waits");
+    cr_assert_eq(pass("b", &b), 0, "who is blocked has no turn");
+    groups_release(groups, b);
+    a = groups_resume(groups, "a", 1, 17);
+    groups_release(groups, a);
+    cr_assert_eq(groups_count(groups), 0, "nothing is left of any");
+    cr_assert_eq(groups_pass(groups, "long", GROUP_KEY_MAX + 1, 0, &none),
+                 -ENAMETOOLONG);
+}
+
 Test(groups, what_was_peeked_and_not_taken_stays)
 {
     struct group *a;
