@@ -135,7 +135,34 @@ static void stream_stop(struct handler *h, int sig)
         remains_hurry(h->stream.remains);
 }
 
-/* stream_close - all children are told at once, then each is waited for */
+/* children_end - all are told at once, then each is waited for
+ * The threads that started them have ended, so that they are the main thread's,
+ * like orphans. Who is told apart needs no search.
+ */
+static void children_end(struct handler *h)
+{
+    size_t count = 0, n = 0;
+    struct place *p;
+    pid_t *ended;
+
+    LIST_FOREACH (p, &h->all, all) {
+        lane_leave(p->lane);
+        count++;
+    }
+    ended = calloc(count + 1, sizeof *ended);
+    LIST_FOREACH (p, &h->all, all) {
+        pid_t pid = lane_await(p->lane);
+
+        if (ended && pid)
+            ended[n++] = pid;
+    }
+    h->stream.ended = ended;
+    h->stream.ended_count = n;
+    LIST_FOREACH (p, &h->all, all)
+        lane_finish(p->lane);
+    free(ended);
+}
+
 static void stream_close(struct handler **handler)
 {
     struct handler *h = *handler;
@@ -144,10 +171,8 @@ static void stream_close(struct handler **handler)
     if (!h)
         return;
     *handler = NULL;
-    LIST_FOREACH (p, &h->all, all)
-        lane_leave(p->lane);
+    children_end(h);
     while ((p = LIST_FIRST(&h->all)) != NULL) {
-        lane_finish(p->lane);
         lane_close(&p->lane);
         LIST_REMOVE(p, all);
         free(p);

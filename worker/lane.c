@@ -66,6 +66,8 @@ void lane_close(struct lane **lane)
 /* begin - a child that has had nothing yet */
 static void begin(struct lane *l)
 {
+    LOG_AT(l->recycled ? LOG_DEBUG : LOG_INFO, "stream_child_started",
+           F_INT("pid", l->child.pid));
     tail_init_child(&l->tail, l->child.pid);
     l->sent = l->answered = 0;
     l->output.written = 0;
@@ -74,7 +76,6 @@ static void begin(struct lane *l)
     l->recycled = false;
     l->shut[0] = l->cause[0] = '\0';
     lane_step(l, LANE_STARTED);
-    log_info("stream_child_started", F_INT("pid", l->child.pid));
 }
 
 /* start - a child, or -errno and why not */
@@ -364,10 +365,15 @@ void lane_leave(struct lane *l)
     lane_step(l, LANE_LEAVE);
 }
 
-void lane_finish(struct lane *l)
+pid_t lane_await(struct lane *l)
 {
     while (lane_lives(l))
         lane_turn(l, true);
+    return l->child.pid;
+}
+
+void lane_finish(struct lane *l)
+{
     if (l->state == LANE_ENDED)
         lane_bury(l);
 }

@@ -32,6 +32,8 @@ struct stream {
     _Atomic uint64_t signal_ns; /* a  when the first was sent */
     atomic_int signal;          /* a  sent by stop; 0: none yet */
     atomic_bool unmeasured;     /* a  --max-rss is off */
+    const pid_t *ended;         /* at close: all children, none reaped yet */
+    size_t ended_count;
 };
 /* Where the marks of children begin: far above those of messages (slot.h). */
 #define STREAM_MARKS (UINT64_C(1) << 62)
@@ -62,7 +64,9 @@ int lane_fd(const struct lane *l);
 bool lane_look(struct lane *l);
 /* Nothing is open: tell its child that there will be no more. */
 void lane_leave(struct lane *l);
-/* ... and wait until it has ended, with all that it started. */
+/* ... and wait until it has ended: its pid, 0 if there was none. */
+pid_t lane_await(struct lane *l);
+/* ... and leave nothing of it. */
 void lane_finish(struct lane *l);
 
 #endif

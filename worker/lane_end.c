@@ -80,7 +80,9 @@ static void sweep(struct lane *l)
                             .seq = c->mark,
                             .kill_at_ns = l->kill_at_ns,
                             .stderr_fd = c->err,
-                            .tail = &l->tail};
+                            .tail = &l->tail,
+                            .known = l->stream->ended,
+                            .known_count = l->stream->ended_count};
 
     remains_end(l->stream->remains, &of);
 }
@@ -114,9 +116,8 @@ static void judge(struct lane *l, const siginfo_t *how, bool known)
 }
 
 /* backoff - how long until the next one may be started */
-static uint64_t backoff(struct lane *l, const siginfo_t *how, bool known)
+static uint64_t backoff(struct lane *l, bool well)
 {
-    bool well = known && how->si_code == CLD_EXITED && how->si_status == 0;
     uint64_t wait = BACKOFF_FIRST;
 
     if (l->recycled || (well && l->answered && l->count == 0 && !l->why))
@@ -127,18 +128,26 @@ static uint64_t backoff(struct lane *l, const siginfo_t *how, bool known)
     return wait < BACKOFF_MOST ? wait : BACKOFF_MOST;
 }
 
+/* weight_of - of the line that tells of it: what goes as planned, however often
+ * it does, is nothing to read about */
+static enum log_level weight_of(const struct lane *l, bool well, uint64_t wait)
+{
+    if (l->recycled && well)
+        return LOG_DEBUG;
+    return lane_stops(l) || (wait == 0 && l->count == 0) ? LOG_INFO : LOG_WARN;
+}
+
 /* tell - the end of a child, in one line */
 static void tell(const struct lane *l, pid_t pid, const char *how,
-                 uint64_t wait)
+                 enum log_level level, uint64_t wait)
 {
     size_t unread = l->input.end - l->input.begin;
-    bool well = l->recycled || lane_stops(l) || (wait == 0 && l->count == 0);
+    const char *rest = l->input.bytes + l->input.begin;
 
-    LOG_AT(well ? LOG_INFO : LOG_WARN, "stream_child_ended", F_INT("pid", pid),
-           F_STR("how", how), F_STR("why", l->why),
-           F_UINT("answered", l->answered), F_UINT("open", l->count),
-           F_BYTES("unfinished",
-                   unread ? l->input.bytes + l->input.begin : NULL,
+    LOG_AT(level, "stream_child_ended", F_INT("pid", pid), F_STR("how", how),
+           F_STR("why", l->why), F_UINT("answered", l->answered),
+           F_UINT("open", l->count),
+           F_BYTES("unfinished", unread ? rest : NULL,
                    unread < QUOTED ? unread : QUOTED),
            F_DURATION("again_in", wait));
 }
@@ -148,9 +157,9 @@ void lane_bury(struct lane *l)
     struct child *c = &l->child;
     pid_t pid = c->pid;
     char text[OUTCOME_ERROR];
+    bool known, well;
     uint64_t wait;
     siginfo_t how;
-    bool known;
 
     if (c->err >= 0)
         tail_drain(lane_tail(l), c->err);
@@ -158,10 +167,11 @@ void lane_bury(struct lane *l)
         sweep(l);
     tail_finish(&l->tail);
     known = child_reap(c, &how);
+    well = known && how.si_code == CLD_EXITED && how.si_status == 0;
     how_it_ended(&how, known, text);
     judge(l, &how, known);
-    wait = backoff(l, &how, known);
-    tell(l, pid, text, wait);
+    wait = backoff(l, well);
+    tell(l, pid, text, weight_of(l, well, wait), wait);
     l->input.begin = l->input.end = 0;
     lane_step(l, LANE_BURIED);
     l->until_ns = ns_add(clock_mono_ns(), wait);

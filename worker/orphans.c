@@ -10,7 +10,6 @@
 #include "worker/orphans.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,22 +131,41 @@ void orphans_close(struct orphans **orphans)
     free(o);
 }
 
-/* orphans_none - the main thread has no child at all
+/* is_known - one of the list */
+static bool is_known(pid_t pid, const pid_t *known, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (known[i] == pid)
+            return true;
+    return false;
+}
+
+/* orphans_none_but - the main thread has no other child
  * Whatever a process leaves behind when it ends, the topmost of it becomes the
  * main thread's child before the end can be seen. The kernel's list is inexact
- * while it changes, but its first entry is not.
+ * while it changes, but its first entry is not; and while there are known ones,
+ * nobody else takes the status of a child, so that it only grows.
  */
-bool orphans_none(void)
+bool orphans_none_but(const pid_t *known, size_t n)
 {
-    char path[64], byte;
-    ssize_t n;
-    int fd;
+    char path[64];
+    bool none;
+    FILE *f;
+    int pid;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    f = fopen(path, "re");
+    if (!f)
         return false;
-    n = read(fd, &byte, 1);
-    close(fd);
-    return n == 0;
+    do
+        none = fscanf(f, "%d", &pid) != 1;
+    while (!none && is_known(pid, known, n));
+    none = none && !ferror(f);
+    fclose(f);
+    return none;
+}
+
+bool orphans_none(void)
+{
+    return orphans_none_but(NULL, 0);
 }

@@ -18,6 +18,8 @@
 #define WORKER_ORPHANS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
 
 struct orphans; /* opaque; body in orphans.c */
 struct peeker;
@@ -30,5 +32,8 @@ void orphans_close(struct orphans **orphans); /* NULL-safe; sets NULL */
 /* Whether nothing was left behind at this moment, running or not reaped yet.
  * False where the kernel does not tell. */
 bool orphans_none(void);
+/* The same but for these: handlers whose threads have ended are the main
+ * thread's children as well. */
+bool orphans_none_but(const pid_t *known, size_t n);
 
 #endif

@@ -194,12 +194,18 @@ static void sweep(struct remains *s, const struct remains_of *of)
     pthread_mutex_unlock(&s->mtx);
 }
 
+/* nothing_left - outside of its group at least */
+static bool nothing_left(const struct remains_of *of)
+{
+    return orphans_none_but(of->known, of->known_count);
+}
+
 /* remains_end - grace, SIGKILL, sweep */
 void remains_end(struct remains *s, const struct remains_of *of)
 {
-    if (clock_ms_until(of->kill_at_ns) != 0 && !orphans_none())
+    if (clock_ms_until(of->kill_at_ns) != 0 && !nothing_left(of))
         grace(s, of);
     kill(-of->group, SIGKILL);
-    if (!orphans_none())
+    if (!nothing_left(of))
         sweep(s, of);
 }

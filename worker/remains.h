@@ -12,6 +12,7 @@
 #ifndef WORKER_REMAINS_H
 #define WORKER_REMAINS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,6 +26,8 @@ struct remains_of {
     uint64_t kill_at_ns; /* monotonic; end of the grace */
     int stderr_fd;       /* read during the grace, into tail; -1: closed */
     struct tail *tail;   /* it knows the message id */
+    const pid_t *known;  /* other handlers that have ended, orphans.h */
+    size_t known_count;
 };
 
 int remains_open(struct remains **out, uint64_t nonce);

@@ -575,6 +575,31 @@ Test(lane, close_ends_who_does_not_go_with_all_it_started)
     cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", stream_log);
 }
 
+static void *start_one(void *arg)
+{
+    lane = arg;
+    one("echo OK $id", MQW_DONE, "");
+    return NULL;
+}
+
+Test(lane, children_whose_threads_have_ended_are_told_from_what_they_left)
+{
+    struct lane *lanes[3];
+    pthread_t thread;
+
+    stream_open_script("setsid sleep 1000 & " STREAM_EACH);
+    LANES->put(handler, lane);
+    for (int i = 0; i < 3; i++)
+        lanes[i] = LANES->get(handler);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(pthread_create(&thread, NULL, start_one, lanes[i]), 0);
+        pthread_join(thread, NULL);
+    }
+    stream_shut();
+    cr_assert_eq(logged("how=\"exit 0\""), 3, "%s", stream_log);
+    cr_assert_geq(logged("event=remains_killed"), 1, "%s", stream_log);
+}
+
 Test(lane, stop_leaves_what_was_open_uncounted)
 {
     set.window = 3;
