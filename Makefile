@@ -88,6 +88,7 @@ $(BUILD)/bin/$(1): $(call obj,$(wildcard scripts/$(1).c scripts/$(1)_*.c)) $(LIB
 	$$(LINK) -o $$@ $$^ $$(LIBS)
 endef
 $(foreach t,$(TOOLS),$(eval $(call tool,$(t))))
+$(BUILD)/bin/mqctl: LIBS += $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw)
 
 $(BUILD)/obj/mqworker.o: $(WORKER) $(COMMON)
 	$(LD) -r -o $@.all $^
@@ -122,6 +123,8 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
+# It stands before the sanitizer's runtime, whose functions it calls.
+$(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so: SANITIZE=
 $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	@mkdir -p $(@D)
 	$(LINK) -shared -o $@ $^

@@ -1,0 +1,90 @@
+/* faults_fixture.h - programs of ours one of whose calls fails
+ *
+ * WHAT   Starts a program under tests/harness/plugins/faults.c, and a handler
+ *        that does what the body says.
+ * WHO    Tests of faults; init is faults_init.
+ * OWNS   Nothing; strings live until harness_fini.
+ * FAILS  By ending the test.
+ */
+#ifndef TESTS_FAULTS_FIXTURE_H
+#define TESTS_FAULTS_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/harness.h"
+
+/* "dead..." is rejected, "retry..." fails once, all else is done. What ended
+ * well is a line in `done`. */
+#define FAULTS_HANDLER                            \
+    "b=$(cat); case $b in dead*) exit 65;;\n"     \
+    "retry*) [ $MQW_ATTEMPT -gt 1 ] || exit 1;; " \
+    "esac\necho $b >>done"
+
+static inline void faults_init(void)
+{
+    const char *old = getenv("ASAN_OPTIONS");
+    char options[1024];
+    harness_init();
+    /* Ours comes before the sanitizer's runtime. */
+    snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
+             old ? old : "", old ? ":" : "");
+    setenv("ASAN_OPTIONS", options, 1);
+    harness_script("handler", FAULTS_HANDLER);
+}
+
+/* fault_start - the program with a fault as faults.c has it; what it counted is
+ * in the file `tally` */
+static inline struct harness_process *
+fault_start(const char *fault, const char *tally, const char *const *argv)
+{
+    const char *preload =
+        harness_path("%s", harness_plugin("faults")); /* absolute */
+    char *env[3];
+    if (asprintf(&env[0], "LD_PRELOAD=%s", preload) < 0 ||
+        asprintf(&env[1], "MQW_FAULT=%s", fault) < 0 ||
+        asprintf(&env[2], "MQW_FAULT_SEEN=%s", harness_path("%s", tally)) < 0)
+        abort();
+    struct harness_process *p = harness_start(&(struct harness_spec){
+        .argv = argv, .env = HARNESS_LIST(env[0], env[1], env[2])});
+    for (int i = 0; i < 3; i++)
+        free(env[i]);
+    return p;
+}
+
+/* fault_tally - calls there were, and calls that failed, so far */
+static inline void fault_tally(const char *tally, uint64_t *seen,
+                               uint64_t *failed)
+{
+    uint64_t both[2] = {0};
+    size_t size;
+    const char *data = harness_read(tally, &size);
+    if (size == sizeof both)
+        memcpy(both, data, sizeof both);
+    *seen = both[0];
+    *failed = both[1];
+}
+
+/* fault_said - whether a program that was refused what it needs says so in one
+ * line: with the text, or with the name of what failed */
+static inline bool fault_said(const struct harness_process *p,
+                              const char *program, const char *text)
+{
+    char start[32];
+    const char *err = harness_stderr(p, NULL), *line;
+    snprintf(start, sizeof start, "%s: ", program);
+    for (line = err; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        size_t n = strcspn(line, "\n");
+        if (strncmp(line, start, strlen(start)) == 0 &&
+            memmem(line, n, text, strlen(text)))
+            return true;
+    }
+    return false;
+}
+
+#endif

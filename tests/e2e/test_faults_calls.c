@@ -1,0 +1,232 @@
+/* mqworker: each system call it needs fails, at its first use, its second, and
+ * so on; nothing is lost, and somebody is told */
+#include "tests/e2e/faults_fixture.h"
+#include "tests/harness/letters.h"
+
+#include <unistd.h>
+
+TestSuite(faults_calls, .init = faults_init, .fini = harness_fini,
+          .timeout = 120);
+
+/* Faults of a kind: the same call at position 1, 2, ... up to `most`, as far as
+ * it is reached. */
+struct row {
+    const char *call; /* CALL[@TEXT] of faults.c */
+    int err;
+    unsigned most, count; /* count 0: all from the position on */
+    bool fresh;           /* each in a new state directory */
+    int status;           /* of the worker; 0: it goes on */
+    const char *says;     /* if it stops, in its one line; else in the log.
+                             NULL: nobody need know */
+};
+
+/* What a row's positions share. */
+struct run {
+    const struct row *row;
+    const char *queue;
+    unsigned position;
+    size_t letters; /* in this state directory, when all is well */
+};
+
+/* messages_send - one of each kind, named by the position */
+static void messages_send(const struct run *r)
+{
+    static const char *const kinds[] = {"ok", "dead", "retry"};
+    for (size_t i = 0; i < 3; i++) {
+        char body[32];
+        snprintf(body, sizeof body, "%s-%u.", kinds[i], r->position);
+        harness_send_text(r->queue, body);
+    }
+}
+
+static struct harness_process *worker_start(const struct run *r,
+                                            const char *fault)
+{
+    const char *const argv[] = {"mqworker",
+                                "--state-dir",
+                                harness_state_dir(),
+                                "-c",
+                                "2",
+                                "--backoff",
+                                "1ms",
+                                "--jitter",
+                                "50",
+                                "--breaker-pause",
+                                "10ms",
+                                "--exit-when-idle=10ms",
+                                r->queue,
+                                "--",
+                                harness_path("handler"),
+                                NULL};
+    return fault_start(fault, "tally", argv);
+}
+
+/* fault_run - a worker with the fault; false: it was not reached */
+static bool fault_run(const struct run *r)
+{
+    const struct row *row = r->row;
+    char fault[96];
+    uint64_t seen, failed;
+    snprintf(fault, sizeof fault, "%s:%u:%d:%u", row->call, r->position,
+             row->err, row->count);
+    struct harness_process *w = worker_start(r, fault);
+    int status = harness_wait(w, 30000);
+    fault_tally("tally", &seen, &failed);
+    if (failed == 0)
+        return false;
+    cr_assert_eq(status, row->status, "%s: status %d: %s", fault, status,
+                 harness_stderr(w, NULL));
+    if (status)
+        cr_assert(fault_said(w, "mqworker", row->says), "%s: %s", fault,
+                  harness_stderr(w, NULL));
+    else if (row->says)
+        cr_assert_gt(harness_log_count(w, row->says), 0, "%s: %s", fault,
+                     harness_stderr(w, NULL));
+    return true;
+}
+
+/* audit - a worker without faults finds all that was not finished; each message
+ * ran to its end once */
+static void audit(struct run *r)
+{
+    static const char *const kinds[] = {"ok", "retry"};
+    struct harness_process *w = harness_worker(r->queue, "--backoff", "1ms",
+                                               "--", harness_path("handler"));
+    harness_wait_log(w, "event=started", 10000);
+    r->letters++;
+    harness_wait_letters(r->queue, r->letters, 10000);
+    for (size_t i = 0; i < 2; i++) {
+        const char *body = harness_path("%s-%u.", kinds[i], r->position);
+        body = strrchr(body, '/') + 1;
+        harness_until(harness_lines_with("done", body) > 0, 10000);
+        cr_assert_eq(harness_lines_with("done", body), 1, "%s ran twice", body);
+    }
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_queue_length(r->queue), 0);
+    cr_assert_eq(harness_log_count(w, "event=custody_damaged"), 0);
+}
+
+/* state_away - the next worker makes a new one */
+static void state_away(struct run *r)
+{
+    cr_assert_eq(rename(harness_state_dir(),
+                        harness_path("state.%s.%u", r->queue + 1, r->position)),
+                 0);
+    r->letters = 0;
+}
+
+/* row_run - all positions of it */
+static void row_run(const struct row *row)
+{
+    struct run r = {.row = row, .queue = harness_queue(0, 0)};
+    for (r.position = 1; r.position <= row->most; r.position++) {
+        messages_send(&r);
+        bool reached = fault_run(&r);
+        audit(&r);
+        cr_assert(reached || r.position > 1, "%s is never called", row->call);
+        if (row->fresh)
+            state_away(&r);
+        if (!reached)
+            break;
+    }
+    if (!row->fresh)
+        state_away(&r);
+    cr_assert_eq(unlink(harness_path("done")), 0);
+}
+
+#define rows_run(rows)                                             \
+    do {                                                           \
+        for (size_t i = 0; i < sizeof(rows) / sizeof *(rows); i++) \
+            row_run(&(rows)[i]);                                   \
+    } while (0)
+
+Test(faults_calls, a_file_that_cannot_be_made_or_opened_stops_the_start_with_73)
+{
+    static const struct row rows[] = {
+        {"mkdir", EACCES, 3, 0, true, 73, "Permission denied"},
+        {"mkdir", ENOSPC, 3, 1, true, 73, "No space left on device"},
+        {"open@worker.pid", EMFILE, 1, 1, true, 73, "Too many open files"},
+        {"open@custody.new", EMFILE, 1, 1, true, 73, "Too many open files"},
+        {"open@custody", EIO, 1, 0, false, 73, "Input/output error"},
+        {"open@store.db", EIO, 1, 0, false, 73, "store.db"},
+    };
+    rows_run(rows);
+}
+
+Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
+{
+    static const struct row rows[] = {
+        {"pwrite@worker.pid", ENOSPC, 1, 1, true, 73, "No space left"},
+        {"pwrite@store.db", ENOSPC, 4, 0, true, 73, "No space left"},
+        {"pwrite@store.db", EIO, 4, 0, true, 73, "Input/output error"},
+        {"pwrite@custody.new", ENOSPC, 3, 1, true, 73, "No space left"},
+        {"pwrite@custody.new", EIO, 3, 1, true, 73, "Input/output error"},
+        {"fsync@custody.new", EIO, 2, 1, true, 73, "Input/output error"},
+        {"fsync@store.db", EIO, 1, 1, true, 73, "Input/output error"},
+        {"rename", EIO, 1, 1, true, 73, "Input/output error"},
+        {"mmap@custody", ENOMEM, 2, 1, true, 73, "Cannot allocate memory"},
+        {"msync", EIO, 1, 1, true, 73, "Input/output error"},
+        {"pread@custody", EIO, 1, 1, false, 73, "Input/output error"},
+        {"pread@store.db", EIO, 3, 0, false, 73, "Input/output error"},
+    };
+    rows_run(rows);
+}
+
+Test(faults_calls, no_descriptors_stop_the_start_with_71)
+{
+    static const struct row rows[] = {
+        {"eventfd", EMFILE, 2, 1, false, 71, "Too many open files"},
+        {"timerfd_create", EMFILE, 1, 1, false, 71, "Too many open files"},
+        {"epoll_create1", EMFILE, 1, 1, false, 71, "Too many open files"},
+        {"epoll_ctl", ENOMEM, 3, 1, false, 71, "Cannot allocate memory"},
+        {"mq_getattr", EBADF, 1, 1, false, 71, "Bad file descriptor"},
+    };
+    rows_run(rows);
+}
+
+Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
+{
+    static const struct row rows[] = {
+        {"mq_receive", EINTR, 6, 1, false, 0, NULL},
+        {"mq_receive", EBADF, 2, 1, false, 0, "event=trouble"},
+        {"mq_receive", ENOMEM, 2, 1, false, 0, "event=trouble"},
+        {"epoll_wait", EINTR, 5, 1, false, 0, NULL},
+        {"pthread_create", EAGAIN, 1, 1, false, 0, "event=trouble"},
+    };
+    rows_run(rows);
+}
+
+Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
+{
+    static const struct row rows[] = {
+        {"posix_spawn", EAGAIN, 4, 1, false, 0, "event=breaker_open"},
+        {"posix_spawn", ENOMEM, 4, 3, false, 0, "event=breaker_open"},
+        {"pipe2", EMFILE, 4, 1, false, 0, "event=breaker_open"},
+        {"memfd_create", EMFILE, 4, 1, false, 0, "event=breaker_open"},
+        {"pwrite@mqworker-body", ENOSPC, 2, 1, false, 0, "event=breaker_open"},
+        {"pidfd_open", EMFILE, 4, 1, false, 0, "event=handler_unwatched"},
+        {"pidfd_open", EMFILE, 1, 0, false, 0, "event=handler_unwatched"},
+    };
+    rows_run(rows);
+}
+
+Test(faults_calls, a_verdict_that_cannot_be_written_waits)
+{
+    static const struct row rows[] = {
+        {"pwrite@store.db-wal", ENOSPC, 3, 1, false, 0, NULL},
+        {"pwrite@store.db-wal", ENOSPC, 1, 3, false, 0, "store_cannot_write"},
+        {"pwrite@store.db-wal", EIO, 1, 3, false, 0, "store_cannot_write"},
+        {"fsync@store.db-wal", EIO, 2, 1, false, 0, NULL},
+        {"fsync@store.db-wal", EIO, 1, 2, false, 0, "store_cannot_write"},
+    };
+    rows_run(rows);
+}
+
+Test(faults_calls, what_only_makes_things_better_may_fail)
+{
+    static const struct row rows[] = {
+        {"inotify_init1", EMFILE, 3, 1, false, 0, NULL},
+        {"unlink", EIO, 4, 1, true, 0, NULL},
+    };
+    rows_run(rows);
+}

@@ -1,0 +1,317 @@
+/* faults.c - one call of a program fails
+ *
+ * A library for LD_PRELOAD, not a handler. $MQW_FAULT is CALL[@TEXT]:N:ERRNO
+ * or CALL[@TEXT]:N:ERRNO:COUNT: from the Nth such call that main or what it
+ * starts makes, COUNT of them (1; 0: all) fail with ERRNO. CALL is one of the
+ * groups below ("malloc" is all of that family), TEXT occurs in the path of its
+ * file, ERRNO is a number. $MQW_FAULT_SEEN is a file that gets two 64-bit
+ * numbers: how many such calls there were, and how many of them failed. It is
+ * mapped, so that they are there whatever ends the program. $MQW_FAULT_TRACE:
+ * where it fails goes to stderr.
+ * Nothing of this reaches what the program starts.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <mqueue.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+struct tally {
+    _Atomic uint64_t seen, failed;
+};
+
+static struct {
+    char call[32], text[64];
+    uint64_t first, count;
+    int err;
+    bool trace;
+    struct tally *tally;
+} fault;
+static struct tally own_tally;
+static atomic_bool active; /* main has begun */
+static _Thread_local bool inside;
+
+/* next - the function that would have been called without us */
+static void *next(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+/* spec_read - CALL[@TEXT]:N:ERRNO[:COUNT]; anything else is a mistake of the
+ * test, which must not pass for a run without trouble */
+static void spec_read(const char *spec)
+{
+    unsigned long long first, count = 1;
+    int n = sscanf(spec, "%31[^:@]@%63[^:]:%llu:%d:%llu", fault.call,
+                   fault.text, &first, &fault.err, &count);
+    if (n < 2) {
+        fault.text[0] = '\0';
+        n = 1 + sscanf(spec, "%31[^:@]:%llu:%d:%llu", fault.call, &first,
+                       &fault.err, &count);
+    }
+    if (n < 4 || first == 0 || fault.err <= 0) {
+        fprintf(stderr, "faults: \"%s\" is no CALL[@TEXT]:N:ERRNO[:COUNT]\n",
+                spec);
+        abort();
+    }
+    fault.first = first;
+    fault.count = count;
+}
+
+/* tally_map - in a file that outlives us */
+static void tally_map(const char *path)
+{
+    void *at = MAP_FAILED;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd >= 0 && ftruncate(fd, sizeof own_tally) == 0)
+        at = mmap(NULL, sizeof own_tally, PROT_READ | PROT_WRITE, MAP_SHARED,
+                  fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (at == MAP_FAILED) {
+        fprintf(stderr, "faults: %s: %s\n", path, strerror(errno));
+        abort();
+    }
+    fault.tally = at;
+}
+
+/* faults_begin - what to do, from the environment */
+__attribute__((constructor)) static void faults_begin(void)
+{
+    const char *spec = getenv("MQW_FAULT"), *seen = getenv("MQW_FAULT_SEEN");
+    void *ignored[1];
+    fault.tally = &own_tally;
+    fault.trace = getenv("MQW_FAULT_TRACE") != NULL;
+    if (fault.trace)
+        backtrace(ignored, 1); /* loads what it needs, before it counts */
+    if (spec)
+        spec_read(spec);
+    if (seen)
+        tally_map(seen);
+    unsetenv("LD_PRELOAD");
+    unsetenv("MQW_FAULT");
+    unsetenv("MQW_FAULT_SEEN");
+    unsetenv("MQW_FAULT_TRACE");
+}
+
+static int (*real_main)(int, char **, char **);
+
+static int main_begin(int argc, char **argv, char **envp)
+{
+    atomic_store(&active, fault.call[0] != '\0');
+    return real_main(argc, argv, envp);
+}
+
+/* __libc_start_main - what happens before main is the system's own */
+int __libc_start_main(int (*start)(int, char **, char **), int argc,
+                      char **argv, void (*init)(void), void (*fini)(void),
+                      void (*rtld_fini)(void), void *stack_end);
+int __libc_start_main(int (*start)(int, char **, char **), int argc,
+                      char **argv, void (*init)(void), void (*fini)(void),
+                      void (*rtld_fini)(void), void *stack_end)
+{
+    int (*real)(int (*)(int, char **, char **), int, char **, void (*)(void),
+                void (*)(void), void (*)(void), void *);
+    *(void **)&real = next("__libc_start_main");
+    real_main = start;
+    return real(main_begin, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+/* named - whether the fault is about that file */
+static bool named(int fd, const char *path)
+{
+    char link[64], target[PATH_MAX];
+    if (!fault.text[0])
+        return true;
+    if (path)
+        return strstr(path, fault.text) != NULL;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return strstr(target, fault.text) != NULL;
+}
+
+/* trace - who called */
+static void trace(void)
+{
+    void *frames[32];
+    int n = backtrace(frames, 32);
+    backtrace_symbols_fd(frames, n, STDERR_FILENO);
+}
+
+/* fails - count this call; true, and errno is set, if it is to fail */
+static bool fails(const char *call, int fd, const char *path)
+{
+    if (!atomic_load_explicit(&active, memory_order_relaxed) || inside ||
+        strcmp(call, fault.call) != 0)
+        return false;
+    int kept = errno;
+    inside = true;
+    bool hit = false;
+    if (named(fd, path)) {
+        uint64_t n = atomic_fetch_add(&fault.tally->seen, 1) + 1;
+        hit = n >= fault.first &&
+              (fault.count == 0 || n - fault.first < fault.count);
+    }
+    if (hit) {
+        atomic_fetch_add(&fault.tally->failed, 1);
+        if (fault.trace)
+            trace();
+    }
+    inside = false;
+    errno = hit ? fault.err : kept;
+    return hit;
+}
+
+/* One function: of a group, what it returns when it fails, its descriptor (-1:
+ * none) and path (NULL: none), its parameters and arguments. */
+#define FAULTY(type, name, group, fail, fd, path, params, args) \
+    type name params                                            \
+    {                                                           \
+        static type(*real) params;                              \
+        if (fails(group, fd, path))                             \
+            return fail;                                        \
+        if (!real)                                              \
+            *(void **)&real = next(#name);                      \
+        return real args;                                       \
+    }
+#define FAULTY_FD(name, group, params, args, fd) \
+    FAULTY(int, name, group, -1, fd, NULL, params, args)
+#define FAULTY_PATH(name, params, args, path) \
+    FAULTY(int, name, #name, -1, -1, path, params, args)
+
+FAULTY_FD(fsync, "fsync", (int fd), (fd), fd)
+FAULTY_FD(fdatasync, "fsync", (int fd), (fd), fd)
+FAULTY_FD(ftruncate, "ftruncate", (int fd, off_t size), (fd, size), fd)
+FAULTY_FD(ftruncate64, "ftruncate", (int fd, off_t size), (fd, size), fd)
+FAULTY_FD(pipe2, "pipe2", (int fds[2], int flags), (fds, flags), -1)
+FAULTY_FD(pidfd_open, "pidfd_open", (pid_t pid, unsigned flags), (pid, flags),
+          -1)
+FAULTY_FD(memfd_create, "memfd_create", (const char *name, unsigned flags),
+          (name, flags), -1)
+FAULTY_FD(eventfd, "eventfd", (unsigned n, int flags), (n, flags), -1)
+FAULTY_FD(timerfd_create, "timerfd_create", (int clock, int flags),
+          (clock, flags), -1)
+FAULTY_FD(epoll_create1, "epoll_create1", (int flags), (flags), -1)
+FAULTY_FD(epoll_ctl, "epoll_ctl",
+          (int ep, int op, int fd, struct epoll_event *ev), (ep, op, fd, ev),
+          fd)
+FAULTY_FD(epoll_wait, "epoll_wait",
+          (int ep, struct epoll_event *ev, int n, int ms), (ep, ev, n, ms), -1)
+FAULTY_FD(inotify_init1, "inotify_init1", (int flags), (flags), -1)
+FAULTY_FD(msync, "msync", (void *at, size_t size, int flags), (at, size, flags),
+          -1)
+FAULTY_FD(mq_getattr, "mq_getattr", (int fd, struct mq_attr *attr), (fd, attr),
+          fd)
+FAULTY_PATH(rename, (const char *from, const char *to), (from, to), to)
+FAULTY_PATH(unlink, (const char *path), (path), path)
+FAULTY_PATH(mkdir, (const char *path, mode_t mode), (path, mode), path)
+FAULTY(ssize_t, pwrite, "pwrite", -1, fd, NULL,
+       (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+FAULTY(ssize_t, pwrite64, "pwrite", -1, fd, NULL,
+       (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+FAULTY(ssize_t, write, "write", -1, fd, NULL,
+       (int fd, const void *data, size_t size), (fd, data, size))
+FAULTY(ssize_t, pread, "pread", -1, fd, NULL,
+       (int fd, void *data, size_t size, off_t at), (fd, data, size, at))
+FAULTY(ssize_t, pread64, "pread", -1, fd, NULL,
+       (int fd, void *data, size_t size, off_t at), (fd, data, size, at))
+FAULTY(ssize_t, read, "read", -1, fd, NULL, (int fd, void *data, size_t size),
+       (fd, data, size))
+FAULTY(void *, mmap, "mmap", MAP_FAILED, fd, NULL,
+       (void *at, size_t size, int prot, int flags, int fd, off_t from),
+       (at, size, prot, flags, fd, from))
+FAULTY(void *, mmap64, "mmap", MAP_FAILED, fd, NULL,
+       (void *at, size_t size, int prot, int flags, int fd, off_t from),
+       (at, size, prot, flags, fd, from))
+FAULTY(int, posix_spawn, "posix_spawn", errno, -1, path,
+       (pid_t * pid, const char *path,
+        const posix_spawn_file_actions_t *actions,
+        const posix_spawnattr_t *attr, char *const argv[], char *const env[]),
+       (pid, path, actions, attr, argv, env))
+FAULTY(int, pthread_create, "pthread_create", errno, -1, NULL,
+       (pthread_t * thread, const pthread_attr_t *attr, void *(*start)(void *),
+        void *arg),
+       (thread, attr, start, arg))
+FAULTY(void *, malloc, "malloc", NULL, -1, NULL, (size_t size), (size))
+FAULTY(void *, realloc, "malloc", NULL, -1, NULL, (void *old, size_t size),
+       (old, size))
+
+/* calloc - dlsym may call it before it can answer */
+void *calloc(size_t n, size_t size)
+{
+    static _Alignas(16) char early[4096];
+    static size_t used;
+    static void *(*real)(size_t, size_t);
+    static bool asking;
+    if (fails("malloc", -1, NULL))
+        return NULL;
+    if (!real && asking) {
+        void *at = early + used;
+        used += (n * size + 15) & ~(size_t)15;
+        return used <= sizeof early ? at : NULL;
+    }
+    if (!real) {
+        asking = true;
+        *(void **)&real = next("calloc");
+    }
+    return real(n, size);
+}
+
+/* FAULTY_OPEN - the mode is there only when a file may be made */
+#define FAULTY_OPEN(name, params, args)      \
+    int name params                          \
+    {                                        \
+        static int(*real) params;            \
+        va_list more;                        \
+        va_start(more, flags);               \
+        mode_t mode = 0;                     \
+        if (flags & (O_CREAT | __O_TMPFILE)) \
+            mode = va_arg(more, mode_t);     \
+        va_end(more);                        \
+        if (fails("open", -1, path))         \
+            return -1;                       \
+        if (!real)                           \
+            *(void **)&real = next(#name);   \
+        return real args;                    \
+    }
+FAULTY_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
+FAULTY_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
+FAULTY_OPEN(openat, (int dir, const char *path, int flags, ...),
+            (dir, path, flags, mode))
+
+/* syscall - messages are received by number */
+long syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    long arg[6];
+    va_list args;
+    va_start(args, number);
+    for (size_t i = 0; i < 6; i++)
+        arg[i] = va_arg(args, long);
+    va_end(args);
+    if (number == SYS_mq_timedreceive && fails("mq_receive", -1, NULL))
+        return -1;
+    if (!real)
+        *(void **)&real = next("syscall");
+    return real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
