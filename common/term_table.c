@@ -1,6 +1,7 @@
 /* term_table.c - see term_table.h */
 #include "common/term_table.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct term_table {
     char **cells; /* row by row; NULL = empty */
     size_t count, room;
     bool titled; /* the titles are out */
+    bool broken; /* a cell is missing */
 };
 
 /* term_table_open - an empty table, or NULL */
@@ -45,6 +47,7 @@ static void cell_put(struct term_table *t, char *text)
         size_t room = t->room ? 2 * t->room : 64;
         char **cells = realloc(t->cells, room * sizeof *cells);
         if (!cells) {
+            t->broken = true;
             free(text);
             return;
         }
@@ -68,8 +71,9 @@ void term_cell(struct term_table *t, const void *text, size_t size)
     FILE *out = open_memstream(&safe, &bytes);
     if (out) {
         term_safe(out, text, size, true);
-        fclose(out);
+        t->broken |= fclose(out) != 0;
     }
+    t->broken |= !safe;
     cell_put(t, safe);
 }
 
@@ -84,6 +88,8 @@ void term_cellf(struct term_table *t, const char *fmt, ...)
     term_cell(t, size < 0 ? "" : text, size < 0 ? 0 : (size_t)size);
     if (size >= 0)
         free(text);
+    else if (t)
+        t->broken = true;
 }
 
 /* widths_fit - column widths for `limit` columns (0 = none): flexible columns
@@ -145,11 +151,14 @@ static void row_print(const struct term_table *t, FILE *out, const int *widths,
 }
 
 /* term_table_print - titles, unless they are out, and the rows since then */
-void term_table_print(struct term_table *t, FILE *out)
+int term_table_print(struct term_table *t, FILE *out)
 {
-    int *widths = t ? calloc(t->n, sizeof *widths) : NULL;
-    if (!widths)
-        return;
+    int *widths = t && !t->broken ? calloc(t->n, sizeof *widths) : NULL;
+    if (!widths) {
+        if (t)
+            t->broken = true;
+        return -ENOMEM;
+    }
     widths_fit(t, term_width(out), widths);
     if (!t->titled) {
         fputs(term_colour(out, TERM_BOLD), out);
@@ -163,6 +172,7 @@ void term_table_print(struct term_table *t, FILE *out)
         free(t->cells[i]);
     t->count = 0;
     free(widths);
+    return 0;
 }
 
 /* term_table_close - forget the table; NULL-safe */

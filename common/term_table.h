@@ -4,8 +4,8 @@
  *        too wide for the terminal, flexible columns are cut.
  * WHO    One thread.
  * OWNS   The cells until they are printed.
- * FAILS  Never; what cannot be had (memory) leaves a cell empty. A NULL table
- *        swallows everything.
+ * FAILS  Without memory for a cell nothing more is printed, and printing says
+ *        -ENOMEM. A NULL table swallows everything and says the same.
  */
 #ifndef COMMON_TERM_TABLE_H
 #define COMMON_TERM_TABLE_H
@@ -29,8 +29,9 @@ void term_cell(struct term_table *t, const void *text, size_t size);
 void term_cellf(struct term_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Print the titles, the first time, and the rows since the last print: a long
- * table may be printed in parts, so that it need not be held whole. */
-void term_table_print(struct term_table *t, FILE *out);
+ * table may be printed in parts, so that it need not be held whole. 0, or
+ * -ENOMEM: what was to be printed is not all there. */
+int term_table_print(struct term_table *t, FILE *out);
 void term_table_close(struct term_table **t);
 
 #endif

@@ -64,8 +64,10 @@ static int list_table(struct desk *d)
     if (d->store)
         err =
             letters_each(d->store, &d->o->filter, false, letter_row, &listing);
-    term_table_print(listing.table, stdout);
+    int out = term_table_print(listing.table, stdout);
     term_table_close(&listing.table);
+    if (!err && out)
+        return desk_store_failed("print the table", out);
     return err && err != -EINTR ? desk_store_failed("read the letters", err)
                                 : 0;
 }
@@ -155,12 +157,15 @@ static int list_by(struct desk *d)
     int err = 0;
     if (!d->o->json)
         summary.table = term_table_open(columns, 3);
+    if (!d->o->json && !summary.table)
+        return desk_store_failed("print the table", -ENOMEM);
     if (d->store)
         err = letters_summary(d->store, (enum letter_by)d->o->by, &d->o->filter,
                               tally_row, &summary);
-    if (!d->o->json)
-        term_table_print(summary.table, stdout);
+    int out = d->o->json ? 0 : term_table_print(summary.table, stdout);
     term_table_close(&summary.table);
+    if (!err && out)
+        return desk_store_failed("print the table", out);
     return err ? desk_store_failed("count the letters", err) : 0;
 }
 
