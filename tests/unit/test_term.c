@@ -135,13 +135,20 @@ static FILE *terminal(int columns, int *master)
     return fdopen(slave, "w");
 }
 
-/* shown - what has reached the terminal so far */
+/* shown - what was written to the terminal since the last time; a byte of ours
+ * behind it tells that it is all there */
 static const char *shown(int master, FILE *out)
 {
     static char text[4096];
+    size_t used = 0;
+    fputc('\1', out);
     fflush(out);
-    ssize_t n = read(master, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
+    while (used == 0 || text[used - 1] != '\1') {
+        ssize_t n = read(master, text + used, sizeof text - used);
+        cr_assert_gt(n, 0);
+        used += (size_t)n;
+    }
+    text[used - 1] = '\0';
     return text;
 }
 
