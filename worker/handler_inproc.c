@@ -1,8 +1,8 @@
 /* handler_inproc.c - a C function as handler (see handler_inproc.h)
  *
- * The time limit is a timer that lives as long as the call. Its answer is asked
- * for once, when the function has returned: cancelled in time, and what it
- * returned is the verdict; or too late, and the verdict is the timeout.
+ * The time limit is the place's (place.h). Its answer is asked for once, when the
+ * function has returned: in time, and what it returned is the verdict; or too
+ * late, and the verdict is the timeout.
  */
 #include "worker/handler_inproc.h"
 
@@ -19,18 +19,20 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "worker/container.h"
+#include "worker/place.h"
 #include "worker/timers.h"
 #include "worker/verdict.h"
 
 /* c = constant after open   a = atomic */
 struct handler {
-    struct inproc what;          /* c */
-    const struct settings *set;  /* c */
-    struct timers *timers;       /* c */
-    atomic_int signal;           /* a  sent by stop; 0: none yet */
-    /* a  slots whose function runs, by the place of the work item; NULL: none.
-     * A slot stays mapped, so that stop may look at one whose call has ended. */
-    _Atomic(struct slot *) running[ITEMS_MAX];
+    struct inproc what;         /* c */
+    const struct settings *set; /* c */
+    struct timers *timers;      /* c */
+    atomic_int signal;          /* a  sent by stop; 0: none yet */
+    /* By the number of the work item; each made at its first call. A slot stays
+     * mapped, so that stop may look at one whose call has ended. */
+    struct place *places; /* in `memory` */
+    void *memory;
 };
 
 struct mqw_context {
@@ -44,9 +46,9 @@ struct call {
     struct mqw_message message; /* what the function is given */
     struct mqw_context context;
     const struct delivery *d;
-    struct timer limit;
-    uint64_t limit_ns; /* UINT64_MAX: none */
-    atomic_bool late;  /* the limit came first; written by the timer */
+    struct timer abort; /* after the limit, if it is wanted */
+    uint64_t limit_ns;  /* UINT64_MAX: none */
+    atomic_bool late;   /* the limit has passed */
 };
 
 static const struct call *call_of(const struct mqw_message *message)
@@ -142,7 +144,7 @@ static void view(struct call *c, struct handler *h, const struct delivery *d,
 /* end_process - it had its time; custody brings the message back */
 static void end_process(struct timer *timer)
 {
-    const struct call *c = CONTAINER_OF(timer, struct call, limit);
+    const struct call *c = CONTAINER_OF(timer, struct call, abort);
     char id[ULID_TEXT];
 
     log_error("handler_abort", F_STR("msg", ulid_print(c->d->slot->id, id)),
@@ -155,9 +157,9 @@ static void end_process(struct timer *timer)
 /* limit_over - the time limit came before the end
  * The worker's own stop, if it came first, is no failure of the handler.
  */
-static void limit_over(struct timer *timer)
+static void limit_over(void *call)
 {
-    struct call *c = CONTAINER_OF(timer, struct call, limit);
+    struct call *c = call;
     struct handler *h = c->context.handler;
     char id[ULID_TEXT];
 
@@ -169,8 +171,8 @@ static void limit_over(struct timer *timer)
              F_STR("next", "it sees mqw_cancelled"));
     if (!h->set->timeout_abort)
         return;
-    timer->fire = end_process;
-    timers_start_after(h->timers, timer, h->set->kill_after_ns);
+    timer_init(&c->abort, end_process);
+    timers_start_after(h->timers, &c->abort, h->set->kill_after_ns);
 }
 
 /* judge - what it returned, unless the time limit came first */
@@ -204,10 +206,9 @@ static void judge(const struct call *c, int returned, struct outcome *out)
 void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct call c;
-    _Atomic(struct slot *) *place = &h->running[d->place];
+    struct place *place = &h->places[d->place];
     int returned;
 
-    atomic_store_explicit(place, d->slot, memory_order_release);
     view(&c, h, d, slot_word(d->slot));
     c.context.out = out;
     c.limit_ns = delivery_limit_ns(d, h->set->timeout_ns);
@@ -215,14 +216,12 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->tail_size = 0;
     out->delayed = false;
     out->ran = true;
-    if (c.limit_ns != UINT64_MAX) {
-        timer_init(&c.limit, limit_over);
-        timers_start_after(h->timers, &c.limit, c.limit_ns);
-    }
+    if (!place->timers)
+        place_init(place, h->timers);
+    place_enter(place, d->slot, c.limit_ns, limit_over, &c);
     returned = h->what.handle(&c.message, &c.context);
-    if (c.limit_ns != UINT64_MAX)
-        timers_cancel_sync(h->timers, &c.limit);
-    atomic_store_explicit(place, NULL, memory_order_release);
+    if (place_leave(place) && c.late && h->set->timeout_abort)
+        timers_cancel_sync(h->timers, &c.abort);
     judge(&c, returned, out);
 }
 
@@ -252,7 +251,7 @@ static void give_all_back(struct handler *h)
     char id[ULID_TEXT];
 
     for (size_t i = 0; i < ITEMS_MAX; i++) {
-        struct slot *slot = atomic_load(&h->running[i]);
+        struct slot *slot = atomic_load(&h->places[i].slot);
 
         if (!slot || slot_word(slot).state != SLOT_RUNNING)
             continue;
@@ -276,11 +275,19 @@ void inproc_stop(struct handler *h, int sig)
 int inproc_open(struct handler **out, const struct handler_setup *setup,
                 const struct inproc *what, struct problem *p)
 {
+    const size_t align = _Alignof(struct place);
     struct handler *h = calloc(1, sizeof *h);
 
     *out = NULL;
+    if (h)
+        h->memory = calloc(1, ITEMS_MAX * sizeof *h->places + align);
+    if (h && !h->memory) {
+        free(h);
+        h = NULL;
+    }
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    h->places = (void *)(((uintptr_t)h->memory + align - 1) / align * align);
     h->what = *what;
     h->set = setup->settings;
     h->timers = setup->timers;
@@ -297,6 +304,10 @@ void inproc_close(struct handler **handler)
     *handler = NULL;
     if (h->what.fini)
         h->what.fini(h->what.user);
+    for (size_t i = 0; i < ITEMS_MAX; i++)
+        if (h->places[i].timers)
+            place_fini(&h->places[i]);
+    free(h->memory);
     free(h);
 }
 
