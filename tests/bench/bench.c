@@ -30,7 +30,7 @@ enum { BOTH, OURS, RIVAL }; /* --side */
 struct options {
     const char *only;
     uint64_t runs, side;
-    bool has_runs, quick, json, all, strict, list, help;
+    bool has_runs, quick, pin, json, all, strict, list, help;
 };
 
 #define AT(member)   .offset = offsetof(struct options, member)
@@ -50,6 +50,9 @@ static const struct option_row option_rows[] = {
     {"side", 0, OPT_CHOICE, .value = "both|ours|rival",
      .words = "both|ours|rival", .preset = "both", AT(side),
      .help = "measure one side alone, for a profiler; it is shown as ours"},
+    {"pin", 0, OPT_FLAG, AT(pin),
+     .help = "where handlers do nothing, keep the sender on one processor and "
+             "the consumer on the others"},
     {"json", 0, OPT_FLAG, AT(json), .help = "print one JSON object a row"},
     {"strict", 0, OPT_FLAG, AT(strict),
      .help = "exit with 1 if a row does not reach what it must"},
@@ -246,7 +249,7 @@ int main(int argc, char **argv)
         report_list(sections, SECTIONS);
         return 0;
     }
-    if (place_open(&p) < 0) {
+    if (place_open(options.pin, &p) < 0) {
         term_complain("bench", "%s", p.text);
         return p.status;
     }

@@ -93,6 +93,7 @@ struct place {
     char state[PATH_MAX];    /* --state-dir */
     char mqworker[PATH_MAX]; /* the program */
     char self[PATH_MAX];     /* this one */
+    bool pin;                /* senders have a processor of their own */
 };
 extern const struct place *const place;
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,12 +36,36 @@ void feed_turn(char body[FEED_MOST], unsigned long i)
     body[1] = (char)('a' + i % GROUPS);
 }
 
+/* pin - this process to the first processor that it may use, or to the others,
+ * if there are any */
+static void pin(bool first)
+{
+    cpu_set_t all, mine;
+    bool seen = false;
+
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof all, &all) < 0 || CPU_COUNT(&all) < 2)
+        return;
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (!CPU_ISSET(i, &all))
+            continue;
+        if (first != seen)
+            CPU_SET(i, &mine);
+        seen = true;
+    }
+    if (sched_setaffinity(0, sizeof mine, &mine) < 0)
+        fail(errno, "sched_setaffinity");
+}
+
 int feed_start(const struct task *task)
 {
     static char body[FEED_MOST];
+    bool pinned = place->pin && task->work_ns == 0;
     int pid = fork_bound();
     mqd_t mq;
 
+    if (pinned)
+        pin(pid == 0);
     if (pid > 0)
         return pid;
     mq = feed_open(O_WRONLY);

@@ -99,13 +99,14 @@ static int names_find(struct problem *p)
     return 0;
 }
 
-int place_open(struct problem *p)
+int place_open(bool pin, struct problem *p)
 {
     const char *tmp = getenv("TMPDIR");
     int err = names_find(p);
 
     if (err)
         return err;
+    here.pin = pin;
     snprintf(here.queue, sizeof here.queue, "/mqw-bench-%d", (int)getpid());
     room_find();
     snprintf(here.dir, sizeof here.dir, "%.3000s/mqw-bench.XXXXXX",

@@ -15,8 +15,9 @@
 
 #define DEEP 90 /* the deepest queue that is made */
 
-/* Before the process has threads or children. */
-int place_open(struct problem *p);
+/* Before the process has threads or children. `pin`: where handlers do nothing,
+ * a sender gets the first processor, the consumer the others. */
+int place_open(bool pin, struct problem *p);
 /* What the task needs; nothing is left of the last one. */
 int place_ready(const struct task *task, struct problem *p);
 /* The queue and all files are gone. */

@@ -8,8 +8,9 @@
 #include <semaphore.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -18,16 +19,17 @@
 
 #define JOURNAL_BYTES (128 << 20) /* it is written over from there on */
 #define THREADS_MOST  64
+#define SLOTS         4
 
 static struct tally tally;
 
-/* next - one message, without blocking in mq_receive */
-static size_t next(mqd_t mq, char body[FEED_MOST])
+/* next - one message, without blocking in mq_receive; `priority` may be NULL */
+static inline size_t next(mqd_t mq, char body[FEED_MOST], unsigned *priority)
 {
     struct pollfd p = {.fd = (int)mq, .events = POLLIN};
     ssize_t n;
 
-    while ((n = mq_receive(mq, body, FEED_MOST, NULL)) < 0) {
+    while ((n = mq_receive(mq, body, FEED_MOST, priority)) < 0) {
         if (errno != EAGAIN)
             fail(errno, "mq_receive");
         poll(&p, 1, -1);
@@ -42,7 +44,50 @@ enum measured bare_rate(const struct task *task, double value[ROWS_MOST])
 
     tally_start(&tally, task);
     do
-        next(mq, body);
+        next(mq, body, NULL);
+    while (!tally_count(&tally));
+    value[0] = tally_rate(&tally);
+    return MEASURED;
+}
+
+static void *sleep_on(void *arg)
+{
+    pause();
+    return arg;
+}
+
+/* slots_map - some, of a file, and in memory */
+static char *slots_map(void)
+{
+    const size_t size = SLOTS * FEED_MOST;
+    char path[PATH_MAX + 16], *slots;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/slots", place->dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || posix_fallocate(fd, 0, (off_t)size) != 0)
+        fail(errno, "%s", path);
+    slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (slots == MAP_FAILED)
+        fail(errno, "%s", path);
+    memset(slots, 0xff, size);
+    close(fd);
+    return slots;
+}
+
+enum measured floor_rate(const struct task *task, double value[ROWS_MOST])
+{
+    mqd_t mq = feed_open(O_RDONLY | O_NONBLOCK);
+    char *slots = slots_map();
+    pthread_t thread;
+    unsigned priority;
+    size_t at = 0;
+
+    if (pthread_create(&thread, NULL, sleep_on, NULL) != 0)
+        fail(EAGAIN, "pthread_create");
+    tally_start(&tally, task);
+    do
+        next(mq, slots + at++ % SLOTS * FEED_MOST, &priority);
     while (!tally_count(&tally));
     value[0] = tally_rate(&tally);
     return MEASURED;
@@ -61,7 +106,7 @@ enum measured journal_rate(const struct task *task, double value[ROWS_MOST])
         fail(errno, "%s", path);
     tally_start(&tally, task);
     do {
-        size_t n = next(mq, body);
+        size_t n = next(mq, body, NULL);
 
         if (pwrite(fd, body, n, at % JOURNAL_BYTES) != (ssize_t)n)
             fail(errno, "%s", path);
@@ -217,7 +262,7 @@ enum measured trip_rate(const struct task *task, double value[ROWS_MOST])
         tally_plan(&tally, task->n);
     do {
         if (queue)
-            size = next(mq, body);
+            size = next(mq, body, NULL);
         if (write(fds[0], body, size) != (ssize_t)size ||
             read(fds[0], body, sizeof body) != (ssize_t)size)
             fail(errno, "the child at the socket pair");

@@ -15,7 +15,11 @@
 
 /* A non-blocking mq_receive, poll(2) when the queue is empty. */
 measure bare_rate;
-/* The same, and a pwrite of each body to the end of a file: what people do who
+/* The same under the conditions of any worker: the process has a second thread
+ * (asleep), the priority is asked for, bodies go to slots in a mapped file. No
+ * consumer with these can be faster. */
+measure floor_rate;
+/* As bare_rate, and a pwrite of each body to the end of a file: what people do who
  * fear a crash. (A kill between the two still loses the message.) */
 measure journal_rate;
 /* A blocking mq_receive. */
