@@ -124,7 +124,7 @@ $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 # It stands before the sanitizer's runtime, whose functions it calls.
-$(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so: SANITIZE=
+$(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so: override SANITIZE :=
 $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	@mkdir -p $(@D)
 	$(LINK) -shared -o $@ $^

@@ -70,6 +70,9 @@ int lock_open(struct pidfh **out, const char *path, const char *queue,
     pid_t owner = -1;
 
     while ((*out = pidfile_open(path, 0600, &owner)) == NULL) {
+        if (errno == ENOMEM || errno == EFAULT) /* libbsd's own strdup */
+            return problem_set(p, EX_OSERR, ENOMEM,
+                               "pidfile %s: out of memory; free some", path);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "

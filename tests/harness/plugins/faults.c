@@ -256,6 +256,20 @@ FAULTY(void *, malloc, "malloc", NULL, -1, NULL, (size_t size), (size))
 FAULTY(void *, realloc, "malloc", NULL, -1, NULL, (void *old, size_t size),
        (old, size))
 
+/* pthread_getattr_np - sanitizers ask for it in each thread, and end the
+ * program without memory for the answer */
+int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
+{
+    static int (*real)(pthread_t, pthread_attr_t *);
+    bool was = inside;
+    if (!real)
+        *(void **)&real = next("pthread_getattr_np");
+    inside = true;
+    int rc = real(thread, attr);
+    inside = was;
+    return rc;
+}
+
 /* calloc - dlsym may call it before it can answer */
 void *calloc(size_t n, size_t size)
 {
