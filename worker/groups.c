@@ -307,23 +307,25 @@ int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease)
 {
     uint32_t hash = group_hash(key, size);
-    struct group *group = NULL;
+    struct group *group;
     int err = -EAGAIN;
 
+    *lease = NULL;
     if (size > GROUP_KEY_MAX)
         return -ENAMETOOLONG;
     pthread_mutex_lock(&g->mtx);
-    if (groups_ready(g) == 0 &&
-        !group_table_find(&g->table, hash, key, size)) {
+    if (groups_ready(g) == 0) {
         group = group_table_get(&g->table, hash, key, size);
-        err = group ? 0 : -ENOMEM;
-    }
-    if (group) {
-        group_run_locked(g, group);
-        count_high(group, NULL, priority);
+        if (!group) {
+            err = -ENOMEM;
+        } else if (group->state == GROUP_IDLE) { /* it is new */
+            err = 0;
+            *lease = group;
+            group_run_locked(g, group);
+            count_high(group, NULL, priority);
+        }
     }
     pthread_mutex_unlock(&g->mtx);
-    *lease = group;
     return err;
 }
 
