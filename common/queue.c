@@ -347,6 +347,20 @@ long queue_length(const struct queue *queue)
     return mq_getattr(queue->fd, &attr) == 0 ? attr.mq_curmsgs : -errno;
 }
 
+/* queue_bytes - what the file of a queue says, "QSIZE:12 NOTIFY:0 ..."; it can be
+ * read where no mqueue file system is mounted (mqueue_read_file in ipc/mqueue.c) */
+long queue_bytes(const struct queue *q)
+{
+    char text[81];
+    long bytes;
+    ssize_t n = pread(q->fd, text, sizeof text - 1, 0);
+
+    if (n < 0)
+        return -errno;
+    text[n] = '\0';
+    return sscanf(text, "QSIZE:%ld", &bytes) == 1 ? bytes : -EIO;
+}
+
 /* queue_gone - whether the name was unlinked while we hold the queue
  * An opened name counts as one link, and only removing it takes that away. */
 bool queue_gone(const struct queue *queue)

@@ -60,6 +60,8 @@ size_t queue_message_size(const struct queue *queue);
 size_t queue_depth(const struct queue *queue);
 /* Messages in the queue now, or -errno. */
 long queue_length(const struct queue *queue);
+/* Bytes of their bodies together, or -errno. */
+long queue_bytes(const struct queue *queue);
 /* Whether the name was unlinked: what is left must be drained, then the name
  * opened again. */
 bool queue_gone(const struct queue *queue);

@@ -149,6 +149,24 @@ int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row)
     return number_get(s, SQL_FIND_SEQ, receive_seq, 0, row);
 }
 
+/* store_find_id - for people: there is no index for it */
+int store_find_id(struct store *s, const struct ulid *id, int64_t *row)
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_FIND_ID, &st);
+    if (!err) {
+        sql_bind_blob(st, 1, id, sizeof *id);
+        err = sql_step(sql, st);
+        if (err > 0)
+            *row = sqlite3_column_int64(st, 0);
+        sql_done(st);
+        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
+    }
+    store_read_end(s);
+    return err;
+}
+
 /* store_max_seq - the highest receive sequence stored */
 int store_max_seq(struct store *s, uint64_t *receive_seq)
 {

@@ -75,6 +75,8 @@ static const char *const sql_texts[SQL_IDS] = {
         "SELECT " ROW_COLUMNS ", CASE WHEN length(data) <= ?2 THEN data END"
         " FROM messages WHERE row = ?1",
     [SQL_FIND_SEQ] = "SELECT row FROM messages WHERE receive_seq = ?1",
+    [SQL_FIND_ID] = "SELECT row FROM messages WHERE id = ?1"
+                    " ORDER BY row DESC LIMIT 1",
     [SQL_MAX_SEQ] = "SELECT ifnull(max(receive_seq), 0) FROM messages"
                     " WHERE receive_seq IS NOT NULL",
     [SQL_COUNT_WAITING] = "SELECT count(*) FROM messages WHERE state = 1",

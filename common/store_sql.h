@@ -30,6 +30,7 @@ enum sql_id {
     SQL_DUE,
     SQL_GET,
     SQL_FIND_SEQ,
+    SQL_FIND_ID,
     SQL_MAX_SEQ,
     SQL_COUNT_WAITING,
     SQL_COUNT_PARKED,

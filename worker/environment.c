@@ -105,7 +105,7 @@ static void add_x(struct environment *e, const struct delivery *d)
 
 /* environment_build - the variables of one delivery */
 int environment_build(struct environment *e, const struct environment_base *b,
-                      struct delivery *d)
+                      struct delivery *d, uint64_t max_attempts)
 {
     struct slot_word w = slot_word(d->slot);
     char mark[ENVIRONMENT_MARK];
@@ -115,11 +115,12 @@ int environment_build(struct environment *e, const struct environment_base *b,
                                sizeof *e->vars);
         if (!e->vars)
             return -ENOMEM;
-        memcpy(e->vars, b->vars, b->count * sizeof *e->vars);
-        e->at = b->count;
+        e->at = b->count - 1; /* without MQW_MAX_ATTEMPTS of then */
+        memcpy(e->vars, b->vars, e->at * sizeof *e->vars);
     }
     e->count = e->at;
     e->used = 0;
+    add(e, "MQW_MAX_ATTEMPTS=%" PRIu64, max_attempts);
     add(e, "MQW_ID=%s", delivery_id(d));
     add(e, "MQW_PRIORITY=%" PRIu32, d->slot->priority);
     add(e, "MQW_ATTEMPT=%" PRIu32, w.attempt);

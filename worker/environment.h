@@ -18,7 +18,8 @@
 #define ENVIRONMENT_VARS  (16 + HEADER_X_MAX)
 #define ENVIRONMENT_BYTES (4096 + 2 * HEADER_MAX)
 
-/* Of all deliveries: environ without MQW_*, then what never changes. */
+/* Of all deliveries: environ without MQW_*, then what is the same for them all;
+ * the last one is MQW_MAX_ATTEMPTS. */
 struct environment_base {
     char **vars; /* NULL-terminated; the strings of environ and our own */
     size_t count;
@@ -35,9 +36,10 @@ struct environment {
     size_t count, used;
     char text[ENVIRONMENT_BYTES];
 };
-/* 0 or -ENOMEM; `e` starts zeroed and is reused. */
+/* 0 or -ENOMEM; `e` starts zeroed and is reused. `max_attempts` as it is now: it
+ * may have been another when the base was made. */
 int environment_build(struct environment *e, const struct environment_base *b,
-                      struct delivery *d);
+                      struct delivery *d, uint64_t max_attempts);
 void environment_close(struct environment *e);
 
 /* "MQW_DELIVERY=<nonce>-<seq>": marks every process of one delivery, so that

@@ -361,7 +361,8 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->tail_size = 0;
     out->error[0] = '\0';
     out->ran = false;
-    if (!s || environment_build(&s->env, &h->base, d) < 0) {
+    if (!s ||
+        environment_build(&s->env, &h->base, d, h->set->max_attempts) < 0) {
         verdict_not_started(out, "out of memory");
         return;
     }

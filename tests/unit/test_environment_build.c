@@ -24,7 +24,7 @@ static void setup(void)
     setenv("MQW_ID", "of an outer worker", 1);
     setenv("MQW_X_OLD", "of an outer worker", 1);
     setenv("MQWORKER", "mine", 1);
-    cr_assert_eq(environment_base_open(&base, "/orders", 5, NONCE), 0);
+    cr_assert_eq(environment_base_open(&base, "/orders", 9, NONCE), 0);
 }
 
 static void teardown(void)
@@ -48,7 +48,7 @@ static void build(const char *message, unsigned flags, uint32_t failures)
     delivery_read(&d, slot, 0);
     cr_assert_not(d.broken, "%s", d.why);
     slot_run(slot, 1);
-    cr_assert_eq(environment_build(&env, &base, &d), 0);
+    cr_assert_eq(environment_build(&env, &base, &d, 5), 0);
 }
 
 /* value - of a variable; NULL: there is none. Two of it fail the test. */

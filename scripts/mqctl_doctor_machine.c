@@ -1,0 +1,189 @@
+/* mqctl_doctor_machine.c - limits, name spaces, state directory (see
+ * mqctl_doctor.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/custody_file.h"
+#include "common/mqlimit.h"
+#include "common/queue.h"
+#include "common/statedir.h"
+#include "scripts/mqctl_doctor.h"
+
+#define LITTLE (64u << 20) /* of free space in the state directory */
+
+/* What is charged to us already. */
+struct use {
+    uint64_t queues, bytes;
+    uint64_t unknown; /* that we may not look at */
+};
+
+/* use_count - queues of our user id, as the kernel charges them */
+static void use_count(const struct names *n, struct use *u)
+{
+    struct problem p;
+    struct stat st;
+    struct queue *q;
+
+    *u = (struct use){0};
+    for (size_t i = 0; i < n->count; i++) {
+        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0) {
+            u->unknown++;
+            continue;
+        }
+        if (fstat(queue_fd(q), &st) == 0 && st.st_uid == getuid()) {
+            u->queues++;
+            u->bytes += mqlimit_cost(queue_depth(q), queue_message_size(q));
+        }
+        queue_close(&q);
+    }
+}
+
+/* bytes_check - RLIMIT_MSGQUEUE, which counts for the user as a whole */
+static void bytes_check(struct findings *f, const struct mqlimit *l,
+                        const struct use *u)
+{
+    uint64_t depth = 0, size = 0, cost;
+
+    mqlimit_fill(l, &depth, &size);
+    cost = mqlimit_cost(depth, size);
+    if (l->bytes == UINT64_MAX) {
+        FOUND(f, FINE, "limits", NULL, "no limit on bytes (ulimit -q)");
+        return;
+    }
+    FOUND(f, u->bytes + cost > l->bytes ? WARN : FINE, "limits",
+          u->bytes + cost > l->bytes
+              ? "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
+                "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
+                "nobody needs"
+              : NULL,
+          "%" PRIu64 " queues of uid %u are charged %" PRIu64 " of %" PRIu64
+          " bytes (depth x size + 96 x depth each); one more of %" PRIu64
+          " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
+          u->queues, (unsigned)getuid(), u->bytes, l->bytes, depth, size, cost,
+          u->bytes + cost > l->bytes ? "fails, with EMFILE" : "fits");
+}
+
+/* limits_check - what the kernel allows, and how far off it is */
+static void limits_check(struct findings *f, const struct names *n)
+{
+    struct mqlimit l;
+    struct use u;
+
+    mqlimit_read(&l);
+    use_count(n, &u);
+    bytes_check(f, &l, &u);
+    FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
+          n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
+          "%zu of %" PRIu64 " queues%s", n->count, l.queues_max,
+          n->complete ? "" : ", as far as can be seen");
+    FOUND(f, FINE, "limits", NULL,
+          "a queue holds at most %" PRIu64 " messages of %" PRIu64
+          " bytes (fs.mqueue.msg_max, msgsize_max)",
+          l.depth_max, l.message_size_max);
+    if (n->missing[0])
+        FOUND(f, NOTE, "queues", "mount -t mqueue none /dev/mqueue", "%s",
+              n->missing);
+}
+
+/* ---- name spaces ---- */
+
+/* ipc_of - the name space of queues that a process is in; "" if hidden */
+static void ipc_of(const char *pid, char out[64])
+{
+    char path[64];
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/%s/ns/ipc", pid);
+    n = readlink(path, out, 63);
+    out[n > 0 ? n : 0] = '\0';
+}
+
+static void namespace_check(struct findings *f)
+{
+    char ours[64], first[64];
+
+    ipc_of("self", ours);
+    ipc_of("1", first);
+    if (first[0] && strcmp(ours, first) != 0)
+        FOUND(f, NOTE, "namespace", NULL,
+              "these are the queues of %s, not of %s, where process 1 is; "
+              "limits count anew in each",
+              ours, first);
+    else
+        FOUND(f, FINE, "namespace", NULL, "%s", ours);
+}
+
+/* ---- the state directory ---- */
+
+/* space_check - retries and dead letters need room */
+static void space_check(struct findings *f, const char *root)
+{
+    struct statvfs s;
+    uint64_t left;
+    char text[SIZE_TEXT];
+
+    if (statvfs(root, &s) < 0) {
+        FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
+              strerror(errno));
+        return;
+    }
+    left = (uint64_t)s.f_bavail * s.f_frsize / 1024 * 1024;
+    size_print(left >= 1024 * 1024 ? left / (1024 * 1024) * (1024 * 1024)
+                                   : left,
+               text);
+    if (s.f_flag & ST_RDONLY)
+        FOUND(f, BAD, "state directory", "mount -o remount,rw",
+              "%s is on a file system that is read-only", root);
+    else
+        FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
+              left < LITTLE ? "df -h; make room, or mqdlq purge "
+                              "--older-than 30d QUEUE"
+                            : NULL,
+              "%s has %s free", root, text);
+    if (s.f_files > 0 && s.f_favail < 16)
+        FOUND(f, BAD, "state directory", "df -i; remove files there",
+              "%s has no inodes left", root);
+}
+
+static void folder_check(struct findings *f, const struct options *o)
+{
+    char root[PATH_MAX];
+    struct problem p;
+    const char *fs;
+    int fd;
+
+    if (statedir_root(root, o->state_dir, &p) < 0) {
+        FOUND(f, BAD, "state directory", NULL, "%s", p.text);
+        return;
+    }
+    fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        FOUND(f, errno == ENOENT ? NOTE : BAD, "state directory", NULL,
+              "%s: %s%s", root, strerror(errno),
+              errno == ENOENT ? "; the first worker makes it" : "");
+        return;
+    }
+    fs = custody_fs_doubt(fd);
+    close(fd);
+    if (fs)
+        FOUND(f, WARN, "state directory",
+              "mqworker --state-dir on a local ext4, xfs or tmpfs",
+              "%s is on %s, which may move or lose mapped pages", root, fs);
+    space_check(f, root);
+}
+
+void machine_check(struct findings *f, const struct options *o,
+                   const struct names *queues)
+{
+    limits_check(f, queues);
+    namespace_check(f);
+    folder_check(f, o);
+}

@@ -1,0 +1,174 @@
+/* mqctl_doctor_queue.c - one queue and its worker (see mqctl_doctor.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/custody_file.h"
+#include "scripts/mqctl_doctor.h"
+
+#define COMMAND 768
+
+/* command - text for `mend` */
+__attribute__((format(printf, 2, 3))) static const char *
+command(char buf[COMMAND], const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(buf, COMMAND, fmt, args);
+    va_end(args);
+    return buf;
+}
+
+/* kernel_check - the queue itself */
+static void kernel_check(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    if (!v->has_queue)
+        FOUND(f,
+              v->no_queue.status == EX_NOINPUT && v->worker != VIEW_RUNS ? NOTE
+                                                                         : BAD,
+              "queue", NULL, "%s", v->no_queue.text);
+    else if (v->depth >= v->depth_max)
+        FOUND(f, WARN, "queue",
+              v->worker == VIEW_RUNS
+                  ? command(buf, "mqctl set %s max-concurrency=%u", v->queue,
+                            2 * view_cap(v))
+                  : command(buf, "mqworker %s -- COMMAND", v->queue),
+              "it is full, %ld of %ld messages: senders wait", v->depth,
+              v->depth_max);
+    else
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld messages, %ld bytes",
+              v->depth, v->depth_max, v->bytes);
+}
+
+/* state_check - a worker that runs: does it work? */
+static void state_check(struct findings *f, const struct view *v)
+{
+    const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
+    char buf[COMMAND];
+
+    if (!v->live)
+        FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
+              "%s", v->no_live.text);
+    if (strcmp(view_breaker(v), "closed") != 0)
+        FOUND(f, BAD, "worker",
+              "mend what it says; the worker tries again by itself",
+              "its breaker is %s: %s", view_breaker(v), why);
+    else if (view_paused(v))
+        FOUND(f, WARN, "worker", command(buf, "mqctl resume %s", v->queue),
+              "it is paused");
+    else if (strcmp(view_state(v), "running") != 0)
+        FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
+              view_state(v));
+    else
+        FOUND(f, FINE, "worker", NULL,
+              "pid %d runs, %" PRIu64 " of %u handlers busy", (int)v->head.pid,
+              v->sum.running, view_cap(v));
+}
+
+static void worker_check(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    if (v->worker == VIEW_RUNS)
+        state_check(f, v);
+    else if (v->worker == VIEW_KILLED)
+        FOUND(
+            f, BAD, "worker", command(buf, "mqworker %s -- COMMAND", v->queue),
+            "its last one, pid %d, was killed; what it had in flight waits in "
+            "%s",
+            (int)v->head.pid, v->dir.folder);
+    else if (v->depth > 0 || v->waiting > 0 || v->parked > 0)
+        FOUND(f, WARN, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "none runs, and messages wait");
+    else
+        FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
+}
+
+/* ---- the queue that the worker has, and the one of that name now ---- */
+
+/* slots_fit - a queue made anew with larger messages ends the worker */
+static void slots_fit(struct findings *f, const struct view *v)
+{
+    struct custody_head h;
+    char path[PATH_MAX], buf[COMMAND];
+    struct problem p;
+    int fd;
+
+    if (statedir_path(&v->dir, STATEDIR_CUSTODY, path, &p) < 0)
+        return;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (pread(fd, &h, sizeof h, 0) != sizeof h ||
+        custody_head_check(&h, path, &p) < 0)
+        FOUND(f, BAD, "custody", NULL, "%s: not a custody file of this release",
+              path);
+    else if (v->worker == VIEW_RUNS && v->has_queue &&
+             h.body_bytes < (uint64_t)v->message_size)
+        FOUND(f, BAD, "attributes",
+              command(buf, "mqctl drain %s, then start it again", v->queue),
+              "the queue takes messages of %ld bytes, the worker has room for "
+              "%" PRIu64 ": it was made for another queue of that name",
+              v->message_size, h.body_bytes);
+    close(fd);
+}
+
+/* namespace_check - a worker in a container has a queue of its own */
+static void namespace_check(struct findings *f, const struct view *v)
+{
+    char path[64], ours[64] = "", its[64] = "", buf[COMMAND];
+
+    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->head.pid);
+    if (v->worker != VIEW_RUNS ||
+        readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
+        readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
+        return;
+    FOUND(f, WARN, "namespace",
+          command(buf, "nsenter -t %d -i mqctl status %s", (int)v->head.pid,
+                  v->queue),
+          "the worker is in %s, we are in %s: the queue seen here is another "
+          "one of the same name",
+          its, ours);
+}
+
+/* letters_check - what nobody has looked at yet */
+static void letters_check(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    if (v->dead > 0)
+        FOUND(f, WARN, "dead letters",
+              command(buf, "mqdlq list --by error %s", v->queue),
+              "%" PRId64 " messages were given up on", v->dead);
+    else if (v->dead == 0)
+        FOUND(f, FINE, "dead letters", NULL, "none");
+    else
+        FOUND(f, v->no_store.status == EX_NOPERM ? WARN : NOTE, "store", NULL,
+              "%s", v->no_store.text);
+}
+
+void queue_check(struct findings *f, struct view *v)
+{
+    kernel_check(f, v);
+    if (!v->has_folder) {
+        FOUND(f, NOTE, "worker", NULL, "%s", v->no_live.text);
+        return;
+    }
+    worker_check(f, v);
+    slots_fit(f, v);
+    namespace_check(f, v);
+    letters_check(f, v);
+    if (v->no_counters.text[0])
+        FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
+}

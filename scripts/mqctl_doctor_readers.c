@@ -1,0 +1,138 @@
+/* mqctl_doctor_readers.c - who else receives from a queue (see mqctl_doctor.h)
+ *
+ * A process that is blocked in mq_receive is handed a message past the queue:
+ * whoever waits in poll or epoll, as a worker does, is not even woken
+ * (pipelined_send in ipc/mqueue.c).
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/queue.h"
+#include "scripts/mqctl_doctor.h"
+#include "scripts/mqctl_fds.h"
+
+struct readers {
+    struct findings *f;
+    const struct view *v;
+    dev_t dev; /* of the queue */
+    ino_t ino;
+    unsigned others;
+};
+
+/* text_read - a short file of proc(5), NUL-terminated; false: not there */
+static bool text_read(const char *path, char *buf, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, buf, room - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    buf[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* may_receive - a descriptor that is only sent to takes nothing away */
+static bool may_receive(pid_t pid, int fd)
+{
+    char path[64], text[512], *at;
+
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", (int)pid, fd);
+    if (!text_read(path, text, sizeof text))
+        return true;
+    at = strstr(text, "flags:");
+    return !at || (strtoul(at + 6, NULL, 8) & O_ACCMODE) != O_WRONLY;
+}
+
+/* blocked_in - a thread that is in mq_timedreceive(fd) now */
+static bool blocked_in(const char *task, int fd)
+{
+    char text[256];
+    long number;
+    unsigned long first;
+
+    return text_read(task, text, sizeof text) &&
+           sscanf(text, "%ld %lx", &number, &first) == 2 &&
+           number == SYS_mq_timedreceive && first == (unsigned long)fd;
+}
+
+/* blocked - any thread of a process */
+static bool blocked(pid_t pid, int fd)
+{
+    char path[64];
+    struct dirent *entry;
+    bool is = false;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    dir = opendir(path);
+    while (dir && !is && (entry = readdir(dir)) != NULL) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", (int)pid,
+                 atoi(entry->d_name));
+        is = blocked_in(path, fd);
+    }
+    if (dir)
+        closedir(dir);
+    return is;
+}
+
+/* reader_look - visit: a descriptor of this queue in another process */
+static void reader_look(const struct fd_seen *seen, void *arg)
+{
+    struct readers *r = arg;
+    char path[64], name[64], mend[64];
+
+    if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
+        seen->pid == getpid() ||
+        (r->v->worker == VIEW_RUNS && seen->pid == r->v->head.pid) ||
+        !may_receive(seen->pid, seen->fd))
+        return;
+    r->others++;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)seen->pid);
+    if (text_read(path, name, sizeof name))
+        name[strcspn(name, "\n")] = '\0';
+    snprintf(mend, sizeof mend, "kill %d", (int)seen->pid);
+    if (blocked(seen->pid, seen->fd))
+        FOUND(r->f, BAD, "other consumers", mend,
+              "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
+              "message before a worker is woken",
+              (int)seen->pid, name);
+    else
+        FOUND(
+            r->f, WARN, "other consumers", mend,
+            "pid %d (%s) has the queue open to receive, and may take messages "
+            "from the worker",
+            (int)seen->pid, name);
+}
+
+/* readers_check - all descriptors of this queue that we can see */
+void readers_check(struct findings *f, const struct view *v)
+{
+    struct readers r = {.f = f, .v = v};
+    struct problem p;
+    struct queue *q;
+    struct stat st;
+    size_t hidden = 0;
+
+    if (queue_open(&q, v->queue, 0, NULL, NULL, &p) < 0)
+        return; /* kernel_check has said why */
+    if (fstat(queue_fd(q), &st) == 0) {
+        r.dev = st.st_dev;
+        r.ino = st.st_ino;
+        fds_each(reader_look, &r, &hidden);
+    }
+    queue_close(&q);
+    if (r.others == 0)
+        FOUND(f, FINE, "other consumers", NULL, "none%s",
+              hidden ? " among the processes that we may look into" : "");
+    if (hidden)
+        FOUND(f, NOTE, "other consumers", "run mqctl doctor as root",
+              "%zu processes of other users could not be looked into", hidden);
+}

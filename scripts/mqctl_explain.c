@@ -1,0 +1,449 @@
+/* mqctl_explain.c - see mqctl_explain.h
+ *
+ * The order of the looks matters, as a message may move meanwhile: custody goes
+ * first, as what leaves it is in the store or in the journal by then.
+ */
+#include "scripts/mqctl_explain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/clock.h"
+#include "common/custody_look.h"
+#include "common/header.h"
+#include "common/json_line.h"
+#include "common/letters.h"
+#include "common/term.h"
+#include "scripts/mqctl_say.h"
+#include "scripts/mqctl_view.h"
+
+struct search {
+    struct view v;
+    struct store *store; /* NULL: none */
+    struct ulid id;
+    bool named;  /* false: only the row is known */
+    int64_t row; /* that was asked for; 0: an id was */
+    char text_id[ULID_TEXT];
+    struct custody_seen slot; /* of the message */
+    bool in_slot;
+    const char *where; /* in_flight, held, waiting, ... */
+    char text[1024];   /* the sentence */
+    json_t *more;      /* fields of the object */
+};
+
+/* found - the answer */
+__attribute__((format(printf, 3, 4))) static void
+found(struct search *s, const char *where, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->text, sizeof s->text, fmt, args);
+    va_end(args);
+    s->where = where;
+}
+
+/* add - to the sentence */
+__attribute__((format(printf, 2, 3))) static void add(struct search *s,
+                                                      const char *fmt, ...)
+{
+    size_t used = strlen(s->text);
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->text + used, sizeof s->text - used, fmt, args);
+    va_end(args);
+}
+
+static void put(struct search *s, const char *name, json_t *value)
+{
+    (void)json_object_set_new(s->more, name, value);
+}
+
+/* ago - how long since a wall time, to the millisecond */
+static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
+{
+    uint64_t now = clock_wall_ns();
+
+    return duration_print(
+        (now > wall_ns ? now - wall_ns : 0) / NS_PER_MS * NS_PER_MS, buf);
+}
+
+/* until - "2026-… (in 3s)", or "now" */
+static const char *until(uint64_t wall_ns, char *buf, size_t room)
+{
+    uint64_t now = clock_wall_ns();
+    char time[TIME_TEXT], left[DURATION_TEXT];
+
+    if (wall_ns <= now)
+        strlcpy(buf, "now", room);
+    else
+        snprintf(buf, room, "%s (in %s)", time_print(wall_ns, time),
+                 duration_print((wall_ns - now) / NS_PER_MS * NS_PER_MS, left));
+    return buf;
+}
+
+/* ---- groups ---- */
+
+struct head {
+    const char *group;
+    const struct custody_seen *self; /* NULL: it is not in a slot */
+    struct custody_seen first;
+    bool seen;
+};
+
+/* head_slot - the message of a group that runs, else the first in its order */
+static int head_slot(const struct custody_seen *seen, void *arg)
+{
+    struct head *h = arg;
+    bool before;
+
+    if (strcmp(seen->group, h->group) != 0 ||
+        (h->self && seen->seq == h->self->seq))
+        return 0;
+    before = seen->w.state == SLOT_RUNNING ||
+             (h->first.w.state != SLOT_RUNNING && seen->seq < h->first.seq);
+    if (!h->seen || before)
+        h->first = *seen;
+    h->seen = true;
+    return 0;
+}
+
+/* group_row - what the store has of a group; false: nothing */
+static bool group_row(struct search *s, const char *group,
+                      struct store_group *out)
+{
+    char key[HEADER_VALUE_MAX + 1] = "";
+    size_t size = 0;
+
+    while (s->store && store_next_group(s->store, key, &size, out) == 0)
+        if (size == strlen(group) && memcmp(key, group, size) == 0)
+            return true;
+    return false;
+}
+
+/* behind - who is at the head of the group of a message that is not */
+static void behind(struct search *s, const char *group)
+{
+    struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
+    char path[PATH_MAX], id[ULID_TEXT], when[96];
+    struct store_group g = {0};
+    struct store_row m;
+    struct problem p;
+
+    if (statedir_path(&s->v.dir, STATEDIR_CUSTODY, path, &p) == 0)
+        (void)custody_look(path, head_slot, &h, &p);
+    (void)group_row(s, group, &g);
+    put(s, "group_parked", json_integer((json_int_t)g.parked));
+    if (h.seen && h.first.w.state == SLOT_RUNNING) {
+        put(s, "head", json_string(ulid_print(h.first.id, id)));
+        add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
+    } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
+        put(s, "head", json_string(ulid_print(m.id, id)));
+        add(s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
+            m.attempts, m.attempts == 1 ? "" : "s",
+            until(m.due_ns, when, sizeof when));
+    } else if (g.letters) {
+        add(s, "; the group has a dead letter, and with --on-group-dead hold "
+               "waits until mqdlq replays or discards it");
+    }
+}
+
+/* ---- custody ---- */
+
+static int slot_match(const struct custody_seen *seen, void *arg)
+{
+    struct search *s = arg;
+
+    if (s->named ? memcmp(&seen->id, &s->id, sizeof s->id) != 0
+                 : seen->row != s->row)
+        return 0;
+    s->slot = *seen;
+    s->in_slot = true;
+    return 1;
+}
+
+/* in_flight - a handler has it, or its worker died with it */
+static void in_flight(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    char time[DURATION_TEXT];
+
+    put(s, "attempt", json_integer(m->w.attempt));
+    put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
+    if (s->v.worker != VIEW_RUNS) {
+        found(s, "held",
+              "in custody of a worker that is gone; it died while attempt "
+              "%" PRIu32 " ran; the message runs again when a worker is "
+              "started: mqworker %s -- COMMAND",
+              m->w.attempt, s->v.queue);
+        return;
+    }
+    found(s, "in_flight", "in flight for %s, attempt %" PRIu32,
+          ago(m->started_ns, time), m->w.attempt);
+    if (m->pgid)
+        add(s, ", under pid %" PRId32, m->pgid);
+    add(s, " of worker %d", (int)s->v.head.pid);
+    if (m->w.flags & SLOT_REDELIVERED)
+        add(s, "; redelivered, %u crashes before", m->w.crashes);
+}
+
+/* held - received, and not started */
+static void held(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    char time[DURATION_TEXT];
+
+    found(s, "held", "received %s ago and not started yet",
+          ago(m->received_ns, time));
+    if (s->v.worker != VIEW_RUNS)
+        add(s,
+            "; no worker runs, it runs when one is started: mqworker %s -- "
+            "COMMAND",
+            s->v.queue);
+    else if (strcmp(view_state(&s->v), "running") != 0)
+        add(s, "; the worker is %s", view_state(&s->v));
+    if (m->group[0]) {
+        add(s, "; it waits in group %s", m->group);
+        put(s, "group", json_string(m->group));
+        behind(s, m->group);
+    }
+}
+
+/* custody_search - slots go before rows, which they may be a run of */
+static bool custody_search(struct search *s)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    if (statedir_path(&s->v.dir, STATEDIR_CUSTODY, path, &p) < 0 ||
+        custody_look(path, slot_match, s, &p) <= 0)
+        return false;
+    s->id = s->slot.id;
+    s->named = true;
+    put(s, "failures", json_integer(s->slot.failures));
+    put(s, "crashes", json_integer(s->slot.w.crashes));
+    if (s->slot.w.state == SLOT_RUNNING)
+        in_flight(s);
+    else
+        held(s);
+    return true;
+}
+
+/* ---- the store ---- */
+
+/* attempt_last - visit: the last one stays */
+static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
+{
+    (void)n;
+    strlcpy(arg, a->error ? a->error : "", 160);
+    return 0;
+}
+
+/* waiting - for its time */
+static void waiting(struct search *s, const struct store_row *m,
+                    const char *error)
+{
+    char when[96];
+
+    until(m->due_ns, when, sizeof when);
+    put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
+    if (m->attempts == 0)
+        found(s, "waiting", "waits until %s, as its not-before says", when);
+    else
+        found(s, "waiting",
+              "failed %" PRIu32 " time%s, the last with %s, and waits until "
+              "%s for its next attempt",
+              m->attempts, m->attempts == 1 ? "" : "s",
+              *error ? error : "no error", when);
+    if (s->v.worker != VIEW_RUNS)
+        add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
+            s->v.queue);
+}
+
+/* letter - dead, or on its way again */
+static void letter(struct search *s, const struct store_row *m,
+                   const char *error)
+{
+    char when[TIME_TEXT];
+
+    time_print(m->died_ns, when);
+    put(s, "reason", json_string(store_reason_text(m->reason)));
+    put(s, "died_at", json_string(when));
+    if (m->state == STORE_REPLAYED)
+        found(s, "replayed",
+              "died at %s and was sent again: it is one of the %ld messages in "
+              "the queue; mqdlq show --replayed %s %" PRId64 " tells all",
+              when, s->v.depth, s->v.queue, m->row);
+    else
+        found(s, "dead",
+              "dead since %s, because %s%s%s, after %" PRIu32 " failed "
+              "attempt%s; mqdlq show %s %" PRId64 " tells all, mqdlq replay %s "
+              "%" PRId64 " sends it again",
+              when, store_reason_text(m->reason), *error ? ": " : "", error,
+              m->attempts, m->attempts == 1 ? "" : "s", s->v.queue, m->row,
+              s->v.queue, m->row);
+}
+
+/* row_tell - what the state of a row means */
+static void row_tell(struct search *s, const struct store_row *m,
+                     const char *group)
+{
+    char error[160] = "";
+
+    (void)letters_history(s->store, m->row, attempt_last, error);
+    put(s, "row", json_integer(m->row));
+    put(s, "failures", json_integer(m->attempts));
+    put(s, "crashes", json_integer(m->crashes));
+    put(s, "error", *error ? json_string(error) : json_null());
+    if (m->group)
+        put(s, "group", json_stringn(group, m->group_size));
+    if (m->state == STORE_WAITING)
+        waiting(s, m, error);
+    else if (m->state != STORE_PARKED)
+        letter(s, m, error);
+    if (m->state != STORE_PARKED)
+        return;
+    found(s, "parked", "parked behind the head of its group %s", group);
+    behind(s, group);
+}
+
+static bool store_search(struct search *s)
+{
+    char group[HEADER_VALUE_MAX + 1] = "";
+    struct store_row m;
+    int64_t row = s->row;
+
+    if (!s->store ||
+        (s->named && !row && store_find_id(s->store, &s->id, &row) != 0))
+        return false;
+    if (store_get(s->store, row, &m, NULL, 0, group) != 0)
+        return false;
+    s->id = m.id;
+    s->named = true;
+    if (m.group)
+        group[m.group_size] = '\0';
+    row_tell(s, &m, group);
+    return true;
+}
+
+/* ---- gone ---- */
+
+static bool journal_search(struct search *s)
+{
+    static const char *const ends[] = {
+        [COUNTERS_NO_END] = "gone",
+        [COUNTERS_DONE] = "done",
+        [COUNTERS_DISCARDED] = "discarded",
+        [COUNTERS_DEAD] = "died",
+    };
+    char when[TIME_TEXT], time[DURATION_TEXT];
+    enum counters_end end;
+    uint64_t at;
+
+    if (!s->v.counters || !s->named ||
+        !counters_find(s->v.counters, &s->id, &end, &at))
+        return false;
+    put(s, "ended_at", json_string(time_print(at, when)));
+    if (end == COUNTERS_DEAD)
+        found(s, "removed", "died at %s, and its letter has been removed since",
+              when);
+    else
+        found(s, ends[end], "%s at %s, %s ago", ends[end], when, ago(at, time));
+    return true;
+}
+
+/* unknown - what is left to believe */
+static void unknown(struct search *s)
+{
+    found(s, "unknown",
+          "nobody here has heard of it: it was never sent, or sent under "
+          "another id, or ended before the last %d that each thread remembers",
+          COUNTERS_JOURNAL);
+    if (s->v.depth > 0)
+        add(s,
+            "; or it is one of the %ld messages in the queue, which cannot "
+            "be looked into",
+            s->v.depth);
+}
+
+/* ---- the verb ---- */
+
+/* id_read - an id, or the number of a row as mqdlq shows it */
+static int id_read(struct search *s, const char *text, struct problem *p)
+{
+    char *end;
+
+    if (ulid_parse(text, strlen(text), &s->id) == 0) {
+        s->named = true;
+        return 0;
+    }
+    errno = 0;
+    s->row = strtoll(text, &end, 10);
+    if (*text && !*end && !errno && s->row > 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "explain: \"%.64s\" is no id; give the 26 characters "
+                       "of a message's id, or the number that mqdlq list "
+                       "shows",
+                       text);
+}
+
+/* tell - the answer, in the form that was asked for */
+static int tell(struct search *s, const struct options *o)
+{
+    bool known = strcmp(s->where, "unknown") != 0;
+
+    if (s->named)
+        ulid_print(s->id, s->text_id);
+    if (o->json) {
+        json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue,
+                                "id", s->named ? s->text_id : o->operands.at[1],
+                                "where", s->where, "text", s->text);
+
+        json_object_update(out, s->more);
+        if (!out || json_print_line(out, stdout) < 0)
+            return say(EX_OSERR, "out of memory");
+        json_decref(out);
+        return known ? 0 : EX_NOINPUT;
+    }
+    if (!known)
+        return say(EX_NOINPUT, "%s: %s", o->operands.at[1], s->text);
+    printf("%s: ", s->named ? s->text_id : o->operands.at[1]);
+    term_safe(stdout, s->text, strlen(s->text), true);
+    putchar('\n');
+    return 0;
+}
+
+/* explain_run - custody, store, journal */
+int explain_run(const struct options *o)
+{
+    static struct search s;
+    struct problem p;
+    int status;
+
+    if (id_read(&s, o->operands.at[1], &p) < 0 ||
+        view_open(&s.v, o->state_dir, o->operands.at[0], true, &p) < 0)
+        return say_problem(&p);
+    s.more = json_object();
+    if (!s.v.has_folder) {
+        view_close(&s.v);
+        return say(EX_NOINPUT, "%s: %s", s.v.queue, s.v.no_store.text);
+    }
+    (void)view_store(&s.v, &s.store);
+    /* Twice: what was on its way between two of these places is in one now. */
+    if (!custody_search(&s) && !store_search(&s) && !journal_search(&s) &&
+        !custody_search(&s) && !store_search(&s) && !journal_search(&s))
+        unknown(&s);
+    status = tell(&s, o);
+    store_close(&s.store);
+    json_decref(s.more);
+    view_close(&s.v);
+    return status;
+}

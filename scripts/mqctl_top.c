@@ -1,0 +1,112 @@
+/* mqctl_top.c - see mqctl_top.h */
+#include "scripts/mqctl_top.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/interrupt.h"
+#include "common/term.h"
+#include "scripts/mqctl_say.h"
+
+#define HEAD_EVERY 20 /* lines between two titles */
+
+/* top_duration - three digits and a unit */
+const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
+                 {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
+    size_t i = 0;
+    double value;
+
+    if (ns == 0)
+        return strcpy(buf, "-");
+    while (i < 5 && (double)ns < units[i].ns)
+        i++;
+    value = (double)ns / units[i].ns;
+    snprintf(buf, TOP_SHORT, value < 10 ? "%.1f%s" : "%.0f%s", value,
+             units[i].unit);
+    return buf;
+}
+
+/* line - one queue, as plain text */
+static void line(const struct top_row *r)
+{
+    const struct view *v = &r->v;
+    char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[256];
+    char when[TIME_TEXT];
+
+    term_safe_copy(name, sizeof name, r->queue, strlen(r->queue));
+    time_print(clock_wall_ns(), when);
+    if (!r->looked) {
+        printf("%.8s  %-20s  ", when + 11, name);
+        term_safe(stdout, r->problem.text, strlen(r->problem.text), true);
+        putchar('\n');
+        return;
+    }
+    printf("%.8s  %-20s  %-12s %6ld %9.1f %4" PRIu64 "/%-4u %8" PRId64
+           " %6" PRId64 " %7s %7s %7s\n",
+           when + 11, name, view_state(v), v->depth, r->rate, v->sum.running,
+           v->worker == VIEW_RUNS ? view_cap(v) : 0,
+           v->waiting < 0 ? -1 : v->waiting + v->parked, v->dead,
+           top_duration(r->p50, p50), top_duration(r->p99, p99),
+           top_duration(r->wait99, wait));
+}
+
+/* nap - until the next look; false: it is to end */
+static bool nap(uint64_t ns)
+{
+    return poll(NULL, 0, (int)(ns / NS_PER_MS)) >= 0 && !interrupt_seen();
+}
+
+/* lines - look after look, for pipes and files */
+static int lines(struct top *t)
+{
+    uint64_t printed = 0;
+
+    interrupt_catch();
+    for (uint64_t round = 0; !interrupt_seen(); round++) {
+        if (top_look(t) < 0)
+            return say(EX_OSERR, "out of memory");
+        if (t->count == 0)
+            return say(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
+                       t->trouble[0] ? t->trouble
+                                     : "no worker has run with this state "
+                                       "directory; see --state-dir");
+        for (size_t i = 0; i < t->count; i++) {
+            if (printed++ % HEAD_EVERY == 0)
+                printf("%-8s  %-20s  %-12s %6s %9s %9s %8s %6s %7s %7s %7s\n",
+                       "TIME", "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
+                       "WAITING", "DEAD", "P50", "P99", "WAIT99");
+            line(t->rows[i]);
+        }
+        if (fflush(stdout) != 0 ||
+            (t->o->rounds && round + 1 == t->o->rounds) ||
+            !nap(t->o->interval_ns))
+            break;
+    }
+    return 0;
+}
+
+/* top_run - on a terminal that can do more than print, a screen */
+int top_run(const struct options *o)
+{
+    struct top t = {.o = o};
+    const char *term = getenv("TERM");
+    bool screen = term_is_terminal(stdout) && isatty(STDIN_FILENO) && term &&
+                  *term && strcmp(term, "dumb") != 0;
+    int status = screen ? top_screen(&t) : lines(&t);
+
+    top_free(&t);
+    interrupt_die();
+    return status;
+}

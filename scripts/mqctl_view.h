@@ -1,0 +1,67 @@
+/* mqctl_view.h - all there is to know of one queue and its worker, at one moment
+ *
+ * WHAT   Looks at the queue, the counters, the store and the control socket of
+ *        one queue. Each part may be missing; then it says why.
+ * WHO    One thread.
+ * OWNS   What it holds, until view_close.
+ * FAILS  view_open: a name that is none, or a folder that is not to be trusted;
+ *        a problem.
+ */
+#ifndef SCRIPTS_MQCTL_VIEW_H
+#define SCRIPTS_MQCTL_VIEW_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/counters.h"
+#include "common/problem.h"
+#include "common/queue.h"
+#include "common/statedir.h"
+#include "common/store.h"
+
+enum view_worker {
+    VIEW_NEVER,  /* none has run here, as far as we can see */
+    VIEW_ENDED,  /* in an orderly way */
+    VIEW_KILLED, /* the last one died */
+    VIEW_RUNS,
+};
+
+struct view {
+    char queue[QUEUE_NAME_MAX];
+    /* ---- the queue ---- */
+    bool has_queue;
+    long depth, depth_max, message_size, bytes; /* -1: not known */
+    struct problem no_queue;                    /* why not */
+    /* ---- its worker ---- */
+    struct statedir dir;
+    bool has_folder;
+    struct counters *counters; /* NULL: none to read */
+    struct problem no_counters;
+    struct counters_header head;
+    struct counters_sum sum;
+    enum view_worker worker;
+    json_t *live; /* what the worker answered to `status`; NULL: nothing */
+    struct problem no_live;
+    /* ---- its store; -1: not known ---- */
+    int64_t waiting, parked, dead, replayed;
+    struct problem no_store;
+};
+
+/* `ask`: also ask the worker itself. */
+int view_open(struct view *v, const char *state_dir, const char *queue,
+              bool ask, struct problem *p);
+void view_close(struct view *v);
+
+/* "running", "paused", "breaker open", ..., "not running", "killed". */
+const char *view_state(const struct view *v);
+bool view_paused(const struct view *v);
+unsigned view_cap(const struct view *v);
+const char *view_breaker(const struct view *v); /* "closed" */
+/* The object of mqctl status --json; the caller's. */
+json_t *view_json(const struct view *v);
+/* Open the store of a view to read; 0, or -errno with no_store set. */
+int view_store(struct view *v, struct store **out);
+
+#endif
