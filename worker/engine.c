@@ -104,6 +104,8 @@ static void retitle(struct engine *e)
 void engine_hold(struct engine *e, unsigned bit)
 {
     atomic_fetch_or(&e->holds, bit);
+    if (e->ops->lanes)
+        receive_hold(e);
     retitle(e);
 }
 

@@ -19,6 +19,8 @@ struct delivery;
 /* Start one more work item, or give one that keeps several deliveries open one
  * more; false if there is no room. */
 bool receive_start(struct engine *e);
+/* A hold is on: those that wait for a long-lived child see it at once. */
+void receive_hold(struct engine *e);
 /* What all work items did so far. */
 struct receive_stats {
     uint64_t deliveries; /* handlers started */

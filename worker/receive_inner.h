@@ -27,23 +27,23 @@ struct receive {
     LIST_ENTRY(receive) all;   /* h */
     LIST_ENTRY(receive) spare; /* h */
     struct pool_job job;
-    struct engine *engine; /* c */
+    struct engine *engine;        /* c */
     struct counters_block *count; /* c  written by its thread only */
-    struct slot *slot; /* its own, FREE between messages; or NULL */
-    unsigned turn;     /* groups, rows and fresh messages take turns */
+    struct slot *slot;            /* its own, FREE between messages; or NULL */
+    unsigned turn; /* groups, rows and fresh messages take turns */
     struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */
     size_t later_count;
     uint64_t now_ns;   /* the last look at the clock, monotonic */
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
     unsigned luck, skipped;
-    uint64_t empty_ns; /* first of these tries */
-    unsigned dwells;   /* tries of an empty queue since the last message */
+    uint64_t empty_ns;  /* first of these tries */
+    unsigned dwells;    /* tries of an empty queue since the last message */
     struct delivery *d; /* where the next message goes to */
     struct delivery own;
     struct outcome out;
     /* Of a handler that has lanes. */
-    struct lane *lane;               /* NULL: none now */
+    struct lane *lane;               /* h  NULL: none now */
     struct open *window, *free_open; /* window.c */
     unsigned open;
     uint64_t end_ns;            /* of the batch */

@@ -53,14 +53,14 @@ static bool over(const struct receive *item)
     return item->took && item->now_ns >= item->end_ns;
 }
 
-/* may_take - beside what is open already; while the breaker lets a probe
- * through, what is open is one */
+/* may_take - it may have waited for long since it was asked to leave; beside what
+ * is open already: while the breaker lets a probe through, that is one */
 static bool may_take(struct receive *item)
 {
     struct engine *e = item->engine;
 
-    return item->open == 0 || (breaker_state(&e->breaker) == BREAKER_CLOSED &&
-                               atomic_load(&e->running) <= engine_room(e));
+    return atomic_load(&e->running) <= engine_room(e) &&
+           (item->open == 0 || breaker_state(&e->breaker) == BREAKER_CLOSED);
 }
 
 /* send - what was taken is the child's */
@@ -152,6 +152,28 @@ bool window_wake(struct engine *e)
     return item != NULL;
 }
 
+/* lane_set - under the lock, so that receive_hold finds only lanes that are in
+ * use */
+static void lane_set(struct receive *item, struct lane *lane)
+{
+    pthread_mutex_lock(&item->engine->held_mtx);
+    item->lane = lane;
+    pthread_mutex_unlock(&item->engine->held_mtx);
+}
+
+/* receive_hold - who waits for a child to be started again looks whether it has
+ * to leave */
+void receive_hold(struct engine *e)
+{
+    struct receive *item;
+
+    pthread_mutex_lock(&e->held_mtx);
+    LIST_FOREACH (item, &e->items, all)
+        if (item->lane)
+            e->ops->lanes->wake(item->lane);
+    pthread_mutex_unlock(&e->held_mtx);
+}
+
 /* collect - wait for the next that ends, and settle it */
 static void collect(struct receive *item)
 {
@@ -224,19 +246,21 @@ static enum why lane_batch(struct receive *item)
 enum why window_batch(struct receive *item)
 {
     struct engine *e = item->engine;
+    struct lane *lane;
     enum why why = LEFT_EMPTY;
 
     item->end_ns = ns_add(receive_look(item), e->set->batch_limit_ns);
     item->dwells = 0;
     item->took = false;
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
-    item->lane = window_open(item) == 0 ? e->ops->lanes->get(e->handler) : NULL;
-    if (!item->lane) {
+    lane = window_open(item) == 0 ? e->ops->lanes->get(e->handler) : NULL;
+    if (!lane) {
         engine_trouble(e, "starting a work item", ENOMEM);
         return why;
     }
+    lane_set(item, lane);
     why = lane_batch(item);
-    e->ops->lanes->put(e->handler, item->lane);
-    item->lane = NULL;
+    lane_set(item, NULL);
+    e->ops->lanes->put(e->handler, lane);
     return why;
 }
