@@ -159,9 +159,34 @@ static int node_check(const char *path, const struct stat *st, mode_t type,
     return 0;
 }
 
-/* folder_check - the rules for a queue's folder
- * The directory above is not checked: a volume of a container is often open to
- * all, and a symbolic link is how systemd lays out DynamicUser= services. */
+/* root_link_ok - whether the state directory may be this symbolic link
+ * systemd lays out the StateDirectory= of a DynamicUser= service so, and tells
+ * in $STATE_DIRECTORY; the link is root's then. */
+static bool root_link_ok(const char *flag, const struct stat *st)
+{
+    return !flag && absolute("STATE_DIRECTORY") && st->st_uid == 0;
+}
+
+/* root_check - the rules for the state directory, if it is there
+ * Whoever can write in it could put another folder in the place of a queue's,
+ * and what was kept for the queue would not be found. */
+static int root_check(const char *root, const char *flag, struct problem *p)
+{
+    struct stat st;
+    int err = node_look(root, &st, p);
+    if (!err && S_ISLNK(st.st_mode) && root_link_ok(flag, &st) &&
+        stat(root, &st) < 0)
+        err = errno == ENOENT ? -ENOENT
+                              : problem_set(p, EX_CANTCREAT, errno, "%s: %s",
+                                            root, strerror(errno));
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    /* What is root's is as good as ours: root can do what it likes anyway. */
+    bool any = geteuid() == 0 || st.st_uid == 0;
+    return node_check(root, &st, S_IFDIR, any ? st.st_uid : geteuid(), p);
+}
+
+/* folder_check - the rules for a queue's folder */
 static int folder_check(const char *folder, bool create, struct problem *p)
 {
     struct stat st;
@@ -201,6 +226,9 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
                            "the path of the folder of queue %s is over %d "
                            "bytes; give a shorter --state-dir DIR",
                            label, PATH_MAX - 1);
+    err = root_check(out->root, flag, p);
+    if (err)
+        return err;
     err = create ? dirs_make(out->folder) : 0;
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,

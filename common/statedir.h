@@ -34,7 +34,9 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 
 /* The folder of queue "/orders" (root/orders). With `create`: made with mode
  * 0700, parents too. Checked: a directory, no symbolic link, owned by us (or
- * we are root), not writable by group or others. */
+ * we are root), not writable by group or others. So is the state directory
+ * itself, which may belong to root, too, and in $STATE_DIRECTORY be a link that
+ * does. */
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p);
 

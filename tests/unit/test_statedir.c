@@ -239,21 +239,78 @@ Test(statedir, a_symbolic_link_as_folder_is_refused)
     cr_assert(access(below("nowhere"), F_OK) == -1);
 }
 
-Test(statedir, the_state_directory_itself_may_be_a_link_and_open_to_all)
+Test(statedir, a_state_directory_that_others_may_write_is_refused)
 {
     struct statedir dir;
+    cr_assert(mkdir(below("open"), 0700) == 0);
+    cr_assert(chmod(below("open"), 0770) == 0);
+    refused(below("open"), true, EPERM, "its group (mode 0770)", "`chmod go-w");
+    cr_assert(chmod(below("open"), 01777) == 0);
+    refused(below("open"), true, EPERM, "others (mode 1777)", "`chmod go-w");
+    refused(below("open"), false, EPERM, "others (mode 1777)", below("open"));
+    cr_assert(access(below("open/orders"), F_OK) == -1, "nothing was made");
+    cr_assert(statedir_open(&dir, below("open/ours"), "/orders", true, NULL) ==
+                  0,
+              "one of our own in it is none of theirs");
+    cr_assert(mode_of(below("open/ours")) == 0700);
+}
+
+Test(statedir, a_symbolic_link_as_state_directory_is_refused)
+{
     cr_assert(mkdir(below("private"), 0700) == 0);
-    cr_assert(chmod(below("private"), 0777) == 0);
     cr_assert(symlink("private", below("link")) == 0);
-    cr_assert(statedir_open(&dir, below("link"), "/orders", true, NULL) == 0);
+    refused(below("link"), true, ELOOP, "symbolic link", below("link"));
+    refused(below("link"), false, ELOOP, "symbolic link", below("link"));
+    cr_assert(access(below("private/orders"), F_OK) == -1);
+    cr_assert(symlink("nowhere", below("dangling")) == 0);
+    refused(below("dangling"), true, ELOOP, "symbolic link", "dangling");
+    cr_assert(access(below("nowhere"), F_OK) == -1);
+}
+
+Test(statedir, systemd_may_give_a_link_of_roots)
+{
+    struct statedir dir;
+    if (geteuid() != 0)
+        skip("needs root to make it");
+    cr_assert(mkdir(below("private"), 0700) == 0);
+    cr_assert(symlink("private", below("link")) == 0);
+    cr_assert(setenv("STATE_DIRECTORY", below("link"), 1) == 0);
+    cr_assert(statedir_open(&dir, NULL, "/orders", true, NULL) == 0);
     cr_assert(mode_of(below("private/orders")) == 0700);
+    cr_assert(chmod(below("private"), 0777) == 0);
+    refused(NULL, true, EPERM, "others (mode 0777)", below("link"));
+    cr_assert(chmod(below("private"), 0700) == 0);
+    cr_assert(lchown(below("link"), NOBODY, 0) == 0);
+    refused(NULL, true, ELOOP, "symbolic link", below("link"));
+}
+
+Test(statedir, a_state_directory_of_another_user_is_refused)
+{
+    struct statedir dir;
+    if (geteuid() != 0)
+        skip("needs root to make it");
+    cr_assert(chmod(top, 0755) == 0);
+    cr_assert(mkdir(below("theirs"), 0755) == 0);
+    cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0,
+              "root may use that of a user");
+    cr_assert(chown(below("theirs/orders"), NOBODY, NOBODY) == 0);
+    cr_assert(chown(below("theirs"), 65533, 65533) == 0);
+    cr_assert(seteuid(NOBODY) == 0);
+    refused(below("theirs"), true, EPERM, "owned by uid 65533", "chown");
+    cr_assert(seteuid(0) == 0);
+    cr_assert(chown(below("theirs"), 0, 0) == 0);
+    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0,
+              "root's is as good as one's own");
+    cr_assert(seteuid(0) == 0);
 }
 
 Test(statedir, a_file_in_place_of_a_directory_is_refused)
 {
     touch(below("orders"), 0600);
     refused(top, true, ENOTDIR, "is no directory", "move it away");
-    refused(below("orders"), true, ENOTDIR, "cannot make", "Not a directory");
+    refused(below("orders"), true, ENOTDIR, "is no directory", "move it away");
+    refused(below("orders/x"), true, ENOTDIR, "orders/x", "Not a directory");
 }
 
 Test(statedir, a_folder_of_another_user_is_refused)
