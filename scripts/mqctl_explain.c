@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,56 +14,11 @@
 #include <bsd/string.h>
 
 #include "common/clock.h"
-#include "common/custody_look.h"
-#include "common/header.h"
 #include "common/json_line.h"
 #include "common/letters.h"
 #include "common/term.h"
 #include "scripts/mqctl_say.h"
-#include "scripts/mqctl_view.h"
-
-struct search {
-    struct view v;
-    struct store *store; /* NULL: none */
-    struct ulid id;
-    bool named;  /* false: only the row is known */
-    int64_t row; /* that was asked for; 0: an id was */
-    char text_id[ULID_TEXT];
-    struct custody_seen slot; /* of the message */
-    bool in_slot;
-    const char *where; /* in_flight, held, waiting, ... */
-    char text[1024];   /* the sentence */
-    json_t *more;      /* fields of the object */
-};
-
-/* found - the answer */
-__attribute__((format(printf, 3, 4))) static void
-found(struct search *s, const char *where, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(s->text, sizeof s->text, fmt, args);
-    va_end(args);
-    s->where = where;
-}
-
-/* add - to the sentence */
-__attribute__((format(printf, 2, 3))) static void add(struct search *s,
-                                                      const char *fmt, ...)
-{
-    size_t used = strlen(s->text);
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(s->text + used, sizeof s->text - used, fmt, args);
-    va_end(args);
-}
-
-static void put(struct search *s, const char *name, json_t *value)
-{
-    (void)json_object_set_new(s->more, name, value);
-}
+#include "scripts/mqctl_search.h"
 
 /* ago - how long since a wall time, to the millisecond */
 static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
@@ -73,86 +27,6 @@ static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
 
     return duration_print(
         (now > wall_ns ? now - wall_ns : 0) / NS_PER_MS * NS_PER_MS, buf);
-}
-
-/* until - "2026-… (in 3s)", or "now" */
-static const char *until(uint64_t wall_ns, char *buf, size_t room)
-{
-    uint64_t now = clock_wall_ns();
-    char time[TIME_TEXT], left[DURATION_TEXT];
-
-    if (wall_ns <= now)
-        strlcpy(buf, "now", room);
-    else
-        snprintf(buf, room, "%s (in %s)", time_print(wall_ns, time),
-                 duration_print((wall_ns - now) / NS_PER_MS * NS_PER_MS, left));
-    return buf;
-}
-
-/* ---- groups ---- */
-
-struct head {
-    const char *group;
-    const struct custody_seen *self; /* NULL: it is not in a slot */
-    struct custody_seen first;
-    bool seen;
-};
-
-/* head_slot - the message of a group that runs, else the first in its order */
-static int head_slot(const struct custody_seen *seen, void *arg)
-{
-    struct head *h = arg;
-    bool before;
-
-    if (strcmp(seen->group, h->group) != 0 ||
-        (h->self && seen->seq == h->self->seq))
-        return 0;
-    before = seen->w.state == SLOT_RUNNING ||
-             (h->first.w.state != SLOT_RUNNING && seen->seq < h->first.seq);
-    if (!h->seen || before)
-        h->first = *seen;
-    h->seen = true;
-    return 0;
-}
-
-/* group_row - what the store has of a group; false: nothing */
-static bool group_row(struct search *s, const char *group,
-                      struct store_group *out)
-{
-    char key[HEADER_VALUE_MAX + 1] = "";
-    size_t size = 0;
-
-    while (s->store && store_next_group(s->store, key, &size, out) == 0)
-        if (size == strlen(group) && memcmp(key, group, size) == 0)
-            return true;
-    return false;
-}
-
-/* behind - who is at the head of the group of a message that is not */
-static void behind(struct search *s, const char *group)
-{
-    struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
-    char path[PATH_MAX], id[ULID_TEXT], when[96];
-    struct store_group g = {0};
-    struct store_row m;
-    struct problem p;
-
-    if (statedir_path(&s->v.dir, STATEDIR_CUSTODY, path, &p) == 0)
-        (void)custody_look(path, head_slot, &h, &p);
-    (void)group_row(s, group, &g);
-    put(s, "group_parked", json_integer((json_int_t)g.parked));
-    if (h.seen && h.first.w.state == SLOT_RUNNING) {
-        put(s, "head", json_string(ulid_print(h.first.id, id)));
-        add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
-    } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
-        put(s, "head", json_string(ulid_print(m.id, id)));
-        add(s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
-            m.attempts, m.attempts == 1 ? "" : "s",
-            until(m.due_ns, when, sizeof when));
-    } else if (g.letters) {
-        add(s, "; the group has a dead letter, and with --on-group-dead hold "
-               "waits until mqdlq replays or discards it");
-    }
 }
 
 /* ---- custody ---- */
@@ -250,9 +124,9 @@ static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
 static void waiting(struct search *s, const struct store_row *m,
                     const char *error)
 {
-    char when[96];
+    char when[SEARCH_UNTIL];
 
-    until(m->due_ns, when, sizeof when);
+    until(m->due_ns, when);
     put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
     if (m->attempts == 0)
         found(s, "waiting", "waits until %s, as its not-before says", when);
