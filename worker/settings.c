@@ -229,7 +229,7 @@ const struct option_table settings_table = {
              "concurrency.\n\n"
              "Example:\n"
              "  mqworker -c 4 /orders -- ./handle-order\n\n"
-             "See also: mqsend(1), mqdlq(1)",
+             "See also: mqctl(1), mqsend(1), mqdlq(1)",
     .rows = rows,
     .count = sizeof rows / sizeof rows[0],
 };
