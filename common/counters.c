@@ -233,10 +233,9 @@ void counters_say(struct counters *c, enum counters_text which,
     pthread_mutex_lock(&c->mtx);
     seq = counters_get(&w->seq) | 1;
     counters_put(&w->seq, seq);
-    atomic_thread_fence(memory_order_release);
-    counters_put(&w->when, wall_ns);
+    counters_publish(&w->when, wall_ns);
     for (size_t i = 0; i < COUNTERS_TEXT / 8; i++)
-        counters_put(&w->text[i], words[i]);
-    atomic_store_explicit(&w->seq, seq + 1, memory_order_release);
+        counters_publish(&w->text[i], words[i]);
+    counters_publish(&w->seq, seq + 1);
     pthread_mutex_unlock(&c->mtx);
 }

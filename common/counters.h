@@ -84,6 +84,18 @@ static inline void counters_put(_Atomic uint64_t *at, uint64_t value)
     atomic_store_explicit(at, value, memory_order_relaxed);
 }
 
+/* After all that was put before; costs no more than counters_put on x86. */
+static inline void counters_publish(_Atomic uint64_t *at, uint64_t value)
+{
+    atomic_store_explicit(at, value, memory_order_release);
+}
+
+/* Before all that is read after. */
+static inline uint64_t counters_read(const _Atomic uint64_t *at)
+{
+    return atomic_load_explicit(at, memory_order_acquire);
+}
+
 static inline void counters_add(_Atomic uint64_t *at, uint64_t n)
 {
     counters_put(at, counters_get(at) + n);
@@ -121,7 +133,7 @@ static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
 /* It ended, having run for so long. */
 static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
 {
-    counters_add(&b->ended, 1);
+    counters_publish(&b->ended, counters_get(&b->ended) + 1);
     counters_add(&b->took_ns, took_ns);
     if (took_ns > counters_get(&b->longest_ns))
         counters_put(&b->longest_ns, took_ns);
@@ -148,11 +160,9 @@ static inline void counters_settled(struct counters_block *b,
 
     memcpy(half, id->bytes, sizeof half);
     counters_put(&at->when, 0);
-    atomic_thread_fence(memory_order_release);
-    counters_put(&at->id[0], half[0]);
-    counters_put(&at->id[1], half[1]);
-    atomic_store_explicit(&at->when, (wall_ns & ~UINT64_C(3)) | end,
-                          memory_order_release);
+    counters_publish(&at->id[0], half[0]);
+    counters_publish(&at->id[1], half[1]);
+    counters_publish(&at->when, (wall_ns & ~UINT64_C(3)) | end);
     counters_put(&b->past_next, n + 1);
 }
 

@@ -98,11 +98,10 @@ static uint64_t text_read(const struct counters_words *w,
     uint64_t words[COUNTERS_TEXT / 8], when, seq;
 
     for (int i = 0; i < TRIES; i++) {
-        seq = atomic_load_explicit(&w->seq, memory_order_acquire);
-        when = counters_get(&w->when);
+        seq = counters_read(&w->seq);
+        when = counters_read(&w->when);
         for (size_t k = 0; k < COUNTERS_TEXT / 8; k++)
-            words[k] = counters_get(&w->text[k]);
-        atomic_thread_fence(memory_order_acquire);
+            words[k] = counters_read(&w->text[k]);
         if (seq % 2 == 0 && counters_get(&w->seq) == seq) {
             memcpy(out, words, COUNTERS_TEXT);
             out[COUNTERS_TEXT - 1] = '\0';
@@ -153,11 +152,10 @@ static unsigned blocks(const struct counters *c)
 /* block_sum - one more; `ended` first: it never is over `deliveries` then */
 static void block_sum(struct counters_sum *s, const struct counters_block *b)
 {
-    uint64_t ended = counters_get(&b->ended), longest, deliveries;
+    uint64_t ended = counters_read(&b->ended);
+    uint64_t deliveries = counters_get(&b->deliveries);
+    uint64_t longest = counters_get(&b->longest_ns);
 
-    atomic_thread_fence(memory_order_acquire);
-    deliveries = counters_get(&b->deliveries);
-    longest = counters_get(&b->longest_ns);
     s->deliveries += deliveries;
     s->ended += ended;
     s->running += deliveries > ended ? deliveries - ended : 0;
@@ -200,10 +198,9 @@ void counters_histograms(const struct counters *c,
 static bool past_read(const struct counters_past *at, uint64_t id[2],
                       uint64_t *when)
 {
-    *when = atomic_load_explicit(&at->when, memory_order_acquire);
-    id[0] = counters_get(&at->id[0]);
-    id[1] = counters_get(&at->id[1]);
-    atomic_thread_fence(memory_order_acquire);
+    *when = counters_read(&at->when);
+    id[0] = counters_read(&at->id[0]);
+    id[1] = counters_read(&at->id[1]);
     return *when != 0 && counters_get(&at->when) == *when;
 }
 

@@ -39,7 +39,7 @@ static struct problem p;
 /* reads - "tool VERB ..." */
 static int reads(size_t verb, const char *const *words)
 {
-    char **argv = calloc(16, sizeof *argv);
+    static char *argv[16]; /* operands point into it */
     int argc = 0;
 
     argv[argc++] = (char *)"tool";
