@@ -375,8 +375,11 @@ bool queue_gone(const struct queue *queue)
  * costs two atomic operations in a process with threads. */
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
 {
-    long size = syscall(SYS_mq_timedreceive, queue->fd, buf,
-                        queue->message_size, priority, NULL);
+    long size;
+    do
+        size = syscall(SYS_mq_timedreceive, queue->fd, buf, queue->message_size,
+                       priority, NULL);
+    while (size < 0 && errno == EINTR); /* nothing was taken then */
     return size < 0 ? -errno : size;
 }
 
