@@ -78,6 +78,7 @@ static int existing_open(struct custody *c, unsigned slots_max,
 {
     struct custody_head h;
     struct stat st;
+    unsigned slots;
     int err;
 
     c->fd = open(c->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -94,11 +95,15 @@ static int existing_open(struct custody *c, unsigned slots_max,
         return err;
     c->stride = h.stride;
     c->body_bytes = h.body_bytes;
-    if (h.slots > (1u << 24) ||
+    if (h.slots > CUSTODY_SLOTS_MAX ||
         (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
         return cut_short(c, h.slots, (uint64_t)st.st_size, p);
-    err = file_map(c, h.slots, slots_max);
-    return err ? custody_problem(p, -err, "map", c->path) : 0;
+    slots = custody_slots_there(c->fd, &h, st.st_size);
+    err = file_map(c, slots, slots_max);
+    if (err)
+        return custody_problem(p, -err, "map", c->path);
+    c->head->slots = slots;
+    return 0;
 }
 
 /* existing_close - forget a file that is to be replaced */

@@ -212,6 +212,23 @@ int custody_head_check(const struct custody_head *h, const char *path,
     return 0;
 }
 
+/* custody_slots_there - the header's number, which has no check sum as it grows,
+ * unless that would leave a message out
+ * A crash while slots are appended leaves FREE ones behind the last.
+ */
+unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
+{
+    uint64_t fit = ((uint64_t)size - FILE_HEAD) / h->stride;
+    uint64_t word;
+
+    for (uint64_t i = h->slots; i < fit && fit <= CUSTODY_SLOTS_MAX; i++)
+        if (pread(fd, &word, sizeof word, (off_t)(FILE_HEAD + h->stride * i)) ==
+                sizeof word &&
+            (word & 0xff) != SLOT_FREE)
+            return (unsigned)fit;
+    return h->slots;
+}
+
 /* custody_fs_doubt - file systems whose pages cannot be relied on (statfs(2)) */
 const char *custody_fs_doubt(int fd)
 {

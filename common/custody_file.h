@@ -15,8 +15,9 @@
 #include "common/problem.h"
 #include "common/slot.h"
 
-#define FILE_HEAD 4096
-#define BOOT_ID   40
+#define FILE_HEAD         4096
+#define BOOT_ID           40
+#define CUSTODY_SLOTS_MAX (1u << 24)
 
 struct custody_head {
     char magic[8];
@@ -63,6 +64,9 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
 /* A header that we can work with, or a problem. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
+/* How many slots a file of `size` bytes has: what its header says, or all that
+ * fit if one beyond is in use, whatever became of the number. */
+unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size);
 /* A complete new file, on the disk when it returns 0. */
 int custody_file_create(const char *path, const struct custody_head *h,
                         int *fd);

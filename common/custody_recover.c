@@ -101,8 +101,11 @@ int custody_recover(struct custody *c,
     err = sort_out(c, busy, &n, p);
     if (!err) {
         qsort(busy, n, sizeof(struct slot *), by_seq);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
+            /* How much of it is to be filled anew is not taken on trust. */
+            busy[i]->dirty = (uint32_t)c->body_bytes;
             visit(busy[i], arg);
+        }
         c->recovered = true;
     }
     free(busy);

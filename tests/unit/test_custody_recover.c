@@ -255,6 +255,39 @@ Test(custody_recover, damaged_slot_is_copied_aside_and_the_rest_goes_on)
     custody_close(&c);
 }
 
+Test(custody_recover, number_of_dirty_bytes_is_not_taken_on_trust)
+{
+    struct custody *c = fixture_open(2);
+    uint32_t wild = UINT32_MAX;
+
+    fixture_recover(c);
+    ptrdiff_t at = (ptrdiff_t)custody_index(c, fixture_take(c, "held"));
+    fixture_patch(fixture_file, AT_SLOT + at * 384 + 76, &wild, sizeof wild);
+    custody_close(&c);
+    c = fixture_open(2);
+    struct fixture_found f = fixture_recover(c);
+    cr_assert_eq(f.count, 1);
+    slot_retire(f.slot[0]);
+    custody_release(c, f.slot[0]);
+    fixture_text_is(fixture_take(c, "next"), "next");
+    custody_close(&c);
+}
+
+Test(custody_recover, number_of_slots_that_is_too_small_leaves_no_message_out)
+{
+    struct custody *c = fixture_open(4);
+    uint32_t few = 1;
+
+    fixture_recover(c);
+    for (int i = 0; i < 4; i++)
+        fixture_take(c, "held");
+    custody_close(&c);
+    fixture_patch(fixture_file, AT_SLOTS, &few, sizeof few);
+    c = fixture_open(1);
+    cr_assert_eq(fixture_recover(c).count, 4);
+    custody_close(&c);
+}
+
 Test(custody_recover, damaged_slot_does_not_stop_a_rebuild)
 {
     struct custody *c;

@@ -1,0 +1,295 @@
+/* mqworker: files that were damaged are refused as they are, or read as far as
+ * they can be; what cannot be read is kept aside; never a crash */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(damaged_state, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+#define MESSAGES 3
+#define SLOTS_AT 4096 /* docs/custody-format.md */
+
+/* seed_set - a run of its own each time, which its number brings back */
+static void seed_set(void)
+{
+    const char *given = getenv("MQW_DAMAGE_SEED");
+    unsigned seed =
+        given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+    printf("MQW_DAMAGE_SEED=%u\n", seed);
+    fflush(stdout);
+    srandom(seed);
+}
+
+static const char *folder_of(const char *q)
+{
+    return harness_path("%s%s", harness_state_dir(), q);
+}
+
+/* ---- the custody file ---- */
+
+/* custody_made - the file that a worker leaves that was killed over three
+ * messages; the folder is as it left it */
+static unsigned char *custody_made(const char *q, size_t *size)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        char body[16];
+        snprintf(body, sizeof body, "m%d", i);
+        harness_send_text(q, body);
+    }
+    struct harness_process *w = harness_worker(
+        q, "-c", "3", "--", "sh", "-c", "echo >>started; exec sleep 1000");
+    harness_until_lines("started", MESSAGES, 10000);
+    harness_kill(w);
+    const char *data =
+        harness_read(harness_path("%s/custody", folder_of(q)), size);
+    unsigned char *copy = malloc(*size);
+    cr_assert_not_null(copy);
+    memcpy(copy, data, *size);
+    return copy;
+}
+
+/* folder_fresh - a folder with this custody file in it and nothing else */
+static void folder_fresh(const char *q, const void *custody, size_t size)
+{
+    static unsigned number;
+    const char *folder = folder_of(q);
+    cr_assert_eq(rename(folder, harness_path("old.%u", number++)), 0);
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    const char *path = harness_path("%s/custody", folder);
+    harness_write(path, custody, size);
+    cr_assert_eq(chmod(path, 0600), 0);
+}
+
+static struct harness_result worker_run(const char *q)
+{
+    return harness_run("mqworker", "--state-dir", harness_state_dir(),
+                       "--exit-when-idle", "--max-crashes", "2", q, "--", "sh",
+                       "-c", "cat >>runs; echo >>runs");
+}
+
+/* aside - the copy of a damaged file has it as it was: how many slots of it the
+ * log says were given up */
+static size_t aside(const char *q, const struct harness_result *r,
+                    const unsigned char *custody, size_t size)
+{
+    const char *line = strstr(r->err, "event=custody_damaged");
+    if (!line)
+        return 0;
+    const char *count = strstr(line, " slots=");
+    cr_assert_not_null(count, "%s", r->err);
+    DIR *dir = opendir(folder_of(q));
+    bool found = false;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (strncmp(e->d_name, "custody.damaged.", 16) != 0)
+            continue;
+        size_t copied;
+        const char *copy = harness_read(
+            harness_path("%s/%s", folder_of(q), e->d_name), &copied);
+        found = true;
+        cr_assert_eq(copied, size);
+        /* Behind the file's header, which says by now that it is in use. */
+        cr_assert_arr_eq(copy + SLOTS_AT, custody + SLOTS_AT, size - SLOTS_AT);
+    }
+    closedir(dir);
+    cr_assert(found, "no copy: %s", r->err);
+    return strtoul(count + 7, NULL, 10);
+}
+
+/* flipped_check - start on the file with one bit turned over */
+static void flipped_check(const char *q, unsigned char *custody, size_t size,
+                          size_t at, unsigned bit)
+{
+    size_t after, letters;
+    custody[at] ^= (unsigned char)(1u << bit);
+    folder_fresh(q, custody, size);
+    harness_write("runs", "", 0);
+    struct harness_result r = worker_run(q);
+    if (r.status == 78) {
+        const char *left =
+            harness_read(harness_path("%s/custody", folder_of(q)), &after);
+        cr_assert(after == size && memcmp(left, custody, size) == 0,
+                  "byte %zu, bit %u: changed", at, bit);
+    } else {
+        cr_assert_eq(r.status, 0, "byte %zu, bit %u: %d: %s", at, bit, r.status,
+                     r.err);
+        harness_letters(q, &letters);
+        cr_assert_eq(harness_lines("runs") + letters +
+                         aside(q, &r, custody, size),
+                     MESSAGES, "byte %zu, bit %u: %s", at, bit, r.err);
+    }
+    custody[at] ^= (unsigned char)(1u << bit);
+}
+
+Test(damaged_state, a_bit_of_the_custody_files_header_costs_no_message)
+{
+    /* magic version head slot_head clean body stride nonce sum slots unused
+     * sequence boot id */
+    static const size_t at[] = {0,  7,  8,  11, 12, 16, 20, 24, 30, 32,
+                                40, 47, 48, 55, 56, 59, 60, 64, 70, 72};
+    const char *q = harness_queue(0, 0);
+    size_t size;
+    seed_set();
+    unsigned char *custody = custody_made(q, &size);
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+        flipped_check(q, custody, size, at[i], (unsigned)random() % 8);
+    free(custody);
+}
+
+/* What docs/custody-format.md says can be told: a state that is none, a flag
+ * that is none, a priority, length, row or sequence out of range. Everything
+ * else comes with the message, which runs all the same. */
+Test(damaged_state, a_bit_of_a_record_costs_no_message)
+{
+    /* first byte, how many, lowest bit */
+    static const struct {
+        size_t at, bytes;
+        unsigned low;
+    } fields[] = {
+        {0, 1, 2},   {1, 1, 0},  {2, 2, 0},   {4, 4, 0},   {8, 4, 0},
+        {12, 4, 0},  {16, 8, 0}, {24, 8, 0},  {32, 8, 0},  {47, 1, 7},
+        {48, 16, 0}, {64, 8, 0}, {72, 4, 0},  {76, 4, 0},  {80, 4, 0},
+        {84, 4, 0},  {88, 8, 0}, {96, 32, 0}, {128, 2, 0}, {130, 64, 0},
+    };
+    const char *q = harness_queue(0, 0);
+    size_t size, used = SLOTS_AT;
+    seed_set();
+    unsigned char *custody = custody_made(q, &size);
+    while (custody[used] != 3) /* RUNNING */
+        used += 384;           /* 128 + 256 */
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        for (int n = 0; n < 2; n++)
+            flipped_check(
+                q, custody, size,
+                used + fields[i].at + (size_t)random() % fields[i].bytes,
+                fields[i].low + (unsigned)random() % (8 - fields[i].low));
+    free(custody);
+}
+
+Test(damaged_state, a_custody_file_cut_short_is_78_and_left_untouched)
+{
+    const char *q = harness_queue(0, 0);
+    size_t size, after;
+    unsigned char *custody = custody_made(q, &size);
+    const size_t sizes[] = {0,    1,    64,          112,     4095,
+                            4096, 4200, size - 4096, size - 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        folder_fresh(q, custody, sizes[i]);
+        struct harness_result r = worker_run(q);
+        cr_assert_eq(r.status, 78, "%zu bytes: %d: %s", sizes[i], r.status,
+                     r.err);
+        cr_assert(strstr(r.err, "/custody"), "%s", r.err);
+        const char *left =
+            harness_read(harness_path("%s/custody", folder_of(q)), &after);
+        cr_assert_eq(after, sizes[i]);
+        cr_assert_arr_eq(left, custody, after);
+    }
+    folder_fresh(q, custody, size);
+    cr_assert_eq(worker_run(q).status, 0);
+    cr_assert_eq(harness_lines("runs"), MESSAGES);
+    free(custody);
+}
+
+/* ---- the store ---- */
+
+/* store_made - a store with letters of some size, closed; its path */
+static const char *store_made(const char *q)
+{
+    for (int i = 0; i < 8; i++) {
+        char body[200];
+        memset(body, 'a' + i, sizeof body);
+        harness_send(q, body, sizeof body, 0);
+    }
+    struct harness_result r =
+        harness_run("mqworker", "--state-dir", harness_state_dir(),
+                    "--exit-when-idle", q, "--", "sh", "-c", "exit 65");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    return harness_path("%s/store.db", folder_of(q));
+}
+
+/* store_damage - 16 bytes at a random place are others */
+static void store_damage(const char *path, const char *data, size_t size)
+{
+    char *copy = malloc(size);
+    cr_assert_not_null(copy);
+    memcpy(copy, data, size);
+    size_t at = (size_t)random() % (size - 16);
+    for (size_t i = 0; i < 16; i++)
+        copy[at + i] = (char)random();
+    harness_write(path, copy, size);
+    free(copy);
+}
+
+/* refused_or_run - it never crashes, nor is a store made in the other's place */
+static void refused_or_run(const char *q, const char *path)
+{
+    size_t size;
+    struct stat before, after;
+    cr_assert_eq(stat(path, &before), 0);
+    struct harness_result r = worker_run(q);
+    cr_assert(r.status == 0 || r.status == 73 || r.status == 78, "%d: %s",
+              r.status, r.err);
+    if (r.status)
+        cr_assert(strstr(r.err, "mqworker: "), "%s", r.err);
+    r = harness_run("mqdlq", "list", "--json", "--state-dir",
+                    harness_state_dir(), q);
+    cr_assert_geq(r.status, 0, "%d", r.status);
+    cr_assert_eq(stat(path, &after), 0);
+    cr_assert_eq(before.st_ino, after.st_ino, "it is the same file");
+    harness_read(path, &size);
+    cr_assert_gt(size, 0);
+}
+
+Test(damaged_state, a_damaged_store_is_refused_or_read_and_never_replaced)
+{
+    const char *q = harness_queue(0, 0), *path = store_made(q);
+    size_t size;
+    const char *data = harness_read(path, &size);
+    seed_set();
+    for (int i = 0; i < 20; i++) {
+        store_damage(path, data, size);
+        refused_or_run(q, path);
+        unlink(harness_path("%s-wal", path));
+        unlink(harness_path("%s-shm", path));
+    }
+    static const double parts[] = {0, 0.01, 0.1, 0.5, 0.9};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        harness_write(path, data, (size_t)(parts[i] * (double)size));
+        struct harness_result r = worker_run(q);
+        cr_assert(r.status == 73 || (r.status == 0 && parts[i] > 0.1),
+                  "%zu: %d: %s", i, r.status, r.err);
+    }
+}
+
+Test(damaged_state, a_store_that_is_locked_for_long_is_waited_for)
+{
+    const char *q = harness_queue(0, 0), *path = store_made(q);
+    sqlite3 *db;
+    struct harness_process *w =
+        harness_worker(q, "--", "sh", "-c", "echo >>runs; exit 65");
+    harness_wait_log(w, "event=started", 10000);
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                 SQLITE_OK);
+    harness_send_text(q, "x");
+    harness_wait_log(w, "event=store_cannot_write", 20000);
+    cr_assert_eq(harness_lines("runs"), 1);
+    cr_assert_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    harness_wait_log(w, "event=store_writes_again", 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    size_t letters;
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 9);
+    cr_assert_eq(harness_lines("runs"), 1, "it did not run again");
+}
