@@ -101,6 +101,13 @@ static const struct duel duels[] = {
      .ours = {.go = worker},
      .rival = {.go = trip_rate, .how = HOW_SENDER},
      .task = {.n = 50000, .depth = DEEP, .size = SIZE, .threads = 1}},
+    {.rows = {{"stream-limit",
+               "a round trip for each message of a queue, a "
+               "sender beside / no queue",
+               "/s", MORE, 0, 0}},
+     .ours = {.go = trip_rate, .how = HOW_SENDER},
+     .rival = {.go = trip_rate},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE}},
     {.rows = {{"stream-32",
                "--stream, -c 1, window 32 / window 1, a write for "
                "each answer",
