@@ -17,7 +17,10 @@ PKGS     := libbsd sqlite3 jansson
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
             -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
 
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+# Of the program, not of the library; where it is missing, systemd is not told.
+SYSTEMD := $(shell pkg-config --exists libsystemd 2>/dev/null && echo libsystemd)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) \
+              $(if $(SYSTEMD),-DHAVE_SYSTEMD $(shell pkg-config --cflags $(SYSTEMD)))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
               $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
@@ -33,7 +36,8 @@ only     = $(if $(ONLY),$(filter $(ONLY:%=$(BUILD)/tests/$(1)_%),$(2)),$(2))
 TOOLS   := $(foreach f,$(wildcard scripts/mq*.c),$(if $(findstring _,$(f)),,$(basename $(notdir $(f)))))
 BIN     := $(patsubst %,$(BUILD)/bin/%,$(if $(wildcard worker/main.c),mqworker) $(TOOLS))
 COMMON  := $(call obj,$(wildcard common/*.c))
-WORKER  := $(call obj,$(filter-out worker/main.c,$(wildcard worker/*.c)))
+PROGRAM := worker/main.c worker/notify.c
+WORKER  := $(call obj,$(filter-out $(PROGRAM),$(wildcard worker/*.c)))
 HARNESS := $(call obj,$(wildcard tests/harness/*.c))
 HEADERS := $(wildcard worker/mqworker.h)
 
@@ -78,7 +82,8 @@ $(LIB) $(ENGINE):
 	$(AR) rcs $@ $^
 
 # All objects, not the archive: a plugin may call any mqw_ function.
-$(BUILD)/bin/mqworker: $(call obj,worker/main.c) $(WORKER) $(COMMON)
+$(BUILD)/bin/mqworker: LIBS += $(if $(SYSTEMD),$(shell pkg-config --libs $(SYSTEMD)))
+$(BUILD)/bin/mqworker: $(call obj,$(PROGRAM)) $(WORKER) $(COMMON)
 	@mkdir -p $(@D)
 	$(LINK) -Wl,--export-dynamic-symbol='mqw_*' -o $@ $^ $(LIBS)
 

@@ -125,13 +125,16 @@ static void title(struct engine *e, const char *why)
     struct board *b = &e->board;
     int64_t waiting = atomic_load(&b->rows[ROWS_WAITING]);
     int64_t parked = atomic_load(&b->rows[ROWS_PARKED]);
-    char state[200];
+    char state[200], text[QUEUE_NAME_MAX + 300];
 
     state_text(e, why, state, sizeof state);
-    setproctitle("-mqworker: %s [%u of %u busy, %" PRId64 " waiting, %" PRId64
-                 " dead]%s",
-                 e->set->queue, atomic_load(&e->running), atomic_load(&e->cap),
-                 waiting + parked, atomic_load(&b->rows[ROWS_DEAD]), state);
+    snprintf(text, sizeof text,
+             "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
+             e->set->queue, atomic_load(&e->running), atomic_load(&e->cap),
+             waiting + parked, atomic_load(&b->rows[ROWS_DEAD]), state);
+    setproctitle("-mqworker: %s", text);
+    if (b->reader)
+        b->reader->read(b->reader, text);
 }
 
 /* gauges - the same for the counters' header */

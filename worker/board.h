@@ -20,15 +20,21 @@
 
 struct engine;
 
+/* Somebody else who reads the title, whenever it has changed; in the peeker. */
+struct board_reader {
+    void (*read)(struct board_reader *reader, const char *title);
+};
+
 /* a = atomic   j = by its job, one at a time */
 struct board {
     struct timer timer;
     struct pool_job job;
-    atomic_bool old;           /* a  show has something to do */
-    atomic_bool stirred;       /* a  the timer runs */
-    _Atomic int64_t rows[3];   /* a  waiting, parked, dead; -1: not known */
-    _Atomic uint64_t pause_ns; /* a  until the next count */
-    uint64_t deliveries;       /* j  at the last count */
+    atomic_bool old;             /* a  show has something to do */
+    atomic_bool stirred;         /* a  the timer runs */
+    _Atomic int64_t rows[3];     /* a  waiting, parked, dead; -1: not known */
+    _Atomic uint64_t pause_ns;   /* a  until the next count */
+    uint64_t deliveries;         /* j  at the last count */
+    struct board_reader *reader; /* set before the worker runs; NULL: nobody */
 };
 
 void board_init(struct engine *e);

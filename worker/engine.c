@@ -349,13 +349,16 @@ static int queue_ready(struct engine *e, struct problem *p)
 {
     const struct settings *set = e->set;
     struct queue_attr attr;
-    bool created;
+    bool created = false;
     char text[256];
     int err;
 
     settings_attr(set, &attr);
-    err = queue_open(&e->queue, set->queue, settings_queue_flags(set), &attr,
-                     &created, p);
+    if (set->passed_fd)
+        err = queue_adopt(&e->queue, set->queue, set->passed_fd, p);
+    else
+        err = queue_open(&e->queue, set->queue, settings_queue_flags(set),
+                         &attr, &created, p);
     if (err)
         return err;
     if (created)

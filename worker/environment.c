@@ -11,10 +11,19 @@
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
-#define PREFIX "MQW_"
-#define MARK   "MQW_DELIVERY=%016" PRIx64 "-"
+#define PREFIX  "MQW_"
+#define MANAGER "NOTIFY_SOCKET="
+#define MARK    "MQW_DELIVERY=%016" PRIx64 "-"
 
-/* environment_base_open - environ without an outer worker's variables */
+/* ours - not for handlers: what an outer worker set, and the way to our service
+ * manager */
+static bool ours(const char *var)
+{
+    return strncmp(var, PREFIX, strlen(PREFIX)) == 0 ||
+           strncmp(var, MANAGER, strlen(MANAGER)) == 0;
+}
+
+/* environment_base_open - environ without what is ours */
 int environment_base_open(struct environment_base *b, const char *queue,
                           uint64_t max_attempts, uint64_t nonce)
 {
@@ -27,7 +36,7 @@ int environment_base_open(struct environment_base *b, const char *queue,
     if (!b->vars)
         return -ENOMEM;
     for (char **v = environ; *v; v++)
-        if (strncmp(*v, PREFIX, strlen(PREFIX)) != 0)
+        if (!ours(*v))
             b->vars[b->count++] = *v;
     snprintf(b->queue, sizeof b->queue, "MQW_QUEUE=%s", queue);
     snprintf(b->max_attempts, sizeof b->max_attempts,

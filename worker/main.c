@@ -10,19 +10,20 @@
 #include "common/term.h"
 #include "worker/engine.h"
 #include "worker/handler_inproc.h"
+#include "worker/notify.h"
 #include "worker/peeker.h"
 #include "worker/settings.h"
 
-/* descriptors_ready - 0, 1 and 2 are open, and nothing else is: handlers get no
- * descriptor that whoever started us forgot */
-static void descriptors_ready(void)
+/* descriptors_ready - 0, 1 and 2 are open, and what was passed in after them:
+ * handlers get no descriptor that whoever started us forgot */
+static void descriptors_ready(int passed)
 {
     int fd;
 
     do
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= 2);
-    closefrom(3);
+    closefrom(3 + passed);
 }
 
 /* refuse - one line, and the exit status that belongs to it */
@@ -44,11 +45,13 @@ int main(int argc, char **argv, char **envp)
 {
     struct settings settings;
     struct engine *engine;
+    struct notify notify;
     struct problem p;
     int status;
 
     setproctitle_init(argc, argv, envp);
-    descriptors_ready();
+    notify_init(&notify);
+    descriptors_ready(notify.inherited);
     settings_init(&settings);
     if (settings_parse(&settings, argc, argv, &p) < 0)
         return refuse(&p);
@@ -60,6 +63,8 @@ int main(int argc, char **argv, char **envp)
         printf("mqworker %s\n", MQW_VERSION);
         return 0;
     }
+    if (notify_queue(&notify, &settings, &p) < 0)
+        return refuse(&p);
     log_setup(settings.quiet     ? LOG_WARN
               : settings.verbose ? LOG_DEBUG
                                  : LOG_INFO,
@@ -67,7 +72,9 @@ int main(int argc, char **argv, char **envp)
     peeker_block_signals();
     if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
         return refuse(&p);
+    notify_begin(&notify, engine);
     status = engine_run(engine);
+    notify_end(&notify);
     engine_close(&engine);
     return status;
 }

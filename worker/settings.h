@@ -37,6 +37,7 @@ struct settings {
     const char *plugin, *plugin_arg; /* NULL: none */
     const struct inproc *inproc;     /* the function of a program that embeds
                                         us; NULL: we are the program */
+    int passed_fd; /* of the queue, which was opened for us; 0: none was */
     bool take_signals;
     bool timeout_abort;
     bool stream;           /* the command is long-lived */

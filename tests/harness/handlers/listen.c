@@ -1,0 +1,35 @@
+/* listen.c - no handler: hand a queue over as a service manager does
+ *
+ * listen QUEUE WHOSE COMMAND [ARG...]. QUEUE is opened as descriptor 3 and the
+ * command is run in this process. WHOSE: "own" says that it is meant for it,
+ * "other" that it is meant for somebody else, "gone" as own, and the queue's
+ * name is removed first.
+ */
+#include <fcntl.h>
+#include <mqueue.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    char pid[32];
+    int fd;
+
+    if (argc < 4)
+        return 64;
+    fd = mq_open(argv[1], O_RDONLY | O_NONBLOCK);
+    if (fd < 0 || dup2(fd, 3) < 0) /* without close-on-exec, unless fd is 3 */
+        return 71;
+    if (fcntl(3, F_SETFD, 0) < 0)
+        return 71;
+    if (strcmp(argv[2], "gone") == 0 && mq_unlink(argv[1]) < 0)
+        return 71;
+    snprintf(pid, sizeof pid, "%d",
+             strcmp(argv[2], "other") == 0 ? (int)getppid() : (int)getpid());
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "1", 1);
+    execvp(argv[3], argv + 3);
+    return 126;
+}

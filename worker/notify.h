@@ -1,0 +1,46 @@
+/* notify.h - the service manager: what it hands over, and what it is told
+ *
+ * WHAT   sd_notify(3): READY, STATUS (the title), STOPPING, and WATCHDOG out of
+ *        the peeker, if $WATCHDOG_USEC asks for it. sd_listen_fds(3): a queue
+ *        that was opened for us. Built without libsystemd nothing is handed over
+ *        and nobody is told. Part of the program, not of the library.
+ * WHO    main, in this order: init, queue, begin, end. Told: the peeker.
+ * OWNS   A timer, while the worker runs.
+ * FAILS  queue: a problem with status 64. A manager that does not listen is no
+ *        failure.
+ */
+#ifndef WORKER_NOTIFY_H
+#define WORKER_NOTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/problem.h"
+#include "worker/board.h"
+#include "worker/timers.h"
+
+struct engine;
+struct settings;
+
+struct notify {
+    struct board_reader reader;
+    struct engine *engine;
+    struct timer watchdog;
+    int inherited;    /* descriptors that were handed over, from 3 on */
+    uint64_t feed_ns; /* from one WATCHDOG=1 to the next; 0: none wanted */
+    bool stopping;    /* it was said */
+};
+
+/* What the environment says, which it does not from then on. */
+void notify_init(struct notify *n);
+/* set->passed_fd is that of the queue among the inherited; the others are
+ * closed. */
+int notify_queue(const struct notify *n, struct settings *set,
+                 struct problem *p);
+
+/* It is ready. Before engine_run, which tells the rest. */
+void notify_begin(struct notify *n, struct engine *e);
+/* It takes no more. After engine_run. */
+void notify_end(struct notify *n);
+
+#endif
