@@ -148,18 +148,17 @@ static bool is_known(pid_t pid, const pid_t *known, size_t n)
  */
 bool orphans_none_but(const pid_t *known, size_t n)
 {
-    char path[64];
+    char path[64], pid[16];
     bool none;
     FILE *f;
-    int pid;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     f = fopen(path, "re");
     if (!f)
         return false;
     do
-        none = fscanf(f, "%d", &pid) != 1;
-    while (!none && is_known(pid, known, n));
+        none = fscanf(f, "%15s", pid) != 1;
+    while (!none && is_known((pid_t)strtol(pid, NULL, 10), known, n));
     none = none && !ferror(f);
     fclose(f);
     return none;

@@ -43,6 +43,7 @@ static int add(const char *body, long long *sum, char *why, size_t room)
 /* handle - one message; its answer is written, or waits for the sync */
 static void handle(const char *id, const char *body)
 {
+    const char *file = getenv("SUMS");
     char why[64], line[64];
     long long sum;
     int n;
@@ -52,8 +53,7 @@ static void handle(const char *id, const char *body)
         return;
     }
     if (sums < 0)
-        sums = open(getenv("SUMS") ? getenv("SUMS") : "sums",
-                    O_WRONLY | O_CREAT | O_APPEND, 0600);
+        sums = open(file ? file : "sums", O_WRONLY | O_CREAT | O_APPEND, 0600);
     n = snprintf(line, sizeof line, "%s %lld\n", id, sum);
     if (sums < 0 || write(sums, line, (size_t)n) != n)
         printf("RETRY %s delay=200ms %s\n", id, strerror(errno));
@@ -81,12 +81,14 @@ static size_t take(char *at, size_t size)
     char *head_end = memchr(at, '\n', size), *body;
     char id[32];
     size_t bytes;
+    int id_end = 0;
 
     if (!head_end)
         return 0;
     *head_end = '\0';
-    if (sscanf(at, "MSG %31s %zu", id, &bytes) != 2)
+    if (sscanf(at, "MSG %31s %n", id, &id_end) != 1 || !id_end)
         exit(1);
+    bytes = strtoull(at + id_end, NULL, 10);
     body = head_end + 1;
     if (size - (size_t)(body - at) < bytes + 1) {
         *head_end = '\n';
@@ -115,8 +117,13 @@ int main(void)
         if (answer_all() != 0)
             return 1;
         memmove(buffer, buffer + at, used -= at);
-        if (used == room)
-            buffer = realloc(buffer, room *= 2); /* a large message */
+        if (used == room) { /* a large message */
+            char *grown = realloc(buffer, room *= 2);
+
+            if (!grown)
+                return 1;
+            buffer = grown;
+        }
     }
     free(buffer);
     return 0;
