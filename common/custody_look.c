@@ -20,29 +20,40 @@ struct map {
     size_t bytes;
 };
 
-/* map_open - the whole file, to read */
+/* map_at - the mapping of an open file; NULL: errno says why not */
+static void *map_at(int fd, size_t *bytes)
+{
+    struct stat st;
+    void *at;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return NULL;
+    if (st.st_size < FILE_HEAD) {
+        errno = EINVAL;
+        return NULL;
+    }
+    *bytes = (size_t)st.st_size;
+    at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* map_open - the whole file, to read; NULL at: a problem */
 static int map_open(struct map *m, const char *path, struct problem *p)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat st = {0};
-    void *at = MAP_FAILED;
+    int err = 0;
 
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size >= FILE_HEAD)
-        at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
-        int err = fd < 0 || errno ? errno : EINVAL;
-
+    m->at = map_at(fd, &m->bytes);
+    if (!m->at) {
+        err = errno;
         problem_fill(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT,
                      "custody file %s: %s; run as the worker's user or root",
-                     path, strerror(err));
-        if (fd >= 0)
-            close(fd);
-        return problem_code(err);
+                     path, err == EINVAL ? "too short" : strerror(err));
+        err = problem_code(err);
     }
-    close(fd);
-    m->at = at;
-    m->bytes = (size_t)st.st_size;
-    return 0;
+    if (fd >= 0)
+        close(fd);
+    return err;
 }
 
 /* header_copy - from a body that may change; a copy is parsed, never the body */
@@ -120,7 +131,7 @@ int custody_look(const char *path,
     struct map m;
     int err = map_open(&m, path, p);
 
-    if (err)
+    if (!m.at)
         return err;
     memcpy(&h, m.at, sizeof h);
     err = custody_head_check(&h, path, p);

@@ -28,7 +28,7 @@ static inline unsigned histogram_bucket(uint64_t ns)
 {
     unsigned shift;
 
-    if (ns < 2 * HISTOGRAM_PART)
+    if (ns < HISTOGRAM_PART + HISTOGRAM_PART)
         return (unsigned)ns;
     if (ns >> HISTOGRAM_TOP)
         return HISTOGRAM_BUCKETS - 1;

@@ -21,7 +21,7 @@ static int address(const char *path, struct sockaddr_un *out, int *folder)
     *folder = -1;
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (strlen(path) < sizeof out->sun_path) {
-        strcpy(out->sun_path, path);
+        memcpy(out->sun_path, path, strlen(path));
         return 0;
     }
     if (!slash || (size_t)(slash - path) >= sizeof dir)

@@ -351,14 +351,16 @@ long queue_length(const struct queue *queue)
  * read where no mqueue file system is mounted (mqueue_read_file in ipc/mqueue.c) */
 long queue_bytes(const struct queue *q)
 {
+    static const char name[] = "QSIZE:";
     char text[81];
-    long bytes;
     ssize_t n = pread(q->fd, text, sizeof text - 1, 0);
 
     if (n < 0)
         return -errno;
     text[n] = '\0';
-    return sscanf(text, "QSIZE:%ld", &bytes) == 1 ? bytes : -EIO;
+    return strncmp(text, name, strlen(name)) == 0
+               ? strtol(text + strlen(name), NULL, 10)
+               : -EIO;
 }
 
 /* queue_gone - whether the name was unlinked while we hold the queue

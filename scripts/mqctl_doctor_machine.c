@@ -17,7 +17,8 @@
 #include "common/statedir.h"
 #include "scripts/mqctl_doctor.h"
 
-#define LITTLE (64u << 20) /* of free space in the state directory */
+#define MIB    UINT64_C(1048576)
+#define LITTLE (64 * MIB) /* of free space in the state directory */
 
 /* What is charged to us already. */
 struct use {
@@ -136,9 +137,7 @@ static void space_check(struct findings *f, const char *root)
         return;
     }
     left = (uint64_t)s.f_bavail * s.f_frsize / 1024 * 1024;
-    size_print(left >= 1024 * 1024 ? left / (1024 * 1024) * (1024 * 1024)
-                                   : left,
-               text);
+    size_print(left >= MIB ? left / MIB * MIB : left, text);
     if (s.f_flag & ST_RDONLY)
         FOUND(f, BAD, "state directory", "mount -o remount,rw",
               "%s is on a file system that is read-only", root);

@@ -52,13 +52,12 @@ static bool may_receive(pid_t pid, int fd)
 /* blocked_in - a thread that is in mq_timedreceive(fd) now */
 static bool blocked_in(const char *task, int fd)
 {
-    char text[256];
-    long number;
-    unsigned long first;
+    char text[256], *at;
 
+    /* "243 0x3 ...", in numbers of this machine; "running" is neither. */
     return text_read(task, text, sizeof text) &&
-           sscanf(text, "%ld %lx", &number, &first) == 2 &&
-           number == SYS_mq_timedreceive && first == (unsigned long)fd;
+           strtol(text, &at, 10) == SYS_mq_timedreceive &&
+           strtol(at, NULL, 16) == fd;
 }
 
 /* blocked - any thread of a process */
@@ -74,8 +73,8 @@ static bool blocked(pid_t pid, int fd)
     while (dir && !is && (entry = readdir(dir)) != NULL) {
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
-        snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", (int)pid,
-                 atoi(entry->d_name));
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/syscall", (int)pid,
+                 entry->d_name);
         is = blocked_in(path, fd);
     }
     if (dir)

@@ -19,7 +19,8 @@ static void fd_look(pid_t pid, const char *number,
                     void *arg)
 {
     char path[64], name[PATH_MAX];
-    struct fd_seen seen = {.pid = pid, .fd = atoi(number), .name = name};
+    struct fd_seen seen = {
+        .pid = pid, .fd = (int)strtol(number, NULL, 10), .name = name};
     struct statfs fs;
     ssize_t n;
 
@@ -68,7 +69,7 @@ void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
     *hidden = 0;
     while (proc && (entry = readdir(proc)) != NULL)
         if (isdigit((unsigned char)entry->d_name[0]) &&
-            !process_look((pid_t)atoi(entry->d_name), visit, arg))
+            !process_look((pid_t)strtol(entry->d_name, NULL, 10), visit, arg))
             ++*hidden;
     if (proc)
         closedir(proc);

@@ -29,7 +29,7 @@ const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
     double value;
 
     if (ns == 0)
-        return strcpy(buf, "-");
+        return "-";
     while (i < 5 && (double)ns < units[i].ns)
         i++;
     value = (double)ns / units[i].ns;

@@ -12,15 +12,25 @@
 #include "scripts/mqctl_say.h"
 #include "scripts/mqctl_top_draw.h"
 
+/* chosen_row - NULL: there is no queue, or it cannot be looked at */
+static const struct top_row *chosen_row(const struct screen *s)
+{
+    const struct top_row *r = s->chosen < s->top->count && s->top->rows
+                                  ? s->top->rows[s->chosen]
+                                  : NULL;
+
+    return r && r->looked ? r : NULL;
+}
+
 /* order - tell the worker of the chosen queue */
 static void order(struct screen *s, const char *line)
 {
-    struct top_row *r = s->top->count ? s->top->rows[s->chosen] : NULL;
+    const struct top_row *r = chosen_row(s);
     const char *error = NULL;
     json_t *answer = NULL;
     struct problem p;
 
-    if (!r || !r->looked || !r->v.has_folder)
+    if (!r || !r->v.has_folder)
         strlcpy(s->note, "there is no worker to tell", sizeof s->note);
     else if (ask(&r->v.dir, r->queue, line, &answer, &p) < 0)
         strlcpy(s->note, p.text, sizeof s->note);
@@ -34,20 +44,21 @@ static void order(struct screen *s, const char *line)
 /* cap_change - one more or fewer */
 static void cap_change(struct screen *s, int change)
 {
+    const struct top_row *r = chosen_row(s);
     char line[64];
-    int cap;
 
-    if (s->top->count == 0)
+    if (!r)
         return;
-    cap = (int)view_cap(&s->top->rows[s->chosen]->v) + change;
-    snprintf(line, sizeof line, "set max-concurrency=%d", cap);
+    snprintf(line, sizeof line, "set max-concurrency=%d",
+             (int)view_cap(&r->v) + change);
     order(s, line);
 }
 
 /* key - false: it ends. A key that changes something is looked at at once. */
 static bool key(struct screen *s, int c)
 {
-    bool paused = s->top->count && view_paused(&s->top->rows[s->chosen]->v);
+    const struct top_row *r = chosen_row(s);
+    bool paused = r && view_paused(&r->v);
 
     switch (c) {
     case 'q':
@@ -83,13 +94,15 @@ static bool key(struct screen *s, int c)
 /* screen_open - the terminal as we want it */
 static void screen_open(struct screen *s)
 {
+    const char *plain = getenv("NO_COLOR");
+
     setlocale(LC_CTYPE, "");
     initscr();
     cbreak();
     noecho();
     curs_set(0);
     keypad(stdscr, TRUE);
-    s->colour = has_colors() && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    s->colour = has_colors() && !(plain && *plain);
     if (!s->colour)
         return;
     start_color();

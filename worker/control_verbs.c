@@ -153,7 +153,7 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 /* set - old and new of each */
 static json_t *set(struct request *r)
 {
-    char old[TUNE_TEXT], now[TUNE_TEXT], *values[WORDS_MAX];
+    char old[TUNE_TEXT], now[TUNE_TEXT], *values[WORDS_MAX] = {0};
     json_t *out = set_check(r, values), *all;
     struct problem p;
 
@@ -186,6 +186,8 @@ static const struct {
     {"quit", quit, true},
 };
 
+#define VERBS (sizeof verbs / sizeof verbs[0])
+
 /* request_read - the words of a line; the verb, or NULL */
 static const char *request_read(struct request *r, char *line)
 {
@@ -205,21 +207,31 @@ static const char *request_read(struct request *r, char *line)
     return verb;
 }
 
+/* verb_of - its place in the table; VERBS: there is none */
+static size_t verb_of(const char *name)
+{
+    size_t i = 0;
+
+    while (i < VERBS && (!name || strcmp(verbs[i].name, name) != 0))
+        i++;
+    return i;
+}
+
 /* control_answer - one line */
 json_t *control_answer(struct engine *e, char *line)
 {
     struct request r = {.engine = e};
-    const char *verb = request_read(&r, line);
+    size_t i = verb_of(request_read(&r, line));
 
-    for (size_t i = 0; verb && i < sizeof verbs / sizeof verbs[0]; i++) {
-        if (strcmp(verbs[i].name, verb) != 0)
-            continue;
-        if (verbs[i].order)
-            log_info("control", F_STR("queue", e->set->queue),
-                     F_STR("order", verb));
-        return verbs[i].answer(&r);
-    }
-    return control_refusal(EX_USAGE, "not a request; give status, pause "
-                                     "[DUR], resume, set NAME=VALUE..., drain, "
-                                     "stop or quit");
+    if (i == VERBS)
+        return control_refusal(EX_USAGE,
+                               "not a request; give status, pause [DUR], "
+                               "resume, set NAME=VALUE..., drain, stop or "
+                               "quit");
+    if (verbs[i].order)
+        log_info("control", F_STR("queue", e->set->queue),
+                 F_STR("order", verbs[i].name));
+    /* The answer is an object of its own, whatever it was made from. */
+    /* cppcheck-suppress returnDanglingLifetime */
+    return verbs[i].answer(&r);
 }
