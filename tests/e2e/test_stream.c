@@ -335,6 +335,53 @@ Test(stream, children_of_a_killed_worker_are_ended_before_a_message_runs_again)
               head(1));
 }
 
+#define KILLS    15
+#define MESSAGES (KILLS * 20)
+
+/* ran - how often message n did; what ran before says so */
+static unsigned ran(unsigned n)
+{
+    const char *at = harness_read("ran", NULL);
+    unsigned all = 0, first = 0;
+    char name[32];
+
+    snprintf(name, sizeof name, "\n<%u> ", n);
+    while ((at = strstr(at, name)) != NULL) {
+        size_t size = strcspn(++at, "\n");
+
+        all++;
+        first += !memmem(at, size, "redelivered=1", 13);
+    }
+    cr_assert_leq(first, 1, "message %u ran again and did not say so", n);
+    return all;
+}
+
+Test(stream, nothing_is_lost_when_the_worker_is_killed_again_and_again)
+{
+    static char lines[MESSAGES * 64];
+    size_t size = 0;
+    queue = harness_queue(10, 256);
+    harness_write("ran", "\n", 1);
+    for (unsigned n = 0; n < MESSAGES; n++)
+        size += (size_t)sprintf(lines + size,
+                                "echo \"<%u> $rest\" >>ran; echo OK $id\n", n);
+    harness_start(
+        &(struct harness_spec){.argv = HARNESS_LIST("mqsend", "--lines", queue),
+                               .input = lines,
+                               .input_size = size});
+    struct harness_process *w;
+    for (unsigned kill = 1; kill <= KILLS; kill++) {
+        w = STREAM("-c", "2", "--window", "4", "--max-crashes", "1000");
+        harness_until_lines("ran", kill * (MESSAGES / KILLS - 5), LIMIT);
+        harness_kill(w);
+    }
+    w = STREAM("-c", "2", "--window", "4", "--max-crashes", "1000");
+    for (unsigned n = 0; n < MESSAGES; n++)
+        harness_until(ran(n) > 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_eq(harness_log_count(w, "event=unfinished"), 0);
+}
+
 Test(stream, a_child_that_does_not_go_is_ended_when_the_worker_closes)
 {
     queue = harness_queue(10, 256);

@@ -32,7 +32,8 @@ Test(lane, a_child_has_what_every_handler_has)
     one("echo DEAD $id $MQW_QUEUE $MQW_MAX_ATTEMPTS ${MQW_ID:-unset}", MQW_DEAD,
         want);
     /* Its own process group, its input a pipe that can be opened again. */
-    one("[ $(ps -o pgid= $$) = $$ ] && [ -p /dev/stdin ] && : </dev/stdin && "
+    one("[ $(cut -d' ' -f5 /proc/$$/stat) = $$ ] && [ -p /dev/stdin ] && : "
+        "</dev/stdin && "
         "echo OK $id",
         MQW_DONE, "");
     one("kill -s PIPE $$; echo OK $id", MQW_RETRY, "signal 13");
@@ -99,7 +100,9 @@ Test(lane, who_answers_before_reading_on_is_no_deadlock)
 Test(lane, a_body_arrives_byte_for_byte)
 {
     static char body[STREAM_BODY];
-    char want[64];
+    char want[64], path[64], command[256];
+
+    snprintf(path, sizeof path, "/dev/shm/mqw-lane-%d", (int)getpid());
 
     for (size_t i = 0; i < sizeof body; i++)
         body[i] = (char)(i * 7 + i / 256);
@@ -109,10 +112,12 @@ Test(lane, a_body_arrives_byte_for_byte)
     ready();
     LANES->send(lane, stream_make(0, body, sizeof body));
     cr_assert_eq(LANES->next(lane, &out), &messages[0].d);
-    FILE *f = fopen("/dev/shm/mqw-test-lane", "w");
+    FILE *f = fopen(path, "w");
+    cr_assert(f);
     fwrite(body, 1, sizeof body, f);
     fclose(f);
-    f = popen("cksum </dev/shm/mqw-test-lane; rm /dev/shm/mqw-test-lane", "r");
+    snprintf(command, sizeof command, "cksum <%s; rm %s", path, path);
+    f = popen(command, "r");
     cr_assert(fgets(want, sizeof want, f));
     pclose(f);
     want[strcspn(want, "\n")] = '\0';
