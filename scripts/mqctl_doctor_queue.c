@@ -162,7 +162,7 @@ void queue_check(struct findings *f, struct view *v)
 {
     kernel_check(f, v);
     if (!v->has_folder) {
-        FOUND(f, NOTE, "worker", NULL, "%s", v->no_live.text);
+        FOUND(f, v->shut ? BAD : NOTE, "worker", NULL, "%s", v->no_live.text);
         return;
     }
     worker_check(f, v);

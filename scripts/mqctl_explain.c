@@ -308,7 +308,8 @@ int explain_run(const struct options *o)
     s.more = json_object();
     if (!s.v.has_folder) {
         view_close(&s.v);
-        return say(EX_NOINPUT, "%s: %s", s.v.queue, s.v.no_store.text);
+        return say(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
+                   s.v.queue, s.v.no_store.text);
     }
     (void)view_store(&s.v, &s.store);
     /* Twice: what was on its way between two of these places is in one now. */

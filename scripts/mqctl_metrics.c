@@ -291,10 +291,16 @@ static size_t look_all(const struct options *o, const struct names *n,
     size_t count = 0;
 
     for (size_t i = 0; i < n->count; i++) {
-        if (view_open(&views[count], o->state_dir, n->at[i], true, &p) == 0)
-            count++;
-        else
+        struct view *v = &views[count];
+
+        if (view_open(v, o->state_dir, n->at[i], true, &p) < 0) {
             *status = say_problem(&p);
+        } else if (v->shut) {
+            *status = say_problem(&v->no_live);
+            view_close(v);
+        } else {
+            count++;
+        }
     }
     return count;
 }

@@ -41,7 +41,7 @@ static void cell(struct term_table *t, long value)
 static const char *worker_text(const struct view *v)
 {
     if (v->has_queue)
-        return v->worker == VIEW_NEVER ? "-" : view_state(v);
+        return v->worker == VIEW_NEVER && !v->shut ? "-" : view_state(v);
     return v->no_queue.status == EX_NOPERM ? "no permission"
            : v->no_queue.status == EX_NOINPUT
                ? "no queue; only what was kept of it"
@@ -159,6 +159,11 @@ int create_run(const struct options *o)
 /* in_the_way - what would be lost or cut off; 0: nothing */
 static int in_the_way(const struct view *v)
 {
+    if (v->shut)
+        return say(v->no_live.status,
+                   "cannot see whether a worker runs on it: %s; or give "
+                   "--force",
+                   v->no_live.text);
     if (v->worker == VIEW_RUNS)
         return say(EX_UNAVAILABLE,
                    "worker %d runs on %s, and would make it anew; stop it "

@@ -182,7 +182,7 @@ static int absent(const struct view *v)
                    v->queue,
                    time_print(v->head.gauges[COUNTERS_ENDED_NS], when));
     if (v->has_folder && v->no_counters.text[0])
-        return say(v->no_counters.status, "%s", v->no_counters.text);
+        return say_problem(&v->no_counters);
     return say_problem(&v->no_live);
 }
 
@@ -207,7 +207,7 @@ static int show(const struct options *o, const char *name,
     } else {
         details(&v);
     }
-    if (!status && o->operands.count && v.worker != VIEW_RUNS)
+    if (!status && v.worker != VIEW_RUNS && (o->operands.count || v.shut))
         status = absent(&v);
     else if (!status && v.worker == VIEW_RUNS && !v.live)
         status = say_problem(&v.no_live);

@@ -10,6 +10,7 @@
 #include "common/queue.h"
 #include "scripts/mqctl_ask.h"
 #include "scripts/mqctl_say.h"
+#include "scripts/mqctl_view.h"
 
 #define LINE 2048
 
@@ -73,11 +74,8 @@ int steer_run(const struct options *o)
         return status;
     if (queue_name(o->operands.at[0], queue, &p) < 0)
         return say_problem(&p);
-    if (statedir_open(&dir, o->state_dir, queue, false, &p) < 0)
-        return p.status == EX_CANTCREAT && dir.folder[0] == '\0'
-                   ? say_problem(&p)
-                   : say(EX_UNAVAILABLE, "no worker runs on %s: %s", queue,
-                         p.text);
+    if (view_folder(&dir, o->state_dir, queue, &p) < 0)
+        return say_problem(&p);
     if (ask(&dir, queue, line, &answer, &p) < 0)
         return say_problem(&p);
     status = EX_SOFTWARE;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -83,6 +84,27 @@ static void store_look(struct view *v)
     store_close(&s);
 }
 
+/* view_folder - statedir speaks to whoever wants to run a worker there; who only
+ * looks is not to change owners */
+int view_folder(struct statedir *out, const char *state_dir, const char *queue,
+                struct problem *p)
+{
+    int err = statedir_open(out, state_dir, queue, false, p);
+    struct stat st;
+
+    if (err == -ENOENT)
+        p->status = EX_UNAVAILABLE;
+    else if (err == -EACCES)
+        p->status = EX_NOPERM;
+    else if (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
+             st.st_uid != geteuid())
+        problem_fill(p, EX_NOPERM,
+                     "%s belongs to uid %u; run mqctl as that user or root, "
+                     "like sudo -u '#%u' mqctl ...",
+                     out->folder, (unsigned)st.st_uid, (unsigned)st.st_uid);
+    return err;
+}
+
 /* view_open - look at everything once */
 int view_open(struct view *v, const char *state_dir, const char *queue,
               bool ask_worker, struct problem *p)
@@ -91,24 +113,20 @@ int view_open(struct view *v, const char *state_dir, const char *queue,
 
     memset(v, 0, sizeof *v);
     err = queue_name(queue, v->queue, p);
-    if (!err) {
-        queue_look(v);
-        err = statedir_open(&v->dir, state_dir, v->queue, false, p);
-    }
+    if (err)
+        return err;
+    queue_look(v);
+    err = view_folder(&v->dir, state_dir, v->queue, &v->no_live);
     v->has_folder = !err;
-    if (err == -ENOENT) {
-        v->no_counters = v->no_live = v->no_store = *p;
-        v->no_live.status = EX_UNAVAILABLE;
-        err = 0;
-    }
-    if (!err && v->has_folder) {
+    v->shut = err && err != -ENOENT;
+    if (err)
+        v->no_counters = v->no_store = v->no_live;
+    else
         counters_look(v);
-        if (ask_worker)
-            live_look(v);
-    }
-    if (!err)
-        store_look(v);
-    return err;
+    if (!err && ask_worker)
+        live_look(v);
+    store_look(v);
+    return 0;
 }
 
 void view_close(struct view *v)
@@ -167,6 +185,8 @@ const char *view_state(const struct view *v)
     const char *live = json_string_value(json_object_get(v->live, "state"));
     const char *text = live ? live : holds_text(v->head.gauges[COUNTERS_HOLDS]);
 
+    if (v->shut)
+        return "not known";
     if (v->worker == VIEW_KILLED)
         return "killed";
     if (v->worker != VIEW_RUNS)

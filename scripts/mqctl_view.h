@@ -4,8 +4,7 @@
  *        one queue. Each part may be missing; then it says why.
  * WHO    One thread.
  * OWNS   What it holds, until view_close.
- * FAILS  view_open: a name that is none, or a folder that is not to be trusted;
- *        a problem.
+ * FAILS  view_open: a name that is none; a problem.
  */
 #ifndef SCRIPTS_MQCTL_VIEW_H
 #define SCRIPTS_MQCTL_VIEW_H
@@ -37,6 +36,7 @@ struct view {
     /* ---- its worker ---- */
     struct statedir dir;
     bool has_folder;
+    bool shut; /* there is a folder, and we may not look into it */
     struct counters *counters; /* NULL: none to read */
     struct problem no_counters;
     struct counters_header head;
@@ -53,6 +53,11 @@ struct view {
 int view_open(struct view *v, const char *state_dir, const char *queue,
               bool ask, struct problem *p);
 void view_close(struct view *v);
+
+/* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
+ * else's, 73 it is not to be trusted. 0 or -errno. */
+int view_folder(struct statedir *out, const char *state_dir, const char *queue,
+                struct problem *p);
 
 /* "running", "paused", "breaker open", ..., "not running", "killed". */
 const char *view_state(const struct view *v);

@@ -115,6 +115,39 @@ Test(mqctl, no_state_directory_is_73_and_named)
     cr_assert_not_null(strstr(r.err, "/nonexistent/mqw"), "%s", r.err);
 }
 
+/* mqctl VERB --state-dir ... QUEUE as another user */
+static struct harness_result foreign(const char *verb, const char *q)
+{
+    return harness_run("setpriv", "--reuid=65534", "--clear-groups",
+                       harness_bin("mqctl"), verb, "--state-dir",
+                       harness_state_dir(), q);
+}
+
+Test(mqctl, a_folder_of_somebody_else_is_77_and_nothing_is_said_of_chown)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    struct harness_result r;
+
+    if (geteuid() != 0 ||
+        harness_run("setpriv", "--reuid=65534", "--clear-groups",
+                    harness_bin("mqctl"), "--version")
+                .status != 0)
+        cr_skip_test("nobody else can be asked here");
+    w = ctl_worker(q, "--", "true");
+    cr_assert_eq(chmod(harness_dir(), 0755), 0);
+    cr_assert_eq(chmod(harness_state_dir(), 0755), 0);
+    r = foreign("status", q);
+    cr_assert_eq(r.status, 77, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "belongs to uid 0"), "%s", r.err);
+    cr_assert_null(strstr(r.err, "chown"), "%s", r.err);
+    cr_assert_eq(foreign("pause", q).status, 77);
+    cr_assert_eq(foreign("metrics", NULL).status, 77);
+    cr_assert_eq(foreign("remove", q).status, 77);
+    cr_assert_eq(foreign("doctor", q).status, 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
 {
     const char *q = harness_queue(0, 0);
