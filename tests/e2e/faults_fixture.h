@@ -25,6 +25,13 @@
     "retry*) [ $MQW_ATTEMPT -gt 1 ] || exit 1;; " \
     "esac\necho $b >>done"
 
+/* The same as a child of --stream. */
+#define FAULTS_STREAM                                                 \
+    "while read -r _ id size attempt _; do b=$(head -c $size)\n"      \
+    "read -r _; case $b:$attempt in dead*) echo DEAD $id exit 65;;\n" \
+    "retry*:attempt=1) echo RETRY $id delay=1ms;;\n"                  \
+    "*) echo $b >>done; echo OK $id;; esac; done"
+
 static inline void faults_init(void)
 {
     const char *old = getenv("ASAN_OPTIONS");
@@ -40,6 +47,7 @@ static inline void faults_init(void)
              harness_path("leaks"));
     setenv("LSAN_OPTIONS", options, 1);
     harness_script("handler", FAULTS_HANDLER);
+    harness_script("stream", FAULTS_STREAM);
 }
 
 /* fault_start - the program with a fault as faults.c has it; what it counted is

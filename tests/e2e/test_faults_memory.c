@@ -1,7 +1,8 @@
 /* mqworker, mqsend, mqdlq: the Nth allocation fails, for N all over the run;
  * they go on or say so and stop, and nothing is lost
  *
- * $MQW_FAULT_POSITIONS: how many positions of a run of the worker (200).
+ * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), half of
+ * them with --stream.
  */
 #include "tests/e2e/faults_fixture.h"
 #include "tests/harness/letters.h"
@@ -38,7 +39,8 @@ static void seed_set(void)
 struct lane {
     const char *queue, *tally;
     struct harness_process *worker; /* NULL: none */
-    uint64_t position;
+    bool stream;
+    uint64_t position, last; /* the one that fails; how many there are */
     unsigned sent; /* how often messages were sent; the number is in them */
 };
 
@@ -56,6 +58,11 @@ static void messages_send(struct lane *l)
     }
 }
 
+static const char *handler_of(const struct lane *l)
+{
+    return harness_path("%s", l->stream ? "stream" : "handler");
+}
+
 static void worker_start(struct lane *l, uint64_t position)
 {
     const char *const argv[] = {"mqworker",
@@ -69,8 +76,9 @@ static void worker_start(struct lane *l, uint64_t position)
                                 "10ms",
                                 "--exit-when-idle=10ms",
                                 l->queue,
+                                l->stream ? "--stream" : "--verbose",
                                 "--",
-                                harness_path("handler"),
+                                handler_of(l),
                                 NULL};
     char fault[64];
     snprintf(fault, sizeof fault, "malloc:%llu:%d",
@@ -112,7 +120,7 @@ static uint64_t calibrate(struct lane *l)
 }
 
 /* sweep - all positions, on whatever lane is free */
-static void sweep(struct lane lanes[LANES], unsigned count, uint64_t last)
+static void sweep(struct lane lanes[LANES], unsigned count)
 {
     uint64_t end = harness_deadline(240000);
     for (unsigned next = 0, running = 1; next < count || running > 0;) {
@@ -121,7 +129,7 @@ static void sweep(struct lane lanes[LANES], unsigned count, uint64_t last)
             if (l->worker && !harness_running(l->worker))
                 worker_check(l);
             if (!l->worker && next < count)
-                worker_start(l, position_of(next++, count, last));
+                worker_start(l, position_of(next++, count, l->last));
             running += l->worker != NULL;
         }
         harness_nap(end, "all workers have ended");
@@ -132,8 +140,8 @@ static void sweep(struct lane lanes[LANES], unsigned count, uint64_t last)
 static void audit(struct lane *l)
 {
     size_t done = 2 * (size_t)l->sent, dead;
-    l->worker = harness_worker(l->queue, "--backoff", "1ms", "--",
-                               harness_path("handler"));
+    l->worker = harness_worker(l->queue, l->stream ? "--stream" : "--verbose",
+                               "--backoff", "1ms", "--", handler_of(l));
     harness_wait_log(l->worker, "event=started", 10000);
     const struct harness_letter *letters =
         harness_wait_letters(l->queue, l->sent, 10000);
@@ -156,15 +164,20 @@ Test(faults_memory, the_worker_loses_nothing_when_an_allocation_fails)
 {
     struct lane lanes[LANES] = {{0}};
     const char *given = getenv("MQW_FAULT_POSITIONS");
-    unsigned count = given ? (unsigned)strtoul(given, NULL, 10) : 200;
+    unsigned count = given ? (unsigned)strtoul(given, NULL, 10) : 300;
     for (size_t i = 0; i < LANES; i++) {
         lanes[i].queue = harness_queue(0, 0);
         lanes[i].tally = harness_path("tally.%zu", i);
+        lanes[i].stream = i % 2;
     }
     seed_set();
-    uint64_t last = calibrate(&lanes[0]);
-    printf("%llu allocations\n", (unsigned long long)last);
-    sweep(lanes, count, last);
+    for (size_t i = 0; i < 2; i++)
+        lanes[i].last = calibrate(&lanes[i]);
+    for (size_t i = 2; i < LANES; i++)
+        lanes[i].last = lanes[i - 2].last;
+    printf("%llu and %llu allocations\n", (unsigned long long)lanes[0].last,
+           (unsigned long long)lanes[1].last);
+    sweep(lanes, count);
     for (size_t i = 0; i < LANES; i++)
         audit(&lanes[i]);
 }
