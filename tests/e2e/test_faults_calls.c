@@ -24,6 +24,7 @@ struct row {
 struct run {
     const struct row *row;
     const char *queue;
+    bool stream; /* its handler is a child of --stream */
     unsigned position;
     size_t letters; /* in this state directory, when all is well */
 };
@@ -37,6 +38,11 @@ static void messages_send(const struct run *r)
         snprintf(body, sizeof body, "%s-%u.", kinds[i], r->position);
         harness_send_text(r->queue, body);
     }
+}
+
+static const char *handler_of(const struct run *r)
+{
+    return harness_path("%s", r->stream ? "stream" : "handler");
 }
 
 static struct harness_process *worker_start(const struct run *r,
@@ -55,8 +61,9 @@ static struct harness_process *worker_start(const struct run *r,
                                 "10ms",
                                 "--exit-when-idle=10ms",
                                 r->queue,
+                                r->stream ? "--stream" : "--verbose",
                                 "--",
-                                harness_path("handler"),
+                                handler_of(r),
                                 NULL};
     return fault_start(fault, "tally", argv);
 }
@@ -90,8 +97,9 @@ static bool fault_run(const struct run *r)
 static void audit(struct run *r)
 {
     static const char *const kinds[] = {"ok", "retry"};
-    struct harness_process *w = harness_worker(r->queue, "--backoff", "1ms",
-                                               "--", harness_path("handler"));
+    struct harness_process *w =
+        harness_worker(r->queue, r->stream ? "--stream" : "--verbose",
+                       "--backoff", "1ms", "--", handler_of(r));
     harness_wait_log(w, "event=started", 10000);
     r->letters++;
     harness_wait_letters(r->queue, r->letters, 10000);
@@ -116,9 +124,9 @@ static void state_away(struct run *r)
 }
 
 /* row_run - all positions of it */
-static void row_run(const struct row *row)
+static void row_run(const struct row *row, bool stream)
 {
-    struct run r = {.row = row, .queue = harness_queue(0, 0)};
+    struct run r = {.row = row, .queue = harness_queue(0, 0), .stream = stream};
     for (r.position = 1; r.position <= row->most; r.position++) {
         messages_send(&r);
         bool reached = fault_run(&r);
@@ -134,10 +142,10 @@ static void row_run(const struct row *row)
     cr_assert_eq(unlink(harness_path("done")), 0);
 }
 
-#define rows_run(rows)                                             \
+#define rows_run(rows, stream)                                     \
     do {                                                           \
         for (size_t i = 0; i < sizeof(rows) / sizeof *(rows); i++) \
-            row_run(&(rows)[i]);                                   \
+            row_run(&(rows)[i], (stream));                         \
     } while (0)
 
 Test(faults_calls, a_file_that_cannot_be_made_or_opened_stops_the_start_with_73)
@@ -150,7 +158,7 @@ Test(faults_calls, a_file_that_cannot_be_made_or_opened_stops_the_start_with_73)
         {"open@custody", EIO, 1, 0, false, 73, "Input/output error"},
         {"open@store.db", EIO, 1, 0, false, 73, "store.db"},
     };
-    rows_run(rows);
+    rows_run(rows, false);
 }
 
 Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
@@ -169,7 +177,7 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
         {"pread@custody", EIO, 1, 1, false, 73, "Input/output error"},
         {"pread@store.db", EIO, 3, 0, false, 73, "Input/output error"},
     };
-    rows_run(rows);
+    rows_run(rows, false);
 }
 
 Test(faults_calls, no_descriptors_stop_the_start_with_71)
@@ -181,7 +189,7 @@ Test(faults_calls, no_descriptors_stop_the_start_with_71)
         {"epoll_ctl", ENOMEM, 3, 1, false, 71, "Cannot allocate memory"},
         {"mq_getattr", EBADF, 1, 1, false, 71, "Bad file descriptor"},
     };
-    rows_run(rows);
+    rows_run(rows, false);
 }
 
 Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
@@ -193,7 +201,7 @@ Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
         {"epoll_wait", EINTR, 5, 1, false, 0, NULL},
         {"pthread_create", EAGAIN, 1, 1, false, 0, "event=trouble"},
     };
-    rows_run(rows);
+    rows_run(rows, false);
 }
 
 Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
@@ -207,7 +215,17 @@ Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
         {"pidfd_open", EMFILE, 4, 1, false, 0, "event=handler_unwatched"},
         {"pidfd_open", EMFILE, 1, 0, false, 0, "event=handler_unwatched"},
     };
-    rows_run(rows);
+    rows_run(rows, false);
+}
+
+Test(faults_calls, a_child_of_stream_that_cannot_be_started_opens_it_too)
+{
+    static const struct row rows[] = {
+        {"posix_spawn", EAGAIN, 2, 1, false, 0, "breaker_open"},
+        {"pipe2", EMFILE, 6, 1, false, 0, "breaker_open"},
+        {"pidfd_open", EMFILE, 2, 1, false, 0, "breaker_open"},
+    };
+    rows_run(rows, true);
 }
 
 Test(faults_calls, a_verdict_that_cannot_be_written_waits)
@@ -219,7 +237,7 @@ Test(faults_calls, a_verdict_that_cannot_be_written_waits)
         {"fsync@store.db-wal", EIO, 2, 1, false, 0, NULL},
         {"fsync@store.db-wal", EIO, 1, 2, false, 0, "store_cannot_write"},
     };
-    rows_run(rows);
+    rows_run(rows, false);
 }
 
 Test(faults_calls, what_only_makes_things_better_may_fail)
@@ -228,5 +246,5 @@ Test(faults_calls, what_only_makes_things_better_may_fail)
         {"inotify_init1", EMFILE, 3, 1, false, 0, NULL},
         {"unlink", EIO, 4, 1, true, 0, NULL},
     };
-    rows_run(rows);
+    rows_run(rows, false);
 }
