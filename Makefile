@@ -51,6 +51,7 @@ STRESS  := $(call only,unit/stress,$(call test,unit/stress_*))
 E2E     := $(call only,e2e/test,$(call test,e2e/test_*))
 CRASH   := $(call only,crash/test,$(call test,crash/test_*))
 BENCH   := $(BUILD)/tests/bench/bench
+TORTURE := $(BUILD)/tests/crash/torture
 FUZZ    := $(call only,fuzz/fuzz,$(call test,fuzz/fuzz_*))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
 # the benchmark.
@@ -61,7 +62,7 @@ MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
 .PHONY: all tests check check-unit check-e2e check-crash check-man check-asan \
-        check-programs check-tsan check-tsan-stress run-fuzz lint format bench fuzz demo install uninstall clean show-cflags
+        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture fuzz demo install uninstall clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -125,6 +126,11 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
         $$(if $$(wildcard scripts/mqdlq_$$*.c),$$(call obj,$$(wildcard scripts/mqdlq_*.c))) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+$(TORTURE): $(call obj,$(wildcard tests/crash/torture*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIBS)
+$(BUILD)/tests/handlers/torture_exec $(BUILD)/tests/handlers/torture_stream \
+$(BUILD)/tests/plugins/torture.so: $(call obj,tests/crash/torture_message.c tests/crash/torture_witness.c)
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
@@ -201,6 +207,12 @@ run-fuzz: $(FUZZ)
 	    $$f.log; \
 	test $$r = ok || { failed="$$failed $$n"; tail -n 40 $$f.log; }; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+# make torture TORTURE_FLAGS="--handler plugin --kills 2000 --size 64"; --help
+# says what there is
+torture: $(TORTURE) $(HANDLERS) $(BIN)
+	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
+	    $(TORTURE) $(TORTURE_FLAGS)
 
 lint:
 	scripts/lint

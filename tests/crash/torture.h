@@ -1,0 +1,123 @@
+/* torture.h - what the parts of the torture program share
+ *
+ * WHAT   A run: where it is, what it does, and what came of it.
+ * WHO    The driver; one thread.
+ * OWNS   The scratch directory, the queue, the world's file, the worker.
+ * FAILS  A problem that is not the worker's ends the program (torture_die); what
+ *        the worker did wrong is counted, told, and makes the exit status 1.
+ */
+#ifndef TESTS_CRASH_TORTURE_H
+#define TESTS_CRASH_TORTURE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tests/crash/torture_witness.h"
+
+enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };
+
+struct torture_options {
+    uint64_t kills, seed, size, kind, hits, seconds;
+    const char *size_text, *failures_text, *point;
+    bool points, keep, help, has_seed;
+    uint32_t failing; /* of a million */
+};
+
+/* What a run came to. */
+struct torture_sum {
+    uint64_t kills, legs, messages, deliveries, repeats, unseen, retries;
+    uint64_t dead, discarded, tiny, inferred, cut, replays, crashed;
+    uint64_t life_ns, wall_ns; /* delivering; of the whole run */
+    uint64_t *recovery_ns;     /* of each worker that delivered */
+    size_t recoveries, recovery_room;
+};
+
+/* A worker under torture. */
+struct torture_worker {
+    pid_t pid; /* 0: none */
+    unsigned generation;
+    uint64_t begun_ns;
+};
+
+struct torture {
+    const struct torture_options *options;
+    enum torture_kind kind;
+    char dir[PATH_MAX / 4], queue[64], file[64]; /* file: the world's */
+    uint32_t queue_size;                         /* bytes of a message */
+    struct torture_world *world;
+    struct torture_worker worker;
+    struct torture_sum sum;
+    uint64_t end_ns;  /* --seconds; UINT64_MAX: none */
+    const char *bins; /* where the programs are */
+    bool failed;
+};
+
+/* ---- torture_place.c ---- */
+
+_Noreturn void torture_die(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+/* A scratch directory, a queue, a world; ended by place_close whatever ends the
+ * program. */
+void place_open(struct torture *t);
+void place_close(struct torture *t);
+/* The same name with other messages; what was in it is in it again. Nobody has
+ * it open for sending but paused producers. */
+void place_resize(struct torture *t, uint32_t size);
+const char *place_path(const struct torture *t, const char *file);
+/* Nothing in the queue, in a slot, or waiting in the store. */
+bool place_settled(const struct torture *t);
+unsigned place_slots(const struct torture *t);
+long place_queued(const struct torture *t);
+/* A number out of the store; -1: there is none. */
+long long place_store(const struct torture *t, const char *sql);
+/* The end of what the workers said. */
+void place_tell_log(const struct torture *t);
+
+/* ---- torture_worker.c ---- */
+
+/* `kill_at`: its $MQW_KILL_AT, or NULL. More arguments may follow, or NULL. */
+void worker_start(struct torture *t, const char *kill_at,
+                  const char *const *more);
+/* It made a delivery: since when, 0: not yet. */
+uint64_t worker_first_ns(const struct torture *t);
+/* Whether it ended; its status as of waitpid. */
+bool worker_ended(struct torture *t, int *status);
+/* SIGKILL, and reap it. */
+void worker_kill(struct torture *t);
+/* SIGTERM; false: it did not end well, and that was told. */
+bool worker_stop(struct torture *t);
+/* Note how long it took to its first delivery. */
+void worker_note(struct torture *t, uint64_t until_ns);
+/* Any program of ours, to its end: its status. */
+int program_run(struct torture *t, const char *kill_at,
+                const char *const *arguments);
+
+/* ---- torture_audit.c ---- */
+
+/* Everything is settled: hold all against what was sent, and forget it. */
+void audit(struct torture *t);
+/* What no longer comes to an end is told. */
+void audit_stuck(struct torture *t);
+/* Processes that outlived everything. */
+void audit_leftovers(struct torture *t);
+
+/* ---- torture_legs.c ---- */
+
+/* Kills at random moments, in legs: some kills, then an audit. */
+void legs_run(struct torture *t, uint64_t kills);
+/* The end of a leg: producers pause, a worker brings all to an end; audit. */
+bool leg_end(struct torture *t);
+uint64_t torture_random(uint64_t below);
+void torture_nap(uint64_t ns);
+/* A stop was asked for, or the time is over, or something failed. */
+bool torture_over(const struct torture *t);
+
+/* ---- torture_points.c ---- */
+
+/* Kills at each named step. */
+void points_run(struct torture *t);
+
+#endif

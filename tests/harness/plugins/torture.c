@@ -1,0 +1,51 @@
+/* torture.c - in-process handler of the torture program (torture_witness.h)
+ *
+ * One in a thousand takes some 0.5 ms, so that kills come in the middle of it.
+ */
+#include <time.h>
+
+#include "tests/crash/torture_witness.h"
+#include "worker/mqworker.h"
+
+enum { SLOW_IN = 1024, SLOW_NS = 500000 };
+
+/* work - as long as the message runs */
+static void work(const struct torture_run *run)
+{
+    if (torture_hash(run->plan.number + 1) % SLOW_IN == 0)
+        nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
+}
+
+int mqw_init(const char *arg, void **user)
+{
+    (void)arg;
+    *user = torture_world_open();
+    return 0;
+}
+
+int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
+{
+    static const enum mqw_verdict verdicts[] = {
+        [TORTURE_DONE] = MQW_DONE,       [TORTURE_RETRY] = MQW_DONE,
+        [TORTURE_DEAD] = MQW_DEAD,       [TORTURE_LATER] = MQW_DONE,
+        [TORTURE_DISCARD] = MQW_DISCARD,
+    };
+    struct torture_seen seen = {
+        .body = m->body,
+        .size = m->size,
+        .id = m->size < TORTURE_TINY ? mqw_id(m) : NULL,
+        .attempt = m->attempt,
+        .priority = m->priority,
+        .marked = m->redelivered,
+        .inferred = m->length_inferred,
+        .group = m->group,
+        .group_size = m->group_size,
+    };
+    struct torture_run run;
+
+    (void)context;
+    torture_begin(&seen, &run);
+    work(&run);
+    torture_end(&run);
+    return run.fails ? MQW_RETRY : (int)verdicts[run.fate];
+}
