@@ -124,6 +124,22 @@ static void slots_fit(struct findings *f, const struct view *v)
     close(fd);
 }
 
+/* differs_check - a queue that was there before keeps its attributes */
+static void differs_check(struct findings *f, const struct view *v)
+{
+    const char *text =
+        json_string_value(json_object_get(v->live, "queue_differs"));
+    char buf[COMMAND];
+
+    if (text)
+        FOUND(f, WARN, "attributes",
+              command(buf,
+                      "mqctl drain %s; mqctl remove %s; and start the "
+                      "worker again",
+                      v->queue, v->queue),
+              "%s", text);
+}
+
 /* namespace_check - a worker in a container has a queue of its own */
 static void namespace_check(struct findings *f, const struct view *v)
 {
@@ -167,6 +183,7 @@ void queue_check(struct findings *f, struct view *v)
     }
     worker_check(f, v);
     slots_fit(f, v);
+    differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);
     if (v->no_counters.text[0])

@@ -72,17 +72,21 @@ __attribute__((format(printf, 2, 3))) static void linef(const char *name,
     line(name, text);
 }
 
-/* times - three quantiles of a histogram, as durations */
-static void times(const char *name, const struct histogram_sum *h)
+/* times - three quantiles of a histogram, as durations; none is over `most` */
+static void times(const char *name, const struct histogram_sum *h,
+                  uint64_t most)
 {
     static const double parts[] = {0.5, 0.9, 0.99};
     char text[3][DURATION_TEXT];
 
     if (h->total == 0)
         return;
-    for (size_t i = 0; i < 3; i++)
-        duration_print(histogram_quantile(h, parts[i]) / NS_PER_US * NS_PER_US,
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t ns = histogram_quantile(h, parts[i]);
+
+        duration_print((ns < most ? ns : most) / NS_PER_US * NS_PER_US,
                        text[i]);
+    }
     linef(name, "half within %s, 90%% within %s, 99%% within %s", text[0],
           text[1], text[2]);
 }
@@ -104,8 +108,8 @@ static void totals(const struct view *v)
         linef("crashes", "%" PRIu64 ": a worker died under so many handlers",
               s->crashes);
     counters_histograms(v->counters, &handler, &latency);
-    times("handler time", &handler);
-    times("latency", &latency);
+    times("handler time", &handler, s->longest_ns);
+    times("latency", &latency, UINT64_MAX);
     if (v->head.texts[COUNTERS_LAST_ERROR][0])
         linef("last error", "%s, at %s", v->head.texts[COUNTERS_LAST_ERROR],
               time_print(v->head.text_ns[COUNTERS_LAST_ERROR], when));

@@ -197,6 +197,14 @@ const char *view_state(const struct view *v)
     return text;
 }
 
+uint64_t view_handler_ns(const struct view *v, const struct histogram_sum *h,
+                         double q)
+{
+    uint64_t ns = histogram_quantile(h, q);
+
+    return ns < v->sum.longest_ns ? ns : v->sum.longest_ns;
+}
+
 /* ---- JSON ---- */
 
 /* known - a number that is not known is null */
@@ -229,8 +237,8 @@ static void totals_put(json_t *o, const struct view *v)
                (json_int_t)s->dead, "discarded", (json_int_t)s->discarded,
                "expired", (json_int_t)s->expired, "crashes",
                (json_int_t)s->crashes, "handler_p50_ns",
-               (json_int_t)histogram_quantile(&handler, 0.5), "handler_p99_ns",
-               (json_int_t)histogram_quantile(&handler, 0.99), "handler_max_ns",
+               (json_int_t)view_handler_ns(v, &handler, 0.5), "handler_p99_ns",
+               (json_int_t)view_handler_ns(v, &handler, 0.99), "handler_max_ns",
                (json_int_t)s->longest_ns, "latency_p50_ns",
                (json_int_t)histogram_quantile(&latency, 0.5), "latency_p99_ns",
                (json_int_t)histogram_quantile(&latency, 0.99), "groups",

@@ -66,6 +66,9 @@ unsigned view_cap(const struct view *v);
 const char *view_breaker(const struct view *v); /* "closed" */
 /* The object of mqctl status --json; the caller's. */
 json_t *view_json(const struct view *v);
+/* A quantile of handler times; no longer than the longest. */
+uint64_t view_handler_ns(const struct view *v, const struct histogram_sum *h,
+                         double q);
 /* Open the store of a view to read; 0, or -errno with no_store set. */
 int view_store(struct view *v, struct store **out);
 

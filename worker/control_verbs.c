@@ -58,6 +58,17 @@ static json_t *settings_json(struct engine *e)
     return all;
 }
 
+/* differs_json - the queue, from what it would be made like; null: it does not */
+static json_t *differs_json(const struct engine *e)
+{
+    struct queue_attr want;
+    char text[256];
+
+    settings_attr(e->set, &want);
+    return queue_differs(e->queue, &want, text, sizeof text) ? json_string(text)
+                                                             : json_null();
+}
+
 static json_t *status(struct request *r)
 {
     struct engine *e = r->engine;
@@ -68,14 +79,14 @@ static json_t *status(struct request *r)
 
     counters_sum(e->counters, &s);
     breaker_reason(&e->breaker, why, sizeof why);
-    out = json_pack("{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o}",
-                    "ok", 1, "pid", (int)getpid(), "queue", e->set->queue,
-                    "max_concurrency", (int)atomic_load(&e->cap), "in_flight",
-                    (json_int_t)s.running, "busy",
-                    (int)atomic_load(&e->running), "state", holds_text(holds),
-                    "paused", (holds & HOLD_PAUSE) != 0, "breaker",
-                    breaker_state_text(breaker_state(&e->breaker)),
-                    "breaker_reason", why, "settings", settings_json(e));
+    out = json_pack(
+        "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
+        "pid", (int)getpid(), "queue", e->set->queue, "max_concurrency",
+        (int)atomic_load(&e->cap), "in_flight", (json_int_t)s.running, "busy",
+        (int)atomic_load(&e->running), "state", holds_text(holds), "paused",
+        (holds & HOLD_PAUSE) != 0, "breaker",
+        breaker_state_text(breaker_state(&e->breaker)), "breaker_reason", why,
+        "queue_differs", differs_json(e), "settings", settings_json(e));
     if (out && e->pause_until_ns)
         json_object_set_new(
             out, "paused_for_ns",

@@ -253,6 +253,18 @@ Test(mqctl_look, doctor_finds_a_pause_and_dead_letters_and_says_what_mends)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl_look, doctor_finds_a_queue_that_is_not_as_the_flags_say)
+{
+    const char *q = harness_queue(5, 64);
+    struct harness_process *w =
+        ctl_worker(q, "--queue-depth", "7", "--", "true");
+    const char *out = ctl("doctor", "--json", q).out;
+
+    cr_assert(finding(out, "attributes", "warn"), "%s", out);
+    cr_assert(strstr(out, "5") && strstr(out, "7"), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_look, doctor_finds_a_killed_worker_and_a_full_queue)
 {
     const char *q = harness_queue(1, 16);
