@@ -134,7 +134,7 @@ static int node_look(const char *path, struct stat *st, struct problem *p)
 
 /* node_check - of type `type`, owned by `owner`, nobody else may write */
 static int node_check(const char *path, const struct stat *st, mode_t type,
-                      uid_t owner, struct problem *p)
+                      uid_t owner, mode_t forbidden, struct problem *p)
 {
     const char *what = type == S_IFDIR ? "directory" : "regular file";
     if (S_ISLNK(st->st_mode))
@@ -151,7 +151,7 @@ static int node_check(const char *path, const struct stat *st, mode_t type,
                            "its owner, or `chown %u %s`",
                            path, (unsigned)st->st_uid, (unsigned)owner,
                            (unsigned)owner, path);
-    if (st->st_mode & (S_IWGRP | S_IWOTH))
+    if (st->st_mode & forbidden)
         return problem_set(p, EX_CANTCREAT, EPERM,
                            "%s is writable by %s (mode %04o); `chmod go-w %s`",
                            path, st->st_mode & S_IWOTH ? "others" : "its group",
@@ -169,8 +169,10 @@ static bool root_link_ok(const char *flag, const struct stat *st)
 
 /* root_check - the rules for the state directory, if it is there
  * Whoever can write in it could put another folder in the place of a queue's,
- * and what was kept for the queue would not be found. */
-static int root_check(const char *root, const char *flag, struct problem *p)
+ * and what was kept for the queue would not be found. With the sticky bit (/tmp,
+ * a fresh tmpfs) only the owner of a folder can do that, so that is allowed. */
+static int root_check(const char *root, const char *flag, bool create,
+                      struct problem *p)
 {
     struct stat st;
     int err = node_look(root, &st, p);
@@ -181,9 +183,11 @@ static int root_check(const char *root, const char *flag, struct problem *p)
                                             root, strerror(errno));
     if (err)
         return err == -ENOENT ? 0 : err;
-    /* What is root's is as good as ours: root can do what it likes anyway. */
-    bool any = geteuid() == 0 || st.st_uid == 0;
-    return node_check(root, &st, S_IFDIR, any ? st.st_uid : geteuid(), p);
+    /* What is root's is as good as ours: root can do what it likes anyway. And
+     * root may look at what is somebody's, but keeps nothing there. */
+    bool any = st.st_uid == 0 || (geteuid() == 0 && !create);
+    return node_check(root, &st, S_IFDIR, any ? st.st_uid : geteuid(),
+                      st.st_mode & S_ISVTX ? 0 : S_IWGRP | S_IWOTH, p);
 }
 
 /* folder_check - the rules for a queue's folder */
@@ -198,8 +202,8 @@ static int folder_check(const char *folder, bool create, struct problem *p)
                            folder);
     if (err)
         return err;
-    uid_t owner = geteuid() == 0 ? st.st_uid : geteuid();
-    err = node_check(folder, &st, S_IFDIR, owner, p);
+    uid_t owner = geteuid() == 0 && !create ? st.st_uid : geteuid();
+    err = node_check(folder, &st, S_IFDIR, owner, S_IWGRP | S_IWOTH, p);
     if (err || !create)
         return err;
     if (faccessat(AT_FDCWD, folder, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
@@ -226,7 +230,7 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
                            "the path of the folder of queue %s is over %d "
                            "bytes; give a shorter --state-dir DIR",
                            label, PATH_MAX - 1);
-    err = root_check(out->root, flag, p);
+    err = root_check(out->root, flag, create, p);
     if (err)
         return err;
     err = create ? dirs_make(out->folder) : 0;
@@ -257,5 +261,5 @@ int statedir_path(const struct statedir *dir, const char *file,
     err = node_look(out, &st, p);
     if (err)
         return err == -ENOENT ? 0 : err;
-    return node_check(out, &st, S_IFREG, folder.st_uid, p);
+    return node_check(out, &st, S_IFREG, folder.st_uid, S_IWGRP | S_IWOTH, p);
 }

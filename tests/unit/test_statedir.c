@@ -245,14 +245,17 @@ Test(statedir, a_state_directory_that_others_may_write_is_refused)
     cr_assert(mkdir(below("open"), 0700) == 0);
     cr_assert(chmod(below("open"), 0770) == 0);
     refused(below("open"), true, EPERM, "its group (mode 0770)", "`chmod go-w");
-    cr_assert(chmod(below("open"), 01777) == 0);
-    refused(below("open"), true, EPERM, "others (mode 1777)", "`chmod go-w");
-    refused(below("open"), false, EPERM, "others (mode 1777)", below("open"));
+    cr_assert(chmod(below("open"), 0777) == 0);
+    refused(below("open"), true, EPERM, "others (mode 0777)", "`chmod go-w");
+    refused(below("open"), false, EPERM, "others (mode 0777)", below("open"));
     cr_assert(access(below("open/orders"), F_OK) == -1, "nothing was made");
     cr_assert(statedir_open(&dir, below("open/ours"), "/orders", true, NULL) ==
                   0,
               "one of our own in it is none of theirs");
     cr_assert(mode_of(below("open/ours")) == 0700);
+    cr_assert(chmod(below("open"), 01777) == 0);
+    cr_assert(statedir_open(&dir, below("open"), "/orders", true, NULL) == 0,
+              "nobody else can rename a folder of ours there");
 }
 
 Test(statedir, a_symbolic_link_as_state_directory_is_refused)
@@ -291,8 +294,11 @@ Test(statedir, a_state_directory_of_another_user_is_refused)
         skip("needs root to make it");
     cr_assert(chmod(top, 0755) == 0);
     cr_assert(mkdir(below("theirs"), 0755) == 0);
-    cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0,
-              "root may use that of a user");
+    cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0);
+    cr_assert(chown(below("theirs"), NOBODY, NOBODY) == 0);
+    refused(below("theirs"), true, EPERM, "owned by uid 65534", "chown");
+    cr_assert(statedir_open(&dir, below("theirs"), "/orders", false, NULL) == 0,
+              "root may look at that of a user");
     cr_assert(chown(below("theirs/orders"), NOBODY, NOBODY) == 0);
     cr_assert(chown(below("theirs"), 65533, 65533) == 0);
     cr_assert(seteuid(NOBODY) == 0);
@@ -324,8 +330,9 @@ Test(statedir, a_folder_of_another_user_is_refused)
     refused(top, false, EPERM, "owned by uid 0 and not by uid 65534", "chown");
     cr_assert(seteuid(0) == 0);
     cr_assert(chown(below("orders"), NOBODY, 0) == 0);
-    cr_assert(statedir_open(&dir, top, "/orders", true, NULL) == 0,
-              "root may use the folder of a user");
+    refused(top, true, EPERM, "owned by uid 65534 and not by uid 0", "chown");
+    cr_assert(statedir_open(&dir, top, "/orders", false, NULL) == 0,
+              "root may look into the folder of a user");
 }
 
 Test(statedir, no_permission_is_a_state_directory_that_cannot_be_used)
