@@ -1,6 +1,7 @@
 /* custody.c - the file of slots that hold messages in flight (see custody.h; the
  * bytes are in custody_file.c) */
 #include "common/custody_inner.h"
+#include "common/fault_point.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@ struct slot *custody_slot(const struct custody *c, unsigned i)
     return (struct slot *)(void *)(c->base + FILE_HEAD + c->stride * i);
 }
 
-/* file_map - reserve room for slots_max, map what is there */
+/* file_map - reserve room for slots_max, map the `slots` that are there */
 static int file_map(struct custody *c, unsigned slots, unsigned slots_max)
 {
     size_t bytes = custody_file_bytes(c->stride, slots);
@@ -39,6 +40,7 @@ static int file_map(struct custody *c, unsigned slots, unsigned slots_max)
         return -errno;
     c->mapped = bytes;
     c->head = at;
+    c->head->slots = slots;
     return 0;
 }
 
@@ -100,10 +102,7 @@ static int existing_open(struct custody *c, unsigned slots_max,
         return cut_short(c, h.slots, (uint64_t)st.st_size, p);
     slots = custody_slots_there(c->fd, &h, st.st_size);
     err = file_map(c, slots, slots_max);
-    if (err)
-        return custody_problem(p, -err, "map", c->path);
-    c->head->slots = slots;
-    return 0;
+    return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
 
 /* existing_close - forget a file that is to be replaced */
@@ -158,6 +157,7 @@ static int rebuild(const struct custody *old, const char *path,
         memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
     h.clean = old ? old->head->clean : 1;
     err = custody_file_create(temp, &h, &fd);
+    FAULT_POINT("custody_rebuild_created");
     if (err)
         return custody_problem(p, -err, "create", temp);
     bytes = custody_file_bytes(h.stride, slots);
@@ -173,12 +173,15 @@ static int rebuild(const struct custody *old, const char *path,
         slot_move((struct slot *)(void *)(map + FILE_HEAD + h.stride * next++),
                   from, old->body_bytes);
     }
+    FAULT_POINT("custody_rebuild_copied");
     if (old && !err && msync(map, bytes, MS_SYNC) < 0)
         err = -errno;
     if (map && map != MAP_FAILED)
         munmap(map, bytes);
+    FAULT_POINT("custody_rebuild_before_rename");
     if (!err && rename(temp, path) < 0)
         err = -errno;
+    FAULT_POINT("custody_rebuild_after_rename");
     close(fd);
     if (err) {
         unlink(temp);
@@ -228,7 +231,9 @@ static int in_use(struct custody *c, struct problem *p)
     if (c->head->clean || c->head->boot_id[0] == '\0') {
         memcpy(c->head->boot_id, now, sizeof now);
         atomic_signal_fence(memory_order_seq_cst);
+        FAULT_POINT("custody_in_use_before_mark");
         c->head->clean = 0;
+        FAULT_POINT("custody_in_use_before_sync");
         if (msync(c->base, FILE_HEAD, MS_SYNC) < 0)
             return custody_problem(p, errno, "sync", c->path);
     }
@@ -286,7 +291,9 @@ void custody_close(struct custody **custody)
         return;
     *custody = NULL;
     if (c->recovered && !c->torn && msync(c->base, c->mapped, MS_SYNC) == 0) {
+        FAULT_POINT("custody_close_before_mark");
         c->head->clean = 1;
+        FAULT_POINT("custody_close_before_sync");
         (void)msync(c->base, FILE_HEAD, MS_SYNC);
     }
     existing_close(c);
@@ -329,6 +336,7 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
                            "bytes reserved at start",
                            c->path, slots, c->reserved);
     err = custody_slots_write(c->fd, c->stride, &c->fill, had, slots);
+    FAULT_POINT("custody_grow_written");
     if (err)
         return custody_problem(p, -err, "grow", c->path);
     if (bytes > c->mapped &&
@@ -344,7 +352,9 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
     pthread_mutex_lock(&c->mtx);
     err = custody_free_room(c, slots);
     if (!err) {
+        FAULT_POINT("custody_grow_before_number");
         c->head->slots = slots;
+        FAULT_POINT("custody_grow_after_number");
         for (unsigned i = had; c->recovered && i < slots; i++)
             c->free[c->free_count++] = custody_slot(c, i);
     }

@@ -187,7 +187,7 @@ static bool fails(const char *call, int fd, const char *path)
 #define FAULTY(type, name, group, fail, fd, path, params, args) \
     type name params                                            \
     {                                                           \
-        static type(*real) params;                              \
+        static __typeof__(name) *real;                          \
         if (fails(group, fd, path))                             \
             return fail;                                        \
         if (!real)                                              \
@@ -295,7 +295,7 @@ void *calloc(size_t n, size_t size)
 #define FAULTY_OPEN(name, params, args)      \
     int name params                          \
     {                                        \
-        static int(*real) params;            \
+        static __typeof__(name) *real;       \
         va_list more;                        \
         va_start(more, flags);               \
         mode_t mode = 0;                     \
