@@ -61,12 +61,12 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
-.PHONY: all tests check check-unit check-e2e check-crash check-man check-asan \
-        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture fuzz demo install uninstall clean show-cflags
+.PHONY: all completion tests check check-unit check-e2e check-crash check-man check-asan \
+        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture points programs fuzz demo install uninstall clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
-all: $(BIN) $(PUBLIC)
+all: $(BIN) $(PUBLIC) completion
 tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(BENCH) $(HANDLERS)
 
 # ---- building ----
@@ -210,9 +210,14 @@ run-fuzz: $(FUZZ)
 
 # make torture TORTURE_FLAGS="--handler plugin --kills 2000 --size 64"; --help
 # says what there is
-torture: $(TORTURE) $(HANDLERS) $(BIN)
+torture: $(TORTURE) $(HANDLERS) $(BIN) points
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
+	    MQW_POINTS_BIN=$(abspath $(BUILD)/points/bin) \
 	    $(TORTURE) $(TORTURE_FLAGS)
+# The programs with what common/fault_point.h says.
+points:
+	@$(MAKE) -s BUILD=$(BUILD)/points CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs
+programs: $(BIN)
 
 lint:
 	scripts/lint
@@ -224,34 +229,70 @@ show-cflags:
 demo: all
 	scripts/demo
 
+# ---- completion for shells ----
+COMPLETION := $(foreach b,$(notdir $(BIN)),$(addprefix $(BUILD)/completion/,$(b).bash _$(b) $(b).fish))
+define completion
+@mkdir -p $(@D)
+$< --completion $(1) > $@
+endef
+$(BUILD)/completion/%.bash: $(BUILD)/bin/%
+	$(call completion,bash)
+$(BUILD)/completion/_%: $(BUILD)/bin/%
+	$(call completion,zsh)
+$(BUILD)/completion/%.fish: $(BUILD)/bin/%
+	$(call completion,fish)
+
+completion: $(COMPLETION)
+
 # ---- installing ----
-BINDIR     = $(DESTDIR)$(PREFIX)/bin
-LIBDIR     = $(DESTDIR)$(PREFIX)/lib
-MANDIR     = $(DESTDIR)$(PREFIX)/share/man
-INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
-INSTALL   ?= install
-man_path   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
+# make install DESTDIR=/tmp/stage PREFIX=/usr LIBDIR=/usr/lib64; each directory
+# can be given.
+BINDIR      ?= $(PREFIX)/bin
+LIBDIR      ?= $(PREFIX)/lib
+INCLUDEDIR  ?= $(PREFIX)/include
+DATADIR     ?= $(PREFIX)/share
+MANDIR      ?= $(DATADIR)/man
+DOCDIR      ?= $(DATADIR)/doc/mqworker
+SYSCONFDIR  ?= /etc
+SYSTEMDDIR  ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+BASHDIR     ?= $(DATADIR)/bash-completion/completions
+ZSHDIR      ?= $(DATADIR)/zsh/site-functions
+FISHDIR     ?= $(DATADIR)/fish/vendor_completions.d
+INSTALL     ?= install
+
+# MODE:FILE:PLACE, or link:TARGET:PLACE. PLACE that ends in / keeps the name. Of
+# FILE.in the @NAMES@ are filled in.
+FILES = $(BIN:%=755:%:$(BINDIR)/) \
+    $(foreach m,$(MAN),644:$(m):$(MANDIR)/man$(subst .,,$(suffix $(m)))/) \
+    $(HEADERS:%=644:%:$(INCLUDEDIR)/) $(PUBLIC:%=644:%:$(LIBDIR)/) \
+    $(if $(PUBLIC),link:libmqworker.so.$(SOVERSION):$(LIBDIR)/libmqworker.so \
+        644:scripts/mqworker.pc.in:$(LIBDIR)/pkgconfig/mqworker.pc) \
+    $(foreach c,$(filter %.bash,$(COMPLETION)),644:$(c):$(BASHDIR)/$(basename $(notdir $(c)))) \
+    $(foreach c,$(filter-out %.bash %.fish,$(COMPLETION)),644:$(c):$(ZSHDIR)/) \
+    $(foreach c,$(filter %.fish,$(COMPLETION)),644:$(c):$(FISHDIR)/) \
+    644:scripts/systemd/mqworker@.service.in:$(SYSTEMDDIR)/mqworker@.service \
+    644:scripts/systemd/mqworker@.socket:$(SYSTEMDDIR)/ \
+    644:scripts/systemd/mqworker.sysusers:$(SYSUSERSDIR)/mqworker.conf \
+    644:README.md:$(DOCDIR)/ \
+    $(foreach d,$(wildcard docs/*.md docs/*.c docs/*.svg),644:$(d):$(DOCDIR)/docs/) \
+    $(foreach d,$(wildcard docs/examples/*),644:$(d):$(DOCDIR)/docs/examples/)
+FILL = $(foreach v,PREFIX BINDIR LIBDIR INCLUDEDIR SYSCONFDIR VERSION PKGS,-e 's|@$(v)@|$($(v))|') \
+    -e $(if $(SYSTEMD),'s|^@NOTIFY@||','/^@NOTIFY@/d')
+# each,COMMANDS: for each of them with $$mode, $$file and $$place
+each = set -e; for f in $(FILES); do mode=$${f%%:*} file=$${f\#*:}; \
+    place="$(DESTDIR)$${file\#*:}" file=$${file%%:*}; \
+    case $$place in */) place=$$place$${file\#\#*/} ;; esac; $(1); done
 
 install: all
-	$(INSTALL) -d $(BINDIR)
-	$(INSTALL) -m 755 $(BIN) $(BINDIR)
-	set -e; for m in $(MAN); do d=$(MANDIR)/man$${m##*.}; \
-	    $(INSTALL) -d $$d; $(INSTALL) -m 644 $$m $$d; done
-ifneq ($(PUBLIC),)
-	$(INSTALL) -d $(LIBDIR)/pkgconfig $(INCLUDEDIR)
-	$(INSTALL) -m 644 $(HEADERS) $(INCLUDEDIR)
-	$(INSTALL) -m 644 $(PUBLIC) $(LIBDIR)
-	ln -sf libmqworker.so.$(SOVERSION) $(LIBDIR)/libmqworker.so
-	printf '%s\n' 'Name: mqworker' 'Version: $(VERSION)' \
-	    'Description: consumes POSIX message queues and loses nothing' \
-	    'Requires.private: $(PKGS)' 'Cflags: -I$(PREFIX)/include' \
-	    'Libs: -L$(PREFIX)/lib -lmqworker' 'Libs.private: -pthread -lrt -ldl' \
-	    > $(LIBDIR)/pkgconfig/mqworker.pc
-endif
+	@$(call each,$(INSTALL) -d "$${place%/*}"; case $$mode:$$file in \
+	    (link:*) ln -sf $$file "$$place" ;; \
+	    (*.in) sed $(FILL) $$file >"$$place"; chmod $$mode "$$place" ;; \
+	    (*) $(INSTALL) -m $$mode $$file "$$place" ;; esac; echo "$$place")
 uninstall:
-	rm -f $(BIN:$(BUILD)/bin/%=$(BINDIR)/%) $(man_path) \
-	    $(INCLUDEDIR)/mqworker.h $(LIBDIR)/libmqworker.* \
-	    $(LIBDIR)/pkgconfig/mqworker.pc
+	@$(call each,rm -f "$$place")
+	-@cd "$(DESTDIR)$(DOCDIR)" 2>/dev/null && rmdir docs/examples docs . 2>/dev/null; \
+	    rmdir "$(DESTDIR)$(DOCDIR)" 2>/dev/null; true
 
 clean:
 	rm -rf $(BUILD)

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 
 #include "common/commit.h"
+#include "common/fault_point.h"
 
 /* One waiting call; lives on its caller's stack. */
 struct op {
@@ -91,8 +92,10 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
     int err = sql_exec(sql, SQL_BEGIN);
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         err = op_apply(sql, op);
+    FAULT_POINT("commit_before");
     if (!err)
         err = sql_exec(sql, SQL_COMMIT);
+    FAULT_POINT("commit_after");
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_exec(sql, SQL_ROLLBACK);
     return err;

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/custody_inner.h"
+#include "common/fault_point.h"
 
 /* custody_resolve - no slot is RECEIVING any more */
 void custody_resolve(struct custody *c)
@@ -97,6 +98,7 @@ int custody_recover(struct custody *c,
         free(busy);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     }
+    FAULT_POINT("custody_recover_before_resolve");
     custody_resolve(c);
     err = sort_out(c, busy, &n, p);
     if (!err) {
@@ -123,8 +125,10 @@ void custody_mend(struct custody *c)
     if (!c->torn)
         return;
     c->torn = false;
+    FAULT_POINT("custody_mend_before_boot");
     custody_boot_id(now);
     memcpy(c->head->boot_id, now, sizeof now);
+    FAULT_POINT("custody_mend_before_sync");
     (void)msync(c->base, c->mapped, MS_SYNC);
 }
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/fault_point.h"
 #include "common/letters.h"
 #include "common/store_sql.h"
 
@@ -40,7 +41,10 @@ static int mark_apply(struct sql *sql, void *arg)
 int letters_mark_replayed(struct store *s, int64_t row, uint64_t died_ns)
 {
     struct mark mark = {row, died_ns, store_boot(s)};
-    return store_write(s, mark_apply, &mark);
+    FAULT_POINT("letters_mark_before");
+    int err = store_write(s, mark_apply, &mark);
+    FAULT_POINT("letters_mark_after");
+    return err;
 }
 
 /* unmark_apply - a letter is dead again */
@@ -86,7 +90,9 @@ static int discard_apply(struct sql *sql, void *arg)
 int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
 {
     struct discard d = {.rows = rows, .n = n};
+    FAULT_POINT("letters_discard_before");
     int err = store_write(s, discard_apply, &d);
+    FAULT_POINT("letters_discard_after");
     return err ? err : d.gone;
 }
 

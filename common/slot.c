@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/fault_point.h"
 #include "common/header.h"
 
 #define PRIORITY_MAX 32767               /* MQ_PRIO_MAX - 1 of Linux */
@@ -86,7 +87,9 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
     slot->id = (struct ulid){{0}};
     slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
+    FAULT_POINT("slot_arm_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_RECEIVING});
+    FAULT_POINT("slot_arm_after_word");
 }
 
 /* slot_warm - a store to each page of the body
@@ -115,6 +118,7 @@ void slot_warm(struct slot *slot, size_t room)
 /* slot_disarm - the kernel had nothing for us */
 void slot_disarm(struct slot *slot)
 {
+    FAULT_POINT("slot_disarm_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_FREE});
 }
 
@@ -124,10 +128,13 @@ void slot_disarm(struct slot *slot)
  */
 void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
 {
+    FAULT_POINT("slot_taken_before_length");
     slot->dirty = length;
     slot->received_ns = received_ns;
     atomic_store_explicit(&slot->length, length, memory_order_release);
+    FAULT_POINT("slot_taken_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD});
+    FAULT_POINT("slot_taken_after_word");
 }
 
 /* slot_hold - a stored row is about to run
@@ -148,9 +155,11 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
     slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->length, meta->length, memory_order_release);
+    FAULT_POINT("slot_hold_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD,
                                       .flags = meta->flags,
                                       .crashes = meta->crashes});
+    FAULT_POINT("slot_hold_after_word");
 }
 
 /* slot_run - the delivery's number is written before the handler can run
@@ -166,7 +175,9 @@ void slot_run(struct slot *slot, uint64_t started_ns)
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
     w.state = SLOT_RUNNING;
     w.attempt = slot->failures + 1;
+    FAULT_POINT("slot_run_before_word");
     word_set(slot, w);
+    FAULT_POINT("slot_run_after_word");
 }
 
 /* slot_unrun - back to HELD, nothing counted */
@@ -177,7 +188,9 @@ void slot_unrun(struct slot *slot, bool may_have_run)
     w.state = SLOT_HELD;
     if (may_have_run)
         w.flags |= SLOT_REDELIVERED;
+    FAULT_POINT("slot_unrun_before_word");
     word_set(slot, w);
+    FAULT_POINT("slot_unrun_after_word");
 }
 
 /* slot_crashed - count the crash and hold the message, in one store
@@ -191,7 +204,9 @@ void slot_crashed(struct slot *slot)
     w.flags |= SLOT_REDELIVERED;
     if (w.crashes < UINT16_MAX)
         w.crashes++;
+    FAULT_POINT("slot_crashed_before_word");
     word_set(slot, w);
+    FAULT_POINT("slot_crashed_after_word");
 }
 
 /* slot_retire - give the slot back once the verdict is durable
@@ -201,7 +216,9 @@ void slot_crashed(struct slot *slot)
  */
 void slot_retire(struct slot *slot)
 {
+    FAULT_POINT("slot_retire_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_FREE});
+    FAULT_POINT("slot_retire_after_word");
 }
 
 /* length_infer - where the message ends: its header says so, else the fill */
@@ -234,11 +251,14 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
     if (atomic_load(&slot->length) == SLOT_UNSET) {
         w.flags |= SLOT_LENGTH_INFERRED;
         word_set(slot, w);
+        FAULT_POINT("slot_resolve_before_length");
         atomic_store(&slot->length, length_infer(slot, fill, room));
     }
     slot->dirty = (uint32_t)room;
     w.state = SLOT_HELD;
+    FAULT_POINT("slot_resolve_before_word");
     word_set(slot, w);
+    FAULT_POINT("slot_resolve_after_word");
 }
 
 /* slot_scrub - a FREE slot's body is all fill again */

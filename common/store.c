@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/commit.h"
+#include "common/fault_point.h"
 #include "common/store_file.h"
 
 #define BOOT_MAX 96
@@ -224,7 +225,9 @@ int store_put(struct store *s, const struct store_row *m,
     struct put put = {.m = m, .attempt = attempt, .boot = s->boot};
     if (!sql_row_valid(m))
         return -EINVAL;
+    FAULT_POINT("store_put_before");
     int err = store_write(s, put_apply, &put);
+    FAULT_POINT("store_put_after");
     if (!err && row)
         *row = put.row;
     return err;
@@ -260,7 +263,10 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
     for (size_t i = 0; i < n; i++)
         if (!sql_row_valid(&rows[i]))
             return -EINVAL;
-    return store_write(s, put_all_apply, &all);
+    FAULT_POINT("store_put_all_before");
+    int err = store_write(s, put_all_apply, &all);
+    FAULT_POINT("store_put_all_after");
+    return err;
 }
 
 /* delete_apply - remove a row; its history goes with it */
@@ -278,7 +284,10 @@ static int delete_apply(struct sql *sql, void *arg)
 /* store_delete - forget a message */
 int store_delete(struct store *s, int64_t row)
 {
-    return store_write(s, delete_apply, &row);
+    FAULT_POINT("store_delete_before");
+    int err = store_write(s, delete_apply, &row);
+    FAULT_POINT("store_delete_after");
+    return err;
 }
 
 struct recall {
@@ -306,6 +315,8 @@ int store_recall(struct store *s)
     struct recall recall = {.boot = s->boot};
     if (!*s->boot)
         return -ENOENT;
+    FAULT_POINT("store_recall_before");
     int err = store_write(s, recall_apply, &recall);
+    FAULT_POINT("store_recall_after");
     return err ? err : recall.count;
 }

@@ -22,6 +22,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/fault_point.h"
 #include "common/store_file.h"
 #include "common/store_sql.h"
 
@@ -153,8 +154,10 @@ static int store_make(const char *path, int folder)
     if (err)
         return err;
     err = schema_write(name);
+    FAULT_POINT("store_make_before_link");
     if (!err && link(name, path) < 0 && errno != EEXIST)
         err = -errno;
+    FAULT_POINT("store_make_after_link");
     temporary_remove(name);
     if (!err && fsync(folder) < 0)
         err = -errno;

@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/clock.h"
+#include "common/fault_point.h"
 #include "common/interrupt.h"
 #include "common/letters.h"
 #include "common/pace.h"
@@ -119,7 +120,9 @@ static int send_tracked(struct replay *r)
     }
     if (err)
         return desk_store_failed("mark a letter", err);
+    FAULT_POINT("replay_before_send");
     int failed = parcel_post(r);
+    FAULT_POINT("replay_after_send");
     if (!failed) {
         r->sent++;
         return 0;
@@ -147,6 +150,7 @@ static int send_untracked(struct replay *r)
     if (failed)
         return post_failed(r, failed);
     r->sent++;
+    FAULT_POINT("replay_moved_before_remove");
     int64_t n = letters_discard(r->desk->store, &r->parcel.row, 1);
     if (n >= 0)
         return 0;

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/log.h"
+#include "common/fault_point.h"
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/peeker.h"
@@ -86,8 +87,10 @@ static int send_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
     if (m.state != STORE_DEAD)
         return 0;
     ulid_print(m.id, id);
+    FAULT_POINT("dead_queue_before_send");
     if (!err)
         err = post(q, &m);
+    FAULT_POINT("dead_queue_after_send");
     if (err == -EMSGSIZE) {
         log_warn("dead_letter_too_large", F_STR("msg", id),
                  F_UINT("size", m.size),

@@ -26,6 +26,7 @@
 #include <bsd/sys/queue.h>
 
 #include "common/clock.h"
+#include "common/fault_point.h"
 #include "common/log.h"
 #include "worker/body_file.h"
 #include "worker/command.h"
@@ -325,8 +326,11 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
+    FAULT_POINT("exec_before_name");
     d->slot->handler_start = r->tick;
+    FAULT_POINT("exec_before_group");
     atomic_store_explicit(&d->slot->handler_pgid, r->pid, memory_order_release);
+    FAULT_POINT("exec_after_name");
     tail_init(t, delivery_id(d));
     if (pidfd >= 0) {
         watch(pidfd, err_fd, t);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/fault_point.h"
 #include "common/log.h"
 #include "worker/verdict.h"
 
@@ -151,6 +152,7 @@ unsigned lane_room(const struct lane *l)
  */
 static void name_child(const struct lane *l, struct slot *slot)
 {
+    FAULT_POINT("stream_before_name");
     slot->handler_mark = l->child.mark;
     slot->handler_start = l->child.start;
     atomic_store_explicit(&slot->handler_pgid, l->child.pid,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fault_point.h"
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/engine.h"
@@ -201,6 +202,7 @@ static int put_by(struct engine *e, struct delivery *d)
         return HANDED_OVER;
     }
     retries_land(e->retries, row.row);
+    FAULT_POINT("park_due_before_retire");
     slot_retire(d->slot);
     groups_park_end(g, &item, 1, true);
     return PUT_BY;
@@ -365,6 +367,7 @@ static void parked(struct engine *e, size_t n)
         slots[i] = CONTAINER_OF(o->items[i], struct member, item)->slot;
         if (slots[i]->row)
             retries_land(e->retries, slots[i]->row);
+        FAULT_POINT("park_before_retire");
         slot_retire(slots[i]);
     }
     groups_park_end(o->groups, o->items, n, true);

@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/counters.h"
+#include "common/fault_point.h"
 #include "common/log.h"
 #include "worker/engine.h"
 #include "worker/leftover.h"
@@ -119,6 +120,7 @@ static void bury(struct engine *e, struct slot *slot, const char *error)
     struct delivery d = {0};
 
     delivery_read(&d, slot, e->set->group_separator);
+    FAULT_POINT("recover_before_bury");
     if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
         custody_release(e->custody, slot);
 }
@@ -165,6 +167,7 @@ static int put_back(struct engine *e, struct slot *slot)
         err = row_crashed(e, slot, &m);
     if (err && err != -ENOENT) /* discarded meanwhile */
         return err;
+    FAULT_POINT("recover_row_before_retire");
     slot_retire(slot);
     custody_release(e->custody, slot);
     return 0;
@@ -197,6 +200,7 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
     if (err < 0)
         return unreadable(e, err, p);
     if (err == 1) {
+        FAULT_POINT("recover_settled_before_retire");
         slot_retire(slot);
         custody_release(e->custody, slot);
         return 0;
@@ -257,9 +261,12 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
     if (err)
         return err;
     f->count = n;
+    FAULT_POINT("recover_before_restore");
     err = ordered_restore(e);
+    FAULT_POINT("recover_before_revive");
     for (size_t i = 0; i < n && !err; i++)
         err = revive(e, f->slots[i]);
+    FAULT_POINT("recover_after_revive");
     return err ? unreadable(e, err, p) : 0;
 }
 
@@ -291,8 +298,10 @@ int recover(struct engine *e, struct problem *p)
     if (!f.slots)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     err = custody_recover(e->custody, collect, &f, p);
+    FAULT_POINT("recover_before_leftovers");
     if (!err)
         err = kill_leftovers(e, &f, p);
+    FAULT_POINT("recover_after_leftovers");
     if (!err) {
         err = store_max_seq(e->store, &seq);
         if (err)

@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/counters.h"
+#include "common/fault_point.h"
 #include "common/log.h"
 #include "worker/ordered.h"
 #include "worker/pending.h"
@@ -53,6 +54,7 @@ static enum settled op_settle(struct engine *e, struct slot *slot,
 
     if (err)
         return pending_keep(e, slot, op, err);
+    FAULT_POINT("settle_after_write");
     op_retire(e, slot, op, landed);
     return SETTLED_FREE;
 }
@@ -110,6 +112,7 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
     for (size_t i = 0; i < n; i++) {
         op = (struct op){.kind = OP_PUT, .row = rows[i]};
         if (!err) {
+            FAULT_POINT("settle_later_before_retire");
             slot_retire(slots[i]);
             op_after(e, &op, 0);
         }

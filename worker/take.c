@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/fault_point.h"
 #include "worker/bounds.h"
 #include "worker/load.h"
 #include "worker/ordered.h"
@@ -79,8 +80,11 @@ void receive_link(struct engine *e, struct delivery *d)
         return;
     if ((m.state == STORE_DEAD || m.state == STORE_REPLAYED) &&
         memcmp(&m.id, &d->header.id, sizeof m.id) == 0 &&
-        retries_fly(e->retries, row))
+        retries_fly(e->retries, row)) {
+        FAULT_POINT("receive_link_before_row");
         d->slot->row = row;
+        FAULT_POINT("receive_link_after_row");
+    }
 }
 
 /* delayed - it is not due yet, and has not waited in the store before */
@@ -123,12 +127,15 @@ static int receive_one(struct receive *item)
         return -EMSGSIZE; /* made again larger than a slot: reopen.c ends us */
     slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
     slot_warm(slot, queue_message_size(e->queue));
+    FAULT_POINT("receive_before");
     n = queue_receive(e->queue, slot->body, &slot->priority);
+    FAULT_POINT("receive_after");
     if (n >= 0) {
         if (item->dwells)
             receive_look(item); /* it was waited for */
         slot_taken(slot, (uint32_t)n, receive_wall(item));
         custody_seq_used(e->custody);
+        FAULT_POINT("receive_before_sort");
         err = sort(item, slot); /* here, as its place is that of the queue */
         if (err < 0)
             item->slot = NULL;
