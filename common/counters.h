@@ -186,7 +186,7 @@ void counters_close(struct counters **c);
 /* Values of the header that change while it runs. */
 enum counters_gauge {
     COUNTERS_CAP,
-    COUNTERS_HOLDS,   /* HOLD_ bits of worker/engine.h */
+    COUNTERS_HOLDS,   /* why nothing is taken: bits below */
     COUNTERS_BREAKER, /* 0 closed, 1 open, 2 probing */
     COUNTERS_WAITING, /* rows of the store, when last counted: */
     COUNTERS_PARKED,
@@ -195,6 +195,16 @@ enum counters_gauge {
     COUNTERS_ENDED_NS, /* wall; 0: it runs, or was killed */
     COUNTERS_GAUGES,
 };
+/* Bits of COUNTERS_HOLDS, and the one that goes before the others as a text;
+ * "running" without any. */
+enum {
+    COUNTERS_STOPPING = 1 << 0,
+    COUNTERS_PAUSED = 1 << 1,
+    COUNTERS_STORE_HELD = 1 << 2,
+    COUNTERS_QUEUE_HELD = 1 << 3,
+    COUNTERS_BOUND_HELD = 1 << 4,
+};
+const char *counters_holds_text(uint64_t holds);
 void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value);
 

@@ -139,6 +139,16 @@ bool counters_alive(const struct counters_header *h)
            process_start_time(h->pid) == h->pid_start;
 }
 
+const char *counters_holds_text(uint64_t holds)
+{
+    return holds & COUNTERS_STOPPING     ? "stopping"
+           : holds & COUNTERS_PAUSED     ? "paused"
+           : holds & COUNTERS_STORE_HELD ? "store cannot be written"
+           : holds & COUNTERS_QUEUE_HELD ? "trouble with the queue"
+           : holds & COUNTERS_BOUND_HELD ? "bound of deliveries reached"
+                                         : "running";
+}
+
 /* blocks - in use, and inside the file as it was when it was mapped */
 static unsigned blocks(const struct counters *c)
 {

@@ -10,15 +10,6 @@
 #include "common/clock.h"
 #include "scripts/mqctl_ask.h"
 
-/* Bits of the gauge COUNTERS_HOLDS (docs/counters.md). */
-enum {
-    HELD_STOP = 1,
-    HELD_PAUSE = 2,
-    HELD_STORE = 4,
-    HELD_QUEUE = 8,
-    HELD_BOUND = 16
-};
-
 /* queue_look - the kernel's side */
 static void queue_look(struct view *v)
 {
@@ -157,7 +148,7 @@ bool view_paused(const struct view *v)
 
     return v->worker == VIEW_RUNS &&
            (paused ? json_is_true(paused)
-                   : (v->head.gauges[COUNTERS_HOLDS] & HELD_PAUSE) != 0);
+                   : (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_PAUSED) != 0);
 }
 
 const char *view_breaker(const struct view *v)
@@ -169,21 +160,11 @@ const char *view_breaker(const struct view *v)
     return live ? live : texts[state < 3 ? state : 0];
 }
 
-/* holds_text - of a worker that did not answer */
-static const char *holds_text(uint64_t holds)
-{
-    return holds & HELD_STOP    ? "stopping"
-           : holds & HELD_PAUSE ? "paused"
-           : holds & HELD_STORE ? "store cannot be written"
-           : holds & HELD_QUEUE ? "trouble with the queue"
-           : holds & HELD_BOUND ? "bound of deliveries reached"
-                                : "running";
-}
-
 const char *view_state(const struct view *v)
 {
     const char *live = json_string_value(json_object_get(v->live, "state"));
-    const char *text = live ? live : holds_text(v->head.gauges[COUNTERS_HOLDS]);
+    const char *text =
+        live ? live : counters_holds_text(v->head.gauges[COUNTERS_HOLDS]);
 
     if (v->shut)
         return "not known";

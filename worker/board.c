@@ -99,23 +99,25 @@ void board_stir(struct engine *e)
                  clock_mono_ns() + atomic_load(&b->pause_ns));
 }
 
-/* state_text - what is not as usual, "" if nothing is */
+/* The file says what our bits mean (docs/counters.md). */
+_Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
+                   (int)HOLD_PAUSE == COUNTERS_PAUSED &&
+                   (int)HOLD_STORE == COUNTERS_STORE_HELD &&
+                   (int)HOLD_QUEUE == COUNTERS_QUEUE_HELD &&
+                   (int)HOLD_BOUND == COUNTERS_BOUND_HELD,
+               "counters format");
+
+/* state_text - what is not as usual, "" if nothing is; a bound that is reached
+ * comes and goes with each message */
 static void state_text(struct engine *e, const char *why, char *out,
                        size_t room)
 {
-    unsigned holds = atomic_load(&e->holds);
-    const char *text = "";
+    unsigned holds = atomic_load(&e->holds) & ~(unsigned)HOLD_BOUND;
 
-    if (holds & HOLD_STOP)
-        text = " [stopping]";
-    else if (holds & HOLD_PAUSE)
-        text = " [paused]";
-    else if (holds & HOLD_STORE)
-        text = " [store cannot be written]";
-    else if (holds & HOLD_QUEUE)
-        text = " [trouble with the queue]";
-    strlcpy(out, text, room);
-    if (!*text && breaker_state(&e->breaker) != BREAKER_CLOSED)
+    out[0] = '\0';
+    if (holds)
+        snprintf(out, room, " [%s]", counters_holds_text(holds));
+    else if (breaker_state(&e->breaker) != BREAKER_CLOSED)
         snprintf(out, room, " [breaker open: %s]", why);
 }
 

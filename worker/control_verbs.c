@@ -34,17 +34,6 @@ static json_t *yes(void)
 
 /* ---- status ---- */
 
-/* holds_text - why nothing is taken, the reason that goes before the others */
-static const char *holds_text(unsigned holds)
-{
-    return holds & HOLD_STOP    ? "stopping"
-           : holds & HOLD_PAUSE ? "paused"
-           : holds & HOLD_STORE ? "store cannot be written"
-           : holds & HOLD_QUEUE ? "trouble with the queue"
-           : holds & HOLD_BOUND ? "bound of deliveries reached"
-                                : "running";
-}
-
 /* settings_json - all that can be set, as it is now */
 static json_t *settings_json(struct engine *e)
 {
@@ -83,8 +72,8 @@ static json_t *status(struct request *r)
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
         "pid", (int)getpid(), "queue", e->set->queue, "max_concurrency",
         (int)atomic_load(&e->cap), "in_flight", (json_int_t)s.running, "busy",
-        (int)atomic_load(&e->running), "state", holds_text(holds), "paused",
-        (holds & HOLD_PAUSE) != 0, "breaker",
+        (int)atomic_load(&e->running), "state", counters_holds_text(holds),
+        "paused", (holds & HOLD_PAUSE) != 0, "breaker",
         breaker_state_text(breaker_state(&e->breaker)), "breaker_reason", why,
         "queue_differs", differs_json(e), "settings", settings_json(e));
     if (out && e->pause_until_ns)
