@@ -34,8 +34,8 @@ struct delivery {
     const unsigned char *body; /* in the slot */
     size_t body_size;
     char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
-    bool broken;          /* the header is; the whole message is the body */
-    char why[HEADER_WHY]; /* what is wrong with it */
+    bool broken;             /* the header is; the whole message is the body */
+    char why[HEADER_WHY];    /* what is wrong with it */
     char key[HEADER_VALUE_MAX]; /* group of a stored row */
 };
 

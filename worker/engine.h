@@ -96,7 +96,7 @@ struct engine {
 
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
-    pthread_mutex_t tune_mtx; /* the backoff; innermost */
+    pthread_mutex_t tune_mtx;    /* the backoff; innermost */
     pthread_mutex_t held_mtx;
     STAILQ_HEAD(, held) held;     /* h  in receive order */
     struct held *held_of;         /* h  one for each slot */

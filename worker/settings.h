@@ -23,8 +23,8 @@
 #define CONCURRENCY_MAX 1024
 #define WINDOW_MAX      256
 /* Work items: the cap, and one that waits for the queue. */
-#define ITEMS_MAX (CONCURRENCY_MAX + 1)
-#define EXIT_UNMAPPED   0xff
+#define ITEMS_MAX     (CONCURRENCY_MAX + 1)
+#define EXIT_UNMAPPED 0xff
 
 /* What becomes of a group whose head died: words of --on-group-dead. */
 enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };

@@ -198,8 +198,7 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
  * nothing to learn from its end */
 static bool plain(const struct engine *e, const struct delivery *d)
 {
-    return !d->slot->row && d->count &&
-           e->set->breaker_failures == 0 &&
+    return !d->slot->row && d->count && e->set->breaker_failures == 0 &&
            breaker_state(&e->breaker) == BREAKER_CLOSED &&
            !log_enabled(LOG_DEBUG);
 }
