@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "tests/bench/feed.h"
+#include "tests/bench/place.h"
 
 #define LINE_MOST 2048 /* of MSG, its groups and x- headers included */
 
@@ -17,6 +19,9 @@ struct answerer {
     const char *file;
     unsigned long warm, n, done;
     uint64_t from_ns;
+    bool fills;       /* the queue, itself */
+    struct task plan; /* with that */
+    struct tally fill;
     bool batch;
     size_t in_size, out_size;
     char in[1 << 16], out[1 << 14];
@@ -43,23 +48,36 @@ static bool ok_put(struct answerer *a, const char *id, size_t size)
     return a->batch || out_flush(a);
 }
 
-/* time_put - the result */
-static bool time_put(const struct answerer *a)
+/* rate_put - the result, messages a second */
+static bool rate_put(const struct answerer *a, double rate)
 {
     FILE *f = fopen(a->file, "we");
 
     if (!f)
         return false;
-    fprintf(f, "%llu\n", (unsigned long long)(clock_mono_ns() - a->from_ns));
+    fprintf(f, "%f\n", rate);
     return fclose(f) == 0;
 }
 
 /* took - one was answered */
 static bool took(struct answerer *a)
 {
-    if (++a->done == a->warm)
+    uint64_t now;
+
+    if (a->fills && a->done++ == 0)
+        tally_start(&a->fill, &a->plan);
+    else if (a->fills && tally_count(&a->fill))
+        return rate_put(a, tally_rate(&a->fill));
+    if (a->fills)
+        return true;
+    a->done++;
+    if (a->done == a->warm)
         a->from_ns = clock_mono_ns();
-    return a->done != a->n || time_put(a);
+    if (a->done != a->n)
+        return true;
+    now = clock_mono_ns();
+    return rate_put(a, (double)(a->n - a->warm) * 1e9 /
+                           (double)(now - a->from_ns));
 }
 
 /* message_take - bytes of the first message, 0: not all is there, -1: it is no
@@ -82,7 +100,11 @@ static ssize_t message_take(struct answerer *a, const char *at, size_t size)
         return -1;
     if (whole > size)
         return 0;
-    return ok_put(a, id, (size_t)(end - id)) && took(a) ? (ssize_t)whole : -1;
+    if (a->fills && !took(a)) /* filled before the worker looks again */
+        return -1;
+    if (!ok_put(a, id, (size_t)(end - id)) || (!a->fills && !took(a)))
+        return -1;
+    return (ssize_t)whole;
 }
 
 /* in_take - all messages that were read; false: something is wrong */
@@ -108,7 +130,15 @@ int answer(int argc, char **argv)
     a.file = argv[0];
     a.warm = strtoul(argv[1], NULL, 10);
     a.n = strtoul(argv[2], NULL, 10);
-    a.batch = argc > 3;
+    if (argc > 4) {
+        a.fills = true;
+        a.plan.size = strtoul(argv[3], NULL, 10);
+        a.plan.depth = strtol(argv[4], NULL, 10);
+        a.plan.n = a.n - 1;
+        place_join(getenv("MQW_QUEUE"));
+    } else {
+        a.batch = argc > 3;
+    }
     while ((n = read(0, a.in + a.in_size, sizeof a.in - a.in_size)) > 0) {
         a.in_size += (size_t)n;
         if (!in_take(&a))

@@ -25,29 +25,38 @@
 static int stream_start(const struct task *task, const char *file,
                         unsigned long n)
 {
-    char window[16], most[24], warm[24];
+    char window[16], most[24], warm[24], size[16], filled[24];
+    bool fills = n > 1 && !(task->how & HOW_SENDER);
+    const char *how = task->how & HOW_BATCH ? "batch" : NULL, *depth = NULL;
 
     snprintf(window, sizeof window, "%u", task->threads);
+    snprintf(size, sizeof size, "%d", SIZE);
+    snprintf(filled, sizeof filled, "%ld", task->depth);
+    if (fills) { /* the first message, then whole fillings */
+        how = size, depth = filled;
+        n = 1 +
+            (n - 1) / (unsigned long)task->depth * (unsigned long)task->depth;
+    }
     snprintf(most, sizeof most, "%lu", n);
     snprintf(warm, sizeof warm, "%lu", n / WARM_PART);
     return program_start((const char *[]){
         "-c", "1", "--stream", "--window", window, "--max-deliveries", most,
-        "--max-attempts", "1", "--", place->self, ANSWER, file, warm, most,
-        task->how & HOW_BATCH ? "batch" : NULL, NULL});
+        "--max-attempts", "1", "--", place->self, ANSWER, file, warm, most, how,
+        depth, NULL});
 }
 
-/* result_ns - what the child wrote; 0: nothing */
-static uint64_t result_ns(const char *file)
+/* result - what the child wrote, messages a second; 0: nothing */
+static double result(const char *file)
 {
-    unsigned long long ns = 0;
+    double rate = 0;
     FILE *f = fopen(file, "re");
 
     if (f) {
-        if (fscanf(f, "%llu", &ns) != 1)
-            ns = 0;
+        if (fscanf(f, "%lf", &rate) != 1)
+            rate = 0;
         fclose(f);
     }
-    return ns;
+    return rate;
 }
 
 /* stream_built - whether this mqworker has such children: a command that is
@@ -60,45 +69,62 @@ static bool stream_built(const struct task *task, const char *file)
     program_send((int)mq, 1, SIZE);
     child_done(pid, "mqworker --stream");
     mq_close(mq);
-    return result_ns(file) > 0;
+    return result(file) > 0;
+}
+
+/* first_send - the message at which the child fills the queue */
+static void first_send(void)
+{
+    mqd_t mq = feed_open(O_WRONLY);
+
+    program_send((int)mq, 1, SIZE);
+    mq_close(mq);
 }
 
 static enum measured worker(const struct task *task, double value[ROWS_MOST])
 {
     char probe[PATH_MAX + 16], file[PATH_MAX + 16];
-    unsigned long warm = task->n / WARM_PART;
-    int pid, sender;
-    uint64_t ns;
+    int pid, sender = 0;
 
     snprintf(probe, sizeof probe, "%s/probe", place->dir);
     snprintf(file, sizeof file, "%s/answered", place->dir);
     if (task->run == 0 && !stream_built(task, probe))
         return NOT_BUILT;
-    sender = feed_start(task);
+    if (task->how & HOW_SENDER)
+        sender = feed_start(task);
     pid = stream_start(task, file, task->n);
+    if (!sender)
+        first_send();
     child_done(pid, "mqworker --stream");
-    child_done(sender, "the sender");
-    ns = result_ns(file);
-    if (ns == 0)
+    if (sender)
+        child_done(sender, "the sender");
+    value[0] = result(file);
+    if (value[0] == 0)
         fail(0, "mqworker --stream: its child did not answer %lu messages",
              task->n);
-    value[0] = (double)(task->n - warm) * 1e9 / (double)ns;
     return MEASURED;
 }
 
 static const struct duel duels[] = {
     {.rows = {{"stream-1",
-               "--stream, -c 1, window 1 / round trip on a socket "
-               "pair, no queue",
+               "--stream, -c 1, window 1, queue filled before / round trip on "
+               "a socket pair",
                "/s", MORE, 0.75, 0.9}},
      .ours = {.go = worker},
+     .rival = {.go = trip_rate},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE, .threads = 1}},
+    {.rows = {{"stream-1-sender",
+               "--stream, -c 1, window 1, a sender beside / the same "
+               "round trip, no queue and no sender",
+               "/s", MORE, 0, 0}},
+     .ours = {.go = worker, .how = HOW_SENDER},
      .rival = {.go = trip_rate},
      .task = {.n = 50000, .depth = DEEP, .size = SIZE, .threads = 1}},
     {.rows = {{"stream-1-queue",
                "--stream, -c 1, window 1 / the same round "
                "trip for each message of a queue",
                "/s", MORE, 0, 0}},
-     .ours = {.go = worker},
+     .ours = {.go = worker, .how = HOW_SENDER},
      .rival = {.go = trip_rate, .how = HOW_SENDER},
      .task = {.n = 50000, .depth = DEEP, .size = SIZE, .threads = 1}},
     {.rows = {{"stream-limit",
@@ -114,14 +140,17 @@ static const struct duel duels[] = {
                "/s", MORE, 2, 5}},
      .ours = {.go = worker, .threads = 32},
      .rival = {.go = worker, .threads = 1},
-     .task = {.n = 50000, .depth = DEEP, .size = SIZE}},
+     .task = {.n = 50000, .depth = DEEP, .size = SIZE, .how = HOW_SENDER}},
     {.rows = {{"stream-32-batch",
                "--stream, -c 1, window 32 / window 1, a "
                "write for all that was read",
                "/s", MORE, 0, 0}},
      .ours = {.go = worker, .threads = 32},
      .rival = {.go = worker, .threads = 1},
-     .task = {.n = 50000, .depth = DEEP, .size = SIZE, .how = HOW_BATCH}},
+     .task = {.n = 50000,
+              .depth = DEEP,
+              .size = SIZE,
+              .how = HOW_BATCH | HOW_SENDER}},
 };
 
 const struct section section_stream = {

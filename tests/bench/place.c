@@ -147,6 +147,11 @@ int place_ready(const struct task *task, struct problem *p)
     return task->depth ? queue_make((uint64_t)task->depth, task->size, p) : 0;
 }
 
+void place_join(const char *queue)
+{
+    strlcpy(here.queue, queue, sizeof here.queue);
+}
+
 void place_close(void)
 {
     leavings_remove();

@@ -22,5 +22,7 @@ int place_open(bool pin, struct problem *p);
 int place_ready(const struct task *task, struct problem *p);
 /* The queue and all files are gone. */
 void place_close(void);
+/* Of a program that another one started: its queue, and nothing to clean up. */
+void place_join(const char *queue);
 
 #endif
