@@ -1,6 +1,7 @@
 /* custody.c - the file of slots that hold messages in flight (see custody.h; the
  * bytes are in custody_file.c) */
 #include "common/custody_inner.h"
+#include "common/fault_point.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -156,6 +157,7 @@ static int rebuild(const struct custody *old, const char *path,
         memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
     h.clean = old ? old->head->clean : 1;
     err = custody_file_create(temp, &h, &fd);
+    FAULT_POINT("custody_rebuild_created");
     if (err)
         return custody_problem(p, -err, "create", temp);
     bytes = custody_file_bytes(h.stride, slots);
@@ -171,12 +173,15 @@ static int rebuild(const struct custody *old, const char *path,
         slot_move((struct slot *)(void *)(map + FILE_HEAD + h.stride * next++),
                   from, old->body_bytes);
     }
+    FAULT_POINT("custody_rebuild_copied");
     if (old && !err && msync(map, bytes, MS_SYNC) < 0)
         err = -errno;
     if (map && map != MAP_FAILED)
         munmap(map, bytes);
+    FAULT_POINT("custody_rebuild_before_rename");
     if (!err && rename(temp, path) < 0)
         err = -errno;
+    FAULT_POINT("custody_rebuild_after_rename");
     close(fd);
     if (err) {
         unlink(temp);
@@ -226,7 +231,9 @@ static int in_use(struct custody *c, struct problem *p)
     if (c->head->clean || c->head->boot_id[0] == '\0') {
         memcpy(c->head->boot_id, now, sizeof now);
         atomic_signal_fence(memory_order_seq_cst);
+        FAULT_POINT("custody_in_use_before_mark");
         c->head->clean = 0;
+        FAULT_POINT("custody_in_use_before_sync");
         if (msync(c->base, FILE_HEAD, MS_SYNC) < 0)
             return custody_problem(p, errno, "sync", c->path);
     }
@@ -284,7 +291,9 @@ void custody_close(struct custody **custody)
         return;
     *custody = NULL;
     if (c->recovered && !c->torn && msync(c->base, c->mapped, MS_SYNC) == 0) {
+        FAULT_POINT("custody_close_before_mark");
         c->head->clean = 1;
+        FAULT_POINT("custody_close_before_sync");
         (void)msync(c->base, FILE_HEAD, MS_SYNC);
     }
     existing_close(c);
@@ -327,6 +336,7 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
                            "bytes reserved at start",
                            c->path, slots, c->reserved);
     err = custody_slots_write(c->fd, c->stride, &c->fill, had, slots);
+    FAULT_POINT("custody_grow_written");
     if (err)
         return custody_problem(p, -err, "grow", c->path);
     if (bytes > c->mapped &&
@@ -342,7 +352,9 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
     pthread_mutex_lock(&c->mtx);
     err = custody_free_room(c, slots);
     if (!err) {
+        FAULT_POINT("custody_grow_before_number");
         c->head->slots = slots;
+        FAULT_POINT("custody_grow_after_number");
         for (unsigned i = had; c->recovered && i < slots; i++)
             c->free[c->free_count++] = custody_slot(c, i);
     }
