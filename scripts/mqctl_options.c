@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include "common/clock.h"
+#include "common/completion.h"
 #include "common/mqlimit.h"
 
 static const struct verb_row verbs[] = {
@@ -135,6 +136,12 @@ int options_read(struct options *o, int argc, char **argv, struct problem *p)
     o->interval_ns = NS_PER_S;
     err = verbs_read(&table, o->verb, argc, argv, o, &o->operands, p);
     return err || o->help ? err : operands_check(o, p);
+}
+
+/* options_complete - -1: argv does not ask for it */
+int options_complete(int argc, char **argv)
+{
+    return completion_verbs(&table, argc, argv);
 }
 
 /* help_print - of one verb, or the list of verbs */

@@ -48,6 +48,8 @@ enum verb verb_parse(const char *text);
 const char *verb_name(enum verb verb);
 /* argv[1] is the verb of o->verb. */
 int options_read(struct options *o, int argc, char **argv, struct problem *p);
+/* --completion SHELL (common/completion.h). */
+int options_complete(int argc, char **argv);
 /* --help of the verb; VERB_COUNT: of the program. */
 void help_print(enum verb verb, FILE *out);
 

@@ -47,6 +47,9 @@ int main(int argc, char **argv)
     static struct options o;
     struct problem p = {0};
     const char *word = argc > 1 ? argv[1] : "";
+    int asked = options_complete(argc, argv);
+    if (asked >= 0)
+        return asked;
     o.verb = verb_parse(word);
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         help_print(VERB_COUNT, stdout);

@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/clock.h"
+#include "common/completion.h"
 #include "common/header.h"
 #include "common/verbs.h"
 
@@ -263,6 +264,12 @@ int options_read(struct options *o, int argc, char **argv, struct problem *p)
     o->operands = operands.at;
     o->operand_count = operands.count;
     return options_check(o, p);
+}
+
+/* options_complete - -1: argv does not ask for it */
+int options_complete(int argc, char **argv)
+{
+    return completion_verbs(&table, argc, argv);
 }
 
 /* help_print - of one verb, or the list of verbs */

@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include "common/clock.h"
+#include "common/completion.h"
 #include "common/interrupt.h"
 #include "common/options.h"
 #include "common/queue.h"
@@ -271,7 +272,9 @@ int main(int argc, char **argv)
     static struct options o = {.repeat = 1};
     struct problem p = {0};
     const char *body = NULL;
-    int operands = 0, rest = -1;
+    int operands = 0, rest = -1, asked = completion_options(&table, argc, argv);
+    if (asked >= 0)
+        return asked;
     int err = options_parse(&table, argc, argv, &o, &operands, &rest, &p);
     if (!err && o.help) {
         options_help(&table, stdout, term_width(stdout));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <bsd/unistd.h>
 
+#include "common/completion.h"
 #include "common/log.h"
 #include "common/term.h"
 #include "worker/engine.h"
@@ -52,6 +53,9 @@ int main(int argc, char **argv, char **envp)
     setproctitle_init(argc, argv, envp);
     notify_init(&notify);
     descriptors_ready(notify.inherited);
+    status = completion_options(&settings_table, argc, argv);
+    if (status >= 0)
+        return status;
     settings_init(&settings);
     if (settings_parse(&settings, argc, argv, &p) < 0)
         return refuse(&p);

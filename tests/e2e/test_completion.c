@@ -1,0 +1,202 @@
+/* Completion scripts: all flags of --help and no others, and shells take them */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+TestSuite(completion, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+static const char *const programs[] = {"mqworker", "mqsend", "mqdlq", "mqctl"};
+#define PROGRAMS (sizeof programs / sizeof *programs)
+
+/* sh - run a script in the scratch directory, programs of ours first in PATH;
+ * its output, and the test ends if it fails */
+static const char *sh(const char *shell, const char *script,
+                      const char *argument)
+{
+    char path[8192], *bin = strdup(harness_bin("mqworker"));
+
+    *strrchr(bin, '/') = '\0';
+    snprintf(path, sizeof path, "PATH=%s:%s", bin, getenv("PATH"));
+    free(bin);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST(shell, "-c", script, shell, argument),
+        .env = HARNESS_LIST(path, "HOME=.")});
+    cr_assert_eq(r.status, 0, "%s: status %d\n%s%s", argument, r.status, r.out,
+                 r.err);
+    cr_assert_str_eq(r.err, "", "%s", argument);
+    return r.out;
+}
+
+/* need - skip the test where a shell is missing */
+static void need(const char *shell)
+{
+    char script[64];
+
+    snprintf(script, sizeof script, "command -v %s", shell);
+    if (harness_run("sh", "-c", script).status != 0)
+        cr_skip_test("no %s here", shell);
+}
+
+/* Each flag of all help texts, one a line, into the file `help`. */
+#define HELP                                                            \
+    "set -eu; { $1 --help; case $1 in mqdlq | mqctl)"                   \
+    "  for v in $($1 --help | sed -n 's/^  \\([a-z]*\\) .*/\\1/p'); do" \
+    "    $1 $v --help; done; echo '  --version' ;; esac; } |"           \
+    "sed -n 's/^  \\(-., \\|    \\)\\{0,1\\}--\\([a-z-]*\\).*/\\2/p' |" \
+    "sort -u >help; "
+
+/* same - the flags that `find` sees in the script are those of --help */
+static void same(const char *shell, const char *find)
+{
+    char script[2048];
+
+    snprintf(script, sizeof script,
+             HELP "$1 --completion %s >script; (%s) <script | sort -u >found;"
+                  "diff help found >&2; wc -l <found",
+             shell, find);
+    for (size_t i = 0; i < PROGRAMS; i++)
+        cr_assert_geq(atoi(sh("sh", script, programs[i])), 10, "%s",
+                      programs[i]);
+}
+
+Test(completion, bash_offers_the_flags_of_the_help)
+{
+    same("bash", "grep -o \"flags='[^']*'\\|--help --version\" |"
+                 "grep -oe '--[a-z-]*' | sed 's/^--//'");
+}
+
+Test(completion, zsh_offers_the_flags_of_the_help)
+{
+    same("zsh", "grep -oe \"--[a-z-]*[]=[}]\" | sed 's/^--//; s/.$//'");
+}
+
+Test(completion, fish_offers_the_flags_of_the_help)
+{
+    same("fish", "sed -n 's/^complete.* -l \\([a-z-]*\\) .*/\\1/p'");
+}
+
+Test(completion, an_unknown_shell_is_refused_with_those_that_are_known)
+{
+    for (size_t i = 0; i < PROGRAMS; i++) {
+        struct harness_result r =
+            harness_run(programs[i], "--completion", "tcsh");
+        cr_assert_eq(r.status, 64);
+        cr_assert(strstr(r.err, "give bash, zsh or fish"), "%s", r.err);
+        cr_assert_str_eq(r.out, "");
+    }
+}
+
+/* ---- in the shells themselves: words, then what must be offered ---- */
+
+static const struct {
+    const char *words; /* as typed, the last one to be completed */
+    const char *offered;
+} typed[] = {
+    {"mqworker --max-con", "--max-concurrency"},
+    {"mqworker --log-format j", "json"},
+    {"mqworker --timeout n", "none"},
+    {"mqworker --state-dir di", "dir"},
+    {"mqworker --plugin fil", "file.so"},
+    {"mqworker /x -- file", "file.so"},
+    {"mqsend --fi", "--file"},
+    {"mqdlq rep", "replay"},
+    {"mqdlq list --by gr", "group"},
+    {"mqdlq replay --can", "--canary"},
+    {"mqctl doc", "doctor"},
+    {"mqctl metrics --textf", "--textfile"},
+};
+#define TYPED (sizeof typed / sizeof *typed)
+
+/* ask - a script answers each row with one line, "words|offer offer ..." */
+static void ask(const char *shell, const char *script)
+{
+    harness_write("file.so", "", 0);
+    cr_assert_eq(mkdir(harness_path("dir"), 0700), 0);
+    const char *q = harness_queue(0, 0);
+    char queue[128], all[4096] = "";
+    snprintf(queue, sizeof queue, "mqsend %.*s", (int)strlen(q) - 1, q);
+
+    for (size_t i = 0; i < TYPED; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s\n",
+                 typed[i].words);
+    snprintf(all + strlen(all), sizeof all - strlen(all), "%s\n", queue);
+    harness_write("typed", all, strlen(all));
+    const char *out = sh(shell, script, "typed");
+    for (size_t i = 0; i <= TYPED; i++) {
+        char want[256];
+        snprintf(want, sizeof want, "%s|", i < TYPED ? typed[i].words : queue);
+        const char *line = strstr(out, want);
+        cr_assert_not_null(line, "no answer to %s\n%s", want, out);
+        char *offers = strndup(line, strcspn(line, "\n"));
+        snprintf(want, sizeof want, " %s ", i < TYPED ? typed[i].offered : q);
+        cr_assert(strstr(offers, want), "no%sin %s", want, offers);
+        free(offers);
+    }
+}
+
+Test(completion, bash_completes_what_was_typed)
+{
+    need("bash");
+    ask("bash", "for p in mqworker mqsend mqdlq mqctl; do"
+                "  source <($p --completion bash); done;"
+                "while read -ra COMP_WORDS; do"
+                "  COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=();"
+                "  _${COMP_WORDS[0]};"
+                "  echo \"${COMP_WORDS[*]}| ${COMPREPLY[*]} \"; done <$1");
+}
+
+/* readline makes three words of --flag=value. */
+Test(completion, bash_completes_a_value_behind_an_equals_sign)
+{
+    need("bash");
+    const char *out =
+        sh("bash",
+           "source <(mqworker --completion bash);"
+           "COMP_WORDS=(mqworker --log-format = j) COMP_CWORD=3; _mqworker;"
+           "echo \"${COMPREPLY[*]}\";"
+           "COMP_WORDS=(mqworker --log-format =) COMP_CWORD=2; _mqworker;"
+           "echo \"${COMPREPLY[*]}\"",
+           "");
+    cr_assert_str_eq(out, "json\ntext json\n");
+}
+
+Test(completion, fish_completes_what_was_typed)
+{
+    need("fish");
+    ask("fish", "for p in mqworker mqsend mqdlq mqctl;"
+                "  $p --completion fish | source; end;"
+                "while read -l line;"
+                "  echo $line'|' (complete -C$line | string replace -r "
+                "'/?(\\t.*)?$' '') '';"
+                "end <$argv[2]");
+}
+
+/* What is looked for is only what was not typed: that is printed in one piece. */
+Test(completion, zsh_completes_what_was_typed)
+{
+    need("zsh");
+    if (harness_run("zsh", "-fc", "zmodload zsh/zpty").status != 0)
+        cr_skip_test("zsh without zpty");
+    const char *out =
+        sh("zsh",
+           "for p in mqworker mqsend mqdlq mqctl; do"
+           "  $p --completion zsh >_$p; zsh -n _$p; done;"
+           "zmodload zsh/zpty;"
+           "look() { zpty z zsh -f -i;"
+           "  zpty -w z \"PS1=; stty cols 200; fpath=($PWD \\$fpath);"
+           " autoload -U compinit; compinit -u -D; echo rea''dy\";"
+           "  zpty -r z out '*ready*'; zpty -w -n z $1$'\\t';"
+           "  zpty -r -m z out \"*$2*\" && echo \"$1: $2\"; zpty -d z; };"
+           "look 'mqworker --max-con' currency;"
+           "look 'mqdlq replay --can' ary;"
+           "look 'mqworker --log-format=j' son;"
+           "look 'mqctl doc' tor",
+           "");
+    cr_assert(strstr(out, "mqctl doc: tor\n"), "%s", out);
+    cr_assert(strstr(out, "mqworker --log-format=j: son\n"), "%s", out);
+}
