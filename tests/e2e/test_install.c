@@ -1,0 +1,208 @@
+/* make install, make uninstall: what lies where, and that it works from there */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(install, .init = harness_init, .fini = harness_fini, .timeout = 120);
+
+#define PREFIX "/opt/mqw"
+#define STAGE  "stage with blanks"
+
+/* make_run - a target for the stage, with the build that is tested */
+static struct harness_result make_run(const char *target)
+{
+    char top[4096], build[4096], destdir[4096], variable[4200];
+    const char *tests = getenv("MQW_HANDLERS"); /* BUILD/tests */
+
+    cr_assert_not_null(realpath(".", top));
+    cr_assert_eq(access("Makefile", R_OK), 0, "run from the top of the tree");
+    snprintf(build, sizeof build, "%s/..", tests ? tests : "build/tests");
+    cr_assert_not_null(realpath(build, variable), "%s", build);
+    snprintf(build, sizeof build, "BUILD=%.4000s", variable);
+    snprintf(destdir, sizeof destdir, "DESTDIR=%s", harness_path(STAGE));
+    return harness_run("make", "-s", "-C", top, build, destdir,
+                       "PREFIX=" PREFIX, target);
+}
+
+/* installed - the stage after make install */
+static const char *installed(void)
+{
+    struct harness_result r = make_run("install");
+
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    return harness_path(STAGE PREFIX);
+}
+
+/* sh - a script with one argument, in the scratch directory */
+static const char *sh(const char *script, const char *argument)
+{
+    struct harness_result r = harness_run("sh", "-euc", script, "sh", argument);
+
+    cr_assert_eq(r.status, 0, "status %d\n%s%s", r.status, r.out, r.err);
+    return r.out;
+}
+
+/* have - whether a program is on this machine */
+static bool have(const char *program)
+{
+    char script[64];
+
+    snprintf(script, sizeof script, "command -v %s", program);
+    return harness_run("sh", "-c", script).status == 0;
+}
+
+/* Mode and path of everything but documents. */
+static const char expected[] =
+    "644 include/mqworker.h\n"
+    "644 lib/libmqworker.a\n"
+    "644 lib/libmqworker.so.0\n"
+    "644 lib/pkgconfig/mqworker.pc\n"
+    "644 lib/systemd/system/mqworker@.service\n"
+    "644 lib/systemd/system/mqworker@.socket\n"
+    "644 lib/sysusers.d/mqworker.conf\n"
+    "644 share/bash-completion/completions/mqctl\n"
+    "644 share/bash-completion/completions/mqdlq\n"
+    "644 share/bash-completion/completions/mqsend\n"
+    "644 share/bash-completion/completions/mqworker\n"
+    "644 share/fish/vendor_completions.d/mqctl.fish\n"
+    "644 share/fish/vendor_completions.d/mqdlq.fish\n"
+    "644 share/fish/vendor_completions.d/mqsend.fish\n"
+    "644 share/fish/vendor_completions.d/mqworker.fish\n"
+    "644 share/man/man1/mqctl.1\n"
+    "644 share/man/man1/mqdlq.1\n"
+    "644 share/man/man1/mqsend.1\n"
+    "644 share/man/man3/mqworker.3\n"
+    "644 share/man/man8/mqworker.8\n"
+    "644 share/zsh/site-functions/_mqctl\n"
+    "644 share/zsh/site-functions/_mqdlq\n"
+    "644 share/zsh/site-functions/_mqsend\n"
+    "644 share/zsh/site-functions/_mqworker\n"
+    "755 bin/mqctl\n"
+    "755 bin/mqdlq\n"
+    "755 bin/mqsend\n"
+    "755 bin/mqworker\n"
+    "777 lib/libmqworker.so\n";
+
+Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
+{
+    const char *prefix = installed();
+    char *top = realpath(".", NULL);
+
+    cr_assert_str_eq(sh("cd \"$1\"; find . -path ./share/doc -prune -o ! -type "
+                        "d -printf '%m %P\\n' | LC_ALL=C sort",
+                        prefix),
+                     expected);
+    /* Documents lie as in the tree, so that links between them lead on. */
+    sh("cd \"$1\"/share/doc/mqworker;"
+       "for f in docs/*.md; do"
+       "  grep -o '](\\([^)#]*\\)' $f | sed 's/](//' | grep '^[a-z-]*\\.md' |"
+       "  while read -r t; do [ -e docs/$t ] || echo \"$f: $t\"; done;"
+       "done | { ! grep .; }; [ -e README.md ] && [ -e docs/example.c ]",
+       prefix);
+    cr_assert_str_eq(sh("cd \"$1\"; ls docs | grep '\\.md$'", top),
+                     sh("cd \"$1\"; ls share/doc/mqworker/docs | grep "
+                        "'\\.md$'",
+                        prefix));
+    cr_assert_str_eq(sh("readlink \"$1\"/lib/libmqworker.so", prefix),
+                     "libmqworker.so.0\n");
+    harness_write(STAGE PREFIX "/lib/other", "", 0);
+    cr_assert_eq(make_run("uninstall").status, 0);
+    cr_assert_str_eq(sh("cd \"$1\"; find . ! -type d; ls share/doc", prefix),
+                     "./lib/other\n");
+    free(top);
+}
+
+Test(install, names_no_place_but_the_prefix)
+{
+    const char *prefix = installed();
+
+    cr_assert_str_eq(sh("cd \"$1\"; grep -rlIF \"$PWD\" . || true;"
+                        "grep -l '@[A-Z]*@' lib/systemd/system/* "
+                        "lib/pkgconfig/* || true",
+                        prefix),
+                     "");
+    cr_assert_str_eq(sh("sed -n 's/ .*//; /^ExecStart=/p' "
+                        "\"$1\"/lib/systemd/system/mqworker@.service",
+                        prefix),
+                     "ExecStart=" PREFIX "/bin/mqworker\n");
+}
+
+/* The units as systemd reads them; the program is where it will not look. */
+Test(install, units_have_nothing_that_systemd_does_not_know)
+{
+    if (!have("systemd-analyze"))
+        cr_skip_test("no systemd-analyze here");
+    const char *prefix = installed();
+    const char *said =
+        sh("cd \"$1\"/lib/systemd/system; systemd-analyze verify --man=no "
+           "\"$PWD\"/mqworker@.service \"$PWD\"/mqworker@.socket 2>&1 |"
+           "grep -v 'is not executable' || true",
+           prefix);
+    cr_assert_str_eq(said, "");
+}
+
+#ifdef HAVE_SYSTEMD
+#define NOTIFIES "1\n"
+#else
+#define NOTIFIES "0\n"
+#endif
+
+/* A worker that cannot say READY must not be waited for. */
+Test(install, unit_waits_for_ready_exactly_if_the_worker_says_it)
+{
+    cr_assert_str_eq(sh("grep -c '^Type=notify' "
+                        "\"$1\"/lib/systemd/system/mqworker@.service || true",
+                        installed()),
+                     NOTIFIES);
+    cr_assert_str_eq(sh("grep -c '^WatchdogSec=' "
+                        "\"$1\"/lib/systemd/system/mqworker@.service || true",
+                        installed()),
+                     NOTIFIES);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+/* example_run - it consumes a message of the queue */
+static void example_run(const char *program, const char *prefix)
+{
+    const char *q = harness_queue(0, 0);
+    char path[4200];
+
+    snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s/lib", prefix);
+    harness_send_text(q, "an order");
+    struct harness_process *p = harness_start(
+        &(struct harness_spec){.argv = HARNESS_LIST(harness_path("%s", program),
+                                                    q, harness_state_dir()),
+                               .env = HARNESS_LIST(path)});
+    harness_until(strstr(harness_stdout(p, NULL), ": an order\n"), 5000);
+    cr_assert_eq(harness_stop(p, 5000), 0, "%s", harness_stderr(p, NULL));
+}
+
+Test(install, a_program_is_made_with_pkg_config_and_either_library)
+{
+    if (!have("pkg-config"))
+        cr_skip_test("no pkg-config here");
+    const char *prefix = installed();
+
+    /* No blanks here: pkg-config puts backslashes before them. */
+    sh("mv \"$1\" ./at; export PKG_CONFIG_PATH=$PWD/at/lib/pkgconfig;"
+       "set -- $(pkg-config --define-variable=prefix=$PWD/at --define-variable="
+       "libdir=$PWD/at/lib --define-variable=includedir=$PWD/at/include "
+       "--cflags --libs mqworker);"
+       "${CC:-cc} -o shared at/share/doc/mqworker/docs/example.c \"$@\";"
+       "set -- $(pkg-config --define-variable=libdir=$PWD/at/lib "
+       "--define-variable=includedir=$PWD/at/include "
+       "--static --cflags --libs mqworker);"
+       "${CC:-cc} -o archive at/share/doc/mqworker/docs/example.c "
+       "$(echo \"$@\" | sed 's/-lmqworker/-l:libmqworker.a/');"
+       "ldd shared | grep -q libmqworker.so.0;"
+       "! ldd archive | grep libmqworker",
+       prefix);
+    example_run("shared", harness_path("at"));
+    example_run("archive", "/nowhere");
+}
+#endif
