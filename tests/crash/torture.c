@@ -31,7 +31,8 @@ static const struct option_row option_rows[] = {
      AT(size_text), .help = "bytes of a message, 64 to 8192; random: 0 to 256"},
     {"failures", 0, OPT_STRING, .value = "PERCENT", .preset = "1",
      AT(failures_text),
-     .help = "messages that are retried, dead, discarded or delayed"},
+     .help = "messages that are retried, dead, discarded or delayed; with "
+             "--points 5"},
     {"points", 0, OPT_FLAG, AT(points),
      .help = "kill at each named step instead, --hits times"},
     {"point", 0, OPT_STRING, .value = "TEXT", AT(point),
@@ -97,10 +98,12 @@ static int options_read(struct torture_options *o, int argc, char **argv,
                                   .kills = 300,
                                   .hits = 5,
                                   .size_text = "random",
-                                  .failures_text = "1"};
+                                  .failures_text = ""};
     err = options_parse(&table, argc, argv, o, &operands, &rest, p);
     if (err)
         return err;
+    if (!o->failures_text[0])
+        o->failures_text = o->points ? "5" : "1";
     if (operands > 0)
         return problem_set(p, EX_USAGE, EINVAL, "\"%s\": there are no operands",
                            argv[0]);
@@ -179,7 +182,6 @@ static bool torture_kind(const struct torture_options *o,
         t.end_ns = began + o->seconds * NS_PER_S;
     srandom((unsigned)o->seed);
     place_open(&t);
-    feed_start(t.world, t.queue);
     if (o->points)
         points_run(&t);
     else

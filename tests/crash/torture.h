@@ -29,7 +29,7 @@ struct torture_options {
 /* What a run came to. */
 struct torture_sum {
     uint64_t kills, legs, messages, deliveries, repeats, unseen, retries;
-    uint64_t dead, discarded, tiny, inferred, cut, replays, crashed;
+    uint64_t dead, discarded, tiny, inferred, cut, replays, crashed, moved;
     uint64_t life_ns, wall_ns; /* delivering; of the whole run */
     uint64_t *recovery_ns;     /* of each worker that delivered */
     size_t recoveries, recovery_room;
@@ -73,6 +73,12 @@ unsigned place_slots(const struct torture *t);
 long place_queued(const struct torture *t);
 /* A number out of the store; -1: there is none. */
 long long place_store(const struct torture *t, const char *sql);
+/* The store and the custody file as after a power cut. */
+void place_power_cut(const struct torture *t);
+/* As if there had never been a worker. */
+void place_forget(const struct torture *t);
+/* The message of a row, TORTURE_MOST bytes at most; its size. */
+size_t place_row(const struct torture *t, long long row, unsigned char *data);
 /* The end of what the workers said. */
 void place_tell_log(const struct torture *t);
 
@@ -94,11 +100,15 @@ void worker_note(struct torture *t, uint64_t until_ns);
 /* Any program of ours, to its end: its status. */
 int program_run(struct torture *t, const char *kill_at,
                 const char *const *arguments);
+pid_t program_start(struct torture *t, const char *kill_at,
+                    const char *const *arguments);
 
 /* ---- torture_audit.c ---- */
 
 /* Everything is settled: hold all against what was sent, and forget it. */
 void audit(struct torture *t);
+/* A body behind its header, if there is one. */
+const unsigned char *audit_body(const unsigned char *data, size_t *size);
 /* What no longer comes to an end is told. */
 void audit_stuck(struct torture *t);
 /* Processes that outlived everything. */
@@ -115,9 +125,43 @@ void torture_nap(uint64_t ns);
 /* A stop was asked for, or the time is over, or something failed. */
 bool torture_over(const struct torture *t);
 
+/* Wait until it has delivered; false: it ended, which was told. */
+bool worker_delivers(struct torture *t);
+
 /* ---- torture_points.c ---- */
 
 /* Kills at each named step. */
 void points_run(struct torture *t);
+
+/* ---- torture_scenes.c ---- */
+
+/* Bring the worker, or mqdlq, to the point; true: it was killed there. What was
+ * killed has been reaped. */
+bool scene_play(struct torture *t, const char *point);
+/* Whether any handler of this kind can come there. */
+bool scene_possible(const struct torture *t, const char *point);
+/* The point is one of a queue that is just begun: nothing was taken yet. */
+bool scene_first(const char *point);
+/* With $MQW_KILL_AT, until it dies there: true; false: not in time, or not of
+ * that, and it was killed. `ask` is called again and again; may be NULL. */
+bool scene_await(struct torture *t, void (*ask)(struct torture *t));
+
+/* ---- torture_letters.c ---- */
+
+/* mqdlq is killed at a point while it replays or discards a letter. */
+bool letters_play(struct torture *t, const char *point);
+/* A letter is sent again, by a mqdlq that runs beside all else. */
+void letters_send(struct torture *t);
+/* ... until it has ended, with a worker that makes room for it. */
+void letters_sent(struct torture *t);
+/* A letter is marked as sent though it is in no queue; false: there is none. */
+bool letters_strand(struct torture *t);
+/* Those are dead letters again after a machine went down. */
+void letters_reboot(struct torture *t);
+/* No letter is marked any more: each is sent again. The worker runs. */
+void letters_unstrand(struct torture *t);
+/* The dead-letter queue: its name; take all that is in it. */
+const char *letters_queue(const struct torture *t);
+void letters_receive(struct torture *t);
 
 #endif

@@ -14,9 +14,9 @@
 
 #include "common/clock.h"
 
-#define TICK_NS   1000000   /* between two looks at what is wanted */
-#define SEND_NS   100000000 /* a send waits that long before it looks again */
-#define ROOM_LEFT 16        /* records left for what is being sent */
+#define TICK_NS   1000000  /* between two looks at what is wanted */
+#define SEND_NS   20000000 /* a send waits that long before it looks again */
+#define ROOM_LEFT 16       /* records left for what is being sent */
 
 /* One producer, in its process. */
 struct producer {
@@ -52,8 +52,7 @@ static int waits(struct producer *p)
     return open_queue(p);
 }
 
-/* send - until there is room; a wait for it is cut short by a stop only, as a
- * worker comes that makes some */
+/* send - until there is room, or a pause or stop is wanted: -ETIMEDOUT */
 static int send(struct producer *p, size_t size, unsigned priority)
 {
     do {
@@ -65,7 +64,8 @@ static int send(struct producer *p, size_t size, unsigned priority)
                          &ts) == 0)
             return 0;
     } while (errno == EINTR ||
-             (errno == ETIMEDOUT && !atomic_load(&p->world->stop)));
+             (errno == ETIMEDOUT && !atomic_load(&p->world->stop) &&
+              !atomic_load(&p->world->pause)));
     return -errno;
 }
 
@@ -105,15 +105,19 @@ static bool has_room(const struct producer *p, uint64_t n)
 static _Noreturn void produce(struct producer *p)
 {
     struct torture_world *w = p->world;
-    uint64_t n = atomic_load(&w->producers[p->number].sent);
+    _Atomic uint64_t *sent = &w->producers[p->number].sent;
     int err = open_queue(p);
 
     while (!err && !atomic_load(&w->stop)) {
         err = waits(p);
-        if (!err && !has_room(p, n))
+        if (err || atomic_load(&w->stop))
+            continue;
+        if (has_room(p, atomic_load(sent)))
+            err = send_one(p, atomic_load(sent));
+        else
             nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
-        else if (!err && !atomic_load(&w->stop))
-            err = send_one(p, n++);
+        if (err == -ETIMEDOUT)
+            err = 0; /* that one again, when it is told to go on */
     }
     if (err && !atomic_load(&w->stop))
         atomic_store(&w->failed, (unsigned)-err);

@@ -14,7 +14,7 @@
 
 /* They begin at once, unless a pause is on. */
 void feed_start(struct torture_world *w, const char *queue);
-/* No more is sent once feed_paused; a send that waits for room still ends. */
+/* No more is sent once feed_paused, and nobody has the queue open for long. */
 void feed_pause(struct torture_world *w);
 bool feed_paused(struct torture_world *w);
 void feed_resume(struct torture_world *w);

@@ -58,8 +58,7 @@ static bool by_itself(struct torture *t)
     return true;
 }
 
-/* delivers - wait for its first delivery; false: it has ended */
-static bool delivers(struct torture *t)
+bool worker_delivers(struct torture *t)
 {
     uint64_t end = clock_mono_ns() + FIRST_NS * slow();
 
@@ -84,7 +83,7 @@ static void kill_once(struct torture *t)
     worker_start(t, NULL, NULL);
     if (early)
         torture_nap(torture_random(EARLY_NS));
-    else if (delivers(t))
+    else if (worker_delivers(t))
         torture_nap(torture_random(LIFE_NS));
     if (t->worker.pid == 0 || by_itself(t))
         return;
@@ -109,6 +108,8 @@ static bool settles(struct torture *t)
             return false;
         }
         torture_nap(LOOK_NS);
+        if (t->options->points && feed_paused(t->world))
+            letters_unstrand(t);
     }
     return true;
 }
@@ -130,6 +131,7 @@ bool leg_end(struct torture *t)
 
 void legs_run(struct torture *t, uint64_t kills)
 {
+    feed_start(t->world, t->queue);
     while (kills > 0 && !torture_over(t)) {
         for (unsigned i = 0;
              i < LEG && kills > 0 && !torture_over(t) && !feed_spent(t->world);

@@ -128,7 +128,7 @@ void torture_plan(uint64_t number, struct torture_plan *p)
 {
     uint64_t h = torture_hash(terms.seed ^ number);
     uint64_t more = torture_hash(h);
-    bool headed;
+    bool headed, grouped;
 
     p->number = number;
     p->fate = fate_of(h);
@@ -136,10 +136,10 @@ void torture_plan(uint64_t number, struct torture_plan *p)
     p->level = more >> 8 & 3;
     p->priority = priorities[p->level];
     /* An eighth has a group, another one a header without a group. */
-    p->group = (more & 7) == 0 && p->fate != TORTURE_LATER
-                   ? group_of(number, more >> 16)
-                   : -1;
-    headed = (more & 7) <= 1 || p->fate == TORTURE_LATER;
+    grouped = p->fate == TORTURE_LATER ? terms.most >= 2 * HEADER_ROOM
+                                       : (more & 7) == 0;
+    p->group = grouped ? group_of(number, more >> 16) : -1;
+    headed = grouped || (more & 7) == 1 || p->fate == TORTURE_LATER;
     p->sized = headed && more >> 12 & 1 && p->fate != TORTURE_LATER;
     sizes(p, headed, more >> 24);
 }
@@ -197,8 +197,9 @@ int torture_tiny(uint64_t number)
 {
     uint64_t h = torture_hash(~number);
 
-    return !terms.fixed && h % TINY_IN == 0 ? (int)((h >> 32) % TORTURE_TINY)
-                                            : -1;
+    return !terms.fixed && terms.tiny && h % TINY_IN == 0
+               ? (int)((h >> 32) % TORTURE_TINY)
+               : -1;
 }
 
 void torture_tiny_make(size_t size, unsigned char *message)
@@ -212,7 +213,7 @@ static enum torture_what tiny_check(const unsigned char *body, size_t size)
     for (size_t i = 0; i < size; i++)
         if (body[i] != (unsigned char)('a' + size))
             return TORTURE_WRONG;
-    return terms.fixed ? TORTURE_WRONG : TORTURE_WHOLE;
+    return terms.tiny ? TORTURE_WHOLE : TORTURE_WRONG;
 }
 
 enum torture_what torture_check(const unsigned char *body, size_t size,

@@ -35,9 +35,9 @@ enum {
 struct torture_terms {
     uint64_t seed;
     uint32_t most;    /* bytes that a message may have */
-    uint32_t fixed;   /* bytes that each has; 0: random, tiny ones too */
+    uint32_t fixed;   /* bytes that each has; 0: random */
     uint32_t failing; /* of a million messages, those with another fate */
-    uint32_t unused;
+    uint32_t tiny;    /* 1: some have no room for a number */
 };
 
 /* What becomes of a message whatever happens. */

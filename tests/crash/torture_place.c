@@ -18,6 +18,7 @@
 /* In the custody file, as docs/custody-format says. */
 #define AT_STRIDE 32
 #define AT_NUMBER 56
+#define AT_BOOT   72
 #define AT_SLOTS  4096
 
 static const struct torture *here; /* to clean up at exit; NULL: not ours */
@@ -169,6 +170,41 @@ bool place_settled(const struct torture *t)
            place_slots(t) == 0 && place_queued(t) == 0;
 }
 
+void place_power_cut(const struct torture *t)
+{
+    static const char other[] = "00000000-dead-beef-0000-000000000000";
+    int fd = open(state_path(t, "custody"), O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0 && pwrite(fd, other, sizeof other - 1, AT_BOOT) < 0)
+        torture_die("the custody file: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    (void)place_store(t, "UPDATE messages SET boot = 'another' WHERE state = 4 "
+                         "RETURNING 1");
+}
+
+size_t place_row(const struct torture *t, long long row, unsigned char *data)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    size_t size = 0;
+
+    if (sqlite3_open_v2(state_path(t, "store.db"), &db, SQLITE_OPEN_READWRITE,
+                        NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, "SELECT data FROM messages WHERE row = ?", -1,
+                           &st, NULL) != SQLITE_OK)
+        torture_die("the store: %s", sqlite3_errmsg(db));
+    sqlite3_busy_timeout(db, 10000);
+    sqlite3_bind_int64(st, 1, row);
+    if (sqlite3_step(st) == SQLITE_ROW)
+        size = (size_t)sqlite3_column_bytes(st, 0);
+    if (size)
+        memcpy(data, sqlite3_column_blob(st, 0), size);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return size;
+}
+
 void place_tell_log(const struct torture *t)
 {
     FILE *f = fopen(place_path(t, "log"), "re");
@@ -197,11 +233,17 @@ static int entry_remove(const char *path, const struct stat *st, int type,
     return remove(path);
 }
 
+void place_forget(const struct torture *t)
+{
+    nftw(place_path(t, "state"), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 static void clean_up(void)
 {
     if (!here || getpid() != here_pid)
         return;
     mq_unlink(here->queue);
+    mq_unlink(letters_queue(here));
     if (here->options->keep || here->failed) {
         fprintf(stderr, "torture: all is kept in %s and %s\n", here->dir,
                 here->file);
@@ -232,7 +274,13 @@ void place_open(struct torture *t)
     static bool cleans;
 
     terms.most = terms.fixed ? terms.fixed : 256;
+    /* What is too small for a number cannot be told from another when it dies
+     * of a feigned power cut. */
+    terms.tiny = !terms.fixed && !o->points;
     t->bins = programs_find(o->points);
+    if (access(t->bins, X_OK) < 0)
+        torture_die("%s: %s; build and run it by make torture", t->bins,
+                    strerror(errno));
     snprintf(t->dir, sizeof t->dir, "%.900s/mqw-torture.XXXXXX",
              tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(t->dir))

@@ -60,7 +60,7 @@ struct torture_record {
     unsigned ends;       /* ... that came to a final verdict */
     unsigned failures;   /* ... that failed */
     unsigned attempt;    /* of the last one */
-    unsigned generation; /* worker of the last one, 24 bits */
+    unsigned generation; /* worker of the last one, 20 bits */
     unsigned flags;      /* TORTURE_ bits */
 };
 enum {
@@ -72,6 +72,7 @@ enum {
     TORTURE_REPLAYED = 1 << 5,   /* the driver replays it: attempts anew */
     TORTURE_MAY_REPEAT = 1 << 6, /* a replay was cut off: may come unmarked */
     TORTURE_REMOVED = 1 << 7,    /* the driver discards its letter */
+    TORTURE_TORN = 1 << 8, /* died of a power cut that the driver feigned */
 };
 struct torture_record torture_record(uint64_t word);
 uint64_t torture_word(const struct torture_record *r);
@@ -109,6 +110,7 @@ struct torture_world {
     _Alignas(64) atomic_bool stop, pause; /* a */
     atomic_uint paused;                   /* a  that wait because of it */
     atomic_uint failed;                   /* a  errno of one that could not */
+    atomic_bool dawdle;                   /* a  handlers take their time */
     struct {
         _Alignas(
             64) _Atomic uint64_t sent; /* a  messages in the queue so far */
@@ -152,6 +154,9 @@ struct torture_run {
 };
 void torture_begin(const struct torture_seen *seen, struct torture_run *run);
 void torture_end(const struct torture_run *run);
+
+/* Some ms, if the driver wants messages that are under way. */
+void torture_dawdle(void);
 
 /* The record of a number, NULL: outside of what is under way. */
 _Atomic uint64_t *torture_record_of(struct torture_world *w, uint64_t number);

@@ -82,14 +82,23 @@ void worker_start(struct torture *t, const char *kill_at,
                   const char *const *more)
 {
     char program[PATH_MAX], state[PATH_MAX], handler[PATH_MAX];
-    const char *argv[ARGUMENTS] = {
-        program,         "-q",           "--state-dir",
-        state,           "-c",           "4",
-        "--backoff",     "5ms,20ms",     "--jitter",
-        "100",           "--kill-after", "100ms",
-        "--max-crashes", "10000",        "--max-attempts",
-        "100",           "--no-create"};
-    size_t n = 17;
+    const char *argv[ARGUMENTS] = {program,
+                                   "-q",
+                                   "--state-dir",
+                                   state,
+                                   "-c",
+                                   "4",
+                                   "--backoff",
+                                   "5ms,20ms",
+                                   "--jitter",
+                                   "100",
+                                   "--kill-after",
+                                   "100ms",
+                                   "--max-crashes",
+                                   "10000",
+                                   "--max-attempts",
+                                   "100"};
+    size_t n = 16;
 
     snprintf(program, sizeof program, "%.4000s/mqworker", t->bins);
     snprintf(state, sizeof state, "%s", place_path(t, "state"));
@@ -174,12 +183,11 @@ void worker_note(struct torture *t, uint64_t until_ns)
         s->life_ns += until_ns - first;
 }
 
-int program_run(struct torture *t, const char *kill_at,
-                const char *const *arguments)
+pid_t program_start(struct torture *t, const char *kill_at,
+                    const char *const *arguments)
 {
     char program[PATH_MAX];
     const char *argv[ARGUMENTS] = {program};
-    int status;
     pid_t pid;
 
     snprintf(program, sizeof program, "%.4000s/%s", t->bins, arguments[0]);
@@ -187,7 +195,18 @@ int program_run(struct torture *t, const char *kill_at,
     pid = fork();
     if (pid == 0)
         become(t, argv, kill_at);
-    if (pid < 0 || waitpid(pid, &status, 0) < 0)
-        torture_die("%s: %s", program, strerror(errno));
+    if (pid < 0)
+        torture_die("fork: %s", strerror(errno));
+    return pid;
+}
+
+int program_run(struct torture *t, const char *kill_at,
+                const char *const *arguments)
+{
+    pid_t pid = program_start(t, kill_at, arguments);
+    int status;
+
+    if (waitpid(pid, &status, 0) < 0)
+        torture_die("waitpid: %s", strerror(errno));
     return status;
 }

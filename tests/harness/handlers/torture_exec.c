@@ -89,6 +89,7 @@ int main(void)
     torture_world_open();
     torture_begin(&seen, &run);
     work();
+    torture_dawdle();
     torture_end(&run);
     return run.fails ? 1 : statuses[run.fate];
 }

@@ -94,6 +94,7 @@ static size_t take(char *at, size_t size)
         return 0;
     seen.body = end + 1;
     torture_begin(&seen, &run);
+    torture_dawdle();
     torture_end(&run);
     answer(&run, seen.id);
     return head + 1 + seen.size + 1;

@@ -14,6 +14,7 @@ static void work(const struct torture_run *run)
 {
     if (torture_hash(run->plan.number + 1) % SLOW_IN == 0)
         nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
+    torture_dawdle();
 }
 
 int mqw_init(const char *arg, void **user)
