@@ -5,7 +5,7 @@
 #   make check-unit | check-e2e | check-crash       one kind of test
 #   make check-asan  the same under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
-#   make lint | format | bench | fuzz | demo | install | uninstall | clean
+#   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
 # Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS, and
 # WERROR=-Werror as .ci/run has it.
 BUILD    ?= build
@@ -62,7 +62,7 @@ MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
 .PHONY: all completion tests check check-unit check-e2e check-crash check-man check-asan \
-        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture points programs fuzz demo install uninstall clean show-cflags
+        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -293,6 +293,10 @@ uninstall:
 	@$(call each,rm -f "$$place")
 	-@cd "$(DESTDIR)$(DOCDIR)" 2>/dev/null && rmdir docs/examples docs . 2>/dev/null; \
 	    rmdir "$(DESTDIR)$(DOCDIR)" 2>/dev/null; true
+
+# Debian packages in $(BUILD)/deb; lintian looks at them if it is there.
+deb: all
+	scripts/deb $(BUILD) $(VERSION) $(SOVERSION)
 
 clean:
 	rm -rf $(BUILD)

@@ -205,4 +205,63 @@ Test(install, a_program_is_made_with_pkg_config_and_either_library)
     example_run("shared", harness_path("at"));
     example_run("archive", "/nowhere");
 }
+
+/* deb_find - the newest package of that name, which has just been built */
+static const char *deb_find(const char *name)
+{
+    static char path[4096];
+    const char *tests = getenv("MQW_HANDLERS");
+    char script[4200];
+
+    snprintf(script, sizeof script, "realpath '%s'/../deb/%s_*.deb",
+             tests ? tests : "build/tests", name);
+    FILE *f = popen(script, "r");
+    cr_assert(f && fgets(path, sizeof path, f), "no package %s", name);
+    pclose(f);
+    path[strcspn(path, "\n")] = '\0';
+    return path;
+}
+
+/* deb_list - paths of a package without directories and documents */
+static const char *deb_list(const char *name)
+{
+    return sh("dpkg-deb -c \"$1\" | awk '!/^d/ { print $1, $2, $6 }' |"
+              "grep -v /doc/ | sed '"
+              "s,lib/[^/ ]*-linux-[^/ ]*/,lib/MULTI/,'",
+              deb_find(name));
+}
+
+Test(install, debian_packages_have_what_they_say)
+{
+    if (!have("dpkg-deb") || !have("dpkg-shlibdeps"))
+        cr_skip_test("no dpkg-dev here");
+    struct harness_result r = make_run("deb");
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    cr_assert_not(strstr(r.out, "E: "), "lintian: %s", r.out);
+
+    const char *list = deb_list("mqworker");
+    cr_assert(strstr(list, "-rwxr-xr-x root/root ./usr/bin/mqctl\n"));
+    cr_assert(strstr(list, "./usr/lib/systemd/system/mqworker@.service\n"));
+    cr_assert(strstr(list, "-rw-r--r-- root/root "
+                           "./usr/share/man/man8/mqworker.8.gz\n"));
+    cr_assert(strstr(list, "./usr/share/zsh/vendor-completions/_mqctl\n"));
+    cr_assert_not(strstr(list, "mqworker.h"));
+    cr_assert_str_eq(deb_list("libmqworker0"),
+                     "-rw-r--r-- root/root ./usr/lib/MULTI/libmqworker.so.0\n");
+    list = deb_list("libmqworker-dev");
+    cr_assert(strstr(list, "./usr/include/mqworker.h\n"), "%s", list);
+    cr_assert(strstr(list, "./usr/lib/MULTI/pkgconfig/mqworker.pc\n"));
+    cr_assert(strstr(list, "./usr/share/man/man3/mqworker.3.gz\n"));
+
+    const char *depends =
+        sh("dpkg-deb -f \"$1\" Depends", deb_find("mqworker"));
+    cr_assert(strstr(depends, "libsqlite3-0"), "%s", depends);
+    cr_assert(strstr(depends, "libncursesw6"), "%s", depends);
+    cr_assert_str_eq(sh("mkdir x; dpkg-deb -x \"$1\" x; cd x;"
+                        "sed -n 's/ .*//; /^ExecStart/p' "
+                        "usr/lib/systemd/system/mqworker@.service;"
+                        "usr/bin/mqworker --version | cut -d ' ' -f 1",
+                        deb_find("mqworker")),
+                     "ExecStart=/usr/bin/mqworker\nmqworker\n");
+}
 #endif
