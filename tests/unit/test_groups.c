@@ -177,7 +177,8 @@ Test(groups, what_has_nothing_before_it_passes_and_nothing_else_does)
     a = groups_resume(groups, "a", 1, 17);
     groups_release(groups, a);
     cr_assert_eq(groups_count(groups), 0, "nothing is left of any");
-    cr_assert_eq(groups_pass(groups, "long", GROUP_KEY_MAX + 1, 0, &none),
+    cr_assert_eq(groups_pass(groups, (char[GROUP_KEY_MAX + 1]){"long"},
+                             GROUP_KEY_MAX + 1, 0, &none),
                  -ENAMETOOLONG);
 }
 
