@@ -102,10 +102,19 @@ static void ask_quit(struct torture *t)
     torture_nap(DAWDLE_NS);
 }
 
+/* ask_nothing - the queue is empty before long */
+static void ask_nothing(struct torture *t)
+{
+    feed_pause(t->world);
+}
+
 /* ---- scenes ---- */
 
-static const char *const one[] = {"--lookahead", "1", NULL};
-static const char *const few[] = {"--lookahead", "4", NULL};
+/* Heads that wait for long, and little room for what is behind them. */
+static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
+                                  NULL};
+static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
+                                  NULL};
 static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
 
 static const struct scene scenes[] = {
@@ -124,9 +133,9 @@ static const struct scene scenes[] = {
     {"slot_resolve_", .before = "receive_after:3", .once = true},
     {"slot_crashed_", .before = "slot_run_after_word:3", .once = true},
     {"slot_unrun_", .ask = ask_quit, .once = true},
-    {"slot_hold_", .more = few},
+    {"slot_disarm_", .ask = ask_nothing, .once = true},
     {"park_due_", .more = one, .once = true},
-    {"park_", .more = few},
+    {"park_", .more = few, .once = true},
     {"store_put_all_", .more = few},
     {"store_make_", .once = true},
     {"store_recall_", .prepare = strand_one, .once = true},
@@ -216,6 +225,7 @@ bool scene_play(struct torture *t, const char *point)
         letters_receive(t);
     letters_sent(t);
     atomic_store(&t->world->dawdle, false);
+    feed_resume(t->world);
     t->sum.kills += hit;
     return hit;
 }
