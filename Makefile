@@ -54,10 +54,11 @@ BENCH   := $(BUILD)/tests/bench/bench
 TORTURE := $(BUILD)/tests/crash/torture
 FUZZ    := $(call only,fuzz/fuzz,$(call test,fuzz/fuzz_*))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
-# the benchmark.
+# the benchmark, test_torture the torture program.
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
             $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c)) \
-            $(if $(filter %/test_bench,$(E2E)),$(BENCH))
+            $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
+            $(if $(filter %/test_torture,$(CRASH)),$(TORTURE) points)
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 

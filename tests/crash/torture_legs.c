@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "common/interrupt.h"
+#include "common/term_progress.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 
@@ -129,15 +130,27 @@ bool leg_end(struct torture *t)
     return !t->failed;
 }
 
+/* leg - some kills */
+static void leg(struct torture *t, uint64_t kills)
+{
+    for (unsigned i = 0; i < LEG && t->sum.kills < kills; i++) {
+        if (torture_over(t) || feed_spent(t->world))
+            return;
+        kill_once(t);
+    }
+}
+
 void legs_run(struct torture *t, uint64_t kills)
 {
+    struct term_progress bar;
+
+    term_progress_start(&bar, "killing", kills);
     feed_start(t->world, t->queue);
-    while (kills > 0 && !torture_over(t)) {
-        for (unsigned i = 0;
-             i < LEG && kills > 0 && !torture_over(t) && !feed_spent(t->world);
-             i++, kills--)
-            kill_once(t);
+    while (t->sum.kills < kills && !torture_over(t)) {
+        leg(t, kills);
         if (!t->failed)
             leg_end(t);
+        term_progress_step(&bar, t->sum.kills);
     }
+    term_progress_end(&bar);
 }

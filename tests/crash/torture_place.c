@@ -287,8 +287,10 @@ void place_open(struct torture *t)
         torture_die("%s: %s; set TMPDIR to a directory with room", t->dir,
                     strerror(errno));
     /* Beside the files of the worker it would cost their disk's time. */
-    snprintf(t->file, sizeof t->file, "%s/mqw-torture-%d", shm, (int)getpid());
-    snprintf(t->queue, sizeof t->queue, "/mqw-torture-%d", (int)getpid());
+    snprintf(t->file, sizeof t->file, "%s/mqw-torture-%d-%d", shm,
+             (int)getpid(), (int)t->kind);
+    snprintf(t->queue, sizeof t->queue, "/mqw-torture-%d-%d", (int)getpid(),
+             (int)t->kind);
     here = t;
     here_pid = getpid();
     if (!cleans)

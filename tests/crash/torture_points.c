@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/term_progress.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 
@@ -123,9 +123,10 @@ static void points_tell(struct torture *t, const struct points *all)
 void points_run(struct torture *t)
 {
     static struct points all;
+    struct term_progress bar;
     unsigned kills = 0;
 
-    all.count = 0;
+    memset(&all, 0, sizeof all);
     points_read(&all, t, "mqworker");
     points_read(&all, t, "mqdlq");
     if (all.count == 0)
@@ -134,8 +135,10 @@ void points_run(struct torture *t)
                     t->bins);
     points_first(t, &all);
     feed_start(t->world, t->queue);
+    term_progress_start(&bar, "killing", all.count * t->options->hits);
     while (!torture_over(t) && !points_round(t, &all, &kills))
-        ;
+        term_progress_step(&bar, kills);
+    term_progress_end(&bar);
     if (!t->failed)
         leg_end(t);
     if (!t->failed && !torture_over(t))
