@@ -303,7 +303,9 @@ static void group_end(const struct torture_run *run, bool first)
     uint64_t mine = group_word(p->number);
     _Atomic uint64_t *last = &lane->last[p->producer][p->level];
     uint64_t before = atomic_load(last);
-    bool late = p->fate == TORTURE_LATER; /* its place is when it is due */
+    /* It has no place that follows from its number. */
+    bool late = p->fate == TORTURE_LATER ||
+                torture_record(atomic_load(run->record)).flags & TORTURE_TORN;
 
     if (!run->fails && first && !late && before > p->number + 1)
         fault(TORTURE_GROUP_LATE, NULL, p->number, atomic_load(run->record),
