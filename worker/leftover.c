@@ -45,6 +45,15 @@ static bool kill_group(const struct leftover *l)
     return same;
 }
 
+/* is_known - a long-lived child is named by each message that it had */
+static bool is_known(const struct leftover *list, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (list[k].pgid == list[i].pgid && list[k].start == list[i].start)
+            return true;
+    return false;
+}
+
 /* leftover_kill - groups first, then all that carries a mark */
 int leftover_kill(uint64_t nonce, const struct leftover *list, size_t n)
 {
@@ -55,7 +64,8 @@ int leftover_kill(uint64_t nonce, const struct leftover *list, size_t n)
 
     for (size_t i = 0; i < n && !err; i++) {
         of[i] = (struct marked_delivery){.seq = list[i].mark};
-        groups += kill_group(&list[i]);
+        if (!is_known(list, i))
+            groups += kill_group(&list[i]);
     }
     if (!err && n > 0)
         killed = marked_end(m, &choice);
