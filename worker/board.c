@@ -54,6 +54,8 @@ static void count_job(struct pool_job *job)
     struct engine *e = CONTAINER_OF(job, struct engine, board.job);
     struct receive_stats s;
 
+    /* Not before: a job that is queued still cannot be queued again. */
+    atomic_store(&e->board.stirred, false);
     rows_count(e);
     board_old(e);
     peeker_wake(e->peeker);
@@ -63,14 +65,13 @@ static void count_job(struct pool_job *job)
     e->board.deliveries = s.deliveries;
 }
 
-/* count_due - in the peeker; what is done from here on stirs again */
+/* count_due - in the peeker; what is done from the job on stirs again */
 static void count_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, board.timer);
 
-    atomic_store(&e->board.stirred, false);
     if (pool_submit(e->pool, &e->board.job) < 0)
-        board_stir(e);
+        timers_start_after(e->timers, timer, COUNT_NS);
 }
 
 void board_init(struct engine *e)

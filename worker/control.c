@@ -11,6 +11,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/local.h"
 #include "common/log.h"
 #include "worker/container.h"
@@ -20,6 +21,7 @@
 
 #define CLIENTS 16
 #define LINE    2048
+#define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */
 
 /* All of it is the peeker's. */
 struct client {
@@ -33,6 +35,7 @@ struct client {
 struct control {
     struct engine *engine;
     struct peeker_source door;
+    struct timer door_timer; /* when there was no descriptor for who came */
     struct client clients[CLIENTS];
     uint64_t heard; /* things said so far */
     char path[PATH_MAX];
@@ -139,11 +142,21 @@ static bool known(int fd)
     return false;
 }
 
-/* door_ready - let one in; the door stays open for the next */
+/* door_open - for the next */
+static void door_open(struct timer *timer)
+{
+    struct control *k = CONTAINER_OF(timer, struct control, door_timer);
+
+    (void)peeker_watch(k->engine->peeker, &k->door, EPOLLIN);
+}
+
+/* door_ready - let one in; who cannot be let in for want of a descriptor waits,
+ * and shall not keep us busy */
 static void door_ready(struct peeker_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    bool full = fd < 0 && errno != EAGAIN && errno != ECONNABORTED;
     struct client *c = fd >= 0 ? client_free(k) : NULL;
 
     if (c) {
@@ -159,7 +172,10 @@ static void door_ready(struct peeker_source *source)
             client_drop(c);
         }
     }
-    (void)peeker_watch(k->engine->peeker, source, EPOLLIN);
+    if (full)
+        timers_start_after(k->engine->timers, &k->door_timer, FULL_NS);
+    else
+        door_open(&k->door_timer);
 }
 
 /* ---- open and close ---- */
@@ -185,6 +201,7 @@ struct control *control_open(struct engine *e)
     k->engine = e;
     k->door.fd = -1;
     k->door.ready = door_ready;
+    timer_init(&k->door_timer, door_open);
     for (size_t i = 0; i < CLIENTS; i++)
         k->clients[i].source.fd = -1;
     if (snprintf(k->path, sizeof k->path, "%s/%s", e->dir.folder,
@@ -204,6 +221,7 @@ void control_close(struct control **control)
     if (!k)
         return;
     *control = NULL;
+    timers_cancel(k->engine->timers, &k->door_timer);
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {

@@ -27,7 +27,9 @@
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
 /* One waits for the queue, one writes verdicts again, one moves letters, one
  * counts what is stored. */
-#define SPARE_THREADS 4
+/* One each that waits for the queue, writes verdicts again, moves letters, lets
+ * groups go on, counts the store. */
+#define SPARE_THREADS 5
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
@@ -274,6 +276,8 @@ int engine_set_cap(struct engine *e, unsigned cap, struct problem *p)
     pool_resize(e->pool, cap + SPARE_THREADS);
     e->live->concurrency = cap;
     atomic_store(&e->cap, cap);
+    if (e->ops->lanes && cap < old)
+        receive_hold(e); /* who waits for its child would keep a place */
     board_old(e);
     log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
     engine_poke(e);

@@ -99,6 +99,7 @@ static int start(struct lane *l, struct outcome *out)
     }
     if (l->child.pid) {
         child_signal(&l->child, SIGKILL);
+        lane_unwatch_all(l);
         (void)child_reap(&l->child, &how);
     }
     verdict_cannot_start(out, s->set->command[0], err);

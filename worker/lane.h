@@ -35,7 +35,9 @@ struct stream {
     const pid_t *ended;         /* at close: all children, none reaped yet */
     size_t ended_count;
 };
-/* Where the marks of children begin: far above those of messages (slot.h). */
+/* Where the marks of children begin, plus the us of the clock at the start, as
+ * those of an earlier worker are not ours: far above those of messages
+ * (slot.h). */
 #define STREAM_MARKS (UINT64_C(1) << 62)
 
 struct lane; /* opaque; body in lane_inner.h */

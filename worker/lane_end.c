@@ -48,6 +48,7 @@ void lane_fault(struct lane *l, const char *what,
     if (!l->cause[0])
         strlcpy(l->cause, what, sizeof l->cause);
     l->why = what;
+    lane_unwatch(l, l->child.out);
     child_close(&l->child.out);
     l->input.begin = l->input.end = 0;
     lane_step(l, LANE_END);
@@ -166,6 +167,7 @@ void lane_bury(struct lane *l)
     if (l->why || l->count || lane_stops(l))
         sweep(l);
     tail_finish(&l->tail);
+    lane_unwatch_all(l);
     known = child_reap(c, &how);
     well = known && how.si_code == CLD_EXITED && how.si_status == 0;
     how_it_ended(&how, known, text);
@@ -194,10 +196,13 @@ static struct delivery *unsent(struct lane *l, struct outcome *out)
     return lane_take_out(l, m);
 }
 
-/* failed - the oldest of those that it had when it ended */
+/* failed - the oldest of those that it had when it ended; the newest, if they
+ * go back to the front */
 static struct delivery *failed(struct lane *l, struct outcome *out)
 {
-    struct open_message *m = TAILQ_FIRST(&l->open);
+    struct open_message *m = l->kind == OUTCOME_NOT_STARTED
+                                 ? TAILQ_LAST(&l->open, open_list)
+                                 : TAILQ_FIRST(&l->open);
 
     out->kind = l->kind;
     out->verdict = MQW_RETRY;

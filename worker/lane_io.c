@@ -44,6 +44,25 @@ int lane_watch(struct lane *l)
     return err ? err : watch(l, l->child.end, OF_END, EPOLLIN);
 }
 
+/* lane_unwatch - before a descriptor is closed
+ * To close it is not enough: a process that is being started on another thread
+ * has copies of all descriptors until its exec, and while it has one, the epoll
+ * set keeps the entry and tells of it, as if it were the next child's.
+ */
+void lane_unwatch(struct lane *l, int fd)
+{
+    if (fd >= 0)
+        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void lane_unwatch_all(struct lane *l)
+{
+    lane_unwatch(l, l->child.in);
+    lane_unwatch(l, l->child.out);
+    lane_unwatch(l, l->child.err);
+    lane_unwatch(l, l->child.end);
+}
+
 /* ---- output ---- */
 
 /* watch_input - as long as the pipe has no room
@@ -58,7 +77,7 @@ static void watch_input(struct lane *l, bool on)
     if (on)
         (void)watch(l, l->child.in, OF_IN, EPOLLOUT);
     else
-        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, l->child.in, NULL);
+        lane_unwatch(l, l->child.in);
 }
 
 /* make_room - for as many bytes at the end of the output */
@@ -158,6 +177,7 @@ bool lane_read(struct lane *l)
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
+    lane_unwatch(l, l->child.out);
     child_close(&l->child.out);
     shuts(l, "closed its output");
     return false;
@@ -252,8 +272,10 @@ static void on_event(struct lane *l, uint32_t of)
         (void)lane_read(l);
         break;
     case OF_ERR:
-        if (l->child.err >= 0 && !tail_read(lane_tail(l), l->child.err))
+        if (l->child.err >= 0 && !tail_read(lane_tail(l), l->child.err)) {
+            lane_unwatch(l, l->child.err);
             child_close(&l->child.err);
+        }
         break;
     case OF_IN:
         flush(l);

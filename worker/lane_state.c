@@ -27,6 +27,7 @@ static void shut(struct lane *l)
 /* leave - the end of its input; what it still says is not read as answers */
 static void leave(struct lane *l)
 {
+    lane_unwatch(l, l->child.in);
     child_close(&l->child.in);
     l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
 }

@@ -189,7 +189,12 @@ static void look_in(struct peeker *p, unsigned ms)
 /* peeker_linger - one thread at a time, as peek mode is entered once */
 bool peeker_linger(struct peeker *p)
 {
-    return !atomic_load(&p->released) && !atomic_exchange(&p->armed, true);
+    if (atomic_load(&p->released) || atomic_exchange(&p->armed, true))
+        return false;
+    if (!atomic_load(&p->released))
+        return true;
+    atomic_store(&p->armed, false);
+    return false;
 }
 
 /* peeker_lingered - off before a work item is tried, as in on_event */

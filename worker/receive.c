@@ -344,6 +344,7 @@ static struct receive *linger(struct engine *e)
         put_away(item);
     else
         engine_trouble(e, "starting a work item", ENOMEM);
+    engine_poke(e); /* one that runs may want what came */
     return NULL;
 }
 

@@ -22,8 +22,9 @@
 
 #define CONCURRENCY_MAX 1024
 #define WINDOW_MAX      256
-/* Work items: the cap, and one that waits for the queue. */
-#define ITEMS_MAX     (CONCURRENCY_MAX + 1)
+/* Work items in use: the cap, and one for each pool thread that has counted
+ * itself out and not yet put its own away. */
+#define ITEMS_MAX     (2 * CONCURRENCY_MAX + 16)
 #define EXIT_UNMAPPED 0xff
 
 /* What becomes of a group whose head died: words of --on-group-dead. */

@@ -79,19 +79,19 @@ static void send(struct receive *item)
 }
 
 /* fill - take and send; 0: the lane is full, or may not take more; -EAGAIN: there
- * is no more, -errno trouble */
+ * is no more, -errno trouble. TAKEN_NONE: look at what is open first. */
 static int fill(struct receive *item)
 {
     const struct lane_ops *lanes = item->engine->ops->lanes;
     int err = 0;
 
-    while (!err && !over(item) && may_take(item) &&
-           lanes->room(item->lane) > 0) {
+    receive_look(item); /* it may have waited for long */
+    while (!err && may_take(item) && lanes->room(item->lane) > 0) {
         item->d = &item->free_open->d;
         err = take(item);
         if (!err)
             send(item);
-        else if (err == TAKEN_NONE)
+        else if (err == TAKEN_NONE && item->open == 0)
             err = 0;
     }
     take_flush(item);
@@ -212,11 +212,13 @@ static bool step(struct receive *item)
     if (err < 0 && err != -EAGAIN)
         engine_trouble(e, "receiving", -err);
     if (item->open == 0)
-        return err == 0 || (err == -EAGAIN && receive_dwell(item));
+        return err >= 0 || (err == -EAGAIN && receive_dwell(item));
     receive_dwelt(item);
-    wants = err < 0 && want(item);
+    wants = err != TAKEN_NONE && want(item);
     if (!wants)
         engine_poke(e); /* there may be more: for others */
+    if (err == TAKEN_NONE)
+        e->ops->lanes->wake(item->lane); /* no wait: there may be more */
     collect(item);
     if (wants)
         unwant(item);

@@ -459,3 +459,54 @@ Test(stream, example_in_c)
     cr_assert_eq(r.status, 0, "%s", r.err);
     adds(harness_path("adder"));
 }
+
+/* A message that is not answered yet must not keep others out of the window. */
+static void beside(struct harness_process *w)
+{
+    send("echo OK $held; echo OK $id");
+    harness_until(done(w, 2), LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+}
+
+Test(stream, after_a_pause_messages_are_taken_beside_an_open_one)
+{
+    queue = harness_queue(10, 256);
+    struct harness_process *w = STREAM("-c", "1", "--window", "4");
+    send("held=$id");
+    harness_until_lines("heads", 1, LIMIT);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", LIMIT);
+    harness_signal(w, SIGCONT);
+    harness_wait_log(w, "event=resumed", LIMIT);
+    beside(w);
+}
+
+Test(stream, the_batch_time_limit_does_not_close_a_window)
+{
+    queue = harness_queue(10, 256);
+    struct harness_process *w =
+        STREAM("-c", "1", "--window", "4", "--batch-time-limit", "1ms");
+    send("held=$id");
+    harness_until_lines("heads", 1, LIMIT);
+    for (size_t i = 2; i <= 4; i++) { /* the window is full then */
+        send(":");
+        harness_until_lines("heads", i, LIMIT);
+    }
+    harness_kill(w);
+}
+
+/* Children come and go on several threads at once, so that one thread starts a
+ * process while another one closes what it had of its own. */
+Test(stream, who_ends_is_not_taken_for_who_begins)
+{
+    queue = harness_queue(10, 256);
+    struct harness_process *w =
+        STREAM("-q", "-c", "8", "--window", "2", "--max-requests", "1",
+               "--exit-when-idle=2s");
+    for (int i = 0; i < 400; i++)
+        send("echo OK $id");
+    cr_assert_eq(harness_wait(w, 6 * LIMIT), 0);
+    cr_assert_eq(harness_log_count(w, "event=retry"), 0, "%s",
+                 harness_stderr(w, NULL));
+    cr_assert_eq(harness_lines("heads"), 400);
+}
