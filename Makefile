@@ -5,6 +5,7 @@
 #   make check-unit | check-e2e | check-crash       one kind of test
 #   make check-asan  the same under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
+#   make torture     kills the worker again and again and audits each message
 #   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
 # Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS, and
 # WERROR=-Werror as .ci/run has it.
@@ -30,7 +31,8 @@ LIBS        = $(PKG_LIBS) -lrt -ldl
 # ---- what there is ----
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/$(1).c))
-only     = $(if $(ONLY),$(filter $(ONLY:%=$(BUILD)/tests/$(1)_%),$(2)),$(2))
+named    = $(1:%=$(BUILD)/tests/$(2)_%)
+only     = $(filter-out $(call named,$(SKIP),$(1)),$(if $(ONLY),$(filter $(call named,$(ONLY),$(1)),$(2)),$(2)))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
 TOOLS   := $(foreach f,$(wildcard scripts/mq*.c),$(if $(findstring _,$(f)),,$(basename $(notdir $(f)))))
@@ -174,8 +176,14 @@ check-man:
 	@command -v mandoc >/dev/null || exit 0; \
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
 
+# Not under sanitizers: tests of documents, packages and measurements; and, for
+# the thread sanitizer, of programs without threads.
+DRY     := bench completion demo docs install man runbook
+SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
+           mqdlq_replay mqsend worker_limits
 check-asan:
 	MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan check \
+	    SKIP="$(DRY)" \
 	    CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
 # Criterion cannot start under the thread sanitizer: programs and stress tests
@@ -183,7 +191,8 @@ check-asan:
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
 	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread \
 	    check-tsan-stress
-	MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs
+	MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs \
+	    SKIP="$(DRY) $(SINGLE)"
 check-tsan-stress: $(STRESS) $(BIN)
 	$(call run,$(STRESS))
 
