@@ -1,7 +1,8 @@
 /* groups.c - ordered groups: adding, leasing, ending a lease (see groups.h)
  *
- * A lease takes its next item out of its place at once (`ahead`), when nothing
- * of the group is parked: then peek and take need no lock.
+ * A lease takes its next item out of its place (`ahead`): at once, when nothing
+ * of the group is parked, and peek and take need no lock; else when it is looked
+ * at.
  */
 #include "worker/groups_inner.h"
 
@@ -215,6 +216,15 @@ static struct group_item *next_item(const struct group *lease)
     return item;
 }
 
+/* ahead_locked - what is next leaves its place: whatever gets in line from now
+ * on cannot move it, as one that was delayed could */
+static void ahead_locked(struct groups *g, struct group *group)
+{
+    group->ahead = next_item(group);
+    if (group->ahead)
+        group_remove_locked(g, group, group->ahead);
+}
+
 /* lease_locked - the first group of the run queue */
 static struct group *lease_locked(struct groups *g)
 {
@@ -223,11 +233,8 @@ static struct group *lease_locked(struct groups *g)
     if (!group)
         return NULL;
     group_run_locked(g, group);
-    if (group->parked == 0) {
-        group->ahead = next_item(group);
-        if (group->ahead)
-            group_remove_locked(g, group, group->ahead);
-    }
+    if (group->parked == 0)
+        ahead_locked(g, group);
     return group;
 }
 
@@ -245,14 +252,12 @@ struct group *groups_lease(struct groups *g)
 
 struct group_item *groups_peek(struct groups *g, struct group *lease)
 {
-    struct group_item *item = lease->ahead;
-
-    if (item)
-        return item;
+    if (lease->ahead)
+        return lease->ahead;
     pthread_mutex_lock(&g->mtx);
-    item = next_item(lease);
+    ahead_locked(g, lease);
     pthread_mutex_unlock(&g->mtx);
-    return item;
+    return lease->ahead;
 }
 
 uint64_t groups_parked_of(struct groups *g, struct group *lease)
@@ -285,17 +290,13 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority)
 {
     count_high(lease, item, priority);
-    if (item && item == lease->ahead) {
+    if (item) { /* it left its place when it was looked at */
         lease->ahead = NULL;
         return;
     }
     pthread_mutex_lock(&g->mtx);
-    if (item) {
-        group_remove_locked(g, lease, item);
-    } else {
-        lease->parked--;
-        g->parked--;
-    }
+    lease->parked--;
+    g->parked--;
     pthread_mutex_unlock(&g->mtx);
 }
 

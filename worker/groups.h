@@ -60,8 +60,9 @@ int groups_pass(struct groups *g, const char *key, size_t size,
 /* The next group that has something to deliver, or NULL. It is RUNNING until
  * one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
-/* What is next among the items of a leased group, NULL if it has none. It stays
- * there if the lease ends without groups_take; meanwhile it may count as taken. */
+/* What is next among the items of a leased group, NULL if it has none. What gets
+ * in line from then on comes after it. If the lease ends without groups_take it
+ * goes back to its place; meanwhile it may count as taken. */
 struct group_item *groups_peek(struct groups *g, struct group *lease);
 /* Whether it is the turn of the lowest priority. */
 bool groups_low_turn(const struct group *lease);

@@ -259,6 +259,9 @@ static void op_take(void)
     expect(groups_low_turn(l->group) == low);
     expect(groups_parked_of(groups, l->group) == m->parked);
     expect(groups_peek(groups, l->group) == (next ? &next->item : NULL));
+    l->ahead = next;
+    if (random_below(4) == 0)
+        return; /* others get in line meanwhile */
     front = next && next->item.priority == GROUP_FRONT;
     if (m->parked && !front && random_below(2)) {
         next = NULL;

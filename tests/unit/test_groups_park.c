@@ -369,6 +369,29 @@ Test(groups_park, one_that_was_parked_under_a_lease_can_be_returned)
     DELIVERS(1, 2);
 }
 
+/* The store is asked between the look at what is next and taking it: one that
+ * was delayed is due then, and gets in line before it. */
+Test(groups_park, one_that_gets_in_line_before_what_is_being_taken_costs_none)
+{
+    struct group_item *one = &item[9], *first;
+    struct group *a;
+
+    put("a", 5, 1);
+    put("a", 6, 1);
+    item[9].seq = 9;
+    cr_assert_eq(groups_park_one(groups, "a", 1, one), 0);
+    groups_park_end(groups, &one, 1, true);
+    a = lease("a");
+    first = groups_peek(groups, a);
+    cr_assert_eq(first, &item[5]);
+    put("a", 3, 1);
+    groups_take(groups, a, first, 1);
+    groups_unpark(groups, a);
+    sound();
+    groups_release(groups, a);
+    DELIVERS(3, 6);
+}
+
 /* However many groups are blocked with nothing behind them. */
 Test(groups_park, finding_what_to_park_does_not_pass_by_every_blocked_group)
 {
