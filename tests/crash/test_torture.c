@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/harness/harness.h"
 
@@ -48,7 +49,8 @@ static void at_random(const char *kind)
     const char *kills = getenv("KILLS");
 
     tortured(HARNESS_LIST(harness_handler("../crash/torture"), "--handler",
-                          kind, "--kills", kills ? kills : KILLS));
+                          kind, "--failures", "5", "--kills",
+                          kills ? kills : KILLS));
 }
 
 /* at_each_step - once */
@@ -76,4 +78,35 @@ Test(torture, kills_at_random_lose_nothing_of_a_plugin)
 Test(torture, kill_at_each_named_step_loses_nothing)
 {
     at_each_step("plugin");
+}
+
+/* documented - the table in docs/reliability has each step of a program */
+static void documented(const char *docs, const char *program)
+{
+    struct harness_result r = harness_run_spec(
+        &(struct harness_spec){.argv = HARNESS_LIST(program, "--version"),
+                               .env = HARNESS_LIST("MQW_KILL_LIST=1")});
+    size_t steps = 0;
+    char name[64], quoted[80];
+
+    for (const char *at = r.err; sscanf(at, "%63s", name) == 1; steps++) {
+        snprintf(quoted, sizeof quoted, "`%s`", name);
+        cr_expect(strstr(docs, quoted), "docs/reliability.md: %s", name);
+        at += strcspn(at, "\n") + 1; /* a name and a number in each line */
+    }
+    cr_assert_gt(steps, 10);
+}
+
+Test(torture, each_named_step_is_in_the_documentation)
+{
+    const char *folder = getenv("MQW_DOCS");
+    char path[4096], page[4200];
+    const char *docs;
+
+    /* make runs tests in the source tree. */
+    cr_assert_not_null(realpath(folder ? folder : "docs", path));
+    snprintf(page, sizeof page, "%s/reliability.md", path);
+    docs = harness_read(page, NULL);
+    documented(docs, harness_handler("../../points/bin/mqworker"));
+    documented(docs, harness_handler("../../points/bin/mqdlq"));
 }

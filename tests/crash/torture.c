@@ -122,6 +122,11 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double in_ms(uint64_t ns)
+{
+    return (double)ns / NS_PER_MS;
+}
+
 /* recovery_tell - from exec to the first delivery */
 static void recovery_tell(struct torture_sum *s)
 {
@@ -131,9 +136,8 @@ static void recovery_tell(struct torture_sum *s)
         return;
     qsort(s->recovery_ns, n, sizeof *s->recovery_ns, by_value);
     printf("  recovery     median %.1f ms, p99 %.1f ms, worst %.1f ms\n",
-           (double)s->recovery_ns[n / 2] / NS_PER_MS,
-           (double)s->recovery_ns[n * 99 / 100] / NS_PER_MS,
-           (double)s->recovery_ns[n - 1] / NS_PER_MS);
+           in_ms(s->recovery_ns[n / 2]), in_ms(s->recovery_ns[n * 99 / 100]),
+           in_ms(s->recovery_ns[n - 1]));
 }
 
 static double per_second(uint64_t n, uint64_t ns)

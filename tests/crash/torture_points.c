@@ -50,14 +50,13 @@ static void points_read(struct points *all, const struct torture *t,
              "MQW_KILL_LIST=1 '%.3000s/%s' --version 2>&1 >/dev/null", t->bins,
              program);
     f = popen(command, "re");
-    if (!f)
-        torture_die("%s: cannot be run", program);
-    while (fgets(line, sizeof line, f))
+    while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "%63s %u", name, &passes) == 2 &&
             scene_possible(t, name) &&
             (!t->options->point || strstr(name, t->options->point)))
             point_add(all, name);
-    pclose(f);
+    if (!f || pclose(f) != 0)
+        torture_die("%s/%s: cannot be run", t->bins, program);
 }
 
 /* done - as often as was asked for, or as often as makes sense */

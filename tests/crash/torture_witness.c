@@ -25,8 +25,7 @@ const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_PRIORITY] = "it has another priority than it was sent with",
     [TORTURE_GROUP] = "it has another group than it was sent with",
     [TORTURE_GROUP_TWO] = "two deliveries of its group ran at once",
-    [TORTURE_GROUP_LATE] = "one that was sent after it, in its group and with "
-                           "its priority, ended before it",
+    [TORTURE_GROUP_LATE] = "a later one of its group and priority ended first",
 };
 
 static struct torture_world *world;
@@ -61,9 +60,10 @@ struct torture_world *torture_world_open(void)
     const char *number = getenv(TORTURE_GENERATION);
 
     errno = EINVAL;
-    if (!path || !number)
+    if (path && number)
+        generation = (unsigned)strtoul(number, NULL, 10);
+    else
         give_up("$" TORTURE_WORLD " and $" TORTURE_GENERATION " are not set");
-    generation = (unsigned)strtoul(number, NULL, 10);
     world_map(path, 0);
     torture_terms_use(&world->terms);
     return world;
