@@ -204,19 +204,23 @@ bench: $(BENCH) $(BIN)
 # earlier runs in this build directory found; ONLY="header custody" runs these.
 FUZZ_SECONDS ?= 30
 fuzz:
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" run-fuzz \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" run-fuzz -k -O \
+	    $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN)) \
 	    SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
-run-fuzz: $(FUZZ)
-	@failed=; for f in $(FUZZ); do n=$${f##*/fuzz_}; c=$(BUILD)/corpus/$$n; \
-	mkdir -p $$c; cp tests/fuzz/corpus/$$n/* $$c/; r=ok; \
+# As many at a time as make may run (-j); each says what came of it when it ends.
+RUNS := $(FUZZ:$(BUILD)/tests/fuzz/%=run-%)
+.PHONY: $(RUNS)
+run-fuzz: $(RUNS)
+$(RUNS): run-fuzz_%: $(FUZZ)
+	@f=$(BUILD)/tests/fuzz/fuzz_$*; c=$(BUILD)/corpus/$*; \
+	mkdir -p $$c; cp tests/fuzz/corpus/$*/* $$c/; r=ok; \
 	$$f -max_total_time=$(FUZZ_SECONDS) -timeout=20 -print_final_stats=1 \
 	    -artifact_prefix=$$c- $$c >$$f.log 2>&1 || r=FAILED; \
-	awk -v n=$$n -v r=$$r '/number_of_executed_units/ { runs = $$2 } \
+	awk -v n=$* -v r=$$r '/number_of_executed_units/ { runs = $$2 } \
 	    /new_units_added/ { units = $$2 } \
 	    END { printf "fuzz_%s: %d runs, %d new units, %s\n", n, runs, units, r }' \
 	    $$f.log; \
-	test $$r = ok || { failed="$$failed $$n"; tail -n 40 $$f.log; }; done; \
-	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+	test $$r = ok || { tail -n 40 $$f.log; exit 1; }
 
 # make torture TORTURE_FLAGS="--handler plugin --kills 2000 --size 64"; --help
 # says what there is
