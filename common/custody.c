@@ -87,7 +87,9 @@ static int existing_open(struct custody *c, unsigned slots_max,
     if (c->fd < 0)
         return errno == ENOENT ? -ENOENT
                                : custody_problem(p, errno, "open", c->path);
-    if (fstat(c->fd, &st) < 0 || !S_ISREG(st.st_mode))
+    if (fstat(c->fd, &st) < 0)
+        return custody_problem(p, errno, "look at", c->path);
+    if (!S_ISREG(st.st_mode))
         return custody_problem(p, EINVAL, "not a regular file", c->path);
     memset(&h, 0, sizeof h);
     if (pread(c->fd, &h, sizeof h, 0) < 0)

@@ -157,6 +157,10 @@ Test(faults_calls, a_file_that_cannot_be_made_or_opened_stops_the_start_with_73)
         {"open@custody.new", EMFILE, 1, 1, true, 73, "Too many open files"},
         {"open@custody", EIO, 1, 0, false, 73, "Input/output error"},
         {"open@store.db", EIO, 1, 0, false, 73, "store.db"},
+        {"lstat", EACCES, 1, 1, true, 73, "Permission denied"},
+        {"stat@store.db", EIO, 1, 1, true, 73, "Input/output error"},
+        {"fstat@custody", EIO, 1, 1, true, 73, "Input/output error"},
+        {"mkostemp", ENOSPC, 1, 1, true, 73, "No space left"},
     };
     rows_run(rows, false);
 }
@@ -176,6 +180,9 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
         {"msync", EIO, 1, 1, true, 73, "Input/output error"},
         {"pread@custody", EIO, 1, 1, false, 73, "Input/output error"},
         {"pread@store.db", EIO, 3, 0, false, 73, "Input/output error"},
+        {"fsync@state", EIO, 3, 1, true, 73, "Input/output error"},
+        {"ftruncate@worker.pid", EIO, 1, 1, true, 73, "Input/output error"},
+        {"link", EIO, 1, 1, true, 73, "Input/output error"},
     };
     rows_run(rows, false);
 }
@@ -188,6 +195,7 @@ Test(faults_calls, no_descriptors_stop_the_start_with_71)
         {"epoll_create1", EMFILE, 1, 1, false, 71, "Too many open files"},
         {"epoll_ctl", ENOMEM, 3, 1, false, 71, "Cannot allocate memory"},
         {"mq_getattr", EBADF, 1, 1, false, 71, "Bad file descriptor"},
+        {"signalfd", EMFILE, 2, 1, false, 71, "Too many open files"},
     };
     rows_run(rows, false);
 }
@@ -200,6 +208,9 @@ Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
         {"mq_receive", ENOMEM, 2, 1, false, 0, "event=trouble"},
         {"epoll_wait", EINTR, 5, 1, false, 0, NULL},
         {"pthread_create", EAGAIN, 1, 1, false, 0, "event=trouble"},
+        {"read", EINTR, 8, 1, false, 0, NULL},
+        {"write", EAGAIN, 4, 1, false, 0, NULL},
+        {"timerfd_settime", ENOMEM, 3, 1, false, 0, NULL},
     };
     rows_run(rows, false);
 }
@@ -214,6 +225,9 @@ Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
         {"pwrite@mqworker-body", ENOSPC, 2, 1, false, 0, "event=breaker_open"},
         {"pidfd_open", EMFILE, 4, 1, false, 0, "event=handler_unwatched"},
         {"pidfd_open", EMFILE, 1, 0, false, 0, "event=handler_unwatched"},
+        {"poll", EINTR, 4, 1, false, 0, NULL},
+        {"poll", ENOMEM, 4, 1, false, 0, NULL},
+        {"waitid", EINTR, 4, 1, false, 0, NULL},
     };
     rows_run(rows, false);
 }
@@ -245,6 +259,17 @@ Test(faults_calls, what_only_makes_things_better_may_fail)
     static const struct row rows[] = {
         {"inotify_init1", EMFILE, 3, 1, false, 0, NULL},
         {"unlink", EIO, 4, 1, true, 0, NULL},
+        {"inotify_add_watch", ENOSPC, 2, 1, false, 0, NULL},
+        {"mlock", ENOMEM, 2, 1, true, 0, NULL},
+        {"fstatfs", ENOSYS, 1, 1, true, 0, NULL},
+        {"getrandom", ENOSYS, 3, 0, true, 0, NULL},
+        {"posix_fallocate", ENOSPC, 2, 1, true, 0, "counters_private"},
+        {"posix_fallocate", ENOSPC, 5, 1, true, 0, NULL},
+        {"mmap@counters", ENOMEM, 1, 1, true, 0, "counters_private"},
+        {"socket", EMFILE, 1, 1, false, 0, "control_off"},
+        {"bind", EACCES, 1, 1, false, 0, "control_off"},
+        {"listen", EADDRINUSE, 1, 1, false, 0, "control_off"},
+        {"open@mqueue", EMFILE, 3, 1, false, 0, NULL},
     };
     rows_run(rows, false);
 }

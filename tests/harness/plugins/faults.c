@@ -16,7 +16,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <mqueue.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -30,9 +32,14 @@
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct tally {
@@ -222,9 +229,46 @@ FAULTY_FD(msync, "msync", (void *at, size_t size, int flags), (at, size, flags),
           -1)
 FAULTY_FD(mq_getattr, "mq_getattr", (int fd, struct mq_attr *attr), (fd, attr),
           fd)
+FAULTY_FD(fstat, "fstat", (int fd, struct stat *st), (fd, st), fd)
+FAULTY_FD(fstatfs, "fstatfs", (int fd, struct statfs *st), (fd, st), fd)
+FAULTY_FD(signalfd, "signalfd", (int fd, const sigset_t *set, int flags),
+          (fd, set, flags), -1)
+FAULTY_FD(timerfd_settime, "timerfd_settime",
+          (int fd, int flags, const struct itimerspec *at,
+           struct itimerspec *old),
+          (fd, flags, at, old), -1)
+FAULTY_FD(socket, "socket", (int domain, int type, int protocol),
+          (domain, type, protocol), -1)
+FAULTY_FD(bind, "bind", (int fd, __CONST_SOCKADDR_ARG at, socklen_t size),
+          (fd, at, size), -1)
+FAULTY_FD(connect, "connect", (int fd, __CONST_SOCKADDR_ARG at, socklen_t size),
+          (fd, at, size), -1)
+FAULTY_FD(listen, "listen", (int fd, int backlog), (fd, backlog), -1)
+FAULTY_FD(accept4, "accept4",
+          (int fd, __SOCKADDR_ARG from, socklen_t *size, int flags),
+          (fd, from, size, flags), -1)
+FAULTY_FD(poll, "poll", (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms),
+          -1)
+FAULTY_FD(waitid, "waitid",
+          (idtype_t type, id_t id, siginfo_t *info, int options),
+          (type, id, info, options), -1)
+FAULTY_FD(mlock, "mlock", (const void *at, size_t size), (at, size), -1)
+FAULTY_FD(mq_send, "mq_send",
+          (mqd_t queue, const char *body, size_t size, unsigned priority),
+          (queue, body, size, priority), queue)
 FAULTY_PATH(rename, (const char *from, const char *to), (from, to), to)
 FAULTY_PATH(unlink, (const char *path), (path), path)
 FAULTY_PATH(mkdir, (const char *path, mode_t mode), (path, mode), path)
+FAULTY_PATH(lstat, (const char *path, struct stat *st), (path, st), path)
+FAULTY_PATH(stat, (const char *path, struct stat *st), (path, st), path)
+FAULTY_PATH(link, (const char *from, const char *to), (from, to), to)
+FAULTY_PATH(mkostemp, (char *path, int flags), (path, flags), path)
+FAULTY_PATH(inotify_add_watch, (int fd, const char *path, uint32_t events),
+            (fd, path, events), path)
+FAULTY(ssize_t, getrandom, "getrandom", -1, -1, NULL,
+       (void *at, size_t size, unsigned flags), (at, size, flags))
+FAULTY(int, posix_fallocate, "posix_fallocate", errno, fd, NULL,
+       (int fd, off_t from, off_t size), (fd, from, size))
 FAULTY(ssize_t, pwrite, "pwrite", -1, fd, NULL,
        (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
 FAULTY(ssize_t, pwrite64, "pwrite", -1, fd, NULL,
