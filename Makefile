@@ -6,6 +6,7 @@
 #   make check-asan  the same under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
 #   make torture     kills the worker again and again and audits each message
+#   make coverage    the tests once more, then lines and branches that ran
 #   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
 # Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS, and
 # WERROR=-Werror as .ci/run has it.
@@ -64,7 +65,7 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
 
-.PHONY: all completion tests check check-unit check-e2e check-crash check-man check-asan \
+.PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
@@ -195,6 +196,14 @@ check-tsan: $(E2E) $(CRASH) $(HANDLERS)
 	    SKIP="$(DRY) $(SINGLE)"
 check-tsan-stress: $(STRESS) $(BIN)
 	$(call run,$(STRESS))
+
+# What the tests run of each directory, and the files of which they run least.
+coverage:
+	@find $(BUILD)/coverage -name '*.gcda' -delete 2>/dev/null; \
+	MQW_TEST_SLOW=3 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/coverage check \
+	    CC=gcc CFLAGS="-Og -g" SANITIZE="--coverage -fprofile-update=atomic" \
+	    SKIP="$(filter-out completion,$(DRY))"; status=$$?; \
+	scripts/coverage $(BUILD)/coverage/obj && exit $$status
 
 # make -s bench BENCH_FLAGS="--only sender-64 --json"; --help says what there is
 bench: $(BENCH) $(BIN)
