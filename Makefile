@@ -298,8 +298,9 @@ FILES = $(BIN:%=755:%:$(BINDIR)/) \
     644:scripts/systemd/mqworker@.socket:$(SYSTEMDDIR)/ \
     644:scripts/systemd/mqworker.sysusers:$(SYSUSERSDIR)/mqworker.conf \
     644:README.md:$(DOCDIR)/ \
-    $(foreach d,$(wildcard docs/*.md docs/*.c docs/*.svg),644:$(d):$(DOCDIR)/docs/) \
-    $(foreach d,$(wildcard docs/examples/*),644:$(d):$(DOCDIR)/docs/examples/)
+    $(foreach d,$(wildcard docs/*.md docs/*.c),644:$(d):$(DOCDIR)/docs/) \
+    $(foreach d,$(wildcard docs/examples/*),644:$(d):$(DOCDIR)/docs/examples/) \
+    $(foreach d,$(wildcard docs/pictures/*),644:$(d):$(DOCDIR)/docs/pictures/)
 FILL = $(foreach v,PREFIX BINDIR LIBDIR INCLUDEDIR SYSCONFDIR VERSION PKGS,-e 's|@$(v)@|$($(v))|') \
     -e $(if $(SYSTEMD),'s|^@NOTIFY@||','/^@NOTIFY@/d')
 # each,COMMANDS: for each of them with $$mode, $$file and $$place
@@ -314,7 +315,7 @@ install: all
 	    (*) $(INSTALL) -m $$mode $$file "$$place" ;; esac; echo "$$place")
 uninstall:
 	@$(call each,rm -f "$$place")
-	-@cd "$(DESTDIR)$(DOCDIR)" 2>/dev/null && rmdir docs/examples docs . 2>/dev/null; \
+	-@cd "$(DESTDIR)$(DOCDIR)" 2>/dev/null && rmdir docs/examples docs/pictures docs . 2>/dev/null; \
 	    rmdir "$(DESTDIR)$(DOCDIR)" 2>/dev/null; true
 
 # Debian packages in $(BUILD)/deb; lintian looks at them if it is there.
