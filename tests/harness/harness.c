@@ -167,10 +167,12 @@ const char *harness_script(const char *name, const char *body)
     char *text;
     if (asprintf(&text, "#!/bin/sh\n%s\n", body) < 0)
         harness_fail("out of memory");
+    /* Not over the old one, which a worker that is being killed may start. */
     const char *path = harness_path("%s", name);
-    harness_write(path, text, strlen(text));
+    const char *fresh = harness_path("%s.new", name);
+    harness_write(fresh, text, strlen(text));
     free(text);
-    if (chmod(path, 0755) < 0)
+    if (chmod(fresh, 0755) < 0 || rename(fresh, path) < 0)
         harness_fail("%s: %s", path, strerror(errno));
     return path;
 }

@@ -120,10 +120,18 @@ __attribute__((constructor)) static void faults_begin(void)
     unsetenv("MQW_FAULT_TRACE");
 }
 
+/* faults_end - what follows, the counters of a coverage build for one, is not
+ * the program */
+static void faults_end(void)
+{
+    atomic_store(&active, false);
+}
+
 static int (*real_main)(int, char **, char **);
 
 static int main_begin(int argc, char **argv, char **envp)
 {
+    atexit(faults_end);
     atomic_store(&active, fault.call[0] != '\0');
     return real_main(argc, argv, envp);
 }
