@@ -39,7 +39,7 @@ static const struct verb_row verbs[] = {
 #define AT(member) .offset = offsetof(struct options, member)
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)
-#define TABLES     (V(QUEUES) | V(STATUS) | V(EXPLAIN) | V(DOCTOR))
+#define TABLES     (V(QUEUES) | V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR))
 #define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | V(DRAIN) | V(STOP) | V(QUIT))
 
 static const struct verb_flag flags[] = {

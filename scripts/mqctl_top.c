@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/interrupt.h"
+#include "common/json_line.h"
 #include "common/term.h"
 #include "scripts/mqctl_say.h"
 
@@ -38,11 +39,21 @@ const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
     return buf;
 }
 
-/* line - one queue, as plain text */
-static void line(const struct top_row *r)
+/* top_count - a number, "-" if it is not known */
+const char *top_count(int64_t n, char buf[TOP_COUNT])
+{
+    if (n < 0)
+        return "-";
+    snprintf(buf, TOP_COUNT, "%" PRId64, n);
+    return buf;
+}
+
+/* line_text - one queue, as plain text */
+static void line_text(const struct top_row *r)
 {
     const struct view *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[256];
+    char depth[TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
     char when[TIME_TEXT];
 
     term_safe_copy(name, sizeof name, r->queue, strlen(r->queue));
@@ -53,13 +64,52 @@ static void line(const struct top_row *r)
         putchar('\n');
         return;
     }
-    printf("%.8s  %-20s  %-12s %6ld %9.1f %4" PRIu64 "/%-4u %8" PRId64
-           " %6" PRId64 " %7s %7s %7s\n",
-           when + 11, name, view_state(v), v->depth, r->rate, v->sum.running,
-           v->worker == VIEW_RUNS ? view_cap(v) : 0,
-           v->waiting < 0 ? -1 : v->waiting + v->parked, v->dead,
-           top_duration(r->p50, p50), top_duration(r->p99, p99),
-           top_duration(r->wait99, wait));
+    printf("%.8s  %-20s  %-12s %6s %9.1f %4" PRIu64 "/%-4u %8s %6s %7s %7s "
+           "%7s\n",
+           when + 11, name, view_state(v), top_count(v->depth, depth), r->rate,
+           v->sum.running, v->worker == VIEW_RUNS ? view_cap(v) : 0,
+           top_count(v->waiting < 0 ? -1 : v->waiting + v->parked, waiting),
+           top_count(v->dead, dead), top_duration(r->p50, p50),
+           top_duration(r->p99, p99), top_duration(r->wait99, wait));
+}
+
+/* line_json - what status has of it, and what is of the last interval */
+static int line_json(const struct top_row *r)
+{
+    char when[TIME_TEXT];
+    json_t *o = r->looked ? view_json(&r->v)
+                          : json_pack("{s:s, s:s}", "queue", r->queue, "error",
+                                      r->problem.text);
+    json_t *last = json_pack("{s:s, s:f, s:I, s:I, s:I}", "time",
+                             time_print(clock_wall_ns(), when), "rate", r->rate,
+                             "interval_handler_p50_ns", (json_int_t)r->p50,
+                             "interval_handler_p99_ns", (json_int_t)r->p99,
+                             "interval_latency_p99_ns", (json_int_t)r->wait99);
+    int err = !o || json_object_update(o, last) < 0
+                  ? -ENOMEM
+                  : json_print_line(o, stdout);
+
+    json_decref(last);
+    json_decref(o);
+    return err;
+}
+
+/* round_print - all queues, as they were looked at just now */
+static int round_print(const struct top *t, uint64_t *printed)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->o->json) {
+            if (line_json(t->rows[i]) < 0)
+                return -ENOMEM;
+            continue;
+        }
+        if ((*printed)++ % HEAD_EVERY == 0)
+            printf("%-8s  %-20s  %-12s %6s %9s %9s %8s %6s %7s %7s %7s\n",
+                   "TIME", "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
+                   "WAITING", "DEAD", "P50", "P99", "WAIT99");
+        line_text(t->rows[i]);
+    }
+    return 0;
 }
 
 /* nap - until the next look; false: it is to end */
@@ -82,13 +132,8 @@ static int lines(struct top *t)
                        t->trouble[0] ? t->trouble
                                      : "no worker has run with this state "
                                        "directory; see --state-dir");
-        for (size_t i = 0; i < t->count; i++) {
-            if (printed++ % HEAD_EVERY == 0)
-                printf("%-8s  %-20s  %-12s %6s %9s %9s %8s %6s %7s %7s %7s\n",
-                       "TIME", "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
-                       "WAITING", "DEAD", "P50", "P99", "WAIT99");
-            line(t->rows[i]);
-        }
+        if (round_print(t, &printed) < 0)
+            return say(EX_OSERR, "out of memory");
         if (fflush(stdout) != 0 ||
             (t->o->rounds && round + 1 == t->o->rounds) ||
             !nap(t->o->interval_ns))
@@ -97,13 +142,14 @@ static int lines(struct top *t)
     return 0;
 }
 
-/* top_run - on a terminal that can do more than print, a screen */
+/* top_run - on a terminal that can do more than print, a screen; not for JSON */
 int top_run(const struct options *o)
 {
     struct top t = {.o = o};
     const char *term = getenv("TERM");
-    bool screen = term_is_terminal(stdout) && isatty(STDIN_FILENO) && term &&
-                  *term && strcmp(term, "dumb") != 0;
+    bool screen = !o->json && term_is_terminal(stdout) &&
+                  isatty(STDIN_FILENO) && term && *term &&
+                  strcmp(term, "dumb") != 0;
     int status = screen ? top_screen(&t) : lines(&t);
 
     top_free(&t);

@@ -113,6 +113,7 @@ static void table_row(struct screen *s, size_t i)
     const struct top_row *r = s->top->rows[i];
     const struct view *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], depth[32], cap[32];
+    char waiting[TOP_COUNT], dead[TOP_COUNT];
     int room = name_room(), colour = r->looked ? colour_of(v) : COLOUR_BAD;
 
     if (i == s->chosen)
@@ -126,11 +127,10 @@ static void table_row(struct screen *s, size_t i)
         snprintf(depth, sizeof depth, "%ld/%ld", v->depth, v->depth_max);
         snprintf(cap, sizeof cap, "%" PRIu64 "/%u", v->sum.running,
                  v->worker == VIEW_RUNS ? view_cap(v) : 0);
-        put(s, room + 1,
-            "%-12.12s %9s %9.1f %7s %6" PRId64 " %5" PRId64 " %5s %5s",
+        put(s, room + 1, "%-12.12s %9s %9.1f %7s %6s %5s %5s %5s",
             view_state(v), v->depth < 0 ? "-" : depth, r->rate, cap,
-            v->waiting < 0 ? 0 : v->waiting + v->parked,
-            v->dead < 0 ? 0 : v->dead, top_duration(r->p50, p50),
+            top_count(v->waiting < 0 ? -1 : v->waiting + v->parked, waiting),
+            top_count(v->dead, dead), top_duration(r->p50, p50),
             top_duration(r->p99, p99));
     }
     paint(s, colour, false);

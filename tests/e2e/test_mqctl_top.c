@@ -23,6 +23,28 @@ Test(mqctl_top, top_prints_lines_where_there_is_no_terminal)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl_top, top_as_json_has_the_last_interval_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "2", "--", "true");
+    const char *out = ctl_out("top", "--json", "--rounds", "1");
+    json_t *o = ctl_json(out);
+
+    cr_assert_str_eq(json_string_value(json_object_get(o, "queue")), q);
+    cr_assert_eq(json_integer_value(json_object_get(o, "max_concurrency")), 2);
+    cr_assert(json_is_real(json_object_get(o, "rate")), "%s", out);
+    json_decref(o);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, top_shows_what_is_not_known_as_a_dash)
+{
+    const char *out = ctl_out("top", "--rounds", "1", "/mqwt-never-was");
+
+    cr_assert_not_null(strstr(out, "not running"), "%s", out);
+    cr_assert_null(strstr(out, "-1"), "%s", out);
+}
+
 struct terminal {
     pid_t pid;
     int fd;
