@@ -36,6 +36,13 @@ static int line_make(const struct options *o, char line[LINE])
     return 0;
 }
 
+/* text_of - a string of an object, or NULL. Not json_unpack, which needs memory:
+ * what was done is not told as a failure for want of it. */
+static const char *text_of(const json_t *o, const char *name)
+{
+    return json_string_value(json_object_get(o, name));
+}
+
 /* told - for a person */
 static void told(const struct options *o, const char *queue, json_t *answer)
 {
@@ -54,10 +61,14 @@ static void told(const struct options *o, const char *queue, json_t *answer)
                o->operands.count > 1 ? o->operands.at[1] : "");
         return;
     }
-    json_array_foreach(all, i, one) if (json_unpack(one, "{s:s, s:s, s:s}",
-                                                    "name", &name, "old", &old,
-                                                    "new", &new) == 0)
-        printf("%s: %s %s -> %s\n", queue, name, old, new);
+    json_array_foreach(all, i, one)
+    {
+        name = text_of(one, "name");
+        old = text_of(one, "old");
+        new = text_of(one, "new");
+        if (name && old && new)
+            printf("%s: %s %s -> %s\n", queue, name, old, new);
+    }
 }
 
 /* steer_run - ask, and tell what came of it */
@@ -66,9 +77,9 @@ int steer_run(const struct options *o)
     char line[LINE], queue[QUEUE_NAME_MAX];
     static struct statedir dir;
     struct problem p = {0};
-    const char *error = "it does not say why";
+    const char *error;
     json_t *answer;
-    int status = line_make(o, line), ok = 0;
+    int status = line_make(o, line);
 
     if (status)
         return status;
@@ -78,18 +89,17 @@ int steer_run(const struct options *o)
         return say_problem(&p);
     if (ask(&dir, queue, line, &answer, &p) < 0)
         return say_problem(&p);
-    status = EX_SOFTWARE;
-    if (json_unpack(answer, "{s:b}", "ok", &ok) == 0 && ok)
-        status = 0;
-    else
-        (void)json_unpack(answer, "{s:i, s:s}", "status", &status, "error",
-                          &error);
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        status = (int)json_integer_value(json_object_get(answer, "status"));
+        status = status ? status : EX_SOFTWARE;
+    }
     if (o->json)
         (void)json_print_line(answer, stdout);
     else if (!status)
         told(o, queue, answer);
+    error = text_of(answer, "error");
     if (status)
-        say(status, "%s", error);
+        say(status, "%s", error ? error : "it does not say why");
     json_decref(answer);
     return status;
 }
