@@ -81,6 +81,8 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     status = mqw_work(worker);
+    signal(SIGTERM, SIG_IGN); /* on_signal needs a worker */
+    signal(SIGINT, SIG_IGN);
     mqw_close(&worker);
     return status;
 }

@@ -33,22 +33,35 @@
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
+/* cap_now - one at a time while there are suspects; when the last one is done,
+ * the peeker lets others in */
+static unsigned cap_now(struct engine *e)
+{
+    if (!atomic_load_explicit(&e->suspects.any, memory_order_relaxed))
+        return atomic_load(&e->cap);
+    if (suspects_left(&e->suspects))
+        return 1;
+    peeker_look_soon(e->peeker);
+    return atomic_load(&e->cap);
+}
+
 /* engine_room - work items that may run now */
 unsigned engine_room(struct engine *e)
 {
-    unsigned most;
+    unsigned most, cap;
 
     if (atomic_load(&e->holds))
         return 0;
+    cap = cap_now(e);
     switch (breaker_state(&e->breaker)) {
     case BREAKER_OPEN:
         return 0;
     case BREAKER_PROBING:
         most = atomic_load(&e->probe_room);
-        return most < atomic_load(&e->cap) ? most : atomic_load(&e->cap);
+        return most < cap ? most : cap;
     case BREAKER_CLOSED:
     default:
-        return atomic_load(&e->cap);
+        return cap;
     }
 }
 
@@ -628,6 +641,7 @@ void engine_close(struct engine **engine)
     if (!e->started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     breaker_fini(&e->breaker);
+    suspects_fini(&e->suspects);
     pthread_mutex_destroy(&e->tune_mtx);
     pthread_mutex_destroy(&e->held_mtx);
     pthread_mutex_destroy(&e->receive_mtx);

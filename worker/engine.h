@@ -30,6 +30,7 @@
 #include "worker/pool.h"
 #include "worker/retries.h"
 #include "worker/settings.h"
+#include "worker/suspects.h"
 #include "worker/timers.h"
 
 /* Why nothing is taken; bits of engine.holds. The breaker is not among them: it
@@ -83,6 +84,7 @@ struct engine {
     struct handler *handler;       /* c */
     struct breaker breaker;
     struct bounds bounds;
+    struct suspects suspects;
     struct board board;
 
     atomic_uint cap;          /* a  work items at once */

@@ -66,6 +66,8 @@ struct lane_ops {
 
 struct handler_ops {
     const char *name;
+    /* It runs in our process: when it crashes, so do we. */
+    bool within;
     /* How long a run may take before one has been measured, ns. */
     uint64_t guess_ns;
     /* By the thread that becomes the peeker. */

@@ -319,6 +319,7 @@ static int embedded_open(struct handler **out,
 
 const struct handler_ops handler_inproc = {
     .name = "in-process",
+    .within = true,
     .guess_ns = NS_PER_US,
     .open = embedded_open,
     .run = inproc_run,

@@ -109,6 +109,7 @@ static int plugin_open(struct handler **out, const struct handler_setup *setup,
 
 const struct handler_ops handler_plugin = {
     .name = "plugin",
+    .within = true,
     .guess_ns = NS_PER_US,
     .open = plugin_open,
     .run = inproc_run,

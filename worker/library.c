@@ -85,18 +85,24 @@ static void wake(struct mqw_worker *w)
 
 void mqw_stop(struct mqw_worker *w)
 {
+    if (!w)
+        return;
     atomic_fetch_add(&w->stops, 1);
     wake(w);
 }
 
 void mqw_pause(struct mqw_worker *w)
 {
+    if (!w)
+        return;
     atomic_store(&w->pause, ORDER_PAUSE);
     wake(w);
 }
 
 void mqw_resume(struct mqw_worker *w)
 {
+    if (!w)
+        return;
     atomic_store(&w->pause, ORDER_RESUME);
     wake(w);
 }

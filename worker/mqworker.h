@@ -181,7 +181,7 @@ MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,
 
 /* Take no more and let mqw_work return once what runs is done; after the grace
  * handlers see mqw_cancelled. A second call skips the grace. Any thread, and
- * signal handlers. */
+ * signal handlers, up to mqw_close; NULL does nothing. */
 MQW_PUBLIC void mqw_stop(struct mqw_worker *worker);
 /* Take no more until mqw_resume; what runs, runs on. As mqw_stop. */
 MQW_PUBLIC void mqw_pause(struct mqw_worker *worker);

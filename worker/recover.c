@@ -188,6 +188,20 @@ static int unreadable(struct engine *e, int err, struct problem *p)
                        e->set->queue, strerror(-err));
 }
 
+/* tell_crash - a worker died under it */
+static void tell_crash(struct engine *e, const struct slot *slot)
+{
+    unsigned crashes = slot_word(slot).crashes;
+    char id[ULID_TEXT];
+
+    if (crashes < e->set->max_crashes)
+        log_warn("crashed", F_STR("msg", ulid_print(slot->id, id)),
+                 F_UINT("crashes", crashes), F_UINT("of", e->set->max_crashes),
+                 F_STR("next", e->ops->within
+                                   ? "it runs again, with nothing beside it"
+                                   : "it runs again"));
+}
+
 /* settle_old - what needs no run of its own any more. True: the slot is free. */
 static int settle_old(struct engine *e, struct slot *slot, bool *freed,
                       struct problem *p)
@@ -219,6 +233,7 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
     if (slot_word(slot).state == SLOT_RUNNING) {
         slot_crashed(slot);
         count_crash(e, NULL);
+        tell_crash(e, slot);
     }
     if (slot_word(slot).crashes >= e->set->max_crashes) {
         bury(e, slot, CRASHED); /* HELD: the last start could not write it */
@@ -242,6 +257,8 @@ static int revive(struct engine *e, struct slot *slot)
         err = ordered_add(e, &d);
     if (err == 0)
         engine_hold_slot(e, slot, false);
+    if (err >= 0 && e->ops->within && slot_word(slot).crashes > 0)
+        err = suspects_add(&e->suspects, slot);
     return err < 0 ? err : 0;
 }
 

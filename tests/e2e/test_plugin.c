@@ -91,6 +91,28 @@ Test(plugin, a_message_that_crashes_it_is_dead_and_all_others_are_done)
                  harness_read("runs", NULL));
 }
 
+Test(plugin, what_ran_beside_a_message_that_crashes_it_is_done)
+{
+    const char *q = harness_queue(0, 0);
+    int crashes = 0, status;
+    size_t n;
+    for (size_t i = 0; i < 3; i++)
+        harness_send_text(q, "nap");
+    harness_send_text(q, "abort");
+    do {
+        struct harness_process *w = harness_worker(
+            q, ACT, "--max-crashes", "3", "--exit-when-idle", "-c", "4");
+        status = harness_wait(w, 10000);
+        crashes += status == -SIGABRT;
+    } while (status == -SIGABRT && crashes < 10);
+    cr_assert_eq(status, 0);
+    cr_assert_eq(crashes, 3);
+    const struct harness_letter *l = harness_letters(q, &n);
+    cr_assert_eq(n, 1, "%s", harness_read("runs", NULL));
+    cr_assert_str_eq(l->body, "abort");
+    cr_assert_str_eq(l->reason, "crashed");
+}
+
 Test(plugin, past_its_time_limit_it_is_cancelled_and_failed)
 {
     const char *q = harness_queue(0, 0);

@@ -1,4 +1,5 @@
-/* act.c - a plugin that does what the body says: abort, wait, hang, dead, retry
+/* act.c - a plugin that does what the body says: abort, nap, wait, hang, dead,
+ * retry
  *
  * Each call is a line in $TEST_DIR/runs: body, attempt, redelivered; mqw_init and
  * mqw_fini leave a line, too. "wait" ends when it is cancelled, "hang" never.
@@ -55,6 +56,8 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     note(m->body, m->size, m->attempt, m->redelivered);
     if (is(m, "abort"))
         abort();
+    if (is(m, "nap"))
+        usleep(200000); /* so that it is not done when another one aborts */
     while (is(m, "hang") || (is(m, "wait") && !mqw_cancelled(m)))
         usleep(1000);
     if (is(m, "dead"))
