@@ -95,7 +95,7 @@ Test(runbook, exit_codes_are_those_of_the_man_page)
     cr_assert_eq(r.status, 0);
 }
 
-/* Metrics that an alert names are printed. */
+/* Metrics that an alert names are printed; the rules are those of the page. */
 Test(runbook, alerts_name_metrics_that_there_are)
 {
     const char *q = harness_queue(0, 0);
@@ -104,8 +104,12 @@ Test(runbook, alerts_name_metrics_that_there_are)
     harness_wait_log(w, "event=started", 5000);
     struct harness_result r = sh(
         "cd \"$0\"; mqctl metrics >\"$1\"/metrics;"
-        "sed -n '/^## Alerts/,/^## Log/p' docs/runbook.md |"
-        "grep -o 'mqworker_[a-z_]*' | sort -u | while read -r m; do"
+        "sed -n '/^## Alerts/,/^## Log/p' docs/runbook.md >\"$1\"/page;"
+        "sed -n 's/^ *expr: *//p' docs/examples/alerts.yml >\"$1\"/rules;"
+        "grep '^| `' \"$1\"/page | cut -d '`' -f 2 |"
+        "diff \"$1\"/rules - || echo 'no such rule';"
+        "cat \"$1\"/rules \"$1\"/page | grep -o 'mqworker_[a-z_]*' | sort -u | "
+        "while read -r m; do"
         "  grep -q \"^$m{\" \"$1\"/metrics && echo ok || echo \"no $m\"; done",
         harness_dir());
     cr_assert_not(strstr(r.out, "no "), "%s", r.out);
