@@ -10,6 +10,7 @@
  * where it fails goes to stderr.
  * Nothing of this reaches what the program starts.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -260,6 +261,17 @@ FAULTY_FD(poll, "poll", (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms),
 FAULTY_FD(waitid, "waitid",
           (idtype_t type, id_t id, siginfo_t *info, int options),
           (type, id, info, options), -1)
+FAULTY_FD(getsockopt, "getsockopt",
+          (int fd, int level, int name, void *value, socklen_t *size),
+          (fd, level, name, value, size), -1)
+FAULTY(ssize_t, send, "send", -1, -1, NULL,
+       (int fd, const void *data, size_t size, int flags),
+       (fd, data, size, flags))
+FAULTY(ssize_t, recv, "recv", -1, -1, NULL,
+       (int fd, void *data, size_t size, int flags), (fd, data, size, flags))
+FAULTY(DIR *, opendir, "opendir", NULL, -1, path, (const char *path), (path))
+FAULTY(ssize_t, readlink, "readlink", -1, -1, path,
+       (const char *path, char *out, size_t size), (path, out, size))
 FAULTY_FD(mlock, "mlock", (const void *at, size_t size), (at, size), -1)
 FAULTY_FD(mq_send, "mq_send",
           (mqd_t queue, const char *body, size_t size, unsigned priority),
