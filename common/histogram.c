@@ -39,7 +39,8 @@ void histogram_since(struct histogram_sum *out,
     out->total = total;
 }
 
-/* histogram_quantile - the middle of the bucket where the fraction is reached */
+/* histogram_quantile - the end of the bucket where the fraction is reached: so
+ * many are within it for sure */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q)
 {
     double want = q * (double)s->total;
@@ -50,7 +51,7 @@ uint64_t histogram_quantile(const struct histogram_sum *s, double q)
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         seen += s->count[i];
         if (s->count[i] && (double)seen >= want)
-            return (histogram_low(i) + histogram_low(i + 1) - 1) / 2;
+            return histogram_low(i + 1) - 1;
     }
     return histogram_low(HISTOGRAM_BUCKETS);
 }

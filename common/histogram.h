@@ -60,7 +60,7 @@ void histogram_since(struct histogram_sum *out,
                      const struct histogram_sum *later,
                      const struct histogram_sum *earlier);
 /* A duration that the fraction `q` (0 to 1) does not exceed, as near as the
- * buckets tell (the middle of one); 0 for an empty one. */
+ * buckets tell (the end of one); 0 for an empty one. */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q);
 /* How many are certainly not over `ns`, whole buckets only. */
 uint64_t histogram_upto(const struct histogram_sum *s, uint64_t ns);
