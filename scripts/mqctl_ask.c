@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -60,16 +61,16 @@ static ssize_t line_read(int fd, char *buf, size_t room)
     return -EMSGSIZE;
 }
 
-/* talk - one line out, one object in */
+/* talk - one line out, one object in. Who refuses to hear us says so and closes,
+ * maybe before we have spoken: what it said is there all the same. */
 static int talk(int fd, const char *line, json_t **out)
 {
     static char buf[ANSWER_MAX];
     ssize_t n = (ssize_t)strlen(line);
+    bool sent = send(fd, line, (size_t)n, MSG_NOSIGNAL) == n &&
+                send(fd, "\n", 1, MSG_NOSIGNAL) == 1;
 
-    if (send(fd, line, (size_t)n, MSG_NOSIGNAL) != n ||
-        send(fd, "\n", 1, MSG_NOSIGNAL) != 1)
-        return -EPIPE;
-    n = line_read(fd, buf, sizeof buf);
+    n = sent || errno == EPIPE ? line_read(fd, buf, sizeof buf) : -EPIPE;
     if (n < 0)
         return (int)n;
     *out = json_loadb(buf, (size_t)n, 0, NULL);
