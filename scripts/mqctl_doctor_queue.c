@@ -34,8 +34,10 @@ static void kernel_check(struct findings *f, const struct view *v)
 
     if (!v->has_queue)
         FOUND(f,
-              v->no_queue.status == EX_NOINPUT && v->worker != VIEW_RUNS ? NOTE
-                                                                         : BAD,
+              v->no_queue.status == EX_NOINPUT && v->worker != VIEW_RUNS &&
+                      v->has_folder
+                  ? NOTE
+                  : BAD,
               "queue", NULL, "%s", v->no_queue.text);
     else if (v->depth >= v->depth_max)
         FOUND(f, WARN, "queue",

@@ -134,9 +134,17 @@ static void state_line(const struct view *v)
     bool closed = strcmp(view_breaker(v), "closed") == 0;
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
 
+    const json_t *left = json_object_get(v->live, "paused_for_ns");
+    char more[DURATION_TEXT + 16] = "", text[DURATION_TEXT];
+
+    if (left && json_integer_value(left) > 0)
+        snprintf(more, sizeof more, " for %s more",
+                 duration_print((uint64_t)json_integer_value(left) / NS_PER_S *
+                                    NS_PER_S,
+                                text));
     if (v->worker == VIEW_RUNS)
-        linef("state", "%s%s%s, pid %d", view_state(v), closed ? "" : ": ",
-              closed ? "" : why, (int)v->head.pid);
+        linef("state", "%s%s%s%s, pid %d", view_state(v), more,
+              closed ? "" : ": ", closed ? "" : why, (int)v->head.pid);
     else
         line("state", view_state(v));
 }
@@ -187,6 +195,11 @@ static int absent(const struct view *v)
                    time_print(v->head.gauges[COUNTERS_ENDED_NS], when));
     if (v->has_folder && v->no_counters.text[0])
         return say_problem(&v->no_counters);
+    if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)
+        return say(EX_NOINPUT,
+                   "there is no queue %s, and no worker has run on it; mqctl "
+                   "queues lists those that are",
+                   v->queue);
     return say_problem(&v->no_live);
 }
 

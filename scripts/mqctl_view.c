@@ -250,6 +250,9 @@ static void worker_put(json_t *o, const struct view *v)
     json_object_set_new(o, "max_concurrency",
                         runs ? json_integer(view_cap(v)) : json_null());
     json_object_set_new(o, "paused", json_boolean(view_paused(v)));
+    if (json_object_get(v->live, "paused_for_ns"))
+        json_object_set(o, "paused_for_ns",
+                        json_object_get(v->live, "paused_for_ns"));
     json_object_set_new(o, "breaker",
                         runs ? json_string(view_breaker(v)) : json_null());
     if (!why)

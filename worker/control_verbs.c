@@ -115,12 +115,14 @@ static json_t *drain(struct request *r)
 
 static json_t *stop(struct request *r)
 {
+    engine_finish(r->engine, "stop"); /* the first reason counts */
     engine_stop(r->engine, SIGTERM);
     return yes();
 }
 
 static json_t *quit(struct request *r)
 {
+    engine_finish(r->engine, "quit");
     engine_stop(r->engine, SIGQUIT);
     return yes();
 }
