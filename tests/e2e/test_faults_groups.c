@@ -1,0 +1,106 @@
+/* mqworker: the store fails while messages of a group are parked behind a head
+ * that waits for its retry; nothing is lost, and the order stays */
+#include "tests/e2e/faults_fixture.h"
+
+TestSuite(faults_groups, .init = faults_init, .fini = harness_fini,
+          .timeout = 300);
+
+#define MEMBERS 8 /* of a group, behind its head; more than the lookahead */
+
+/* group_send - a head that fails once, and what waits behind it */
+static void group_send(const char *queue, unsigned round)
+{
+    char text[128];
+    for (unsigned i = 0; i <= MEMBERS; i++) {
+        snprintf(text, sizeof text, "MQW/1\ngroup: g%u\n\n%s-%u-%u.", round,
+                 i ? "member" : "retry", round, i);
+        harness_send_text(queue, text);
+    }
+}
+
+/* ordered - whether the group is in `done`, each message once and in order */
+static bool ordered(unsigned round)
+{
+    char body[64];
+    const char *at = harness_read("done", NULL);
+    for (unsigned i = 0; at && i <= MEMBERS; i++) {
+        snprintf(body, sizeof body, "%s-%u-%u.", i ? "member" : "retry", round,
+                 i);
+        at = strstr(at, body);
+        if (!at || harness_lines_with("done", body) != 1)
+            return false;
+    }
+    return at != NULL;
+}
+
+static struct harness_process *worker_start(const char *queue,
+                                            const char *fault)
+{
+    const char *const argv[] = {"mqworker",
+                                "--state-dir",
+                                harness_state_dir(),
+                                "-c",
+                                "2",
+                                "--lookahead",
+                                "4",
+                                "--backoff",
+                                "100ms",
+                                "--breaker-pause",
+                                "10ms",
+                                "--exit-when-idle=10ms",
+                                queue,
+                                "--",
+                                harness_path("handler"),
+                                NULL};
+    return fault_start(fault, "tally", argv);
+}
+
+/* fault_try - the call fails from that position on, `count` times; false: it was
+ * not reached */
+static bool fault_try(const char *queue, const char *call, unsigned position,
+                      unsigned count, unsigned round)
+{
+    char fault[96];
+    uint64_t seen, failed;
+    snprintf(fault, sizeof fault, "%s:%u:%d:%u", call, position, EIO, count);
+    group_send(queue, round);
+    struct harness_process *w = worker_start(queue, fault);
+    int status = harness_wait(w, 60000);
+    fault_tally("tally", &seen, &failed);
+    cr_assert(status == 0 || status == 73, "%s: %d: %s", fault, status,
+              harness_stderr(w, NULL));
+    w = harness_worker(queue, "--lookahead", "4", "--backoff", "1ms", "--",
+                       harness_path("handler"));
+    harness_wait_log(w, "event=started", 10000);
+    char last[64];
+    snprintf(last, sizeof last, "member-%u-%u.", round, MEMBERS);
+    harness_until(harness_lines_with("done", last) > 0, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert(ordered(round), "%s: %s", fault, harness_read("done", NULL));
+    cr_assert_eq(harness_queue_length(queue), 0);
+    return failed > 0;
+}
+
+/* faults_try - at each sixth position there is; one takes seconds, as the worker
+ * waits before it writes again */
+static void faults_try(const char *call, unsigned count, unsigned most)
+{
+    static unsigned round;
+    const char *queue = harness_queue(10, 256);
+    unsigned position = 1;
+    harness_write("done", "", 0);
+    while (position < most && fault_try(queue, call, position, count, ++round))
+        position += 6;
+    cr_assert_gt(position, 1, "%s is called", call);
+}
+
+Test(faults_groups, parking_that_cannot_be_written_keeps_the_order)
+{
+    faults_try("pwrite@store.db-wal", 4, 12);
+    faults_try("fsync@store.db-wal", 1, 6);
+}
+
+Test(faults_groups, parked_messages_that_cannot_be_read_keep_the_order)
+{
+    faults_try("pread@store.db", 6, 12);
+}
