@@ -123,7 +123,7 @@ static double probes(const char *format, unsigned n, unsigned step)
     char key[64];
 
     for (unsigned k = 0; k < n; k++) {
-        int size = snprintf(key, sizeof key, format, k * step);
+        int size = snprintf(key, sizeof key, format, k * step, k * step);
 
         cr_assert_not_null(get(key, (size_t)size));
     }
