@@ -125,7 +125,7 @@ void slot_retire(struct slot *slot);
 /* RECEIVING at recovery: FREE if the kernel had not written, else HELD with the
  * length as far as it can be known. `room`: bytes of a body. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
-/* A FREE slot at start: fill the body anew. */
+/* A FREE slot: the first `room` bytes of its body are fill again. */
 void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);
 /* Whether what the record says can be true: NULL, or the field that cannot. */
 const char *slot_damage(const struct slot *slot, size_t room);

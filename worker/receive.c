@@ -111,7 +111,8 @@ static void pace(struct engine *e, uint64_t took)
     atomic_store_explicit(&e->pace_ns, mean, memory_order_relaxed);
 }
 
-/* waited - how long the queue kept it, in a first delivery */
+/* waited - how long the queue kept it, in a first delivery; told afterwards, as
+ * the handler's start is what others wait for */
 static void waited(struct receive *item, const struct delivery *d)
 {
     const struct slot *slot = d->slot;
@@ -128,7 +129,6 @@ void receive_begins(struct receive *item, struct delivery *d)
 {
     slot_run(d->slot, receive_wall(item));
     counters_started(item->count, &d->slot->id, item->now_ns);
-    waited(item, d);
 }
 
 /* not_delivered - it is no delivery after all */
@@ -153,6 +153,7 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
         return settled;
     }
     counters_ended(item->count, took);
+    waited(item, d);
     pace(e, took);
     return settle(e, d, &item->out);
 }
@@ -332,6 +333,8 @@ static struct receive *linger(struct engine *e)
     item = item_get(e);
     if (item && !item->slot)
         item->slot = custody_acquire(e->custody);
+    if (item && item->slot) /* it has nothing better to do now */
+        slot_scrub(item->slot, custody_fill(e->custody), item->slot->dirty);
     if (!peeker_lingered(e->peeker)) {
         if (item)
             put_away(item);
