@@ -73,7 +73,7 @@ static bool fault_try(const char *queue, const char *call, unsigned position,
                        harness_path("handler"));
     harness_wait_log(w, "event=started", 10000);
     char last[64];
-    snprintf(last, sizeof last, "member-%u-%u.", round, MEMBERS);
+    snprintf(last, sizeof last, "member-%u-%d.", round, MEMBERS);
     harness_until(harness_lines_with("done", last) > 0, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
     cr_assert(ordered(round), "%s: %s", fault, harness_read("done", NULL));
