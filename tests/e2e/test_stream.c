@@ -376,6 +376,7 @@ Test(stream, nothing_is_lost_when_the_worker_is_killed_again_and_again)
         harness_kill(w);
     }
     w = STREAM("-c", "2", "--window", "4", "--max-crashes", "1000");
+    harness_wait_log(w, "event=started", LIMIT); /* or it cannot be stopped */
     for (unsigned n = 0; n < MESSAGES; n++)
         harness_until(ran(n) > 0, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
