@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/engine.h"
+#include "worker/ordered.h"
 #include "worker/peeker.h"
 #include "worker/receive.h"
 
@@ -204,12 +205,26 @@ static bool crowded(struct receive *item)
     return quick > 0;
 }
 
+/* suspects_stuck - those that are left wait behind a blocked or held group: the
+ * one work item asks this between two messages, so nobody runs one, and none
+ * could be run. What may take as long as an operator must not keep all others
+ * from running beside each other.
+ */
+static void suspects_stuck(struct engine *e)
+{
+    if (atomic_load(&e->running) == 1 && atomic_load(&e->waiting) == 0 &&
+        !ordered_ready(e))
+        suspects_forget(&e->suspects);
+}
+
 /* receive_must_leave - who has lanes is in no crowd: its handlers are processes */
 bool receive_must_leave(struct receive *item, enum why *why)
 {
     struct engine *e = item->engine;
 
     *why = LEFT_TOLD;
+    if (atomic_load_explicit(&e->suspects.any, memory_order_relaxed))
+        suspects_stuck(e);
     if (leave_over(e, engine_room(e)))
         return true;
     *why = LEFT_CROWD;
@@ -218,11 +233,23 @@ bool receive_must_leave(struct receive *item, enum why *why)
            atomic_load(&e->running) > 1 && crowded(item) && leave_over(e, 1);
 }
 
-/* pause - what the other side needs to get on, without a lock of the queue */
+/* relax - tell the processor that this is a wait; others need not be told */
+static inline void relax(void)
+{
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause();
+#elif defined __aarch64__ || (defined __arm__ && __ARM_ARCH >= 7)
+    __asm__ volatile("yield" ::: "memory");
+#else
+    atomic_signal_fence(memory_order_seq_cst); /* the loop stays a loop */
+#endif
+}
+
+/* rest - the other side gets on meanwhile, without a lock of the queue */
 static void rest(void)
 {
     for (int i = 0; i < PAUSES; i++)
-        __builtin_ia32_pause();
+        relax();
 }
 
 /* receive_dwell - whether an empty queue is tried again */

@@ -27,6 +27,11 @@ void suspects_fini(struct suspects *s)
     s->count = 0;
 }
 
+void suspects_forget(struct suspects *s)
+{
+    atomic_store(&s->any, false);
+}
+
 /* suspects_left - the one work item asks when the slot of its last message is
  * free, before it takes the next one */
 bool suspects_left(struct suspects *s)

@@ -26,6 +26,8 @@ struct suspects {
 
 int suspects_add(struct suspects *s, struct slot *slot);
 void suspects_fini(struct suspects *s);
+/* None of those that are left can be run now: others need not wait for them. */
+void suspects_forget(struct suspects *s);
 /* Whether one is left: its slot was not seen free yet. Asked between any two
  * messages. */
 bool suspects_left(struct suspects *s);
