@@ -348,7 +348,9 @@ static struct receive *item_enter(struct engine *e)
 
 /* linger - wait for the queue, with all that the next message needs at hand;
  * NULL: there is none, or nobody may take it. One work item more than the cap is
- * in use meanwhile. */
+ * in use meanwhile.
+ * Crash: its slot is FREE, whatever is in the body; the next start fills it anew.
+ */
 static struct receive *linger(struct engine *e)
 {
     struct receive *item;
