@@ -31,6 +31,11 @@ measure ideal_rate;
 /* `threads` threads, each posix_spawn and waitpid of PROGRAM. */
 #define SPAWNED "/bin/true"
 measure spawn_rate;
+/* What a worker cannot do without, by hand: `threads` threads take messages from
+ * the queue, and for each start PROGRAM with the body as its stdin, its stderr
+ * in a pipe, its own process group and signals at their defaults; they wait
+ * where its stderr and its end both wake them. Ends the process after `n`. */
+_Noreturn void spawn_floor(unsigned threads, unsigned long n);
 /* A child at the other end of a socket pair sends each message back. With
  * HOW_SENDER the messages come from the queue. */
 measure trip_rate;
