@@ -123,6 +123,7 @@ static const struct duel duels[] = {
      .ours = {.go = worker},
      .rival = {.go = blocked},
      .task = {.n = 500, .depth = 10, .size = 64, .threads = 2},
+     .times = 3,
      .whole = true},
 };
 

@@ -132,7 +132,11 @@ static int side_run(const struct duel *d, const struct plan *plan,
 static int pairs_run(const struct duel *d, const struct plan *plan,
                      struct values *v)
 {
-    for (unsigned i = 0; i < plan->runs; i++) {
+    unsigned pairs = plan->runs * (d->times ? d->times : 1);
+
+    if (pairs > RUNS_MOST)
+        pairs = RUNS_MOST;
+    for (unsigned i = 0; i < pairs; i++) {
         int status = side_run(d, plan, v, i, i % 2 ? RIVAL : OURS);
 
         if (!status)
