@@ -98,21 +98,18 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
  * the kernel's copy fails if a SIGKILL has come meanwhile, and then the message
  * is lost: tried on ext4 with msync(2) all the time, 10 were in 12,000 kills;
  * with this store before, none.
+ * Nothing is read, and no page that was just made fill is stored to again: with
+ * either, a 4-KiB message costs 10 ns more, as the processor waits for the fill.
  */
-void slot_warm(struct slot *slot, size_t room)
+void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
+               size_t room)
 {
     volatile unsigned char *body = slot->body;
 
-    for (size_t at = 0; at < room; at += PAGE) {
-        unsigned char same = body[at];
-
-        body[at] = same;
-    }
-    if (room > 0) {
-        unsigned char same = body[room - 1];
-
-        body[room - 1] = same;
-    }
+    for (size_t at = from; at < room; at += PAGE)
+        body[at] = fill->bytes[at % SLOT_FILL];
+    if (from < room)
+        body[room - 1] = fill->bytes[(room - 1) % SLOT_FILL];
 }
 
 /* slot_disarm - the kernel had nothing for us */

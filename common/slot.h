@@ -89,7 +89,8 @@ _Static_assert(offsetof(struct slot, body) == SLOT_HEADER, "custody format");
  * such bytes matches by chance only. */
 #define SLOT_FILL 4096
 struct slot_fill {
-    unsigned char bytes[SLOT_FILL];
+    /* As bodies are: copied from one line of the cache to one. */
+    _Alignas(64) unsigned char bytes[SLOT_FILL];
 };
 void slot_fill_init(struct slot_fill *fill, uint64_t seed);
 
@@ -98,8 +99,10 @@ struct slot_word slot_word(const struct slot *slot);
 /* FREE -> RECEIVING, ready for the kernel to write into. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
 /* Take the write fault of each page of a body of `room` bytes now, just before
- * the kernel writes to it; changes nothing. */
-void slot_warm(struct slot *slot, size_t room);
+ * the kernel writes to it; `from`: bytes that slot_arm has stored to itself, its
+ * `dirty`. The body is fill, and is it afterwards. */
+void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
+               size_t room);
 /* RECEIVING -> FREE: the queue was empty. */
 void slot_disarm(struct slot *slot);
 /* RECEIVING -> HELD: `length` bytes came. */

@@ -119,14 +119,16 @@ static int sort(struct receive *item, struct slot *slot)
 static int receive_one(struct receive *item)
 {
     struct engine *e = item->engine;
+    const struct slot_fill *fill = custody_fill(e->custody);
     struct slot *slot = item->slot;
+    size_t dirty = slot->dirty;
     ssize_t n;
     int err;
 
     if (queue_message_size(e->queue) > custody_body_bytes(e->custody))
         return -EMSGSIZE; /* made again larger than a slot: reopen.c ends us */
-    slot_arm(slot, custody_fill(e->custody), custody_seq_next(e->custody));
-    slot_warm(slot, queue_message_size(e->queue));
+    slot_arm(slot, fill, custody_seq_next(e->custody));
+    slot_warm(slot, fill, dirty, queue_message_size(e->queue));
     FAULT_POINT("receive_before");
     n = queue_receive(e->queue, slot->body, &slot->priority);
     FAULT_POINT("receive_after");

@@ -178,8 +178,9 @@ static long faults(void)
     return use.ru_minflt;
 }
 
-/* The kernel's copy must find no page that takes a fault. */
-Test(slot, warming_takes_the_fault_of_each_page_and_changes_no_byte)
+/* warmed - a body whose first `dirty` bytes are not fill takes all its faults
+ * before the kernel's copy, and is fill then */
+static void warmed(uint32_t dirty)
 {
     size_t size = 5 * 4096, room = size - SLOT_HEADER - 100;
     int fd = memfd_create("slot", MFD_CLOEXEC);
@@ -187,23 +188,38 @@ Test(slot, warming_takes_the_fault_of_each_page_and_changes_no_byte)
     long before;
 
     cr_assert_eq(ftruncate(fd, (off_t)size), 0);
-    cr_assert_eq(pwrite(fd, fill.bytes, 4096, SLOT_HEADER), 4096);
+    for (size_t at = SLOT_HEADER; at < size; at += SLOT_FILL) {
+        size_t n = size - at < SLOT_FILL ? size - at : SLOT_FILL;
+
+        cr_assert_eq(pwrite(fd, fill.bytes, n, (off_t)at), (ssize_t)n);
+    }
+    for (uint32_t i = 0; i < dirty; i++)
+        cr_assert_eq(pwrite(fd, "x", 1, SLOT_HEADER + (off_t)i), 1);
     s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     cr_assert(s != MAP_FAILED);
-    slot_warm(s, 0);
+    s->dirty = dirty;
     before = faults();
-    slot_warm(s, room);
+    slot_arm(s, &fill, 7);
+    slot_warm(s, &fill, dirty, room);
     cr_assert_gt(faults(), before, "the pages were there already");
     before = faults();
     for (size_t i = 0; i < room; i += 64)
         s->body[i] = s->body[i] + 1;
     cr_assert_eq(faults(), before);
     for (size_t i = 0; i < room; i++)
-        cr_assert_eq(
-            s->body[i],
-            (unsigned char)((i < 4096 ? fill.bytes[i] : 0) + (i % 64 == 0)));
+        cr_assert_eq(s->body[i], (unsigned char)(fill.bytes[i % SLOT_FILL] +
+                                                 (i % 64 == 0)));
     munmap(s, size);
     close(fd);
+}
+
+Test(slot, arming_and_warming_take_the_fault_of_each_page)
+{
+    warmed(0);
+    warmed(1);
+    warmed(4096 - SLOT_HEADER);
+    warmed(6000);
+    warmed(5 * 4096 - SLOT_HEADER - 100);
 }
 
 struct reception {
@@ -218,7 +234,7 @@ static void receive_act(void *arg)
     ssize_t n;
 
     slot_arm(slot, &fill, 7);
-    slot_warm(slot, ROOM);
+    slot_warm(slot, &fill, 0, ROOM);
     n = queue_receive(r->queue, slot->body, &slot->priority);
     if (n >= 0)
         slot_taken(slot, (uint32_t)n, 1000);

@@ -355,6 +355,9 @@ void *calloc(size_t n, size_t size)
     return real(n, size);
 }
 
+FAULTY(void *, aligned_alloc, "malloc", NULL, -1, NULL,
+       (size_t align, size_t size), (align, size))
+
 /* FAULTY_OPEN - the mode is there only when a file may be made */
 #define FAULTY_OPEN(name, params, args)      \
     int name params                          \
