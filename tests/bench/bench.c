@@ -44,7 +44,8 @@ static const struct option_row option_rows[] = {
      .help = "print the sections and their rows and exit"},
     {"runs", 0, OPT_NUMBER, .value = "N", .min = 1, .max = RUNS_MOST,
      .preset = RUNS_PRESET, AT(runs), SEEN(has_runs),
-     .help = "pairs of measurements for each row"},
+     .help = "pairs of measurements for each row; if not given, up to 21 "
+             "where it matters on which processors processes run"},
     {"quick", 0, OPT_FLAG, AT(quick),
      .help = "3 pairs, and a fifth of the work in each"},
     {"side", 0, OPT_CHOICE, .value = "both|ours|rival",
@@ -170,7 +171,9 @@ static int duel_show(const struct options *o, const struct report *report,
                      const struct section *s, const struct duel *duel,
                      struct sum *sum)
 {
-    struct plan plan = {.runs = (unsigned)o->runs, .quick = o->quick};
+    struct plan plan = {.runs = (unsigned)o->runs,
+                        .usual = !o->has_runs && !o->quick,
+                        .quick = o->quick};
     struct duel d = duel_side(o, duel);
     struct result result[ROWS_MOST];
     int err = duel_run(&d, &plan, result);
@@ -219,7 +222,9 @@ static int section_show(const struct options *o, const struct report *report,
 static int bench(const struct options *o)
 {
     struct report report = {.json = o->json};
-    struct plan plan = {.runs = (unsigned)o->runs, .quick = o->quick};
+    struct plan plan = {.runs = (unsigned)o->runs,
+                        .usual = !o->has_runs && !o->quick,
+                        .quick = o->quick};
     struct sum sum = {0};
     int err = 0;
 

@@ -69,8 +69,8 @@ struct duel {
     struct row rows[ROWS_MOST]; /* to the first without a name */
     struct side ours, rival;    /* rival.go NULL: nothing to compare with */
     struct task task;
-    unsigned times; /* so many pairs for each of --runs, RUNS_MOST at most; for
-                       what depends on where processes happen to run. 0: 1 */
+    unsigned times; /* so many times the usual pairs, for what depends on where
+                       processes happen to run; 0: 1 */
     bool whole;     /* --quick leaves `n` as it is */
 };
 

@@ -58,7 +58,9 @@ void report_begin(struct report *report, const struct plan *plan)
     printf("%s %s, %ld processors, load %.2f; %u pairs%s; ratio: median of "
            "the pairs'\n",
            u.sysname, u.release, report->processors, report->load, plan->runs,
-           plan->quick ? ", quick" : "");
+           plan->usual   ? " or more"
+           : plan->quick ? ", quick"
+                         : "");
 }
 
 void report_section(const struct report *report, const struct section *section)

@@ -132,10 +132,10 @@ static int side_run(const struct duel *d, const struct plan *plan,
 static int pairs_run(const struct duel *d, const struct plan *plan,
                      struct values *v)
 {
-    unsigned pairs = plan->runs * (d->times ? d->times : 1);
+    unsigned pairs = plan->runs;
 
-    if (pairs > RUNS_MOST)
-        pairs = RUNS_MOST;
+    if (plan->usual && d->times)
+        pairs *= d->times;
     for (unsigned i = 0; i < pairs; i++) {
         int status = side_run(d, plan, v, i, i % 2 ? RIVAL : OURS);
 

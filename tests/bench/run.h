@@ -15,6 +15,7 @@
 
 struct plan {
     unsigned runs; /* pairs, 1 to RUNS_MOST */
+    bool usual;    /* nobody asked for so many: some duels take more */
     bool quick;    /* less work in each measurement */
 };
 
