@@ -148,20 +148,17 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
 
 # ---- testing ----
-# One test at a time, all in one recipe: RLIMIT_MSGQUEUE counts for the user as
-# a whole. All run; what failed says so once more at the end.
-TESTFLAGS ?= -j1 --timeout 120
+# Tests wait for most of their time, so more run at a time than there are
+# processors. Those that use up what the user has as a whole (RLIMIT_MSGQUEUE,
+# processes) or look at all queues run alone. All run, whatever fails.
+TEST_JOBS ?= 3
+ALONE      = $(foreach d,unit/test unit/stress e2e/test crash/test,$(call named,$(LONELY),$(d)))
+LONELY    := bench mqctl_look mqlimit worker_limits
 UNDER_TEST ?= $(BUILD)
 define run
-@failed=; \
-MQW_BIN=$(abspath $(UNDER_TEST)/bin); MQW_HANDLERS=$(abspath $(BUILD)/tests); \
-export MQW_BIN MQW_HANDLERS; \
-for t in $(1); do echo "== $$t"; case $$t in */stress_*) flags= ;; \
-    *) flags="$(TESTFLAGS)" ;; esac; \
-    $$t $$flags >$$t.log 2>&1 || failed="$$failed $$t"; cat $$t.log; done; \
-for t in $$failed; do echo "== failed: $$t"; \
-    grep -v '^\[====\]\|PASS' $$t.log | tail -n 20 | cut -c1-400; done; \
-test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+@MQW_BIN=$(abspath $(UNDER_TEST)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
+scripts/run-tests -j $(TEST_JOBS) $(filter-out $(ALONE),$(1)) \
+    --alone $(filter $(ALONE),$(1))
 endef
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
 	$(call run,$(UNIT) $(STRESS) $(E2E) $(CRASH))

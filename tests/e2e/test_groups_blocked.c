@@ -174,7 +174,7 @@ static void backlog_check(unsigned handlers)
                        "--group-quantum", "10", "--", TURN);
     head_fails(w, q);
     behind(q, BACKLOG);
-    cr_assert_geq(turns_rows(q, TURNS_PARKED), BACKLOG - 64);
+    harness_until(turns_rows(q, TURNS_PARKED) >= BACKLOG - 64, 10000);
     turns_untell("fail", "0.0");
     harness_until(turns_done() >= 20, 10000);
     for (unsigned i = 0; i < PROBES; i++) {
@@ -349,7 +349,7 @@ static const char *long_key(unsigned number)
 
 Test(groups_blocked, memory_returns_after_groups_of_one_message)
 {
-    unsigned groups = scale(5000, 100000);
+    unsigned groups = sanitized() ? 500 : scale(5000, 100000);
     const char *q = harness_queue(0, 300);
     struct harness_process *w =
         harness_worker(q, "-q", "-c", "2", "--", "true");
@@ -383,18 +383,18 @@ static void block_many(const char *q, unsigned from, unsigned groups)
 
 Test(groups_blocked, memory_returns_after_many_groups_were_blocked_at_once)
 {
-    enum { GROUPS = 2000 };
+    unsigned groups = sanitized() ? 200 : 2000;
     const char *q = harness_queue(0, 300);
     struct harness_process *w = harness_worker(q, "-q", "-c", "2", FAILING,
                                                "--backoff", "3s", "--", TURN);
 
-    block_many(q, 0, GROUPS); /* the store's cache grows too, once */
+    block_many(q, 0, groups); /* the store's cache grows too, once */
     long before = resident_kib(w);
-    block_many(q, GROUPS, GROUPS);
+    block_many(q, groups, groups);
     long after = resident_kib(w);
-    fprintf(stderr, "%d groups blocked at once: %ld KiB, %ld KiB after more\n",
-            GROUPS, before, after);
-    if (!sanitized())
-        cr_assert_lt(after, before + 256);
+    fprintf(stderr, "%u groups blocked at once: %ld KiB, %ld KiB after more\n",
+            groups, before, after);
+    if (!sanitized()) /* their keys alone have 400 KB */
+        cr_assert_lt(after, before + 512);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
