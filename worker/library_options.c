@@ -103,6 +103,8 @@ int options_adopt(struct mqw_options *into, const struct mqw_options *given,
                            "the library is older than the program",
                            size, sizeof *into);
     memcpy(into, given, size);
+    if (into->retry_for == 0) /* "no limit" of programs that say so */
+        into->retry_for = MQW_NEVER;
     return 0;
 }
 

@@ -114,7 +114,7 @@ struct mqw_options {
     uint64_t batch_time_limit;     /* ns, MQW_NEVER; 1 s */
     uint64_t max_attempts;         /* 1 to 1000000; 5 */
     uint64_t jitter;               /* percent, 0 to 1000; 20 */
-    uint64_t retry_for;            /* ns; 0: no limit */
+    uint64_t retry_for;            /* ns; MQW_NEVER, and so is 0 */
     uint64_t max_crashes;          /* 1 to 10000; 3 */
     uint64_t timeout;              /* ns, 1 ms and up; MQW_NEVER */
     uint64_t kill_after;           /* ns; 5 s */

@@ -113,7 +113,8 @@ static const struct option_row rows[] = {
      .preset = "20", AT(jitter_percent),
      .help = "added to the backoff, at "
              "random; a retry never comes earlier than the backoff says"},
-    {"retry-for", 0, OPT_DURATION, .value = "DUR", .min = 1, AT(retry_for_ns),
+    {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,
+     .preset = "none", AT(retry_for_ns),
      .help = "a failure of a message that was received DUR ago or earlier is "
              "its last"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
@@ -268,6 +269,7 @@ void settings_init(struct settings *s)
         .max_attempts = 5,
         .jitter_percent = 20,
         .max_crashes = 3,
+        .retry_for_ns = UINT64_MAX,
         .timeout_ns = UINT64_MAX,
         .take_signals = true,
         .kill_after_ns = 5 * NS_PER_S,

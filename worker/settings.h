@@ -59,7 +59,7 @@ struct settings {
     _Atomic uint64_t grace_ns;
     _Atomic uint64_t breaker_failures; /* 0: off */
     _Atomic uint64_t breaker_pause_ns;
-    _Atomic uint64_t retry_for_ns; /* 0: no limit by age */
+    _Atomic uint64_t retry_for_ns; /* UINT64_MAX: no limit by age */
     uint64_t run_for_ns;           /* 0: no end */
     uint64_t estimated_duration_ns, tolerance_factor;
     bool exit_when_idle;

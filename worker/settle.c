@@ -230,7 +230,7 @@ static bool exhausted(const struct engine *e, const struct delivery *d)
     uint64_t limit = e->set->retry_for_ns;
 
     return d->slot->failures + 1 >= e->set->max_attempts ||
-           (limit && ns_add(d->slot->received_ns, limit) <= clock_wall_ns());
+           ns_add(d->slot->received_ns, limit) <= clock_wall_ns();
 }
 
 /* by_verdict - the handler ran to its end */

@@ -100,6 +100,7 @@ static const struct {
     {"mqworker --max-con", "--max-concurrency"},
     {"mqworker --log-format j", "json"},
     {"mqworker --timeout n", "none"},
+    {"mqworker --retry-for n", "none"},
     {"mqworker --state-dir di", "dir"},
     {"mqworker --plugin fil", "file.so"},
     {"mqworker /x -- file", "file.so"},

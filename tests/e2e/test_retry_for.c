@@ -113,6 +113,38 @@ Test(retry_for, the_age_of_a_replayed_letter_starts_anew)
     cr_assert_eq(l->history, (size_t)(first + l->attempts));
 }
 
+Test(retry_for, none_takes_the_limit_away_while_the_worker_runs)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--retry-for", "1ms", "--max-attempts", "3",
+                       "--backoff", "1ms", "--", SPAN, "10", "1");
+    harness_wait_log(w, "event=started", SOON_MS);
+    struct harness_result r =
+        harness_run("mqctl", "set", "--state-dir", harness_state_dir(), q,
+                    "retry-for=none");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "retry-for 1ms -> none"), "%s", r.out);
+    harness_send_text(q, "x");
+    cr_assert_eq(harness_wait_letters(q, 1, SOON_MS)->attempts, 3);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(retry_for, none_may_be_said_as_a_flag_and_is_what_the_status_shows)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--retry-for", "none", "--max-attempts", "2",
+                       "--backoff", "1ms", "--", SPAN, "0", "1");
+    harness_wait_log(w, "event=started", SOON_MS);
+    struct harness_result r =
+        harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
+    cr_assert_not_null(strstr(r.out, "retry-for=none"), "%s%s", r.out, r.err);
+    harness_send_text(q, "x");
+    cr_assert_eq(harness_wait_letters(q, 1, SOON_MS)->attempts, 2);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(retry_for, nothing_is_no_time)
 {
     const char *q = harness_queue(0, 0);
@@ -120,4 +152,5 @@ Test(retry_for, nothing_is_no_time)
         harness_worker(q, "--retry-for", "0", "--", SPAN, "0");
     cr_assert_eq(harness_wait(w, SOON_MS), 64);
     cr_assert_not_null(strstr(harness_stderr(w, NULL), "--retry-for"));
+    cr_assert_not_null(strstr(harness_stderr(w, NULL), "or none"));
 }

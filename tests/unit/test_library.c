@@ -135,6 +135,7 @@ Test(library, options_begin_as_the_flags_of_mqworker_do)
     cr_assert_eq(o.struct_size, sizeof o);
     cr_assert_eq(o.max_attempts, 5);
     cr_assert_eq(o.timeout, MQW_NEVER);
+    cr_assert_eq(o.retry_for, MQW_NEVER);
     cr_assert_eq(o.exit_when_idle, MQW_NEVER);
     cr_assert_eq(o.lookahead, 64);
     cr_assert_eq(o.take_signals, 0);
@@ -200,6 +201,25 @@ Test(library, each_verdict_is_told_once_it_is_durable)
     harness_until(atomic_load(&told) == 4, 5000);
     cr_assert_str_eq(verdicts, "a:3 b:2 c:1 c:2 ");
     runner_end(&r);
+}
+
+Test(library, no_age_is_the_limit_whether_never_is_said_or_0)
+{
+    static const uint64_t said[] = {MQW_NEVER, 0};
+
+    answer = MQW_RETRY;
+    for (unsigned i = 0; i < 2; i++) {
+        const char *q = harness_queue(0, 0);
+        struct runner r = {.o = options(q)};
+
+        r.o.max_attempts = 3;
+        r.o.retry_for = said[i];
+        runner_start(&r);
+        harness_send_text(q, "x");
+        harness_until(atomic_load(&told) == 3 * (i + 1), 5000);
+        runner_end(&r);
+    }
+    cr_assert_str_eq(verdicts, "x:1 x:1 x:2 x:1 x:1 x:2 ");
 }
 
 static int later(const struct mqw_message *m, struct mqw_context *c)
