@@ -109,7 +109,7 @@ void mqw_resume(struct mqw_worker *w)
 
 int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
 {
-    if (most < 1 || most > CONCURRENCY_MAX)
+    if (!w || most < 1 || most > CONCURRENCY_MAX)
         return -EINVAL;
     atomic_store(&w->cap, most);
     wake(w);
@@ -118,7 +118,7 @@ int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
 
 int mqw_set_timeout(struct mqw_worker *w, uint64_t timeout_ns)
 {
-    return tune_number(w->engine, "timeout", timeout_ns, NULL);
+    return !w ? -EINVAL : tune_number(w->engine, "timeout", timeout_ns, NULL);
 }
 
 /* ---- groups ---- */
@@ -147,12 +147,13 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
 {
     struct visitor v = {.visit = visit, .arg = arg};
 
-    return ordered_list(w->engine, group, group_size, visit_slot, &v);
+    return !w ? -EINVAL
+              : ordered_list(w->engine, group, group_size, visit_slot, &v);
 }
 
 int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
 {
-    return ordered_shut(w->engine, group, group_size);
+    return !w ? -EINVAL : ordered_shut(w->engine, group, group_size);
 }
 
 /* ---- open and close ---- */
@@ -182,7 +183,7 @@ static void signals_give_back(struct mqw_worker *w)
 
 void mqw_close(struct mqw_worker **worker)
 {
-    struct mqw_worker *w = *worker;
+    struct mqw_worker *w = worker ? *worker : NULL;
 
     if (!w)
         return;
@@ -233,11 +234,13 @@ static void tell(const struct mqw_options *o, const struct problem *p)
 int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
              mqw_handler *handler, void *user)
 {
-    struct mqw_worker *w = calloc(1, sizeof *w);
+    struct mqw_worker *w = out ? calloc(1, sizeof *w) : NULL;
     struct mqw_options o;
     struct problem p = {0};
     int err;
 
+    if (!out)
+        return -EINVAL;
     *out = NULL;
     if (!w)
         return -ENOMEM;
@@ -268,7 +271,7 @@ int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
 
 int mqw_work(struct mqw_worker *w)
 {
-    return engine_run(w->engine);
+    return !w ? -EINVAL : engine_run(w->engine);
 }
 
 int mqw_run(const struct mqw_options *options, mqw_handler *handler, void *user)

@@ -82,7 +82,7 @@ int mqw_options_init(struct mqw_options *options, size_t size)
 {
     struct mqw_options o;
 
-    if (size < LEAST_BYTES || size > sizeof o)
+    if (!options || size < LEAST_BYTES || size > sizeof o)
         return -EINVAL;
     defaults(&o);
     o.struct_size = size;
@@ -93,7 +93,7 @@ int mqw_options_init(struct mqw_options *options, size_t size)
 int options_adopt(struct mqw_options *into, const struct mqw_options *given,
                   struct problem *p)
 {
-    size_t size = given->struct_size;
+    size_t size = given ? given->struct_size : 0;
 
     defaults(into);
     if (size < LEAST_BYTES || size > sizeof *into)

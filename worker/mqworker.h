@@ -90,7 +90,8 @@ typedef int mqw_handler(const struct mqw_message *message,
 
 /* What was given to mqw_open or mqw_run, or set by mqw_init. */
 MQW_PUBLIC void *mqw_user(const struct mqw_context *context);
-/* The worker that calls; NULL in a plugin. */
+/* The worker that calls; NULL in a plugin, whose worker is steered by mqctl(1)
+ * and signals. All calls take NULL: they do nothing, or return -EINVAL. */
 MQW_PUBLIC struct mqw_worker *mqw_worker_of(const struct mqw_context *context);
 /* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff. */
 MQW_PUBLIC void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns);
@@ -171,9 +172,9 @@ MQW_PUBLIC int mqw_open(struct mqw_worker **out,
                         void *user);
 /* Consume until stopped; once, by the thread that called mqw_open. Returns when
  * the last handler has. 0 in good order, else the exit status (sysexits.h) with
- * which mqworker would have ended. */
+ * which mqworker would have ended. NULL: -EINVAL. */
 MQW_PUBLIC int mqw_work(struct mqw_worker *worker);
-/* NULL-safe; sets *worker = NULL. No other call may be under way. */
+/* NULL-safe, both; sets *worker = NULL. No other call may be under way. */
 MQW_PUBLIC void mqw_close(struct mqw_worker **worker);
 /* The three together: -errno, or what mqw_work returned. */
 MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,

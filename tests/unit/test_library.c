@@ -398,6 +398,28 @@ Test(library, a_queue_has_one_worker)
     runner_end(&r);
 }
 
+/* A plugin gets NULL from mqw_worker_of and may call with it. */
+Test(library, calls_without_a_worker_do_nothing_or_say_EINVAL)
+{
+    struct mqw_worker *none = NULL;
+    struct mqw_options o = options("/a");
+
+    mqw_close(NULL);
+    mqw_close(&none);
+    mqw_stop(NULL);
+    mqw_pause(NULL);
+    mqw_resume(NULL);
+    cr_assert_eq(mqw_work(NULL), -EINVAL);
+    cr_assert_eq(mqw_set_concurrency(NULL, 2), -EINVAL);
+    cr_assert_eq(mqw_set_timeout(NULL, MQW_NEVER), -EINVAL);
+    cr_assert_eq(mqw_group_list(NULL, "g", 1, NULL, NULL), -EINVAL);
+    cr_assert_eq(mqw_group_close(NULL, "g", 1), -EINVAL);
+    cr_assert_eq(mqw_options_init(NULL, sizeof o), -EINVAL);
+    cr_assert_eq(mqw_open(NULL, &o, note, &here), -EINVAL);
+    cr_assert_eq(mqw_open(&none, NULL, note, &here), -EINVAL);
+    cr_assert_eq(mqw_run(NULL, note, &here), -EINVAL);
+}
+
 static int visit(const struct mqw_queued *m, void *arg)
 {
     cr_assert_eq(strlen(m->id), 26);
