@@ -54,9 +54,10 @@ static void in_flight(struct search *s)
     if (s->v.worker != VIEW_RUNS) {
         found(s, "held",
               "in custody of a worker that is gone; it died while attempt "
-              "%" PRIu32 " ran; the message runs again when a worker is "
-              "started: mqworker %s -- COMMAND",
-              m->w.attempt, s->v.queue);
+              "%" PRIu32 " ran, started %s ago; the message runs again, "
+              "marked redelivered, when a worker is started: mqworker %s -- "
+              "COMMAND",
+              m->w.attempt, ago(m->started_ns, time), s->v.queue);
         return;
     }
     found(s, "in_flight", "in flight for %s, attempt %" PRIu32,
@@ -68,14 +69,60 @@ static void in_flight(struct search *s)
         add(s, "; redelivered, %u crashes before", m->w.crashes);
 }
 
-/* held - received, and not started */
-static void held(struct search *s)
+/* ran_before - a handler had it, and ended without a verdict that counts. In
+ * which run that was is known only of the last one in this slot: a row that was
+ * read back from the store says no more than that there was one. */
+static void ran_before(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
     char time[DURATION_TEXT];
 
-    found(s, "held", "received %s ago and not started yet",
-          ago(m->received_ns, time));
+    found(s, "held", "it was started");
+    if (m->w.attempt)
+        add(s, " %s ago, as attempt %" PRIu32, ago(m->started_ns, time),
+            m->w.attempt);
+    if (m->w.crashes)
+        add(s,
+            ", and the worker died under it, %u time%s so far; it runs again",
+            m->w.crashes, m->w.crashes == 1 ? "" : "s");
+    else
+        add(s, " and interrupted before it was done: the worker was stopped, "
+               "or ended its handler; it runs again");
+    add(s, ", marked redelivered");
+}
+
+/* not_begun - no handler has had it this time */
+static void not_begun(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    char time[DURATION_TEXT];
+
+    if (m->w.attempt)
+        found(s, "held",
+              "received %s ago; its handler could not be started, or ended "
+              "before it took it; it is tried again",
+              ago(m->received_ns, time));
+    else if (m->failures)
+        found(s, "held",
+              "failed %" PRIu32 " time%s; its next attempt is due, and not "
+              "started yet",
+              m->failures, m->failures == 1 ? "" : "s");
+    else
+        found(s, "held", "received %s ago and not started yet",
+              ago(m->received_ns, time));
+}
+
+/* held - received, and no handler has it now */
+static void held(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    bool again = m->w.flags & SLOT_REDELIVERED;
+
+    put(s, "redelivered", json_boolean(again));
+    if (again)
+        ran_before(s);
+    else
+        not_begun(s);
     if (s->v.worker != VIEW_RUNS)
         add(s,
             "; no worker runs, it runs when one is started: mqworker %s -- "
@@ -128,7 +175,9 @@ static void waiting(struct search *s, const struct store_row *m,
 
     until(m->due_ns, when);
     put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
-    if (m->attempts == 0)
+    if (m->attempts == 0 && m->flags & STORE_REDELIVERED)
+        found(s, "waiting", "waits until %s", when);
+    else if (m->attempts == 0)
         found(s, "waiting", "waits until %s, as its not-before says", when);
     else
         found(s, "waiting",
@@ -136,6 +185,12 @@ static void waiting(struct search *s, const struct store_row *m,
               "%s for its next attempt",
               m->attempts, m->attempts == 1 ? "" : "s",
               *error ? error : "no error", when);
+    if (m->crashes)
+        add(s, "; a worker died under it, %" PRIu32 " time%s", m->crashes,
+            m->crashes == 1 ? "" : "s");
+    if (m->flags & STORE_REDELIVERED)
+        add(s, "; it had been started without an end, and runs again, marked "
+               "redelivered");
     if (s->v.worker != VIEW_RUNS)
         add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
             s->v.queue);
@@ -233,9 +288,24 @@ static bool journal_search(struct search *s)
     return true;
 }
 
+/* no_letter - a number says nothing of a message whose letter is gone */
+static void no_letter(struct search *s)
+{
+    found(s, "unknown",
+          "there is no letter of that number, or none any more: one that was "
+          "sent again and ended done, or was discarded, is gone; what became "
+          "of its message is known by its id of 26 characters: mqctl explain "
+          "%s ID",
+          s->v.queue);
+}
+
 /* unknown - what is left to believe */
 static void unknown(struct search *s)
 {
+    if (!s->named) {
+        no_letter(s);
+        return;
+    }
     found(s, "unknown",
           "nobody here has heard of it: it was never sent, or sent under "
           "another id, or ended before the last %d that each thread remembers",
