@@ -81,15 +81,15 @@ int lock_open(struct pidfh **out, const char *path, const char *queue,
         if (clock_mono_ns() >= end && owner <= 0)
             return problem_set(p, EX_UNAVAILABLE, EEXIST,
                                "queue %s already has a consumer, which has not "
-                               "written its pid to %s; find it with fuser(1), "
-                               "or give another --state-dir",
+                               "written its pid to %s; find it with fuser(1) "
+                               "and stop it",
                                queue, path);
         if (!dying(owner) || clock_mono_ns() >= end)
             return problem_set(p, EX_UNAVAILABLE, EEXIST,
                                "queue %s already has a consumer: pid %d (%s); "
-                               "stop it with kill %d, or give another "
-                               "--state-dir",
-                               queue, (int)owner, path, (int)owner);
+                               "stop it with kill %d, or have it run more at "
+                               "once: mqctl set %s max-concurrency=N",
+                               queue, (int)owner, path, (int)owner, queue);
         poll(NULL, 0, LOOK_MS);
         owner = -1;
     }

@@ -108,6 +108,9 @@ Test(lock, living_owner_is_refused_with_69_and_its_pid)
     cr_assert_eq(p.status, EX_UNAVAILABLE);
     cr_assert(strstr(p.text, pid), "%s", p.text);
     cr_assert(strstr(p.text, "/orders"), "%s", p.text);
+    cr_assert(strstr(p.text, "max-concurrency"), "%s", p.text);
+    cr_assert_null(strstr(p.text, "--state-dir"),
+                   "the queue would have two consumers: %s", p.text);
     owner_kill(&o);
 }
 
