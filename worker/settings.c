@@ -12,6 +12,7 @@
 #include <bsd/string.h>
 
 #include "common/clock.h"
+#include "worker/operands.h"
 
 #define PERCENT_MAX 1000
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
@@ -88,6 +89,14 @@ static int read_separator(const char *text, void *into, struct problem *p)
                            "character; give one, like ':'",
                            text);
     *separator = text[0];
+    return 0;
+}
+
+/* read_any - a text that may be empty: what it says is the plugin's affair */
+static int read_any(const char *text, void *into, struct problem *p)
+{
+    (void)p;
+    *(const char **)into = text;
     return 0;
 }
 
@@ -182,7 +191,7 @@ static const struct option_row rows[] = {
      .help = "also move dead letters into this POSIX queue as it has room"},
     {"plugin", 0, OPT_STRING, .value = "FILE.so", AT(plugin),
      .help = "call the C function of a shared object instead of a command"},
-    {"plugin-arg", 0, OPT_STRING, .value = "S", AT(plugin_arg),
+    {"plugin-arg", 0, OPT_CALL, .value = "S", AT(plugin_arg), .call = read_any,
      .help = "argument of the plugin's mqw_init"},
     {"stream", 0, OPT_FLAG, AT(stream),
      .help = "COMMAND is started once for each thread and kept; it reads "
@@ -302,55 +311,6 @@ void settings_attr(const struct settings *s, struct queue_attr *out)
                                .mode = (mode_t)s->mode};
 }
 
-/* operands - exactly a queue and a command */
-static int operands(struct settings *s, int count, int rest, int argc,
-                    char **argv, struct problem *p)
-{
-    if (count == 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "no queue: mqworker QUEUE -- COMMAND, like mqworker "
-                           "/orders -- ./handle-order; see mqworker --help");
-    if (count > 1 && rest >= 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "\"%s\" and \"%s\" before --: give one queue; a "
-                           "value that may be left out is joined with =, like "
-                           "--exit-when-idle=5s",
-                           argv[0], argv[1]);
-    if (count > 1)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "\"%s\" after the queue %s: the command comes after "
-                           "--, like mqworker %s -- %s",
-                           argv[1], argv[0], argv[0], argv[1]);
-    if (s->plugin && s->stream)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--plugin %s and --stream: give one of them",
-                           s->plugin);
-    if (s->plugin)
-        return rest < 0 ? queue_name(argv[0], s->queue, p)
-                        : problem_set(p, EX_USAGE, EINVAL,
-                                      "--plugin %s and a command: give one of "
-                                      "them",
-                                      s->plugin);
-    if (s->plugin_arg || s->timeout_abort)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a plugin: give "
-                           "--plugin FILE.so, too",
-                           s->plugin_arg ? "--plugin-arg" : "--timeout-abort");
-    if (rest < 0 || rest >= argc || argv[rest][0] == '\0')
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "no command: mqworker %s -- COMMAND, like mqworker "
-                           "%s -- ./handle-order",
-                           argv[0], argv[0]);
-    if (!s->stream && (s->window > 1 || s->max_requests || s->max_rss))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a long-lived command: give --stream, too",
-                           s->window > 1     ? "--window"
-                           : s->max_requests ? "--max-requests"
-                                             : "--max-rss");
-    s->command = argv + rest;
-    return queue_name(argv[0], s->queue, p);
-}
-
 /* settings_check - what no single setting can tell */
 int settings_check(const struct settings *s, struct problem *p)
 {
@@ -370,6 +330,6 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
 
     if (err || s->help || s->version)
         return err;
-    err = operands(s, count, rest, argc, argv, p);
+    err = operands_take(s, count, rest < 0 ? NULL : argv + rest, argv, p);
     return err ? err : settings_check(s, p);
 }

@@ -66,6 +66,26 @@ Test(plugin, that_cannot_be_used_is_refused_in_one_line)
             "true");
 }
 
+Test(plugin, flags_for_processes_are_refused_with_their_values)
+{
+    REFUSED(64, "and --window 8, which is for the children of --stream", ACT,
+            "--window", "8");
+    REFUSED(64, "and --max-requests 7, which", ACT, "--max-requests", "7");
+    REFUSED(64, "and --max-rss 1MiB, which", ACT, "--max-rss", "1MiB");
+    REFUSED(64, "leave out --on-exit", ACT, "--on-exit", "3=dead");
+}
+
+Test(plugin, an_empty_argument_reaches_it)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "one");
+    struct harness_process *w = harness_worker(q, ACT, "--plugin-arg", "");
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), " 0 0\none 1 0\nfini 0 0\n");
+    REFUSED(64, "--plugin-arg is for a plugin", "--plugin-arg=", "--", "true");
+}
+
 Test(plugin, a_message_that_crashes_it_is_dead_and_all_others_are_done)
 {
     const char *q = harness_queue(0, 0);

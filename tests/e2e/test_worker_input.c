@@ -134,6 +134,16 @@ Test(worker_input, a_command_line_without_its_parts)
     REFUSED(WORDS("--grace"), q, "--grace");
 }
 
+Test(worker_input, flags_that_mean_nothing_to_that_kind_of_command)
+{
+    const char *q = harness_queue_name();
+    REFUSED(WORDS("--window 3", "--stream"), "--window", "3", q, "--", "true");
+    REFUSED(WORDS("--max-rss 8KiB", "--stream"), "--max-rss", "8KiB", q, "--",
+            "true");
+    REFUSED(WORDS("--stream", "leave out --on-exit"), "--stream", "--on-exit",
+            "3=done", q, "--", "true");
+}
+
 Test(worker_input, a_queue_name_that_is_none)
 {
     char longest[300];
