@@ -190,9 +190,11 @@ enum counters_gauge {
     COUNTERS_BREAKER, /* 0 closed, 1 open, 2 probing */
     COUNTERS_WAITING, /* rows of the store, when last counted: */
     COUNTERS_PARKED,
-    COUNTERS_LETTERS,  /* dead */
-    COUNTERS_GROUPS,   /* known now */
-    COUNTERS_ENDED_NS, /* wall; 0: it runs, or was killed */
+    COUNTERS_LETTERS,     /* dead */
+    COUNTERS_GROUPS,      /* known now */
+    COUNTERS_ENDED_NS,    /* wall; 0: it runs, or was killed */
+    COUNTERS_WINDOW,      /* messages that each handler may have; 0: not told */
+    COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
     COUNTERS_GAUGES,
 };
 /* Bits of COUNTERS_HOLDS, and the one that goes before the others as a text;

@@ -73,8 +73,27 @@ static void state_check(struct findings *f, const struct view *v)
               view_state(v));
     else
         FOUND(f, FINE, "worker", NULL,
-              "pid %d runs, %" PRIu64 " of %u handlers busy", (int)v->head.pid,
-              v->sum.running, view_cap(v));
+              "pid %d runs, %" PRIu64 " of %u messages in flight",
+              (int)v->head.pid, v->sum.running, view_capacity(v));
+}
+
+/* groups_check - held groups wait for a person */
+static void groups_check(struct findings *f, const struct view *v)
+{
+    uint64_t n = view_groups_held(v);
+    char buf[COMMAND];
+
+    if (n == 0)
+        return;
+    FOUND(f, WARN, "groups",
+          command(buf,
+                  "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
+                  "or mqdlq discard --group KEY %s",
+                  v->queue, v->queue, v->queue),
+          "%" PRIu64 " group%s held: the head died, and with --on-group-dead "
+          "hold nothing of it runs until that letter was sent again and done, "
+          "or discarded",
+          n, n == 1 ? " is" : "s are");
 }
 
 static void worker_check(struct findings *f, const struct view *v)
@@ -84,15 +103,18 @@ static void worker_check(struct findings *f, const struct view *v)
     if (v->worker == VIEW_RUNS)
         state_check(f, v);
     else if (v->worker == VIEW_KILLED)
-        FOUND(
-            f, BAD, "worker", command(buf, "mqworker %s -- COMMAND", v->queue),
-            "its last one, pid %d, was killed; what it had in flight waits in "
-            "%s",
-            (int)v->head.pid, v->dir.folder);
-    else if (v->depth > 0 || v->waiting > 0 || v->parked > 0)
+        FOUND(f, BAD, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "its last one, pid %d, was killed; %" PRId64 " messages that it "
+              "had received and not finished wait in %s",
+              (int)v->head.pid, v->custody > 0 ? v->custody : 0, v->dir.folder);
+    else if (v->depth > 0 || view_waits(v) > 0)
         FOUND(f, WARN, "worker",
               command(buf, "mqworker %s -- COMMAND", v->queue),
-              "none runs, and messages wait");
+              "none runs, and messages wait: %ld in the queue, %" PRId64
+              " in custody, %" PRId64 " in the store",
+              v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
+              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0);
     else
         FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
 }
@@ -184,6 +206,7 @@ void queue_check(struct findings *f, struct view *v)
         return;
     }
     worker_check(f, v);
+    groups_check(f, v);
     slots_fit(f, v);
     differs_check(f, v);
     namespace_check(f, v);

@@ -67,6 +67,16 @@ static double get_cap(const struct view *v)
     return runs(v) ? view_cap(v) : 0;
 }
 
+static double get_window(const struct view *v)
+{
+    return runs(v) ? view_window(v) : 0;
+}
+
+static double get_capacity(const struct view *v)
+{
+    return runs(v) ? view_capacity(v) : 0;
+}
+
 static double get_paused(const struct view *v)
 {
     return view_paused(v);
@@ -79,7 +89,12 @@ static double get_breaker(const struct view *v)
 
 static double get_groups(const struct view *v)
 {
-    return (double)v->head.gauges[COUNTERS_GROUPS];
+    return (double)view_groups(v);
+}
+
+static double get_groups_held(const struct view *v)
+{
+    return (double)view_groups_held(v);
 }
 
 #define KNOWN(name, field)                         \
@@ -94,6 +109,8 @@ KNOWN(waiting, waiting)
 KNOWN(parked, parked)
 KNOWN(letters, dead)
 KNOWN(replayed, replayed)
+KNOWN(custody, custody)
+KNOWN(held, held)
 #undef KNOWN
 
 /* Less than 0 leaves the sample out: it is not known. */
@@ -121,21 +138,34 @@ static const struct {
     {"mqworker_crashes_total", "counter",
      "Handlers under which a worker died, as recovery counted them.",
      get_crashes, true},
-    {"mqworker_in_flight", "gauge", "Handlers that run now.", get_flight, true},
+    {"mqworker_in_flight", "gauge", "Messages that handlers have now.",
+     get_flight, true},
     {"mqworker_max_concurrency", "gauge", "Handlers that may run at once.",
      get_cap, true},
+    {"mqworker_window", "gauge", "Messages that each handler may have at once.",
+     get_window, true},
+    {"mqworker_capacity", "gauge",
+     "Messages that may be in flight: max_concurrency times window.",
+     get_capacity, true},
     {"mqworker_paused", "gauge", "Whether the worker was told to pause.",
      get_paused, true},
     {"mqworker_breaker_open", "gauge",
      "Whether the breaker is open or probing.", get_breaker, true},
     {"mqworker_groups", "gauge", "Ordered groups that are known.", get_groups,
      true},
+    {"mqworker_groups_held", "gauge",
+     "Ordered groups that a dead letter holds until somebody deals with it.",
+     get_groups_held, true},
     {"mqworker_queue_messages", "gauge", "Messages in the kernel queue.",
      get_depth, false},
     {"mqworker_queue_messages_limit", "gauge",
      "Messages that the kernel queue has room for.", get_depth_max, false},
     {"mqworker_queue_bytes", "gauge", "Bytes in the kernel queue.", get_bytes,
      false},
+    {"mqworker_custody", "gauge", "Messages received and not finished.",
+     get_custody, false},
+    {"mqworker_held", "gauge",
+     "Of those in custody, the ones that no handler has now.", get_held, false},
     {"mqworker_waiting", "gauge",
      "Messages in the store that wait for their time.", get_waiting, false},
     {"mqworker_parked", "gauge",

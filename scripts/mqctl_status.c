@@ -43,8 +43,8 @@ static void row(struct term_table *t, const struct view *v)
     cell(t, runs ? v->head.pid : -1);
     cell(t, v->depth);
     cell(t, runs ? (int64_t)v->sum.running : -1);
-    cell(t, runs ? (int64_t)view_cap(v) : -1);
-    cell(t, v->waiting < 0 ? -1 : v->waiting + v->parked);
+    cell(t, runs ? (int64_t)view_capacity(v) : -1);
+    cell(t, view_waits(v));
     cell(t, v->dead);
     cell(t, v->counters ? (int64_t)v->sum.done : -1);
 }
@@ -149,6 +149,50 @@ static void state_line(const struct view *v)
         line("state", view_state(v));
 }
 
+/* in_flight - of how many there could be */
+static void in_flight(const struct view *v)
+{
+    char how[96] = "";
+
+    if (view_window(v) > 1)
+        snprintf(how, sizeof how,
+                 ": %u handlers at most, each with up to %u (--window)",
+                 view_cap(v), view_window(v));
+    linef("in flight", "%" PRIu64 " of %u%s", v->sum.running, view_capacity(v),
+          how);
+}
+
+/* in_custody - what was received and is not finished */
+static void in_custody(const struct view *v)
+{
+    char groups[96] = "";
+
+    if (v->grouped > 0)
+        snprintf(groups, sizeof groups,
+                 ", %" PRId64 " of them in line in their groups", v->grouped);
+    if (v->custody < 0)
+        return;
+    if (v->worker == VIEW_RUNS)
+        linef("in custody",
+              "%" PRId64 " in flight, %" PRId64 " received and waiting%s",
+              v->custody - v->held, v->held, groups);
+    else
+        linef("in custody", "%" PRId64 " received and not finished%s%s",
+              v->held, groups,
+              v->held ? "; they run when a worker is started" : "");
+}
+
+/* groups - worth a line where there are any */
+static void groups(const struct view *v)
+{
+    if (v->worker != VIEW_RUNS || view_groups(v) == 0)
+        return;
+    linef("groups", "%" PRIu64 " known, %" PRIu64 " held by a dead letter%s%s",
+          view_groups(v), view_groups_held(v),
+          view_groups_held(v) ? ": mqdlq list --by group " : "",
+          view_groups_held(v) ? v->queue : "");
+}
+
 static void details(const struct view *v)
 {
     line("queue", v->queue);
@@ -161,13 +205,15 @@ static void details(const struct view *v)
     else
         line("in the queue", v->no_queue.text);
     if (v->worker == VIEW_RUNS)
-        linef("in flight", "%" PRIu64 " of %u", v->sum.running, view_cap(v));
+        in_flight(v);
+    in_custody(v);
     if (v->waiting >= 0)
         linef("in the store",
               "%" PRId64 " wait for a retry, %" PRId64
-              " behind the head of their group, %" PRId64 " dead, %" PRId64
-              " sent again",
+              " parked behind the head of their group, %" PRId64
+              " dead, %" PRId64 " sent again",
               v->waiting, v->parked, v->dead, v->replayed);
+    groups(v);
     if (v->counters)
         totals(v);
     settings(v);
@@ -175,24 +221,37 @@ static void details(const struct view *v)
 
 /* ---- the verb ---- */
 
+/* kept - what the last worker left; "" if nothing */
+static const char *kept(const struct view *v, char buf[96])
+{
+    buf[0] = '\0';
+    if (v->custody > 0)
+        snprintf(buf, 96,
+                 "; %" PRId64 " message%s in custody, and run%s when a worker "
+                 "is started",
+                 v->custody, v->custody == 1 ? " is" : "s are",
+                 v->custody == 1 ? "s" : "");
+    return buf;
+}
+
 /* absent - a queue that was named has no worker: what is known of the last */
 static int absent(const struct view *v)
 {
-    char when[TIME_TEXT];
+    char when[TIME_TEXT], buf[96];
 
     if (v->worker == VIEW_KILLED)
         return say(EX_UNAVAILABLE,
                    "no worker runs on %s; its last one, pid %d, started at %s, "
-                   "was killed; what it had in flight runs again when a worker "
-                   "is started",
+                   "was killed%s",
                    v->queue, (int)v->head.pid,
-                   time_print(v->head.started_ns, when));
+                   time_print(v->head.started_ns, when), kept(v, buf));
     if (v->worker == VIEW_ENDED)
         return say(EX_UNAVAILABLE,
                    "no worker runs on %s; the last one ended "
-                   "at %s",
+                   "at %s%s",
                    v->queue,
-                   time_print(v->head.gauges[COUNTERS_ENDED_NS], when));
+                   time_print(v->head.gauges[COUNTERS_ENDED_NS], when),
+                   kept(v, buf));
     if (v->has_folder && v->no_counters.text[0])
         return say_problem(&v->no_counters);
     if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)

@@ -67,10 +67,10 @@ static void line_text(const struct top_row *r)
     printf("%.8s  %-20s  %-12s %6s %9.1f %4" PRIu64 "/%-4u %8s %6s %7s %7s "
            "%7s\n",
            when + 11, name, view_state(v), top_count(v->depth, depth), r->rate,
-           v->sum.running, v->worker == VIEW_RUNS ? view_cap(v) : 0,
-           top_count(v->waiting < 0 ? -1 : v->waiting + v->parked, waiting),
-           top_count(v->dead, dead), top_duration(r->p50, p50),
-           top_duration(r->p99, p99), top_duration(r->wait99, wait));
+           v->sum.running, v->worker == VIEW_RUNS ? view_capacity(v) : 0,
+           top_count(view_waits(v), waiting), top_count(v->dead, dead),
+           top_duration(r->p50, p50), top_duration(r->p99, p99),
+           top_duration(r->wait99, wait));
 }
 
 /* line_json - what status has of it, and what is of the last interval */

@@ -126,12 +126,11 @@ static void table_row(struct screen *s, size_t i)
     } else {
         snprintf(depth, sizeof depth, "%ld/%ld", v->depth, v->depth_max);
         snprintf(cap, sizeof cap, "%" PRIu64 "/%u", v->sum.running,
-                 v->worker == VIEW_RUNS ? view_cap(v) : 0);
+                 v->worker == VIEW_RUNS ? view_capacity(v) : 0);
         put(s, room + 1, "%-12.12s %9s %9.1f %7s %6s %5s %5s %5s",
             view_state(v), v->depth < 0 ? "-" : depth, r->rate, cap,
-            top_count(v->waiting < 0 ? -1 : v->waiting + v->parked, waiting),
-            top_count(v->dead, dead), top_duration(r->p50, p50),
-            top_duration(r->p99, p99));
+            top_count(view_waits(v), waiting), top_count(v->dead, dead),
+            top_duration(r->p50, p50), top_duration(r->p99, p99));
     }
     paint(s, colour, false);
     attroff(A_REVERSE);
@@ -246,8 +245,7 @@ static void sparks(struct screen *s, const struct top_row *r)
     snprintf(text, sizeof text, "%" PRIu64 "/s", most_of(r, r->rates));
     spark(s, "rate", r, r->rates, text);
     s->y++;
-    top_duration(most_of(r, r->waits), text);
-    spark(s, "latency", r, r->waits, text);
+    spark(s, "latency", r, r->waits, top_duration(most_of(r, r->waits), text));
     s->y += 2;
 }
 

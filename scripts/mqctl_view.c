@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "scripts/mqctl_ask.h"
+#include "scripts/mqctl_custody.h"
 
 /* queue_look - the kernel's side */
 static void queue_look(struct view *v)
@@ -60,16 +61,46 @@ int view_store(struct view *v, struct store **out)
     return err ? err : store_open(out, path, false, &v->no_store);
 }
 
-/* store_look - counted now, not when the worker last did */
+/* custody_look_at - what is in slots; `s` may be NULL */
+static void custody_look_at(struct view *v, struct custody_count *c,
+                            struct store *s)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    v->custody = v->held = v->grouped = -1;
+    *c = (struct custody_count){0};
+    if (!v->has_folder ||
+        statedir_path(&v->dir, STATEDIR_CUSTODY, path, &p) < 0 ||
+        custody_count(c, path, s, &p) < 0)
+        return;
+    v->custody = c->total;
+    v->held = v->worker == VIEW_RUNS ? c->total - c->running : c->total;
+    v->grouped = c->grouped;
+}
+
+/* count_rows - of a state, but for those that were counted in custody */
+static int64_t count_rows(struct store *s, enum store_state state, int64_t less)
+{
+    int64_t n = store_count(s, state);
+
+    return n < less ? (n < 0 ? n : 0) : n - less;
+}
+
+/* store_look - counted now, not when the worker last did; custody first: what
+ * leaves it meanwhile is in the store by then, and is not missed */
 static void store_look(struct view *v)
 {
+    struct custody_count c;
     struct store *s;
 
     v->waiting = v->parked = v->dead = v->replayed = -1;
-    if (view_store(v, &s) < 0)
+    (void)view_store(v, &s);
+    custody_look_at(v, &c, s);
+    if (!s)
         return;
-    v->waiting = store_count(s, STORE_WAITING);
-    v->parked = store_count(s, STORE_PARKED);
+    v->waiting = count_rows(s, STORE_WAITING, c.waiting);
+    v->parked = count_rows(s, STORE_PARKED, c.parked);
     v->dead = store_count(s, STORE_DEAD);
     v->replayed = store_count(s, STORE_REPLAYED);
     store_close(&s);
@@ -128,8 +159,8 @@ void view_close(struct view *v)
 }
 
 /* number - what the worker says, else what it wrote */
-static json_int_t number(const struct view *v, const char *name,
-                         uint64_t otherwise)
+json_int_t view_number(const struct view *v, const char *name,
+                       uint64_t otherwise)
 {
     json_t *value = json_object_get(v->live, name);
 
@@ -139,7 +170,40 @@ static json_int_t number(const struct view *v, const char *name,
 
 unsigned view_cap(const struct view *v)
 {
-    return (unsigned)number(v, "max_concurrency", v->head.gauges[COUNTERS_CAP]);
+    return (unsigned)view_number(v, "max_concurrency",
+                                 v->head.gauges[COUNTERS_CAP]);
+}
+
+unsigned view_window(const struct view *v)
+{
+    json_int_t n = view_number(v, "window", v->head.gauges[COUNTERS_WINDOW]);
+
+    return n > 1 ? (unsigned)n : 1;
+}
+
+unsigned view_capacity(const struct view *v)
+{
+    return view_cap(v) * view_window(v);
+}
+
+uint64_t view_groups(const struct view *v)
+{
+    return (uint64_t)view_number(v, "groups", v->head.gauges[COUNTERS_GROUPS]);
+}
+
+uint64_t view_groups_held(const struct view *v)
+{
+    return v->worker == VIEW_RUNS
+               ? (uint64_t)view_number(v, "groups_held",
+                                       v->head.gauges[COUNTERS_GROUPS_HELD])
+               : 0;
+}
+
+int64_t view_waits(const struct view *v)
+{
+    if (v->waiting < 0 || v->parked < 0)
+        return -1;
+    return v->waiting + v->parked + (v->held > 0 ? v->held : 0);
 }
 
 bool view_paused(const struct view *v)
@@ -184,99 +248,4 @@ uint64_t view_handler_ns(const struct view *v, const struct histogram_sum *h,
     uint64_t ns = histogram_quantile(h, q);
 
     return ns < v->sum.longest_ns ? ns : v->sum.longest_ns;
-}
-
-/* ---- JSON ---- */
-
-/* known - a number that is not known is null */
-static json_t *known(int64_t value)
-{
-    return value < 0 ? json_null() : json_integer(value);
-}
-
-/* time_json - null for one that has not come */
-static json_t *time_json(uint64_t wall_ns)
-{
-    char text[TIME_TEXT];
-
-    return wall_ns ? json_string(time_print(wall_ns, text)) : json_null();
-}
-
-/* totals_put - since the worker started */
-static void totals_put(json_t *o, const struct view *v)
-{
-    static struct histogram_sum handler, latency;
-    const struct counters_sum *s = &v->sum;
-
-    counters_histograms(v->counters, &handler, &latency);
-    json_object_update_new(
-        o, json_pack(
-               "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
-               " s:I, s:I}",
-               "deliveries", (json_int_t)s->deliveries, "done",
-               (json_int_t)s->done, "retried", (json_int_t)s->retried, "died",
-               (json_int_t)s->dead, "discarded", (json_int_t)s->discarded,
-               "expired", (json_int_t)s->expired, "crashes",
-               (json_int_t)s->crashes, "handler_p50_ns",
-               (json_int_t)view_handler_ns(v, &handler, 0.5), "handler_p99_ns",
-               (json_int_t)view_handler_ns(v, &handler, 0.99), "handler_max_ns",
-               (json_int_t)s->longest_ns, "latency_p50_ns",
-               (json_int_t)histogram_quantile(&latency, 0.5), "latency_p99_ns",
-               (json_int_t)histogram_quantile(&latency, 0.99), "groups",
-               (json_int_t)v->head.gauges[COUNTERS_GROUPS]));
-    json_object_set_new(o, "last_error",
-                        v->head.texts[COUNTERS_LAST_ERROR][0]
-                            ? json_string(v->head.texts[COUNTERS_LAST_ERROR])
-                            : json_null());
-    json_object_set_new(o, "last_error_at",
-                        time_json(v->head.text_ns[COUNTERS_LAST_ERROR]));
-}
-
-/* worker_put - of the one that runs, else of the last one */
-static void worker_put(json_t *o, const struct view *v)
-{
-    bool runs = v->worker == VIEW_RUNS;
-    const char *why =
-        json_string_value(json_object_get(v->live, "breaker_reason"));
-
-    json_object_set_new(
-        o, "pid",
-        runs ? json_integer(number(v, "pid", (uint64_t)v->head.pid))
-             : json_null());
-    json_object_set_new(o, "state", json_string(view_state(v)));
-    json_object_set_new(
-        o, "in_flight",
-        json_integer(runs ? number(v, "in_flight", v->sum.running) : 0));
-    json_object_set_new(o, "max_concurrency",
-                        runs ? json_integer(view_cap(v)) : json_null());
-    json_object_set_new(o, "paused", json_boolean(view_paused(v)));
-    if (json_object_get(v->live, "paused_for_ns"))
-        json_object_set(o, "paused_for_ns",
-                        json_object_get(v->live, "paused_for_ns"));
-    json_object_set_new(o, "breaker",
-                        runs ? json_string(view_breaker(v)) : json_null());
-    if (!why)
-        why = v->head.texts[COUNTERS_WHY_BREAKER];
-    json_object_set_new(o, "breaker_reason",
-                        *why ? json_string(why) : json_null());
-    json_object_set_new(o, "started_at", time_json(v->head.started_ns));
-    if (v->counters)
-        totals_put(o, v);
-    if (json_object_get(v->live, "settings"))
-        json_object_set(o, "settings", json_object_get(v->live, "settings"));
-}
-
-/* view_json - null is what is not known */
-json_t *view_json(const struct view *v)
-{
-    json_t *o = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "queue", v->queue,
-        "depth", known(v->depth), "queue_depth", known(v->depth_max),
-        "message_size", known(v->message_size), "bytes", known(v->bytes),
-        "waiting", known(v->waiting), "parked", known(v->parked), "dead",
-        known(v->dead), "replayed", known(v->replayed));
-
-    if (o)
-        worker_put(o, v);
-    return o;
 }

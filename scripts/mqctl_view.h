@@ -45,8 +45,12 @@ struct view {
     json_t *live; /* what the worker answered to `status`; NULL: nothing */
     struct problem no_live;
     /* ---- its store; -1: not known ---- */
-    int64_t waiting, parked, dead, replayed;
+    int64_t waiting, parked, dead, replayed; /* without what has a slot */
     struct problem no_store;
+    /* ---- its custody; -1: not known ---- */
+    int64_t custody; /* received and not finished */
+    int64_t held;    /* of these, with no handler that runs */
+    int64_t grouped; /* of the held: of an ordered group */
 };
 
 /* `ask`: also ask the worker itself. */
@@ -62,7 +66,19 @@ int view_folder(struct statedir *out, const char *state_dir, const char *queue,
 /* "running", "paused", "breaker open", ..., "not running", "killed". */
 const char *view_state(const struct view *v);
 bool view_paused(const struct view *v);
+/* What the worker answered, else what it wrote. */
+json_int_t view_number(const struct view *v, const char *name,
+                       uint64_t otherwise);
 unsigned view_cap(const struct view *v);
+unsigned view_window(const struct view *v);
+/* Messages that handlers may have at once: cap times window. */
+unsigned view_capacity(const struct view *v);
+uint64_t view_groups(const struct view *v);
+/* Of these, those that wait until somebody deals with a dead letter. */
+uint64_t view_groups_held(const struct view *v);
+/* Messages that were received and are in no handler, for their turn, their time
+ * or their group's head; -1: not known. */
+int64_t view_waits(const struct view *v);
 const char *view_breaker(const struct view *v); /* "closed" */
 /* The object of mqctl status --json; the caller's. */
 json_t *view_json(const struct view *v);

@@ -156,6 +156,8 @@ static void gauges(struct engine *e)
     counters_gauge(c, COUNTERS_LETTERS,
                    (uint64_t)atomic_load(&b->rows[ROWS_DEAD]));
     counters_gauge(c, COUNTERS_GROUPS, ordered_groups(e));
+    counters_gauge(c, COUNTERS_GROUPS_HELD, ordered_held(e));
+    counters_gauge(c, COUNTERS_WINDOW, e->set->window);
 }
 
 /* board_show - both; the title of a program that embeds us is its own */

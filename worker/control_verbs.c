@@ -11,6 +11,7 @@
 #include "common/counters.h"
 #include "common/log.h"
 #include "worker/engine.h"
+#include "worker/ordered.h"
 #include "worker/tune.h"
 
 #define WORDS_MAX 32
@@ -76,6 +77,12 @@ static json_t *status(struct request *r)
         "paused", (holds & HOLD_PAUSE) != 0, "breaker",
         breaker_state_text(breaker_state(&e->breaker)), "breaker_reason", why,
         "queue_differs", differs_json(e), "settings", settings_json(e));
+    if (out)
+        json_object_update_new(
+            out,
+            json_pack("{s:I, s:I, s:I}", "window", (json_int_t)e->set->window,
+                      "groups", (json_int_t)ordered_groups(e), "groups_held",
+                      (json_int_t)ordered_held(e)));
     if (out && e->pause_until_ns)
         json_object_set_new(
             out, "paused_for_ns",
