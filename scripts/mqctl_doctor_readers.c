@@ -13,9 +13,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/process_stat.h"
 #include "common/queue.h"
 #include "scripts/mqctl_doctor.h"
 #include "scripts/mqctl_fds.h"
+
+#define AGAIN_US 20000 /* until a second look at a child of the worker */
 
 struct readers {
     struct findings *f;
@@ -82,23 +85,81 @@ static bool blocked(pid_t pid, int fd)
     return is;
 }
 
+/* same_program - whether both run the same file */
+static bool same_program(pid_t a, pid_t b)
+{
+    char path[32];
+    struct stat x, y;
+
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)a);
+    if (stat(path, &x) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)b);
+    return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* child_of - its parent is that worker, or a child of it that runs the same
+ * program still */
+static bool child_of(pid_t pid, pid_t worker)
+{
+    struct process_stat st;
+
+    if (!process_stat(pid, &st))
+        return false;
+    if (st.parent == worker)
+        return true;
+    return same_program(st.parent, worker) && process_stat(st.parent, &st) &&
+           st.parent == worker;
+}
+
+/* still_open - the same process has it at the second look, too */
+static bool still_open(const struct readers *r, const struct fd_seen *seen,
+                       uint64_t start)
+{
+    char path[64];
+    struct stat st;
+
+    usleep(AGAIN_US);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
+    return stat(path, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino &&
+           process_start_time(seen->pid) == start;
+}
+
+/* starting - it is a handler that the worker starts just now: until its exec it
+ * has copies of all descriptors of the worker, and takes nothing. The exec names
+ * the new program first and closes them then, so whoever has got there is looked
+ * at twice: a handler that has opened the queue for itself does take messages. */
+static bool starting(const struct readers *r, const struct fd_seen *seen)
+{
+    pid_t worker = r->v->head.pid;
+    uint64_t start = process_start_time(seen->pid);
+
+    if (r->v->worker != VIEW_RUNS || !child_of(seen->pid, worker))
+        return false;
+    return same_program(seen->pid, worker) || !still_open(r, seen, start);
+}
+
 /* reader_look - visit: a descriptor of this queue in another process */
 static void reader_look(const struct fd_seen *seen, void *arg)
 {
     struct readers *r = arg;
     char path[64], name[64], mend[64];
+    bool waits;
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
         seen->pid == getpid() ||
         (r->v->worker == VIEW_RUNS && seen->pid == r->v->head.pid) ||
         !may_receive(seen->pid, seen->fd))
         return;
+    waits = blocked(seen->pid, seen->fd);
+    if (!waits && starting(r, seen))
+        return;
     r->others++;
     snprintf(path, sizeof path, "/proc/%d/comm", (int)seen->pid);
     if (text_read(path, name, sizeof name))
         name[strcspn(name, "\n")] = '\0';
     snprintf(mend, sizeof mend, "kill %d", (int)seen->pid);
-    if (blocked(seen->pid, seen->fd))
+    if (waits)
         FOUND(r->f, BAD, "other consumers", mend,
               "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
               "message before a worker is woken",

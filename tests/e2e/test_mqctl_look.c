@@ -280,6 +280,40 @@ Test(mqctl_look, doctor_finds_a_killed_worker_and_a_full_queue)
     cr_assert(finding(out, "queue", "warn"), "%s", out);
 }
 
+/* A process between fork and exec has all descriptors of the worker; a plugin
+ * makes some that stay so. */
+Test(mqctl_look, doctor_takes_a_copy_of_the_worker_for_no_other_consumer)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--plugin", harness_plugin("copies"));
+
+    harness_send_text(q, "x");
+    harness_until_lines("copies", 2, SOON_MS);
+    out = ctl("doctor", "--json", q).out;
+    cr_assert(finding(out, "other consumers", "ok"), "%s", out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, doctor_finds_a_handler_that_opened_the_queue_for_itself)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", harness_handler("hold"));
+    char text[32];
+
+    harness_send_text(q, "x");
+    harness_until_lines("holds", 1, SOON_MS);
+    snprintf(text, sizeof text, "kill %d", atoi(harness_read("holds", NULL)));
+    cr_assert_not_null(strstr(ctl("doctor", q).out, text), "%s",
+                       ctl("doctor", q).out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* receive - blocks until it is killed */
 static void receive(const char *q)
 {
