@@ -25,6 +25,15 @@ static struct harness_process *demo_start(const char *bin)
     return p;
 }
 
+/* demo_queue_length - messages in its queue; -1 if there is none */
+static long demo_queue_length(const struct harness_process *p)
+{
+    char queue[64];
+
+    snprintf(queue, sizeof queue, "/mqw-demo-%d", (int)harness_pid(p));
+    return harness_queue_length(queue);
+}
+
 /* leavings - files of the demo that are still there */
 static struct harness_result leavings(void)
 {
@@ -44,7 +53,6 @@ Test(demo, happens_as_told_and_leaves_nothing)
 
 Test(demo, stopped_half_way_it_leaves_nothing)
 {
-    char queue[64];
     struct harness_process *p = demo_start(harness_bin("."));
     harness_until(strstr(harness_stdout(p, NULL), "2. "), 30000);
     cr_assert_eq(harness_stop(p, 20000), 128 + SIGTERM);
@@ -53,8 +61,7 @@ Test(demo, stopped_half_way_it_leaves_nothing)
     struct harness_result r = harness_run(
         "sh", "-c", "grep -ls \"$TEST_DIR/tm[p]\" /proc/[0-9]*/cmdline");
     cr_assert_str_eq(r.out, "", "a process of it is left");
-    snprintf(queue, sizeof queue, "/mqw-demo-%d", (int)harness_pid(p));
-    cr_assert_eq(harness_queue_length(queue), -1, "its queue is left");
+    cr_assert_eq(demo_queue_length(p), -1, "its queue is left");
 }
 
 /* A worker that takes status 65 for done: order 13 does not die. */
@@ -65,8 +72,10 @@ Test(demo, fails_when_something_does_not_happen_as_told)
              harness_bin("mqworker"));
     cr_assert_eq(symlink(harness_bin("mqsend"), harness_path("mqsend")), 0);
     cr_assert_eq(symlink(harness_bin("mqdlq"), harness_path("mqdlq")), 0);
+    cr_assert_eq(symlink(harness_bin("mqctl"), harness_path("mqctl")), 0);
     harness_script("mqworker", wrapper);
     struct harness_process *p = demo_start(harness_dir());
     cr_assert_eq(harness_wait(p, 60000), 1);
     cr_assert(strstr(harness_stderr(p, NULL), "in vain"));
+    cr_assert_eq(demo_queue_length(p), -1, "its queue is left");
 }
