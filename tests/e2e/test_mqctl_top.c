@@ -135,6 +135,27 @@ Test(mqctl_top, top_on_a_terminal_of_80_by_24_obeys_its_keys)
     drive(24, 80);
 }
 
+/* Where nothing was started there is no duration, and no rate in its place. */
+Test(mqctl_top, top_labels_the_latency_of_an_idle_queue_as_a_duration)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0), *latency, *most;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    int status;
+
+    terminal_open(&t, 24, 100);
+    harness_until(shows(&t, "IN FLIGHT"), SOON_MS);
+    latency = strstr(t.seen, "latency");
+    cr_assert_not_null(latency, "%s", t.seen);
+    most = strstr(latency, "most ");
+    cr_assert_not_null(most, "%s", t.seen);
+    cr_assert_eq(strncmp(most, "most -", 6), 0, "%.12s", most);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
+    close(t.fd);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_top, top_on_a_terminal_of_200_by_50_obeys_its_keys)
 {
     drive(50, 200);
