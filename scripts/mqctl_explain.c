@@ -86,7 +86,7 @@ static void ran_before(struct search *s)
             ", and the worker died under it, %u time%s so far; it runs again",
             m->w.crashes, m->w.crashes == 1 ? "" : "s");
     else
-        add(s, " and interrupted before it was done: the worker was stopped, "
+        add(s, ", and interrupted before it was done: the worker was stopped, "
                "or ended its handler; it runs again");
     add(s, ", marked redelivered");
 }
