@@ -6,11 +6,13 @@
  */
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/process_stat.h"
@@ -18,7 +20,7 @@
 #include "scripts/mqctl_doctor.h"
 #include "scripts/mqctl_fds.h"
 
-#define AGAIN_US 20000 /* until a second look at a child of the worker */
+#define AGAIN_NS 20000000 /* until a second look at a child of the worker */
 
 struct readers {
     struct findings *f;
@@ -116,10 +118,12 @@ static bool child_of(pid_t pid, pid_t worker)
 static bool still_open(const struct readers *r, const struct fd_seen *seen,
                        uint64_t start)
 {
+    struct timespec nap = {.tv_nsec = AGAIN_NS};
     char path[64];
     struct stat st;
 
-    usleep(AGAIN_US);
+    while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
+        ;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
     return stat(path, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino &&
            process_start_time(seen->pid) == start;

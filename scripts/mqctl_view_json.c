@@ -45,11 +45,10 @@ static void totals_put(json_t *o, const struct view *v)
     json_t *all = totals(v), *value;
     const char *name;
 
-    if (!v->counters)
-        json_object_foreach(all, name, value)
-            json_object_set_new(o, name, json_null());
-    else
-        json_object_update(o, all);
+    json_object_foreach(all, name, value)
+    {
+        json_object_set(o, name, v->counters ? value : json_null());
+    }
     json_decref(all);
     json_object_set_new(o, "last_error",
                         v->head.texts[COUNTERS_LAST_ERROR][0]
