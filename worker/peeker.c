@@ -24,6 +24,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/receive.h"
 
@@ -34,12 +35,26 @@
  * another message: fewer than one in a hundred, where one comes each few ms. */
 #define LINGER_MS 250
 
+/* Peek mode: who waits for the queue. Each leaves what it entered: somebody else
+ * who took a state away would let a third one enter it, and then two threads
+ * would wait, with one kick between them.
+ *
+ *   from     event                                   to
+ *   OFF      peeker_arm                              EPOLL
+ *   EPOLL    the queue has a message                 OFF, by the peeker
+ *   EPOLL    the queue was made again: epoll has     OFF, by who did
+ *            lost the old one
+ *   OFF      peeker_linger                           THREAD
+ *   THREAD   a message, or a kick                    OFF, by that thread
+ */
+enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
+
 /* c = constant after open   a = atomic   p = peeker's thread only */
 struct peeker {
     struct engine *engine;    /* c */
     int epoll, signals, wake; /* c */
     int kick;                 /* c  ends the lingering */
-    atomic_bool armed;        /* a */
+    atomic_int mode;          /* a  PEEK_ */
     atomic_bool released;     /* a  nobody may linger */
     struct timer look_timer;
     _Atomic uint64_t look_ns; /* a  when it was started for last */
@@ -73,10 +88,18 @@ static int add(struct peeker *p, int fd, const void *tag, uint32_t events)
     return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
+/* shift - from one mode to another; false: it was not in that one */
+static bool shift(struct peeker *p, int from, int to)
+{
+    return atomic_compare_exchange_strong(&p->mode, &from, to);
+}
+
 /* look_due - the peeker is awake, and its next wait has a limit */
 static void look_due(struct timer *timer)
 {
-    (void)timer;
+    struct peeker *p = CONTAINER_OF(timer, struct peeker, look_timer);
+
+    atomic_store_explicit(&p->look_ns, 0, memory_order_relaxed);
 }
 
 /* peeker_open - not yet in peek mode */
@@ -142,17 +165,16 @@ void peeker_close(struct peeker **peeker)
 void peeker_arm(struct peeker *p)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
-                             .data.ptr = &p->armed};
-
+                             .data.ptr = &p->mode};
     int fd = queue_fd(p->engine->queue);
 
-    if (atomic_exchange(&p->armed, true))
+    if (!shift(p, PEEK_OFF, PEEK_EPOLL))
         return;
     if (epoll_ctl(p->epoll, EPOLL_CTL_MOD, fd, &ev) == 0 ||
         (errno == ENOENT && epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) == 0) ||
         (errno == EEXIST && epoll_ctl(p->epoll, EPOLL_CTL_MOD, fd, &ev) == 0))
         return;
-    atomic_store(&p->armed, false);
+    shift(p, PEEK_EPOLL, PEEK_OFF);
     engine_trouble(p->engine, "epoll_ctl", errno);
 }
 
@@ -165,16 +187,18 @@ static void kick(struct peeker *p)
 }
 
 /* peeker_queue_changed - epoll dropped the old queue when it was closed; the
- * next arm finds that out by itself */
+ * next arm finds that out by itself. A thread that waits for the old one is
+ * told; one that begins to wait now has the new one already.
+ */
 void peeker_queue_changed(struct peeker *p)
 {
-    atomic_store(&p->armed, false);
-    kick(p);
+    if (!shift(p, PEEK_EPOLL, PEEK_OFF) && atomic_load(&p->mode) == PEEK_THREAD)
+        kick(p);
 }
 
 /* look_in - make the peeker look, in at most so many ms
- * look_ns may be read old: then the timer is asked once more, or has just fired,
- * which is a look as well.
+ * look_ns may be read old: then the timer is asked once more, or is firing, which
+ * is a look as well.
  */
 static void look_in(struct peeker *p, unsigned ms)
 {
@@ -190,11 +214,11 @@ static void look_in(struct peeker *p, unsigned ms)
 /* peeker_linger - one thread at a time, as peek mode is entered once */
 bool peeker_linger(struct peeker *p)
 {
-    if (atomic_load(&p->released) || atomic_exchange(&p->armed, true))
+    if (atomic_load(&p->released) || !shift(p, PEEK_OFF, PEEK_THREAD))
         return false;
     if (!atomic_load(&p->released))
         return true;
-    atomic_store(&p->armed, false);
+    shift(p, PEEK_THREAD, PEEK_OFF);
     return false;
 }
 
@@ -209,7 +233,7 @@ bool peeker_lingered(struct peeker *p)
     (void)poll(fds, 2, -1);
     if (fds[1].revents && !atomic_load(&p->released))
         (void)!read(p->kick, &ignored, sizeof ignored);
-    atomic_store(&p->armed, false);
+    shift(p, PEEK_THREAD, PEEK_OFF);
     if (!(fds[0].revents & POLLIN))
         return false;
     if (engine_room(p->engine) > 1)
@@ -230,7 +254,7 @@ void peeker_release(struct peeker *p)
 
 bool peeker_armed(const struct peeker *p)
 {
-    return atomic_load(&p->armed);
+    return atomic_load(&p->mode) != PEEK_OFF;
 }
 
 void peeker_wake(struct peeker *p)
@@ -282,10 +306,10 @@ static void on_event(struct peeker *p, const void *tag)
 {
     uint64_t ignored;
 
-    if (tag == &p->armed) {
+    if (tag == &p->mode) {
         /* Off before a work item is tried: an item that leaves meanwhile sees
          * it off and arms, or we see the room that it left. */
-        atomic_store(&p->armed, false);
+        shift(p, PEEK_EPOLL, PEEK_OFF);
         receive_start(p->engine);
     } else if (tag == p->engine->timers) {
         timers_run(p->engine->timers);
