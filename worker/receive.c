@@ -11,6 +11,7 @@
 #include "worker/ordered.h"
 #include "worker/peeker.h"
 #include "worker/receive.h"
+#include "worker/retries.h"
 
 /* A second thread pays off from about here on: waking it costs some
  * microseconds, and two that receive at once slow each other down on the
@@ -145,6 +146,7 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
     struct engine *e = item->engine;
     uint64_t took = receive_look(item) - since_ns;
     enum settled settled;
+    int64_t row;
 
     item->out.duration_ns = took;
     if (not_delivered(&item->out)) {
@@ -156,7 +158,11 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
     counters_ended(item->count, took);
     waited(item, d);
     pace(e, took);
-    return settle(e, d, &item->out);
+    row = d->slot->row;
+    settled = settle(e, d, &item->out);
+    if (row)
+        suspects_done(&e->suspects, row);
+    return settled;
 }
 
 /* receive_slot_back - kept for the next message, if it is the item's own */
@@ -205,16 +211,19 @@ static bool crowded(struct receive *item)
     return quick > 0;
 }
 
-/* suspects_stuck - those that are left wait behind a blocked or held group: the
- * one work item asks this between two messages, so nobody runs one, and none
- * could be run. What may take as long as an operator must not keep all others
- * from running beside each other.
+/* suspects_stuck - none of those that are left can run now: they wait behind a
+ * group that is blocked or held, or were discarded. The one work item asks this
+ * between two messages, so nobody runs one. What may take as long as an operator
+ * must not keep all others from running beside each other; should one of them
+ * crash the process then, all that ran are suspects again.
  */
 static void suspects_stuck(struct engine *e)
 {
-    if (atomic_load(&e->running) == 1 && atomic_load(&e->waiting) == 0 &&
-        !ordered_ready(e))
-        suspects_forget(&e->suspects);
+    if (atomic_load(&e->running) != 1 || atomic_load(&e->waiting) > 0 ||
+        retries_ready(e->retries) || ordered_ready(e))
+        return;
+    suspects_forget(&e->suspects);
+    peeker_look_soon(e->peeker); /* there is room for others */
 }
 
 /* receive_must_leave - who has lanes is in no crowd: its handlers are processes */

@@ -125,11 +125,43 @@ static void bury(struct engine *e, struct slot *slot, const char *error)
         custody_release(e->custody, slot);
 }
 
-/* row_crashed - the row takes the crash and waits again, or is dead */
+/* tell_crash - a worker died under it, and it runs again */
+static void tell_crash(struct engine *e, const struct ulid *ulid,
+                       unsigned crashes)
+{
+    char id[ULID_TEXT];
+
+    if (crashes < e->set->max_crashes)
+        log_warn("crashed", F_STR("msg", ulid_print(*ulid, id)),
+                 F_UINT("crashes", crashes), F_UINT("of", e->set->max_crashes),
+                 F_STR("next", e->ops->within
+                                   ? "it runs again, with nothing beside it"
+                                   : "it runs again"));
+}
+
+/* tell_row - the same of a row, or that it is dead */
+static void tell_row(struct engine *e, const struct store_row *m)
+{
+    char id[ULID_TEXT];
+
+    if (m->state == STORE_DEAD)
+        log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
+                 F_STR("reason", store_reason_text(m->reason)),
+                 F_STR("error", m->error), F_UINT("attempts", m->attempts));
+    else
+        tell_crash(e, &m->id, m->crashes);
+}
+
+/* row_crashed - the row takes the crash and waits again, or is dead
+ * It is a suspect as long as this worker runs: the next start does not know of
+ * those that have not run again by then, but nothing ran beside the one that
+ * crashed.
+ */
 static int row_crashed(struct engine *e, const struct slot *slot,
                        struct store_row *m)
 {
     struct slot_word w = slot_word(slot);
+    int err;
 
     if (m->state != STORE_PARKED)
         m->state = STORE_WAITING;
@@ -144,7 +176,13 @@ static int row_crashed(struct engine *e, const struct slot *slot,
     }
     if (w.state == SLOT_RUNNING)
         count_crash(e, m);
-    return store_put(e->store, m, NULL, NULL);
+    err = store_put(e->store, m, NULL, NULL);
+    if (err || w.state != SLOT_RUNNING)
+        return err;
+    tell_row(e, m);
+    return e->ops->within && m->state != STORE_DEAD
+               ? suspects_add(&e->suspects, NULL, m->row)
+               : 0;
 }
 
 /* put_back - a run of a stored row: the row takes the crash, the slot is free
@@ -188,20 +226,6 @@ static int unreadable(struct engine *e, int err, struct problem *p)
                        e->set->queue, strerror(-err));
 }
 
-/* tell_crash - a worker died under it */
-static void tell_crash(struct engine *e, const struct slot *slot)
-{
-    unsigned crashes = slot_word(slot).crashes;
-    char id[ULID_TEXT];
-
-    if (crashes < e->set->max_crashes)
-        log_warn("crashed", F_STR("msg", ulid_print(slot->id, id)),
-                 F_UINT("crashes", crashes), F_UINT("of", e->set->max_crashes),
-                 F_STR("next", e->ops->within
-                                   ? "it runs again, with nothing beside it"
-                                   : "it runs again"));
-}
-
 /* settle_old - what needs no run of its own any more. True: the slot is free. */
 static int settle_old(struct engine *e, struct slot *slot, bool *freed,
                       struct problem *p)
@@ -233,7 +257,7 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
     if (slot_word(slot).state == SLOT_RUNNING) {
         slot_crashed(slot);
         count_crash(e, NULL);
-        tell_crash(e, slot);
+        tell_crash(e, &slot->id, slot_word(slot).crashes);
     }
     if (slot_word(slot).crashes >= e->set->max_crashes) {
         bury(e, slot, CRASHED); /* HELD: the last start could not write it */
@@ -258,7 +282,7 @@ static int revive(struct engine *e, struct slot *slot)
     if (err == 0)
         engine_hold_slot(e, slot, false);
     if (err >= 0 && e->ops->within && slot_word(slot).crashes > 0)
-        err = suspects_add(&e->suspects, slot);
+        err = suspects_add(&e->suspects, slot, 0);
     return err < 0 ? err : 0;
 }
 

@@ -3,10 +3,13 @@
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <mqueue.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 TestSuite(plugin, .init = harness_init, .fini = harness_fini, .timeout = 60);
 
@@ -55,15 +58,57 @@ Test(plugin, verdicts_are_those_it_returns)
 
 Test(plugin, that_cannot_be_used_is_refused_in_one_line)
 {
-    REFUSED(64, "cannot be loaded", "--plugin", "/nowhere.so");
+    REFUSED(64, "cannot be loaded: No such file", "--plugin", "/nowhere.so");
     REFUSED(64, "no function mqw_handle", "--plugin", harness_plugin("empty"));
     REFUSED(64, "version 999", "--plugin", harness_plugin("old"));
-    REFUSED(69, "its mqw_init returned 3", ACT, "--plugin-arg", "no");
+    REFUSED(69, "its mqw_init returned 3 with --plugin-arg \"no\"", ACT,
+            "--plugin-arg", "no");
+    REFUSED(69, "returned -22 (Invalid argument) with", ACT, "--plugin-arg",
+            "einval");
     REFUSED(64, "give one of them", ACT, "--", "true");
     REFUSED(64, "--plugin-arg is for a plugin", "--plugin-arg", "x", "--",
             "true");
     REFUSED(64, "--timeout-abort is for a plugin", "--timeout-abort", "--",
             "true");
+}
+
+/* cut_write - the first `size` bytes of a plugin that works; its path */
+static const char *cut_write(const char *whole, size_t size)
+{
+    harness_write("cut.so", whole, size);
+    return harness_path("cut.so");
+}
+
+Test(plugin, a_file_that_is_cut_short_is_refused_wherever_that_is)
+{
+    size_t size;
+    const char *whole = harness_read(harness_plugin("act"), &size);
+
+    for (size_t i = 1; i < 8; i++)
+        REFUSED(64, "is cut short", "--plugin", cut_write(whole, size / 8 * i));
+    REFUSED(64, "is cut short", "--plugin", cut_write(whole, size - 1));
+    REFUSED(64, "is cut short", "--plugin", cut_write(whole, 20));
+    REFUSED(64, "is no shared object", "--plugin", cut_write(whole, 3));
+    REFUSED(64, "is no shared object", "--plugin", cut_write("", 0));
+}
+
+Test(plugin, a_file_that_is_none_says_what_to_do)
+{
+    static const char alone[] = "int mqw_nobody(void);\n"
+                                "int mqw_handle(void);\n"
+                                "int mqw_handle(void)"
+                                "{ return mqw_nobody(); }\n";
+
+    harness_write("text.so", "int mqw_handle(void);\n", 22);
+    REFUSED(64, "build one with cc -shared -fPIC", "--plugin",
+            harness_path("text.so"));
+    REFUSED(64, "give the path of a shared object", "--plugin", harness_dir());
+    harness_write("alone.c", alone, sizeof alone - 1);
+    struct harness_result r =
+        harness_run("cc", "-shared", "-fPIC", "-o", harness_path("alone.so"),
+                    harness_path("alone.c"));
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    REFUSED(64, "mqw_nobody; ldd -r ", "--plugin", harness_path("alone.so"));
 }
 
 Test(plugin, flags_for_processes_are_refused_with_their_values)
@@ -111,17 +156,20 @@ Test(plugin, a_message_that_crashes_it_is_dead_and_all_others_are_done)
                  harness_read("runs", NULL));
 }
 
-Test(plugin, what_ran_beside_a_message_that_crashes_it_is_done)
+/* beside - three of `quiet` run beside one that aborts: that is dead, and nothing
+ * else */
+static void beside(const char *quiet, const char *aborts)
 {
     const char *q = harness_queue(0, 0);
     int crashes = 0, status;
     size_t n;
     for (size_t i = 0; i < 3; i++)
-        harness_send_text(q, "nap");
-    harness_send_text(q, "abort");
+        harness_send_text(q, quiet);
+    harness_send_text(q, aborts);
     do {
-        struct harness_process *w = harness_worker(
-            q, ACT, "--max-crashes", "3", "--exit-when-idle", "-c", "4");
+        struct harness_process *w =
+            harness_worker(q, ACT, "--max-crashes", "3", "--exit-when-idle=1s",
+                           "-c", "4", "--backoff", "100ms", "--jitter", "0");
         status = harness_wait(w, 10000);
         crashes += status == -SIGABRT;
     } while (status == -SIGABRT && crashes < 10);
@@ -129,8 +177,51 @@ Test(plugin, what_ran_beside_a_message_that_crashes_it_is_done)
     cr_assert_eq(crashes, 3);
     const struct harness_letter *l = harness_letters(q, &n);
     cr_assert_eq(n, 1, "%s", harness_read("runs", NULL));
-    cr_assert_str_eq(l->body, "abort");
+    cr_assert_str_eq(l->body, aborts);
     cr_assert_str_eq(l->reason, "crashed");
+}
+
+Test(plugin, what_ran_beside_a_message_that_crashes_it_is_done)
+{
+    beside("nap", "abort");
+}
+
+Test(plugin, retries_that_ran_beside_one_that_crashes_it_are_done)
+{
+    beside("later nap", "later abort");
+}
+
+/* threads - of a worker; its folder has one folder for each */
+static long threads(const struct harness_process *w)
+{
+    char tasks[64];
+    struct stat st;
+    snprintf(tasks, sizeof tasks, "/proc/%d/task", (int)harness_pid(w));
+    cr_assert_eq(stat(tasks, &st), 0);
+    return (long)st.st_nlink - 2;
+}
+
+/* A plugin has threads that wait for the queue themselves. */
+Test(plugin, its_queue_made_again_and_again_costs_no_thread)
+{
+    enum { TIMES = 100 };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, ACT, "-c", "1");
+    struct mq_attr attr = {.mq_maxmsg = 10, .mq_msgsize = 256};
+    harness_wait_log(w, "event=started", 5000);
+    harness_send_text(q, "first");
+    harness_until_lines("runs", 1, 5000);
+    long before = threads(w);
+    for (int i = 1; i <= TIMES; i++) {
+        mq_unlink(q);
+        mqd_t mq = mq_open(q, O_CREAT | O_RDWR | O_CLOEXEC, 0600, &attr);
+        cr_assert_neq(mq, (mqd_t)-1); /* or the worker was first */
+        mq_close(mq);
+        harness_send_text(q, "more");
+        harness_until_lines("runs", (size_t)i + 1, 5000);
+    }
+    cr_assert_leq(threads(w), before + 2);
+    cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
 Test(plugin, past_its_time_limit_it_is_cancelled_and_failed)

@@ -17,7 +17,7 @@ static void setup(void)
         cr_assert_not_null(slots[i]);
         *slots[i] = (struct slot){.priority = 0};
         slot_hold(slots[i], &(struct slot_meta){.seq = i + 1, .crashes = 1});
-        cr_assert_eq(suspects_add(&suspects, slots[i]), 0);
+        cr_assert_eq(suspects_add(&suspects, slots[i], 0), 0);
     }
 }
 
@@ -64,6 +64,19 @@ Test(suspects, a_slot_that_has_another_message_now_is_none)
     slot_retire(slots[1]);
     slot_retire(slots[2]);
     cr_assert(!suspects_left(&suspects));
+}
+
+Test(no_suspects, a_row_is_left_until_it_has_run)
+{
+    cr_assert_eq(suspects_add(&suspects, NULL, 7), 0);
+    cr_assert_eq(suspects_add(&suspects, NULL, 8), 0);
+    cr_assert(suspects_left(&suspects));
+    suspects_done(&suspects, 7);
+    suspects_done(&suspects, 9);
+    cr_assert(suspects_left(&suspects));
+    suspects_done(&suspects, 8);
+    cr_assert(!suspects_left(&suspects));
+    suspects_fini(&suspects);
 }
 
 Test(suspects, those_that_cannot_run_keep_nobody_waiting)

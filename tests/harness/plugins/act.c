@@ -3,9 +3,12 @@
  *
  * Each call is a line in $TEST_DIR/runs: body, attempt, redelivered; mqw_init and
  * mqw_fini leave a line, too. "wait" ends when it is cancelled, "hang" never.
- * mqw_init refuses the argument "no".
+ * "later abort" and "later nap" are retried, and do it at their second attempt.
+ * mqw_init refuses the arguments "no" and "einval".
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +35,8 @@ int mqw_init(const char *arg, void **user)
 
     if (arg && strcmp(arg, "no") == 0)
         return 3;
+    if (arg && strcmp(arg, "einval") == 0)
+        return -EINVAL;
     snprintf(path, sizeof path, "%s/runs", getenv("TEST_DIR"));
     runs = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (arg)
@@ -53,16 +58,20 @@ static int is(const struct mqw_message *m, const char *word)
 
 int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
 {
+    bool first = m->attempt == 1;
+
     note(m->body, m->size, m->attempt, m->redelivered);
-    if (is(m, "abort"))
+    if (first && (is(m, "later abort") || is(m, "later nap")))
+        return MQW_RETRY;
+    if (is(m, "abort") || is(m, "later abort"))
         abort();
-    if (is(m, "nap"))
+    if (is(m, "nap") || is(m, "later nap"))
         usleep(200000); /* so that it is not done when another one aborts */
     while (is(m, "hang") || (is(m, "wait") && !mqw_cancelled(m)))
         usleep(1000);
     if (is(m, "dead"))
         mqw_set_reason(context, "as told");
-    return is(m, "dead")                       ? MQW_DEAD
-           : is(m, "retry") && m->attempt == 1 ? MQW_RETRY
-                                               : MQW_DONE;
+    return is(m, "dead")             ? MQW_DEAD
+           : is(m, "retry") && first ? MQW_RETRY
+                                     : MQW_DONE;
 }
