@@ -114,19 +114,25 @@ static bool child_of(pid_t pid, pid_t worker)
            st.parent == worker;
 }
 
-/* still_open - the same process has it at the second look, too */
-static bool still_open(const struct readers *r, const struct fd_seen *seen,
-                       uint64_t start)
+/* still_open - it has not ended, or closed it, since it was seen */
+static bool still_open(const struct readers *r, const struct fd_seen *seen)
 {
-    struct timespec nap = {.tv_nsec = AGAIN_NS};
     char path[64];
     struct stat st;
 
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
+    return stat(path, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino;
+}
+
+/* outlasts - the same process has it a little later, too */
+static bool outlasts(const struct readers *r, const struct fd_seen *seen,
+                     uint64_t start)
+{
+    struct timespec nap = {.tv_nsec = AGAIN_NS};
+
     while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
         ;
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
-    return stat(path, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino &&
-           process_start_time(seen->pid) == start;
+    return still_open(r, seen) && process_start_time(seen->pid) == start;
 }
 
 /* starting - it is a handler that the worker starts just now: until its exec it
@@ -140,7 +146,7 @@ static bool starting(const struct readers *r, const struct fd_seen *seen)
 
     if (r->v->worker != VIEW_RUNS || !child_of(seen->pid, worker))
         return false;
-    return same_program(seen->pid, worker) || !still_open(r, seen, start);
+    return same_program(seen->pid, worker) || !outlasts(r, seen, start);
 }
 
 /* reader_look - visit: a descriptor of this queue in another process */
@@ -156,7 +162,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
         !may_receive(seen->pid, seen->fd))
         return;
     waits = blocked(seen->pid, seen->fd);
-    if (!waits && starting(r, seen))
+    if (!waits && (starting(r, seen) || !still_open(r, seen)))
         return;
     r->others++;
     snprintf(path, sizeof path, "/proc/%d/comm", (int)seen->pid);
