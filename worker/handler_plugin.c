@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "worker/handler_inproc.h"
+#include "worker/object_file.h"
 
 /* function - a symbol of the object itself or of what it needs; NULL: none.
  * POSIX lets an object pointer of dlsym(3) be read as one to a function. */
@@ -38,10 +39,14 @@ static int object_open(void **object, const char *file, struct problem *p)
 
     if (n < 0 || (size_t)n >= sizeof path)
         return refuse(p, file, "the path is too long");
+    if (object_check(path, text, sizeof text) < 0)
+        return refuse(p, file, text);
     *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (*object)
         return 0;
-    snprintf(text, sizeof text, "cannot be loaded: %s", dlerror());
+    snprintf(text, sizeof text,
+             "cannot be loaded: %s; ldd -r %.200s shows what it lacks",
+             dlerror(), path);
     return refuse(p, file, text);
 }
 
@@ -64,6 +69,22 @@ static int version_check(void *object, const char *file, struct problem *p)
     return refuse(p, file, text);
 }
 
+/* init_refuse - what it returned, and what it was given */
+static int init_refuse(const struct settings *set, int status,
+                       struct problem *p)
+{
+    char meaning[128] = "", arg[256] = "without --plugin-arg";
+
+    if (status < 0 && status > -4096) /* as far as errno goes in Linux */
+        snprintf(meaning, sizeof meaning, " (%s)", strerror(-status));
+    if (set->plugin_arg)
+        snprintf(arg, sizeof arg, "with --plugin-arg \"%s\"", set->plugin_arg);
+    return problem_set(p, EX_UNAVAILABLE, ECANCELED,
+                       "--plugin %s: its mqw_init returned %d%s %s; see what "
+                       "the plugin asks for",
+                       set->plugin, status, meaning, arg);
+}
+
 /* start - mqw_init, where there is one */
 static int start(void *object, const struct settings *set, struct inproc *what,
                  struct problem *p)
@@ -75,11 +96,7 @@ static int start(void *object, const struct settings *set, struct inproc *what,
     if (!init)
         return 0;
     status = init(set->plugin_arg, &what->user);
-    if (status == 0)
-        return 0;
-    return problem_set(p, EX_UNAVAILABLE, ECANCELED,
-                       "--plugin %s: its mqw_init returned %d", set->plugin,
-                       status);
+    return status ? init_refuse(set, status, p) : 0;
 }
 
 static int plugin_open(struct handler **out, const struct handler_setup *setup,

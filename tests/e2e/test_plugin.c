@@ -58,57 +58,15 @@ Test(plugin, verdicts_are_those_it_returns)
 
 Test(plugin, that_cannot_be_used_is_refused_in_one_line)
 {
-    REFUSED(64, "cannot be loaded: No such file", "--plugin", "/nowhere.so");
+    REFUSED(64, "cannot be loaded", "--plugin", "/nowhere.so");
     REFUSED(64, "no function mqw_handle", "--plugin", harness_plugin("empty"));
     REFUSED(64, "version 999", "--plugin", harness_plugin("old"));
-    REFUSED(69, "its mqw_init returned 3 with --plugin-arg \"no\"", ACT,
-            "--plugin-arg", "no");
-    REFUSED(69, "returned -22 (Invalid argument) with", ACT, "--plugin-arg",
-            "einval");
+    REFUSED(69, "its mqw_init returned 3", ACT, "--plugin-arg", "no");
     REFUSED(64, "give one of them", ACT, "--", "true");
     REFUSED(64, "--plugin-arg is for a plugin", "--plugin-arg", "x", "--",
             "true");
     REFUSED(64, "--timeout-abort is for a plugin", "--timeout-abort", "--",
             "true");
-}
-
-/* cut_write - the first `size` bytes of a plugin that works; its path */
-static const char *cut_write(const char *whole, size_t size)
-{
-    harness_write("cut.so", whole, size);
-    return harness_path("cut.so");
-}
-
-Test(plugin, a_file_that_is_cut_short_is_refused_wherever_that_is)
-{
-    size_t size;
-    const char *whole = harness_read(harness_plugin("act"), &size);
-
-    for (size_t i = 1; i < 8; i++)
-        REFUSED(64, "is cut short", "--plugin", cut_write(whole, size / 8 * i));
-    REFUSED(64, "is cut short", "--plugin", cut_write(whole, size - 1));
-    REFUSED(64, "is cut short", "--plugin", cut_write(whole, 20));
-    REFUSED(64, "is no shared object", "--plugin", cut_write(whole, 3));
-    REFUSED(64, "is no shared object", "--plugin", cut_write("", 0));
-}
-
-Test(plugin, a_file_that_is_none_says_what_to_do)
-{
-    static const char alone[] = "int mqw_nobody(void);\n"
-                                "int mqw_handle(void);\n"
-                                "int mqw_handle(void)"
-                                "{ return mqw_nobody(); }\n";
-
-    harness_write("text.so", "int mqw_handle(void);\n", 22);
-    REFUSED(64, "build one with cc -shared -fPIC", "--plugin",
-            harness_path("text.so"));
-    REFUSED(64, "give the path of a shared object", "--plugin", harness_dir());
-    harness_write("alone.c", alone, sizeof alone - 1);
-    struct harness_result r =
-        harness_run("cc", "-shared", "-fPIC", "-o", harness_path("alone.so"),
-                    harness_path("alone.c"));
-    cr_assert_eq(r.status, 0, "%s", r.err);
-    REFUSED(64, "mqw_nobody; ldd -r ", "--plugin", harness_path("alone.so"));
 }
 
 Test(plugin, flags_for_processes_are_refused_with_their_values)
