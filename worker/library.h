@@ -4,7 +4,7 @@
  *        its default and its range.
  * WHO    mqw_open.
  * OWNS   Copies of the strings that the worker keeps, in the settings.
- * FAILS  A problem that names the flag.
+ * FAILS  A problem that names the field.
  */
 #ifndef WORKER_LIBRARY_H
 #define WORKER_LIBRARY_H

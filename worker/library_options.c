@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <bsd/string.h>
 
 #include "common/clock.h"
+
+#define FIELD_TEXT 64
 
 /* Bytes of the first version: a program cannot have fewer. */
 #define LEAST_BYTES                               \
@@ -108,6 +111,22 @@ int options_adopt(struct mqw_options *into, const struct mqw_options *given,
     return 0;
 }
 
+/* field_refuse - what is wrong with a flag's value as said of the field:
+ * "--max-attempts: ..." to "max_attempts: ..." */
+static int field_refuse(const char *flag, int err, struct problem *p)
+{
+    char name[FIELD_TEXT];
+    const char *rest = p->text + (strncmp(p->text, "--", 2) == 0 ? 2 : 0);
+    size_t size = strlen(flag);
+
+    strlcpy(name, flag, sizeof name);
+    for (char *c = name; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    if (strncmp(rest, flag, size) == 0 && strncmp(rest + size, ": ", 2) == 0)
+        rest += size + 2;
+    return problem_set(p, p->status, -err, "%s: %s", name, rest);
+}
+
 /* number_read - one number in the range of its flag; what was left as it was
  * needs no check: it may mean "none", which no value of the flag says */
 static int number_read(struct settings *set, const struct option_row *row,
@@ -117,7 +136,7 @@ static int number_read(struct settings *set, const struct option_row *row,
     int err = value != *into ? settings_check_number(row, value, p) : 0;
 
     if (err)
-        return err;
+        return field_refuse(row->name, err, p);
     *into = value;
     return 0;
 }
@@ -127,8 +146,9 @@ static int text_read(struct settings *set, const char *flag, const char *text,
                      struct problem *p)
 {
     const struct option_row *row = row_of(flag);
+    int err = text ? row->call(text, (char *)set + row->offset, p) : 0;
 
-    return text ? row->call(text, (char *)set + row->offset, p) : 0;
+    return err ? field_refuse(flag, err, p) : 0;
 }
 
 /* switches_read - what is neither number nor text */
@@ -177,8 +197,8 @@ int options_read(struct settings *set, const struct mqw_options *o,
         err = text_read(set, "dead-letter-queue", o->dead_letter_queue, p);
     if (!err)
         err = switches_read(set, o, p);
-    if (!err)
-        err = settings_check(set, p);
+    if (!err && settings_check(set, p) < 0)
+        err = field_refuse("dead-letter-queue", -EINVAL, p);
     if (err || !o->state_dir)
         return err;
     set->state_dir = strdup(o->state_dir);

@@ -152,7 +152,7 @@ Test(library, what_is_out_of_range_is_named)
     o.problem_size = sizeof why;
     o.max_attempts = 0;
     cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
-    cr_assert(strstr(why, "max-attempts: 0"), "%s", why);
+    cr_assert(strstr(why, "max_attempts: 0 is out of range"), "%s", why);
     o = options(NULL);
     cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
     o = options("/a/b");
@@ -164,6 +164,54 @@ Test(library, what_is_out_of_range_is_named)
     o.struct_size = 4;
     cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
     cr_assert_eq(mqw_run(&(struct mqw_options){0}, note, NULL), -EINVAL);
+}
+
+/* said - why it does not open with an option */
+static const char *said(void (*spoil)(struct mqw_options *o))
+{
+    static char why[256];
+    struct mqw_options o = options("/a");
+
+    o.problem = why;
+    o.problem_size = sizeof why;
+    spoil(&o);
+    cr_assert_eq(mqw_run(&o, note, NULL), -EINVAL);
+    cr_assert_null(strstr(why, "--"), "flags are not C: %s", why);
+    return why;
+}
+
+static void bad_backoff(struct mqw_options *o)
+{
+    o->backoff = "never";
+}
+
+static void bad_dead_queue(struct mqw_options *o)
+{
+    o->dead_letter_queue = "/a/b";
+}
+
+static void same_dead_queue(struct mqw_options *o)
+{
+    o->dead_letter_queue = "a";
+}
+
+static void bad_limit(struct mqw_options *o)
+{
+    o->batch_time_limit = MQW_NEVER - 1;
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+Test(library, what_is_wrong_is_said_of_the_field)
+{
+    cr_assert(begins(said(bad_backoff), "backoff: \"never\" "));
+    cr_assert(begins(said(bad_dead_queue), "dead_letter_queue: queue name "));
+    cr_assert(begins(said(same_dead_queue), "dead_letter_queue: \"/a\" is "));
+    cr_assert(begins(said(bad_limit), "batch_time_limit: 18446744073709551614 "
+                                      "is out of range"));
 }
 
 Test(library, a_handler_sees_all_of_its_message)
