@@ -21,7 +21,7 @@ static const struct verb_row verbs[] = {
                      "Send letters into the queue again, oldest first."},
     [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
                       "Remove letters for good."},
-    [VERB_PURGE] = {"purge", "[options] --older-than DUR QUEUE",
+    [VERB_PURGE] = {"purge", "[options] QUEUE --older-than DUR|--all|filter",
                     "Remove letters that died long ago for good."},
     [VERB_EXPORT] = {"export", "[options] QUEUE [ID...|-]",
                      "Print letters as JSON, one a line, oldest first."},

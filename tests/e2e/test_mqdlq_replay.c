@@ -349,6 +349,15 @@ Test(replay, an_id_is_never_used_twice)
     good(dlq("show", q, "4"));
 }
 
+Test(replay, purge_takes_an_age_or_a_filter_or_all_and_says_so)
+{
+    const char *q = three_letters();
+    has(dlq_out("purge", "--help"), "QUEUE --older-than DUR|--all|filter");
+    has(dlq_out("purge", "-n", "--all", q), "3 letters would be removed");
+    has(dlq_out("purge", "--group", "nobody", q), "0 of 0");
+    has(dlq_out("purge", "--all", q), "3 of 3 letters removed");
+}
+
 Test(replay, purge_removes_what_died_longer_ago)
 {
     const char *q = three_letters();
