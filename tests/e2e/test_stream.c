@@ -174,6 +174,17 @@ Test(stream, a_child_that_dies_fails_what_it_had_open_once)
     cr_assert_eq(harness_lines_with("heads", "attempt=2"), 2);
 }
 
+Test(stream, a_delay_that_is_none_is_garbage)
+{
+    queue = harness_queue(10, 256);
+    send("case $rest in attempt=1*) echo RETRY $id delay=soon busy; sleep 1000"
+         ";; *) echo OK $id;; esac");
+    struct harness_process *w = STREAM("-c", "1");
+    harness_wait_log(w, "error=\"wrote garbage\"", LIMIT);
+    harness_until(done(w, 1), LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+}
+
 Test(stream, garbage_is_told_and_the_child_replaced)
 {
     queue = harness_queue(10, 256);
@@ -260,6 +271,35 @@ Test(stream, a_time_limit_ends_the_child)
     harness_until(done(w, 1), LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_eq(harness_log_count(w, "event=handler_timeout"), 1);
+}
+
+Test(stream, a_time_limit_counts_the_start_of_the_child)
+{
+    queue = harness_queue(10, 256);
+    send("echo OK $id");
+    struct harness_process *w = harness_worker(
+        queue, "--stream", "-c", "1", "--timeout", "100ms", "--max-attempts",
+        "1", "--", harness_script("slow", "exec sleep 1000"));
+    cr_assert_str_eq(harness_wait_letters(queue, 1, LIMIT)->error,
+                     "timeout 100ms");
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+}
+
+/* A child that holds answers back hears of the end by SIGTERM alone. */
+Test(stream, what_is_answered_at_sigterm_after_the_grace_is_done)
+{
+    queue = harness_queue(10, 256);
+    send("");
+    struct harness_process *w = harness_worker(
+        queue, "--stream", "-c", "1", "--grace", "10ms", "-v", "--",
+        harness_script("holds", "trap 'echo OK $id; exit' TERM\n"
+                                "read -r msg id rest; read -r body\n"
+                                "echo >held\n"
+                                "while :; do sleep 0.01; done"));
+    harness_until_lines("held", 1, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert(done(w, 1), "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_log_count(w, "event=unfinished"), 0);
 }
 
 #define UNTIL_GO \
