@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,10 +23,12 @@ struct line {
     bool cut;
 };
 
-static enum log_level log_least = LOG_INFO;  /* constant after log_setup */
-static enum log_format log_shape = LOG_TEXT; /* constant after log_setup */
-static log_sink *log_to;                     /* constant after log_divert */
-static void *log_to_arg;                     /* constant after log_divert */
+static atomic_int log_least = LOG_INFO; /* enum log_level */
+static atomic_int log_shape = LOG_TEXT; /* enum log_format */
+static pthread_rwlock_t log_to_lock = PTHREAD_RWLOCK_INITIALIZER;
+static log_sink *log_to; /* under log_to_lock, which the call holds, too: none
+                            comes after it was changed */
+static void *log_to_arg; /* under log_to_lock */
 static pthread_mutex_t log_mtx = PTHREAD_MUTEX_INITIALIZER;
 static bool log_torn; /* under log_mtx: the last line on stderr has no end */
 
@@ -36,24 +39,26 @@ static const char *const level_names[] = {
     [LOG_ERROR] = "error",
 };
 
-/* log_setup - level and format, once, before threads */
+/* log_setup - level and format of the lines from here on */
 void log_setup(enum log_level least, enum log_format format)
 {
-    log_least = least;
-    log_shape = format;
+    atomic_store_explicit(&log_least, (int)least, memory_order_relaxed);
+    atomic_store_explicit(&log_shape, (int)format, memory_order_relaxed);
 }
 
 /* log_divert - to somebody else than stderr */
 void log_divert(log_sink *sink, void *arg)
 {
+    pthread_rwlock_wrlock(&log_to_lock);
     log_to = sink;
     log_to_arg = arg;
+    pthread_rwlock_unlock(&log_to_lock);
 }
 
 /* log_enabled - whether a line of that level would be written */
 bool log_enabled(enum log_level level)
 {
-    return level >= log_least;
+    return (int)level >= atomic_load_explicit(&log_least, memory_order_relaxed);
 }
 
 /* line_put - append `size` bytes, or mark the line as cut */
@@ -281,11 +286,20 @@ static void line_write(const struct line *l)
     pthread_mutex_unlock(&log_mtx);
 }
 
-/* line_hand - to the sink, without the newlines around it */
-static void line_hand(struct line *l, enum log_level level)
+/* line_hand - to the sink, without the newlines around it; false: there is none
+ */
+static bool line_hand(struct line *l, enum log_level level)
 {
-    l->text[l->size - 1] = '\0';
-    log_to(level, l->text + 1, l->size - 2, log_to_arg);
+    bool handed;
+
+    pthread_rwlock_rdlock(&log_to_lock);
+    handed = log_to != NULL;
+    if (handed) {
+        l->text[l->size - 1] = '\0';
+        log_to(level, l->text + 1, l->size - 2, log_to_arg);
+    }
+    pthread_rwlock_unlock(&log_to_lock);
+    return handed;
 }
 
 /* log_write - one event as one line; errno stays as it is */
@@ -300,9 +314,7 @@ void log_write(enum log_level level, const char *event,
     for (size_t i = 0; i < n; i++)
         field_put(&l, &fields[i]);
     line_close(&l);
-    if (log_to)
-        line_hand(&l, level);
-    else
+    if (!line_hand(&l, level))
         line_write(&l);
     errno = saved;
 }

@@ -42,11 +42,11 @@ struct log_field {
 #define F_DURATION(k, v) \
     ((struct log_field){.key = (k), .type = FIELD_DURATION, .u = (uint64_t)(v)})
 
-/* Before threads start. Lines below `least` are dropped. */
+/* Lines below `least` are dropped. */
 void log_setup(enum log_level least, enum log_format format);
-/* Before threads start: lines go to `sink` instead of stderr, without the newline
- * and NUL-terminated; it runs on any thread, with no lock of ours held. NULL:
- * stderr again. */
+/* Lines go to `sink` instead of stderr, without the newline and NUL-terminated; it
+ * runs on any thread, may log, and must not call log_divert. NULL: stderr again.
+ * When this returns, the sink of before does not run and is not called again. */
 typedef void log_sink(enum log_level level, const char *line, size_t size,
                       void *arg);
 void log_divert(log_sink *sink, void *arg);

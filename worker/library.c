@@ -18,6 +18,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
+#include <bsd/sys/queue.h>
 
 #include "common/clock.h"
 #include "common/log.h"
@@ -41,8 +42,10 @@ struct mqw_worker {
     atomic_int pause;            /* a  the last of pause and resume */
     atomic_uint cap;             /* a  the last concurrency; 0: none */
     void (*log)(enum mqw_log_level, const char *, size_t, void *); /* c */
-    sigset_t mask;         /* c  of the opening thread, before */
-    struct sigaction pipe; /* c  SIGPIPE before */
+    int log_level, log_format;                                     /* c */
+    LIST_ENTRY(mqw_worker) logs; /* under logs_mtx */
+    sigset_t mask;               /* c  of the opening thread, before */
+    struct sigaction pipe;       /* c  SIGPIPE before */
 };
 
 /* ---- orders ---- */
@@ -167,6 +170,39 @@ static void hand_line(enum log_level level, const char *line, size_t size,
     w->log((enum mqw_log_level)level, line, size, w->what.user);
 }
 
+/* The workers that are open, the last one first: it has the process's log. */
+static pthread_mutex_t logs_mtx = PTHREAD_MUTEX_INITIALIZER; /* guards it */
+static LIST_HEAD(, mqw_worker) logs = LIST_HEAD_INITIALIZER(logs);
+
+/* log_choose_locked - that of the first */
+static void log_choose_locked(void)
+{
+    struct mqw_worker *w = LIST_FIRST(&logs);
+
+    if (!w)
+        log_setup(LOG_INFO, LOG_TEXT);
+    else
+        log_setup((enum log_level)w->log_level, (enum log_format)w->log_format);
+    log_divert(w && w->log ? hand_line : NULL, w);
+}
+
+static void log_enter(struct mqw_worker *w)
+{
+    pthread_mutex_lock(&logs_mtx);
+    LIST_INSERT_HEAD(&logs, w, logs);
+    log_choose_locked();
+    pthread_mutex_unlock(&logs_mtx);
+}
+
+/* log_leave - that of the one before it again, or stderr */
+static void log_leave(struct mqw_worker *w)
+{
+    pthread_mutex_lock(&logs_mtx);
+    LIST_REMOVE(w, logs);
+    log_choose_locked();
+    pthread_mutex_unlock(&logs_mtx);
+}
+
 /* signals_take - as mqworker has them, from here to mqw_close */
 static void signals_take(struct mqw_worker *w)
 {
@@ -193,8 +229,7 @@ void mqw_close(struct mqw_worker **worker)
         close(w->orders.fd);
     if (w->set.take_signals)
         signals_give_back(w);
-    if (w->log)
-        log_divert(NULL, NULL);
+    log_leave(w);
     options_free(&w->set);
     free(w);
 }
@@ -205,9 +240,10 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
 {
     int err;
 
-    log_setup((enum log_level)o->log_level, (enum log_format)o->log_format);
-    if (w->log)
-        log_divert(hand_line, w);
+    w->log = o->log;
+    w->log_level = o->log_level;
+    w->log_format = o->log_format;
+    log_enter(w);
     if (w->set.take_signals)
         signals_take(w);
     w->orders.ready = orders_ready;
@@ -259,7 +295,6 @@ int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
     w->what = (struct inproc){
         .handle = handler, .settled = o.settled, .user = user, .worker = w};
     w->set.inproc = &w->what;
-    w->log = o.log;
     err = open_parts(w, &o, &p);
     if (err) {
         tell(&o, &p);

@@ -147,8 +147,10 @@ struct mqw_options {
      * Not called for a verdict that a crash came in front of. NULL: nobody. */
     void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user);
-    /* One line of the log, without its newline, NUL-terminated. One for the
-     * process: the last mqw_open counts. NULL: stderr. */
+    /* One line of the log, without its newline, NUL-terminated, on any thread.
+     * The process has one log, with the level and format that go with it: that of
+     * the worker which was opened last, of those that are open. It must not open
+     * or close a worker; after mqw_close it is not called. NULL: stderr. */
     void (*log)(enum mqw_log_level level, const char *line, size_t size,
                 void *user);
     int log_level;  /* enum mqw_log_level: the least that is told; INFO */
