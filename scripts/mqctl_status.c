@@ -138,10 +138,11 @@ static void state_line(const struct view *v)
     char more[DURATION_TEXT + 16] = "", text[DURATION_TEXT];
 
     if (left && json_integer_value(left) > 0)
-        snprintf(more, sizeof more, " for %s more",
-                 duration_print((uint64_t)json_integer_value(left) / NS_PER_S *
-                                    NS_PER_S,
-                                text));
+        snprintf(
+            more, sizeof more, " for %s more",
+            duration_print(((uint64_t)json_integer_value(left) + NS_PER_S - 1) /
+                               NS_PER_S * NS_PER_S,
+                           text));
     if (v->worker == VIEW_RUNS)
         linef("state", "%s%s%s%s, pid %d", view_state(v), more,
               closed ? "" : ": ", closed ? "" : why, (int)v->head.pid);

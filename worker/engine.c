@@ -25,8 +25,6 @@
 #include "worker/pending.h"
 
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
-/* One waits for the queue, one writes verdicts again, one moves letters, one
- * counts what is stored. */
 /* One each that waits for the queue, writes verdicts again, moves letters, lets
  * groups go on, counts the store. */
 #define SPARE_THREADS 5
@@ -328,6 +326,8 @@ static void handlers_end(struct timer *timer)
                  F_STR("next", "their handlers are ended; the messages stay "
                                "in custody"));
     e->ending = true;
+    if (signal == SIGKILL) /* where handlers are threads, the process ends */
+        counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
     e->ops->stop(e->handler, signal);
     if (signal != SIGKILL)
         timers_start_after(e->timers, timer, e->set->kill_after_ns);
@@ -346,14 +346,11 @@ void engine_stop(struct engine *e, int signal)
              F_STR("signal", sigabbrev_np(signal)),
              F_UINT("running", atomic_load(&e->running)));
     engine_finish(e, "signal");
-    if (signal == SIGQUIT) {
-        e->ending = true;
-        e->ops->stop(e->handler, SIGKILL);
-    } else if (e->stops == 1) {
-        timers_start(e->timers, &e->grace_timer, ns_add(now, e->set->grace_ns));
-    } else {
-        timers_start(e->timers, &e->grace_timer, now);
-    }
+    if (signal == SIGQUIT)
+        e->ending = true; /* the next round: who asked has an answer by then */
+    if (e->stops == 1 && !e->ending)
+        now = ns_add(now, e->set->grace_ns);
+    timers_start(e->timers, &e->grace_timer, now);
 }
 
 bool engine_finished(struct engine *e)

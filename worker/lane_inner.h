@@ -134,10 +134,10 @@ struct tail *lane_tail(struct lane *l);
 bool lane_read(struct lane *l);
 /* The next line, without its newline; false: none is complete. */
 bool lane_line(struct lane *l, struct header_text *line);
-/* Head, body and newline to the output; -ENOMEM. */
 /* Before a descriptor of the child is closed. */
 void lane_unwatch(struct lane *l, int fd);
 void lane_unwatch_all(struct lane *l);
+/* Head, body and newline to the output; -ENOMEM. */
 int lane_append(struct lane *l, struct delivery *d);
 /* It gets no more: drop what is pending. */
 void lane_unfeed(struct lane *l);

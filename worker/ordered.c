@@ -282,8 +282,10 @@ static int take_parked(struct engine *e, struct group *lease,
 {
     int err = load_row(e, p->row, STORE_PARKED, slot, d);
 
-    if (!err && !retries_fly(e->retries, p->row))
+    if (!err && !retries_fly(e->retries, p->row)) {
+        slot_retire(slot); /* it is in the store as before */
         err = -EBUSY;
+    }
     if (!err || err == -EMSGSIZE)
         groups_take(e->ordered->groups, lease, NULL, p->priority);
     d->lease = lease;

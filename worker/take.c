@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/fault_point.h"
+#include "common/log.h"
 #include "worker/bounds.h"
 #include "worker/load.h"
 #include "worker/ordered.h"
@@ -113,6 +114,20 @@ static int sort(struct receive *item, struct slot *slot)
     return err;
 }
 
+/* half_received - the call failed when the message had left the queue: a page of
+ * the slot could not be had, although it was stored to just before. The slot
+ * stays as a kill would leave it, and the next start runs what is there.
+ */
+static int half_received(struct receive *item, int err)
+{
+    item->slot = NULL;
+    log_error("half_received", F_STR("queue", item->engine->set->queue),
+              F_STR("error", strerror(-err)),
+              F_STR("next", "its body may be cut; it runs when the worker is "
+                            "started again. Look at the disk of --state-dir"));
+    return err;
+}
+
 /* receive_one - the next message to the item's slot; under receive_mtx
  * Crash anywhere in here: slot_arm and slot_taken say what is left.
  */
@@ -125,8 +140,10 @@ static int receive_one(struct receive *item)
     ssize_t n;
     int err;
 
-    if (queue_message_size(e->queue) > custody_body_bytes(e->custody))
-        return -EMSGSIZE; /* made again larger than a slot: reopen.c ends us */
+    if (queue_message_size(e->queue) > custody_body_bytes(e->custody)) {
+        err = reopen_now(e->reopen); /* made larger while it was opened */
+        return err ? err : -EAGAIN;
+    }
     slot_arm(slot, fill, custody_seq_next(e->custody));
     slot_warm(slot, fill, dirty, queue_message_size(e->queue));
     FAULT_POINT("receive_before");
@@ -143,6 +160,8 @@ static int receive_one(struct receive *item)
             item->slot = NULL;
         return err;
     }
+    if (slot->priority != SLOT_UNSET)
+        return half_received(item, (int)n);
     slot_disarm(slot);
     if (n == -EAGAIN && reopen_gone(e->reopen)) {
         err = reopen_now(e->reopen);
