@@ -191,6 +191,26 @@ Test(docs, ten_lines_of_the_readme_work_as_typed)
     cr_assert(strstr(seen, "done=1 retried=0 dead=0"), "%s", seen);
 }
 
+/* ---- the library ---- */
+
+#ifndef __SANITIZE_ADDRESS__ /* a program of that kind needs its flags */
+Test(docs, a_program_is_linked_with_the_tree_as_library_md_says)
+{
+    const char *queue = harness_queue(10, 256);
+
+    block("library.md", "sh link-here", "link");
+    sh("bin=$(command -v mqworker); ln -s \"${bin%/bin/mqworker}\" build;"
+       "ln -s \"$1\" docs; ln -s \"$1/../worker\" worker;"
+       ". ./link; ldd example | grep -q \"$PWD/build/lib/libmqworker.so.0\"",
+       page(""));
+    harness_send_text(queue, "an order");
+    struct harness_process *p =
+        harness_program(harness_path("example"), queue, harness_state_dir());
+    harness_until(strstr(harness_stdout(p, NULL), ": an order\n"), 5000);
+    cr_assert_eq(harness_stop(p, 5000), 0, "%s", harness_stderr(p, NULL));
+}
+#endif
+
 /* ---- examples ---- */
 
 Test(docs, shell_handler_keeps_each_order_once)

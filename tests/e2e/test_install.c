@@ -182,23 +182,24 @@ static void example_run(const char *program, const char *prefix)
     cr_assert_eq(harness_stop(p, 5000), 0, "%s", harness_stderr(p, NULL));
 }
 
+/* With the lines of docs/library.md. */
 Test(install, a_program_is_made_with_pkg_config_and_either_library)
 {
     if (!have("pkg-config"))
         cr_skip_test("no pkg-config here");
     const char *prefix = installed();
 
+    harness_script("pkg-config",
+                   "at=${0%/*}/at PATH=${PATH#*:}\n"
+                   "exec pkg-config --define-variable=prefix=\"$at\" "
+                   "--define-variable=libdir=\"$at/lib\" "
+                   "--define-variable=includedir=\"$at/include\" \"$@\"");
     /* No blanks here: pkg-config puts backslashes before them. */
     sh("mv \"$1\" ./at; export PKG_CONFIG_PATH=$PWD/at/lib/pkgconfig;"
-       "set -- $(pkg-config --define-variable=prefix=$PWD/at --define-variable="
-       "libdir=$PWD/at/lib --define-variable=includedir=$PWD/at/include "
-       "--cflags --libs mqworker);"
-       "${CC:-cc} -o shared at/share/doc/mqworker/docs/example.c \"$@\";"
-       "set -- $(pkg-config --define-variable=libdir=$PWD/at/lib "
-       "--define-variable=includedir=$PWD/at/include "
-       "--static --cflags --libs mqworker);"
-       "${CC:-cc} -o archive at/share/doc/mqworker/docs/example.c "
-       "$(echo \"$@\" | sed 's/-lmqworker/-l:libmqworker.a/');"
+       "page=at/share/doc/mqworker/docs; cp $page/example.c .;"
+       "awk '/^```/ { on = $0 == \"```sh link\"; next } on' $page/library.md"
+       " >link; [ $(wc -l <link) = 3 ];"
+       "export PATH=$PWD:$PATH; . ./link;"
        "ldd shared | grep -q libmqworker.so.0;"
        "! ldd archive | grep libmqworker",
        prefix);
