@@ -430,6 +430,39 @@ Test(library, log_lines_go_to_the_program)
     cr_assert_geq(atomic_load(&lines), 2);
 }
 
+/* never - a log that nothing may come to */
+static void never(enum mqw_log_level level, const char *text, size_t size,
+                  void *user)
+{
+    (void)level;
+    (void)size;
+    (void)user;
+    fprintf(stderr, "%s\n", text);
+    abort();
+}
+
+Test(library, a_worker_that_is_closed_or_refused_gives_the_log_back)
+{
+    struct runner r = {.o = options(harness_queue(0, 0))};
+    struct mqw_options o = r.o, other = options(harness_queue(0, 0));
+    struct mqw_worker *w, *second;
+    unsigned before;
+
+    r.o.log = line;
+    r.o.log_level = MQW_LOG_INFO;
+    cr_assert_eq(mqw_open(&w, &r.o, note, &here), 0);
+    o.log = other.log = never;
+    o.log_level = other.log_level = MQW_LOG_ERROR;
+    cr_assert_eq(mqw_open(&second, &o, note, &here), -EEXIST);
+    cr_assert_eq(mqw_open(&second, &other, note, &here), 0);
+    mqw_close(&second);
+    before = atomic_load(&lines);
+    mqw_stop(w);
+    cr_assert_eq(mqw_work(w), 0);
+    cr_assert_geq(atomic_load(&lines), before + 2);
+    mqw_close(&w);
+}
+
 Test(library, a_queue_has_one_worker)
 {
     char why[256] = "";
