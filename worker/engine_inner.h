@@ -1,0 +1,22 @@
+/* engine_inner.h - inside of the engine: engine.c, engine_flow.c
+ *
+ * WHAT   What opening the parts and letting messages through have in common.
+ * WHO    As each says.
+ * OWNS   Nothing.
+ * FAILS  Nothing here does.
+ */
+#ifndef WORKER_ENGINE_INNER_H
+#define WORKER_ENGINE_INNER_H
+
+#include "worker/engine.h"
+
+/* Threads beside those of the cap: one each that waits for the queue, writes
+ * verdicts again, moves letters, lets groups go on, counts the store. */
+#define SPARE_THREADS 5
+
+/* Slots that a worker with that cap needs. */
+unsigned engine_slots(const struct settings *set, unsigned cap);
+/* Before anything else of engine_flow.c: nothing is held. */
+void engine_flow_init(struct engine *e);
+
+#endif
