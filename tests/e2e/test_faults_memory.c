@@ -1,8 +1,8 @@
 /* mqworker, mqsend, mqdlq: the Nth allocation fails, for N all over the run;
  * they go on or say so and stop, and nothing is lost
  *
- * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), half of
- * them with --stream.
+ * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), a third of
+ * them with --stream, a third with --plugin.
  */
 #include "tests/e2e/faults_fixture.h"
 #include "tests/harness/letters.h"
@@ -12,7 +12,7 @@
 TestSuite(faults_memory, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-#define LANES 8
+#define LANES 9
 
 /* positions - from 1 to `last`, one at random out of each of `count` pieces */
 static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
@@ -36,10 +36,12 @@ static void seed_set(void)
 
 /* Workers run beside each other, for some wait a second: each lane is a queue,
  * and one worker after the other on it. */
+enum kind { EXEC, STREAM, PLUGIN, KINDS };
+
 struct lane {
     const char *queue, *tally;
     struct harness_process *worker; /* NULL: none */
-    bool stream;
+    enum kind kind;
     uint64_t position, last; /* the one that fails; how many there are */
     unsigned sent; /* how often messages were sent; the number is in them */
 };
@@ -58,28 +60,36 @@ static void messages_send(struct lane *l)
     }
 }
 
-static const char *handler_of(const struct lane *l)
+/* handler_put - the flags of its kind, to the end of argv */
+static void handler_put(const struct lane *l, const char **argv)
 {
-    return harness_path("%s", l->stream ? "stream" : "handler");
+    if (l->kind == STREAM)
+        *argv++ = "--stream";
+    if (l->kind == PLUGIN)
+        *argv++ = "--plugin";
+    else
+        *argv++ = "--";
+    *argv++ = l->kind == PLUGIN   ? harness_plugin("done")
+              : l->kind == STREAM ? harness_path("stream")
+                                  : harness_path("handler");
+    *argv = NULL;
 }
 
 static void worker_start(struct lane *l, uint64_t position)
 {
-    const char *const argv[] = {"mqworker",
-                                "--state-dir",
-                                harness_state_dir(),
-                                "-c",
-                                "2",
-                                "--backoff",
-                                "1ms",
-                                "--breaker-pause",
-                                "10ms",
-                                "--exit-when-idle=10ms",
-                                l->queue,
-                                l->stream ? "--stream" : "--verbose",
-                                "--",
-                                handler_of(l),
-                                NULL};
+    const char *argv[16] = {"mqworker",
+                            "--state-dir",
+                            harness_state_dir(),
+                            "--verbose",
+                            "-c",
+                            "2",
+                            "--backoff",
+                            "1ms",
+                            "--breaker-pause",
+                            "10ms",
+                            "--exit-when-idle=10ms",
+                            l->queue};
+    handler_put(l, argv + 12);
     char fault[64];
     snprintf(fault, sizeof fault, "malloc:%llu:%d",
              (unsigned long long)position, ENOMEM);
@@ -140,8 +150,10 @@ static void sweep(struct lane lanes[LANES], unsigned count)
 static void audit(struct lane *l)
 {
     size_t done = 2 * (size_t)l->sent, dead;
-    l->worker = harness_worker(l->queue, l->stream ? "--stream" : "--verbose",
-                               "--backoff", "1ms", "--", handler_of(l));
+    const char *argv[4] = {NULL};
+    handler_put(l, argv);
+    l->worker = harness_worker(l->queue, "--verbose", "--backoff", "1ms",
+                               argv[0], argv[1], argv[2]);
     harness_wait_log(l->worker, "event=started", 10000);
     const struct harness_letter *letters =
         harness_wait_letters(l->queue, l->sent, 10000);
@@ -168,15 +180,17 @@ Test(faults_memory, the_worker_loses_nothing_when_an_allocation_fails)
     for (size_t i = 0; i < LANES; i++) {
         lanes[i].queue = harness_queue(0, 0);
         lanes[i].tally = harness_path("tally.%zu", i);
-        lanes[i].stream = i % 2;
+        lanes[i].kind = i % KINDS;
     }
     seed_set();
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < KINDS; i++)
         lanes[i].last = calibrate(&lanes[i]);
-    for (size_t i = 2; i < LANES; i++)
-        lanes[i].last = lanes[i - 2].last;
-    printf("%llu and %llu allocations\n", (unsigned long long)lanes[0].last,
-           (unsigned long long)lanes[1].last);
+    for (size_t i = KINDS; i < LANES; i++)
+        lanes[i].last = lanes[i - KINDS].last;
+    printf("%llu, %llu and %llu allocations\n",
+           (unsigned long long)lanes[EXEC].last,
+           (unsigned long long)lanes[STREAM].last,
+           (unsigned long long)lanes[PLUGIN].last);
     sweep(lanes, count);
     for (size_t i = 0; i < LANES; i++)
         audit(&lanes[i]);
