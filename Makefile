@@ -8,7 +8,7 @@
 #   make torture     kills the worker again and again and audits each message
 #   make coverage    the tests once more, then lines and branches that ran
 #   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
-# Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS, and
+# Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS TEST_JOBS, and
 # WERROR=-Werror as .ci/run has it.
 BUILD    ?= build
 CFLAGS   ?= -O2 -g
