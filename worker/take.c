@@ -116,11 +116,14 @@ static int sort(struct receive *item, struct slot *slot)
 
 /* half_received - the call failed when the message had left the queue: a page of
  * the slot could not be had, although it was stored to just before. The slot
- * stays as a kill would leave it, and the next start runs what is there.
+ * stays as a kill would leave it, and the next start runs what is there. So the
+ * number is used up: whoever had it next, once settled, would be taken for this
+ * one.
  */
 static int half_received(struct receive *item, int err)
 {
     item->slot = NULL;
+    custody_seq_used(item->engine->custody);
     log_error("half_received", F_STR("queue", item->engine->set->queue),
               F_STR("error", strerror(-err)),
               F_STR("next", "its body may be cut; it runs when the worker is "
@@ -140,10 +143,6 @@ static int receive_one(struct receive *item)
     ssize_t n;
     int err;
 
-    if (queue_message_size(e->queue) > custody_body_bytes(e->custody)) {
-        err = reopen_now(e->reopen); /* made larger while it was opened */
-        return err ? err : -EAGAIN;
-    }
     slot_arm(slot, fill, custody_seq_next(e->custody));
     slot_warm(slot, fill, dirty, queue_message_size(e->queue));
     FAULT_POINT("receive_before");

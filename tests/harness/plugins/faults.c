@@ -3,8 +3,9 @@
  * A library for LD_PRELOAD, not a handler. $MQW_FAULT is CALL[@TEXT]:N:ERRNO
  * or CALL[@TEXT]:N:ERRNO:COUNT: from the Nth such call that main or what it
  * starts makes, COUNT of them (1; 0: all) fail with ERRNO. CALL is one of the
- * groups below ("malloc" is all of that family), TEXT occurs in the path of its
- * file, ERRNO is a number. $MQW_FAULT_SEEN is a file that gets two 64-bit
+ * groups below ("malloc" is all of that family; "mq_received" is mq_receive that
+ * fails when it has taken the message), TEXT occurs in the path of its file,
+ * ERRNO is a number. $MQW_FAULT_SEEN is a file that gets two 64-bit
  * numbers: how many such calls there were, and how many of them failed. It is
  * mapped, so that they are there whatever ends the program. $MQW_FAULT_TRACE:
  * where it fails goes to stderr.
@@ -394,5 +395,9 @@ long syscall(long number, ...)
         return -1;
     if (!real)
         *(void **)&real = next("syscall");
-    return real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+    long got = real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+    if (number == SYS_mq_timedreceive && got >= 0 &&
+        fails("mq_received", -1, NULL))
+        return -1;
+    return got;
 }
