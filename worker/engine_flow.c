@@ -328,8 +328,12 @@ void engine_stop(struct engine *e, int signal)
              F_STR("signal", sigabbrev_np(signal)),
              F_UINT("running", atomic_load(&e->running)));
     engine_finish(e, "signal");
-    if (signal == SIGQUIT)
-        e->ending = true; /* the next round: who asked has an answer by then */
+    if (signal == SIGQUIT) {
+        e->ending = true;
+        if (!e->ops->within) /* else in the next round: it ends the process, and
+                              * who asked has an answer by then */
+            e->ops->stop(e->handler, SIGKILL);
+    }
     if (e->stops == 1 && !e->ending)
         now = ns_add(now, e->set->grace_ns);
     timers_start(e->timers, &e->grace_timer, now);

@@ -434,6 +434,18 @@ Test(stream, a_child_that_does_not_go_is_ended_when_the_worker_closes)
     cr_assert_not(harness_alive(atoi(harness_read("pid", NULL))));
 }
 
+Test(stream, quit_does_not_wait_for_an_idle_child_either)
+{
+    queue = harness_queue(10, 256);
+    send("trap '' TERM; echo OK $id; echo $$ >pid; while :; do sleep 1; done");
+    struct harness_process *w = STREAM("-c", "1", "--kill-after", "1h");
+    harness_until_lines("pid", 1, LIMIT);
+    harness_until(done(w, 1), LIMIT);
+    harness_signal(w, SIGQUIT);
+    cr_assert_eq(harness_wait(w, LIMIT), 0);
+    cr_assert_not(harness_alive(atoi(harness_read("pid", NULL))));
+}
+
 /* ---- the examples of the docs ---- */
 
 /* example - docs/examples/NAME; make runs tests in the source tree */
