@@ -248,25 +248,30 @@ int queue_open(struct queue **out, const char *name, int flags,
     return 0;
 }
 
-/* queue_reopen - a new queue of the same name behind the same descriptor */
+/* queue_replace - a new queue of the same name behind the same descriptor */
+int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
+{
+    int err = 0;
+
+    if (dup3((*fresh)->fd, queue->fd, O_CLOEXEC) < 0) {
+        err = problem_set(p, EX_OSERR, errno, "queue %s: %s", queue->label,
+                          strerror(errno));
+    } else {
+        queue->depth = (*fresh)->depth;
+        queue->message_size = (*fresh)->message_size;
+    }
+    queue_close(fresh);
+    return err;
+}
+
+/* queue_reopen - open it, put it in place */
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
                  struct problem *p)
 {
     struct queue *fresh = NULL;
     int err = queue_open(&fresh, queue->label, flags, attr, NULL, p);
 
-    if (!fresh)
-        return err;
-    if (dup3(fresh->fd, queue->fd, O_CLOEXEC) < 0) {
-        err = errno;
-        queue_close(&fresh);
-        return problem_set(p, EX_OSERR, err, "queue %s: %s", queue->label,
-                           strerror(err));
-    }
-    queue->depth = fresh->depth;
-    queue->message_size = fresh->message_size;
-    queue_close(&fresh);
-    return 0;
+    return fresh ? queue_replace(queue, &fresh, p) : err;
 }
 
 /* queue_adopt - take over a descriptor that was passed in */

@@ -66,9 +66,12 @@ long queue_bytes(const struct queue *queue);
  * opened again. */
 bool queue_gone(const struct queue *queue);
 
-/* The name was removed and what was left is drained: open it again as
- * queue_open would. The descriptor keeps its number; on failure the old queue
- * stays. Not while another thread receives; depth and message size change. */
+/* The name was removed and what was left is drained: *fresh, of the same name,
+ * takes its place. The descriptor keeps its number, depth and message size
+ * change; *fresh is closed. On failure the old queue stays. Not while another
+ * thread receives. */
+int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p);
+/* Open the name again as queue_open would, and queue_replace. */
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
                  struct problem *p);
 

@@ -132,27 +132,41 @@ static void as_it_was(const struct engine *e, struct queue_attr *attr)
         attr->mode = st.st_mode & 0777;
 }
 
-/* fits - whether the slots have room for the messages of the queue that has the
- * name now, or would be made */
-static bool fits(const struct engine *e, const struct queue_attr *attr)
+/* too_large - the slots have no room for such messages: the queue is left to the
+ * next start */
+static int too_large(struct engine *e, size_t size)
 {
-    size_t room = custody_body_bytes(e->custody);
-    size_t size = e->set->no_create ? 0 : attr->message_size;
-    struct queue *now;
-    struct problem p;
-
-    if (queue_open(&now, e->set->queue, 0, NULL, NULL, &p) == 0) {
-        size = queue_message_size(now);
-        queue_close(&now);
-    }
-    if (size <= room)
-        return true;
     if (atomic_load(&e->status) == 0)
         log_error("queue_messages_larger", F_STR("queue", e->set->queue),
-                  F_UINT("message_size", size), F_UINT("room", room),
+                  F_UINT("message_size", size),
+                  F_UINT("room", custody_body_bytes(e->custody)),
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
-    return false;
+    atomic_store(&e->status, EX_OSERR);
+    engine_finish(e, "queue-messages-larger");
+    return -EAGAIN;
+}
+
+/* open_name - the queue that has the name now, or one that is made; -EAGAIN: it
+ * has, or would have, messages that do not fit */
+static int open_name(struct engine *e, struct queue **out, struct problem *p)
+{
+    size_t room = custody_body_bytes(e->custody);
+    int flags = settings_queue_flags(e->set), err;
+    struct queue_attr attr;
+
+    as_it_was(e, &attr);
+    err = queue_open(out, e->set->queue, flags & ~QUEUE_CREATE, &attr, NULL, p);
+    if (err == -ENOENT && flags & QUEUE_CREATE) {
+        if (attr.message_size > room)
+            return too_large(e, attr.message_size);
+        err = queue_open(out, e->set->queue, flags, &attr, NULL, p);
+    }
+    if (err || queue_message_size(*out) <= room)
+        return err;
+    err = too_large(e, queue_message_size(*out));
+    queue_close(out);
+    return err;
 }
 
 /* reopen_now - the name again, or one more delay
@@ -162,17 +176,14 @@ static bool fits(const struct engine *e, const struct queue_attr *attr)
 int reopen_now(struct reopen *r)
 {
     struct engine *e = r->engine;
-    struct queue_attr attr;
+    struct queue *fresh;
     struct problem p;
-    int err;
+    int err = open_name(e, &fresh, &p);
 
-    as_it_was(e, &attr);
-    if (!fits(e, &attr)) {
-        atomic_store(&e->status, EX_OSERR);
-        engine_finish(e, "queue-messages-larger");
-        return -EAGAIN;
-    }
-    err = queue_reopen(e->queue, settings_queue_flags(e->set), &attr, &p);
+    if (err == -EAGAIN)
+        return err;
+    if (!err)
+        err = queue_replace(e->queue, &fresh, &p);
     if (err) {
         log_error("queue_not_opened", F_STR("queue", e->set->queue),
                   F_STR("error", p.text));
