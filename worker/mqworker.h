@@ -150,7 +150,8 @@ struct mqw_options {
     /* One line of the log, without its newline, NUL-terminated, on any thread.
      * The process has one log, with the level and format that go with it: that of
      * the worker which was opened last, of those that are open. It must not open
-     * or close a worker; after mqw_close it is not called. NULL: stderr. */
+     * or close a worker, and who opens or closes one must hold no lock that it
+     * takes; after mqw_close it is not called. NULL: stderr. */
     void (*log)(enum mqw_log_level level, const char *line, size_t size,
                 void *user);
     int log_level;  /* enum mqw_log_level: the least that is told; INFO */
