@@ -224,12 +224,13 @@ Test(faults_calls, a_message_that_was_half_received_runs_at_the_next_start)
     harness_send_text(q, "retry");
     struct harness_process *w = fault_start(
         "mq_received:1:14", "tally", /* EFAULT */
-        HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(),
-                     "-v", "--backoff", "1h", q, "--", harness_path("handler")));
+        HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), "-v",
+                     "--backoff", "1h", q, "--", harness_path("handler")));
     harness_wait_log(w, "event=half_received", 10000);
     harness_wait_log(w, "event=retry", 10000);
     harness_kill(w);
-    w = harness_worker(q, "--exit-when-idle=10ms", "--", harness_path("handler"));
+    w = harness_worker(q, "--exit-when-idle=10ms", "--",
+                       harness_path("handler"));
     cr_assert_eq(harness_wait(w, 10000), 0);
     cr_assert_eq(harness_lines_with("done", "first"), 1, "%s",
                  harness_stderr(w, NULL));
