@@ -22,6 +22,20 @@ struct timers {
     int fd;               /* c */
 };
 
+/* set - the timerfd; 0 ns: off. Asked twice, as without it messages would wait for
+ * ever: 0 or -errno. */
+static int set(int fd, uint64_t when_ns)
+{
+    const struct itimerspec at = {
+        .it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
+                     .tv_nsec = (long)(when_ns % NS_PER_S)}};
+
+    if (timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL) == 0 ||
+        timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
+        return 0;
+    return -errno;
+}
+
 /* timers_open - a stopped clock, nothing armed */
 int timers_open(struct timers **out)
 {
@@ -35,6 +49,8 @@ int timers_open(struct timers **out)
     t->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (!err && t->fd < 0)
         err = -errno;
+    if (!err)
+        err = set(t->fd, 0); /* a filter of system calls is met here */
     if (err) {
         wheel_close(&t->wheel);
         if (t->fd >= 0)
@@ -84,21 +100,15 @@ void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
  */
 static void arm_locked(struct timers *t)
 {
-    struct itimerspec at = {0};
     uint64_t next;
 
     if (!wheel_next(t->wheel, &next))
         next = NOT_ARMED;
     if (next == t->armed_ns)
         return;
-    if (next != NOT_ARMED) {
-        uint64_t when = next ? next : 1;
-
-        at.it_value.tv_sec = (time_t)(when / NS_PER_S);
-        at.it_value.tv_nsec = (long)(when % NS_PER_S);
-    }
-    if (timerfd_settime(t->fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
-        t->armed_ns = next;
+    if (set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1) < 0)
+        abort(); /* our bug: it was set when it was opened */
+    t->armed_ns = next;
 }
 
 /* arm_earlier_locked - as above, but a later expiry is left to timers_run */

@@ -192,6 +192,7 @@ Test(faults_calls, no_descriptors_stop_the_start_with_71)
     static const struct row rows[] = {
         {"eventfd", EMFILE, 4, 1, false, 71, "Too many open files"},
         {"timerfd_create", EMFILE, 1, 1, false, 71, "Too many open files"},
+        {"timerfd_settime", ENOSYS, 1, 0, false, 71, "not implemented"},
         {"epoll_create1", EMFILE, 2, 1, false, 71, "Too many open files"},
         {"epoll_ctl", ENOMEM, 3, 1, false, 71, "Cannot allocate memory"},
         {"mq_getattr", EBADF, 1, 1, false, 71, "Bad file descriptor"},
