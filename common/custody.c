@@ -57,7 +57,7 @@ static void pages_ready(struct custody *c, size_t from)
 static bool slots_busy(const struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++)
-        if (slot_word(custody_slot(c, i)).state != SLOT_FREE)
+        if (!slot_free(custody_slot(c, i)))
             return true;
     return false;
 }
@@ -170,7 +170,7 @@ static int rebuild(const struct custody *old, const char *path,
     for (unsigned i = 0; old && !err && i < old->head->slots; i++) {
         struct slot *from = custody_slot(old, i);
 
-        if (slot_word(from).state == SLOT_FREE)
+        if (slot_free(from))
             continue;
         slot_move((struct slot *)(void *)(map + FILE_HEAD + h.stride * next++),
                   from, old->body_bytes);

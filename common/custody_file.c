@@ -224,7 +224,7 @@ unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
     for (uint64_t i = h->slots; i < fit && fit <= CUSTODY_SLOTS_MAX; i++)
         if (pread(fd, &word, sizeof word, (off_t)(FILE_HEAD + h->stride * i)) ==
                 sizeof word &&
-            (word & 0xff) != SLOT_FREE)
+            word != 0) /* slot_free */
             return (unsigned)fit;
     return h->slots;
 }

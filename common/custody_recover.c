@@ -49,6 +49,22 @@ static int copy_aside(struct custody *c, struct problem *p)
     return 0;
 }
 
+/* seq_check - a next sequence that cannot be is found again from the slots and
+ * the store */
+static int seq_check(struct custody *c, struct problem *p)
+{
+    int err;
+
+    if (c->head->next_seq <= SLOT_SEQ_MAX) {
+        custody_seq_raise(c, 1);
+        return 0;
+    }
+    err = copy_aside(c, p);
+    if (!err)
+        c->head->next_seq = 1; /* sort_out and the store raise it */
+    return err;
+}
+
 /* by_seq - receive order */
 static int by_seq(const void *a, const void *b)
 {
@@ -100,7 +116,9 @@ int custody_recover(struct custody *c,
     }
     FAULT_POINT("custody_recover_before_resolve");
     custody_resolve(c);
-    err = sort_out(c, busy, &n, p);
+    err = seq_check(c, p);
+    if (!err)
+        err = sort_out(c, busy, &n, p);
     if (!err) {
         qsort(busy, n, sizeof(struct slot *), by_seq);
         for (size_t i = 0; i < n; i++) {

@@ -6,15 +6,17 @@
 #include "common/fault_point.h"
 #include "common/header.h"
 
-#define PRIORITY_MAX 32767               /* MQ_PRIO_MAX - 1 of Linux */
-#define SEQ_MAX      (UINT64_C(1) << 62) /* far from any overflow */
-#define PAGE         4096u               /* or larger: one store more */
+#define PRIORITY_MAX 32767 /* MQ_PRIO_MAX - 1 of Linux */
+#define PAGE         4096u /* or larger: one store more */
 
 /* word_pack - the word as it is in the file */
 static uint64_t word_pack(struct slot_word w)
 {
-    return (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0xff) << 8 |
-           (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
+    uint64_t word =
+        (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0x7f) << 8 |
+        (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
+
+    return word | (uint64_t)__builtin_parityll(word) << 15;
 }
 
 /* word_set - one store; everything before it is in the page already */
@@ -30,10 +32,40 @@ struct slot_word slot_word(const struct slot *slot)
 
     return (struct slot_word){
         .state = (enum slot_state)(w & 0xff),
-        .flags = (unsigned)(w >> 8 & 0xff),
+        .flags = (unsigned)(w >> 8 & 0x7f),
         .crashes = (unsigned)(w >> 16 & 0xffff),
         .attempt = (uint32_t)(w >> 32),
     };
+}
+
+bool slot_free(const struct slot *slot)
+{
+    return atomic_load_explicit(&slot->word, memory_order_acquire) == 0;
+}
+
+/* sum_of - over what is the same as long as the slot is HELD or RUNNING
+ * Each step can be undone for a given word, so one word that differs always makes
+ * another sum (the multiplier is that of splitmix64).
+ */
+static uint64_t sum_of(const struct slot *slot, int64_t row)
+{
+    uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
+    const uint64_t words[] = {slot->seq,
+                              (uint64_t)length << 32 | slot->priority,
+                              (uint64_t)row, slot->failures};
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        sum = (sum ^ words[i]) * UINT64_C(0xbf58476d1ce4e5b9);
+        sum ^= sum >> 31;
+    }
+    return sum;
+}
+
+/* sum_set - the fields are stored */
+static void sum_set(struct slot *slot)
+{
+    slot->sum[0] = slot->sum[1] = sum_of(slot, slot->row);
 }
 
 /* slot_fill_init - the fill that belongs to a seed (xorshift64*) */
@@ -129,6 +161,7 @@ void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
     slot->dirty = length;
     slot->received_ns = received_ns;
     atomic_store_explicit(&slot->length, length, memory_order_release);
+    sum_set(slot);
     FAULT_POINT("slot_taken_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD});
     FAULT_POINT("slot_taken_after_word");
@@ -152,11 +185,29 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
     slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->length, meta->length, memory_order_release);
+    sum_set(slot);
     FAULT_POINT("slot_hold_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD,
                                       .flags = meta->flags,
                                       .crashes = meta->crashes});
     FAULT_POINT("slot_hold_after_word");
+}
+
+/* slot_link - the row, with a sum that is right before it and one after it
+ * Crash before the row: the first sum says that there is none, and the next start
+ * links it again. Crash after it: the second one says that there is.
+ */
+void slot_link(struct slot *slot, int64_t row)
+{
+    uint64_t sum = sum_of(slot, row);
+
+    slot->sum[1] = sum;
+    atomic_signal_fence(memory_order_seq_cst);
+    FAULT_POINT("slot_link_before_row");
+    slot->row = row;
+    atomic_signal_fence(memory_order_seq_cst);
+    FAULT_POINT("slot_link_after_row");
+    slot->sum[0] = sum;
 }
 
 /* slot_run - the delivery's number is written before the handler can run
@@ -252,6 +303,7 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
         atomic_store(&slot->length, length_infer(slot, fill, room));
     }
     slot->dirty = (uint32_t)room;
+    sum_set(slot);
     w.state = SLOT_HELD;
     FAULT_POINT("slot_resolve_before_word");
     word_set(slot, w);
@@ -270,8 +322,9 @@ const char *slot_damage(const struct slot *slot, size_t room)
 {
     struct slot_word w = slot_word(slot);
     uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
+    uint64_t sum = sum_of(slot, slot->row);
 
-    if (w.state > SLOT_RUNNING)
+    if (__builtin_parityll(atomic_load(&slot->word)) || w.state > SLOT_RUNNING)
         return "state";
     if (w.state == SLOT_FREE)
         return NULL;
@@ -285,7 +338,9 @@ const char *slot_damage(const struct slot *slot, size_t room)
         return "length";
     if (slot->row < 0)
         return "row";
-    if (slot->seq > SEQ_MAX || (slot->seq == 0 && slot->row == 0))
+    if (slot->seq > SLOT_SEQ_MAX || (slot->seq == 0 && slot->row == 0))
         return "seq";
+    if (w.state != SLOT_RECEIVING && sum != slot->sum[0] && sum != slot->sum[1])
+        return "sum";
     return NULL;
 }

@@ -24,6 +24,8 @@
 #define SLOT_UNSET  UINT32_MAX /* priority, length: not known yet */
 #define SLOT_HEADER 128        /* bytes before the body */
 
+#define SLOT_SEQ_MAX (UINT64_C(1) << 62) /* far from any overflow */
+
 enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
 
 enum {
@@ -32,7 +34,9 @@ enum {
 };
 
 /* What changes together is in one 64-bit word, so that each transition is one
- * store. In the file: state bits 0-7, flags 8-15, crashes 16-31, attempt 32-63. */
+ * store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt 32-63;
+ * bit 15 makes the number of ones even, so that no single bit that was flipped
+ * makes another state of it. */
 struct slot_word {
     enum slot_state state;
     unsigned flags;   /* SLOT_ bits above */
@@ -71,8 +75,11 @@ struct slot {
     uint8_t reserved1[4];
     /*  88  what marks the handler's processes; 0: seq does */
     uint64_t handler_mark;
-    /*  96 */
-    uint8_t reserved2[32];
+    /*  96  of what does not change while HELD or RUNNING: both, or the one that
+     *      slot_link had written when it was killed */
+    uint64_t sum[2];
+    /* 112 */
+    uint8_t reserved2[16];
     /* 128  the message as received */
     unsigned char body[];
 };
@@ -80,6 +87,7 @@ _Static_assert(sizeof(struct slot) == SLOT_HEADER, "custody format");
 _Static_assert(offsetof(struct slot, priority) == 12, "custody format");
 _Static_assert(offsetof(struct slot, row) == 40, "custody format");
 _Static_assert(offsetof(struct slot, handler_pgid) == 72, "custody format");
+_Static_assert(offsetof(struct slot, sum) == 96, "custody format");
 _Static_assert(offsetof(struct slot, body) == SLOT_HEADER, "custody format");
 
 /* What an armed body is filled with, so that the end of a message can be found
@@ -95,6 +103,9 @@ struct slot_fill {
 void slot_fill_init(struct slot_fill *fill, uint64_t seed);
 
 struct slot_word slot_word(const struct slot *slot);
+
+/* FREE, and no bit of that is flipped: the word is 0. */
+bool slot_free(const struct slot *slot);
 
 /* FREE -> RECEIVING, ready for the kernel to write into. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
@@ -116,6 +127,8 @@ struct slot_meta {
     struct ulid id;
 };
 void slot_hold(struct slot *slot, const struct slot_meta *meta);
+/* HELD, received: it is a run of that row from now on. */
+void slot_link(struct slot *slot, int64_t row);
 /* HELD -> RUNNING as delivery failures + 1. */
 void slot_run(struct slot *slot, uint64_t started_ns);
 /* RUNNING -> HELD: stopped without a verdict. */

@@ -317,11 +317,12 @@ static void report(struct engine *e, const struct found *f)
     const char *copy;
     unsigned damaged = custody_damaged(e->custody, &copy);
 
-    if (damaged)
+    if (damaged || copy[0])
         log_error("custody_damaged", F_STR("queue", e->set->queue),
                   F_UINT("slots", damaged), F_STR("copy", copy),
-                  F_STR("next", "these slots could not be read; the file as "
-                                "it was is kept in the copy"));
+                  F_STR("next", "these slots, or numbers of the file, could "
+                                "not be read; the file as it was is kept in "
+                                "the copy"));
     if (f->count)
         log_info("recovered", F_STR("queue", e->set->queue),
                  F_UINT("messages", f->count));

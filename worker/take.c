@@ -81,11 +81,8 @@ void receive_link(struct engine *e, struct delivery *d)
         return;
     if ((m.state == STORE_DEAD || m.state == STORE_REPLAYED) &&
         memcmp(&m.id, &d->header.id, sizeof m.id) == 0 &&
-        retries_fly(e->retries, row)) {
-        FAULT_POINT("receive_link_before_row");
-        d->slot->row = row;
-        FAULT_POINT("receive_link_after_row");
-    }
+        retries_fly(e->retries, row))
+        slot_link(d->slot, row);
 }
 
 /* delayed - it is not due yet, and has not waited in the store before */

@@ -139,7 +139,7 @@ static const struct scene scenes[] = {
     {"store_put_all_", .more = few},
     {"store_make_", .once = true},
     {"store_recall_", .prepare = strand_one, .once = true},
-    {"receive_link_", .prepare = replay_one, .once = true},
+    {"slot_link_", .prepare = replay_one, .once = true},
     {"dead_queue_", .more = moves, .ask = letters_receive},
     {"letters_", .play = letters_play},
     {"replay_", .play = letters_play},

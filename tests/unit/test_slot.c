@@ -507,8 +507,9 @@ Test(slot, running_is_written_whole_before_the_handler_can_start)
 {
     enum slot_state after = SLOT_RUNNING;
 
-    received("hello");
-    slot->failures = 2;
+    memcpy(slot->body, "hello", 5);
+    slot_hold(slot, &(struct slot_meta){
+                        .length = 5, .priority = 3, .failures = 2, .seq = 7});
     atomic_store(&slot->handler_pgid, 4711);
     step_through(run_act, held_look, &after, slot, BYTES);
     cr_assert_gt(looked, 1);
@@ -650,7 +651,7 @@ static void bad_state(struct slot *s)
 }
 static void bad_flags(struct slot *s)
 {
-    atomic_store(&s->word, atomic_load(&s->word) | 0x8000);
+    atomic_store(&s->word, atomic_load(&s->word) ^ 0x3000);
 }
 static void bad_priority(struct slot *s)
 {
@@ -681,6 +682,19 @@ static void bad_seq(struct slot *s)
     s->seq = UINT64_MAX;
 }
 
+static void other_seq(struct slot *s)
+{
+    s->seq ^= 2;
+}
+static void other_row(struct slot *s)
+{
+    s->row = 4;
+}
+static void other_length(struct slot *s)
+{
+    atomic_store(&s->length, atomic_load(&s->length) ^ 1);
+}
+
 Test(slot, damage_names_the_field_that_cannot_be)
 {
     static const struct {
@@ -691,7 +705,8 @@ Test(slot, damage_names_the_field_that_cannot_be)
         {bad_priority, "priority"}, {unset_priority, "priority"},
         {bad_length, "length"},     {unset_length, "length"},
         {bad_row, "row"},           {no_seq, "seq"},
-        {bad_seq, "seq"},
+        {bad_seq, "seq"},           {other_seq, "sum"},
+        {other_row, "sum"},         {other_length, "sum"},
     };
 
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -703,9 +718,59 @@ Test(slot, damage_names_the_field_that_cannot_be)
         }
 }
 
+/* Of the word, length, priority, sequence and row; and of the failures. */
+Test(slot, each_single_bit_that_decides_what_becomes_of_it_is_noticed)
+{
+    for (int step = 0; step < 3; step++)
+        for (unsigned bit = 0; bit < 84 * 8; bit++) {
+            if (bit == 24 * 8)
+                bit = 40 * 8; /* times */
+            if (bit == 48 * 8)
+                bit = 80 * 8; /* id, handler */
+            received("hello");
+            if (step > 0)
+                slot_run(slot, 5);
+            if (step > 1)
+                slot_crashed(slot);
+            unsigned char *image = (unsigned char *)copy();
+            image[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            cr_assert_not_null(slot_damage((struct slot *)(void *)image, ROOM),
+                               "step %d, bit %u", step, bit);
+            cr_assert_not(slot_free((struct slot *)(void *)image));
+            slot_retire(slot);
+        }
+}
+
+static void link_act(void *arg)
+{
+    (void)arg;
+    slot_link(slot, 31);
+}
+
+static void link_look(void *arg)
+{
+    struct slot *s = recovered(); /* no damage, at each instruction */
+
+    (void)arg;
+    looked++;
+    cr_assert(s->row == 0 || s->row == 31);
+    message_is(s, "hello", 5);
+}
+
+Test(slot, row_is_linked_or_not)
+{
+    received("hello");
+    cr_assert_gt(step_through(link_act, link_look, NULL, slot, BYTES), 1);
+    cr_assert_gt(looked, 2);
+    cr_assert_eq(slot->row, 31);
+    slot->row = 0;
+    cr_assert_not_null(slot_damage(slot, ROOM), "both sums have it");
+}
+
 Test(slot, free_slot_is_never_damaged)
 {
     memset(slot, 0xFF, SLOT_HEADER);
     slot_retire(slot);
     cr_assert_null(slot_damage(slot, ROOM));
+    cr_assert(slot_free(slot));
 }
