@@ -45,9 +45,11 @@ bool verdict_no_command(struct outcome *out, int code)
 /* by_code - what an exit code means */
 static void by_code(struct outcome *out, const struct settings *set, int code)
 {
-    if (code != 0)
+    bool mapped = set->on_exit[code & 0xff] != EXIT_UNMAPPED;
+
+    if (code != 0 || mapped)
         snprintf(out->error, sizeof out->error, "exit %d", code);
-    if (set->on_exit[code & 0xff] != EXIT_UNMAPPED)
+    if (mapped)
         out->verdict = (enum mqw_verdict)set->on_exit[code & 0xff];
     else if (code == 0)
         out->verdict = MQW_DONE;

@@ -46,6 +46,7 @@ Test(verdict, the_map_goes_before_everything)
     set.on_exit[65] = MQW_DONE;
     set.on_exit[127] = MQW_DISCARD;
     cr_assert_eq(of(0, false), MQW_RETRY);
+    cr_assert_str_eq(out.error, "exit 0");
     cr_assert_eq(of(65, false), MQW_DONE);
     cr_assert_eq(of(127, false), MQW_DISCARD);
     cr_assert_eq(out.kind, OUTCOME_VERDICT);
