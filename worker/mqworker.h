@@ -93,7 +93,8 @@ MQW_PUBLIC void *mqw_user(const struct mqw_context *context);
 /* The worker that calls; NULL in a plugin, whose worker is steered by mqctl(1)
  * and signals. All calls take NULL: they do nothing, or return -EINVAL. */
 MQW_PUBLIC struct mqw_worker *mqw_worker_of(const struct mqw_context *context);
-/* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff. */
+/* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff, until
+ * April 2262 at most. */
 MQW_PUBLIC void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns);
 /* With all verdicts but MQW_DONE: why; it is logged and kept as the attempt's
  * error. Copied, cut at 159 bytes. */

@@ -19,6 +19,16 @@
 #include "worker/pending.h"
 #include "worker/tune.h"
 
+#define TIME_END ((uint64_t)INT64_MAX) /* of the store: in the year 2262 */
+
+/* wait_cut - a wait from `now` on that the store has a time for */
+static uint64_t wait_cut(uint64_t now, uint64_t wait)
+{
+    uint64_t most = now < TIME_END ? TIME_END - now : 0;
+
+    return wait < most ? wait : most;
+}
+
 /* settle_row - what the store keeps of a message */
 void settle_row(struct store_row *m, const struct delivery *d)
 {
@@ -86,14 +96,14 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
 static void later_op(struct engine *e, struct op *op, struct delivery *d,
                      struct slot *slot)
 {
-    uint64_t now = clock_wall_ns(), when;
+    uint64_t now = clock_wall_ns(), from = clock_steady_ns(), when;
 
     delivery_read(d, slot, e->set->group_separator);
     when = d->header.not_before_ns;
     *op = (struct op){.kind = OP_PUT};
     settle_row(&op->row, d);
     op->row.state = STORE_WAITING;
-    op->row.due_ns = ns_add(clock_steady_ns(), when > now ? when - now : 0);
+    op->row.due_ns = from + wait_cut(from, when > now ? when - now : 0);
 }
 
 /* settle_later - one commit for all; if that fails, each goes its own way */
@@ -154,6 +164,7 @@ static enum settled failed(struct engine *e, struct delivery *d,
                     .took_ns = out->duration_ns,
                     .end_ns = ended_at(d, out),
                     .attempt = &attempt};
+    uint64_t now = clock_steady_ns();
 
     op_begin(&op, d);
     settle_row(&op.row, d);
@@ -165,8 +176,8 @@ static enum settled failed(struct engine *e, struct delivery *d,
         op.row.reason = reason;
     } else {
         op.row.state = STORE_WAITING;
-        op.wait_ns = wait_of(e, out, &op.row);
-        op.row.due_ns = ns_add(clock_steady_ns(), op.wait_ns);
+        op.wait_ns = wait_cut(now, wait_of(e, out, &op.row));
+        op.row.due_ns = now + op.wait_ns;
     }
     return op_settle(e, d->slot, &op);
 }

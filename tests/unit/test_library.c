@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/harness/harness.h"
@@ -294,6 +296,41 @@ Test(library, a_handler_may_name_the_delay_of_its_retry)
     harness_send_text(q, "x");
     cr_assert_eq(mqw_run(&o, later, &here), 0);
     cr_assert_geq(answer, 50);
+}
+
+static int never_again(const struct mqw_message *m, struct mqw_context *c)
+{
+    (void)m;
+    mqw_set_delay(c, UINT64_MAX);
+    mqw_stop(mqw_worker_of(c));
+    return MQW_RETRY;
+}
+
+/* keep - the line of the retry */
+static void keep(enum mqw_log_level level, const char *text, size_t size,
+                 void *user)
+{
+    (void)level;
+    (void)size;
+    (void)user;
+    if (strstr(text, "event=retry"))
+        snprintf(seen, sizeof seen, "%s", text);
+}
+
+Test(library, a_delay_without_an_end_is_told_as_long_as_it_is)
+{
+    const char *q = harness_queue(0, 0);
+    struct mqw_options o = options(q);
+
+    o.log = keep;
+    harness_send_text(q, "x");
+    cr_assert_eq(mqw_run(&o, never_again, &here), 0);
+    const char *in = strstr(seen, " in=");
+    cr_assert(in && strchr(in, 'd'), "%s", seen);
+    /* Days until April 2262, where the store's times end. */
+    cr_assert_lt(
+        labs(atol(in + 4) - (INT64_MAX / 1000000000 - time(NULL)) / 86400), 2,
+        "%s", seen);
 }
 
 Test(library, past_the_time_limit_it_is_cancelled_and_failed)
