@@ -345,26 +345,32 @@ size_t header_message_size(const void *data, size_t room)
     return h.bytes + (size_t)h.size;
 }
 
-/* header_next_x - step to the next x- line of an accepted header */
+/* header_next - step to the next line of an accepted header */
+bool header_next(const void *data, const struct header *h, size_t *cursor,
+                 struct header_text *name, struct header_text *value)
+{
+    size_t at = *cursor ? *cursor : MAGIC_BYTES;
+    const char *text = data, *end = NULL;
+    struct line line = {0};
+    if (at < h->bytes)
+        end = memchr(text + at, '\n', h->bytes - at);
+    if (!end || line_split(&line, text + at, (size_t)(end - text) - at)) {
+        *cursor = h->bytes;
+        return false;
+    }
+    *name = line.name;
+    *value = line.value;
+    *cursor = (size_t)(end - text) + 1;
+    return true;
+}
+
+/* header_next_x - ... of those that are x- lines */
 bool header_next_x(const void *data, const struct header *h, size_t *cursor,
                    struct header_text *name, struct header_text *value)
 {
-    const char *text = data;
-    size_t at = *cursor ? *cursor : MAGIC_BYTES;
-    while (at < h->bytes) {
-        struct line line = {0};
-        const char *end = memchr(text + at, '\n', h->bytes - at);
-        if (!end || line_split(&line, text + at, (size_t)(end - text) - at))
-            break;
-        at = (size_t)(end - text) + 1;
-        if (name_is_x(line.name)) {
-            *name = line.name;
-            *value = line.value;
-            *cursor = at;
+    while (header_next(data, h, cursor, name, value))
+        if (name_is_x(*name))
             return true;
-        }
-    }
-    *cursor = h->bytes;
     return false;
 }
 

@@ -71,8 +71,11 @@ bool header_present(const void *data, size_t size);
  * cannot be told: no header, broken, no `size`, or more than `room`. */
 size_t header_message_size(const void *data, size_t room);
 
-/* Step through the x- lines of a header that header_parse accepted. `cursor`
- * starts at 0. False at the end. `name` comes with its "x-". */
+/* Step through the lines of a header that header_parse accepted, those whose
+ * names are unknown included. `cursor` starts at 0. False at the end. */
+bool header_next(const void *data, const struct header *h, size_t *cursor,
+                 struct header_text *name, struct header_text *value);
+/* The same for the x- lines. `name` comes with its "x-". */
 bool header_next_x(const void *data, const struct header *h, size_t *cursor,
                    struct header_text *name, struct header_text *value);
 

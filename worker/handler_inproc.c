@@ -72,9 +72,9 @@ const char *mqw_header(const struct mqw_message *message, const char *name,
     struct header_text key, value;
     size_t cursor = 0, want = strlen(name);
 
-    if (d->header.x_count == 0)
+    if (d->header.x_count == 0 && strncmp(name, "x-", 2) == 0)
         return NULL;
-    while (header_next_x(d->slot->body, &d->header, &cursor, &key, &value)) {
+    while (header_next(d->slot->body, &d->header, &cursor, &key, &value)) {
         if (key.size == want && memcmp(key.at, name, want) == 0) {
             *size = value.size;
             return value.at;

@@ -69,8 +69,8 @@ struct mqw_message {
 /* Its id, 26 characters and NUL: the same in each delivery and each replay. In
  * the thread that the message was given to. */
 MQW_PUBLIC const char *mqw_id(const struct mqw_message *message);
-/* Value of the header line `name` ("x-trace"), *size bytes and no NUL; NULL if
- * there is none. */
+/* Value of the header line `name` ("x-trace", "expires"), *size bytes and no NUL,
+ * as it came; NULL if there is none. */
 MQW_PUBLIC const char *mqw_header(const struct mqw_message *message,
                                   const char *name, size_t *size);
 /* 1 once its time limit has passed, or the worker ends what runs: return soon.

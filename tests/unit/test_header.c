@@ -584,6 +584,28 @@ Test(header, x_lines_come_in_order_and_only_they)
     cr_assert(!header_next_x("body", &h, &cursor, &name, &value));
 }
 
+Test(header, all_lines_come_in_order)
+{
+    static const char text[] = "MQW/1\nx-a: 1\nid: " ID "\nother: 2: 3\n"
+                               "x-: 4\n\nbody: 5\n";
+    static const char *const want[] = {"x-a=1", ("id=" ID), "other=2: 3",
+                                       "x-=4"};
+    struct header h;
+    struct header_text name, value;
+    size_t cursor = 0, n = 0;
+    char got[64];
+    cr_assert(parse(text, &h, NULL) == 0);
+    while (header_next(text, &h, &cursor, &name, &value)) {
+        snprintf(got, sizeof got, "%.*s=%.*s", (int)name.size, name.at,
+                 (int)value.size, value.at);
+        cr_assert(n < 4 && strcmp(got, want[n++]) == 0, "%s", got);
+    }
+    cr_assert(n == 4 && !header_next(text, &h, &cursor, &name, &value));
+    h.bytes = 0; /* a message without a header */
+    cursor = 0;
+    cr_assert(!header_next("body", &h, &cursor, &name, &value));
+}
+
 static struct header_text text_of(const char *text)
 {
     return (struct header_text){text, strlen(text)};

@@ -298,6 +298,40 @@ Test(library, a_handler_may_name_the_delay_of_its_retry)
     cr_assert_geq(answer, 50);
 }
 
+/* lines_of - what it finds of the header */
+static int lines_of(const struct mqw_message *m, struct mqw_context *c)
+{
+    static const char *const names[] = {"id",    "sent",   "group",  "expires",
+                                        "other", "x-none", "letter", "body"};
+    size_t at = 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t size = 0;
+        const char *value = mqw_header(m, names[i], &size);
+
+        at += (size_t)snprintf(seen + at, sizeof seen - at, "[%.*s]",
+                               value ? (int)size : 1, value ? value : "-");
+    }
+    mqw_stop(mqw_worker_of(c));
+    return MQW_DONE;
+}
+
+Test(library, every_line_of_the_header_is_found_by_its_name)
+{
+    const char *q = harness_queue(0, 0);
+    struct mqw_options o = options(q);
+
+    harness_send_text(q, "MQW/1\nid: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\nsent: 17\n"
+                         "group: g 7\nexpires: 9000000000000000000\n"
+                         "other: o\n\nbody: b\n\n");
+    cr_assert_eq(mqw_run(&o, lines_of, &here), 0);
+    cr_assert_str_eq(seen, "[01JD3Z6Q9V0X8N5T2K7B4M1C3F][17][g 7]"
+                           "[9000000000000000000][o][-][-][-]");
+    harness_send_text(q, "id: no header at all");
+    cr_assert_eq(mqw_run(&o, lines_of, &here), 0);
+    cr_assert_str_eq(seen, "[-][-][-][-][-][-][-][-]");
+}
+
 static int never_again(const struct mqw_message *m, struct mqw_context *c)
 {
     (void)m;
