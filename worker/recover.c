@@ -30,6 +30,7 @@
 struct found {
     struct slot **slots; /* in receive order */
     size_t count;
+    unsigned ran; /* of them were RUNNING */
 };
 
 static void collect(struct slot *slot, void *arg)
@@ -37,6 +38,21 @@ static void collect(struct slot *slot, void *arg)
     struct found *f = arg;
 
     f->slots[f->count++] = slot;
+    f->ran += slot_word(slot).state == SLOT_RUNNING;
+}
+
+/* crashed_last - whether that was a crash too many
+ * A handler that is a process did not end the worker: whatever ran counts, and
+ * HELD with that many is a letter that the last start could not write. A function
+ * may have, and only one that ran alone is to blame for sure. What ran beside
+ * others is a suspect: it runs alone now, so that its next crash decides. (A kill
+ * of the recovery itself, between two of them, leaves the second one alone.)
+ */
+static bool crashed_last(const struct engine *e, const struct found *f,
+                         bool ran, unsigned crashes)
+{
+    return crashes >= e->set->max_crashes &&
+           (!e->ops->within || (ran && f->ran == 1));
 }
 
 /* kill_leftovers - before any of their messages runs again */
@@ -131,12 +147,11 @@ static void tell_crash(struct engine *e, const struct ulid *ulid,
 {
     char id[ULID_TEXT];
 
-    if (crashes < e->set->max_crashes)
-        log_warn("crashed", F_STR("msg", ulid_print(*ulid, id)),
-                 F_UINT("crashes", crashes), F_UINT("of", e->set->max_crashes),
-                 F_STR("next", e->ops->within
-                                   ? "it runs again, with nothing beside it"
-                                   : "it runs again"));
+    log_warn("crashed", F_STR("msg", ulid_print(*ulid, id)),
+             F_UINT("crashes", crashes), F_UINT("of", e->set->max_crashes),
+             F_STR("next", e->ops->within
+                               ? "it runs again, with nothing beside it"
+                               : "it runs again"));
 }
 
 /* tell_row - the same of a row, or that it is dead */
@@ -157,8 +172,8 @@ static void tell_row(struct engine *e, const struct store_row *m)
  * those that have not run again by then, but nothing ran beside the one that
  * crashed.
  */
-static int row_crashed(struct engine *e, const struct slot *slot,
-                       struct store_row *m)
+static int row_crashed(struct engine *e, const struct found *f,
+                       const struct slot *slot, struct store_row *m)
 {
     struct slot_word w = slot_word(slot);
     int err;
@@ -168,7 +183,7 @@ static int row_crashed(struct engine *e, const struct slot *slot,
     m->crashes = w.crashes + (w.state == SLOT_RUNNING);
     if (w.state == SLOT_RUNNING || w.flags & SLOT_REDELIVERED)
         m->flags |= STORE_REDELIVERED;
-    if (m->crashes >= e->set->max_crashes && w.state == SLOT_RUNNING) {
+    if (w.state == SLOT_RUNNING && crashed_last(e, f, true, m->crashes)) {
         m->state = STORE_DEAD;
         m->reason = REASON_CRASHED;
         m->error = CRASHED;
@@ -191,7 +206,7 @@ static int row_crashed(struct engine *e, const struct slot *slot,
  * A letter that was sent again runs on from its slot: until it is settled its
  * row is a letter, which holds its group. Torn, it is recalled from that row.
  */
-static int put_back(struct engine *e, struct slot *slot)
+static int put_back(struct engine *e, const struct found *f, struct slot *slot)
 {
     char group[HEADER_VALUE_MAX + 1];
     struct store_row m;
@@ -202,7 +217,7 @@ static int put_back(struct engine *e, struct slot *slot)
     if (m.receive_seq != slot->seq && !custody_torn(e->custody))
         return RUNS_ON;
     if (m.receive_seq == slot->seq)
-        err = row_crashed(e, slot, &m);
+        err = row_crashed(e, f, slot, &m);
     if (err && err != -ENOENT) /* discarded meanwhile */
         return err;
     FAULT_POINT("recover_row_before_retire");
@@ -227,9 +242,10 @@ static int unreadable(struct engine *e, int err, struct problem *p)
 }
 
 /* settle_old - what needs no run of its own any more. True: the slot is free. */
-static int settle_old(struct engine *e, struct slot *slot, bool *freed,
-                      struct problem *p)
+static int settle_old(struct engine *e, const struct found *f,
+                      struct slot *slot, bool *freed, struct problem *p)
 {
+    bool ran = slot_word(slot).state == SLOT_RUNNING;
     int err = settled_already(e, slot);
 
     if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
@@ -244,7 +260,7 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
         return 0;
     }
     if (slot->row) {
-        err = put_back(e, slot);
+        err = put_back(e, f, slot);
         if (err != RUNS_ON)
             return err ? unreadable(e, err, p) : 0;
     }
@@ -254,16 +270,15 @@ static int settle_old(struct engine *e, struct slot *slot, bool *freed,
              "damaged");
         return 0;
     }
-    if (slot_word(slot).state == SLOT_RUNNING) {
+    if (ran) {
         slot_crashed(slot);
         count_crash(e, NULL);
+    }
+    *freed = crashed_last(e, f, ran, slot_word(slot).crashes);
+    if (*freed)
+        bury(e, slot, CRASHED);
+    else if (ran)
         tell_crash(e, &slot->id, slot_word(slot).crashes);
-    }
-    if (slot_word(slot).crashes >= e->set->max_crashes) {
-        bury(e, slot, CRASHED); /* HELD: the last start could not write it */
-        return 0;
-    }
-    *freed = false;
     return 0;
 }
 
@@ -295,7 +310,7 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
     int err = 0;
 
     for (size_t i = 0; i < f->count && !err; i++) {
-        err = settle_old(e, f->slots[i], &freed, p);
+        err = settle_old(e, f, f->slots[i], &freed, p);
         if (!err && !freed)
             f->slots[n++] = f->slots[i];
     }
