@@ -53,12 +53,15 @@ static void end_due(struct timer *timer)
         end_arm(e);
 }
 
-/* idle - nothing runs, nothing is there that could run now */
+/* idle - nothing runs, nothing is there that could run now
+ * The store is asked last: a work item that could not start its child has left
+ * without a look at it.
+ */
 static bool idle(struct engine *e)
 {
     return atomic_load(&e->running) == 0 && atomic_load(&e->waiting) == 0 &&
-           atomic_load(&e->unsettled) == 0 && !retries_ready(e->retries) &&
-           !ordered_ready(e) && queue_length(e->queue) == 0;
+           atomic_load(&e->unsettled) == 0 && !ordered_ready(e) &&
+           queue_length(e->queue) == 0 && !retries_due(e->retries);
 }
 
 /* idle_due - has it been idle for long enough? Work that came meanwhile starts

@@ -143,6 +143,18 @@ int retries_take(struct retries *r, int64_t *row)
     return err;
 }
 
+bool retries_due(struct retries *r)
+{
+    bool due;
+
+    if (!retries_ready(r))
+        return false;
+    pthread_mutex_lock(&r->mtx);
+    due = r->at < r->count || fill_locked(r) < 0 || r->count > 0;
+    pthread_mutex_unlock(&r->mtx);
+    return due;
+}
+
 bool retries_fly(struct retries *r, int64_t row)
 {
     bool ok;

@@ -420,6 +420,38 @@ Test(bounds, a_message_whose_command_cannot_be_started_is_not_idle)
     cr_assert_eq(s.done, 1);
 }
 
+Test(bounds, a_run_with_nothing_to_do_ends_though_its_child_cannot_be_started)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 5; i++) {
+        struct harness_process *w =
+            harness_worker(q, "-c", "1", "--stream", "--exit-when-idle", "--",
+                           harness_path("handler"));
+        struct run_summary s = run_end(w, SOON_MS);
+        cr_assert_str_eq(s.why, "idle");
+        cr_assert_eq(s.deliveries, 0);
+    }
+}
+
+Test(bounds, a_due_retry_whose_child_cannot_be_started_is_not_idle)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "1ms", "--jitter", "0",
+                       "--max-deliveries", "1", "--", "false");
+    cr_assert_eq(run_end(w, SOON_MS).retried, 1);
+    w = harness_worker(q, "-c", "1", "--stream", "--breaker-pause", "50ms",
+                       "--exit-when-idle", "--", harness_path("handler"));
+    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    cr_assert(harness_running(w));
+    harness_script("handler", "while read -r msg id rest; do read -r body; "
+                              "echo OK $id; done");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 1);
+}
+
 /* disk_mount - the state directory becomes a disk of 1 MiB, in a mount
  * namespace of this test */
 static void disk_mount(void)

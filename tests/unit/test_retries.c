@@ -105,6 +105,19 @@ Test(retries, what_the_last_run_left_is_looked_at_without_a_timer)
     cr_assert_not(retries_ready(retries), "and then it costs no look");
 }
 
+Test(retries, whether_one_is_due_is_found_out_where_it_is_not_known)
+{
+    cr_assert_not(retries_due(retries));
+    cr_assert_not(retries_ready(retries), "and then it costs no look");
+    int64_t row = waiting(NS_PER_S);
+    retries_note(retries, clock_steady_ns());
+    cr_assert(wheel_turns(10000));
+    cr_assert(retries_due(retries));
+    cr_assert(retries_due(retries), "it was not taken");
+    cr_assert_eq(taken(), row);
+    cr_assert_not(retries_due(retries), "it is in flight");
+}
+
 Test(retries, earliest_due_comes_first)
 {
     int64_t c = waiting(1 * NS_PER_S), a = waiting(9 * NS_PER_S),
