@@ -179,14 +179,16 @@ unsigned pool_threads(struct pool *pool)
     return n;
 }
 
-/* pool_close - queued jobs still run; returns when the last thread has left */
+/* pool_close - queued jobs still run; returns when the last thread has left
+ * A job may still submit by way of *pool, and is refused: so that is there until
+ * no thread is.
+ */
 void pool_close(struct pool **pool)
 {
     struct pool *p = *pool;
 
     if (!p)
         return;
-    *pool = NULL;
     pthread_mutex_lock(&p->mtx);
     p->closing = true;
     while (!LIST_EMPTY(&p->idle))
@@ -194,6 +196,7 @@ void pool_close(struct pool **pool)
     while (p->threads > 0)
         pthread_cond_wait(&p->gone, &p->mtx);
     pthread_mutex_unlock(&p->mtx);
+    *pool = NULL;
     pthread_attr_destroy(&p->attr);
     pthread_cond_destroy(&p->gone);
     pthread_mutex_destroy(&p->mtx);
