@@ -138,9 +138,11 @@ static int number_set(struct engine *e, size_t at, uint64_t value,
     const struct option_row *row = settings_row(tunables[at].name);
     int err = tunables[at].change ? tunables[at].change(e, value, p) : 0;
 
-    if (!err)
-        atomic_store(number_at(e->live, row), value);
-    return err;
+    if (err)
+        return err;
+    atomic_store(number_at(e->live, row), value);
+    engine_poke(e); /* more may be parked now */
+    return 0;
 }
 
 int tune_number(struct engine *e, const char *name, uint64_t value,

@@ -304,3 +304,23 @@ Test(worker_flow, json_logs_are_one_object_a_line)
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_log_count(w, ""), harness_log_count(w, "{\"time\":"));
 }
+
+/* As event=parked_full advises. */
+Test(worker_flow, a_higher_max_parked_lets_messages_in_at_once)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "1", "--backoff", "1h", "--lookahead", "1", "--max-parked",
+        "1", "--", "sh", "-c", "read b; echo $b >>runs; [ $b = other ]");
+    for (int i = 0; i < 5; i++)
+        cr_assert_eq(harness_run("mqsend", "--group", "g", q, "a").status, 0);
+    harness_wait_log(w, "event=parked_full", 5000);
+    harness_send_text(q, "other");
+    cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
+                             q, "max-parked=1000")
+                     .status,
+                 0);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_lines_with("runs", "other"), 1);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
