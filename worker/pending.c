@@ -57,14 +57,15 @@ static struct pending *pending_make(struct slot *slot, const struct op *op)
 
 /* pending_keep - nothing more is taken until the store can be written
  * The slot is HELD from here on: a worker that dies meanwhile did not die under
- * the handler, so no crash is counted; the message runs again, redelivered.
+ * the handler, so no crash is counted; the message runs again, redelivered if it
+ * had run.
  */
 enum settled pending_keep(struct engine *e, struct slot *slot,
                           const struct op *op, int err)
 {
     struct pending *p = pending_make(slot, op);
 
-    slot_unrun(slot, true);
+    slot_unrun(slot, slot_word(slot).state == SLOT_RUNNING);
     if (!p) {
         op_give_back(e, slot, op->lease);
         engine_trouble(e, "memory", ENOMEM);
