@@ -190,7 +190,10 @@ int reopen_now(struct reopen *r)
         return err;
     }
     watch(r);
-    atomic_store(&r->gone, queue_gone(e->queue));
+    /* In this order: gone_now says nothing while it is said already. */
+    atomic_store(&r->gone, false);
+    if (queue_gone(e->queue))
+        atomic_store(&r->gone, true);
     peeker_queue_changed(e->peeker);
     log_info("queue_opened_again", F_STR("queue", e->set->queue),
              F_UINT("depth", queue_depth(e->queue)),
