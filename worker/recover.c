@@ -136,6 +136,7 @@ static void bury(struct engine *e, struct slot *slot, const char *error)
     struct delivery d = {0};
 
     delivery_read(&d, slot, e->set->group_separator);
+    receive_link(e, &d); /* its letter becomes this one, and no second one */
     FAULT_POINT("recover_before_bury");
     if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
         custody_release(e->custody, slot);
