@@ -1,5 +1,6 @@
 /* mqctl.c - look at workers and steer them (docs/mqctl.1) */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -40,6 +41,7 @@ int main(int argc, char **argv)
     const char *word = argc > 1 ? argv[1] : "";
     int asked = options_complete(argc, argv);
 
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
     if (asked >= 0)
         return asked;
     o.verb = verb_parse(word);

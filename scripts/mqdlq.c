@@ -1,5 +1,6 @@
 /* mqdlq.c - inspect, replay and discard dead letters (docs/mqdlq.1) */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -48,6 +49,8 @@ int main(int argc, char **argv)
     struct problem p = {0};
     const char *word = argc > 1 ? argv[1] : "";
     int asked = options_complete(argc, argv);
+
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
     if (asked >= 0)
         return asked;
     o.verb = verb_parse(word);

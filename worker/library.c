@@ -45,7 +45,7 @@ struct mqw_worker {
     int log_level, log_format;                                     /* c */
     LIST_ENTRY(mqw_worker) logs; /* under logs_mtx */
     sigset_t mask;               /* c  of the opening thread, before */
-    struct sigaction pipe;       /* c  SIGPIPE before */
+    struct sigaction pipe, size; /* c  SIGPIPE, SIGXFSZ before */
 };
 
 /* ---- orders ---- */
@@ -208,12 +208,14 @@ static void signals_take(struct mqw_worker *w)
 {
     pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
     sigaction(SIGPIPE, NULL, &w->pipe);
+    sigaction(SIGXFSZ, NULL, &w->size);
     peeker_block_signals();
 }
 
 static void signals_give_back(struct mqw_worker *w)
 {
     sigaction(SIGPIPE, &w->pipe, NULL);
+    sigaction(SIGXFSZ, &w->size, NULL);
     pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
 }
 

@@ -140,9 +140,10 @@ struct mqw_options {
     int timeout_abort;     /* 1: abort(3) the process when a handler runs on for
                           kill_after past its time limit */
     int take_signals; /* 1: the worker takes TERM INT QUIT HUP USR2 CONT TTIN
-                          TTOU as mqworker does, and ignores PIPE, from mqw_open
-                          to mqw_close; open before other threads start. 0:
-                          the signals stay the program's */
+                          TTOU as mqworker does, and ignores PIPE and XFSZ,
+                          from mqw_open to mqw_close; open before other threads
+                          start. 0: the signals stay the program's; if its
+                          files are limited (RLIMIT_FSIZE) it must ignore XFSZ */
     /* A verdict is durable. `took_ns`: the handler, 0 if it did not run. The
      * message is readable until it returns; its group goes on meanwhile.
      * Not called for a verdict that a crash came in front of. NULL: nobody. */

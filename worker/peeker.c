@@ -78,6 +78,7 @@ void peeker_block_signals(void)
     signals_fill(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
 }
 
 /* add - one more descriptor; told apart by the address of where it is kept */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -157,4 +158,54 @@ Test(worker_disk, delayed_messages_wait_for_room_too)
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 1, "%s",
                  harness_read("runs", NULL));
+}
+
+/* What never ran is not marked as if it might have: its time to live counts. */
+Test(worker_disk, a_message_that_expired_while_it_is_full_does_not_run_later)
+{
+    disk_mount("size=1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_wait_log(w, "event=started", 5000);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", 5000);
+    cr_assert_eq(harness_run("mqsend", "--ttl", "1ms", q, "late").status, 0);
+    harness_run("sleep", "0.01");
+    disk_fill();
+    harness_signal(w, SIGCONT);
+    harness_wait_log(w, "event=store_cannot_write", 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    disk_free();
+    w = harness_worker(q, "--exit-when-idle", "--", RECORD);
+    cr_assert_eq(harness_wait(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), 0);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
+    cr_assert_str_eq(l->reason, "expired");
+}
+
+/* file_limit - soft, so that it can be raised again */
+static void file_limit(struct harness_process *w, rlim_t bytes)
+{
+    struct rlimit limit;
+    cr_assert_eq(prlimit(harness_pid(w), RLIMIT_FSIZE, NULL, &limit), 0);
+    limit.rlim_cur = bytes;
+    cr_assert_eq(prlimit(harness_pid(w), RLIMIT_FSIZE, &limit, NULL), 0);
+}
+
+/* Its signal, too, would end the worker. */
+Test(worker_disk, a_limit_of_the_file_size_is_a_full_disk)
+{
+    enum { LETTERS = 10 };
+    const char *q = harness_queue(0, 0);
+    signal(SIGXFSZ, SIG_DFL); /* who started us may have it ignored */
+    struct harness_process *w = harness_worker(q, "-c", "1", GOOD_ONLY);
+    harness_wait_log(w, "event=started", 5000);
+    file_limit(w, 32 << 10);
+    for (int i = 0; i < LETTERS; i++)
+        harness_send_text(q, "bad\n");
+    harness_wait_log(w, "event=store_cannot_write", 5000);
+    file_limit(w, RLIM_INFINITY);
+    harness_wait_letters(q, LETTERS, 20000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines("runs"), LETTERS, "none ran twice");
 }
