@@ -1,9 +1,11 @@
 /* lane_io.c - the pipes of a lane's child, and waiting for them
  *
- * One epoll set has all that a lane waits for. Its child's input is in it only
- * while there is something that the pipe had no room for; reading goes on
- * meanwhile, so that a child which answers before it has read everything is no
- * deadlock. With one message at a time, that is a write, a wait and a read.
+ * One epoll set has all that a lane waits for. Room in the child's input is
+ * waited for only while there is something that the pipe had no room for;
+ * reading goes on meanwhile, so that a child which answers before it has read
+ * everything is no deadlock. That nobody can read its input any more is told at
+ * all times, without being asked for. With one message at a time, that is a
+ * write, a wait and a read.
  */
 #include "worker/lane_inner.h"
 
@@ -22,12 +24,18 @@
 /* What an event is of. */
 enum { OF_OUT, OF_ERR, OF_IN, OF_END, OF_WAKER };
 
-/* watch - one more descriptor */
-static int watch(struct lane *l, int fd, uint32_t of, uint32_t events)
+/* control - epoll_ctl, for events of one descriptor */
+static int control(struct lane *l, int op, int fd, uint32_t of, uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.u32 = of};
 
-    return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+    return epoll_ctl(l->epoll, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* watch - one more descriptor; its end is always told */
+static int watch(struct lane *l, int fd, uint32_t of, uint32_t events)
+{
+    return control(l, EPOLL_CTL_ADD, fd, of, events);
 }
 
 int lane_watch_waker(struct lane *l)
@@ -37,8 +45,10 @@ int lane_watch_waker(struct lane *l)
 
 int lane_watch(struct lane *l)
 {
-    int err = watch(l, l->child.out, OF_OUT, EPOLLIN);
+    int err = watch(l, l->child.in, OF_IN, 0);
 
+    if (!err)
+        err = watch(l, l->child.out, OF_OUT, EPOLLIN);
     if (!err)
         err = watch(l, l->child.err, OF_ERR, EPOLLIN);
     return err ? err : watch(l, l->child.end, OF_END, EPOLLIN);
@@ -66,7 +76,7 @@ void lane_unwatch_all(struct lane *l)
 /* ---- output ---- */
 
 /* watch_input - as long as the pipe has no room
- * Trouble is not to be expected, as the descriptor could be watched before; then
+ * Trouble is not to be expected, as the descriptor is in the set already; then
  * what is pending goes with the next event.
  */
 static void watch_input(struct lane *l, bool on)
@@ -74,10 +84,8 @@ static void watch_input(struct lane *l, bool on)
     if (l->output.watched == on)
         return;
     l->output.watched = on;
-    if (on)
-        (void)watch(l, l->child.in, OF_IN, EPOLLOUT);
-    else
-        lane_unwatch(l, l->child.in);
+    if (l->child.in >= 0)
+        (void)control(l, EPOLL_CTL_MOD, l->child.in, OF_IN, on ? EPOLLOUT : 0);
 }
 
 /* make_room - for as many bytes at the end of the output */
@@ -132,6 +140,14 @@ static void shuts(struct lane *l, const char *what)
     lane_step(l, LANE_SHUTS);
 }
 
+/* input_shut - nobody can read it; it would be told again and again */
+static void input_shut(struct lane *l)
+{
+    lane_unwatch(l, l->child.in);
+    child_close(&l->child.in);
+    shuts(l, "closed its input");
+}
+
 /* flush - what there is, as far as the pipe has room */
 static void flush(struct lane *l)
 {
@@ -142,7 +158,7 @@ static void flush(struct lane *l)
         return;
     n = write(l->child.in, o->bytes + o->begin, o->end - o->begin);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        shuts(l, "closed its input");
+        input_shut(l);
         return;
     }
     if (n > 0) {
@@ -263,11 +279,11 @@ static void due(struct lane *l)
 }
 
 /* on_event - by what it is of */
-static void on_event(struct lane *l, uint32_t of)
+static void on_event(struct lane *l, const struct epoll_event *ev)
 {
     uint64_t ignored;
 
-    switch (of) {
+    switch (ev->data.u32) {
     case OF_OUT:
         (void)lane_read(l);
         break;
@@ -278,7 +294,10 @@ static void on_event(struct lane *l, uint32_t of)
         }
         break;
     case OF_IN:
-        flush(l);
+        if (ev->events & (EPOLLERR | EPOLLHUP))
+            input_shut(l);
+        else
+            flush(l);
         break;
     case OF_END:
         if (lane_lives(l))
@@ -306,7 +325,7 @@ void lane_turn(struct lane *l, bool wait)
     if (next != UINT64_MAX)
         now = clock_mono_ns();
     for (int i = 0; i < n; i++)
-        on_event(l, events[i].data.u32);
+        on_event(l, &events[i]);
     if (l->input.end < sizeof l->input.bytes)
         l->seen_ns = now; /* else there is more */
     if (lane_stops(l) && lane_lives(l)) {

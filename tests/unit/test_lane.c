@@ -357,6 +357,50 @@ Test(lane, who_closes_its_input_has_no_more_but_may_answer)
     next_is(1, MQW_RETRY, "closed its input");
 }
 
+Test(lane, who_closes_its_input_and_stays_has_failed)
+{
+    stream_open_script(STREAM_EACH);
+    /* It has read all that there is; nothing more is to be written. */
+    breaks("exec <&-; exec sleep 1000", "closed its input");
+    cr_assert_eq(logged("event=stream_child_started"), 2);
+}
+
+Test(lane, who_closes_its_input_may_answer_before_it_ends)
+{
+    char body[256], path[64];
+
+    snprintf(path, sizeof path, "/dev/shm/mqw-lane-go-%d", (int)getpid());
+    snprintf(body, sizeof body,
+             "exec <&-; echo shut >&2; while [ ! -e %s ]; do sleep 0.01; done; "
+             "echo OK $id; exit 0",
+             path);
+    stream_open_script(STREAM_EACH);
+    ready();
+    give(0, body);
+    heard("line=shut");
+    fclose(fopen(path, "w"));
+    next_is(0, MQW_DONE, "");
+    idle_end();
+    unlink(path);
+    cr_assert_eq(logged("how=\"exit 0\" answered=1 open=0 again_in=0s"), 1,
+                 "%s", stream_log);
+    cr_assert_eq(logged("event=stream_protocol"), 0, "%s", stream_log);
+    one("echo OK $id", MQW_DONE, "");
+}
+
+Test(lane, who_closes_its_input_while_it_has_nothing_gets_nothing)
+{
+    stream_open_script(STREAM_EACH);
+    one("echo OK $id; exec <&-; exec sleep 1000", MQW_DONE, "");
+    while (LANES->room(lane)) {
+        something();
+        cr_assert(lane_look(lane), "it may be about to end");
+    }
+    one("echo OK $id", MQW_DONE, "");
+    cr_assert_eq(logged("what=\"closed its input\" open=0"), 1, "%s",
+                 stream_log);
+}
+
 Test(lane, a_child_that_ignores_sigterm_is_killed_with_all_it_started)
 {
     set.kill_after_ns = 50 * NS_PER_MS;
