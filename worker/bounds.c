@@ -145,9 +145,10 @@ void bounds_left(struct engine *e)
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
         engine_finish(e, "max-deliveries");
     } else if (b->idle_ends) {
-        uint64_t now = clock_mono_ns();
-
-        atomic_store(&b->idle_since, now);
-        timers_start(e->timers, &b->idle_timer, ns_add(now, b->idle_ns));
+        /* A try that failed, such as for a queue that is missing, is no work. */
+        if (!(atomic_load(&e->holds) & HOLD_QUEUE))
+            atomic_store(&b->idle_since, clock_mono_ns());
+        timers_start(e->timers, &b->idle_timer,
+                     ns_add(atomic_load(&b->idle_since), b->idle_ns));
     }
 }

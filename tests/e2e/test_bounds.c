@@ -622,3 +622,18 @@ Test(bounds, a_signal_ends_a_bounded_run_before_its_time)
     harness_signal(w, SIGTERM);
     cr_assert_str_eq(run_end(w, SOON_MS).why, "signal");
 }
+
+/* It is looked for again after 1 s, 2 s and so on. */
+Test(bounds, a_queue_that_is_missing_does_not_keep_a_run_alive)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--no-create", "--exit-when-idle=2500ms", "--", "true");
+    harness_wait_log(w, "event=started", SOON_MS);
+    mq_unlink(q);
+    harness_wait_log(w, "event=queue_not_opened", SOON_MS);
+    struct run_summary s = run_end(w, 3 * SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    /* Tries at 0 and 1 s; had the second begun the time anew, one at 3 s. */
+    cr_assert_leq(harness_log_count(w, "event=queue_not_opened"), 2);
+}
