@@ -18,6 +18,7 @@
 #include "common/commit.h"
 #include "common/fault_point.h"
 #include "common/store_file.h"
+#include "common/store_wal.h"
 
 #define BOOT_MAX 96
 
@@ -77,12 +78,15 @@ static void boot_read(char boot[BOOT_MAX])
 static int connection_open(struct sql *sql, const char *path,
                            enum sql_role role, struct problem *p)
 {
+    bool torn = false;
     int rc = sql_open(sql, path);
     if (rc != SQLITE_OK)
         return store_file_refuse(sql->db, rc, path, p);
     if (sqlite3_db_readonly(sql->db, "main"))
         return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
     int err = store_file_check(sql->db, path, p);
+    if (!err && role == SQL_WRITER) /* which is the first one */
+        err = store_wal_check(sql->db, path, &torn, p);
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -90,9 +94,12 @@ static int connection_open(struct sql *sql, const char *path,
     if (rc != SQLITE_OK)
         return store_file_refuse(sql->db, rc, path, p);
     err = store_file_verify(sql->db, path, p);
-    if (!err)
-        sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    return err;
+    if (err)
+        return err;
+    sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    if (torn)
+        store_wal_reset(sql->db);
+    return 0;
 }
 
 /* file_wanted - there is a file at `path`, or one is made */

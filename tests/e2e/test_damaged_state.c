@@ -270,6 +270,77 @@ Test(damaged_state, a_damaged_store_is_refused_or_read_and_never_replaced)
     }
 }
 
+/* wal_made - a worker was killed over a store of 8 letters, all in the -wal */
+static const char *wal_made(const char *q)
+{
+    for (int i = 0; i < 8; i++)
+        harness_send_text(q, "a letter");
+    struct harness_process *w = harness_worker(q, "--", "sh", "-c", "exit 65");
+    harness_until(harness_log_count(w, "event=dead") == 8, 10000);
+    harness_kill(w);
+    return harness_path("%s/store.db-wal", folder_of(q));
+}
+
+/* kept - the file is that, byte for byte */
+static void kept(const char *path, const char *data, size_t size)
+{
+    size_t after;
+    const char *now = harness_read(path, &after);
+    cr_assert_eq(after, size);
+    cr_assert_arr_eq(now, data, size);
+}
+
+/* truncated - the command that `line` tells to go on with, as it stands */
+static void truncated(const char *line)
+{
+    const char *command = strstr(line, "`truncate -s ");
+    cr_assert_not_null(command, "%s", line);
+    char *copy = strdup(command + 1);
+    *strchr(copy, '`') = '\0';
+    cr_assert_eq(harness_run("sh", "-c", copy).status, 0, "%s", copy);
+    free(copy);
+}
+
+Test(damaged_state, a_damaged_wal_is_refused_by_all_and_left_untouched)
+{
+    const char *q = harness_queue(0, 0), *path = wal_made(q);
+    const char *db = harness_path("%s/store.db", folder_of(q));
+    size_t size, db_size, letters;
+    const char *data = harness_read(path, &size);
+    const char *db_data = harness_read(db, &db_size);
+    char *flipped = malloc(size);
+    cr_assert_not_null(flipped);
+    memcpy(flipped, data, size);
+    flipped[size / 2] ^= 4;
+    harness_write(path, flipped, size);
+    struct harness_result r = worker_run(q);
+    cr_assert_eq(r.status, 73, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "store.db-wal is damaged: frame "), "%s", r.err);
+    const char *line = r.err;
+    r = harness_run("mqdlq", "list", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 73, "%d: %s", r.status, r.err);
+    r = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
+    cr_assert(strstr(r.out, "store.db-wal is damaged"), "%s", r.out);
+    kept(path, flipped, size);
+    kept(db, db_data, db_size);
+    truncated(line);
+    r = worker_run(q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_letters(q, &letters);
+    cr_assert(letters > 0 && letters < 8, "%zu", letters);
+    free(flipped);
+}
+
+Test(damaged_state, a_wal_that_is_not_damaged_has_all_letters)
+{
+    const char *q = harness_queue(0, 0);
+    size_t letters;
+    wal_made(q);
+    cr_assert_eq(worker_run(q).status, 0);
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 8);
+}
+
 Test(damaged_state, a_store_that_is_locked_for_long_is_waited_for)
 {
     const char *q = harness_queue(0, 0), *path = store_made(q);

@@ -187,6 +187,40 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
     rows_run(rows, false);
 }
 
+/* wal_left - a worker was killed over a letter that is in the -wal only */
+static void wal_left(const char *q)
+{
+    harness_send_text(q, "dead-1");
+    struct harness_process *w =
+        harness_worker(q, "--", harness_path("handler"));
+    harness_wait_log(w, "event=dead", 10000);
+    harness_kill(w);
+}
+
+/* The first such call is ours, before SQLite's: it must not take the file for
+ * a good one. */
+Test(faults_calls, a_wal_that_cannot_be_read_stops_the_start)
+{
+    static const struct row rows[] = {
+        {"open@store.db-wal", EMFILE, 0, 1, false, 71, "Too many open files"},
+        {"open@store.db-wal", EIO, 0, 1, false, 73, "Input/output error"},
+        {"fstat@store.db-wal", EIO, 0, 1, false, 73, "Input/output error"},
+        {"pread@store.db-wal", EIO, 0, 1, false, 73, "Input/output error"},
+        {"mmap@store.db-shm", ENOMEM, 0, 1, false, 73, "store.db"},
+    };
+    const char *q = harness_queue(0, 0);
+    struct run r = {.queue = q, .position = 1};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wal_left(q);
+        r.row = &rows[i];
+        cr_assert(fault_run(&r), "%s is never called", rows[i].call);
+        struct harness_process *w = harness_worker(q, "--", "true");
+        harness_wait_log(w, "event=started", 10000);
+        harness_wait_letters(q, i + 1, 10000);
+        cr_assert_eq(harness_stop(w, 10000), 0);
+    }
+}
+
 Test(faults_calls, no_descriptors_stop_the_start_with_71)
 {
     static const struct row rows[] = {
