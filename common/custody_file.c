@@ -96,6 +96,7 @@ void custody_complain(struct problem *p, int err, const char *what,
         p, EX_CANTCREAT, "custody file %s: %s: %s%s", path, what, strerror(err),
         err == ENOSPC ? "; free some space, or give another --state-dir"
                       : "; check the file system, or give another --state-dir");
+    problem_limit(p, err);
 }
 
 /* custody_write - pwrite until all is out */

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sysexits.h>
 
 /* line_clean - control bytes to '?': values in the text come from users, and a
  * newline or an escape sequence in one must not make a second line */
@@ -48,4 +50,29 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
     line_clean(text);
     p->status = status;
     memcpy(p->text, text, sizeof text);
+}
+
+/* problem_limit - what stands behind the error's own text is replaced; a text that
+ * tells how to raise a limit is right already */
+void problem_limit(struct problem *p, int err)
+{
+    if (!p || (err != EMFILE && err != ENFILE) || strstr(p->text, "ulimit") ||
+        strstr(p->text, "sysctl"))
+        return;
+    struct rlimit limit = {.rlim_cur = 0};
+    size_t used = strlen(p->text);
+    const char *said = strstr(p->text, strerror(err));
+    getrlimit(RLIMIT_NOFILE, &limit);
+    unsigned long long want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
+    if (said)
+        used = (size_t)(said - p->text) + strlen(strerror(err));
+    p->status = EX_OSERR;
+    if (err == EMFILE)
+        snprintf(p->text + used, sizeof p->text - used,
+                 "; raise the limit: `ulimit -n %llu`, systemd "
+                 "`LimitNOFILE=%llu`",
+                 want, want);
+    else
+        snprintf(p->text + used, sizeof p->text - used,
+                 "; all of the machine are in use: `sysctl fs.file-max`");
 }

@@ -21,6 +21,10 @@ struct problem {
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Filled because of `err`: if that is a limit on open files, EX_OSERR, and what to
+ * do is to raise it, whatever the text said; else as it is. NULL is allowed. */
+void problem_limit(struct problem *p, int err);
+
 /* -err, and never 0: a refusal cannot look like success. */
 static inline int problem_code(int err)
 {
@@ -33,6 +37,7 @@ static inline int problem_code(int err)
     __extension__({                                                   \
         int problem_err_ = (err); /* before anything changes errno */ \
         problem_fill(p, status, __VA_ARGS__);                         \
+        problem_limit(p, problem_err_);                               \
         problem_code(problem_err_);                                   \
     })
 

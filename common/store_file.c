@@ -265,11 +265,8 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     int err = -sql_error(db, rc);
     err = err ? err : EIO;
     if ((rc & 0xff) == SQLITE_CANTOPEN && sqlite3_system_errno(db) == EMFILE)
-        return problem_set(p, EX_OSERR, EMFILE,
-                           "%s cannot be opened: too many open files; raise "
-                           "the limit: `ulimit -n 1024`, systemd "
-                           "`LimitNOFILE=1024`",
-                           path);
+        return problem_set(p, EX_OSERR, EMFILE, "%s cannot be opened: %s", path,
+                           strerror(EMFILE));
     if (err == ENOMEM)
         return memory_problem(path, p);
     switch (rc & 0xff) {

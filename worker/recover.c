@@ -82,9 +82,8 @@ static int kill_leftovers(struct engine *e, const struct found *f,
                            "cannot look for handlers left over from a killed "
                            "worker: /proc: %s; %s",
                            strerror(-killed),
-                           killed == -EMFILE   ? "raise `ulimit -n`"
-                           : killed == -ENOMEM ? "free some memory"
-                                               : "mount /proc");
+                           killed == -ENOMEM ? "free some memory"
+                                             : "mount /proc");
     if (killed > 0)
         log_warn("leftovers_killed", F_STR("queue", e->set->queue),
                  F_INT("processes", killed));

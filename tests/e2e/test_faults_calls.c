@@ -153,8 +153,8 @@ Test(faults_calls, a_file_that_cannot_be_made_or_opened_stops_the_start_with_73)
     static const struct row rows[] = {
         {"mkdir", EACCES, 3, 0, true, 73, "Permission denied"},
         {"mkdir", ENOSPC, 3, 1, true, 73, "No space left on device"},
-        {"open@worker.pid", EMFILE, 1, 1, true, 73, "Too many open files"},
-        {"open@custody.new", EMFILE, 1, 1, true, 73, "Too many open files"},
+        {"open@worker.pid", EMFILE, 1, 1, true, 71, "ulimit -n"},
+        {"open@custody.new", EMFILE, 1, 1, true, 71, "ulimit -n"},
         {"open@custody", EIO, 1, 0, false, 73, "Input/output error"},
         {"open@store.db", EIO, 1, 0, false, 73, "store.db"},
         {"lstat", EACCES, 1, 1, true, 73, "Permission denied"},
@@ -224,13 +224,13 @@ Test(faults_calls, a_wal_that_cannot_be_read_stops_the_start)
 Test(faults_calls, no_descriptors_stop_the_start_with_71)
 {
     static const struct row rows[] = {
-        {"eventfd", EMFILE, 4, 1, false, 71, "Too many open files"},
-        {"timerfd_create", EMFILE, 1, 1, false, 71, "Too many open files"},
+        {"eventfd", EMFILE, 4, 1, false, 71, "ulimit -n"},
+        {"timerfd_create", EMFILE, 1, 1, false, 71, "ulimit -n"},
         {"timerfd_settime", ENOSYS, 1, 0, false, 71, "not implemented"},
-        {"epoll_create1", EMFILE, 2, 1, false, 71, "Too many open files"},
+        {"epoll_create1", EMFILE, 2, 1, false, 71, "ulimit -n"},
         {"epoll_ctl", ENOMEM, 3, 1, false, 71, "Cannot allocate memory"},
         {"mq_getattr", EBADF, 1, 1, false, 71, "Bad file descriptor"},
-        {"signalfd", EMFILE, 2, 1, false, 71, "Too many open files"},
+        {"signalfd", EMFILE, 2, 1, false, 71, "ulimit -n"},
     };
     rows_run(rows, false);
 }

@@ -52,3 +52,21 @@ Test(problem, long_text_is_cut_between_characters)
         cr_expect_eq(memcmp(p.text, text, strlen(p.text)), 0);
     }
 }
+
+Test(problem, a_limit_on_open_files_is_71_and_says_how_to_raise_it)
+{
+    struct problem p;
+    problem_set(&p, 73, EMFILE, "/x: %s; free some space", strerror(EMFILE));
+    cr_assert_eq(p.status, 71);
+    cr_assert(strstr(p.text, "/x: Too many open files; raise") &&
+                  strstr(p.text, "`ulimit -n ") && !strstr(p.text, "space"),
+              "%s", p.text);
+    problem_set(&p, 71, EMFILE, "queue /q: `ulimit -q 4096`");
+    cr_assert_str_eq(p.text, "queue /q: `ulimit -q 4096`");
+    problem_set(&p, 73, ENFILE, "/x: no");
+    cr_assert_eq(p.status, 71);
+    cr_assert(strstr(p.text, "/x: no; ") && strstr(p.text, "fs.file-max"));
+    problem_set(&p, 73, ENOSPC, "/x: no");
+    cr_assert_eq(p.status, 73);
+    cr_assert_str_eq(p.text, "/x: no");
+}
