@@ -1,0 +1,160 @@
+/* store_wal_check: the -wal is judged by the first that opens the store, and by
+ * nobody while others are at it */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+
+#include "tests/unit/store_fixture.h"
+
+TestSuite(store_wal_check, .init = fixture_init, .fini = fixture_fini,
+          .timeout = 60);
+
+static const char *path_of(const char *tail)
+{
+    static char path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s%s", fixture_db, tail);
+    return path;
+}
+
+/* killed - a store with some letters in its -wal, whose owner is dead */
+static void killed(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct store *s = fixture_open();
+        struct store_row row = fixture_row(STORE_DEAD, "x");
+        for (int i = 0; i < 4; i++)
+            fixture_put(s, &row);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+}
+
+static void byte_flip(off_t at)
+{
+    unsigned char byte;
+    int fd = open(path_of("-wal"), O_RDWR);
+    cr_assert(pread(fd, &byte, 1, at) == 1);
+    byte ^= 1;
+    cr_assert(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+}
+
+/* refused - status and a word of why */
+static void refused(const char *word)
+{
+    struct store *s;
+    struct problem p = {0};
+    cr_assert(store_open(&s, fixture_db, true, &p) < 0);
+    cr_assert(p.status == EX_CANTCREAT && strstr(p.text, word), "%s", p.text);
+}
+
+/* locker - a process that recovers the store, as seen by others: it has the
+ * lock of who uses the -shm (byte 128) and that of who writes (120) */
+static pid_t locker(void)
+{
+    int ready[2];
+    char c;
+    cr_assert(pipe(ready) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path_of("-shm"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        struct flock used = {.l_type = F_RDLCK, .l_start = 128, .l_len = 1};
+        struct flock writes = {.l_type = F_WRLCK, .l_start = 120, .l_len = 1};
+        if (fcntl(fd, F_SETLK, &used) < 0 || fcntl(fd, F_SETLK, &writes) < 0 ||
+            write(ready[1], "", 1) < 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    cr_assert(read(ready[0], &c, 1) == 1);
+    close(ready[0]);
+    return child;
+}
+
+Test(store_wal_check, a_file_that_another_one_recovers_is_not_judged)
+{
+    killed();
+    byte_flip(100);
+    pid_t other = locker();
+    refused("was locked by another program for 5s");
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    refused("is damaged");
+    byte_flip(100);
+    struct store *s = fixture_open();
+    cr_assert(store_count(s, STORE_DEAD) == 4);
+    store_close(&s);
+}
+
+/* What it reads of it may be of any moment: only a start reads it. */
+Test(store_wal_check, a_store_that_somebody_uses_is_not_judged)
+{
+    killed();
+    struct store *s = fixture_open(), *second;
+    struct problem p = {0};
+    byte_flip(100);
+    cr_assert(store_open(&second, fixture_db, true, &p) == 0, "%s", p.text);
+    byte_flip(100);
+    cr_assert(store_count(second, STORE_DEAD) == 4);
+    store_close(&second);
+    store_close(&s);
+}
+
+Test(store_wal_check, a_refusal_keeps_no_lock_and_changes_nothing)
+{
+    killed();
+    byte_flip(100);
+    for (int i = 0; i < 3; i++)
+        refused("is damaged");
+    byte_flip(100);
+    cr_assert(fixture_sql("SELECT count(*) FROM messages") == 4);
+}
+
+/* live - open, write, and die, as often as that goes */
+static void live(int n)
+{
+    for (int i = 0; i < n; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            struct store *s;
+            struct problem p = {0};
+            struct store_row row = fixture_row(STORE_DEAD, "x");
+            if (store_open(&s, fixture_db, true, &p) < 0) {
+                fprintf(stderr, "%s\n", p.text);
+                _exit(1);
+            }
+            for (int k = 0; k <= i % 4; k++)
+                if (store_put(s, &row, NULL, NULL) < 0)
+                    _exit(2);
+            if (i % 3 == 0)
+                store_close(&s);
+            _exit(0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        if (status)
+            _exit(1);
+    }
+    _exit(0);
+}
+
+Test(store_wal_check, many_that_open_write_and_die_at_once_are_not_refused)
+{
+    pid_t pids[6];
+    struct store *s = fixture_open();
+    store_close(&s);
+    for (int i = 0; i < 6; i++)
+        if ((pids[i] = fork()) == 0)
+            live(20);
+    for (int i = 0; i < 6; i++) {
+        int status;
+        waitpid(pids[i], &status, 0);
+        cr_assert(status == 0, "%d", status);
+    }
+    s = fixture_open();
+    cr_assert(store_count(s, STORE_DEAD) == INT64_C(6) * 50);
+    store_close(&s);
+}
