@@ -3,35 +3,27 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
-#include "common/clock.h"
 #include "common/log.h"
-#include "worker/container.h"
 #include "worker/engine.h"
+#include "worker/lookout.h"
 #include "worker/peeker.h"
 
-#define LOOK_NS (30 * NS_PER_S)
-
-/* c = constant after open   a = atomic   r = under receive_mtx */
+/* c = constant after open   a = atomic */
 struct reopen {
-    struct engine *engine;       /* c */
-    struct peeker_source source; /* c  inotify; fd -1: none, `look` instead */
-    struct timer look;
-    int watch;        /* r */
-    atomic_bool gone; /* a */
+    struct engine *engine;   /* c */
+    struct lookout *lookout; /* c */
+    atomic_bool gone;        /* a */
 };
 
 /* gone_now - somebody has to drain it */
-static void gone_now(struct reopen *r)
+static void gone_now(void *arg)
 {
+    struct reopen *r = arg;
+
     if (atomic_exchange(&r->gone, true))
         return;
     log_warn("queue_deleted", F_STR("queue", r->engine->set->queue),
@@ -40,60 +32,17 @@ static void gone_now(struct reopen *r)
     engine_poke(r->engine);
 }
 
-/* looked - the link count, after an event or when it is time */
-static void looked(struct reopen *r)
-{
-    if (queue_gone(r->engine->queue))
-        gone_now(r);
-}
-
-static void event_ready(struct peeker_source *source)
-{
-    struct reopen *r = CONTAINER_OF(source, struct reopen, source);
-    char events[4096];
-
-    while (read(source->fd, events, sizeof events) > 0)
-        ;
-    looked(r);
-    peeker_watch(r->engine->peeker, source, EPOLLIN);
-}
-
-static void look_due(struct timer *timer)
-{
-    struct reopen *r = CONTAINER_OF(timer, struct reopen, look);
-
-    looked(r);
-    timers_start(r->engine->timers, timer, clock_mono_ns() + LOOK_NS);
-}
-
-/* watch - the queue that is open now */
-static void watch(struct reopen *r)
-{
-    char path[64];
-
-    if (r->source.fd < 0)
-        return;
-    if (r->watch >= 0)
-        inotify_rm_watch(r->source.fd, r->watch);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", queue_fd(r->engine->queue));
-    r->watch = inotify_add_watch(r->source.fd, path, IN_ATTRIB);
-}
-
 int reopen_open(struct reopen **out, struct engine *e, struct problem *p)
 {
     struct reopen *r = calloc(1, sizeof *r);
 
     *out = NULL;
-    if (!r)
+    if (r)
+        r->engine = e;
+    if (!r || lookout_open(&r->lookout, e, e->queue, gone_now, r) < 0) {
+        free(r);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    r->engine = e;
-    r->watch = -1;
-    timer_init(&r->look, look_due);
-    r->source.ready = event_ready;
-    r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    watch(r);
-    if (r->watch < 0 || peeker_watch(e->peeker, &r->source, EPOLLIN) < 0)
-        timers_start(e->timers, &r->look, clock_mono_ns() + LOOK_NS);
+    }
     if (queue_gone(e->queue)) /* since it was opened, before it was watched */
         atomic_store(&r->gone, true);
     *out = r;
@@ -107,9 +56,7 @@ void reopen_close(struct reopen **reopen)
     if (!r)
         return;
     *reopen = NULL;
-    timers_cancel_sync(r->engine->timers, &r->look);
-    if (r->source.fd >= 0)
-        close(r->source.fd);
+    lookout_close(&r->lookout);
     free(r);
 }
 
@@ -189,7 +136,7 @@ int reopen_now(struct reopen *r)
                   F_STR("error", p.text));
         return err;
     }
-    watch(r);
+    lookout_again(r->lookout);
     /* In this order: gone_now says nothing while it is said already. */
     atomic_store(&r->gone, false);
     if (queue_gone(e->queue))

@@ -1,11 +1,9 @@
 /* reopen.h - the queue was deleted under us: drain it, open the name again
  *
  * WHAT   logind deletes an ordinary user's queues at logout, and administrators
- *        re-create queues, while the worker holds the old one. An inotify watch
- *        on the queue tells when its name is removed (IN_ATTRIB, as the link
- *        count falls); where that cannot be had, a look each 30 s does.
+ *        re-create queues, while the worker holds the old one.
  * WHO    open, close: the engine. gone: any thread. now: under receive_mtx.
- * OWNS   The inotify descriptor.
+ * OWNS   A lookout on the queue.
  * FAILS  open: a problem. now: -errno, the old queue stays.
  */
 #ifndef WORKER_REOPEN_H
