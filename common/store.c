@@ -296,34 +296,3 @@ int store_delete(struct store *s, int64_t row)
     FAULT_POINT("store_delete_after");
     return err;
 }
-
-struct recall {
-    const char *boot;
-    int count;
-};
-
-/* recall_apply - letters of another boot are dead again */
-static int recall_apply(struct sql *sql, void *arg)
-{
-    struct recall *recall = arg;
-    sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_RECALL, &st);
-    if (err)
-        return err;
-    sql_bind_text(st, 1, recall->boot, strlen(recall->boot));
-    err = sql_run(sql, st);
-    recall->count = sqlite3_changes(sql->db);
-    return err;
-}
-
-/* store_recall - take back what was on its way as the machine went down */
-int store_recall(struct store *s)
-{
-    struct recall recall = {.boot = s->boot};
-    if (!*s->boot)
-        return -ENOENT;
-    FAULT_POINT("store_recall_before");
-    int err = store_write(s, recall_apply, &recall);
-    FAULT_POINT("store_recall_after");
-    return err ? err : recall.count;
-}

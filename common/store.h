@@ -108,11 +108,14 @@ int store_put(struct store *s, const struct store_row *m,
 int store_put_all(struct store *s, const struct store_row *rows, size_t n);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
-/* At start: letters marked replayed under another boot id, or in another IPC
- * namespace (a container that was started anew), than now become dead again,
- * since the kernel queue they were in is gone. How many, or -errno; -ENOENT
- * where /proc does not tell the boot id. */
-int store_recall(struct store *s);
+/* Letters marked replayed under another boot id, or in another IPC namespace (a
+ * container that was started anew), than now become dead again, since the kernel
+ * queue they were in is gone; but for those that `skip` holds, which were taken
+ * out of it (called with the row, no lock held; NULL: none). How many, or -errno,
+ * and then some may be dead again; -ENOENT where /proc does not tell the boot
+ * id. */
+int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
+                 void *arg);
 
 /* ---- the worker's reads ---- */
 

@@ -67,8 +67,12 @@ static const char *const sql_texts[SQL_IDS] = {
         "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr)"
         " SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5"
         " FROM attempts WHERE row = ?1",
+    [SQL_STRAYS] =
+        "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
+        " AND (died_ns, row) > (?1, ?2) AND boot IS NOT ?3" OLDEST_FIRST
+        " LIMIT ?4",
     [SQL_RECALL] = "UPDATE messages SET state = 3, boot = NULL"
-                   " WHERE state >= 3 AND state = 4 AND boot IS NOT ?1",
+                   " WHERE row = ?1 AND state = 4 AND boot IS NOT ?2",
     [SQL_DUE] = "SELECT row, due_ns FROM messages WHERE state = 1"
                 " AND (due_ns, row) > (?1, ?2) ORDER BY due_ns, row LIMIT ?3",
     [SQL_GET] =

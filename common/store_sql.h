@@ -26,6 +26,7 @@ enum sql_id {
     SQL_UPDATE,
     SQL_DELETE,
     SQL_ADD_ATTEMPT,
+    SQL_STRAYS,
     SQL_RECALL,
     SQL_DUE,
     SQL_GET,

@@ -9,22 +9,33 @@
 #include <sys/epoll.h>
 #include <sysexits.h>
 
-#include "common/log.h"
+#include "common/clock.h"
 #include "common/fault_point.h"
+#include "common/log.h"
 #include "worker/container.h"
 #include "worker/engine.h"
+#include "worker/lookout.h"
 #include "worker/peeker.h"
+
+#define WAIT_FIRST NS_PER_S
+#define WAIT_MOST  (30 * NS_PER_S)
 
 /* c = constant after open   a = atomic   j = the job's thread only */
 struct dead_queue {
-    struct engine *engine;  /* c */
-    struct queue *queue;    /* c */
-    struct queue_attr attr; /* c */
+    struct engine *engine;   /* c */
+    struct queue *queue;     /* c */
+    struct lookout *lookout; /* c  its name */
+    struct queue_attr attr;  /* c */
     struct pool_job job;
     struct peeker_source source; /* j  waits for room */
+    struct timer timer;          /* after trouble */
     atomic_int wanted;           /* a  pokes not yet looked at; > 0: job runs */
     unsigned char *data;         /* j  one letter */
     size_t room;                 /* c */
+    int64_t sent; /* j  is in the queue and still in the store; 0: none */
+    struct ulid sent_id; /* j */
+    int trouble;         /* j  what was told last; 0: all is well */
+    uint64_t wait_ns;    /* j  until the next try */
 };
 
 /* open_flags - how the queue is opened; made when missing, as the worker's own
@@ -40,12 +51,13 @@ static int open_again(struct dead_queue *q)
     struct problem p;
     int err = queue_reopen(q->queue, open_flags(q->engine->set), &q->attr, &p);
 
-    if (err) {
+    if (err && q->trouble != -ESTALE)
         log_error("dead_letter_queue_gone", F_STR("to", queue_label(q->queue)),
                   F_STR("error", p.text));
+    if (err)
         return -ESTALE;
-    }
     q->source.added = false; /* the old one's place in the peeker is gone */
+    lookout_again(q->lookout);
     log_warn("dead_letter_queue_opened_again",
              F_STR("to", queue_label(q->queue)));
     return 0;
@@ -53,7 +65,9 @@ static int open_again(struct dead_queue *q)
 
 /* post - to the queue that has the name now: 0, or -errno of queue_send
  * The name may be removed before the message is in it, so look after it, too. A
- * letter that went with the old queue is sent to the new one.
+ * letter that went with the old queue is sent to the new one. A queue that is
+ * full has its name, and whoever removes it later wakes us (lookout): nobody
+ * makes room in one that nobody finds.
  */
 static int post(struct dead_queue *q, const struct store_row *m)
 {
@@ -64,62 +78,106 @@ static int post(struct dead_queue *q, const struct store_row *m)
             err = open_again(q);
         if (!err)
             err = queue_send(q->queue, q->data, m->size, m->priority);
-    } while (!err && queue_gone(q->queue));
+    } while ((!err || err == -EAGAIN) && queue_gone(q->queue));
     return err;
 }
 
-/* send_one - one letter to the queue, then out of the store
+/* sent_forget - what is in the queue leaves the store; until that has happened
+ * nothing else is sent, so that no letter is sent twice but after a kill */
+static int sent_forget(struct dead_queue *q)
+{
+    struct engine *e = q->engine;
+    char id[ULID_TEXT];
+    int err = store_delete(e->store, q->sent);
+
+    if (err)
+        return err;
+    q->sent = 0;
+    board_stir(e);
+    log_info("dead_letter_moved", F_STR("msg", ulid_print(q->sent_id, id)),
+             F_STR("to", queue_label(q->queue)));
+    return 0;
+}
+
+/* letter_send - one letter to the queue, then out of the store
  * Crash before the send: it is in the store. Between send and delete: it is in
  * both, and is sent again by the next worker. After: it is in the queue.
  */
-static int send_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
+static int letter_send(struct dead_queue *q, const struct store_row *m,
+                       bool fits)
 {
-    struct engine *e = q->engine;
-    struct store_row m;
     char id[ULID_TEXT];
-    int err = store_get(e->store, row, &m, q->data, q->room, NULL);
+    int err;
 
-    if (err == -ENOENT)
-        return 0;
-    if (err && err != -EMSGSIZE)
-        return err;
-    *died_ns = m.died_ns;
-    if (m.state != STORE_DEAD)
-        return 0;
-    ulid_print(m.id, id);
     FAULT_POINT("dead_queue_before_send");
-    if (!err)
-        err = post(q, &m);
+    err = fits ? post(q, m) : -EMSGSIZE;
     FAULT_POINT("dead_queue_after_send");
     if (err == -EMSGSIZE) {
-        log_warn("dead_letter_too_large", F_STR("msg", id),
-                 F_UINT("size", m.size),
+        log_warn("dead_letter_too_large", F_STR("msg", ulid_print(m->id, id)),
+                 F_UINT("size", m->size),
                  F_UINT("allowed", queue_message_size(q->queue)),
                  F_STR("next", "it stays in the store: see mqdlq list"));
         return 0;
     }
-    if (!err)
-        err = store_delete(e->store, row);
-    if (!err)
-        log_info("dead_letter_moved", F_STR("msg", id),
-                 F_STR("to", queue_label(q->queue)));
-    return err;
+    if (err)
+        return err;
+    q->sent = m->row;
+    q->sent_id = m->id;
+    return sent_forget(q);
+}
+
+/* move_one - unless it is in flight: a letter that was sent again, recalled when
+ * the queue was gone, and found in a slot; it ends from there */
+static int move_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
+{
+    struct engine *e = q->engine;
+    bool ours = retries_fly(e->retries, row);
+    struct store_row m;
+    int err = store_get(e->store, row, &m, q->data, q->room, NULL);
+    bool fits = err != -EMSGSIZE;
+
+    if (!err || !fits) {
+        *died_ns = m.died_ns;
+        err = ours && m.state == STORE_DEAD ? letter_send(q, &m, fits) : 0;
+    }
+    if (ours && !q->sent)
+        retries_land(e->retries, row);
+    return err == -ENOENT ? 0 : err;
 }
 
 /* move_all - in order of death until the queue is full or none is left */
 static int move_all(struct dead_queue *q)
 {
     uint64_t died_ns = 0;
-    int64_t row = 0;
-    int err;
+    int64_t row = 0, sent = q->sent;
+    int err = sent ? sent_forget(q) : 0;
 
-    for (;;) {
+    if (sent && !err)
+        retries_land(q->engine->retries, sent);
+    while (!err) {
         err = store_next_dead(q->engine->store, died_ns, row, &row);
         if (!err)
-            err = send_one(q, row, &died_ns);
-        if (err)
-            return err;
+            err = move_one(q, row, &died_ns);
     }
+    return err;
+}
+
+/* moved - as far as it went; after trouble, which is said once, again later */
+static void moved(struct dead_queue *q, int err)
+{
+    if (err == -ENOENT) /* none is left */
+        err = 0;
+    if (err && err != q->trouble)
+        log_error("dead_letter_not_moved", F_STR("to", queue_label(q->queue)),
+                  F_STR("error", strerror(-err)),
+                  F_STR("next", "it stays in the store; it is tried again"));
+    q->trouble = err;
+    q->wait_ns = !err ? 0 : q->wait_ns ? 2 * q->wait_ns : WAIT_FIRST;
+    if (q->wait_ns > WAIT_MOST)
+        q->wait_ns = WAIT_MOST;
+    if (err)
+        timers_start(q->engine->timers, &q->timer,
+                     clock_mono_ns() + q->wait_ns);
 }
 
 /* move_job - on a pool thread */
@@ -133,12 +191,7 @@ static void move_job(struct pool_job *job)
         err = move_all(q);
         if (err == -EAGAIN)
             err = peeker_watch(q->engine->peeker, &q->source, EPOLLOUT);
-        if (err && err != -ENOENT)
-            log_error("dead_letter_not_moved",
-                      F_STR("to", queue_label(q->queue)),
-                      F_STR("error", strerror(-err)),
-                      F_STR("next", "it stays in the store, and moves when "
-                                    "the next letter dies"));
+        moved(q, err);
     } while (!atomic_compare_exchange_strong(&q->wanted, &seen, 0));
 }
 
@@ -149,9 +202,21 @@ void dead_queue_poke(struct dead_queue *q)
 {
     if (!q->engine->pool)
         return;
-    if (atomic_fetch_add(&q->wanted, 1) == 0 &&
-        pool_submit(q->engine->pool, &q->job) < 0)
-        atomic_store(&q->wanted, 0); /* closing: the next worker moves it */
+    if (atomic_fetch_add(&q->wanted, 1) > 0 ||
+        pool_submit(q->engine->pool, &q->job) == 0)
+        return;
+    atomic_store(&q->wanted, 0); /* closing: the next worker moves it */
+    timers_start(q->engine->timers, &q->timer, clock_mono_ns() + WAIT_FIRST);
+}
+
+static void name_gone(void *arg)
+{
+    dead_queue_poke(arg);
+}
+
+static void try_due(struct timer *timer)
+{
+    dead_queue_poke(CONTAINER_OF(timer, struct dead_queue, timer));
 }
 
 static void room_ready(struct peeker_source *source)
@@ -159,11 +224,30 @@ static void room_ready(struct peeker_source *source)
     dead_queue_poke(CONTAINER_OF(source, struct dead_queue, source));
 }
 
-/* dead_queue_open - the queue is made when missing, as the worker's own is */
+/* queue_ready - the queue is made when missing, as the worker's own is */
+static int queue_ready(struct dead_queue *q, struct problem *p)
+{
+    struct engine *e = q->engine;
+    int err;
+
+    q->attr.message_size = queue_message_size(e->queue);
+    q->attr.mode = (mode_t)e->set->mode;
+    err = queue_open(&q->queue, e->set->dead_letter_queue, open_flags(e->set),
+                     &q->attr, NULL, p);
+    if (err)
+        return err;
+    q->attr.depth = queue_depth(q->queue); /* if it must be made again */
+    q->attr.message_size = queue_message_size(q->queue);
+    q->source =
+        (struct peeker_source){.fd = queue_fd(q->queue), .ready = room_ready};
+    if (lookout_open(&q->lookout, e, q->queue, name_gone, q) < 0)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    return 0;
+}
+
 int dead_queue_open(struct dead_queue **out, struct engine *e,
                     struct problem *p)
 {
-    const struct settings *set = e->set;
     struct dead_queue *q = calloc(1, sizeof *q);
     int err;
 
@@ -171,27 +255,19 @@ int dead_queue_open(struct dead_queue **out, struct engine *e,
     if (!q)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     q->engine = e;
-    q->attr.message_size = queue_message_size(e->queue);
-    q->attr.mode = (mode_t)set->mode;
+    q->job.run = move_job;
+    timer_init(&q->timer, try_due);
     q->room = custody_body_bytes(e->custody);
     q->data = malloc(q->room);
-    err = q->data ? queue_open(&q->queue, set->dead_letter_queue,
-                               open_flags(set), &q->attr, NULL, p)
+    err = q->data ? queue_ready(q, p)
                   : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    if (err) {
-        free(q->data);
-        free(q);
-        return err;
-    }
-    q->attr.depth = queue_depth(q->queue); /* if it must be made again */
-    q->attr.message_size = queue_message_size(q->queue);
-    q->job.run = move_job;
-    q->source =
-        (struct peeker_source){.fd = queue_fd(q->queue), .ready = room_ready};
     *out = q;
-    return 0;
+    if (err)
+        dead_queue_close(out);
+    return err;
 }
 
+/* dead_queue_close - one last try to forget what was sent */
 void dead_queue_close(struct dead_queue **queue)
 {
     struct dead_queue *q = *queue;
@@ -199,6 +275,10 @@ void dead_queue_close(struct dead_queue **queue)
     if (!q)
         return;
     *queue = NULL;
+    timers_cancel_sync(q->engine->timers, &q->timer);
+    lookout_close(&q->lookout);
+    if (q->sent)
+        (void)sent_forget(q);
     queue_close(&q->queue);
     free(q->data);
     free(q);

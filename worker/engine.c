@@ -171,6 +171,7 @@ static void engine_init(struct engine *e, struct settings *set,
     LIST_INIT(&e->spare);
     LIST_INIT(&e->wanting);
     pending_init(e);
+    recall_init(&e->recall);
     breaker_init(&e->breaker, set->breaker_failures, set->breaker_pause_ns);
     bounds_init(e);
     engine_flow_init(e);
@@ -252,14 +253,9 @@ static void summary(struct engine *e)
 /* engine_run - the calling thread becomes the peeker */
 int engine_run(struct engine *e)
 {
-    int recalled = store_recall(e->store);
-
     e->started = true;
     hello(e);
-    if (recalled > 0)
-        log_warn("letters_recalled", F_INT("letters", recalled),
-                 F_STR("next", "they were on their way when the machine went "
-                               "down; replay them again"));
+    recall_start(e);
     if (e->dead_queue)
         dead_queue_poke(e->dead_queue);
     if (e->release && ordered_held(e) > 0)

@@ -28,6 +28,7 @@
 #include "worker/breaker.h"
 #include "worker/handler.h"
 #include "worker/pool.h"
+#include "worker/recall.h"
 #include "worker/retries.h"
 #include "worker/settings.h"
 #include "worker/suspects.h"
@@ -86,6 +87,7 @@ struct engine {
     struct bounds bounds;
     struct suspects suspects;
     struct board board;
+    struct recall recall;
 
     atomic_uint cap;          /* a  work items at once */
     atomic_uint running;      /* a  work items now; never over the cap */

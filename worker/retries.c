@@ -169,6 +169,16 @@ bool retries_fly(struct retries *r, int64_t row)
     return ok;
 }
 
+bool retries_flies(struct retries *r, int64_t row)
+{
+    bool flies;
+
+    pthread_mutex_lock(&r->mtx);
+    flies = flying_locked(row, r);
+    pthread_mutex_unlock(&r->mtx);
+    return flies;
+}
+
 void retries_land(struct retries *r, int64_t row)
 {
     pthread_mutex_lock(&r->mtx);

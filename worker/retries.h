@@ -33,9 +33,11 @@ bool retries_ready(const struct retries *r);
 bool retries_due(struct retries *r);
 /* The next row that is due. */
 int retries_take(struct retries *r, int64_t *row);
-/* Mark a row as in flight that was not taken here (a held slot, a letter).
- * False if it is in flight already. */
+/* Mark a row as in flight that was not taken here (a held slot, a letter, also
+ * one that is moved to the dead-letter queue). False if it is in flight already. */
 bool retries_fly(struct retries *r, int64_t row);
+/* Whether it is in flight. */
+bool retries_flies(struct retries *r, int64_t row);
 /* The row is settled or stored again. */
 void retries_land(struct retries *r, int64_t row);
 /* A row was stored that is due at `due_ns` (clock_steady_ns). */

@@ -114,6 +114,33 @@ Test(worker_dead_queue, one_that_was_removed_is_made_again)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* waits_for_room - whether a process waits to be told that something can be
+ * written: "events: 4000001c" of an epoll set: EPOLLOUT, once */
+static bool waits_for_room(pid_t pid)
+{
+    char cmd[128];
+    snprintf(cmd, sizeof cmd, "grep -qs 'events: 4000001c ' /proc/%d/fdinfo/*",
+             (int)pid);
+    return harness_run("sh", "-c", cmd).status == 0;
+}
+
+/* Nobody makes room in a queue without a name. */
+Test(worker_dead_queue, a_full_one_that_was_removed_is_made_again)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(1, 100);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--dead-letter-queue", dead, DIES);
+    harness_send_text(q, "one");
+    harness_until(harness_queue_length(dead) == 1, 5000);
+    harness_send_text(q, "two");
+    harness_until(waits_for_room(harness_pid(w)), 5000);
+    cr_assert_eq(mq_unlink(dead), 0);
+    harness_wait_log(w, "event=dead_letter_queue_opened_again", 5000);
+    next_check(dead, "two", 0);
+    letters_left(q, 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
 /* The last try to write a verdict comes when the threads are gone. */
 Test(worker_dead_queue,
      a_letter_written_at_the_very_end_moves_at_the_next_start)

@@ -3,6 +3,7 @@
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,17 @@ static const struct harness_letter *letter_made(const char *q,
     const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     return l;
+}
+
+/* letter_add - one more letter */
+static void letter_add(const char *q, const char *body)
+{
+    size_t n;
+    harness_letters(q, &n);
+    struct harness_process *w = harness_worker(q, "--", "sh", "-c", "exit 65");
+    harness_send_text(q, body);
+    harness_wait_letters(q, n + 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
 Test(worker_replay, one_that_ends_done_removes_the_letter)
@@ -137,6 +149,64 @@ Test(worker_replay, a_kill_under_a_replay_keeps_the_letter)
     cr_assert_eq(again->history, 3);
     cr_assert(again->redelivered);
     cr_assert_eq(harness_lines_with("runs", " 1 1 6 - body"), 1);
+}
+
+/* next_dead - the next letter that comes to a dead-letter queue has this body */
+static void next_dead(const char *dead, const char *body)
+{
+    char buf[256];
+    harness_until(harness_queue_length(dead) > 0, 5000);
+    ssize_t n = harness_receive(dead, buf, sizeof buf, NULL);
+    cr_assert_eq(n, (ssize_t)strlen(body), "%.*s", (int)n, buf);
+    cr_assert_arr_eq(buf, body, (size_t)n);
+}
+
+/* in_flight_check - a letter is in a slot when its worker is killed, and then
+ * somebody changes its row. It runs from the slot, and is not moved to the
+ * dead-letter queue before one that died later. */
+static void in_flight_check(const char *change)
+{
+    sqlite3 *db;
+    const char *q = harness_queue(0, 0), *dead = harness_queue(0, 0);
+    letter_add(q, "first");
+    letter_add(q, "later");
+    struct harness_process *w =
+        harness_worker(q, "--", "sh", "-c", "echo >>started; exec sleep 1000");
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    harness_until_lines("started", 1, 5000);
+    harness_kill(w);
+    cr_assert_eq(
+        sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q),
+                     &db),
+        SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, change, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    w = harness_worker(
+        q, "--dead-letter-queue", dead, "--", "sh", "-c",
+        "echo >>started; until [ -e go ]; do sleep 0.01; done; cat >>done");
+    harness_until_lines("started", 2, 5000);
+    next_dead(dead, "later");
+    cr_assert_eq(harness_queue_length(dead), 0);
+    harness_write("go", "", 0);
+    harness_until(replayed(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    size_t n;
+    harness_letters(q, &n);
+    cr_assert_eq(n, 0, "done: gone");
+    cr_assert_eq(harness_queue_length(dead), 0);
+    cr_assert_str_eq(harness_read("done", NULL), "first");
+    cr_assert_eq(harness_log_count(w, "event=letters_recalled"), 0);
+}
+
+/* A container that was made anew: the same boot, other queues. */
+Test(worker_replay, one_in_flight_is_not_recalled)
+{
+    in_flight_check("UPDATE messages SET boot = 'another' WHERE state = 4");
+}
+
+Test(worker_replay, one_in_flight_is_not_moved)
+{
+    in_flight_check("UPDATE messages SET state = 3 WHERE state = 4");
 }
 
 Test(worker_replay, a_letter_number_with_another_id_is_any_message)

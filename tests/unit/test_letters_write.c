@@ -73,14 +73,14 @@ Test(letters_write, a_mark_needs_the_same_death)
     cr_assert(letters_mark_replayed(s, 1, 100) == 0);
     cr_assert(letters_mark_replayed(s, 1, 100) == 0); /* sent once more */
     cr_assert(count(s, (struct letter_filter){.replayed = true}) == 2);
-    cr_assert(store_recall(s) == 0, "marked with the boot of now");
+    cr_assert(store_recall(s, NULL, NULL) == 0, "marked with the boot of now");
     cr_assert(letters_unmark(s, 1) == 0);
     cr_assert(letters_unmark(s, 1) == -ENOENT);
     cr_assert(letters_unmark(s, 7) == -ENOENT);
     cr_assert(count(s, (struct letter_filter){0}) == 5);
     fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 5");
     cr_assert(letters_mark_replayed(s, 5, 400) == 0);
-    cr_assert(store_recall(s) == 0, "the newer mark counts");
+    cr_assert(store_recall(s, NULL, NULL) == 0, "the newer mark counts");
     store_close(&s);
 }
 

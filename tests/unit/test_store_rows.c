@@ -326,13 +326,39 @@ Test(store_rows, replayed_letters_of_another_boot_are_dead_again)
     struct store_row m = fixture_row(STORE_REPLAYED, "x");
     for (int i = 0; i < 3; i++)
         fixture_put(s, &m);
-    cr_assert(store_recall(s) == 0);
+    cr_assert(store_recall(s, NULL, NULL) == 0);
     cr_assert(store_count(s, STORE_REPLAYED) == 3);
     fixture_sql("UPDATE messages SET boot = 'another' WHERE row <= 2");
-    cr_assert(store_recall(s) == 2);
-    cr_assert(store_recall(s) == 0);
+    cr_assert(store_recall(s, NULL, NULL) == 2);
+    cr_assert(store_recall(s, NULL, NULL) == 0);
     cr_assert(store_count(s, STORE_DEAD) == 2);
     cr_assert(store_count(s, STORE_REPLAYED) == 1);
+    store_close(&s);
+}
+
+/* held - the rows that are skipped */
+static bool held(int64_t row, void *arg)
+{
+    const int64_t *only = arg;
+    return row % *only == 0;
+}
+
+Test(store_rows, letters_that_are_held_are_not_recalled)
+{
+    int64_t each = 5;
+    struct store *s = fixture_open();
+    struct store_row m = fixture_row(STORE_REPLAYED, "x");
+    for (int i = 0; i < 200; i++) { /* several pages */
+        m.died_ns = (uint64_t)(i / 3);
+        fixture_put(s, &m);
+    }
+    fixture_sql("UPDATE messages SET boot = 'another'");
+    cr_assert(store_recall(s, held, &each) == 160);
+    cr_assert(store_count(s, STORE_REPLAYED) == 40);
+    cr_assert(store_recall(s, held, &each) == 0);
+    each = 1;
+    cr_assert(store_recall(s, held, &each) == 0, "all of a page is held");
+    cr_assert(store_recall(s, NULL, NULL) == 40);
     store_close(&s);
 }
 
