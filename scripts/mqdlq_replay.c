@@ -71,7 +71,8 @@ static void parcel_foretell(const struct replay *r)
 }
 
 /* parcel_post - the parcel into the queue; 0 or -errno. A queue whose name is
- * gone is as good as none: -ENOENT. */
+ * gone is as good as none: -ENOENT. One that lost it meanwhile has the message,
+ * and only a worker that holds the queue can still take it: -ESTALE. */
 static int parcel_post(struct replay *r)
 {
     const struct options *o = r->desk->o;
@@ -80,9 +81,11 @@ static int parcel_post(struct replay *r)
         deadline = ns_add(clock_mono_ns(), o->wait_ns);
     if (interrupt_seen())
         return -EINTR;
+    if (queue_gone(r->queue))
+        return -ENOENT;
     int err = queue_send_wait(r->queue, r->parcel.bytes, r->parcel.size,
                               r->parcel.priority, deadline);
-    return !err && queue_gone(r->queue) ? -ENOENT : err;
+    return !err && queue_gone(r->queue) ? -ESTALE : err;
 }
 
 /* post_failed - why the sending stops; the exit status */
@@ -95,6 +98,14 @@ static int post_failed(const struct replay *r, int err)
         return desk_say(EX_TEMPFAIL, "%s stayed full", name);
     if (err == -ENOENT)
         return desk_say(EX_NOINPUT, "%s was removed meanwhile", name);
+    if (err == -ESTALE)
+        return desk_say(EX_NOINPUT,
+                        "%s was removed just as letter %" PRId64
+                        " was sent: a worker that takes what is left in it may "
+                        "run it, nobody else can; it stays in the store%s",
+                        name, r->parcel.row,
+                        r->parcel.kind == PARCEL_TRACKED ? ", marked replayed"
+                                                         : "");
     return desk_say(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
 }
 
@@ -127,8 +138,9 @@ static int send_tracked(struct replay *r)
         r->sent++;
         return 0;
     }
-    /* One that was on its way already stays so: that message may yet come. */
-    err = p->was_replayed ? 0 : letters_unmark(s, p->row);
+    /* One that was on its way already stays so: that message may yet come. So
+     * may this one, out of a queue that has just lost its name. */
+    err = p->was_replayed || failed == -ESTALE ? 0 : letters_unmark(s, p->row);
     if (err && err != -ENOENT) {
         desk_store_failed("take back the mark of a letter", err);
         desk_say(0,
@@ -141,8 +153,9 @@ static int send_tracked(struct replay *r)
 
 /* send_untracked - send the letter, then remove it, as nothing will tell of its
  * end: it has moved into the queue
- * Crash before the removal: it is in both, and can be sent a second time.
- * So a crash here can repeat a message and never lose one.
+ * Crash before the removal: it is in both, and can be sent a second time. So it is
+ * when the queue has lost its name, as nobody may be there to take it.
+ * So this can repeat a message and never lose one.
  */
 static int send_untracked(struct replay *r)
 {
