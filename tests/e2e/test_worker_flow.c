@@ -305,6 +305,20 @@ Test(worker_flow, json_logs_are_one_object_a_line)
     cr_assert_eq(harness_log_count(w, ""), harness_log_count(w, "{\"time\":"));
 }
 
+Test(worker_flow, a_refused_start_says_why_in_a_plain_line)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--log-format", "json", "--", "cat");
+    harness_wait_log(w, "\"started\"", 5000);
+    struct harness_process *second =
+        harness_worker(q, "--log-format", "json", "--", "cat");
+    cr_assert_eq(harness_wait(second, 5000), 69);
+    cr_assert_eq(harness_log_count(second, "mqworker: "), 1);
+    cr_assert_eq(harness_log_count(second, ""), 1);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
 /* As event=parked_full advises. */
 Test(worker_flow, a_higher_max_parked_lets_messages_in_at_once)
 {
