@@ -207,11 +207,15 @@ Test(retries, row_of_a_held_slot_is_not_handed_out)
 {
     int64_t held = waiting(9 * NS_PER_S), other = waiting(NS_PER_S);
 
+    cr_assert_not(retries_flies(retries, held));
     cr_assert(retries_fly(retries, held));
     cr_assert_not(retries_fly(retries, held));
+    cr_assert(retries_flies(retries, held));
     cr_assert_eq(taken(), other);
+    cr_assert(retries_flies(retries, other));
     none_is_due();
     retries_land(retries, held);
+    cr_assert_not(retries_flies(retries, held));
     retries_land(retries, held); /* twice does no harm */
     cr_assert(retries_fly(retries, held));
 }
