@@ -74,10 +74,11 @@ bool engine_peeks(struct engine *e)
     if (!somebody_would(e))
         return false;
     /* Without a free slot, or room for what is received, a work item could only
-     * leave, and come here again. */
+     * leave, and come here again; but it can park, which frees slots, or else
+     * takes a delay (HOLD_QUEUE). */
     slots = custody_free_slots(e->custody) > 0;
     room = slots && ordered_room(e);
-    if (atomic_load(&e->waiting) ||
+    if (atomic_load(&e->waiting) || (!slots && ordered_stuck(e)) ||
         (slots && (retries_ready(e->retries) || ordered_ready(e))) ||
         (room && reopen_gone(e->reopen))) {
         receive_start(e);

@@ -117,6 +117,8 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
 /* They are in the store (`parked`), or go back. */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked);
+/* The one of groups_park_one is as before: not in its place, and not parked. */
+void groups_park_undo(struct groups *g, struct group_item *item);
 
 /* ---- looking ---- */
 

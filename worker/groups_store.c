@@ -130,6 +130,21 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
     return err;
 }
 
+/* arrived_locked - one of its items is on its way no more */
+static void arrived_locked(struct groups *g, struct group *group)
+{
+    group->parking--;
+    if (group->state == GROUP_PARKING)
+        group_wake_locked(g, group);
+}
+
+void groups_park_undo(struct groups *g, struct group_item *item)
+{
+    pthread_mutex_lock(&g->mtx);
+    arrived_locked(g, item->group);
+    pthread_mutex_unlock(&g->mtx);
+}
+
 /* groups_park_end - a group whose last item has arrived may go on */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked)
@@ -138,15 +153,13 @@ void groups_park_end(struct groups *g, struct group_item *const *items,
     for (size_t i = 0; i < n; i++) {
         struct group *group = items[i]->group;
 
-        group->parking--;
         if (parked) {
             group->parked++;
             g->parked++;
         } else {
             group_insert_locked(g, group, items[i]);
         }
-        if (group->state == GROUP_PARKING)
-            group_wake_locked(g, group);
+        arrived_locked(g, group);
     }
     pthread_mutex_unlock(&g->mtx);
 }

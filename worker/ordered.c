@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/fault_point.h"
 #include "common/log.h"
 #include "worker/container.h"
@@ -15,7 +16,8 @@
 #include "worker/release.h"
 #include "worker/settle.h"
 
-#define PARK_MOST 64 /* messages in one commit */
+#define PARK_MOST 64       /* messages in one commit */
+#define AGAIN_NS  NS_PER_S /* a row that could not be parked is due again */
 
 /* A slot whose message waits in its group; one for each slot. */
 struct member {
@@ -85,19 +87,26 @@ int ordered_restore(struct engine *e)
     return err == -ENOENT ? 0 : err;
 }
 
-/* crowded - half the lookahead is taken and some of it cannot run */
+/* crowded - half the lookahead is taken and some of it cannot run; or no slot is
+ * left, and what it waits for needs one, whatever the bounds say */
 static bool crowded(const struct engine *e)
 {
     const struct groups *g = e->ordered->groups;
 
-    return groups_stuck(g) > 0 && groups_waiting(g) * 2 >= e->set->lookahead &&
-           groups_parked(g) < e->set->max_parked;
+    return groups_stuck(g) > 0 &&
+           (custody_free_slots(e->custody) == 0 ||
+            (groups_waiting(g) * 2 >= e->set->lookahead &&
+             groups_parked(g) < e->set->max_parked));
+}
+
+bool ordered_stuck(const struct engine *e)
+{
+    return crowded(e) && !atomic_load(&e->ordered->parking);
 }
 
 bool ordered_ready(const struct engine *e)
 {
-    return groups_ready(e->ordered->groups) > 0 ||
-           (crowded(e) && !atomic_load(&e->ordered->parking));
+    return groups_ready(e->ordered->groups) > 0 || ordered_stuck(e);
 }
 
 bool ordered_empty(const struct engine *e)
@@ -179,7 +188,7 @@ int ordered_enter(struct engine *e, struct delivery *d)
 
 /* put_by - a due message to the store again, behind what its group has there
  * Any number may be due at once. Were they all to wait in slots, none would be
- * left to run one of them.
+ * left to run one of them; so one that cannot be written goes back, too.
  * Crash before the commit: it waits as before. After it: it is parked, and
  * recovery frees the slot, which has not run.
  */
@@ -196,10 +205,13 @@ static int put_by(struct engine *e, struct delivery *d)
     settle_row(&row, d);
     row.state = STORE_PARKED;
     err = store_put_all(e->store, &row, 1);
-    if (err) {
-        groups_park_end(g, &item, 1, false);
+    if (err) { /* it waits in the store as before */
+        groups_park_undo(g, item);
+        slot_retire(d->slot);
+        retries_land(e->retries, row.row);
+        retries_note(e->retries, clock_steady_ns() + AGAIN_NS);
         engine_trouble(e, "parking a message in the store", -err);
-        return HANDED_OVER;
+        return PUT_BY;
     }
     retries_land(e->retries, row.row);
     FAULT_POINT("park_due_before_retire");
@@ -396,14 +408,16 @@ static bool park_some(struct engine *e)
 /* ordered_relieve - park until there is room
  * Who finds another thread parking goes away, and nobody else would see that
  * the lookahead was filled meanwhile: so whoever parked looks again after it
- * has said that it does not park any more.
+ * has said that it does not park any more. While a delay after trouble runs it is
+ * not tried again: take_any comes by with each message.
  */
 void ordered_relieve(struct engine *e)
 {
     struct ordered *o = e->ordered;
     bool more = true;
 
-    while (more && crowded(e) && !atomic_exchange(&o->parking, true)) {
+    while (more && crowded(e) && !(atomic_load(&e->holds) & HOLD_QUEUE) &&
+           !atomic_exchange(&o->parking, true)) {
         more = park_some(e);
         atomic_store(&o->parking, false);
     }

@@ -23,7 +23,8 @@ struct ordered; /* opaque; body in ordered.c */
 /* Not an error: the message is in its group, its slot is not the caller's any
  * more. */
 #define HANDED_OVER 1
-/* Nor this: it is parked in the store, its slot is FREE and still the caller's. */
+/* Nor this: it is in the store, parked or as before, and its slot is FREE and
+ * still the caller's. */
 #define PUT_BY 2
 
 int ordered_open(struct ordered **out, struct engine *e, unsigned slots);
@@ -35,8 +36,10 @@ int ordered_restore(struct engine *e);
 bool ordered_empty(const struct engine *e);
 /* Whether one more message may be received, as it may be of a group. */
 bool ordered_room(struct engine *e);
-/* Whether a group has something to deliver. */
+/* Whether a group has something to deliver, or something is to be parked. */
 bool ordered_ready(const struct engine *e);
+/* Whether something is to be parked, and nobody does. */
+bool ordered_stuck(const struct engine *e);
 /* A message of a group, HELD and read: HANDED_OVER, or 0: the caller delivers it
  * (it is broken now, as its group was closed), or -ENOMEM. */
 int ordered_add(struct engine *e, struct delivery *d);
@@ -45,7 +48,7 @@ int ordered_enter(struct engine *e, struct delivery *d);
 /* A stored one whose time has come: 0 if it is its group's head, leased now, and
  * is to be delivered; -EINPROGRESS if its group does not know it as its head
  * yet, ask again soon; PUT_BY if the slots for groups are taken; else as
- * ordered_add. */
+ * ordered_add. Of PUT_BY the row has landed. */
 int ordered_due(struct engine *e, struct delivery *d);
 /* The next message of a group, leased, in `d`. A parked one is read to `slot`.
  * -EAGAIN none. */

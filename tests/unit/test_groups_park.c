@@ -283,6 +283,21 @@ Test(groups_park, items_leave_in_the_order_of_their_delivery)
     groups_release(groups, a);
 }
 
+/* One that could not be stored and waits elsewhere leaves its group as it was. */
+Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
+{
+    cr_assert_eq(groups_park_one(groups, "a", 1, &item[1]), 0);
+    cr_assert_eq(groups_count(groups), 1);
+    groups_park_undo(groups, &item[1]);
+    cr_assert_eq(groups_count(groups), 0);
+    cr_assert_eq(groups_park_one(groups, "a", 1, &item[1]), 0);
+    put("a", 2, 0);
+    lease(NULL);
+    groups_park_undo(groups, &item[1]);
+    cr_assert_eq(groups_parked(groups), 0);
+    DELIVERS(2);
+}
+
 /* Settled while its items are on their way: they do not count as stuck, so
  * nobody parks what would go on at once. */
 Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)
