@@ -242,20 +242,16 @@ static int head_lease(struct engine *e, struct delivery *d)
 }
 
 /* ordered_due - a retry goes on where its group stopped; a delayed message gets
- * in line
- * A retry may be that of a letter: its row has not the header it came with.
- */
+ * in line */
 int ordered_due(struct engine *e, struct delivery *d)
 {
     int err = head_lease(e, d);
 
-    if (err == -ENOENT)
-        return groups_waiting(e->ordered->groups) < e->set->lookahead
-                   ? ordered_enter(e, d)
-                   : put_by(e, d);
-    if (!err)
-        d->header.fields |= HEADER_LETTER;
-    return err;
+    if (err != -ENOENT)
+        return err;
+    return groups_waiting(e->ordered->groups) < e->set->lookahead
+               ? ordered_enter(e, d)
+               : put_by(e, d);
 }
 
 /* before - whether a parked message comes before an item */

@@ -69,8 +69,8 @@ int ordered_list(struct engine *e, const char *key, size_t size,
 /* As groups_shut. */
 int ordered_shut(struct engine *e, const char *key, size_t size);
 
-/* The verdict is durable: `row` as stored, NULL: gone. `letter`: it was one that
- * an operator sent again. Ends the lease. */
+/* The verdict is durable: `row` as stored, NULL: gone. `letter`: it may have been
+ * one that an operator sent again. Ends the lease. */
 void ordered_settled(struct engine *e, struct group *lease,
                      const struct store_row *row, bool letter);
 /* A stored message died without a delivery: its group does not wait for it. */

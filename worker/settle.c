@@ -74,7 +74,9 @@ static void op_begin(struct op *op, const struct delivery *d)
 {
     op->count = d->count;
     op->lease = d->lease;
-    op->letter = d->slot->row && d->header.fields & HEADER_LETTER;
+    /* Its row, or what it came back to its group with, has not the header that a
+     * letter was sent with. */
+    op->letter = d->slot->row != 0;
 }
 
 /* settle_dead - a dead letter that did not run, or not again */

@@ -14,7 +14,7 @@
 /* What a verdict does to the store. */
 struct op {
     enum { OP_PUT, OP_DONE, OP_DISCARD } kind; /* the last two delete the row */
-    bool letter;                  /* it was sent again by an operator */
+    bool letter;                  /* it may be one that was sent again */
     struct group *lease;          /* of its group; NULL: none */
     struct counters_block *count; /* where it is counted; NULL: the rest */
     uint64_t took_ns;             /* the handler */
