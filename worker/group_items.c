@@ -63,6 +63,7 @@ void group_items_add(struct group_items *items, struct group_item *item)
 
     item->next = NULL;
     item->tail = item;
+    items->fronts += item->priority == GROUP_FRONT;
     if (items->count++ == 0) {
         set_only(items, item);
         return;
@@ -82,6 +83,7 @@ void group_items_add(struct group_items *items, struct group_item *item)
 /* group_items_remove - out of it; if it is the only one, untouched */
 void group_items_remove(struct group_items *items, struct group_item *item)
 {
+    items->fronts -= item->priority == GROUP_FRONT;
     if (--items->count == 0)
         RB_ROOT(&items->firsts) = NULL;
     else
@@ -95,6 +97,15 @@ struct group_item *group_items_first(const struct group_items *items)
     while (items->count > 1 && RB_LEFT(first, node))
         first = RB_LEFT(first, node);
     return first;
+}
+
+struct group_item *group_items_behind(const struct group_items *items)
+{
+    struct group_item *first = group_items_first(items);
+
+    if (items->count == items->fronts)
+        return NULL;
+    return items->fronts ? RB_NEXT(item_tree, NULL, first) : first;
 }
 
 struct group_item *group_items_low(const struct group_items *items)
@@ -130,15 +141,17 @@ const char *group_items_check(const struct group_items *items)
 {
     struct group_item *at = group_items_first(items), *next;
     const char *wrong = NULL;
-    size_t count = 0;
+    size_t count = 0, fronts = 0;
 
     for (; at && !wrong; at = next) {
         wrong = list_check(at, &count);
+        if (at->priority == GROUP_FRONT)
+            fronts = count;
         next = RB_NEXT(item_tree, NULL, at);
         if (next && by_priority(at, next) >= 0)
             wrong = "priorities are out of order";
     }
-    if (!wrong && count != items->count)
+    if (!wrong && (count != items->count || fronts != items->fronts))
         wrong = "the count of items is wrong";
     return wrong;
 }

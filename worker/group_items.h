@@ -21,6 +21,7 @@ RB_HEAD(item_tree, group_item);
 struct group_items {
     struct item_tree firsts; /* of each priority */
     uint32_t count;
+    uint32_t fronts; /* of them, GROUP_FRONT */
 };
 
 void group_items_add(struct group_items *items, struct group_item *item);
@@ -28,6 +29,8 @@ void group_items_add(struct group_items *items, struct group_item *item);
 void group_items_remove(struct group_items *items, struct group_item *item);
 /* NULL if there is none. */
 struct group_item *group_items_first(const struct group_items *items);
+/* The first one that is not GROUP_FRONT. */
+struct group_item *group_items_behind(const struct group_items *items);
 /* The first one of the lowest priority there is. */
 struct group_item *group_items_low(const struct group_items *items);
 /* All, in turn, until `visit` is false. */

@@ -38,8 +38,9 @@ struct group {
     uint16_t high; /* lessee's: of priority above 0 in a row */
     uint16_t key_size;
     uint8_t state; /* enum group_state */
-    bool closing;
-    int64_t head; /* the row that waits; 0: none */
+    bool closing : 1;
+    bool doubted : 1; /* a letter came while it had something else to do */
+    int64_t head;     /* the row that waits; 0: none */
     char key[];
 };
 

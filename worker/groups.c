@@ -72,6 +72,11 @@ bool group_is_blocked(const struct group *group)
     return group->state == GROUP_BLOCKED || group->state == GROUP_HELD;
 }
 
+size_t group_movable(const struct groups *g, const struct group *group)
+{
+    return group->items.count - (g->keep_front ? group->items.fronts : 0);
+}
+
 /* unlink_locked - off the list that its state put it on */
 static void unlink_locked(struct groups *g, struct group *group)
 {
@@ -80,7 +85,7 @@ static void unlink_locked(struct groups *g, struct group *group)
         counter_sub(&g->ready, 1);
     } else if (group_is_blocked(group)) {
         TAILQ_REMOVE(&g->blocked, group, link);
-        counter_sub(&g->stuck, group->items.count);
+        counter_sub(&g->stuck, group_movable(g, group));
         if (group->state == GROUP_HELD)
             counter_sub(&g->held, 1);
     }
@@ -107,13 +112,15 @@ void group_queue_locked(struct groups *g, struct group *group, bool front)
 void group_block_locked(struct groups *g, struct group *group,
                         enum group_state state)
 {
+    size_t movable = group_movable(g, group);
+
     unlink_locked(g, group);
     group->state = (uint8_t)state;
-    if (group->items.count)
+    if (movable)
         TAILQ_INSERT_HEAD(&g->blocked, group, link);
     else
         TAILQ_INSERT_TAIL(&g->blocked, group, link);
-    counter_add(&g->stuck, group->items.count);
+    counter_add(&g->stuck, movable);
     if (state == GROUP_HELD)
         counter_add(&g->held, 1);
 }
@@ -137,20 +144,32 @@ void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
+/* stuck_locked - what could be parked is more or less than it was */
+static void stuck_locked(struct groups *g, struct group *group, size_t was)
+{
+    size_t is = group_movable(g, group);
+
+    if (!group_is_blocked(group) || is == was)
+        return;
+    counter_add(&g->stuck, is - was);
+    if (is && was)
+        return;
+    TAILQ_REMOVE(&g->blocked, group, link);
+    if (is)
+        TAILQ_INSERT_HEAD(&g->blocked, group, link);
+    else
+        TAILQ_INSERT_TAIL(&g->blocked, group, link);
+}
+
 void group_insert_locked(struct groups *g, struct group *group,
                          struct group_item *item)
 {
-    bool blocked = group_is_blocked(group);
+    size_t was = group_movable(g, group);
 
-    if (blocked && group->items.count == 0) {
-        TAILQ_REMOVE(&g->blocked, group, link);
-        TAILQ_INSERT_HEAD(&g->blocked, group, link);
-    }
     item->group = group;
     group_items_add(&group->items, item);
     counter_add(&g->waiting, 1);
-    if (blocked)
-        counter_add(&g->stuck, 1);
+    stuck_locked(g, group, was);
     /* A held group runs what an operator sent again, nothing else. */
     if (group->state == GROUP_IDLE ||
         (group->state == GROUP_HELD && item->priority == GROUP_FRONT))
@@ -160,17 +179,11 @@ void group_insert_locked(struct groups *g, struct group *group,
 void group_remove_locked(struct groups *g, struct group *group,
                          struct group_item *item)
 {
-    bool blocked = group_is_blocked(group);
+    size_t was = group_movable(g, group);
 
     group_items_remove(&group->items, item);
     counter_sub(&g->waiting, 1);
-    if (!blocked)
-        return;
-    counter_sub(&g->stuck, 1);
-    if (group->items.count == 0) {
-        TAILQ_REMOVE(&g->blocked, group, link);
-        TAILQ_INSERT_TAIL(&g->blocked, group, link);
-    }
+    stuck_locked(g, group, was);
 }
 
 /* ---- coming ---- */
@@ -364,11 +377,17 @@ static void release_locked(struct groups *g, struct group *lease)
     }
 }
 
-void groups_release(struct groups *g, struct group *lease)
+bool groups_release(struct groups *g, struct group *lease)
 {
+    bool doubted;
+
     pthread_mutex_lock(&g->mtx);
-    release_locked(g, lease);
+    doubted = lease->doubted;
+    lease->doubted = false;
+    if (!doubted)
+        release_locked(g, lease);
     pthread_mutex_unlock(&g->mtx);
+    return !doubted;
 }
 
 /* groups_next - both at the price of one */
@@ -393,14 +412,12 @@ void groups_block(struct groups *g, struct group *lease, int64_t head)
 /* groups_hold - but what an operator sent again meanwhile runs */
 void groups_hold(struct groups *g, struct group *lease)
 {
-    struct group_item *first;
-
     pthread_mutex_lock(&g->mtx);
     put_back_locked(g, lease);
     lease->head = 0;
     lease->used = 0;
-    first = group_items_first(&lease->items);
-    if (first && first->priority == GROUP_FRONT)
+    lease->doubted = false;
+    if (lease->items.fronts)
         group_queue_locked(g, lease, false);
     else
         group_block_locked(g, lease, GROUP_HELD);

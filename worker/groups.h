@@ -46,6 +46,8 @@ struct group_item {
 int groups_open(struct groups **out, unsigned quantum);
 /* From the next turn of each group on. */
 void groups_set_quantum(struct groups *g, unsigned quantum);
+/* GROUP_FRONT is never parked; before the first item. */
+void groups_keep_front(struct groups *g);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
 /* Put an item in its place. Calls for one group come in receive order. */
@@ -77,9 +79,10 @@ void groups_unpark(struct groups *g, struct group *lease);
 
 /* ---- the end of a lease ---- */
 
-/* It is settled: the next one may run. */
-void groups_release(struct groups *g, struct group *lease);
-/* groups_release, then groups_lease, for one lock instead of two. */
+/* It is settled: the next one may run. False: it was doubted (groups_hold_late),
+ * and is not any more; the lease goes on. */
+bool groups_release(struct groups *g, struct group *lease);
+/* groups_release of one that is not doubted, then groups_lease, for one lock. */
 struct group *groups_next(struct groups *g, struct group *lease);
 /* It failed and waits as `head`: the group waits with it. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
@@ -95,6 +98,10 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
 /* Whether the group is leased now: what its lease becomes is not known yet. */
 bool groups_leased(struct groups *g, const char *key, size_t size);
+/* A message of it died that nobody had a lease for: 1 it is held now; 0 it was,
+ * or waits for its head, or runs first, and is doubted at the end of a lease;
+ * -ENOMEM, -ENAMETOOLONG. */
+int groups_hold_late(struct groups *g, const char *key, size_t size);
 void groups_unhold(struct groups *g, const char *key, size_t size);
 /* Copies of the keys of all held groups, one after the other as a size_t and the
  * bytes, in memory to be freed; NULL if there is none. */
@@ -124,7 +131,7 @@ void groups_park_undo(struct groups *g, struct group_item *item);
 
 size_t groups_ready(const struct groups *g);   /* that could be leased now */
 size_t groups_waiting(const struct groups *g); /* items in their places */
-size_t groups_stuck(const struct groups *g);   /* of those, in blocked groups */
+size_t groups_stuck(const struct groups *g);   /* that could be parked now */
 uint64_t groups_parked(const struct groups *g);
 size_t groups_count(struct groups *g);
 size_t groups_held(const struct groups *g); /* groups that are held */

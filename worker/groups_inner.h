@@ -22,18 +22,21 @@ struct groups {
     pthread_mutex_t mtx;
     struct group_table table; /* m */
     struct group_list runs;   /* m  QUEUED; FIFO, but for one in its quantum */
-    /* m  BLOCKED and HELD; those that have items stand before the others */
+    /* m  BLOCKED and HELD; those with something to park before the others */
     struct group_list blocked;
     unsigned quantum;        /* m */
+    bool keep_front;         /* c  GROUP_FRONT is not parked */
     atomic_size_t ready;     /* a  groups on `runs` */
     atomic_size_t waiting;   /* a  items in their places */
-    atomic_size_t stuck;     /* a  of those, in groups on `blocked` */
+    atomic_size_t stuck;     /* a  to park, of the groups on `blocked` */
     atomic_size_t held;      /* a  groups in state HELD */
     _Atomic uint64_t parked; /* a  of all groups */
 };
 
 /* Whether a group is on the list of the blocked ones. */
 bool group_is_blocked(const struct group *group);
+/* How many of its items could be parked. */
+size_t group_movable(const struct groups *g, const struct group *group);
 /* To RUNNING, off whatever list it is on. */
 void group_run_locked(struct groups *g, struct group *group);
 void group_queue_locked(struct groups *g, struct group *group, bool front);

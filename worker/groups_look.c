@@ -130,7 +130,8 @@ static bool names(const struct group_item *item, void *arg)
 }
 
 /* group_check - one group; adds to the sums */
-static const char *group_check(const struct group *group, struct sums *sums)
+static const char *group_check(const struct groups *g,
+                               const struct group *group, struct sums *sums)
 {
     const struct group *named = group;
     const char *wrong = group_items_check(&group->items);
@@ -142,7 +143,7 @@ static const char *group_check(const struct group *group, struct sums *sums)
         wrong = state_check(group, group_items_first(&group->items));
     sums->ready += group->state == GROUP_QUEUED;
     sums->waiting += group->items.count;
-    sums->stuck += group_is_blocked(group) ? group->items.count : 0;
+    sums->stuck += group_is_blocked(group) ? group_movable(g, group) : 0;
     sums->held += group->state == GROUP_HELD;
     sums->blocked += group_is_blocked(group);
     sums->parked += group->parked;
@@ -164,9 +165,9 @@ static const char *lists_check(const struct groups *g, const struct sums *sums)
     TAILQ_FOREACH (group, &g->blocked, link) {
         if (!group_is_blocked(group))
             return "a group on the list of the blocked has another state";
-        if (none && group->items.count)
+        if (none && group_movable(g, group))
             return "a blocked group with items stands behind one without";
-        none = group->items.count == 0;
+        none = group_movable(g, group) == 0;
         blocked++;
     }
     if (runs != sums->ready || blocked != sums->blocked)
@@ -183,7 +184,7 @@ const char *groups_check(struct groups *g)
     wrong = group_table_check(&g->table);
     for (size_t i = 0; i < g->table.size && !wrong; i++)
         if (g->table.slots[i].group)
-            wrong = group_check(g->table.slots[i].group, &sums);
+            wrong = group_check(g, g->table.slots[i].group, &sums);
     if (!wrong && (sums.ready != g->ready || sums.waiting != g->waiting ||
                    sums.stuck != g->stuck || sums.held != g->held ||
                    sums.parked != g->parked))

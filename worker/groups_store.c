@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+void groups_keep_front(struct groups *g)
+{
+    g->keep_front = true;
+}
+
 /* groups_restore - before any item is added */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held)
@@ -34,6 +39,31 @@ int groups_restore(struct groups *g, const char *key, size_t size,
     }
     pthread_mutex_unlock(&g->mtx);
     return err;
+}
+
+/* groups_hold_late - a lease cannot be taken back: its end asks; and what goes
+ * first goes first */
+int groups_hold_late(struct groups *g, const char *key, size_t size)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int held = 0;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_get(&g->table, hash, key, size);
+    if (!group) {
+        held = -ENOMEM;
+    } else if (group->state == GROUP_RUNNING || group->items.fronts) {
+        group->doubted = true;
+    } else if (!group_is_blocked(group)) {
+        held = 1;
+        group->used = 0;
+        group_block_locked(g, group, GROUP_HELD);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return held;
 }
 
 void groups_unhold(struct groups *g, const char *key, size_t size)
@@ -94,8 +124,9 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
 
     pthread_mutex_lock(&g->mtx);
     while (n < room && (group = TAILQ_FIRST(&g->blocked)) != NULL &&
-           group->items.count) {
-        items[n] = group_items_first(&group->items);
+           group_movable(g, group)) {
+        items[n] = g->keep_front ? group_items_behind(&group->items)
+                                 : group_items_first(&group->items);
         group_remove_locked(g, group, items[n++]);
         group->parking++;
     }

@@ -52,6 +52,9 @@ int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
         free(o);
         return err;
     }
+    /* A letter on its way keeps its group waiting; a parked row is none. */
+    if (e->set->on_group_dead == GROUP_DEAD_HOLD)
+        groups_keep_front(o->groups);
     *out = o;
     return 0;
 }
@@ -500,44 +503,70 @@ int ordered_shut(struct engine *e, const char *key, size_t size)
     return err;
 }
 
-/* hold - and wait for an operator */
-static void hold(struct engine *e, struct group *lease)
+/* held - it waits for an operator */
+static void held(struct engine *e, const char *key, size_t size)
 {
-    size_t size;
-    const char *key = groups_key(lease, &size);
-
     log_warn("group_held", F_STR("queue", e->set->queue),
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
-    groups_hold(e->ordered->groups, lease);
     if (e->release)
         release_watch(e->release);
+}
+
+/* hold - the lease ends; its key is not ours any more then */
+static void hold(struct engine *e, struct group *lease)
+{
+    char copy[GROUP_KEY_MAX];
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    memcpy(copy, key, size);
+    groups_hold(e->ordered->groups, lease);
+    held(e, copy, size);
+}
+
+/* go_on - unless a letter of it is left */
+static void go_on(struct engine *e, struct group *lease, bool ask)
+{
+    while (!(ask && still_dead(e, lease))) {
+        if (groups_release(e->ordered->groups, lease))
+            return;
+        ask = true; /* one came meanwhile */
+    }
+    hold(e, lease);
 }
 
 /* ordered_settled - the lease ends as the verdict says */
 void ordered_settled(struct engine *e, struct group *lease,
                      const struct store_row *row, bool letter)
 {
-    struct groups *g = e->ordered->groups;
     bool holds = e->set->on_group_dead == GROUP_DEAD_HOLD;
-    bool died = row && row->state == STORE_DEAD;
 
     if (row && row->state == STORE_WAITING && row->attempts > 0)
-        groups_block(g, lease, row->row);
-    else if (holds && (died || (letter && still_dead(e, lease))))
+        groups_block(e->ordered->groups, lease, row->row);
+    else if (holds && row && row->state == STORE_DEAD)
         hold(e, lease);
     else
-        groups_release(g, lease);
+        go_on(e, lease, holds && letter);
 }
 
 void ordered_died(struct engine *e, const struct store_row *row)
 {
-    struct group *lease = groups_resume(e->ordered->groups, row->group,
-                                        row->group_size, row->row);
+    struct groups *g = e->ordered->groups;
+    const char *key = row->group;
+    size_t size = row->group_size;
+    struct group *lease = groups_resume(g, key, size, row->row);
+    int err = 0;
 
     if (lease)
         ordered_settled(e, lease, row, false);
+    else if (e->set->on_group_dead == GROUP_DEAD_HOLD)
+        err = groups_hold_late(g, key, size);
+    if (err > 0)
+        held(e, key, size);
+    else if (err < 0)
+        engine_trouble(e, "holding a group", -err);
 }
 
 void ordered_return(struct engine *e, struct group *lease, struct slot *slot)

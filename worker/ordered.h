@@ -73,7 +73,8 @@ int ordered_shut(struct engine *e, const char *key, size_t size);
  * one that an operator sent again. Ends the lease. */
 void ordered_settled(struct engine *e, struct group *lease,
                      const struct store_row *row, bool letter);
-/* A stored message died without a delivery: its group does not wait for it. */
+/* A stored message died without a delivery: its group does not wait for it, or
+ * is held. */
 void ordered_died(struct engine *e, const struct store_row *row);
 /* It was not delivered: first in line again. Ends the lease. */
 void ordered_return(struct engine *e, struct group *lease, struct slot *slot);

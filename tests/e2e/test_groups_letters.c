@@ -5,6 +5,7 @@
 #include "tests/harness/turns.h"
 
 #include <criterion/criterion.h>
+#include <mqueue.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,21 @@ static void ends(struct harness_process *w, const char *q, const char *order)
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
 }
 
+/* cpu_ticks - used by a process so far */
+static long cpu_ticks(pid_t pid)
+{
+    unsigned long user = 0, system = 0;
+    const char *at = strrchr(
+        harness_read(harness_path("/proc/%d/stat", (int)pid), NULL), ')');
+
+    cr_assert_not_null(at);
+    cr_assert_eq(sscanf(at + 1,
+                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                        &user, &system),
+                 2);
+    return (long)(user + system);
+}
+
 /* It comes back to its group as what its row says, which is not a replay. */
 Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
 {
@@ -86,4 +102,121 @@ Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
     cr_assert_str_eq(turns_order("a"), "0.0 ", "there is another letter");
     mqdlq("replay", q, l[0].id);
     ends(w, q, "0.0 0.1 0.2 ");
+}
+
+/* In the store it would be no letter any more, and in no place of its own. */
+Test(groups_letters, one_behind_another_that_fails_keeps_its_place)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = two_letters(q);
+    struct harness_process *w;
+
+    w = harness_worker(q, "-c", "1", HOLD, "--lookahead", "2", "--max-attempts",
+                       "1000", "--", TURN);
+    turns_send(q, "a", 0, "0.2");
+    turns_send(q, "a", 0, "0.3");
+    turns_tell("fail", "0.0");
+    mqdlq("replay", q, l[1].id);
+    harness_wait_log(w, "event=retry ", 10000);
+    mqdlq("replay", q, l[0].id);
+    passed(q);
+    cr_assert_eq(turns_rows(q, "state = 4"), 1, "it is a letter still");
+    turns_untell("fail", "0.0");
+    ends(w, q, "0.0 0.1 0.2 0.3 ");
+}
+
+/* Nothing else of its group can be parked; what is not of it runs. */
+Test(groups_letters, one_behind_another_that_fails_costs_no_processor)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = two_letters(q);
+    struct harness_process *w;
+
+    w = harness_worker(q, "-c", "1", "--on-group-dead", "hold", "--backoff",
+                       "1000s", "--lookahead", "2", "--", TURN);
+    turns_tell("fail", "0.0");
+    mqdlq("replay", q, l[1].id);
+    harness_wait_log(w, "event=retry ", 10000);
+    mqdlq("replay", q, l[0].id);
+    passed(q);
+    long before = cpu_ticks(harness_pid(w));
+    cr_assert_eq(harness_run("sleep", "1").status, 0);
+    cr_assert_lt(cpu_ticks(harness_pid(w)) - before, 30);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* Without `hold` a group that is blocked costs the others no place in flight,
+ * whatever is behind its head. */
+Test(groups_letters, without_hold_they_are_parked_as_others_are)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = two_letters(q);
+    struct harness_process *w;
+
+    w = harness_worker(q, "-c", "1", "--max-attempts", "1000", "--backoff",
+                       "20ms", "--lookahead", "1", "--", TURN);
+    turns_tell("fail", "0.0");
+    mqdlq("replay", q, l[1].id);
+    harness_wait_log(w, "event=retry ", 10000);
+    mqdlq("replay", q, l[0].id);
+    passed(q);
+    turns_untell("fail", "0.0");
+    ends(w, q, "0.0 0.1 ");
+}
+
+/* ---- one that dies without a lease ---- */
+
+/* shrunk - a worker of `q` made anew, with room for 120 bytes a message; of group
+ * a the store has one of 200 that is due in two seconds */
+static struct harness_process *shrunk(const char *q)
+{
+    char large[256];
+    struct harness_process *w = harness_worker(q, HOLD, "--", TURN);
+
+    memset(large, 'l', 200);
+    large[200] = '\0';
+    harness_wait_log(w, "event=started", 5000);
+    cr_assert_eq(
+        harness_run("mqsend", "--group", "a", "--delay", "2s", q, large).status,
+        0);
+    harness_until(turns_rows(q, TURNS_WAITING) == 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(mq_unlink(q), 0);
+    w = harness_worker(q, "--queue-depth", "4", "--message-size", "120", HOLD,
+                       "--", TURN);
+    harness_wait_log(w, "event=started", 5000);
+    return w;
+}
+
+/* waits - what is behind the letter does not run until that is discarded */
+static void waits(struct harness_process *w, const char *q, const char *before,
+                  const char *after)
+{
+    harness_wait_log(w, "event=group_held", 10000);
+    turns_send(q, "a", 0, "0.7");
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), before);
+    mqdlq("discard", "--all", q);
+    ends(w, q, after);
+}
+
+Test(groups_letters, a_delayed_one_that_is_too_large_now_holds_its_group)
+{
+    const char *q = harness_queue(4, 320);
+    struct harness_process *w = shrunk(q);
+
+    waits(w, q, "", "0.7 ");
+}
+
+Test(groups_letters, a_delayed_one_that_dies_while_another_runs_holds_its_group)
+{
+    const char *q = harness_queue(4, 320);
+    struct harness_process *w = shrunk(q);
+
+    turns_tell("gate", "0.5");
+    turns_send(q, "a", 0, "0.5");
+    turns_send(q, "a", 0, "0.6");
+    harness_wait_log(w, "event=dead ", 10000);
+    turns_untell("gate", "0.5");
+    waits(w, q, "0.5 ", "0.5 0.6 0.7 ");
 }

@@ -737,6 +737,26 @@ static void call_park_one(unsigned state)
     groups_park_end(groups, &one, 1, false);
 }
 
+static void call_park_undo(unsigned state)
+{
+    item[3].seq = 3;
+    item[3].priority = 0;
+    cr_assert_eq(groups_park_one(groups, "a", 1, &item[3]), 0);
+    sound();
+    groups_park_undo(groups, &item[3]);
+    cr_assert_eq(groups_count(groups), state == NONE ? 0 : 1);
+}
+
+static void call_hold_late(unsigned state)
+{
+    int held = groups_hold_late(groups, "a", 1);
+
+    cr_assert_eq(held, state == NONE || state == QUEUED || state == PARKING);
+    cr_assert_eq(groups_hold_late(groups, "a", 1), 0);
+    if (state == RUNNING)
+        cr_assert_not(groups_release(groups, running), "it is doubted");
+}
+
 static void call_leased(unsigned state)
 {
     cr_assert_eq(groups_leased(groups, "a", 1), state == RUNNING);
@@ -789,6 +809,11 @@ Test(groups, every_call_does_what_it_should_in_every_state)
         [BLOCKED] = {.stuck = 1},
         [HELD] = {.ready = 1},
     };
+    static const struct view late[STATES] = {
+        [NONE] = {.held = 1},     [QUEUED] = {.stuck = 2, .held = 1},
+        [BLOCKED] = {.stuck = 1}, [HELD] = {.stuck = 1, .held = 1},
+        [PARKING] = {.held = 1},
+    };
     static const struct view shut[STATES] = {
         [NONE] = {.ready = 1},
         [QUEUED] = {.ready = 1},
@@ -804,6 +829,8 @@ Test(groups, every_call_does_what_it_should_in_every_state)
     each_state("shut", call_shut, shut);
     each_state("park", call_park, same);
     each_state("park one", call_park_one, added);
+    each_state("park undo", call_park_undo, same);
+    each_state("hold late", call_hold_late, late);
     each_state("leased", call_leased, same);
     each_state("restore", call_restore, same);
     each_state("list", call_list, same);

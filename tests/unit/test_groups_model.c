@@ -36,7 +36,7 @@ struct model {
     uint64_t parked;
     int64_t head;
     unsigned parking, used, high;
-    bool closing;
+    bool closing, doubted;
 };
 
 struct lease {
@@ -50,6 +50,7 @@ struct lease {
 struct batch {
     struct group_item *items[BATCH];
     size_t n;
+    bool one; /* of groups_park_one */
 };
 
 static struct groups *groups;
@@ -58,6 +59,7 @@ static struct model model[KEYS];
 static struct lease lease[LEASES];
 static struct batch batch[BATCHES];
 static unsigned quantum;
+static bool keep_front; /* GROUP_FRONT is not parked */
 static uint64_t seed, seq, first_turn, last_turn;
 static uint64_t added, taken, parks, unparked, restored;
 static unsigned long op;
@@ -126,6 +128,28 @@ static size_t count_of(unsigned k)
 
     for (const struct item *i = item; i < item + ITEMS; i++)
         n += i->where == WAITS && i->key == k;
+    return n;
+}
+
+/* movable - whether it may be parked */
+static bool movable(const struct item *i)
+{
+    return !keep_front || i->item.priority != GROUP_FRONT;
+}
+
+/* movables - how many of a group; the first of them */
+static size_t movables(unsigned k, struct item **first)
+{
+    size_t n = 0;
+
+    *first = NULL;
+    for (struct item *i = item; i < item + ITEMS; i++) {
+        if (i->where != WAITS || i->key != k || !movable(i))
+            continue;
+        if (!*first || comes_before(i, *first))
+            *first = i;
+        n++;
+    }
     return n;
 }
 
@@ -309,12 +333,17 @@ static void op_release(void)
 
     if (!l || (!l->took && random_below(4)))
         return;
+    if (model[l->key].doubted) {
+        model[l->key].doubted = false;
+        expect(!groups_release(groups, group));
+        return;
+    }
     put_away(l);
     model_release(l->key);
     if (random_below(2))
         leased(l, groups_next(groups, group), model_next());
     else
-        groups_release(groups, group);
+        expect(groups_release(groups, group));
 }
 
 static void op_block(void)
@@ -341,6 +370,7 @@ static void op_hold(void)
     put_away(l);
     model[l->key].used = 0;
     model[l->key].head = 0;
+    model[l->key].doubted = false;
     first = first_of(l->key, false);
     if (first && first->item.priority == GROUP_FRONT)
         model_queue(&model[l->key], false);
@@ -401,6 +431,30 @@ static void op_unhold(void)
         model_wake(k);
 }
 
+static void op_hold_late(void)
+{
+    unsigned k = random_below(KEYS);
+    struct model *m = &model[k];
+    struct item *first = first_of(k, false);
+    bool front = first && first->item.priority == GROUP_FRONT;
+    bool held = m->state != BLOCKED && m->state != HELD;
+    const char *key;
+    size_t size;
+
+    if (random_below(8))
+        return;
+    if (m->state == RUNNING || front) {
+        m->doubted = true;
+        held = false;
+    }
+    key = key_of(k, &size);
+    expect(groups_hold_late(groups, key, size) == held);
+    if (held) {
+        m->state = HELD;
+        m->used = 0;
+    }
+}
+
 static void op_restore(void)
 {
     unsigned k = random_below(KEYS), parked = random_below(3);
@@ -452,14 +506,17 @@ static void op_park_begin(void)
 
     if (b->n || random_below(3))
         return;
+    b->one = false;
     b->n = groups_park_begin(groups, b->items, room);
     expect(b->n == (room < stuck ? room : stuck));
     for (size_t n = 0; n < b->n; n++) {
         struct item *i = (struct item *)b->items[n];
         struct model *m = &model[i->key];
+        struct item *first;
 
         expect(m->state == BLOCKED || m->state == HELD);
-        expect(i == first_of(i->key, false));
+        (void)movables(i->key, &first);
+        expect(i == first);
         i->where = AWAY;
         m->parking++;
     }
@@ -492,6 +549,22 @@ static void op_park_one(void)
         m->state = PARKING;
     b->items[0] = &i->item;
     b->n = 1;
+    b->one = true;
+}
+
+/* undo - it could not be stored, and waits elsewhere */
+static void undo(struct batch *b)
+{
+    struct item *i = (struct item *)b->items[0];
+    struct model *m = &model[i->key];
+
+    groups_park_undo(groups, b->items[0]);
+    i->where = FREE;
+    added--;
+    m->parking--;
+    if (m->parking == 0 && m->state == PARKING)
+        model_wake(i->key);
+    b->n = 0;
 }
 
 static void op_park_end(void)
@@ -499,6 +572,10 @@ static void op_park_end(void)
     struct batch *b = &batch[random_below(BATCHES)];
     bool parked = random_below(2);
 
+    if (b->n && b->one && random_below(2)) {
+        undo(b);
+        return;
+    }
     groups_park_end(groups, b->items, b->n, parked);
     for (size_t n = 0; n < b->n; n++) {
         struct item *i = (struct item *)b->items[n];
@@ -586,12 +663,13 @@ static void check(void)
     for (unsigned k = 0; k < KEYS; k++) {
         const struct model *m = &model[k];
         bool off = m->state == BLOCKED || m->state == HELD;
+        struct item *first;
 
         ready += m->state == QUEUED;
         held += m->state == HELD;
         count += m->state != NONE;
         waiting += count_of(k);
-        stuck += off ? count_of(k) : 0;
+        stuck += off ? movables(k, &first) : 0;
         parked += m->parked;
     }
     for (const struct lease *l = lease; l < lease + LEASES; l++)
@@ -622,11 +700,11 @@ static void one_step(void)
 static void any_step(void)
 {
     static void (*const steps[])(void) = {
-        op_add,      op_add,      op_add,     op_add,    op_lease,
-        op_lease,    op_take,     op_take,    op_take,   op_release,
-        op_release,  op_block,    op_hold,    op_return, op_resume,
-        op_resume,   op_unhold,   op_restore, op_shut,   op_park_begin,
-        op_park_one, op_park_end, op_unpark,
+        op_add,      op_add,      op_add,     op_add,       op_lease,
+        op_lease,    op_take,     op_take,    op_take,      op_release,
+        op_release,  op_block,    op_hold,    op_return,    op_resume,
+        op_resume,   op_unhold,   op_restore, op_shut,      op_park_begin,
+        op_park_one, op_park_end, op_unpark,  op_hold_late,
     };
 
     steps[random_below(sizeof steps / sizeof *steps)]();
@@ -636,6 +714,8 @@ static void any_step(void)
 static void run(unsigned long ops)
 {
     cr_assert_eq(groups_open(&groups, quantum), 0);
+    if (keep_front)
+        groups_keep_front(groups);
     first_turn = last_turn = UINT64_MAX / 2;
     added = taken = parks = unparked = restored = 0;
     for (op = 0; op < ops; op++) {
@@ -663,8 +743,9 @@ Test(groups_model, does_what_a_dumb_model_does, .timeout = 300)
                        (unsigned long long)time(NULL);
     seed |= 1;
     fprintf(stderr, "MQW_SEED=%llu\n", (unsigned long long)seed);
-    for (unsigned q = 0; q < sizeof quanta / sizeof *quanta; q++) {
-        quantum = quanta[q];
-        run((ops ? strtoul(ops, NULL, 10) : OPS) / 4);
+    for (unsigned q = 0; q < 2 * sizeof quanta / sizeof *quanta; q++) {
+        quantum = quanta[q / 2];
+        keep_front = q % 2;
+        run((ops ? strtoul(ops, NULL, 10) : OPS) / 8);
     }
 }

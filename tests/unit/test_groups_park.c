@@ -283,6 +283,34 @@ Test(groups_park, items_leave_in_the_order_of_their_delivery)
     groups_release(groups, a);
 }
 
+/* What an operator sent again is a letter as long as it is in a slot. */
+Test(groups_park, what_goes_first_stays_where_it_is_if_told_so)
+{
+    struct group_item *items[8];
+    struct group *a;
+
+    groups_keep_front(groups);
+    put("a", 1, 0);
+    a = lease("a");
+    take(a);
+    put("a", 2, GROUP_FRONT);
+    groups_block(groups, a, HEAD);
+    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_park_begin(groups, items, 8), 0);
+    put("a", 3, 7);
+    put("a", 4, GROUP_FRONT);
+    put("a", 5, 0);
+    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_park_begin(groups, items, 8), 2);
+    cr_assert_eq(items[0], &item[3]);
+    cr_assert_eq(items[1], &item[5]);
+    cr_assert_eq(groups_stuck(groups), 0);
+    groups_park_end(groups, items, 2, false);
+    a = groups_resume(groups, "a", 1, HEAD);
+    groups_release(groups, a);
+    DELIVERS(2, 4, 3, 5);
+}
+
 /* One that could not be stored and waits elsewhere leaves its group as it was. */
 Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
 {
