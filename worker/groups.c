@@ -144,12 +144,13 @@ void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
-/* stuck_locked - what could be parked is more or less than it was */
+/* stuck_locked - what could be parked of a blocked group is more or less than it
+ * was */
 static void stuck_locked(struct groups *g, struct group *group, size_t was)
 {
     size_t is = group_movable(g, group);
 
-    if (!group_is_blocked(group) || is == was)
+    if (is == was)
         return;
     counter_add(&g->stuck, is - was);
     if (is && was)
@@ -164,12 +165,14 @@ static void stuck_locked(struct groups *g, struct group *group, size_t was)
 void group_insert_locked(struct groups *g, struct group *group,
                          struct group_item *item)
 {
-    size_t was = group_movable(g, group);
+    bool blocked = group_is_blocked(group);
+    size_t was = blocked ? group_movable(g, group) : 0;
 
     item->group = group;
     group_items_add(&group->items, item);
     counter_add(&g->waiting, 1);
-    stuck_locked(g, group, was);
+    if (blocked)
+        stuck_locked(g, group, was);
     /* A held group runs what an operator sent again, nothing else. */
     if (group->state == GROUP_IDLE ||
         (group->state == GROUP_HELD && item->priority == GROUP_FRONT))
@@ -179,11 +182,13 @@ void group_insert_locked(struct groups *g, struct group *group,
 void group_remove_locked(struct groups *g, struct group *group,
                          struct group_item *item)
 {
-    size_t was = group_movable(g, group);
+    bool blocked = group_is_blocked(group);
+    size_t was = blocked ? group_movable(g, group) : 0;
 
     group_items_remove(&group->items, item);
     counter_sub(&g->waiting, 1);
-    stuck_locked(g, group, was);
+    if (blocked)
+        stuck_locked(g, group, was);
 }
 
 /* ---- coming ---- */
