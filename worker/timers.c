@@ -30,10 +30,11 @@ static int set(int fd, uint64_t when_ns)
         .it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
                      .tv_nsec = (long)(when_ns % NS_PER_S)}};
 
-    if (timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL) == 0 ||
-        timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
-        return 0;
-    return -errno;
+    int rc = timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL);
+
+    if (rc < 0)
+        rc = timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL);
+    return rc < 0 ? -errno : 0;
 }
 
 /* timers_open - a stopped clock, nothing armed */

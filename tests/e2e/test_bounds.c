@@ -628,8 +628,8 @@ Test(bounds, a_signal_ends_a_bounded_run_before_its_time)
 Test(bounds, a_queue_that_is_missing_does_not_keep_a_run_alive)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w =
-        harness_worker(q, "--no-create", "--exit-when-idle=2500ms", "--", "true");
+    struct harness_process *w = harness_worker(
+        q, "-c", "1", "--no-create", "--exit-when-idle=2500ms", "--", "true");
     harness_wait_log(w, "event=started", SOON_MS);
     mq_unlink(q);
     harness_wait_log(w, "event=queue_not_opened", SOON_MS);
