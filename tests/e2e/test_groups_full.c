@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,7 +153,6 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
         if (harness_try_send(q, body, (size_t)size, 0)) {
             sent++;
         } else {
-            harness_signal(w, SIGCONT); /* look again */
             n = in_line(q);
         }
         cr_assert_lt(sent, 2 * SLOTS);
