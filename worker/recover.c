@@ -326,6 +326,19 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
     return err ? unreadable(e, err, p) : 0;
 }
 
+/* room_make - a message in a slot is taken by way of a free one, too
+ * What was on its way to the store when the kill came may have filled them all.
+ */
+static int room_make(struct engine *e, struct problem *p)
+{
+    if (custody_free_slots(e->custody) > 0)
+        return 0;
+    return custody_grow(e->custody,
+                        custody_slots(e->custody) +
+                            (unsigned)e->set->concurrency,
+                        p);
+}
+
 /* report - what recovery found, where it found anything */
 static void report(struct engine *e, const struct found *f)
 {
@@ -368,6 +381,8 @@ int recover(struct engine *e, struct problem *p)
     }
     if (!err)
         err = revive_all(e, &f, p);
+    if (!err)
+        err = room_make(e, p);
     if (!err && custody_torn(e->custody) && atomic_load(&e->unsettled))
         err = problem_set(p, EX_CANTCREAT, EIO,
                           "store of %s cannot be written, and what was in "

@@ -35,10 +35,8 @@ static int row_arrived(struct receive *item, int64_t row)
         return err;
     slot_retire(item->slot);
     retries_land(e->retries, row);
-    if (err != -EINPROGRESS)
-        return err;
     retries_note(e->retries, clock_steady_ns() + SOON_NS);
-    return -EAGAIN;
+    return err == -EINPROGRESS ? -EAGAIN : err;
 }
 
 /* take_row - the next row that is due; -EAGAIN if none, HANDED_OVER if it went
@@ -57,8 +55,10 @@ static int take_row(struct receive *item)
         if (!err)
             return row_arrived(item, row);
         retries_land(e->retries, row);
-        if (err != -ENOENT && err != -EMSGSIZE)
+        if (err != -ENOENT && err != -EMSGSIZE) {
+            retries_note(e->retries, clock_steady_ns() + SOON_NS);
             return err;
+        }
     }
     return -EAGAIN;
 }
