@@ -333,10 +333,9 @@ static int room_make(struct engine *e, struct problem *p)
 {
     if (custody_free_slots(e->custody) > 0)
         return 0;
-    return custody_grow(e->custody,
-                        custody_slots(e->custody) +
-                            (unsigned)e->set->concurrency,
-                        p);
+    return custody_grow(
+        e->custody, custody_slots(e->custody) + (unsigned)e->set->concurrency,
+        p);
 }
 
 /* report - what recovery found, where it found anything */
