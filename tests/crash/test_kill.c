@@ -38,9 +38,9 @@ struct producers {
     atomic_bool stop;
     atomic_uint sent[PRODUCERS]; /* numbers below are in the queue */
     atomic_uint tiny[KILL_TINY]; /* by size */
-    pid_t pid[PRODUCERS];
 };
 static struct producers *producers;
+static pid_t producer_pid[PRODUCERS]; /* 0: it has ended */
 
 TestSuite(kill, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
@@ -100,9 +100,9 @@ static void producers_start(const char *queue)
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(producers != MAP_FAILED);
     for (unsigned i = 0; i < PRODUCERS; i++) {
-        producers->pid[i] = fork();
-        cr_assert_geq(producers->pid[i], 0);
-        if (producers->pid[i] == 0)
+        producer_pid[i] = fork();
+        cr_assert_geq(producer_pid[i], 0);
+        if (producer_pid[i] == 0)
             producer_run(queue, i);
     }
 }
@@ -114,14 +114,14 @@ static bool producers_gone(void)
     int status;
 
     for (unsigned i = 0; i < PRODUCERS; i++) {
-        if (producers->pid[i] == 0)
+        if (producer_pid[i] == 0)
             continue;
-        if (waitpid(producers->pid[i], &status, WNOHANG) == 0) {
+        if (waitpid(producer_pid[i], &status, WNOHANG) == 0) {
             gone = false;
             continue;
         }
         cr_assert_eq(status, 0, "a producer could not send");
-        producers->pid[i] = 0;
+        producer_pid[i] = 0;
     }
     return gone;
 }

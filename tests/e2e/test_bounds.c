@@ -1,15 +1,11 @@
 /* mqworker: runs that end by themselves */
 #include "tests/e2e/run_fixture.h"
+#include "tests/harness/disk.h"
 #include "tests/harness/letters.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <mqueue.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(bounds, .init = harness_init, .fini = harness_fini, .timeout = 60);
@@ -453,45 +449,19 @@ Test(bounds, a_due_retry_whose_child_cannot_be_started_is_not_idle)
     cr_assert_eq(s.done, 1);
 }
 
-/* disk_mount - the state directory becomes a disk of 1 MiB, in a mount
- * namespace of this test */
-static void disk_mount(void)
-{
-    if (unshare(CLONE_NEWNS) < 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mkdir(harness_state_dir(), 0700) < 0 ||
-        mount("tmpfs", harness_state_dir(), "tmpfs", 0, "size=1m") < 0)
-        cr_skip_test("no small disk can be mounted here (%s): run as root",
-                     strerror(errno));
-}
-
-/* disk_fill - not a byte is left; removing the file it returns ends that */
-static const char *disk_fill(void)
-{
-    static const char zeros[4096];
-    const char *path = harness_path("%s/ballast", harness_state_dir());
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    for (size_t piece = sizeof zeros; piece > 0;) {
-        if (write(fd, zeros, piece) <= 0)
-            piece /= 2;
-    }
-    close(fd);
-    return path;
-}
-
 Test(bounds, a_verdict_that_cannot_be_written_is_not_idle_and_then_it_ends)
 {
-    disk_mount();
+    disk_mount("1m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(
         q, "--max-attempts", "1", "--exit-when-idle=500ms", "--", RECORD, "1");
     harness_wait_log(w, "event=started", SOON_MS);
-    const char *ballast = disk_fill();
+    disk_fill();
     harness_send_text(q, "x");
     harness_wait_log(w, "event=store_cannot_write", SOON_MS);
     run_nap(700);
     cr_assert(harness_running(w), "its verdict is not on the disk");
-    cr_assert_eq(unlink(ballast), 0);
+    disk_free();
     struct run_summary s = run_end(w, 15000);
     cr_assert_str_eq(s.why, "idle");
     cr_assert_eq(s.dead, 1);

@@ -3,57 +3,20 @@
  * What is behind a blocked head needs the store, and its head needs a slot. Both
  * are missing here, and come back.
  */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/turns.h"
 
 #include <criterion/criterion.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(groups_full, .init = harness_init, .fini = harness_fini,
           .timeout = 120);
 
 /* ---- a full disk ---- */
-
-/* disk_mount - the state directory becomes a small disk, in a mount namespace of
- * this test: it goes with its last process */
-static void disk_mount(void)
-{
-    if (unshare(CLONE_NEWNS) < 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mkdir(harness_state_dir(), 0700) < 0 ||
-        mount("tmpfs", harness_state_dir(), "tmpfs", 0, "size=16m") < 0)
-        cr_skip_test("no small disk can be mounted here (%s): run as root",
-                     strerror(errno));
-}
-
-/* disk_fill - not a byte is left */
-static void disk_fill(void)
-{
-    static const char zeros[4096];
-    int fd = open(harness_path("%s/ballast", harness_state_dir()),
-                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-
-    cr_assert_geq(fd, 0);
-    for (size_t piece = sizeof zeros; piece > 0;) {
-        if (write(fd, zeros, piece) <= 0)
-            piece /= 2;
-    }
-    cr_assert_eq(errno, ENOSPC);
-    close(fd);
-}
-
-static void disk_free(void)
-{
-    cr_assert_eq(unlink(harness_path("%s/ballast", harness_state_dir())), 0);
-}
 
 /* send_delayed - 0.1 to 0.`count` of group a, all due after the same time */
 static void send_delayed(const char *q, unsigned count, const char *delay)
@@ -77,7 +40,7 @@ static void send_delayed(const char *q, unsigned count, const char *delay)
 Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
 {
     enum { DELAYED = 60 };
-    disk_mount();
+    disk_mount("16m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         harness_worker(q, "-c", "1", "--lookahead", "4", "--max-attempts",

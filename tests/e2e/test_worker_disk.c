@@ -1,18 +1,15 @@
 /* mqworker: a full disk loses nothing and is waited out */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(worker_disk, .init = harness_init, .fini = harness_fini,
@@ -22,38 +19,6 @@ TestSuite(worker_disk, .init = harness_init, .fini = harness_fini,
 /* Fails unless the body is "good". */
 #define GOOD_ONLY \
     "--", "sh", "-c", "read b; echo $b >>runs; [ $b = good ] || exit 65"
-
-/* disk_mount - the state directory becomes a disk of that size, in a mount
- * namespace of this test: it goes with its last process */
-static void disk_mount(const char *options)
-{
-    if (unshare(CLONE_NEWNS) < 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mkdir(harness_state_dir(), 0700) < 0 ||
-        mount("tmpfs", harness_state_dir(), "tmpfs", 0, options) < 0)
-        cr_skip_test("no small disk can be mounted here (%s): run as root",
-                     strerror(errno));
-}
-
-/* disk_fill - not a byte is left */
-static void disk_fill(void)
-{
-    static const char zeros[4096];
-    int fd = open(harness_path("%s/ballast", harness_state_dir()),
-                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    cr_assert_geq(fd, 0);
-    for (size_t piece = sizeof zeros; piece > 0;) {
-        if (write(fd, zeros, piece) <= 0)
-            piece /= 2;
-    }
-    cr_assert_eq(errno, ENOSPC);
-    close(fd);
-}
-
-static void disk_free(void)
-{
-    cr_assert_eq(unlink(harness_path("%s/ballast", harness_state_dir())), 0);
-}
 
 /* full_worker - one whose disk has become full under the verdict of "bad" */
 static struct harness_process *full_worker(const char *q)
@@ -80,7 +45,7 @@ static void taken_check(struct harness_process *w, const char *q, long left)
 
 Test(worker_disk, a_full_disk_stops_the_taking_and_goes_on_by_itself)
 {
-    disk_mount("size=1m");
+    disk_mount("1m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = full_worker(q);
     for (int i = 0; i < 5; i++)
@@ -100,7 +65,7 @@ Test(worker_disk, a_full_disk_stops_the_taking_and_goes_on_by_itself)
 
 Test(worker_disk, a_stop_while_it_is_full_keeps_the_message_and_names_it)
 {
-    disk_mount("size=1m");
+    disk_mount("1m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = full_worker(q);
     cr_assert_eq(harness_stop(w, 5000), 0);
@@ -120,7 +85,7 @@ Test(worker_disk, a_stop_while_it_is_full_keeps_the_message_and_names_it)
 
 Test(worker_disk, a_kill_while_it_is_full_keeps_the_message)
 {
-    disk_mount("size=1m");
+    disk_mount("1m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = full_worker(q);
     harness_kill(w);
@@ -134,7 +99,7 @@ Test(worker_disk, a_kill_while_it_is_full_keeps_the_message)
 
 Test(worker_disk, a_disk_too_small_to_start_is_73)
 {
-    disk_mount("size=16k");
+    disk_mount("16k");
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_result r = harness_run("mqworker", "--state-dir",
@@ -146,7 +111,7 @@ Test(worker_disk, a_disk_too_small_to_start_is_73)
 
 Test(worker_disk, delayed_messages_wait_for_room_too)
 {
-    disk_mount("size=1m");
+    disk_mount("1m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "--", RECORD);
     harness_wait_log(w, "event=started", 5000);
@@ -163,7 +128,7 @@ Test(worker_disk, delayed_messages_wait_for_room_too)
 /* What never ran is not marked as if it might have: its time to live counts. */
 Test(worker_disk, a_message_that_expired_while_it_is_full_does_not_run_later)
 {
-    disk_mount("size=1m");
+    disk_mount("1m");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "--", RECORD);
     harness_wait_log(w, "event=started", 5000);
