@@ -338,7 +338,7 @@ const char *slot_damage(const struct slot *slot, size_t room)
         return "length";
     if (slot->row < 0)
         return "row";
-    if (slot->seq > SLOT_SEQ_MAX || (slot->seq == 0 && slot->row == 0))
+    if (slot->seq >= SLOT_SEQ_MAX || (slot->seq == 0 && slot->row == 0))
         return "seq";
     if (w.state != SLOT_RECEIVING && sum != slot->sum[0] && sum != slot->sum[1])
         return "sum";

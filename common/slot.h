@@ -24,7 +24,7 @@
 #define SLOT_UNSET  UINT32_MAX /* priority, length: not known yet */
 #define SLOT_HEADER 128        /* bytes before the body */
 
-#define SLOT_SEQ_MAX (UINT64_C(1) << 62) /* far from any overflow */
+#define SLOT_SEQ_MAX (UINT64_C(1) << 62) /* above all, far from an overflow */
 
 enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
 

@@ -156,8 +156,11 @@ static void slots_use(struct custody *c, struct visited *visited)
     }
 }
 
-/* recovered - from the open file to its close; how many were handed out */
-static size_t recovered(struct custody *c, bool last, bool *copied)
+/* recovered - from the open file to its close; how many were handed out
+ * at_end: slots_use may run out of numbers, which the next start finds again.
+ */
+static size_t recovered(struct custody *c, bool last, bool *copied,
+                        bool *at_end)
 {
     static struct visited v;
     struct problem p = {0};
@@ -171,6 +174,7 @@ static size_t recovered(struct custody *c, bool last, bool *copied)
     fuzz_must(custody_free_slots(c) + v.count == custody_slots(c));
     fuzz_must(damaged <= custody_slots(c) - v.count);
     fuzz_must(damaged == 0 || *copied);
+    *at_end = custody_seq_next(c) > SLOT_SEQ_MAX - SLOTS_MAX * 64;
     custody_mend(c);
     if (!last && custody_slots(c) < SLOTS_MAX)
         fuzz_must(custody_grow(c, custody_slots(c) + 1, &p) == 0);
@@ -184,12 +188,14 @@ static size_t recovered(struct custody *c, bool last, bool *copied)
 static void opened_check(struct custody *c, const struct custody_spec *spec)
 {
     struct problem p = {0};
-    bool copied, again;
-    size_t n = recovered(c, false, &copied);
+    bool copied, again, at_end;
+    size_t n = recovered(c, false, &copied, &at_end);
     fuzz_must(custody_open(&c, path, spec, &p) == 0);
     fuzz_must(!custody_torn(c));
-    fuzz_must(recovered(c, true, &again) == n && !again);
-    fuzz_must(files_remove("custody.damaged.") == copied);
+    bool numbers = at_end;
+    fuzz_must(recovered(c, true, &again, &at_end) == n);
+    fuzz_must(!again || numbers);
+    fuzz_must(files_remove("custody.damaged.") == (unsigned)copied + again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

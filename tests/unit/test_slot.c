@@ -679,7 +679,7 @@ static void no_seq(struct slot *s)
 }
 static void bad_seq(struct slot *s)
 {
-    s->seq = UINT64_MAX;
+    s->seq = SLOT_SEQ_MAX;
 }
 
 static void other_seq(struct slot *s)
