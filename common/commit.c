@@ -10,6 +10,10 @@
  *                           is found at recovery by its receive sequence.
  *   after COMMIT            everything is on the disk (synchronous=FULL). Who
  *                           was not woken yet: as above.
+ * What a commit wrote can be read, and made more of, before its callers are awake:
+ * a retry that is due runs to its end. But nothing of that is written before the
+ * slots that the commit settled are FREE (`durable`), so a row that recovery does
+ * not find by a slot's sequence was never there.
  * A failed sync: the batch is undone in this process and everyone gets -EIO;
  * nothing is tried again here. If the process then dies before the next commit
  * overwrites those frames, they may turn out to be on the disk after all: once
@@ -29,6 +33,7 @@
 struct op {
     TAILQ_ENTRY(op) link;
     commit_apply *apply;
+    commit_durable *durable; /* NULL: none */
     void *arg;
     int result;
     bool done;           /* result is final */
@@ -98,6 +103,9 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
     FAULT_POINT("commit_after");
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_exec(sql, SQL_ROLLBACK);
+    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
+        if (op->result == 0 && op->durable)
+            op->durable(op->arg);
     return err;
 }
 
@@ -173,9 +181,10 @@ static void lead_locked(struct commit *c)
 }
 
 /* commit_run - have an operation committed with whoever else is there */
-int commit_run(struct commit *c, commit_apply *apply, void *arg)
+int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
+               void *arg)
 {
-    struct op op = {.apply = apply, .arg = arg};
+    struct op op = {.apply = apply, .durable = durable, .arg = arg};
     pthread_cond_init(&op.wake, NULL);
     pthread_mutex_lock(&c->mtx);
     TAILQ_INSERT_TAIL(&c->queue, &op, link);

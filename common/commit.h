@@ -22,10 +22,15 @@ struct commit; /* opaque; body in commit.c */
  * transaction, and may run a second time after it was undone (disk full): it
  * sets its results anew each time. It must not write through the store. */
 typedef int commit_apply(struct sql *sql, void *arg);
+/* Called once it is on the disk, before any later operation runs; on any of the
+ * waiting threads. Short; does not use the store. */
+typedef void commit_durable(void *arg);
 
 int commit_open(struct commit **out, struct sql *writer); /* -ENOMEM */
 void commit_close(struct commit **commit); /* NULL-safe; no call is under way */
-int commit_run(struct commit *c, commit_apply *apply, void *arg);
+/* `durable`: NULL for none. */
+int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
+               void *arg);
 void commit_stats(struct commit *c, struct store_stats *out);
 
 #endif

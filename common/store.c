@@ -17,6 +17,7 @@
 
 #include "common/commit.h"
 #include "common/fault_point.h"
+#include "common/slot.h"
 #include "common/store_file.h"
 #include "common/store_wal.h"
 
@@ -192,7 +193,7 @@ void store_read_end(struct store *s)
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void *arg)
 {
-    return commit_run(s->commit, apply, arg);
+    return commit_run(s->commit, apply, NULL, arg);
 }
 
 /* store_boot - what replayed letters are marked with */
@@ -225,6 +226,14 @@ static int put_apply(struct sql *sql, void *arg)
     return err;
 }
 
+/* put_durable - the slot that it came from is FREE */
+static void put_durable(void *arg)
+{
+    const struct put *put = arg;
+    if (put->m->slot)
+        slot_retire(put->m->slot);
+}
+
 /* store_put - bring a message to the disk */
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row)
@@ -233,7 +242,7 @@ int store_put(struct store *s, const struct store_row *m,
     if (!sql_row_valid(m))
         return -EINVAL;
     FAULT_POINT("store_put_before");
-    int err = store_write(s, put_apply, &put);
+    int err = commit_run(s->commit, put_apply, put_durable, &put);
     FAULT_POINT("store_put_after");
     if (!err && row)
         *row = put.row;
@@ -263,6 +272,15 @@ static int put_all_apply(struct sql *sql, void *arg)
     return err;
 }
 
+/* put_all_durable - all slots that they came from are FREE */
+static void put_all_durable(void *arg)
+{
+    const struct put_all *all = arg;
+    for (size_t i = 0; i < all->n; i++)
+        if (all->rows[i].slot)
+            slot_retire(all->rows[i].slot);
+}
+
 /* store_put_all - several messages, one commit */
 int store_put_all(struct store *s, const struct store_row *rows, size_t n)
 {
@@ -271,7 +289,7 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
         if (!sql_row_valid(&rows[i]))
             return -EINVAL;
     FAULT_POINT("store_put_all_before");
-    int err = store_write(s, put_all_apply, &all);
+    int err = commit_run(s->commit, put_all_apply, put_all_durable, &all);
     FAULT_POINT("store_put_all_after");
     return err;
 }

@@ -23,6 +23,7 @@
 #include "common/ulid.h"
 
 struct store; /* opaque; body in store.c */
+struct slot;  /* slot.h */
 
 enum store_state {
     STORE_WAITING = 1, /* due at due_ns */
@@ -70,6 +71,9 @@ struct store_row {
     const void *data;           /* as received, header included */
     size_t size;
     size_t header_size; /* bytes of `data` before the body */
+    /* Where it is in custody: made FREE as soon as the row is on the disk, before
+     * anything later is written. NULL: nowhere; always when read. */
+    struct slot *slot;
 };
 
 /* One failed delivery. */

@@ -216,9 +216,8 @@ static int put_by(struct engine *e, struct delivery *d)
         engine_trouble(e, "parking a message in the store", -err);
         return PUT_BY;
     }
+    FAULT_POINT("park_due_after_put");
     retries_land(e->retries, row.row);
-    FAULT_POINT("park_due_before_retire");
-    slot_retire(d->slot);
     groups_park_end(g, &item, 1, true);
     return PUT_BY;
 }
@@ -370,18 +369,17 @@ static int park(struct engine *e, size_t n)
     return store_put_all(e->store, o->rows, n);
 }
 
-/* parked - the slots are free; the place of each is used until then */
+/* parked - the store has freed the slots; the place of each is used until then */
 static void parked(struct engine *e, size_t n)
 {
     struct ordered *o = e->ordered;
     struct slot *slots[PARK_MOST];
 
+    FAULT_POINT("park_after_put");
     for (size_t i = 0; i < n; i++) {
         slots[i] = CONTAINER_OF(o->items[i], struct member, item)->slot;
         if (slots[i]->row)
             retries_land(e->retries, slots[i]->row);
-        FAULT_POINT("park_before_retire");
-        slot_retire(slots[i]);
     }
     groups_park_end(o->groups, o->items, n, true);
     for (size_t i = 0; i < n; i++)

@@ -1,6 +1,7 @@
 /* settle.c - verdict -> done | retry | dead (see settle.h)
  *
- * One order everywhere: the store has it on the disk, then the slot is FREE.
+ * One order everywhere: the store has it on the disk, then the slot is FREE, then
+ * anything else is written: what becomes of the row comes after both.
  * Crash before the commit: the slot is RUNNING (or HELD), the message runs
  * again. Crash between: recovery finds the verdict in the store, by the row's
  * state or by the receive sequence, and frees the slot. So a crash can repeat a
@@ -48,6 +49,7 @@ void settle_row(struct store_row *m, const struct delivery *d)
         .data = slot->body,
         .size = atomic_load(&slot->length),
         .header_size = d->header.bytes,
+        .slot = d->slot,
     };
     if (w.flags & SLOT_REDELIVERED)
         m->flags |= STORE_REDELIVERED;
@@ -60,8 +62,10 @@ static enum settled op_settle(struct engine *e, struct slot *slot,
                               struct op *op)
 {
     int64_t landed = slot->row;
-    int err = op_write(e, op);
+    int err;
 
+    op->was = slot_word(slot);
+    err = op_write(e, op);
     if (err)
         return pending_keep(e, slot, op, err);
     FAULT_POINT("settle_after_write");
@@ -124,8 +128,7 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
     for (size_t i = 0; i < n; i++) {
         op = (struct op){.kind = OP_PUT, .row = rows[i]};
         if (!err) {
-            FAULT_POINT("settle_later_before_retire");
-            slot_retire(slots[i]);
+            FAULT_POINT("settle_later_after_put");
             op_after(e, &op, 0);
         }
         if (!err || op_settle(e, slots[i], &op) == SETTLED_FREE)
@@ -203,6 +206,7 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
     op_begin(&op, d);
     if (d->slot->row)
         return op_settle(e, d->slot, &op);
+    op.was = slot_word(d->slot);
     op_retire(e, d->slot, &op, 0);
     return SETTLED_FREE;
 }

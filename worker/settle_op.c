@@ -142,24 +142,21 @@ static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
 }
 
 /* op_retire - the store has what it needs: free the slot, tell all concerned
- * Whoever wants to hear of it comes last: nothing waits for him but this thread.
+ * A row that was put has freed it already; one that was deleted, or is gone, has
+ * not. Whoever wants to hear of it comes last: nothing waits for him but this
+ * thread.
  */
 void op_retire(struct engine *e, struct slot *slot, const struct op *op,
                int64_t landed)
 {
-    struct settlement s = {.slot = slot};
+    struct settlement s = {.slot = slot,
+                           .was = op->was,
+                           .group = {op->row.group, op->row.group_size},
+                           .took_ns = op->took_ns};
 
-    if (!e->ops->settled || !e->started) {
-        slot_retire(slot);
-        op_after(e, op, landed);
-        return;
-    }
-    s.was = slot_word(slot);
-    s.group = (struct header_text){op->row.group, op->row.group_size};
-    s.took_ns = op->took_ns;
     slot_retire(slot);
     op_after(e, op, landed);
-    if (op_verdict(op, &s.verdict))
+    if (e->ops->settled && e->started && op_verdict(op, &s.verdict))
         e->ops->settled(e->handler, &s);
 }
 

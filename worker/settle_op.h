@@ -22,6 +22,7 @@ struct op {
     uint64_t wait_ns;             /* until the retry */
     struct store_row row;
     const struct store_attempt *attempt; /* NULL: none */
+    struct slot_word was;                /* of the slot, before */
 };
 
 /* Durable on 0. */

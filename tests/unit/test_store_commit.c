@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "common/slot.h"
 #include "tests/unit/store_fixture.h"
 
 TestSuite(commit, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
@@ -25,9 +26,12 @@ static atomic_bool gate_closed; /* syncs wait while it is */
 static atomic_int at_gate;      /* syncs that wait */
 static atomic_int syncs;        /* syncs that were let through */
 static atomic_int fail_from;    /* the n-th sync and later fail; 0: none */
+static void (*at_sync)(void);   /* runs in each sync; NULL: nothing */
 
 static int sync_hook(int fd, long call)
 {
+    if (at_sync)
+        at_sync();
     atomic_fetch_add(&at_gate, 1);
     while (atomic_load(&gate_closed))
         sched_yield();
@@ -119,6 +123,73 @@ Test(commit, writers_that_come_during_a_sync_share_the_next_one)
         cr_assert(w[i].result == 0 && w[i].row >= 1 && w[i].row <= THREADS);
         cr_assert(seen[w[i].row]++ == 0, "two writers got one row");
     }
+    store_close(&s);
+}
+
+/* ---- the slot that a row came from ---- */
+
+static struct store *later_store;
+static struct slot *later_slot;
+static atomic_int
+    later_states[SLOT_RUNNING + 1]; /* at syncs of later commits */
+
+/* slot_held - in memory of its own, with a message */
+static struct slot *slot_held(void)
+{
+    struct slot *slot = aligned_alloc(64, SLOT_HEADER);
+    cr_assert(slot);
+    memset(slot, 0, SLOT_HEADER);
+    slot_hold(slot, &(struct slot_meta){.seq = 1});
+    return slot;
+}
+
+static void look_at_slot(void)
+{
+    if (waiting(later_store) == 0) /* they are in the transaction */
+        atomic_fetch_add(&later_states[slot_word(later_slot).state], 1);
+}
+
+/* Whoever reads the row may have made more of it by the time its writer is awake. */
+Test(commit, the_slot_is_free_before_anything_later_is_written)
+{
+    struct writer w[3];
+    struct store *s = later_store = fixture_open();
+    later_slot = slot_held();
+    atomic_store(&gate_closed, true);
+    w[0] = (struct writer){.s = s, .puts = 1};
+    w[0].m = fixture_row(STORE_WAITING, "first");
+    w[0].m.slot = later_slot;
+    pthread_create(&w[0].thread, NULL, writer_run, &w[0]);
+    WAIT_FOR(atomic_load(&at_gate) == 1);
+    cr_assert_eq(slot_word(later_slot).state, SLOT_HELD, "not on the disk yet");
+    writer_start(&w[1], s, "later");
+    writer_start(&w[2], s, "later");
+    WAIT_FOR(waiting(s) == 2);
+    at_sync = look_at_slot;
+    writers_finish(w, 3);
+    at_sync = NULL;
+    cr_assert_geq(later_states[SLOT_FREE], 1);
+    cr_assert_eq(later_states[SLOT_HELD], 0);
+    cr_assert(slot_free(later_slot));
+    free(later_slot);
+    store_close(&s);
+}
+
+Test(commit, slots_are_in_use_as_before_when_a_sync_fails)
+{
+    struct slot *slot = slot_held();
+    struct store *s = fixture_open();
+    struct store_row m = fixture_row(STORE_WAITING, "x");
+    m.slot = slot;
+    atomic_store(&fail_from, atomic_load(&syncs) + 1);
+    cr_assert_eq(store_put(s, &m, NULL, NULL), -EIO);
+    cr_assert_eq(slot_word(slot).state, SLOT_HELD);
+    cr_assert_eq(store_put_all(s, &m, 1), -EIO);
+    cr_assert_eq(slot_word(slot).state, SLOT_HELD);
+    atomic_store(&fail_from, 0);
+    cr_assert_eq(store_put_all(s, &m, 1), 0);
+    cr_assert(slot_free(slot));
+    free(slot);
     store_close(&s);
 }
 
