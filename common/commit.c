@@ -10,10 +10,10 @@
  *                           is found at recovery by its receive sequence.
  *   after COMMIT            everything is on the disk (synchronous=FULL). Who
  *                           was not woken yet: as above.
- * What a commit wrote can be read, and made more of, before its callers are awake:
- * a retry that is due runs to its end. But nothing of that is written before the
- * slots that the commit settled are FREE (`durable`), so a row that recovery does
- * not find by a slot's sequence was never there.
+ * What a commit wrote can be read, and made more of, before its callers are
+ * awake: a retry that is due runs to its end. But nothing of that is written
+ * before the slots that the commit settled are FREE (`durable`), so a row that
+ * recovery does not find by a slot's sequence was never there.
  * A failed sync: the batch is undone in this process and everyone gets -EIO;
  * nothing is tried again here. If the process then dies before the next commit
  * overwrites those frames, they may turn out to be on the disk after all: once

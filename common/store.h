@@ -71,8 +71,8 @@ struct store_row {
     const void *data;           /* as received, header included */
     size_t size;
     size_t header_size; /* bytes of `data` before the body */
-    /* Where it is in custody: made FREE as soon as the row is on the disk, before
-     * anything later is written. NULL: nowhere; always when read. */
+    /* Where it is in custody: made FREE as soon as the row is on the disk,
+     * before anything later is written. NULL: nowhere; always when read. */
     struct slot *slot;
 };
 

@@ -369,7 +369,8 @@ static int park(struct engine *e, size_t n)
     return store_put_all(e->store, o->rows, n);
 }
 
-/* parked - the store has freed the slots; the place of each is used until then */
+/* parked - the slots are FREE; the place of each is used until they are given
+ * back */
 static void parked(struct engine *e, size_t n)
 {
     struct ordered *o = e->ordered;

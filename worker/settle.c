@@ -1,7 +1,7 @@
 /* settle.c - verdict -> done | retry | dead (see settle.h)
  *
- * One order everywhere: the store has it on the disk, then the slot is FREE, then
- * anything else is written: what becomes of the row comes after both.
+ * One order everywhere: the store has it on the disk, then the slot is FREE,
+ * then anything else is written: what becomes of the row comes after both.
  * Crash before the commit: the slot is RUNNING (or HELD), the message runs
  * again. Crash between: recovery finds the verdict in the store, by the row's
  * state or by the receive sequence, and frees the slot. So a crash can repeat a

@@ -142,9 +142,9 @@ static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
 }
 
 /* op_retire - the store has what it needs: free the slot, tell all concerned
- * A row that was put has freed it already; one that was deleted, or is gone, has
- * not. Whoever wants to hear of it comes last: nothing waits for him but this
- * thread.
+ * A row that was put has freed it already; one that was deleted, or is gone,
+ * has not. Whoever wants to hear of it comes last: nothing waits for him but
+ * this thread.
  */
 void op_retire(struct engine *e, struct slot *slot, const struct op *op,
                int64_t landed)
