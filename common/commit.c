@@ -76,7 +76,8 @@ void commit_close(struct commit **commit)
 
 /* op_apply - run one operation so that it can be undone alone
  * An error here is one of the transaction, not of the operation: SQLite rolls
- * everything back by itself on some errors (disk full while the cache spills). */
+ * everything back by itself on some errors (disk full while the cache
+ * spills). */
 static int op_apply(struct sql *sql, struct op *op)
 {
     int err = sql_exec(sql, SQL_SAVE);

@@ -3,7 +3,8 @@
  * WHAT   Runs write operations on the one writing connection. While a leader
  *        syncs, others queue up; the oldest of them leads next and takes all
  *        that are there into its transaction. Nobody waits for company.
- * WHO    Any thread; it blocks until its own operation is on the disk or failed.
+ * WHO    Any thread; it blocks until its own operation is on the disk or
+ *        failed.
  * OWNS   Borrows the connection; nobody else may use it meanwhile.
  * FAILS  What the operation returned (it alone is undone), or what the whole
  *        transaction failed with: then all in it get that error and none of it

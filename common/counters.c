@@ -15,7 +15,8 @@
 #include "common/custody_file.h"
 #include "common/process_stat.h"
 
-/* lost - from here on the numbers are in memory only; the first reason counts */
+/* lost - from here on the numbers are in memory only; the first reason
+ * counts */
 static void lost(struct counters *c, const char *what, int err)
 {
     if (!c->why[0])

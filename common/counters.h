@@ -121,9 +121,9 @@ static inline void counters_started(struct counters_block *b,
     counters_add(&b->deliveries, 1);
 }
 
-/* The message that started waited so long, on the wall clock: since it was sent,
- * where its header says so, else since it was received. For a first delivery
- * only: not for one that waited in the store. */
+/* The message that started waited so long, on the wall clock: since it was
+ * sent, where its header says so, else since it was received. For a first
+ * delivery only: not for one that waited in the store. */
 static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
                                    uint64_t start_ns)
 {
@@ -221,8 +221,8 @@ void counters_say(struct counters *c, enum counters_text which,
 
 /* ---- readers ---- */
 
-/* Map a file to read; the worker may run or not, or start anew meanwhile. Blocks
- * that are claimed later are not seen: attach again for each look. */
+/* Map a file to read; the worker may run or not, or start anew meanwhile.
+ * Blocks that are claimed later are not seen: attach again for each look. */
 int counters_attach(struct counters **out, const char *path, struct problem *p);
 
 struct counters_header {

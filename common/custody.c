@@ -1,5 +1,5 @@
-/* custody.c - the file of slots that hold messages in flight (see custody.h; the
- * bytes are in custody_file.c) */
+/* custody.c - the file of slots that hold messages in flight (see custody.h;
+ * the bytes are in custody_file.c) */
 #include "common/custody_inner.h"
 #include "common/fault_point.h"
 

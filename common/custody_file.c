@@ -75,7 +75,8 @@ static uint64_t head_sum(const struct custody_head *h)
     return sum;
 }
 
-/* custody_boot_id - this run of the machine; "" where the kernel does not tell */
+/* custody_boot_id - this run of the machine; "" where the kernel does not
+ * tell */
 void custody_boot_id(char out[BOOT_ID])
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -118,7 +119,8 @@ int custody_write(int fd, const void *data, size_t size, off_t at)
     return 0;
 }
 
-/* custody_slots_write - FREE, filled slots from..to-1 and the rest of the last page
+/* custody_slots_write - FREE, filled slots from..to-1 and the rest of the last
+ * page
  * Writing allocates each block now; a page fault later, in the kernel's copy
  * into a slot, must never find the disk full.
  */
@@ -162,7 +164,8 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     custody_boot_id(h->boot_id);
 }
 
-/* custody_file_create - a complete new file at `path`, on the disk when it returns 0 */
+/* custody_file_create - a complete new file at `path`, on the disk when it
+ * returns 0 */
 int custody_file_create(const char *path, const struct custody_head *h, int *fd)
 {
     struct slot_fill fill;
@@ -213,8 +216,8 @@ int custody_head_check(const struct custody_head *h, const char *path,
     return 0;
 }
 
-/* custody_slots_there - the header's number, which has no check sum as it grows,
- * unless that would leave a message out
+/* custody_slots_there - the header's number, which has no check sum as it
+ * grows, unless that would leave a message out
  * A crash while slots are appended leaves FREE ones behind the last.
  */
 unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
@@ -230,7 +233,8 @@ unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
     return h->slots;
 }
 
-/* custody_fs_doubt - file systems whose pages cannot be relied on (statfs(2)) */
+/* custody_fs_doubt - file systems whose pages cannot be relied on
+ * (statfs(2)) */
 const char *custody_fs_doubt(int fd)
 {
     static const struct {

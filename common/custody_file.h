@@ -1,6 +1,7 @@
 /* custody_file.h - the custody file as it lies on the disk
  *
- * WHAT   Its header, its geometry, how a new one is made and an old one checked.
+ * WHAT   Its header, its geometry, how a new one is made and an old one
+ *        checked.
  * WHO    custody*.c only; custody_boot_id: any file of ours.
  * OWNS   Nothing.
  * FAILS  -errno, or a problem as custody.h says.
@@ -57,8 +58,8 @@ int custody_write(int fd, const void *data, size_t size, off_t at);
 /* FREE, filled slots from..to-1, and the rest of the last page. */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
                         unsigned from, unsigned to);
-/* `nonce`: that of a file whose messages go on in this one, as their handlers may
- * still run under its mark; 0: a new one. */
+/* `nonce`: that of a file whose messages go on in this one, as their handlers
+ * may still run under its mark; 0: a new one. */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce);
 /* A header that we can work with, or a problem. */

@@ -56,7 +56,8 @@ static int map_open(struct map *m, const char *path, struct problem *p)
     return err;
 }
 
-/* header_copy - from a body that may change; a copy is parsed, never the body */
+/* header_copy - from a body that may change; a copy is parsed, never the
+ * body */
 static void header_copy(struct custody_seen *out, const struct slot *slot,
                         unsigned char *body, size_t room)
 {

@@ -74,7 +74,8 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* sort_out - free slots to the free list, others to `busy`; damaged set aside */
+/* sort_out - free slots to the free list, others to `busy`; damaged set
+ * aside */
 static int sort_out(struct custody *c, struct slot **busy, size_t *n,
                     struct problem *p)
 {

@@ -3,8 +3,8 @@
  * WHAT   FAULT_POINT("slot_arm_before_word") is nothing, unless the program is
  *        compiled with -DMQW_FAULT_POINTS (make torture). Then
  *        MQW_KILL_AT=NAME[:N] has the process kill itself with SIGKILL as it
- *        passes that point for the Nth time (1), and MQW_KILL_LIST=1 has it print
- *        "NAME PASSES" for each point there is to stderr at its exit.
+ *        passes that point for the Nth time (1), and MQW_KILL_LIST=1 has it
+ *        print "NAME PASSES" for each point there is to stderr at its exit.
  * WHO    Any thread. A name is used once; it says what was done last or is done
  *        next, and is found in docs/reliability.
  * OWNS   Nothing.

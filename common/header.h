@@ -53,13 +53,13 @@ struct header {
     unsigned x_count; /* how many x- lines there are */
 };
 
-/* Read the header of the `size` bytes at `data`, a whole message. 0; if there is
- * none, out->bytes, fields and x_count are 0 and the rest is not set. Broken,
- * after the magic line: a line without ": ", a name outside [a-z0-9-]{1,32}, a
- * value that is not 1 to 256 bytes of printable UTF-8, no empty line within
- * HEADER_MAX bytes, a known name twice, a number that is not plain decimal in
- * range, an id that is no ULID, a `size` that is not the number of bytes that
- * follow. Unknown names are ignored. */
+/* Read the header of the `size` bytes at `data`, a whole message. 0; if there
+ * is none, out->bytes, fields and x_count are 0 and the rest is not set.
+ * Broken, after the magic line: a line without ": ", a name outside
+ * [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8, no
+ * empty line within HEADER_MAX bytes, a known name twice, a number that is not
+ * plain decimal in range, an id that is no ULID, a `size` that is not the
+ * number of bytes that follow. Unknown names are ignored. */
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY]);
 

@@ -23,8 +23,8 @@ static char *text_of(const json_t *object, size_t flags)
     return NULL;
 }
 
-/* json_print_line - JSON text. jansson escapes control bytes but DEL; on a terminal
- * everything else that could hide something is escaped, too. */
+/* json_print_line - JSON text. jansson escapes control bytes but DEL; on a
+ * terminal everything else that could hide something is escaped, too. */
 int json_print_line(const json_t *object, FILE *out)
 {
     char *text = text_of(

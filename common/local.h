@@ -1,7 +1,8 @@
 /* local.h - UNIX sockets by path, however long the path is
  *
  * WHAT   Listen on a path, connect to one. An address has room for 107 bytes of
- *        path; a longer one is reached through its folder's descriptor in /proc.
+ *        path; a longer one is reached through its folder's descriptor in
+ *        /proc.
  * WHO    Any thread.
  * OWNS   Nothing; the caller closes what it gets.
  * FAILS  -errno.

@@ -1,10 +1,10 @@
 /* log.h - one event, one line on stderr: key=value text or JSON
  *
  * WHAT   log_warn("handler_exit", F_STR("msg", id), F_INT("status", 75)) gives
- *        `time=… level=warn event=handler_exit msg=01JD… status=75`, or the same
- *        as a JSON object. Values with spaces, quotes, '=' or control bytes are
- *        quoted and escaped, invalid UTF-8 becomes \xNN (text) or U+FFFD
- *        (JSON): a line is always one line and always valid UTF-8.
+ *        `time=… level=warn event=handler_exit msg=01JD… status=75`, or the
+ *        same as a JSON object. Values with spaces, quotes, '=' or control
+ *        bytes are quoted and escaped, invalid UTF-8 becomes \xNN (text) or
+ *        U+FFFD (JSON): a line is always one line and always valid UTF-8.
  * WHO    Any thread; one write(2) a line, so lines never mix.
  * OWNS   Nothing.
  * FAILS  Never; what cannot be written is dropped. A line over 8 KiB is cut.
@@ -44,9 +44,10 @@ struct log_field {
 
 /* Lines below `least` are dropped. */
 void log_setup(enum log_level least, enum log_format format);
-/* Lines go to `sink` instead of stderr, without the newline and NUL-terminated; it
- * runs on any thread, may log, and must not call log_divert. NULL: stderr again.
- * When this returns, the sink of before does not run and is not called again. */
+/* Lines go to `sink` instead of stderr, without the newline and NUL-terminated;
+ * it runs on any thread, may log, and must not call log_divert. NULL: stderr
+ * again. When this returns, the sink of before does not run and is not called
+ * again. */
 typedef void log_sink(enum log_level level, const char *line, size_t size,
                       void *arg);
 void log_divert(log_sink *sink, void *arg);

@@ -52,8 +52,8 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
     memcpy(p->text, text, sizeof text);
 }
 
-/* problem_limit - what stands behind the error's own text is replaced; a text that
- * tells how to raise a limit is right already */
+/* problem_limit - what stands behind the error's own text is replaced; a text
+ * that tells how to raise a limit is right already */
 void problem_limit(struct problem *p, int err)
 {
     if (!p || (err != EMFILE && err != ENFILE) || strstr(p->text, "ulimit") ||

@@ -21,8 +21,9 @@ struct problem {
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Filled because of `err`: if that is a limit on open files, EX_OSERR, and what to
- * do is to raise it, whatever the text said; else as it is. NULL is allowed. */
+/* Filled because of `err`: if that is a limit on open files, EX_OSERR, and what
+ * to do is to raise it, whatever the text said; else as it is. NULL is
+ * allowed. */
 void problem_limit(struct problem *p, int err);
 
 /* -err, and never 0: a refusal cannot look like success. */
@@ -31,8 +32,8 @@ static inline int problem_code(int err)
     return err > 0 ? -err : -EIO;
 }
 
-/* Fill `p` and return -err, so that a function can end in `return problem_set(p,
- * EX_OSERR, ENOSPC, "...")`. `err` is an errno > 0. */
+/* Fill `p` and return -err, so that a function can end in `return
+ * problem_set(p, EX_OSERR, ENOSPC, "...")`. `err` is an errno > 0. */
 #define problem_set(p, status, err, ...)                              \
     __extension__({                                                   \
         int problem_err_ = (err); /* before anything changes errno */ \

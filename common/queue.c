@@ -352,8 +352,9 @@ long queue_length(const struct queue *queue)
     return mq_getattr(queue->fd, &attr) == 0 ? attr.mq_curmsgs : -errno;
 }
 
-/* queue_bytes - what the file of a queue says, "QSIZE:12 NOTIFY:0 ..."; it can be
- * read where no mqueue file system is mounted (mqueue_read_file in ipc/mqueue.c) */
+/* queue_bytes - what the file of a queue says, "QSIZE:12 NOTIFY:0 ..."; it can
+ * be read where no mqueue file system is mounted (mqueue_read_file in
+ * ipc/mqueue.c) */
 long queue_bytes(const struct queue *q)
 {
     static const char name[] = "QSIZE:";

@@ -78,7 +78,8 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
 /* Receive one message straight into `buf`, which must hold
  * queue_message_size() bytes and be writable memory: the kernel frees the
  * message whatever happens to the copy. The kernel writes *priority first, then
- * the body (do_mq_timedreceive in ipc/mqueue.c). Bytes, or -EAGAIN when empty. */
+ * the body (do_mq_timedreceive in ipc/mqueue.c). Bytes, or -EAGAIN when
+ * empty. */
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority);
 
 /* Send without blocking: 0, -EAGAIN full, -EMSGSIZE. */
@@ -89,8 +90,8 @@ int queue_send(struct queue *queue, const void *data, size_t size,
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns);
 
-/* Compare with what was asked for (0: was not); one sentence per difference that
- * names both values goes to `text`. True if they differ. */
+/* Compare with what was asked for (0: was not); one sentence per difference
+ * that names both values goes to `text`. True if they differ. */
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room);
 

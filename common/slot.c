@@ -44,8 +44,8 @@ bool slot_free(const struct slot *slot)
 }
 
 /* sum_of - over what is the same as long as the slot is HELD or RUNNING
- * Each step can be undone for a given word, so one word that differs always makes
- * another sum (the multiplier is that of splitmix64).
+ * Each step can be undone for a given word, so one word that differs always
+ * makes another sum (the multiplier is that of splitmix64).
  */
 static uint64_t sum_of(const struct slot *slot, int64_t row)
 {
@@ -126,12 +126,13 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
 
 /* slot_warm - a store to each page of the body
  * Writeback leaves a page write-protected (page_mkclean in mm/rmap.c), so that
- * the next store to it takes a fault, locked in memory or not. A fault inside of
- * the kernel's copy fails if a SIGKILL has come meanwhile, and then the message
- * is lost: tried on ext4 with msync(2) all the time, 10 were in 12,000 kills;
- * with this store before, none.
+ * the next store to it takes a fault, locked in memory or not. A fault inside
+ * of the kernel's copy fails if a SIGKILL has come meanwhile, and then the
+ * message is lost: tried on ext4 with msync(2) all the time, 10 were in 12,000
+ * kills; with this store before, none.
  * Nothing is read, and no page that was just made fill is stored to again: with
- * either, a 4-KiB message costs 10 ns more, as the processor waits for the fill.
+ * either, a 4-KiB message costs 10 ns more, as the processor waits for the
+ * fill.
  */
 void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
                size_t room)
@@ -194,8 +195,8 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
 }
 
 /* slot_link - the row, with a sum that is right before it and one after it
- * Crash before the row: the first sum says that there is none, and the next start
- * links it again. Crash after it: the second one says that there is.
+ * Crash before the row: the first sum says that there is none, and the next
+ * start links it again. Crash after it: the second one says that there is.
  */
 void slot_link(struct slot *slot, int64_t row)
 {

@@ -110,8 +110,8 @@ bool slot_free(const struct slot *slot);
 /* FREE -> RECEIVING, ready for the kernel to write into. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
 /* Take the write fault of each page of a body of `room` bytes now, just before
- * the kernel writes to it; `from`: bytes that slot_arm has stored to itself, its
- * `dirty`. The body is fill, and is it afterwards. */
+ * the kernel writes to it; `from`: bytes that slot_arm has stored to itself,
+ * its `dirty`. The body is fill, and is it afterwards. */
 void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
                size_t room);
 /* RECEIVING -> FREE: the queue was empty. */

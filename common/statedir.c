@@ -169,8 +169,9 @@ static bool root_link_ok(const char *flag, const struct stat *st)
 
 /* root_check - the rules for the state directory, if it is there
  * Whoever can write in it could put another folder in the place of a queue's,
- * and what was kept for the queue would not be found. With the sticky bit (/tmp,
- * a fresh tmpfs) only the owner of a folder can do that, so that is allowed. */
+ * and what was kept for the queue would not be found. With the sticky bit
+ * (/tmp, a fresh tmpfs) only the owner of a folder can do that, so that is
+ * allowed. */
 static int root_check(const char *root, const char *flag, bool create,
                       struct problem *p)
 {

@@ -23,7 +23,8 @@
 
 #define BOOT_MAX 96
 
-/* c = constant after open   r = under read_mtx   l = the commit's leader only */
+/* c = constant after open   r = under read_mtx   l = the commit's leader
+ * only */
 struct store {
     struct sql writer;        /* l */
     struct sql reader;        /* r */

@@ -99,10 +99,11 @@ void store_stats(struct store *s, struct store_stats *out);
 
 /* ---- the worker's writes; each durable on return ---- */
 
-/* Write `m` in the state m->state: a new row when m->row is 0 (then *row is set;
- * it may point to m->row), else that row, whose body stays as it is. `attempt`
- * (NULL: none) is added to the history. A row that is gone (an operator
- * discarded it): -ENOENT. A new row whose receive_seq is in the table already:
+/* Write `m` in the state m->state: a new row when m->row is 0 (then *row is
+ * set; it may point to m->row), else that row, whose body stays as it is.
+ * `attempt` (NULL: none) is added to the history. A row that is gone (an
+ * operator discarded it): -ENOENT. A new row whose receive_seq is in the table
+ * already:
  * -EEXIST, nothing written. */
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row);
@@ -113,11 +114,11 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
 /* Letters marked replayed under another boot id, or in another IPC namespace (a
- * container that was started anew), than now become dead again, since the kernel
- * queue they were in is gone; but for those that `skip` holds, which were taken
- * out of it (called with the row, no lock held; NULL: none). How many, or -errno,
- * and then some may be dead again; -ENOENT where /proc does not tell the boot
- * id. */
+ * container that was started anew), than now become dead again, since the
+ * kernel queue they were in is gone; but for those that `skip` holds, which
+ * were taken out of it (called with the row, no lock held; NULL: none). How
+ * many, or -errno, and then some may be dead again; -ENOENT where /proc does
+ * not tell the boot id. */
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg);
 
@@ -144,7 +145,8 @@ int store_max_seq(struct store *s, uint64_t *receive_seq);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
 /* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of
- * death: ordered by (died_ns, row); `after_ns`/`after` name the last one seen. */
+ * death: ordered by (died_ns, row); `after_ns`/`after` name the last one
+ * seen. */
 int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
                     int64_t *row);
 

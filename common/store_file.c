@@ -7,8 +7,8 @@
  *            are read without walking through a large body. receive_seq is NULL
  *            where there is none. boot: where a replayed letter was sent.
  * attempts   its failed deliveries, n from 1.
- * Indexes are partial: each state pays for its own only. They name the state all
- * the same, or SQLite looks at the table to check it.
+ * Indexes are partial: each state pays for its own only. They name the state
+ * all the same, or SQLite looks at the table to check it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +132,8 @@ static int schema_write(const char *name)
     return err;
 }
 
-/* temporary_remove - take the temporary name away, and what SQLite left of it */
+/* temporary_remove - take the temporary name away, and what SQLite left of
+ * it */
 static void temporary_remove(const char *name)
 {
     static const char *const tails[] = {"", "-wal", "-shm"};

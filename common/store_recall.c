@@ -43,7 +43,8 @@ struct recall {
     int n, recalled;
 };
 
-/* recall_apply - they are dead again, unless somebody has sent them meanwhile */
+/* recall_apply - they are dead again, unless somebody has sent them
+ * meanwhile */
 static int recall_apply(struct sql *sql, void *arg)
 {
     struct recall *recall = arg;

@@ -232,7 +232,8 @@ static int wal_errno(sqlite3 *db)
 /* io_error - what an SQLITE_IOERR means
  * SQLite reports ENOSPC of a write as SQLITE_FULL, but a quota, a file size
  * limit and the -shm file as I/O errors: all are "no room". A failed sync stays
- * an I/O error whatever its errno: after it nobody knows what is on the disk. */
+ * an I/O error whatever its errno: after it nobody knows what is on the
+ * disk. */
 static int io_error(sqlite3 *db, int rc)
 {
     if (rc == SQLITE_IOERR_NOMEM)

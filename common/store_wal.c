@@ -9,11 +9,12 @@
  *             8 salt   16 checksum of the header, all frames before this one,
  *             and of this one its bytes 0..7 and the page   24 the page
  *
- * SQLite writes a frame after the other, of each first the 24 bytes and then the
- * page, and syncs at each commit. So behind the first frame that is wrong
+ * SQLite writes a frame after the other, of each first the 24 bytes and then
+ * the page, and syncs at each commit. So behind the first frame that is wrong
  *   - a kill leaves no commit: it was writing that frame;
  *   - a power cut leaves the commit that was not synced, at most;
- *   - what was rolled back ends in no commit, and older frames have other salts.
+ *   - what was rolled back ends in no commit, and older frames have other
+ *   salts.
  * A commit too large for the cache is the exception: its pages are written
  * again in place, and its checksums after the last frame. A cache of 512 KiB
  * (store_sql.c) is never full with less than SPILL frames.

@@ -1,8 +1,9 @@
 /* store_wal_check.c - who may judge the -wal, and when (store_wal.h)
  *
- * A program that opens a store that nobody has open has SQLite recover the -wal.
- * Worker, mqdlq and mqctl all can be the first, so each of them looks; one that
- * comes while others have it open finds the index that they made, and does not.
+ * A program that opens a store that nobody has open has SQLite recover the
+ * -wal. Worker, mqdlq and mqctl all can be the first, so each of them looks;
+ * one that comes while others have it open finds the index that they made, and
+ * does not.
  */
 #include <errno.h>
 #include <limits.h>

@@ -40,8 +40,8 @@ struct verb_operands {
     char **at;
     int count;
 };
-/* The flags of a verb, argv[1], into `into`; what stands after "--" are operands
- * as what is before it. */
+/* The flags of a verb, argv[1], into `into`; what stands after "--" are
+ * operands as what is before it. */
 int verbs_read(const struct verb_table *t, size_t verb, int argc, char **argv,
                void *into, struct verb_operands *operands, struct problem *p);
 

@@ -21,7 +21,8 @@ struct wheel_timer;
 /* Called by wheel_advance for a timer that fired; the timer is no longer
  * pending (a periodic one is: it was placed again before the call). `missed`:
  * whole periods that were skipped. It may start, move and cancel any timer of
- * the wheel, itself too; a deadline in the past is fired by the next advance. */
+ * the wheel, itself too; a deadline in the past is fired by the next
+ * advance. */
 typedef void wheel_fire(struct wheel_timer *timer, uint64_t missed);
 
 struct wheel_timer {

@@ -23,7 +23,8 @@ static void on_signal(int signal)
 }
 
 /* handle - what is done for one message; several threads may be here at once
- * It may run twice for one message: do nothing if mqw_id(message) was done before.
+ * It may run twice for one message: do nothing if mqw_id(message) was done
+ * before.
  */
 static int handle(const struct mqw_message *message,
                   struct mqw_context *context)

@@ -61,8 +61,8 @@ static ssize_t line_read(int fd, char *buf, size_t room)
     return -EMSGSIZE;
 }
 
-/* talk - one line out, one object in. Who refuses to hear us says so and closes,
- * maybe before we have spoken: what it said is there all the same. */
+/* talk - one line out, one object in. Who refuses to hear us says so and
+ * closes, maybe before we have spoken: what it said is there all the same. */
 static int talk(int fd, const char *line, json_t **out)
 {
     static char buf[ANSWER_MAX];

@@ -24,7 +24,8 @@ static int one(struct findings *f, const struct options *o, const char *name)
     return 0;
 }
 
-/* doctor_run - the machine, then the queue that was named or all with a worker */
+/* doctor_run - the machine, then the queue that was named or all with a
+ * worker */
 int doctor_run(const struct options *o)
 {
     struct findings f = {.json = o->json};

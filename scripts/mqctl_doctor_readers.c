@@ -136,9 +136,10 @@ static bool outlasts(const struct readers *r, const struct fd_seen *seen,
 }
 
 /* starting - it is a handler that the worker starts just now: until its exec it
- * has copies of all descriptors of the worker, and takes nothing. The exec names
- * the new program first and closes them then, so whoever has got there is looked
- * at twice: a handler that has opened the queue for itself does take messages. */
+ * has copies of all descriptors of the worker, and takes nothing. The exec
+ * names the new program first and closes them then, so whoever has got there is
+ * looked at twice: a handler that has opened the queue for itself does take
+ * messages. */
 static bool starting(const struct readers *r, const struct fd_seen *seen)
 {
     pid_t worker = r->v->head.pid;

@@ -40,7 +40,8 @@ static const struct verb_row verbs[] = {
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)
 #define TABLES     (V(QUEUES) | V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR))
-#define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | V(DRAIN) | V(STOP) | V(QUIT))
+#define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
+#define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct verb_flag flags[] = {
     {TABLES | ORDERS,

@@ -142,7 +142,8 @@ static int lines(struct top *t)
     return 0;
 }
 
-/* top_run - on a terminal that can do more than print, a screen; not for JSON */
+/* top_run - on a terminal that can do more than print, a screen; not for
+ * JSON */
 int top_run(const struct options *o)
 {
     struct top t = {.o = o};

@@ -1,7 +1,7 @@
 /* mqctl_top.h - top: watch workers
  *
- * WHAT   A screen on a terminal (mqctl_top_screen.c), else a line for each queue
- *        and look.
+ * WHAT   A screen on a terminal (mqctl_top_screen.c), else a line for each
+ *        queue and look.
  * WHO    main.
  * OWNS   Nothing.
  * FAILS  An exit status.

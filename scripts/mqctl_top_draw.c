@@ -17,7 +17,9 @@
 #include "common/term.h"
 
 #define RUNNING 256 /* handlers that are listed */
-#define KEYS    "p pause  + - concurrency  d dead letters  up down choose  q quit"
+
+static const char keys[] =
+    "p pause  + - concurrency  d dead letters  up down choose  q quit";
 
 /* ---- text ---- */
 
@@ -53,7 +55,8 @@ static bool utf8(void)
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* spark - the last values of a ring, one column each, the newest at the right */
+/* spark - the last values of a ring, one column each, the newest at the
+ * right */
 static void spark(const struct screen *s, const char *name,
                   const struct top_row *r, const uint64_t *ring,
                   const char *most)
@@ -293,7 +296,7 @@ static void foot(const struct screen *s)
     term_safe_copy(safe, sizeof safe, s->note, strlen(s->note));
     mvaddnstr(LINES - 2, 0, safe, (int)term_fit(safe, COLS, &taken));
     attron(A_DIM);
-    mvaddnstr(LINES - 1, 0, KEYS, COLS - 1);
+    mvaddnstr(LINES - 1, 0, keys, COLS - 1);
     attroff(A_DIM);
 }
 

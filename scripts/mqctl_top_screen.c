@@ -1,4 +1,5 @@
-/* mqctl_top_screen.c - top on a terminal: its keys and rounds (see mqctl_top.h) */
+/* mqctl_top_screen.c - top on a terminal: its keys and rounds (see
+ * mqctl_top.h) */
 #include <locale.h>
 #include <ncurses.h>
 #include <stdio.h>

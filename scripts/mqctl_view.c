@@ -42,7 +42,8 @@ static void counters_look(struct view *v)
                                                     : VIEW_KILLED;
 }
 
-/* live_look - who answers runs, even in a namespace where its pid says nothing */
+/* live_look - who answers runs, even in a namespace where its pid says
+ * nothing */
 static void live_look(struct view *v)
 {
     if (ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == 0)
@@ -106,8 +107,8 @@ static void store_look(struct view *v)
     store_close(&s);
 }
 
-/* view_folder - statedir speaks to whoever wants to run a worker there; who only
- * looks is not to change owners */
+/* view_folder - statedir speaks to whoever wants to run a worker there; who
+ * only looks is not to change owners */
 int view_folder(struct statedir *out, const char *state_dir, const char *queue,
                 struct problem *p)
 {

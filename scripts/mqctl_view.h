@@ -1,4 +1,5 @@
-/* mqctl_view.h - all there is to know of one queue and its worker, at one moment
+/* mqctl_view.h - all there is to know of one queue and its worker, at one
+ * moment
  *
  * WHAT   Looks at the queue, the counters, the store and the control socket of
  *        one queue. Each part may be missing; then it says why.

@@ -13,7 +13,8 @@
 
 #include "scripts/mqdlq_desk.h"
 
-/* `died_ns`: the death it was replayed from. `limit_ns`: UINT64_MAX for none. */
+/* `died_ns`: the death it was replayed from. `limit_ns`: UINT64_MAX for
+ * none. */
 int canary_wait(struct desk *d, int64_t row, uint64_t died_ns,
                 uint64_t limit_ns);
 

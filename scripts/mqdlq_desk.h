@@ -5,7 +5,8 @@
  * WHO    One thread.
  * OWNS   The store.
  * FAILS  desk_open: an exit status, the reason is out on stderr. No store is no
- *        failure: `store` is NULL then, and stderr says where it was looked for.
+ *        failure: `store` is NULL then, and stderr says where it was looked
+ *        for.
  */
 #ifndef SCRIPTS_MQDLQ_DESK_H
 #define SCRIPTS_MQDLQ_DESK_H

@@ -118,7 +118,8 @@ static int post_failed(const struct replay *r, int err)
  * in no queue. `list --replayed` shows it, and by its id or with --replayed it
  * is sent again.
  * Crash after the send: the worker settles the letter.
- * So a crash here can lose nothing; sending a marked letter again can repeat it.
+ * So a crash here can lose nothing; sending a marked letter again can repeat
+ * it.
  */
 static int send_tracked(struct replay *r)
 {
@@ -153,8 +154,8 @@ static int send_tracked(struct replay *r)
 
 /* send_untracked - send the letter, then remove it, as nothing will tell of its
  * end: it has moved into the queue
- * Crash before the removal: it is in both, and can be sent a second time. So it is
- * when the queue has lost its name, as nobody may be there to take it.
+ * Crash before the removal: it is in both, and can be sent a second time. So it
+ * is when the queue has lost its name, as nobody may be there to take it.
  * So this can repeat a message and never lose one.
  */
 static int send_untracked(struct replay *r)

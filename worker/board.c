@@ -1,7 +1,8 @@
 /* board.c - what others see of a worker (see board.h)
  *
- * Nothing here wakes an idle worker: the timer is started by work, and by itself
- * only while work goes on. The last one after the end of work shows what is left.
+ * Nothing here wakes an idle worker: the timer is started by work, and by
+ * itself only while work goes on. The last one after the end of work shows what
+ * is left.
  */
 #include "worker/board.h"
 

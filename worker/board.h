@@ -42,7 +42,8 @@ void board_init(struct engine *e);
 void board_count(struct engine *e);
 /* The state has changed: the next show says so. */
 void board_old(struct engine *e);
-/* Something was done: the numbers are looked at soon. Costs a load as a rule. */
+/* Something was done: the numbers are looked at soon. Costs a load as a
+ * rule. */
 void board_stir(struct engine *e);
 /* After each wait; does nothing unless something has changed. */
 void board_show(struct engine *e);

@@ -145,7 +145,8 @@ void bounds_left(struct engine *e)
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
         engine_finish(e, "max-deliveries");
     } else if (b->idle_ends) {
-        /* A try that failed, such as for a queue that is missing, is no work. */
+        /* A try that failed, such as for a queue that is missing, is no
+         * work. */
         if (!(atomic_load(&e->holds) & HOLD_QUEUE))
             atomic_store(&b->idle_since, clock_mono_ns());
         timers_start(e->timers, &b->idle_timer,

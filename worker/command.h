@@ -1,6 +1,7 @@
 /* command.h - the command that is run for messages: where it is, and a start
  *
- * WHAT   Looks a command up in $PATH once, and again when it is no longer there.
+ * WHAT   Looks a command up in $PATH once, and again when it is no longer
+ *        there.
  * WHO    open, close: the engine. start: any thread, several at once.
  * OWNS   A copy of the path.
  * FAILS  start: -errno as process_start. A command that cannot be found at open

@@ -48,7 +48,8 @@ static json_t *settings_json(struct engine *e)
     return all;
 }
 
-/* differs_json - the queue, from what it would be made like; null: it does not */
+/* differs_json - the queue, from what it would be made like; null: it does
+ * not */
 static json_t *differs_json(const struct engine *e)
 {
     struct queue_attr want;

@@ -126,8 +126,8 @@ static int letter_send(struct dead_queue *q, const struct store_row *m,
     return sent_forget(q);
 }
 
-/* move_one - unless it is in flight: a letter that was sent again, recalled when
- * the queue was gone, and found in a slot; it ends from there */
+/* move_one - unless it is in flight: a letter that was sent again, recalled
+ * when the queue was gone, and found in a slot; it ends from there */
 static int move_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
 {
     struct engine *e = q->engine;

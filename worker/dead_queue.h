@@ -2,7 +2,8 @@
  *
  * WHAT   Moves dead letters from the store into a kernel queue, in order of
  *        death, as it has room. A letter stays in the store until it was sent;
- *        one that is in flight is left alone. After trouble a timer tries again.
+ *        one that is in flight is left alone. After trouble a timer tries
+ *        again.
  * WHO    open, close: the engine. poke: any thread. room: the peeker.
  * OWNS   The queue. Sends on a pool thread.
  * FAILS  open: a problem of queue_open.

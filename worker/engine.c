@@ -24,8 +24,8 @@
 
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
 
-/* engine_slots - one that a thread receives into, those it delivers (of a group,
- * or as many as a child may have open), and the lookahead */
+/* engine_slots - one that a thread receives into, those it delivers (of a
+ * group, or as many as a child may have open), and the lookahead */
 unsigned engine_slots(const struct settings *set, unsigned cap)
 {
     return cap * (1 + (unsigned)set->window) + (unsigned)set->lookahead +
@@ -180,7 +180,8 @@ static void engine_init(struct engine *e, struct settings *set,
     board_init(e);
 }
 
-/* engine_open - everything ready, the last worker's leavings on the held list */
+/* engine_open - everything ready, the last worker's leavings on the held
+ * list */
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p)
 {

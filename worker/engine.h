@@ -137,8 +137,8 @@ void engine_close(struct engine **engine); /* NULL-safe; sets NULL */
 /* Work items that may run now: the cap, one more than ran already while the
  * breaker probes, 0. */
 unsigned engine_room(struct engine *e);
-/* Something changed that may let a message be taken: start a work item, or peek.
- * Any thread. */
+/* Something changed that may let a message be taken: start a work item, or
+ * peek. Any thread. */
 void engine_poke(struct engine *e);
 /* As engine_poke, but where it would peek: true, and the caller waits. */
 bool engine_peeks(struct engine *e);
@@ -153,7 +153,8 @@ void engine_breaker(struct engine *e, enum breaker_event event,
 void engine_hold_slot(struct engine *e, struct slot *slot, bool front);
 struct slot *engine_take_held(struct engine *e);
 
-/* Take no more, finish what runs, exit 0. The first reason counts. Any thread. */
+/* Take no more, finish what runs, exit 0. The first reason counts. Any
+ * thread. */
 void engine_finish(struct engine *e, const char *why);
 
 /* The peeker's events. */

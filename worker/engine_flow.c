@@ -1,8 +1,8 @@
 /* engine_flow.c - what lets messages be taken, and what stops it (see engine.h)
  *
- * The cap and the holds say how many work items may run; whoever changes that, or
- * makes something to do, pokes. Here is also what the operator and trouble do to
- * it: pause, the cap, the breaker, delays, the stop.
+ * The cap and the holds say how many work items may run; whoever changes that,
+ * or makes something to do, pokes. Here is also what the operator and trouble
+ * do to it: pause, the cap, the breaker, delays, the stop.
  */
 #include <errno.h>
 #include <signal.h>

@@ -36,8 +36,8 @@ struct environment {
     size_t count, used;
     char text[ENVIRONMENT_BYTES];
 };
-/* 0 or -ENOMEM; `e` starts zeroed and is reused. `max_attempts` as it is now: it
- * may have been another when the base was made. */
+/* 0 or -ENOMEM; `e` starts zeroed and is reused. `max_attempts` as it is now:
+ * it may have been another when the base was made. */
 int environment_build(struct environment *e, const struct environment_base *b,
                       struct delivery *d, uint64_t max_attempts);
 void environment_close(struct environment *e);

@@ -23,10 +23,11 @@ enum group_state {
     GROUP_RUNNING, /* leased */
     GROUP_BLOCKED, /* its head waits for a retry */
     GROUP_HELD,    /* its head died, an operator decides */
-    GROUP_PARKING, /* its head is settled, items are on their way to the store */
+    GROUP_PARKING, /* its head is settled, items go to the store */
 };
 
-/* What a message without trouble needs comes first, in one line of the cache. */
+/* What a message without trouble needs comes first, in one line of the
+ * cache. */
 struct group {
     TAILQ_ENTRY(group) link; /* run queue, or the list of blocked ones */
     struct group_items items;

@@ -1,8 +1,8 @@
 /* groups.c - ordered groups: adding, leasing, ending a lease (see groups.h)
  *
  * A lease takes its next item out of its place (`ahead`): at once, when nothing
- * of the group is parked, and peek and take need no lock; else when it is looked
- * at.
+ * of the group is parked, and peek and take need no lock; else when it is
+ * looked at.
  */
 #include "worker/groups_inner.h"
 
@@ -144,8 +144,8 @@ void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
-/* stuck_locked - what could be parked of a blocked group is more or less than it
- * was */
+/* stuck_locked - what could be parked of a blocked group is more or less than
+ * it was */
 static void stuck_locked(struct groups *g, struct group *group, size_t was)
 {
     size_t is = group_movable(g, group);
@@ -290,8 +290,8 @@ const char *groups_key(const struct group *lease, size_t *size)
     return lease->key;
 }
 
-/* count_high - for the turn of the lowest priority, which is not used up by what
- * must go first */
+/* count_high - for the turn of the lowest priority, which is not used up by
+ * what must go first */
 static void count_high(struct group *lease, const struct group_item *item,
                        uint32_t priority)
 {
@@ -319,8 +319,8 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
 }
 
 /* groups_pass - a group that is not known has nothing before this message
- * Whatever waits, runs or is parked keeps its group known, and so does a closing
- * one.
+ * Whatever waits, runs or is parked keeps its group known, and so does a
+ * closing one.
  */
 int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease)

@@ -62,9 +62,9 @@ int groups_pass(struct groups *g, const char *key, size_t size,
 /* The next group that has something to deliver, or NULL. It is RUNNING until
  * one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
-/* What is next among the items of a leased group, NULL if it has none. What gets
- * in line from then on comes after it. If the lease ends without groups_take it
- * goes back to its place; meanwhile it may count as taken. */
+/* What is next among the items of a leased group, NULL if it has none. What
+ * gets in line from then on comes after it. If the lease ends without
+ * groups_take it goes back to its place; meanwhile it may count as taken. */
 struct group_item *groups_peek(struct groups *g, struct group *lease);
 /* Whether it is the turn of the lowest priority. */
 bool groups_low_turn(const struct group *lease);
@@ -79,10 +79,11 @@ void groups_unpark(struct groups *g, struct group *lease);
 
 /* ---- the end of a lease ---- */
 
-/* It is settled: the next one may run. False: it was doubted (groups_hold_late),
- * and is not any more; the lease goes on. */
+/* It is settled: the next one may run. False: it was doubted
+ * (groups_hold_late), and is not any more; the lease goes on. */
 bool groups_release(struct groups *g, struct group *lease);
-/* groups_release of one that is not doubted, then groups_lease, for one lock. */
+/* groups_release of one that is not doubted, then groups_lease, for one
+ * lock. */
 struct group *groups_next(struct groups *g, struct group *lease);
 /* It failed and waits as `head`: the group waits with it. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
@@ -93,7 +94,8 @@ void groups_hold(struct groups *g, struct group *lease);
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item);
 
-/* The head `row` is due: lease its group; NULL if it is not that group's head. */
+/* The head `row` is due: lease its group; NULL if it is not that group's
+ * head. */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
 /* Whether the group is leased now: what its lease becomes is not known yet. */
@@ -103,8 +105,8 @@ bool groups_leased(struct groups *g, const char *key, size_t size);
  * -ENOMEM, -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
 void groups_unhold(struct groups *g, const char *key, size_t size);
-/* Copies of the keys of all held groups, one after the other as a size_t and the
- * bytes, in memory to be freed; NULL if there is none. */
+/* Copies of the keys of all held groups, one after the other as a size_t and
+ * the bytes, in memory to be freed; NULL if there is none. */
 char *groups_held_keys(struct groups *g, size_t *bytes);
 
 /* At start: what the store knows of a group. -EEXIST: it is there already. */
@@ -117,8 +119,9 @@ int groups_restore(struct groups *g, const char *key, size_t size,
  * are the caller's until groups_park_end. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room);
-/* The same for one item that has not been in its place. A group that has nothing
- * else waits for it; one that is ready or runs does not. As groups_add. */
+/* The same for one item that has not been in its place. A group that has
+ * nothing else waits for it; one that is ready or runs does not. As
+ * groups_add. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item);
 /* They are in the store (`parked`), or go back. */
@@ -135,8 +138,9 @@ size_t groups_stuck(const struct groups *g);   /* that could be parked now */
 uint64_t groups_parked(const struct groups *g);
 size_t groups_count(struct groups *g);
 size_t groups_held(const struct groups *g); /* groups that are held */
-/* The items of a group, in the order they would be delivered; stops when `visit`
- * is false. `visit` runs under the lock and must not call back. -ENOENT. */
+/* The items of a group, in the order they would be delivered; stops when
+ * `visit` is false. `visit` runs under the lock and must not call back.
+ * -ENOENT. */
 int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),
                 void *arg);

@@ -17,7 +17,8 @@
 
 TAILQ_HEAD(group_list, group);
 
-/* m = under mtx   c = constant after open   a = written under mtx, read freely */
+/* m = under mtx   c = constant after open   a = written under mtx, read
+ * freely */
 struct groups {
     pthread_mutex_t mtx;
     struct group_table table; /* m */

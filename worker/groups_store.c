@@ -1,4 +1,5 @@
-/* groups_store.c - ordered groups: what the store has a part in (see groups.h) */
+/* groups_store.c - ordered groups: what the store has a part in (see
+ * groups.h) */
 #include "worker/groups_inner.h"
 
 #include <errno.h>

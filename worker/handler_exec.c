@@ -1,12 +1,12 @@
 /* handler_exec.c - a process for each message (see handler.h, docs/handlers)
  *
- * stdin is the body in a memory file, so there is no pipe to block on; stderr is
- * a pipe that is read here. The process is waited for, not the end of its
+ * stdin is the body in a memory file, so there is no pipe to block on; stderr
+ * is a pipe that is read here. The process is waited for, not the end of its
  * stderr: a grandchild may keep that open.
  *
  * The time limit is a timer, started with the process. Its thread asks for the
- * answer once, when the process has ended: cancelled, and the exit status is the
- * verdict; or too late, and the verdict is the timeout whatever the process
+ * answer once, when the process has ended: cancelled, and the exit status is
+ * the verdict; or too late, and the verdict is the timeout whatever the process
  * says. The timer's callbacks signal the group while the process lives; once it
  * has ended, its thread ends what is left of it (remains.h).
  */
@@ -282,8 +282,9 @@ static void late_word(const struct running *r, const siginfo_t *info)
                  F_DURATION("limit", r->limit_ns));
 }
 
-/* end - the process has ended and is a zombie still; judge it, and leave nothing
- * of it where we ended it. It leaves the list before its number is free. */
+/* end - the process has ended and is a zombie still; judge it, and leave
+ * nothing of it where we ended it. It leaves the list before its number is
+ * free. */
 static void end(struct running *r, const struct delivery *d, int err_fd,
                 struct tail *t, struct outcome *out)
 {

@@ -1,8 +1,8 @@
 /* handler_inproc.c - a C function as handler (see handler_inproc.h)
  *
- * The time limit is the place's (place.h). Its answer is asked for once, when the
- * function has returned: in time, and what it returned is the verdict; or too
- * late, and the verdict is the timeout.
+ * The time limit is the place's (place.h). Its answer is asked for once, when
+ * the function has returned: in time, and what it returned is the verdict; or
+ * too late, and the verdict is the timeout.
  */
 #include "worker/handler_inproc.h"
 

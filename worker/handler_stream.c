@@ -1,9 +1,9 @@
 /* handler_stream.c - long-lived children (see handler.h, docs/handlers.md)
  *
- * A lane (lane.h) is a child and what it has open. Here is who has which lane: a
- * thread that delivers, or nobody. What an idle child does is seen by the peeker,
- * which watches the lane's descriptors in one: its stderr is logged, and its end
- * noticed, at once.
+ * A lane (lane.h) is a child and what it has open. Here is who has which lane:
+ * a thread that delivers, or nobody. What an idle child does is seen by the
+ * peeker, which watches the lane's descriptors in one: its stderr is logged,
+ * and its end noticed, at once.
  *
  * The lane that was put back last is handed out first, so that a worker with
  * little to do keeps few children busy, whose memory is in the caches.

@@ -228,8 +228,8 @@ static void decide(struct lane *l, const struct stream_answer *a,
 }
 
 /* measure - whether it has grown too large; a look costs a system call
- * One that is too large right after its first answer is so by nature: to replace
- * it would only make the same again.
+ * One that is too large right after its first answer is so by nature: to
+ * replace it would only make the same again.
  */
 static void measure(struct lane *l)
 {

@@ -1,15 +1,15 @@
 /* lane_end.c - how a lane's child ends, and what becomes of what it had open
  *
- * A message that was sent comes back from lane_next once: answered, or lost with
- * its child. One that was lost comes back only when nothing is left of the child
- * and of what it started, so that nothing of it can be in the way of the next
- * attempt. One of which no byte reached the child comes back at once, as if it
- * had never been sent.
+ * A message that was sent comes back from lane_next once: answered, or lost
+ * with its child. One that was lost comes back only when nothing is left of the
+ * child and of what it started, so that nothing of it can be in the way of the
+ * next attempt. One of which no byte reached the child comes back at once, as
+ * if it had never been sent.
  *
  * A crash of the worker at any point of this: the slot of a message that was
  * sent reads RUNNING and names the child, by its mark since before its first
- * byte went into the pipe. So the next worker ends that child before the message
- * runs again.
+ * byte went into the pipe. So the next worker ends that child before the
+ * message runs again.
  */
 #include "worker/lane_inner.h"
 

@@ -247,7 +247,8 @@ static uint64_t until(const struct lane *l)
     return first;
 }
 
-/* expire - those whose limit had passed when all that was there had been read */
+/* expire - those whose limit had passed when all that was there had been
+ * read */
 static void expire(struct lane *l)
 {
     struct open_message *m;

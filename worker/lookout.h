@@ -1,9 +1,9 @@
 /* lookout.h - tells when the name of an open queue is removed
  *
- * WHAT   An inotify watch on the queue (IN_ATTRIB, as its link count falls), and
- *        where that cannot be had, a look each 30 s.
- * WHO    open, close: the engine's thread. again: whoever replaced the queue, one
- *        at a time. `gone` is called in the peeker, more than once maybe.
+ * WHAT   An inotify watch on the queue (IN_ATTRIB, as its link count falls),
+ *        and where that cannot be had, a look each 30 s.
+ * WHO    open, close: the engine's thread. again: whoever replaced the queue,
+ *        one at a time. `gone` is called in the peeker, more than once maybe.
  * OWNS   The inotify descriptor. Borrows the queue.
  * FAILS  open: -ENOMEM.
  */

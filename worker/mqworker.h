@@ -69,8 +69,8 @@ struct mqw_message {
 /* Its id, 26 characters and NUL: the same in each delivery and each replay. In
  * the thread that the message was given to. */
 MQW_PUBLIC const char *mqw_id(const struct mqw_message *message);
-/* Value of the header line `name` ("x-trace", "expires"), *size bytes and no NUL,
- * as it came; NULL if there is none. */
+/* Value of the header line `name` ("x-trace", "expires"), *size bytes and no
+ * NUL, as it came; NULL if there is none. */
 MQW_PUBLIC const char *mqw_header(const struct mqw_message *message,
                                   const char *name, size_t *size);
 /* 1 once its time limit has passed, or the worker ends what runs: return soon.
@@ -143,17 +143,17 @@ struct mqw_options {
                           TTOU as mqworker does, and ignores PIPE and XFSZ,
                           from mqw_open to mqw_close; open before other threads
                           start. 0: the signals stay the program's; if its
-                          files are limited (RLIMIT_FSIZE) it must ignore XFSZ */
+                          files are limited (RLIMIT_FSIZE), ignore XFSZ */
     /* A verdict is durable. `took_ns`: the handler, 0 if it did not run. The
      * message is readable until it returns; its group goes on meanwhile.
      * Not called for a verdict that a crash came in front of. NULL: nobody. */
     void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user);
     /* One line of the log, without its newline, NUL-terminated, on any thread.
-     * The process has one log, with the level and format that go with it: that of
-     * the worker which was opened last, of those that are open. It must not open
-     * or close a worker, and who opens or closes one must hold no lock that it
-     * takes; after mqw_close it is not called. NULL: stderr. */
+     * The process has one log, with the level and format that go with it: that
+     * of the worker which was opened last, of those that are open. It must not
+     * open or close a worker, and who opens or closes one must hold no lock
+     * that it takes; after mqw_close it is not called. NULL: stderr. */
     void (*log)(enum mqw_log_level level, const char *line, size_t size,
                 void *user);
     int log_level;  /* enum mqw_log_level: the least that is told; INFO */

@@ -32,8 +32,8 @@ void notify_init(struct notify *n)
 }
 
 /* queue_is - whether that is the queue called `name`
- * Where the name cannot be looked at (no /dev/mqueue and no permission, or it was
- * removed) any queue is taken for it: the socket unit named it. */
+ * Where the name cannot be looked at (no /dev/mqueue and no permission, or it
+ * was removed) any queue is taken for it: the socket unit named it. */
 static bool queue_is(int fd, const char *name)
 {
     int answer = sd_is_mq(fd, name);

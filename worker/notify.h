@@ -2,8 +2,8 @@
  *
  * WHAT   sd_notify(3): READY, STATUS (the title), STOPPING, and WATCHDOG out of
  *        the peeker, if $WATCHDOG_USEC asks for it. sd_listen_fds(3): a queue
- *        that was opened for us. Built without libsystemd nothing is handed over
- *        and nobody is told. Part of the program, not of the library.
+ *        that was opened for us. Built without libsystemd nothing is handed
+ *        over and nobody is told. Part of the program, not of the library.
  * WHO    main, in this order: init, queue, begin, end. Told: the peeker.
  * OWNS   A timer, while the worker runs.
  * FAILS  queue: a problem with status 64. A manager that does not listen is no

@@ -6,9 +6,9 @@
  * WHO    Whoever loads a shared object. A file that is cut short after the look
  *        is not noticed.
  * OWNS   Nothing.
- * FAILS  -errno of open, fstat or pread; -EINVAL not a regular file; -ENOEXEC not
- *        an ELF file; -ENODATA shorter than it says. In `why` what is wrong and
- *        what to do, without the file's name.
+ * FAILS  -errno of open, fstat or pread; -EINVAL not a regular file; -ENOEXEC
+ *        not an ELF file; -ENODATA shorter than it says. In `why` what is wrong
+ *        and what to do, without the file's name.
  */
 #ifndef WORKER_OBJECT_FILE_H
 #define WORKER_OBJECT_FILE_H

@@ -13,8 +13,8 @@
 #include "common/problem.h"
 #include "worker/settings.h"
 
-/* `before` are the `count` operands in front of "--", `command` what follows it,
- * NULL-terminated; NULL: there is no "--". */
+/* `before` are the `count` operands in front of "--", `command` what follows
+ * it, NULL-terminated; NULL: there is no "--". */
 int operands_take(struct settings *s, int count, char **command, char **before,
                   struct problem *p);
 

@@ -90,8 +90,8 @@ int ordered_restore(struct engine *e)
     return err == -ENOENT ? 0 : err;
 }
 
-/* crowded - half the lookahead is taken and some of it cannot run; or no slot is
- * left, and what it waits for needs one, whatever the bounds say */
+/* crowded - half the lookahead is taken and some of it cannot run; or no slot
+ * is left, and what it waits for needs one, whatever the bounds say */
 static bool crowded(const struct engine *e)
 {
     const struct groups *g = e->ordered->groups;
@@ -223,10 +223,10 @@ static int put_by(struct engine *e, struct delivery *d)
 }
 
 /* head_lease - the lease of a retry's group
- * The retry is in the store before its group is blocked by it (ordered_settled),
- * so it can be due while the group is leased still. Once the group is not leased
- * it is blocked by this row, or it has nothing to do with it: the lease is tried
- * a second time for that.
+ * The retry is in the store before its group is blocked by it
+ * (ordered_settled), so it can be due while the group is leased still. Once the
+ * group is not leased it is blocked by this row, or it has nothing to do with
+ * it: the lease is tried a second time for that.
  */
 static int head_lease(struct engine *e, struct delivery *d)
 {
@@ -406,8 +406,8 @@ static bool park_some(struct engine *e)
 /* ordered_relieve - park until there is room
  * Who finds another thread parking goes away, and nobody else would see that
  * the lookahead was filled meanwhile: so whoever parked looks again after it
- * has said that it does not park any more. While a delay after trouble runs it is
- * not tried again: take_any comes by with each message.
+ * has said that it does not park any more. While a delay after trouble runs it
+ * is not tried again: take_any comes by with each message.
  */
 void ordered_relieve(struct engine *e)
 {

@@ -40,14 +40,14 @@ bool ordered_room(struct engine *e);
 bool ordered_ready(const struct engine *e);
 /* Whether something is to be parked, and nobody does. */
 bool ordered_stuck(const struct engine *e);
-/* A message of a group, HELD and read: HANDED_OVER, or 0: the caller delivers it
- * (it is broken now, as its group was closed), or -ENOMEM. */
+/* A message of a group, HELD and read: HANDED_OVER, or 0: the caller delivers
+ * it (it is broken now, as its group was closed), or -ENOMEM. */
 int ordered_add(struct engine *e, struct delivery *d);
 /* As ordered_add; but 0 as well if its group had nothing else: it is leased. */
 int ordered_enter(struct engine *e, struct delivery *d);
-/* A stored one whose time has come: 0 if it is its group's head, leased now, and
- * is to be delivered; -EINPROGRESS if its group does not know it as its head
- * yet, ask again soon; PUT_BY if the slots for groups are taken; else as
+/* A stored one whose time has come: 0 if it is its group's head, leased now,
+ * and is to be delivered; -EINPROGRESS if its group does not know it as its
+ * head yet, ask again soon; PUT_BY if the slots for groups are taken; else as
  * ordered_add. Of PUT_BY the row has landed. */
 int ordered_due(struct engine *e, struct delivery *d);
 /* The next message of a group, leased, in `d`. A parked one is read to `slot`.
@@ -69,8 +69,8 @@ int ordered_list(struct engine *e, const char *key, size_t size,
 /* As groups_shut. */
 int ordered_shut(struct engine *e, const char *key, size_t size);
 
-/* The verdict is durable: `row` as stored, NULL: gone. `letter`: it may have been
- * one that an operator sent again. Ends the lease. */
+/* The verdict is durable: `row` as stored, NULL: gone. `letter`: it may have
+ * been one that an operator sent again. Ends the lease. */
 void ordered_settled(struct engine *e, struct group *lease,
                      const struct store_row *row, bool letter);
 /* A stored message died without a delivery: its group does not wait for it, or

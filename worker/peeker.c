@@ -2,10 +2,10 @@
  *
  * A busy worker whose handlers take microseconds runs one work item and leaves
  * peek mode off: peeking at each message would cost a thread switch for each.
- * Should a handler then take long, nobody would fetch the next message; so while
- * there is room for more work items and peek mode is off, the wait is limited,
- * and a round in which no delivery was started enters peek mode. An idle worker
- * is in peek mode and waits without a limit.
+ * Should a handler then take long, nobody would fetch the next message; so
+ * while there is room for more work items and peek mode is off, the wait is
+ * limited, and a round in which no delivery was started enters peek mode. An
+ * idle worker is in peek mode and waits without a limit.
  *
  * Who lingers and takes a message leaves peek mode off as well, but the peeker
  * sleeps and does not see it; a timer makes it look.
@@ -31,13 +31,14 @@
 #define EVENTS   16
 #define STUCK_MS 2 /* a handler that takes longer gets company */
 /* The same after lingering. To start the timer is a system call before the
- * handler's first instruction, and it wakes the peeker, which then is in the way of
- * another message: fewer than one in a hundred, where one comes each few ms. */
+ * handler's first instruction, and it wakes the peeker, which then is in the
+ * way of another message: fewer than one in a hundred, where one comes each few
+ * ms. */
 #define LINGER_MS 250
 
-/* Peek mode: who waits for the queue. Each leaves what it entered: somebody else
- * who took a state away would let a third one enter it, and then two threads
- * would wait, with one kick between them.
+/* Peek mode: who waits for the queue. Each leaves what it entered: somebody
+ * else who took a state away would let a third one enter it, and then two
+ * threads would wait, with one kick between them.
  *
  *   from     event                                   to
  *   OFF      peeker_arm                              EPOLL
@@ -198,8 +199,8 @@ void peeker_queue_changed(struct peeker *p)
 }
 
 /* look_in - make the peeker look, in at most so many ms
- * look_ns may be read old: then the timer is asked once more, or is firing, which
- * is a look as well.
+ * look_ns may be read old: then the timer is asked once more, or is firing,
+ * which is a look as well.
  */
 static void look_in(struct peeker *p, unsigned ms)
 {

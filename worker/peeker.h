@@ -39,8 +39,8 @@ void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 /* Enter peek mode; no effect if it is entered. */
 void peeker_arm(struct peeker *p);
 /* Peek mode by the calling thread; false: it is entered already. Then it waits
- * with lingered; true: there may be a message. False: peeker_release, or another
- * queue. */
+ * with lingered; true: there may be a message. False: peeker_release, or
+ * another queue. */
 bool peeker_linger(struct peeker *p);
 bool peeker_lingered(struct peeker *p);
 /* Work goes on with peek mode off: see whether a handler keeps its thread. */

@@ -57,8 +57,8 @@ static struct pending *pending_make(struct slot *slot, const struct op *op)
 
 /* pending_keep - nothing more is taken until the store can be written
  * The slot is HELD from here on: a worker that dies meanwhile did not die under
- * the handler, so no crash is counted; the message runs again, redelivered if it
- * had run.
+ * the handler, so no crash is counted; the message runs again, redelivered if
+ * it had run.
  */
 enum settled pending_keep(struct engine *e, struct slot *slot,
                           const struct op *op, int err)
@@ -91,7 +91,8 @@ enum settled pending_keep(struct engine *e, struct slot *slot,
     return SETTLED_KEPT;
 }
 
-/* pending_flush - write what could not be written; in order; first error ends */
+/* pending_flush - write what could not be written; in order; first error
+ * ends */
 static int pending_flush(struct engine *e)
 {
     struct pending *p;

@@ -1,8 +1,8 @@
 /* pending.h - verdicts that could not be written
  *
- * WHAT   Keeps a verdict, with copies of all it points to, while the store cannot
- *        be written (disk full); nothing is taken meanwhile; the wheel tries
- *        again.
+ * WHAT   Keeps a verdict, with copies of all it points to, while the store
+ *        cannot be written (disk full); nothing is taken meanwhile; the wheel
+ *        tries again.
  * WHO    keep: pool threads. init, fini: the engine.
  * OWNS   The slots of what is pending.
  * FAILS  Never towards the caller.

@@ -1,13 +1,14 @@
 /* place.c - one call of a C function (see place.h)
  *
- * Two threads meet at the deadline: the item's, which sets it and takes it back,
- * and the peeker's, which marks it as passed. Whoever comes first with one atomic
- * operation has decided, so a call is late exactly if `late` was called for it.
+ * Two threads meet at the deadline: the item's, which sets it and takes it
+ * back, and the peeker's, which marks it as passed. Whoever comes first with
+ * one atomic operation has decided, so a call is late exactly if `late` was
+ * called for it.
  *
- * Whether the timer must be started is asked without a lock. The item stores the
- * deadline, then reads `pending`; the callback clears `pending`, then reads the
- * deadline. All four are sequentially consistent, so at least one of the two sees
- * what the other wrote, and starts the timer.
+ * Whether the timer must be started is asked without a lock. The item stores
+ * the deadline, then reads `pending`; the callback clears `pending`, then reads
+ * the deadline. All four are sequentially consistent, so at least one of the
+ * two sees what the other wrote, and starts the timer.
  */
 #include "worker/place.h"
 
@@ -23,9 +24,10 @@ static void timer_by(struct place *p, uint64_t when)
     timers_start_earlier(p->timers, &p->timer, when);
 }
 
-/* due - the deadline of the call that is there now, if any, has passed, or not yet
- * The call cannot end between the exchange and the return of `late`: leave waits
- * for it.
+/* due - the deadline of the call that is there now, if any, has passed, or not
+ * yet
+ * The call cannot end between the exchange and the return of `late`: leave
+ * waits for it.
  */
 static void due(struct timer *timer)
 {

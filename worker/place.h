@@ -1,11 +1,11 @@
 /* place.h - one call of a C function: what it runs for, and its time limit
  *
- * WHAT   A work item has one place, and in it one call at a time. The time limit
- *        costs a call two atomic operations and no lock: the timer of the place
- *        stays started from one call to the next, and when it fires it looks at
- *        the deadline of the call that is there then.
- * WHO    enter, leave: the thread of the work item. slot: any thread. Callbacks:
- *        the peeker.
+ * WHAT   A work item has one place, and in it one call at a time. The time
+ *        limit costs a call two atomic operations and no lock: the timer of the
+ *        place stays started from one call to the next, and when it fires it
+ *        looks at the deadline of the call that is there then.
+ * WHO    enter, leave: the thread of the work item. slot: any thread.
+ *        Callbacks: the peeker.
  * OWNS   Its timer. The call is the caller's, and stays until leave returned.
  * FAILS  Never.
  */

@@ -120,7 +120,8 @@ static int start_locked(struct pool *p)
     return 0;
 }
 
-/* staff_locked - threads on their way for that many jobs, as far as there are */
+/* staff_locked - threads on their way for that many jobs, as far as there
+ * are */
 static int staff_locked(struct pool *p, unsigned jobs)
 {
     int err = 0;
@@ -180,8 +181,8 @@ unsigned pool_threads(struct pool *pool)
 }
 
 /* pool_close - queued jobs still run; returns when the last thread has left
- * A job may still submit by way of *pool, and is refused: so that is there until
- * no thread is.
+ * A job may still submit by way of *pool, and is refused: so that is there
+ * until no thread is.
  */
 void pool_close(struct pool **pool)
 {

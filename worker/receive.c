@@ -22,13 +22,14 @@
 #define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
 #define PACE_PART 8         /* of the moving mean that is one handler's time */
 #define PACE_STEP 4         /* times the mean that one handler counts at most */
-#define WALL_NS   (10 * NS_PER_MS) /* a step of the wall clock is seen by then */
+#define WALL_NS   (10 * NS_PER_MS) /* a step of it is seen by then */
 /* How long an empty queue is tried again before its thread goes to sleep: what
  * going to sleep and being woken costs both sides. It is done while it pays:
- * LUCK_MOST times in vain, and one in LUCK_SKIP from then on. A sender that runs
- * beside us costs no thread switch for each message then; for one that waits for
- * our processor it would be in vain. No sched_yield: who yields is preempted by
- * whomever it wakes next, which is a sender at each message of a full queue. */
+ * LUCK_MOST times in vain, and one in LUCK_SKIP from then on. A sender that
+ * runs beside us costs no thread switch for each message then; for one that
+ * waits for our processor it would be in vain. No sched_yield: who yields is
+ * preempted by whomever it wakes next, which is a sender at each message of a
+ * full queue. */
 #define SPIN_NS   (10 * NS_PER_US)
 #define PAUSES    16 /* between two tries: some 0.5 us */
 #define LUCK_MOST 4
@@ -98,8 +99,9 @@ uint64_t receive_look(struct receive *item)
 }
 
 /* pace - the moving mean that decides how many threads pay off
- * A handler that was interrupted for once does not count as slow: with that, the
- * next dozen of messages would go the way of slow ones, over two more threads.
+ * A handler that was interrupted for once does not count as slow: with that,
+ * the next dozen of messages would go the way of slow ones, over two more
+ * threads.
  */
 static void pace(struct engine *e, uint64_t took)
 {
@@ -213,9 +215,9 @@ static bool crowded(struct receive *item)
 
 /* suspects_stuck - none of those that are left can run now: they wait behind a
  * group that is blocked or held, or were discarded. The one work item asks this
- * between two messages, so nobody runs one. What may take as long as an operator
- * must not keep all others from running beside each other; should one of them
- * crash the process then, all that ran are suspects again.
+ * between two messages, so nobody runs one. What may take as long as an
+ * operator must not keep all others from running beside each other; should one
+ * of them crash the process then, all that ran are suspects again.
  */
 static void suspects_stuck(struct engine *e)
 {
@@ -226,7 +228,8 @@ static void suspects_stuck(struct engine *e)
     peeker_look_soon(e->peeker); /* there is room for others */
 }
 
-/* receive_must_leave - who has lanes is in no crowd: its handlers are processes */
+/* receive_must_leave - who has lanes is in no crowd: its handlers are
+ * processes */
 bool receive_must_leave(struct receive *item, enum why *why)
 {
     struct engine *e = item->engine;
@@ -340,7 +343,8 @@ static struct receive *item_get(struct engine *e)
     return item;
 }
 
-/* item_enter - counted in; NULL: no room (who makes some pokes), or no memory */
+/* item_enter - counted in; NULL: no room (who makes some pokes), or no
+ * memory */
 static struct receive *item_enter(struct engine *e)
 {
     struct receive *item;
@@ -356,9 +360,10 @@ static struct receive *item_enter(struct engine *e)
 }
 
 /* linger - wait for the queue, with all that the next message needs at hand;
- * NULL: there is none, or nobody may take it. One work item more than the cap is
- * in use meanwhile.
- * Crash: its slot is FREE, whatever is in the body; the next start fills it anew.
+ * NULL: there is none, or nobody may take it. One work item more than the cap
+ * is in use meanwhile.
+ * Crash: its slot is FREE, whatever is in the body; the next start fills it
+ * anew.
  */
 static struct receive *linger(struct engine *e)
 {
@@ -389,8 +394,8 @@ static struct receive *linger(struct engine *e)
     return NULL;
 }
 
-/* item_run - work items, on a pool thread: one, and another for each message that
- * the thread waits for itself */
+/* item_run - work items, on a pool thread: one, and another for each message
+ * that the thread waits for itself */
 static void item_run(struct pool_job *job)
 {
     struct receive *item = CONTAINER_OF(job, struct receive, job);

@@ -1,8 +1,8 @@
 /* receive.h - the receive work item: one time-limited batch
  *
- * WHAT   Runs on a pool thread; takes one message after another until nothing is
- *        there, the batch time limit is over, or it must leave. Slots that are
- *        held first, then rows that are due and fresh messages in turn.
+ * WHAT   Runs on a pool thread; takes one message after another until nothing
+ *        is there, the batch time limit is over, or it must leave. Slots that
+ *        are held first, then rows that are due and fresh messages in turn.
  * WHO    receive_start: any thread.
  * OWNS   A slot while it runs.
  * FAILS  receive_start says no; trouble goes to engine_trouble.

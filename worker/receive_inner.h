@@ -1,4 +1,5 @@
-/* receive_inner.h - inside of the receive work item: receive.c, take.c, window.c
+/* receive_inner.h - inside of the receive work item: receive.c, take.c,
+ * window.c
  *
  * WHAT   The work item, and the steps that its ways of delivering share.
  * WHO    The thread that runs the item, unless marked otherwise.

@@ -43,10 +43,11 @@ static void collect(struct slot *slot, void *arg)
 
 /* crashed_last - whether that was a crash too many
  * A handler that is a process did not end the worker: whatever ran counts, and
- * HELD with that many is a letter that the last start could not write. A function
- * may have, and only one that ran alone is to blame for sure. What ran beside
- * others is a suspect: it runs alone now, so that its next crash decides. (A kill
- * of the recovery itself, between two of them, leaves the second one alone.)
+ * HELD with that many is a letter that the last start could not write. A
+ * function may have, and only one that ran alone is to blame for sure. What ran
+ * beside others is a suspect: it runs alone now, so that its next crash
+ * decides. (A kill of the recovery itself, between two of them, leaves the
+ * second one alone.)
  */
 static bool crashed_last(const struct engine *e, const struct found *f,
                          bool ran, unsigned crashes)
@@ -92,11 +93,11 @@ static int kill_leftovers(struct engine *e, const struct found *f,
 
 /* settled_already - whether the verdict is in the store, only the slot was not
  * freed: 1 yes, 0 no, or -errno
- * A run of a waiting or parked row: done or discarded deletes the row; a failure
- * counts its attempt or changes its state. A replayed letter that runs under a
- * new receive sequence: settling writes that sequence to the row. A fresh
- * message: settling stores a row with its sequence, or leaves no trace (then the
- * slot was freed by the very same store, or it runs again).
+ * A run of a waiting or parked row: done or discarded deletes the row; a
+ * failure counts its attempt or changes its state. A replayed letter that runs
+ * under a new receive sequence: settling writes that sequence to the row. A
+ * fresh message: settling stores a row with its sequence, or leaves no trace
+ * (then the slot was freed by the very same store, or it runs again).
  */
 static int settled_already(struct engine *e, const struct slot *slot)
 {
@@ -241,7 +242,8 @@ static int unreadable(struct engine *e, int err, struct problem *p)
                        e->set->queue, strerror(-err));
 }
 
-/* settle_old - what needs no run of its own any more. True: the slot is free. */
+/* settle_old - what needs no run of its own any more. True: the slot is
+ * free. */
 static int settle_old(struct engine *e, const struct found *f,
                       struct slot *slot, bool *freed, struct problem *p)
 {

@@ -79,8 +79,8 @@ static void as_it_was(const struct engine *e, struct queue_attr *attr)
         attr->mode = st.st_mode & 0777;
 }
 
-/* too_large - the slots have no room for such messages: the queue is left to the
- * next start */
+/* too_large - the slots have no room for such messages: the queue is left to
+ * the next start */
 static int too_large(struct engine *e, size_t size)
 {
     if (atomic_load(&e->status) == 0)

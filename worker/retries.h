@@ -34,7 +34,8 @@ bool retries_due(struct retries *r);
 /* The next row that is due. */
 int retries_take(struct retries *r, int64_t *row);
 /* Mark a row as in flight that was not taken here (a held slot, a letter, also
- * one that is moved to the dead-letter queue). False if it is in flight already. */
+ * one that is moved to the dead-letter queue). False if it is in flight
+ * already. */
 bool retries_fly(struct retries *r, int64_t row);
 /* Whether it is in flight. */
 bool retries_flies(struct retries *r, int64_t row);

@@ -78,8 +78,8 @@ static void op_begin(struct op *op, const struct delivery *d)
 {
     op->count = d->count;
     op->lease = d->lease;
-    /* Its row, or what it came back to its group with, has not the header that a
-     * letter was sent with. */
+    /* Its row, or what it came back to its group with, has not the header that
+     * a letter was sent with. */
     op->letter = d->slot->row != 0;
 }
 

@@ -130,7 +130,8 @@ void op_after(struct engine *e, const struct op *op, int64_t landed)
         dead_queue_poke(e->dead_queue);
 }
 
-/* op_verdict - as the handler's side sees it; false: it only waits for its time */
+/* op_verdict - as the handler's side sees it; false: it only waits for its
+ * time */
 static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
 {
     if (op->kind == OP_PUT) {
@@ -160,7 +161,8 @@ void op_retire(struct engine *e, struct slot *slot, const struct op *op,
         e->ops->settled(e->handler, &s);
 }
 
-/* op_give_back - not delivered: first in line again, in its group if it has one */
+/* op_give_back - not delivered: first in line again, in its group if it has
+ * one */
 void op_give_back(struct engine *e, struct slot *slot, struct group *lease)
 {
     if (lease)

@@ -42,8 +42,8 @@ void suspects_forget(struct suspects *s)
     atomic_store(&s->any, false);
 }
 
-/* slot_left - whether its slot still has the message; asked when the slot of the
- * last message is free, before it has the next one */
+/* slot_left - whether its slot still has the message; asked when the slot of
+ * the last message is free, before it has the next one */
 static bool slot_left(struct suspect *one)
 {
     struct slot *slot = atomic_load(&one->slot);

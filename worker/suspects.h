@@ -1,9 +1,10 @@
 /* suspects.h - messages under which the process may have crashed
  *
  * WHAT   A handler that is a C function takes the process with it, and each
- *        message that was running then counts one crash, although one of them is
- *        to blame. Those run again one at a time, with nothing beside them: so
- *        the next crash counts for the right one, and its neighbours are done.
+ *        message that was running then counts one crash, although one of them
+ *        is to blame. Those run again one at a time, with nothing beside them:
+ *        so the next crash counts for the right one, and its neighbours are
+ *        done.
  * WHO    add: recovery. done, left, forget: any thread.
  * OWNS   Its list; the slots are the custody's.
  * FAILS  add: -ENOMEM.
@@ -38,8 +39,8 @@ void suspects_fini(struct suspects *s);
 void suspects_done(struct suspects *s, int64_t row);
 /* None of those that are left can be run now: others need not wait for them. */
 void suspects_forget(struct suspects *s);
-/* Whether one is left: its slot was not seen free yet, its row has not run. Asked
- * between any two messages. */
+/* Whether one is left: its slot was not seen free yet, its row has not run.
+ * Asked between any two messages. */
 bool suspects_left(struct suspects *s);
 
 #endif

@@ -111,8 +111,8 @@ static int sort(struct receive *item, struct slot *slot)
     return err;
 }
 
-/* half_received - the call failed when the message had left the queue: a page of
- * the slot could not be had, although it was stored to just before. The slot
+/* half_received - the call failed when the message had left the queue: a page
+ * of the slot could not be had, although it was stored to just before. The slot
  * stays as a kill would leave it, and the next start runs what is there. So the
  * number is used up: whoever had it next, once settled, would be taken for this
  * one.

@@ -22,8 +22,8 @@ struct timers {
     int fd;               /* c */
 };
 
-/* set - the timerfd; 0 ns: off. Asked twice, as without it messages would wait for
- * ever: 0 or -errno. */
+/* set - the timerfd; 0 ns: off. Asked twice, as without it messages would wait
+ * for ever: 0 or -errno. */
 static int set(int fd, uint64_t when_ns)
 {
     const struct itimerspec at = {

@@ -3,8 +3,8 @@
  * WHAT   Start and cancel from any thread; callbacks run in the peeker, with no
  *        lock held, in the order of (deadline, start). It is the timeout
  *        manager as well: timers_start_after counts for the item that the timer
- *        is embedded in, with any limit; timers_cancel answers whether that came
- *        in time. For each start exactly one of the two happens: a cancel
+ *        is embedded in, with any limit; timers_cancel answers whether that
+ *        came in time. For each start exactly one of the two happens: a cancel
  *        returns true, or the callback is called.
  * WHO    Any thread; timers_run and timers_fd: the peeker.
  * OWNS   The wheel and the timerfd. A timer is embedded in the caller's struct.

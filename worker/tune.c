@@ -43,8 +43,8 @@ static int quantum_change(struct engine *e, uint64_t value, struct problem *p)
     return 0;
 }
 
-/* Each of them, by the flag that reads it. `change` comes first, and may refuse;
- * where it is NULL, all who want the setting read it anew each time. */
+/* Each of them, by the flag that reads it. `change` comes first, and may
+ * refuse; where it is NULL, all who want the setting read it anew each time. */
 static const struct {
     const char *name;
     int (*change)(struct engine *e, uint64_t value, struct problem *p);

@@ -2,10 +2,10 @@
  * receive_inner.h)
  *
  * The item fills its lane with what there is, then waits for the first that
- * ends. While it waits with room in the lane it is on the engine's list of those
- * that would take one more: whoever has a message and no room for another item
- * wakes one of them. It leaves the list before it takes, and pokes after it
- * entered, so that nothing that came in between is missed.
+ * ends. While it waits with room in the lane it is on the engine's list of
+ * those that would take one more: whoever has a message and no room for another
+ * item wakes one of them. It leaves the list before it takes, and pokes after
+ * it entered, so that nothing that came in between is missed.
  */
 #include "worker/receive_inner.h"
 
@@ -53,8 +53,8 @@ static bool over(const struct receive *item)
     return item->took && item->now_ns >= item->end_ns;
 }
 
-/* may_take - it may have waited for long since it was asked to leave; beside what
- * is open already: while the breaker lets a probe through, that is one */
+/* may_take - it may have waited for long since it was asked to leave; beside
+ * what is open already: while the breaker lets a probe through, that is one */
 static bool may_take(struct receive *item)
 {
     struct engine *e = item->engine;
@@ -78,8 +78,8 @@ static void send(struct receive *item)
     item->engine->ops->lanes->send(item->lane, &o->d);
 }
 
-/* fill - take and send; 0: the lane is full, or may not take more; -EAGAIN: there
- * is no more, -errno trouble. TAKEN_NONE: look at what is open first. */
+/* fill - take and send; 0: the lane is full, or may not take more; -EAGAIN:
+ * there is no more, -errno trouble. TAKEN_NONE: look at what is open first. */
 static int fill(struct receive *item)
 {
     const struct lane_ops *lanes = item->engine->ops->lanes;

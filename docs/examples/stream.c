@@ -5,7 +5,8 @@
  *
  * Each message is a list of whole numbers. Their sum is added to the file $SUMS
  * as a line "ID SUM". All messages that have arrived are handled, then the file
- * is synced once, then all are answered: the more are open, the less each costs.
+ * is synced once, then all are answered: the more are open, the less each
+ * costs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +76,8 @@ static int answer_all(void)
     return fflush(stdout);
 }
 
-/* take - handle the first message in the buffer; its bytes, 0: it is not whole */
+/* take - handle the first message in the buffer; its bytes, 0: it is not
+ * whole */
 static size_t take(char *at, size_t size)
 {
     char *head_end = memchr(at, '\n', size), *body;

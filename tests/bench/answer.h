@@ -4,9 +4,9 @@
  *        each; takes the time meanwhile.
  * WHO    main, as `bench answer FILE WARM N [batch | SIZE DEPTH]`.
  * OWNS   FILE: answers a second, from number WARM to number N, once it has come
- *        to that. With a SIZE and a DEPTH it fills the queue itself with so many
- *        messages of that size, each time that all are answered, and that time
- *        does not count.
+ *        to that. With a SIZE and a DEPTH it fills the queue itself with so
+ *        many messages of that size, each time that all are answered, and that
+ *        time does not count.
  * FAILS  Exit status 65: what came is no message; 71 a system call.
  */
 #ifndef TESTS_BENCH_ANSWER_H

@@ -3,8 +3,8 @@
  * WHAT   A duel is two things that do the same work, measured in turn: ours and
  *        a rival. Each measurement is a process of its own and yields a value
  *        for each of the duel's rows. The sections are tables of duels.
- * WHO    bench.c has them run. A `measure` runs in a child, single-threaded when
- *        it starts, with an empty state directory and a fresh queue.
+ * WHO    bench.c has them run. A `measure` runs in a child, single-threaded
+ *        when it starts, with an empty state directory and a fresh queue.
  * OWNS   What a measurement makes ends with its process.
  * FAILS  A measurement that cannot be made says why and ends its process:
  *        fail().

@@ -4,8 +4,8 @@
  * waits for room, as producers do; what the scheduler and the queue's lock make
  * of it is part of it, and what must be reached is meant so. "drain": the same
  * thread fills the queue and then empties it, and the clock runs while it is
- * emptied. Nobody else takes part, so this shows what a message costs, ns by ns,
- * and nothing that waits for a sender hides it.
+ * emptied. Nobody else takes part, so this shows what a message costs, ns by
+ * ns, and nothing that waits for a sender hides it.
  * Either way both sides have the same sender, queue and counting.
  */
 #include "tests/bench/bench.h"

@@ -156,7 +156,8 @@ static void warm_up(const struct contender *c, struct load *l, uint64_t *seed)
     c->cancel(l);
 }
 
-/* take - ns for add and cancel, add and expire, cancel and add at `n` pending */
+/* take - ns for add and cancel, add and expire, cancel and add at `n`
+ * pending */
 static enum measured take(const struct task *task, const struct contender *c,
                           double value[ROWS_MOST])
 {

@@ -19,8 +19,8 @@ measure bare_rate;
  * (asleep), the priority is asked for, bodies go to slots in a mapped file. No
  * consumer with these can be faster. */
 measure floor_rate;
-/* As bare_rate, and a pwrite of each body to the end of a file: what people do who
- * fear a crash. (A kill between the two still loses the message.) */
+/* As bare_rate, and a pwrite of each body to the end of a file: what people do
+ * who fear a crash. (A kill between the two still loses the message.) */
 measure journal_rate;
 /* A blocking mq_receive. */
 measure blocking_rate;
@@ -31,10 +31,11 @@ measure ideal_rate;
 /* `threads` threads, each posix_spawn and waitpid of PROGRAM. */
 #define SPAWNED "/bin/true"
 measure spawn_rate;
-/* What a worker cannot do without, by hand: `threads` threads take messages from
- * the queue, and for each start PROGRAM with the body as its stdin, its stderr
- * in a pipe, its own process group and signals at their defaults; they wait
- * where its stderr and its end both wake them. Ends the process after `n`. */
+/* What a worker cannot do without, by hand: `threads` threads take messages
+ * from the queue, and for each start PROGRAM with the body as its stdin, its
+ * stderr in a pipe, its own process group and signals at their defaults; they
+ * wait where its stderr and its end both wake them. Ends the process after
+ * `n`. */
 _Noreturn void spawn_floor(unsigned threads, unsigned long n);
 /* A child at the other end of a socket pair sends each message back. With
  * HOW_SENDER the messages come from the queue. */

@@ -1,8 +1,8 @@
 /* rivals_exec.c - the least that a process for each message can cost
  *
  * spawn_rate in rivals.c is what it is compared with; this is what is left of
- * the difference when nothing but the contract of a handler is kept: no custody,
- * no verdict, no limit, nothing counted but messages.
+ * the difference when nothing but the contract of a handler is kept: no
+ * custody, no verdict, no limit, nothing counted but messages.
  */
 #include <errno.h>
 #include <fcntl.h>

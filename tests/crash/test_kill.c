@@ -257,8 +257,8 @@ struct tally {
     uint8_t letters[PRODUCERS * NUMBERS];
 };
 
-/* delivery_check - a delivery that is not the first says so: it is marked, or it
- * is the next attempt after one that failed */
+/* delivery_check - a delivery that is not the first says so: it is marked, or
+ * it is the next attempt after one that failed */
 static void delivery_check(const struct note *s, const struct note *before,
                            bool failed)
 {
@@ -278,8 +278,8 @@ static void delivery_check(const struct note *s, const struct note *before,
               s->key, s->delivery, before->delivery);
 }
 
-/* content_check - whole, or cut where the kill came before the length was noted:
- * then it says so, and only what the fill looks like is missing */
+/* content_check - whole, or cut where the kill came before the length was
+ * noted: then it says so, and only what the fill looks like is missing */
 static void content_check(const struct note *s, struct tally *t)
 {
     cr_assert_neq(s->check, KILL_WRONG, "%s came corrupt", s->key);

@@ -36,7 +36,8 @@ static void setup(void)
 
 TestSuite(windows, .init = setup, .fini = harness_fini, .timeout = 120);
 
-/* The handler notes that it runs, waits for go-ATTEMPT, ends with its content. */
+/* The handler notes that it runs, waits for go-ATTEMPT, ends with its
+ * content. */
 #define HANDLER                                             \
     "echo $MQW_ATTEMPT $MQW_REDELIVERED $(cat) >> runs\n"   \
     "while [ ! -e go-$MQW_ATTEMPT ]; do sleep 0.01; done\n" \
@@ -136,8 +137,8 @@ static bool none_in_flight(void)
     return busy_slot(&word) < 0;
 }
 
-/* recovered - a worker over the restored file; it has dealt with it once it says
- * that it has started and no slot is in use */
+/* recovered - a worker over the restored file; it has dealt with it once it
+ * says that it has started and no slot is in use */
 static struct harness_process *restarted(const char *crashes)
 {
     struct harness_process *w;
@@ -148,8 +149,8 @@ static struct harness_process *restarted(const char *crashes)
     return w;
 }
 
-/* run_to - one message runs its nth attempt; a snapshot is taken meanwhile, then
- * the attempt ends with `status` and the worker stops */
+/* run_to - one message runs its nth attempt; a snapshot is taken meanwhile,
+ * then the attempt ends with `status` and the worker stops */
 static void run_to(int attempt, const char *status)
 {
     struct harness_process *w = worker("1ms", "3");

@@ -3,8 +3,9 @@
  * WHAT   A run: where it is, what it does, and what came of it.
  * WHO    The driver; one thread.
  * OWNS   The scratch directory, the queue, the world's file, the worker.
- * FAILS  A problem that is not the worker's ends the program (torture_die); what
- *        the worker did wrong is counted, told, and makes the exit status 1.
+ * FAILS  A problem that is not the worker's ends the program (torture_die);
+ *        what the worker did wrong is counted, told, and makes the exit status
+ *        1.
  */
 #ifndef TESTS_CRASH_TORTURE_H
 #define TESTS_CRASH_TORTURE_H

@@ -95,7 +95,8 @@ static int send_one(struct producer *p, uint64_t n)
     return err;
 }
 
-/* has_room - numbers are left until the next audit; the driver pauses us then */
+/* has_room - numbers are left until the next audit; the driver pauses us
+ * then */
 static bool has_room(const struct producer *p, uint64_t n)
 {
     return n < p->world->base[p->number] + TORTURE_EACH - ROOM_LEFT;

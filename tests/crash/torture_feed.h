@@ -3,7 +3,8 @@
  * WHAT   Processes that keep the queue full with numbered messages.
  * WHO    The driver.
  * OWNS   The processes; they end with the driver.
- * FAILS  A producer that cannot send leaves its errno in the world; feed_ok asks.
+ * FAILS  A producer that cannot send leaves its errno in the world; feed_ok
+ *        asks.
  */
 #ifndef TESTS_CRASH_TORTURE_FEED_H
 #define TESTS_CRASH_TORTURE_FEED_H

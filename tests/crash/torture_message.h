@@ -1,8 +1,9 @@
 /* torture_message.h - the messages of the torture program: a number says all
  *
- * WHAT   What a message of some number is like: its priority, group, header, size,
- *        content, and what its handler is to make of it. Producers make it from
- *        the number; witnesses and the audit check it against the number.
+ * WHAT   What a message of some number is like: its priority, group, header,
+ *        size, content, and what its handler is to make of it. Producers make
+ *        it from the number; witnesses and the audit check it against the
+ *        number.
  * WHO    All processes of a run; torture_terms_use once before anything else.
  * OWNS   Nothing.
  * FAILS  Never.

@@ -1,8 +1,8 @@
 /* torture_scenes.c - what brings a worker to each named step (see torture.h)
  *
  * Most steps are passed all the time. For the others there is a scene: what is
- * done before the worker that is to be killed starts, how it is started, and what
- * is asked of it once it delivers.
+ * done before the worker that is to be killed starts, how it is started, and
+ * what is asked of it once it delivers.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -44,13 +44,15 @@ static void stop_clean(struct torture *t)
         worker_stop(t);
 }
 
-/* replay_one - a letter is sent as soon as the worker makes room in the queue */
+/* replay_one - a letter is sent as soon as the worker makes room in the
+ * queue */
 static void replay_one(struct torture *t)
 {
     letters_send(t);
 }
 
-/* strand_one - a letter is marked and was not sent when the machine went down */
+/* strand_one - a letter is marked and was not sent when the machine went
+ * down */
 static void strand_one(struct torture *t)
 {
     if (letters_strand(t))

@@ -1,9 +1,9 @@
 /* torture_witness.h - what handlers of the torture program leave behind
  *
- * WHAT   A shared file with a record for each message: how often its handler was
- *        started, how often it came to an end, which, and what it was told. It
- *        is memory that survives a SIGKILL; a message costs some stores to it.
- *        What must not be is noted as it happens (struct torture_fault).
+ * WHAT   A shared file with a record for each message: how often its handler
+ *        was started, how often it came to an end, which, and what it was told.
+ *        It is memory that survives a SIGKILL; a message costs some stores to
+ *        it. What must not be is noted as it happens (struct torture_fault).
  * WHO    The driver makes the file. Producers and handlers, any number of
  *        processes and threads, open it; all they share is atomic.
  * OWNS   The mapping, until the process ends.

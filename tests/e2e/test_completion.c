@@ -1,4 +1,5 @@
-/* Completion scripts: all flags of --help and no others, and shells take them */
+/* Completion scripts: all flags of --help and no others, and shells take
+ * them */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -177,7 +178,8 @@ Test(completion, fish_completes_what_was_typed)
                 "end <$argv[2]");
 }
 
-/* What is looked for is only what was not typed: that is printed in one piece. */
+/* What is looked for is only what was not typed: that is printed in one
+ * piece. */
 Test(completion, zsh_completes_what_was_typed)
 {
     need("zsh");

@@ -229,7 +229,8 @@ static void store_damage(const char *path, const char *data, size_t size)
     free(copy);
 }
 
-/* refused_or_run - it never crashes, nor is a store made in the other's place */
+/* refused_or_run - it never crashes, nor is a store made in the other's
+ * place */
 static void refused_or_run(const char *q, const char *path)
 {
     size_t size;

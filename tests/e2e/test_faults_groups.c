@@ -55,8 +55,8 @@ static struct harness_process *worker_start(const char *queue,
     return fault_start(fault, "tally", argv);
 }
 
-/* fault_try - the call fails from that position on, `count` times; false: it was
- * not reached */
+/* fault_try - the call fails from that position on, `count` times; false: it
+ * was not reached */
 static bool fault_try(const char *queue, const char *call, unsigned position,
                       unsigned count, unsigned round)
 {
@@ -81,8 +81,8 @@ static bool fault_try(const char *queue, const char *call, unsigned position,
     return failed > 0;
 }
 
-/* faults_try - at each sixth position there is; one takes seconds, as the worker
- * waits before it writes again */
+/* faults_try - at each sixth position there is; one takes seconds, as the
+ * worker waits before it writes again */
 static void faults_try(const char *call, unsigned count, unsigned most)
 {
     static unsigned round;

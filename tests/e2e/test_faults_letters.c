@@ -1,4 +1,5 @@
-/* mqworker: a write about letters fails once; none is sent twice or forgotten */
+/* mqworker: a write about letters fails once; none is sent twice or
+ * forgotten */
 #include "tests/e2e/faults_fixture.h"
 #include "tests/harness/letters.h"
 

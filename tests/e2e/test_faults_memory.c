@@ -1,8 +1,8 @@
 /* mqworker, mqsend, mqdlq: the Nth allocation fails, for N all over the run;
  * they go on or say so and stop, and nothing is lost
  *
- * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), a third of
- * them with --stream, a third with --plugin.
+ * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), a third
+ * of them with --stream, a third with --plugin.
  */
 #include "tests/e2e/faults_fixture.h"
 #include "tests/harness/letters.h"
@@ -99,8 +99,8 @@ static void worker_start(struct lane *l, uint64_t position)
 }
 
 /* worker_check - it ended well, or could not start and says why
- * The loader has words of its own: to it a file that it has no memory for is not
- * there.
+ * The loader has words of its own: to it a file that it has no memory for is
+ * not there.
  */
 static void worker_check(struct lane *l)
 {

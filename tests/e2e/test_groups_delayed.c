@@ -43,8 +43,8 @@ static long cpu_ticks(pid_t pid)
     return (long)(user + system);
 }
 
-/* They wait in slots only as far as the lookahead goes, or no slot would be left
- * to run one of them. */
+/* They wait in slots only as far as the lookahead goes, or no slot would be
+ * left to run one of them. */
 Test(groups_delayed, more_are_due_at_once_than_there_are_slots)
 {
     const char *q = harness_queue(0, 0);

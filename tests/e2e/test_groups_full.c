@@ -1,7 +1,7 @@
 /* mqworker: groups whose messages wait in so many places that no slot is left
  *
- * What is behind a blocked head needs the store, and its head needs a slot. Both
- * are missing here, and come back.
+ * What is behind a blocked head needs the store, and its head needs a slot.
+ * Both are missing here, and come back.
  */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
@@ -35,8 +35,8 @@ static void send_delayed(const char *q, unsigned count, const char *delay)
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
-/* They would take a slot each, as their line has no room and the store cannot be
- * told that they are in it. */
+/* They would take a slot each, as their line has no room and the store cannot
+ * be told that they are in it. */
 Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
 {
     enum { DELAYED = 60 };

@@ -1,5 +1,5 @@
-/* mqworker: --on-group-dead hold, and letters that a group must wait for in ways
- * that are easy to forget */
+/* mqworker: --on-group-dead hold, and letters that a group must wait for in
+ * ways that are easy to forget */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"
@@ -35,7 +35,8 @@ static void passed(const char *q)
     harness_until(strstr(turns_order("-"), body), 10000);
 }
 
-/* two_letters - "0.0" and "0.1" of group a, made without `hold`; newest first */
+/* two_letters - "0.0" and "0.1" of group a, made without `hold`; newest
+ * first */
 static const struct harness_letter *two_letters(const char *q)
 {
     struct harness_process *w = harness_worker(q, "-c", "1", "--", TURN);
@@ -166,8 +167,8 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
 
 /* ---- one that dies without a lease ---- */
 
-/* shrunk - a worker of `q` made anew, with room for 120 bytes a message; of group
- * a the store has one of 200 that is due in two seconds */
+/* shrunk - a worker of `q` made anew, with room for 120 bytes a message; of
+ * group a the store has one of 200 that is due in two seconds */
 static struct harness_process *shrunk(const char *q)
 {
     char large[256];

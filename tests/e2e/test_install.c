@@ -1,4 +1,5 @@
-/* make install, make uninstall: what lies where, and that it works from there */
+/* make install, make uninstall: what lies where, and that it works from
+ * there */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

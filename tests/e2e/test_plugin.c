@@ -114,8 +114,8 @@ Test(plugin, a_message_that_crashes_it_is_dead_and_all_others_are_done)
                  harness_read("runs", NULL));
 }
 
-/* beside - three of `quiet` run beside one that aborts: that is dead, and nothing
- * else; a crash beside others is not its last */
+/* beside - three of `quiet` run beside one that aborts: that is dead, and
+ * nothing else; a crash beside others is not its last */
 static void beside(const char *quiet, const char *aborts, const char *max)
 {
     const char *q = harness_queue(0, 0);

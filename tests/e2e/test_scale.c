@@ -38,9 +38,9 @@ static const char *store_ready(const char *q)
     return store_path(q);
 }
 
-/* rows_put - numbers from `first` on that wait, `gap_ns` apart; the body of each
- * is its number and when it is due. In one transaction: each for itself takes
- * long on a busy disk. */
+/* rows_put - numbers from `first` on that wait, `gap_ns` apart; the body of
+ * each is its number and when it is due. In one transaction: each for itself
+ * takes long on a busy disk. */
 static void rows_put(const char *path, int first, int n, uint64_t due_ns,
                      uint64_t gap_ns)
 {

@@ -184,7 +184,8 @@ Test(worker_breaker, a_failing_handler_does_not_open_it)
     cr_assert_eq(harness_log_count(w, "event=breaker_open"), 0);
 }
 
-/* A handler that runs since before it opened, for however long, keeps nobody. */
+/* A handler that runs since before it opened, for however long, keeps
+ * nobody. */
 Test(worker_breaker, the_probe_does_not_wait_for_a_handler_that_runs)
 {
     static const char body[] =

@@ -1,4 +1,5 @@
-/* mqworker: from the queue to the handler's stdin, byte for byte and in order */
+/* mqworker: from the queue to the handler's stdin, byte for byte and in
+ * order */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -24,8 +24,8 @@ static long switches(const struct harness_process *w)
     return atol(harness_run("sh", "-c", command).out);
 }
 
-/* settled - the worker has nothing left to do: its threads sleep, for longer than
- * it takes until it has told others of what it did last */
+/* settled - the worker has nothing left to do: its threads sleep, for longer
+ * than it takes until it has told others of what it did last */
 static void settled(const struct harness_process *w)
 {
     uint64_t deadline = harness_deadline(10000);

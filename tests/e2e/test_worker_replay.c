@@ -151,7 +151,8 @@ Test(worker_replay, a_kill_under_a_replay_keeps_the_letter)
     cr_assert_eq(harness_lines_with("runs", " 1 1 6 - body"), 1);
 }
 
-/* next_dead - the next letter that comes to a dead-letter queue has this body */
+/* next_dead - the next letter that comes to a dead-letter queue has this
+ * body */
 static void next_dead(const char *dead, const char *body)
 {
     char buf[256];

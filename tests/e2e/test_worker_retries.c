@@ -14,7 +14,8 @@ TestSuite(worker_retries, .init = harness_init, .fini = harness_fini,
 #define SPAN   harness_handler("span")
 #define RECORD harness_handler("record")
 
-/* Room for a machine that is not idle; the contract says 50 ms on one that is. */
+/* Room for a machine that is not idle; the contract says 50 ms on one that
+ * is. */
 #define LATE_MS 400
 
 /* starts_read - monotonic ns of the first `n` starts */

@@ -91,7 +91,8 @@ void harness_fini(void)
     rig.kept_count = 0;
     if (!text)
         return;
-    /* Criterion 2.4 does not count an assertion that fails here, but a crash. */
+    /* Criterion 2.4 does not count an assertion that fails here, but a
+     * crash. */
     fprintf(stderr, "%s:%d: a sanitizer's report: %s\n",
             rig.file ? rig.file : "harness", rig.line, text);
     abort();

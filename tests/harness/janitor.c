@@ -29,7 +29,8 @@ void janitor_queue_name(const struct janitor *j, unsigned number, char *out,
     snprintf(out, room, "/mqwt-%d-%u", (int)j->test, number);
 }
 
-/* environment_has - whether process `pid` was started with the entry `wanted` */
+/* environment_has - whether process `pid` was started with the entry
+ * `wanted` */
 static bool environment_has(const char *pid, const char *wanted)
 {
     char path[64];

@@ -1,8 +1,8 @@
 /* stepper.h - run code one instruction, or one system call, at a time
  *
- * WHAT   A child runs `act` under ptrace(2); after each step the parent may look
- *        at memory or files that both share. What it sees there is exactly what
- *        a SIGKILL at this point would leave.
+ * WHAT   A child runs `act` under ptrace(2); after each step the parent may
+ *        look at memory or files that both share. What it sees there is exactly
+ *        what a SIGKILL at this point would leave.
  * WHO    Tests, one child at a time.
  * OWNS   The child.
  * FAILS  By ending the test; where ptrace is forbidden the test is skipped.

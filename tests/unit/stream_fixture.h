@@ -1,7 +1,7 @@
 /* stream_fixture.h - lanes without an engine around them
  *
- * WHAT   A handler whose command is a shell script, messages for it, and what it
- *        logs. The script runs each body as a command, with $id set.
+ * WHAT   A handler whose command is a shell script, messages for it, and what
+ *        it logs. The script runs each body as a command, with $id set.
  * WHO    Unit tests of lanes; TestSuite(name, .init = stream_setup,
  *        .fini = stream_teardown).
  * OWNS   The handler; stream_teardown closes it.

@@ -1,9 +1,9 @@
 /* stress_groups.c - ordered groups from many threads at once
  *
  * A plain program, as Criterion cannot start under the thread sanitizer. One
- * thread brings messages, three deliver, one parks what is behind blocked heads,
- * one releases held groups and looks. Whatever a delivery touches of its group
- * has no lock and is no atomic: one lease at a time is what protects it.
+ * thread brings messages, three deliver, one parks what is behind blocked
+ * heads, one releases held groups and looks. Whatever a delivery touches of its
+ * group has no lock and is no atomic: one lease at a time is what protects it.
  * Arguments: messages (60000), seed. Exit 1 when something was wrong.
  */
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* stress_place.c - calls against their time limits, for the thread sanitizer
  *
  * stress_place [CALLS [SEED]]. Each thread has a place and makes calls with
- * limits around the time that they take, now and then one that goes on until its
- * limit has come: it must come, though the timer is not started for each call.
- * A call is late exactly if it was told so, once, and never before its time. It
- * is on the stack of its round, so to be told after place_leave is a use after
- * return.
+ * limits around the time that they take, now and then one that goes on until
+ * its limit has come: it must come, though the timer is not started for each
+ * call. A call is late exactly if it was told so, once, and never before its
+ * time. It is on the stack of its round, so to be told after place_leave is a
+ * use after return.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* test_counters.c - what the worker writes is what others read, also at a kill */
+/* test_counters.c - what the worker writes is what others read, also at a
+ * kill */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

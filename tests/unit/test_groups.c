@@ -1,7 +1,7 @@
 /* test_groups.c - what ordered groups promise
  *
- * Also every call in every state. test_groups_park.c has the moves to the store,
- * test_groups_model.c random turns, stress_groups.c threads.
+ * Also every call in every state. test_groups_park.c has the moves to the
+ * store, test_groups_model.c random turns, stress_groups.c threads.
  */
 #include <errno.h>
 #include <malloc.h>

@@ -379,7 +379,8 @@ static void op_hold(void)
     groups_hold(groups, group);
 }
 
-/* op_return - an item that was taken, or a slot that a parked one was read to */
+/* op_return - an item that was taken, or a slot that a parked one was read
+ * to */
 static void op_return(void)
 {
     struct lease *l = lease_pick(true);

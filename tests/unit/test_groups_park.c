@@ -1,7 +1,7 @@
 /* test_groups_park.c - messages behind a blocked head move to the store
  *
- * Two batches on their way, a head that comes back, a new message and a delivery
- * in every order in which they can come.
+ * Two batches on their way, a head that comes back, a new message and a
+ * delivery in every order in which they can come.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -311,7 +311,8 @@ Test(groups_park, what_goes_first_stays_where_it_is_if_told_so)
     DELIVERS(2, 4, 3, 5);
 }
 
-/* One that could not be stored and waits elsewhere leaves its group as it was. */
+/* One that could not be stored and waits elsewhere leaves its group as it
+ * was. */
 Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
 {
     cr_assert_eq(groups_park_one(groups, "a", 1, &item[1]), 0);

@@ -17,7 +17,8 @@
 
 int example_main(int argc, char **argv);
 #define main example_main
-/* The example itself is under test. NOLINTNEXTLINE(bugprone-suspicious-include) */
+/* The example itself is under test.
+ * NOLINTNEXTLINE(bugprone-suspicious-include) */
 #include "docs/example.c"
 #undef main
 
@@ -455,7 +456,8 @@ static struct runner *to_stop;
 static void stop_it(int sig)
 {
     (void)sig;
-    /* mqworker.h promises it. NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c) */
+    /* mqworker.h promises it.
+     * NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c) */
     mqw_stop(atomic_load(&to_stop->worker));
 }
 

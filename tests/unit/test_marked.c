@@ -1,4 +1,5 @@
-/* test_marked.c - finding and ending what a handler started, wherever it went */
+/* test_marked.c - finding and ending what a handler started, wherever it
+ * went */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <fcntl.h>

@@ -149,7 +149,8 @@ static void look_at_slot(void)
         atomic_fetch_add(&later_states[slot_word(later_slot).state], 1);
 }
 
-/* Whoever reads the row may have made more of it by the time its writer is awake. */
+/* Whoever reads the row may have made more of it by the time its writer is
+ * awake. */
 Test(commit, the_slot_is_free_before_anything_later_is_written)
 {
     struct writer w[3];

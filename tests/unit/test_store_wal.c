@@ -312,7 +312,8 @@ Test(store_wal, what_a_power_cut_tears_of_the_last_commit_is_no_damage)
     }
 }
 
-/* What never ended lies behind the commits that come after, with their salts. */
+/* What never ended lies behind the commits that come after, with their
+ * salts. */
 Test(store_wal, after_a_power_cut_the_file_is_begun_anew)
 {
     static struct image now;

@@ -1,4 +1,5 @@
-/* test_suspects.c - who was running at a crash runs alone, until all are done */
+/* test_suspects.c - who was running at a crash runs alone, until all are
+ * done */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

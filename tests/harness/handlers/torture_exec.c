@@ -1,7 +1,8 @@
 /* torture_exec.c - the torture program's handler that is a process for each
  * message (torture_witness.h)
  *
- * It takes up to 4 ms; every third one waits for a child in a session of its own.
+ * It takes up to 4 ms; every third one waits for a child in a session of its
+ * own.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* witness.c - handler of the kill test: say what came, when, and in which process
+/* witness.c - handler of the kill test: say what came, when, and in which
+ * process
  *
  * Appends lines to $TEST_DIR/witness, each in one write, so that the order of
  * the lines is the order in time:

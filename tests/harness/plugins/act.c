@@ -1,10 +1,10 @@
 /* act.c - a plugin that does what the body says: abort, nap, wait, hang, dead,
  * retry
  *
- * Each call is a line in $TEST_DIR/runs: body, attempt, redelivered; mqw_init and
- * mqw_fini leave a line, too. "wait" ends when it is cancelled, "hang" never.
- * "later abort" and "later nap" are retried, and do it at their second attempt.
- * mqw_init refuses the argument "no".
+ * Each call is a line in $TEST_DIR/runs: body, attempt, redelivered; mqw_init
+ * and mqw_fini leave a line, too. "wait" ends when it is cancelled, "hang"
+ * never. "later abort" and "later nap" are retried, and do it at their second
+ * attempt. mqw_init refuses the argument "no".
  */
 #include <fcntl.h>
 #include <stdbool.h>

@@ -13,8 +13,8 @@
 
 #include "worker/mqworker.h"
 
-/* stay - the child of a thread of the worker, or of the first copy; `depth` more
- * of them are made. No more than what a forked thread may call. */
+/* stay - the child of a thread of the worker, or of the first copy; `depth`
+ * more of them are made. No more than what a forked thread may call. */
 static void stay(int depth)
 {
     pid_t child = -1;

@@ -3,9 +3,9 @@
  * A library for LD_PRELOAD, not a handler. $MQW_FAULT is CALL[@TEXT]:N:ERRNO
  * or CALL[@TEXT]:N:ERRNO:COUNT: from the Nth such call that main or what it
  * starts makes, COUNT of them (1; 0: all) fail with ERRNO. CALL is one of the
- * groups below ("malloc" is all of that family; "mq_received" is mq_receive that
- * fails when it has taken the message), TEXT occurs in the path of its file,
- * ERRNO is a number. $MQW_FAULT_SEEN is a file that gets two 64-bit
+ * groups below ("malloc" is all of that family; "mq_received" is mq_receive
+ * that fails when it has taken the message), TEXT occurs in the path of its
+ * file, ERRNO is a number. $MQW_FAULT_SEEN is a file that gets two 64-bit
  * numbers: how many such calls there were, and how many of them failed. It is
  * mapped, so that they are there whatever ends the program. $MQW_FAULT_TRACE:
  * where it fails goes to stderr.
