@@ -15,9 +15,10 @@
  * before the slots that the commit settled are FREE (`durable`), so a row that
  * recovery does not find by a slot's sequence was never there.
  * A failed sync: the batch is undone in this process and everyone gets -EIO;
- * nothing is tried again here. If the process then dies before the next commit
- * overwrites those frames, they may turn out to be on the disk after all: once
- * more the receive sequence tells, so a message is never kept twice.
+ * nothing is tried again here. But its frames are in the file, and a message of
+ * it may run from its slot and be done, which writes nothing here. So the frames
+ * are made worthless first (store_wal_bury). If the process dies before that, its
+ * slots are as they were, and the receive sequence tells, as above.
  * A checkpoint that fails loses nothing: frames leave the -wal only after a
  * checkpoint whose sync succeeded.
  */
@@ -28,6 +29,7 @@
 
 #include "common/commit.h"
 #include "common/fault_point.h"
+#include "common/store_wal.h"
 
 /* One waiting call; lives on its caller's stack. */
 struct op {
@@ -104,6 +106,8 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
     FAULT_POINT("commit_after");
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_exec(sql, SQL_ROLLBACK);
+    if (err == -EIO)
+        (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         if (op->result == 0 && op->durable)
             op->durable(op->arg);

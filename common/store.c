@@ -30,6 +30,7 @@ struct store {
     struct sql reader;        /* r */
     pthread_mutex_t read_mtx; /* held for one query; no callback under it */
     struct commit *commit;    /* c */
+    bool others;              /* c  had it open before us */
     char boot[BOOT_MAX];      /* c  "" if not known */
 };
 
@@ -78,9 +79,9 @@ static void boot_read(char boot[BOOT_MAX])
 /* connection_open - connect in one of the two roles; nothing of a file that is
  * not ours is changed, not even by a checkpoint as it is closed again */
 static int connection_open(struct sql *sql, const char *path,
-                           enum sql_role role, struct problem *p)
+                           enum sql_role role, bool *others, struct problem *p)
 {
-    bool torn = false;
+    struct store_wal_state wal = {0};
     int rc = sql_open(sql, path);
     if (rc != SQLITE_OK)
         return store_file_refuse(sql->db, rc, path, p);
@@ -88,9 +89,10 @@ static int connection_open(struct sql *sql, const char *path,
         return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
     int err = store_file_check(sql->db, path, p);
     if (!err && role == SQL_WRITER) /* which is the first one */
-        err = store_wal_check(sql->db, path, &torn, p);
+        err = store_wal_check(sql->db, path, &wal, p);
     if (err)
         return err;
+    *others |= wal.others;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     rc = sql_setup(sql, role);
     if (rc != SQLITE_OK)
@@ -99,7 +101,7 @@ static int connection_open(struct sql *sql, const char *path,
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    if (torn)
+    if (wal.torn)
         store_wal_reset(sql->db);
     return 0;
 }
@@ -119,9 +121,9 @@ static int file_wanted(const char *path, bool create, struct problem *p)
 /* store_fill - open what a store is made of; undone by store_close */
 static int store_fill(struct store *s, const char *path, struct problem *p)
 {
-    int err = connection_open(&s->writer, path, SQL_WRITER, p);
+    int err = connection_open(&s->writer, path, SQL_WRITER, &s->others, p);
     if (!err)
-        err = connection_open(&s->reader, path, SQL_READER, p);
+        err = connection_open(&s->reader, path, SQL_READER, &s->others, p);
     if (!err)
         err = store_file_modes(path, p);
     if (!err && commit_open(&s->commit, &s->writer) < 0)
@@ -146,6 +148,19 @@ int store_open(struct store **out, const char *path, bool create,
         store_close(&s);
     *out = s;
     return err;
+}
+
+/* store_claim - the last worker's commit that was cut off never comes back
+ * Where nobody else had the store open, we have taken over what there was. Crash
+ * before it is done: the next start does it. */
+int store_claim(struct store *s, struct problem *p)
+{
+    int rc = s->others ? store_wal_bury(s->writer.db) : SQLITE_OK;
+    return rc == SQLITE_OK
+               ? 0
+               : store_file_refuse(s->writer.db, rc,
+                                   sqlite3_db_filename(s->writer.db, "main"),
+                                   p);
 }
 
 /* store_close - copy the -wal into the file as far as nobody is in the way

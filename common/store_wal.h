@@ -32,12 +32,19 @@ struct store_wal {
 /* Read the file at `path`, which nobody writes meanwhile. None: all 0. -errno
  * when it cannot be read. */
 int store_wal_read(struct store_wal *out, const char *path);
-/* Refuse the store at `path` if its -wal is damaged. `torn`: it is not, but
- * commits lie in it that never ended (store_wal_reset). */
-int store_wal_check(sqlite3 *db, const char *path, bool *torn,
-                    struct problem *p);
+/* What a check found out. */
+struct store_wal_state {
+    bool torn;   /* commits lie in it that never ended (store_wal_reset) */
+    bool others; /* they judged it who have the store open: it was not read */
+};
+/* Refuse the store at `path` if its -wal is damaged. */
+int store_wal_check(sqlite3 *db, const char *path,
+                    struct store_wal_state *state, struct problem *p);
 /* Once SQLite has recovered: begin the -wal anew, so that what never ended is
  * not held against the commits that come. */
 void store_wal_reset(sqlite3 *db);
+/* A commit that was cut off in its sync, by a kill or an error, never comes
+ * back. Waits up to 5 s for readers. A SQLite result code. */
+int store_wal_bury(sqlite3 *db);
 
 #endif

@@ -34,12 +34,13 @@ static bool recovered(const volatile void *index)
 
 /* look_locked - read it while nobody writes; a SQLite result code */
 static int look_locked(sqlite3_file *f, const char *wal, struct store_wal *out,
-                       int *err)
+                       bool *others, int *err)
 {
     const sqlite3_io_methods *m = f->pMethods;
     volatile void *index = NULL;
     int rc = m->xShmMap(f, 0, SHM_REGION, 0, &index);
-    if (rc == SQLITE_OK && !recovered(index)) {
+    *others = rc == SQLITE_OK && recovered(index);
+    if (rc == SQLITE_OK && !*others) {
         rc = m->xShmLock(f, SHM_WRITER, 1,
                          SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
         if (rc == SQLITE_OK) {
@@ -56,13 +57,13 @@ static int look_locked(sqlite3_file *f, const char *wal, struct store_wal *out,
  * keeps others from taking -wal and -shm away as they close; then the -shm,
  * whose first user empties it; then, if it is empty, the lock of writers */
 static int look(sqlite3_file *f, const char *wal, struct store_wal *out,
-                int *err)
+                bool *others, int *err)
 {
     uint64_t end = clock_mono_ns() + BUSY_NS;
     for (;;) {
         int rc = f->pMethods->xLock(f, SQLITE_LOCK_SHARED);
         if (rc == SQLITE_OK) {
-            rc = look_locked(f, wal, out, err);
+            rc = look_locked(f, wal, out, others, err);
             f->pMethods->xUnlock(f, SQLITE_LOCK_NONE);
         }
         if ((rc & 0xff) != SQLITE_BUSY || clock_mono_ns() >= end)
@@ -94,22 +95,22 @@ static int wal_problem(const struct store_wal *w, const char *wal,
 }
 
 /* store_wal_check - before anything else looks into the file */
-int store_wal_check(sqlite3 *db, const char *path, bool *torn,
-                    struct problem *p)
+int store_wal_check(sqlite3 *db, const char *path,
+                    struct store_wal_state *state, struct problem *p)
 {
     char wal[PATH_MAX + 8];
     struct stat st;
     struct store_wal out = {0};
     sqlite3_file *f = NULL;
     int err = 0;
-    *torn = false;
+    *state = (struct store_wal_state){0};
     snprintf(wal, sizeof wal, "%s-wal", path);
     if (stat(wal, &st) < 0 ? errno == ENOENT : st.st_size <= STORE_WAL_HEAD)
         return 0;
     sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
     if (!f || !f->pMethods || f->pMethods->iVersion < 2)
         return 0; /* SQLite does not do without these calls either */
-    int rc = look(f, wal, &out, &err);
+    int rc = look(f, wal, &out, &state->others, &err);
     if (rc == SQLITE_OK && err == -ENOMEM)
         rc = SQLITE_NOMEM;
     if (rc != SQLITE_OK)
@@ -119,7 +120,7 @@ int store_wal_check(sqlite3 *db, const char *path, bool *torn,
                            "%s cannot be read: %s; left as it is: mend that "
                            "and start again, or use another --state-dir",
                            wal, strerror(-err));
-    *torn = !out.damaged && out.commits > 0;
+    state->torn = !out.damaged && out.commits > 0;
     return out.damaged ? wal_problem(&out, wal, p) : 0;
 }
 
@@ -128,4 +129,24 @@ int store_wal_check(sqlite3 *db, const char *path, bool *torn,
 void store_wal_reset(sqlite3 *db)
 {
     sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+}
+
+/* store_wal_bury - what lies behind the last commit is gone, or broken
+ * SQLite writes a commit to the end and syncs, then its index has it. One that
+ * was cut off between is in the file but not in the index: who has the store
+ * open does not see it, but when the last of them is gone, the next one takes
+ * it over, whatever was made of its messages meanwhile. So the file is begun
+ * anew; if a reader is in the way, or the disk, a commit that changes nothing
+ * is written over the first frame of it, and what is behind a frame that does
+ * not match is never taken over. Also if it cannot be synced: a kill leaves
+ * what was written.
+ */
+int store_wal_bury(sqlite3 *db)
+{
+    int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE,
+                                       NULL, NULL);
+    _Static_assert(STORE_VERSION == 1, "it stays what it is");
+    if (rc != SQLITE_OK)
+        rc = sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL);
+    return rc;
 }

@@ -100,6 +100,8 @@ static int files_ready(struct engine *e, struct problem *p)
     if (!err)
         err = store_open(&e->store, path, true, p);
     if (!err)
+        err = store_claim(e->store, p);
+    if (!err)
         err = statedir_path(&e->dir, STATEDIR_CUSTODY, path, p);
     if (err)
         return err;

@@ -65,6 +65,22 @@ static inline int64_t fixture_sql(const char *sql)
     return value;
 }
 
+/* Rows that are found if everybody who has the store open is killed now: who
+ * opens copies of the files has them without the index. */
+static inline int64_t fixture_rows_after_kill(void)
+{
+    char was[PATH_MAX], command[512];
+    snprintf(command, sizeof command,
+             "mkdir -p %s/killed && cp %s/store.db %s/store.db-wal %s/killed",
+             fixture_dir, fixture_dir, fixture_dir, fixture_dir);
+    cr_assert(system(command) == 0);
+    strcpy(was, fixture_db);
+    snprintf(fixture_db, sizeof fixture_db, "%s/killed/store.db", fixture_dir);
+    int64_t rows = fixture_sql("SELECT count(*) FROM messages");
+    strcpy(fixture_db, was);
+    return rows;
+}
+
 static inline struct store_row fixture_row(enum store_state state,
                                            const char *text)
 {

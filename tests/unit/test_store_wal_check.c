@@ -1,7 +1,12 @@
 /* store_wal_check: the -wal is judged by the first that opens the store, and by
- * nobody while others are at it */
+ * nobody while others are at it; a commit that was cut off is not seen later
+ *
+ * The seam is the system call that makes a commit durable.
+ */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 
@@ -156,5 +161,79 @@ Test(store_wal_check, many_that_open_write_and_die_at_once_are_not_refused)
     }
     s = fixture_open();
     cr_assert(store_count(s, STORE_DEAD) == INT64_C(6) * 50);
+    store_close(&s);
+}
+
+/* ---- a commit that is cut off while others have the store open ---- */
+
+static bool die_in_sync;
+
+int fdatasync(int fd)
+{
+    if (die_in_sync)
+        raise(SIGKILL);
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+/* cut_off - the last worker was killed in its second commit, of `rows` rows */
+static void cut_off(size_t rows)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        struct store *s = fixture_open();
+        struct store_row all[16];
+        for (size_t i = 0; i < rows; i++)
+            all[i] = fixture_row(STORE_WAITING, "x");
+        fixture_put(s, &all[0]);
+        die_in_sync = true;
+        store_put_all(s, all, rows);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* Its slots say that what is not there never was, so it is not there later. */
+Test(store_wal_check, a_commit_that_was_cut_off_does_not_come_back)
+{
+    struct problem p = {0};
+    struct store *other = fixture_open();
+    cut_off(16);
+    struct store *s = fixture_open();
+    cr_assert_eq(store_count(s, STORE_WAITING), 1);
+    cr_assert_eq(fixture_rows_after_kill(), 17, "nothing to see here");
+    cr_assert_eq(store_claim(s, &p), 0, "%s", p.text);
+    cr_assert_eq(store_count(s, STORE_WAITING), 1);
+    cr_assert_eq(fixture_rows_after_kill(), 1);
+    store_close(&s);
+    store_close(&other);
+}
+
+Test(store_wal_check, nor_if_a_reader_is_in_the_way)
+{
+    struct problem p = {0};
+    sqlite3 *reader;
+    store_close(&(struct store *){fixture_open()});
+    cr_assert(sqlite3_open(fixture_db, &reader) == SQLITE_OK);
+    cr_assert(sqlite3_exec(reader, "BEGIN; SELECT * FROM messages", NULL, NULL,
+                           NULL) == SQLITE_OK);
+    cut_off(16);
+    struct store *s = fixture_open();
+    cr_assert_eq(fixture_rows_after_kill(), 17, "nothing to see here");
+    cr_assert_eq(store_claim(s, &p), 0, "%s", p.text);
+    cr_assert_eq(fixture_rows_after_kill(), 1);
+    sqlite3_close(reader);
+    store_close(&s);
+}
+
+/* With nobody else there, what is whole was taken over by who came first. */
+Test(store_wal_check, a_commit_that_was_cut_off_with_nobody_there_is_taken_over)
+{
+    struct problem p = {0};
+    cut_off(3);
+    struct store *s = fixture_open();
+    cr_assert_eq(store_claim(s, &p), 0, "%s", p.text);
+    cr_assert_eq(store_count(s, STORE_WAITING), 4);
     store_close(&s);
 }
