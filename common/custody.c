@@ -21,14 +21,19 @@ struct slot *custody_slot(const struct custody *c, unsigned i)
     return (struct slot *)(void *)(c->base + FILE_HEAD + c->stride * i);
 }
 
-/* file_map - reserve room for slots_max, map the `slots` that are there */
-static int file_map(struct custody *c, unsigned slots, unsigned slots_max)
+/* file_map - reserve room to grow to, map the `slots` that are there
+ * A file may have more than this run asks for, as the one before asked for
+ * more; and it may have to grow all the same.
+ */
+static int file_map(struct custody *c, unsigned slots,
+                    const struct custody_spec *spec)
 {
     size_t bytes = custody_file_bytes(c->stride, slots);
-    size_t most = custody_file_bytes(c->stride, slots_max);
     void *at;
 
-    c->reserved = most > bytes ? most : bytes;
+    c->slots_most = slots > spec->slots_max ? slots : spec->slots_max;
+    c->slots_most += spec->slots_more;
+    c->reserved = custody_file_bytes(c->stride, c->slots_most);
     at = mmap(NULL, c->reserved, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -75,7 +80,7 @@ static int cut_short(struct custody *c, unsigned slots, uint64_t size,
 }
 
 /* existing_open - open and check the file that is there; -ENOENT if none */
-static int existing_open(struct custody *c, unsigned slots_max,
+static int existing_open(struct custody *c, const struct custody_spec *spec,
                          struct problem *p)
 {
     struct custody_head h;
@@ -103,7 +108,7 @@ static int existing_open(struct custody *c, unsigned slots_max,
         (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
         return cut_short(c, h.slots, (uint64_t)st.st_size, p);
     slots = custody_slots_there(c->fd, &h, st.st_size);
-    err = file_map(c, slots, slots_max);
+    err = file_map(c, slots, spec);
     return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
 
@@ -213,7 +218,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
     if (err)
         return err;
     existing_close(c);
-    return existing_open(c, spec->slots_max, p);
+    return existing_open(c, spec, p);
 }
 
 /* in_use - mark the file as ours, on the disk, before the first message
@@ -265,11 +270,11 @@ int custody_open(struct custody **out, const char *path,
     c->fd = -1;
     strlcpy(c->path, path, sizeof c->path);
     pthread_mutex_init(&c->mtx, NULL);
-    err = existing_open(c, spec->slots_max, p);
+    err = existing_open(c, spec, p);
     if (err == -ENOENT) {
         err = rebuild(NULL, path, spec, 1, p);
         if (!err)
-            err = existing_open(c, spec->slots_max, p);
+            err = existing_open(c, spec, p);
     } else if (!err) {
         err = geometry_fit(c, spec, p);
     }
@@ -342,11 +347,11 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
 
     if (slots <= had)
         return 0;
-    if (bytes > c->reserved)
+    if (slots > c->slots_most)
         return problem_set(p, EX_USAGE, ENOSPC,
-                           "custody file %s: %u slots are more than the %zu "
-                           "bytes reserved at start",
-                           c->path, slots, c->reserved);
+                           "custody file %s: %u slots are more than the %u "
+                           "that room was reserved for at start",
+                           c->path, slots, c->slots_most);
     err = custody_slots_write(c->fd, c->stride, &c->fill, had, slots);
     FAULT_POINT("custody_grow_written");
     if (err)
@@ -449,6 +454,11 @@ bool custody_locked(const struct custody *c)
 unsigned custody_slots(const struct custody *c)
 {
     return c->head->slots;
+}
+
+unsigned custody_slots_most(const struct custody *c)
+{
+    return c->slots_most;
 }
 
 size_t custody_body_bytes(const struct custody *c)

@@ -28,7 +28,9 @@ struct custody_spec {
     size_t
         body_bytes; /* room for a message, at least: the queue's mq_msgsize */
     unsigned slots; /* to have now, 1 and up */
-    unsigned slots_max; /* address space reserved for so many (custody_grow) */
+    unsigned slots_max;  /* address space reserved for so many (custody_grow) */
+    unsigned slots_more; /* and for so many beyond that, or beyond those of a
+                          * file that has more already */
 };
 
 /* Open or create. A file that holds nothing and has another geometry is made
@@ -60,9 +62,12 @@ uint64_t custody_nonce(const struct custody *c);
 const char *custody_file_system(const struct custody *c);
 bool custody_locked(const struct custody *c); /* in memory, by mlock(2) */
 unsigned custody_slots(const struct custody *c);
+/* What custody_slots will never exceed, however it grows. */
+unsigned custody_slots_most(const struct custody *c);
 size_t custody_body_bytes(const struct custody *c);
 const struct slot_fill *custody_fill(const struct custody *c);
-/* More slots; a crash in between leaves the old number. */
+/* More slots, up to custody_slots_most; a crash in between leaves the old
+ * number. */
 int custody_grow(struct custody *c, unsigned slots, struct problem *p);
 
 /* A FREE slot, or NULL if all are taken. */

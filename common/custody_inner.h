@@ -19,6 +19,7 @@ struct custody {
     int fd;                    /* c */
     unsigned char *base;       /* c  reserved address space, file mapped at 0 */
     size_t reserved;           /* c  bytes */
+    unsigned slots_most;       /* c  there is room for in them */
     size_t mapped;             /* e  bytes */
     struct custody_head *head; /* c  in the mapping */
     struct slot_fill fill;     /* c */

@@ -32,6 +32,13 @@ unsigned engine_slots(const struct settings *set, unsigned cap)
            SPARE_SLOTS;
 }
 
+/* engine_slots_more - one for each that may run, so that none waits until one
+ * of those in use is free */
+unsigned engine_slots_more(const struct settings *set)
+{
+    return (unsigned)set->concurrency;
+}
+
 /* queue_ready - open the queue, tell what differs from what was asked for */
 static int queue_ready(struct engine *e, struct problem *p)
 {
@@ -84,6 +91,7 @@ static int files_ready(struct engine *e, struct problem *p)
     struct custody_spec spec = {
         .slots = engine_slots(set, (unsigned)set->concurrency),
         .slots_max = engine_slots(set, CONCURRENCY_MAX),
+        .slots_more = engine_slots_more(set),
     };
     char path[PATH_MAX];
     int err;
@@ -118,12 +126,9 @@ static void row_due(void *arg)
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
-    unsigned slots = custody_slots(e->custody);
-    unsigned most = engine_slots(e->set, CONCURRENCY_MAX);
+    unsigned most = custody_slots_most(e->custody);
     int err;
 
-    if (most < slots)
-        most = slots;
     e->held_of = calloc(most, sizeof *e->held_of);
     err = e->held_of ? timers_open(&e->timers) : -ENOMEM;
     if (!err)

@@ -1,4 +1,4 @@
-/* engine_inner.h - inside of the engine: engine.c, engine_flow.c
+/* engine_inner.h - inside of the engine: engine.c, engine_flow.c, recover.c
  *
  * WHAT   What opening the parts and letting messages through have in common.
  * WHO    As each says.
@@ -16,6 +16,8 @@
 
 /* Slots that a worker with that cap needs. */
 unsigned engine_slots(const struct settings *set, unsigned cap);
+/* Slots that a start which finds all in use adds to them. */
+unsigned engine_slots_more(const struct settings *set);
 /* Before anything else of engine_flow.c: nothing is held. */
 void engine_flow_init(struct engine *e);
 

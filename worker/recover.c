@@ -16,7 +16,7 @@
 #include "common/counters.h"
 #include "common/fault_point.h"
 #include "common/log.h"
-#include "worker/engine.h"
+#include "worker/engine_inner.h"
 #include "worker/leftover.h"
 #include "worker/ordered.h"
 #include "worker/receive.h"
@@ -328,16 +328,41 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
     return err ? unreadable(e, err, p) : 0;
 }
 
-/* room_make - a message in a slot is taken by way of a free one, too
+/* goes_on - without a free slot, as one becomes free by and by: a message on
+ * the held list runs in its own, a verdict is written, groups are parked */
+static bool goes_on(const struct engine *e)
+{
+    return atomic_load(&e->waiting) > 0 || atomic_load(&e->unsettled) > 0 ||
+           ordered_stuck(e);
+}
+
+/* room_make - what waits in its group is taken by way of a free slot, too
  * What was on its way to the store when the kill came may have filled them all.
+ * With room in the file all may run beside each other from the start. Without,
+ * a start is refused only if nothing would ever run.
  */
 static int room_make(struct engine *e, struct problem *p)
 {
+    struct problem why;
+    int err;
+
     if (custody_free_slots(e->custody) > 0)
         return 0;
-    return custody_grow(
-        e->custody, custody_slots(e->custody) + (unsigned)e->set->concurrency,
-        p);
+    err = custody_grow(e->custody,
+                       custody_slots(e->custody) + engine_slots_more(e->set),
+                       &why);
+    if (!err)
+        return 0;
+    if (!goes_on(e)) {
+        if (p)
+            *p = why;
+        return err;
+    }
+    log_warn("slots_full", F_STR("queue", e->set->queue),
+             F_STR("error", why.text),
+             F_STR("next", "it goes on with the slots that there are; fewer "
+                           "run at once until some of them are free"));
+    return 0;
 }
 
 /* report - what recovery found, where it found anything */

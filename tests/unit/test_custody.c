@@ -263,6 +263,50 @@ Test(custody, growing_over_what_was_reserved_is_refused_and_changes_nothing)
     custody_close(&c);
 }
 
+/* custody_slots_most is what others have made room for: the last page may hold
+ * more. */
+Test(custody, grows_to_the_number_that_was_reserved_and_not_by_one_more)
+{
+    struct custody_spec spec = fixture_spec(2);
+    struct custody *c;
+    struct problem p = {0};
+
+    spec.slots_max = 3;
+    spec.slots_more = 2;
+    cr_assert_eq(custody_open(&c, fixture_file, &spec, &p), 0, "%s", p.text);
+    fixture_recover(c);
+    cr_assert_eq(custody_slots_most(c), 5);
+    cr_assert_eq(custody_grow(c, 6, &p), -ENOSPC);
+    cr_assert_eq(custody_slots(c), 2);
+    cr_assert_eq(custody_grow(c, 5, &p), 0);
+    cr_assert_eq(custody_slots(c), 5);
+    cr_assert_eq(custody_free_slots(c), 5);
+    custody_close(&c);
+}
+
+Test(custody, a_file_with_more_slots_than_asked_for_can_grow_all_the_same)
+{
+    struct custody_spec spec = fixture_spec(2);
+    struct custody *c = fixture_open(60);
+    struct problem p = {0};
+
+    fixture_recover(c);
+    for (int i = 0; i < 60; i++)
+        fixture_take(c, "one of sixty");
+    custody_close(&c);
+    spec.slots_max = 3;
+    spec.slots_more = 20; /* two pages and more */
+    cr_assert_eq(custody_open(&c, fixture_file, &spec, &p), 0, "%s", p.text);
+    cr_assert_eq(fixture_recover(c).count, 60);
+    cr_assert_eq(custody_slots_most(c), 80);
+    cr_assert_eq(custody_grow(c, 80, &p), 0, "%s", p.text);
+    for (int i = 0; i < 20; i++)
+        fixture_take(c, "one of twenty");
+    cr_assert_null(custody_acquire(c));
+    cr_assert_eq(custody_grow(c, 81, &p), -ENOSPC);
+    custody_close(&c);
+}
+
 Test(custody, more_slots_asked_for_at_the_next_start_are_added)
 {
     struct custody *c = fixture_open(2);
