@@ -304,6 +304,7 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
         atomic_store(&slot->length, length_infer(slot, fill, room));
     }
     slot->dirty = (uint32_t)room;
+    slot->id = (struct ulid){{0}}; /* nobody who had read it could name it */
     sum_set(slot);
     w.state = SLOT_HELD;
     FAULT_POINT("slot_resolve_before_word");

@@ -159,12 +159,21 @@ void pending_init(struct engine *e)
     e->settle_job.run = flush_job;
 }
 
-/* unfinished - tell of a message that stays in its slot */
+/* unfinished - tell of a message that stays in its slot
+ * One that was half received is not read, and so not named: nobody knows yet
+ * where it ends.
+ */
 static void unfinished(struct slot *slot, void *arg)
 {
     struct delivery d;
 
     (void)arg;
+    if (slot_word(slot).state == SLOT_RECEIVING) {
+        log_warn("unfinished",
+                 F_STR("next", "was half received and stays in custody; the "
+                               "next worker runs what is there of it"));
+        return;
+    }
     delivery_read(&d, slot, 0); /* names it, if nobody has yet */
     log_warn("unfinished", F_STR("msg", delivery_id(&d)),
              F_STR("next", "stays in custody; the next worker goes on with it, "

@@ -271,6 +271,50 @@ Test(faults_calls, a_message_that_was_half_received_runs_at_the_next_start)
                  harness_stderr(w, NULL));
 }
 
+/* half_received_stop - the first message is received by halves; the worker is
+ * stopped in good order, which tells of it and does not touch it */
+static void half_received_stop(const char *q)
+{
+    struct harness_process *w = fault_start(
+        "mq_received:1:14", "tally",
+        HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), "-c", "1",
+                     "--lookahead", "3", q, "--", harness_path("handler")));
+
+    harness_wait_log(w, "event=half_received", 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_log_count(w, "event=unfinished"), 1);
+    cr_assert(strstr(harness_wait_log(w, "event=unfinished", 0),
+                     "was half received"));
+    cr_assert_eq(harness_log_count(w, "msg="), 0, "it has no id yet");
+}
+
+Test(faults_calls, one_that_was_half_received_has_its_own_id_after_a_stop)
+{
+#define ITS_ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
+    const char *q = harness_queue(10, 256);
+    cr_assert_eq(harness_run("mqsend", "--id", ITS_ID, q, "first").status, 0);
+    half_received_stop(q);
+    struct harness_process *w =
+        harness_worker(q, "--exit-when-idle=10ms", "--", "sh", "-c",
+                       "echo $MQW_ID $MQW_LENGTH_INFERRED $(cat) >>done");
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    cr_assert_str_eq(harness_read("done", NULL), ITS_ID " 1 first\n");
+}
+
+/* What is taken first is in the last slot, and these bodies leave a piece of
+ * the last page free: a search for the end of the line would leave the file. */
+Test(faults_calls, one_that_was_half_received_in_a_line_is_left_by_a_stop)
+{
+    const char *q = harness_queue(10, 64);
+    harness_send_text(q, "MQW/1\nx: y");
+    half_received_stop(q);
+    struct harness_process *w = harness_worker(q, "--exit-when-idle=10ms", "--",
+                                               harness_path("handler"));
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    cr_assert_eq(harness_log_count(w, "reason=bad-header"), 1, "%s",
+                 harness_stderr(w, NULL));
+}
+
 Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
 {
     static const struct row rows[] = {

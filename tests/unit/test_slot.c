@@ -467,6 +467,17 @@ Test(slot, recovery_killed_anywhere_is_done_again_with_the_same_result)
     resolve_look(NULL);
 }
 
+Test(slot, recovery_takes_no_id_that_was_made_up_before_it)
+{
+    static const struct ulid none;
+
+    slot_arm(slot, &fill, 7);
+    kernel_takes("MQW/1\nid: x\n\nabc", 17, 3);
+    memset(&slot->id, 0x5a, sizeof slot->id);
+    slot_resolve(slot, &fill, ROOM);
+    cr_assert_eq(memcmp(&slot->id, &none, sizeof none), 0);
+}
+
 Test(slot, length_that_was_written_is_not_inferred)
 {
     slot_arm(slot, &fill, 7);
