@@ -64,20 +64,29 @@ static bool idle(struct engine *e)
            queue_length(e->queue) == 0 && !retries_due(e->retries);
 }
 
+/* idle_end - when it has been idle for long enough, if nothing comes */
+static uint64_t idle_end(const struct engine *e)
+{
+    return ns_add(atomic_load(&e->bounds.idle_since), e->bounds.idle_ns);
+}
+
 /* idle_due - has it been idle for long enough? Work that came meanwhile starts
- * the count again when it leaves; verdicts that could not be written yet are no
- * work that leaves, so look again once they may have been. */
+ * the timer again when it leaves; verdicts that could not be written yet are no
+ * work that leaves, so look again once they may have been. The end is read
+ * last: what ended has moved it before it counted itself out. */
 static void idle_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, bounds.idle_timer);
-    uint64_t end =
-        ns_add(atomic_load(&e->bounds.idle_since), e->bounds.idle_ns);
+    uint64_t end;
 
-    if (atomic_load(&e->unsettled))
+    if (atomic_load(&e->unsettled)) {
         timers_start(e->timers, timer, clock_mono_ns() + NS_PER_S);
-    else if (!idle(e))
         return;
-    else if (clock_mono_ns() >= end)
+    }
+    if (!idle(e))
+        return;
+    end = idle_end(e);
+    if (clock_mono_ns() >= end)
         engine_finish(e, "idle");
     else
         timers_start(e->timers, timer, end);
@@ -101,7 +110,23 @@ void bounds_init(struct engine *e)
 /* bounds_start - everything is ready to take messages */
 void bounds_start(struct engine *e)
 {
+    bounds_busy(e);
     bounds_left(e);
+}
+
+/* bounds_busy - the latest of all that say so at once */
+void bounds_busy(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+    uint64_t now, since;
+
+    if (!b->idle_ends)
+        return;
+    now = clock_mono_ns();
+    since = atomic_load(&b->idle_since);
+    while (since < now &&
+           !atomic_compare_exchange_weak(&b->idle_since, &since, now))
+        ;
 }
 
 /* bounds_take - before each message */
@@ -145,11 +170,6 @@ void bounds_left(struct engine *e)
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
         engine_finish(e, "max-deliveries");
     } else if (b->idle_ends) {
-        /* A try that failed, such as for a queue that is missing, is no
-         * work. */
-        if (!(atomic_load(&e->holds) & HOLD_QUEUE))
-            atomic_store(&b->idle_since, clock_mono_ns());
-        timers_start(e->timers, &b->idle_timer,
-                     ns_add(atomic_load(&b->idle_since), b->idle_ns));
+        timers_start(e->timers, &b->idle_timer, idle_end(e));
     }
 }

@@ -2,7 +2,7 @@
  *
  * WHAT   --run-for, --exit-when-idle, --max-deliveries: when to take no more.
  *        For cron and timers; docs/bounded-runs.
- * WHO    take, untake, left: pool threads. start: the engine.
+ * WHO    take, untake, busy, left: pool threads. start: the engine.
  * OWNS   Two timers. Costs nothing where no bound was asked for.
  * FAILS  Never.
  */
@@ -25,7 +25,7 @@ struct bounds {
     bool idle_ends;              /* c */
     uint64_t idle_ns;            /* c */
     _Atomic uint64_t tickets;    /* a  deliveries made or about to be made */
-    _Atomic uint64_t idle_since; /* a  monotonic; when the last item left */
+    _Atomic uint64_t idle_since; /* a  monotonic; grows: last bounds_busy */
     struct timer end_timer, idle_timer;
 };
 
@@ -35,6 +35,9 @@ void bounds_start(struct engine *e);
 bool bounds_take(struct engine *e);
 /* Nothing was there, or it was not delivered. */
 void bounds_untake(struct engine *e);
+/* A message came, or a delivery has ended, in a work item that still counts. A
+ * try that found none is no work, nor is one that failed. */
+void bounds_busy(struct engine *e);
 /* A work item has left. */
 void bounds_left(struct engine *e);
 

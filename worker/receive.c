@@ -164,6 +164,7 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
     settled = settle(e, d, &item->out);
     if (row)
         suspects_done(&e->suspects, row);
+    bounds_busy(e);
     return settled;
 }
 

@@ -150,6 +150,7 @@ static int receive_one(struct receive *item)
             receive_look(item); /* it was waited for */
         slot_taken(slot, (uint32_t)n, receive_wall(item));
         custody_seq_used(e->custody);
+        bounds_busy(e);
         FAULT_POINT("receive_before_sort");
         err = sort(item, slot); /* here, as its place is that of the queue */
         if (err < 0)

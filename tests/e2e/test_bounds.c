@@ -594,6 +594,26 @@ Test(bounds, a_signal_ends_a_bounded_run_before_its_time)
     cr_assert_str_eq(run_end(w, SOON_MS).why, "signal");
 }
 
+/* While it is looked for, nothing is taken; what ran has ended all the same. */
+Test(bounds, a_handler_that_ends_while_the_queue_is_missing_is_not_idle_time)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--no-create", "--exit-when-idle=1500ms", "--", "sh",
+        "-c", "until [ -e go ]; do sleep 0.02; done");
+    harness_wait_log(w, "event=started", SOON_MS);
+    run_nap(1600); /* since the start it is more than the idle time */
+    mq_unlink(q);
+    harness_wait_log(w, "event=trouble", SOON_MS); /* for a second */
+    harness_write("go", "", 0);
+    uint64_t ends_ms = harness_now_ms();
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 1);
+    cr_assert_geq(harness_now_ms() - ends_ms, 1500);
+}
+
 /* It is looked for again after 1 s, 2 s and so on. */
 Test(bounds, a_queue_that_is_missing_does_not_keep_a_run_alive)
 {
