@@ -203,20 +203,45 @@ static void log_leave(struct mqw_worker *w)
     pthread_mutex_unlock(&logs_mtx);
 }
 
+/* The worker that has the signals. They are the process's, and the kernel hands
+ * each to one of those who wait for it: two that have them would stop one at a
+ * time, and the first to be closed would take them from the other. */
+static pthread_mutex_t signals_mtx = PTHREAD_MUTEX_INITIALIZER;
+static struct mqw_worker *signals_owner; /* under it; NULL: the program */
+
 /* signals_take - as mqworker has them, from here to mqw_close */
-static void signals_take(struct mqw_worker *w)
+static int signals_take(struct mqw_worker *w, struct problem *p)
 {
-    pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
-    sigaction(SIGPIPE, NULL, &w->pipe);
-    sigaction(SIGXFSZ, NULL, &w->size);
-    peeker_block_signals();
+    int err = 0;
+
+    pthread_mutex_lock(&signals_mtx);
+    if (signals_owner) {
+        err = problem_set(p, EX_USAGE, EBUSY,
+                          "take_signals: another worker of this process has "
+                          "them, and each signal reaches one worker only; "
+                          "leave it out, and call mqw_stop for each worker");
+    } else {
+        signals_owner = w;
+        pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
+        sigaction(SIGPIPE, NULL, &w->pipe);
+        sigaction(SIGXFSZ, NULL, &w->size);
+        peeker_block_signals();
+    }
+    pthread_mutex_unlock(&signals_mtx);
+    return err;
 }
 
+/* signals_give_back - if it has them */
 static void signals_give_back(struct mqw_worker *w)
 {
-    sigaction(SIGPIPE, &w->pipe, NULL);
-    sigaction(SIGXFSZ, &w->size, NULL);
-    pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
+    pthread_mutex_lock(&signals_mtx);
+    if (signals_owner == w) {
+        signals_owner = NULL;
+        sigaction(SIGPIPE, &w->pipe, NULL);
+        sigaction(SIGXFSZ, &w->size, NULL);
+        pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
+    }
+    pthread_mutex_unlock(&signals_mtx);
 }
 
 void mqw_close(struct mqw_worker **worker)
@@ -229,8 +254,7 @@ void mqw_close(struct mqw_worker **worker)
     engine_close(&w->engine);
     if (w->orders.fd >= 0)
         close(w->orders.fd);
-    if (w->set.take_signals)
-        signals_give_back(w);
+    signals_give_back(w);
     log_leave(w);
     options_free(&w->set);
     free(w);
@@ -246,8 +270,9 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
     w->log_level = o->log_level;
     w->log_format = o->log_format;
     log_enter(w);
-    if (w->set.take_signals)
-        signals_take(w);
+    err = w->set.take_signals ? signals_take(w, p) : 0;
+    if (err)
+        return err;
     w->orders.ready = orders_ready;
     w->orders.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->orders.fd < 0)

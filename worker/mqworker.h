@@ -141,9 +141,11 @@ struct mqw_options {
                           kill_after past its time limit */
     int take_signals; /* 1: the worker takes TERM INT QUIT HUP USR2 CONT TTIN
                           TTOU as mqworker does, and ignores PIPE and XFSZ,
-                          from mqw_open to mqw_close; open before other threads
-                          start. 0: the signals stay the program's; if its
-                          files are limited (RLIMIT_FSIZE), ignore XFSZ */
+                          from mqw_open to mqw_close in that thread; open before
+                          other threads start. One worker of a process may, for
+                          a second one mqw_open is -EBUSY. 0: the signals stay
+                          the program's; if its files are limited
+                          (RLIMIT_FSIZE), ignore XFSZ */
     /* A verdict is durable. `took_ns`: the handler, 0 if it did not run. The
      * message is readable until it returns; its group goes on meanwhile.
      * Not called for a verdict that a crash came in front of. NULL: nobody. */

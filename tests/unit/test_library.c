@@ -492,6 +492,42 @@ Test(library, signals_are_taken_where_that_is_asked_for)
     cr_assert_eq(r.status, 0);
 }
 
+/* Each signal reaches one worker: a second one is refused, and leaves those of
+ * the first as they are. */
+Test(library, signals_are_taken_by_one_worker)
+{
+    struct mqw_options o = options(harness_queue(0, 0));
+    struct mqw_options other = options(harness_queue(0, 0));
+    struct mqw_worker *w, *second;
+    struct sigaction pipe;
+    sigset_t mask;
+    char why[256] = "";
+
+    o.take_signals = other.take_signals = 1;
+    other.problem = why;
+    other.problem_size = sizeof why;
+    signal(SIGPIPE, SIG_DFL);
+    cr_assert_eq(mqw_open(&w, &o, note, &here), 0);
+    cr_assert_eq(mqw_open(&second, &other, note, &here), -EBUSY);
+    cr_assert_null(second);
+    cr_assert(strstr(why, "take_signals"), "%s", why);
+    other.take_signals = 0;
+    cr_assert_eq(mqw_open(&second, &other, note, &here), 0, "%s", why);
+    mqw_close(&second);
+    sigaction(SIGPIPE, NULL, &pipe);
+    cr_assert_eq(pipe.sa_handler, SIG_IGN, "the first one has them");
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    cr_assert_eq(sigismember(&mask, SIGTERM), 1);
+    mqw_close(&w);
+    sigaction(SIGPIPE, NULL, &pipe);
+    cr_assert_eq(pipe.sa_handler, SIG_DFL, "the program has them again");
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    cr_assert_eq(sigismember(&mask, SIGTERM), 0);
+    other.take_signals = 1;
+    cr_assert_eq(mqw_open(&second, &other, note, &here), 0, "%s", why);
+    mqw_close(&second);
+}
+
 Test(library, log_lines_go_to_the_program)
 {
     struct runner r = {.o = options(harness_queue(0, 0))};
