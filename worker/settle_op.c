@@ -111,6 +111,19 @@ static void op_tell(struct engine *e, const struct op *op)
     }
 }
 
+/* died_late - a letter of a group that nobody had the lease of
+ * A start that makes the groups finds it in the store; only what that could not
+ * write, and so comes later, is told. What a closed group has refused is none
+ * of its own: a group that it held would refuse it again.
+ */
+static bool died_late(const struct engine *e, const struct op *op)
+{
+    const struct store_row *m = &op->row;
+
+    return e->started && op->kind == OP_PUT && m->state == STORE_DEAD &&
+           m->group && m->reason != REASON_BAD_HEADER;
+}
+
 /* op_after - what follows from a verdict that is durable
  * The group knows its blocked head before the row can be taken again.
  */
@@ -122,6 +135,8 @@ void op_after(struct engine *e, const struct op *op, int64_t landed)
     op_tell(e, op);
     if (op->lease)
         ordered_settled(e, op->lease, put ? &op->row : NULL, op->letter);
+    else if (died_late(e, op))
+        ordered_died(e, &op->row);
     if (landed)
         retries_land(e->retries, landed);
     if (put && op->row.state == STORE_WAITING)

@@ -1,6 +1,8 @@
 /* mqworker: the store fails while messages of a group are parked behind a head
- * that waits for its retry; nothing is lost, and the order stays */
+ * that waits for its retry, or as its head dies; nothing is lost, and the order
+ * stays */
 #include "tests/e2e/faults_fixture.h"
+#include "tests/harness/turns.h"
 
 TestSuite(faults_groups, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
@@ -103,4 +105,55 @@ Test(faults_groups, parking_that_cannot_be_written_keeps_the_order)
 Test(faults_groups, parked_messages_that_cannot_be_read_keep_the_order)
 {
     faults_try("pread@store.db", 6, 12);
+}
+
+/* ---- hold ---- */
+
+/* passed - whether all that is in the queue now was taken: something behind it
+ * ran */
+static void passed(const char *queue, const char *body)
+{
+    turns_send(queue, NULL, 0, body);
+    harness_until(strstr(turns_order("-"), body), 20000);
+}
+
+static void letters_discard(const char *queue)
+{
+    struct harness_result r = harness_run("mqdlq", "discard", "--state-dir",
+                                          harness_state_dir(), "--all", queue);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* The groups are made before the letter can be written. */
+Test(faults_groups, a_burial_that_cannot_be_written_at_once_holds_its_group)
+{
+    const char *queue = harness_queue(10, 256);
+    struct harness_process *w = harness_worker(queue, "-c", "1", "--", TURN);
+    turns_tell("gate", "0.0");
+    turns_send(queue, "a", 0, "0.0");
+    turns_send(queue, "a", 0, "0.1");
+    harness_until(harness_lines_with("turns", "0.0") == 1, 10000);
+    harness_kill(w);
+    const char *const argv[] = {"mqworker",
+                                "--state-dir",
+                                harness_state_dir(),
+                                "-c",
+                                "1",
+                                "--max-crashes",
+                                "1",
+                                "--on-group-dead",
+                                "hold",
+                                queue,
+                                "--",
+                                TURN,
+                                NULL};
+    w = fault_start("pwrite@store.db-wal:1:28:2", "tally", argv);
+    harness_wait_log(w, "event=store_cannot_write", 10000);
+    harness_wait_log(w, "event=store_writes_again", 20000);
+    passed(queue, "9.0");
+    cr_assert_str_eq(turns_order("a"), "", "its letter is in the store");
+    harness_wait_log(w, "event=group_held", 5000);
+    letters_discard(queue);
+    harness_until(strcmp(turns_order("a"), "0.1 ") == 0, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
 }
