@@ -85,11 +85,26 @@ void receive_link(struct engine *e, struct delivery *d)
         slot_link(d->slot, row);
 }
 
-/* delayed - it is not due yet, and has not waited in the store before */
+/* expired - its time was over before it was started for the first time */
+static bool expired(const struct delivery *d, uint64_t now)
+{
+    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
+           d->slot->failures == 0 &&
+           !(slot_word(d->slot).flags & SLOT_REDELIVERED);
+}
+
+/* delayed - it is not due yet, and has not waited in the store before
+ * One that has expired already waits for nothing: it dies in its turn, and
+ * nothing of its group passes it meanwhile.
+ */
 static bool delayed(const struct delivery *d)
 {
-    return d->slot->row == 0 && d->header.fields & HEADER_NOT_BEFORE &&
-           d->header.not_before_ns > clock_wall_ns();
+    uint64_t now;
+
+    if (d->slot->row || !(d->header.fields & HEADER_NOT_BEFORE))
+        return false;
+    now = clock_wall_ns();
+    return d->header.not_before_ns > now && !expired(d, now);
 }
 
 /* sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
@@ -254,14 +269,6 @@ static int take_any(struct receive *item)
             item->slot = NULL;
     } while (err == HANDED_OVER);
     return err;
-}
-
-/* expired - its time was over before it was started for the first time */
-static bool expired(const struct delivery *d, uint64_t now)
-{
-    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
-           d->slot->failures == 0 &&
-           !(slot_word(d->slot).flags & SLOT_REDELIVERED);
 }
 
 /* take_flush - in one commit */

@@ -6,9 +6,11 @@
 
 #include <criterion/criterion.h>
 #include <mqueue.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 TestSuite(groups_letters, .init = harness_init, .fini = harness_fini,
           .timeout = 90);
@@ -220,4 +222,41 @@ Test(groups_letters, a_delayed_one_that_dies_while_another_runs_holds_its_group)
     harness_wait_log(w, "event=dead ", 10000);
     turns_untell("gate", "0.5");
     waits(w, q, "0.5 ", "0.5 0.6 0.7 ");
+}
+
+/* ---- one that is past its time before it is due ---- */
+
+/* store_lock - from here on the worker's writes wait */
+static sqlite3 *store_lock(const char *q)
+{
+    const char *path = harness_path("%s%s/store.db", harness_state_dir(), q);
+    sqlite3 *db;
+
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                 SQLITE_OK);
+    return db;
+}
+
+/* While it dies, which takes long here, nothing of its group passes it. No
+ * program of ours sends such a header. */
+Test(groups_letters, one_that_expired_before_it_is_due_holds_its_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", HOLD, "--", TURN);
+    char text[128];
+    sqlite3 *db;
+
+    harness_wait_log(w, "event=started", 5000);
+    db = store_lock(q);
+    snprintf(text, sizeof text,
+             "MQW/1\ngroup: a\nnot-before: %lld000000000\nexpires: 1\n\n0.0",
+             (long long)time(NULL) + 3600);
+    harness_send_text(q, text);
+    turns_send(q, "a", 0, "0.1");
+    passed(q);
+    cr_assert_str_eq(turns_order("a"), "", "it is on its way to the store");
+    sqlite3_close(db);
+    cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "expired");
+    waits(w, q, "", "0.1 0.7 ");
 }
