@@ -285,7 +285,12 @@ static int take_item(struct engine *e, struct group *lease,
     return 0;
 }
 
-/* take_parked - a message that waits in the store */
+/* take_parked - a message that waits in the store
+ * Whoever wrote it there may not be back from the commit yet: then it flies
+ * still, -EINPROGRESS. It lands before its group is told that it has arrived
+ * (put_by, parked). So a group that is given back waits for that (PARKING), or
+ * the row has landed.
+ */
 static int take_parked(struct engine *e, struct group *lease,
                        const struct store_parked *p, struct slot *slot,
                        struct delivery *d)
@@ -294,7 +299,7 @@ static int take_parked(struct engine *e, struct group *lease,
 
     if (!err && !retries_fly(e->retries, p->row)) {
         slot_retire(slot); /* it is in the store as before */
-        err = -EBUSY;
+        err = -EINPROGRESS;
     }
     if (!err || err == -EMSGSIZE)
         groups_take(e->ordered->groups, lease, NULL, p->priority);
@@ -302,7 +307,8 @@ static int take_parked(struct engine *e, struct group *lease,
     return err;
 }
 
-/* take_next - the next message of a leased group; -ENOENT: it has none */
+/* take_next - the next message of a leased group; -ENOENT: it has none;
+ * -EINPROGRESS: not yet */
 static int take_next(struct engine *e, struct group *lease, struct slot *slot,
                      struct delivery *d)
 {
@@ -326,7 +332,11 @@ static int take_next(struct engine *e, struct group *lease, struct slot *slot,
     return item ? take_item(e, lease, item, d) : -ENOENT;
 }
 
-/* ordered_take - lease a group, take its next message */
+/* ordered_take - lease a group, take its next message
+ * One whose next message has not landed is left to the next try: it is on the
+ * run queue, or gets there when the message has, and whoever has nothing else
+ * to do looks there before it goes to sleep.
+ */
 int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
 {
     static const struct store_row dead = {.state = STORE_DEAD};
@@ -338,6 +348,8 @@ int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
         if (!err)
             return 0;
         ordered_settled(e, lease, err == -EMSGSIZE ? &dead : NULL, false);
+        if (err == -EINPROGRESS)
+            return -EAGAIN;
         if (err != -ENOENT && err != -EMSGSIZE)
             return err;
         err = -EAGAIN;
