@@ -1,11 +1,13 @@
 /* problem.c - see problem.h */
 #include "common/problem.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 /* line_clean - control bytes to '?': values in the text come from users, and a
  * newline or an escape sequence in one must not make a second line */
@@ -50,6 +52,15 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
     line_clean(text);
     p->status = status;
     memcpy(p->text, text, sizeof text);
+}
+
+bool problem_descriptors_gone(void)
+{
+    int fd = open("/", O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EMFILE;
+    close(fd);
+    return false;
 }
 
 /* problem_limit - what stands behind the error's own text is replaced; a text

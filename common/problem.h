@@ -10,6 +10,7 @@
 #define COMMON_PROBLEM_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct problem {
@@ -25,6 +26,10 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
  * to do is to raise it, whatever the text said; else as it is. NULL is
  * allowed. */
 void problem_limit(struct problem *p, int err);
+
+/* Whether this process cannot open another file; if it can, EMFILE was about
+ * another limit. */
+bool problem_descriptors_gone(void);
 
 /* -err, and never 0: a refusal cannot look like success. */
 static inline int problem_code(int err)

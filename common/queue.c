@@ -112,16 +112,6 @@ static int fd_create(const struct opening *o, bool *created)
     }
 }
 
-/* descriptors_gone - whether this process cannot open another file */
-static bool descriptors_gone(void)
-{
-    int fd = open("/", O_PATH | O_CLOEXEC);
-    if (fd < 0)
-        return errno == EMFILE;
-    close(fd);
-    return false;
-}
-
 /* owner_find - owner and mode of a queue that was not to be opened
  * By a descriptor for less access if that can be had, else by its file. */
 static bool owner_find(const char *label, struct stat *st)
@@ -168,7 +158,7 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
 {
     char safe[SAFE_NAME];
     struct mqlimit limit;
-    bool gone = err == EMFILE && descriptors_gone();
+    bool gone = err == EMFILE && problem_descriptors_gone();
     term_safe_copy(safe, sizeof safe, o->label, strlen(o->label));
     if (err == ENOENT)
         return problem_set(p, EX_NOINPUT, err,

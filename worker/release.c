@@ -61,6 +61,26 @@ static void written(struct peeker_source *source)
     timers_start(r->engine->timers, &r->timer, clock_mono_ns() + LOOK_NS);
 }
 
+/* not_watched - of the limits that an errno stands for, the one it was; a limit
+ * on open files problem_set knows by itself */
+static int not_watched(const char *path, int err, struct problem *p)
+{
+    const char *limit = err == EMFILE && !problem_descriptors_gone()
+                            ? "fs.inotify.max_user_instances"
+                        : err == ENOSPC ? "fs.inotify.max_user_watches"
+                                        : NULL;
+
+    if (!limit)
+        return problem_set(p, EX_OSERR, err,
+                           "--on-group-dead hold: cannot watch %s: %s", path,
+                           strerror(err));
+    return problem_set(p, EX_OSERR, err,
+                       "--on-group-dead hold: cannot watch %s: user id %u is "
+                       "at the limit %s; raise it as root: `sysctl %s=N`, N "
+                       "over what `sysctl %s` says now",
+                       path, (unsigned)getuid(), limit, limit, limit);
+}
+
 int release_open(struct release **out, struct engine *e, struct problem *p)
 {
     struct release *r = calloc(1, sizeof *r);
@@ -84,10 +104,7 @@ int release_open(struct release **out, struct engine *e, struct problem *p)
         if (r->source.fd >= 0)
             close(r->source.fd);
         free(r);
-        return problem_set(p, EX_OSERR, err,
-                           "--on-group-dead hold: cannot watch %s: %s; raise "
-                           "fs.inotify.max_user_instances",
-                           path, strerror(err));
+        return not_watched(path, err, p);
     }
     *out = r;
     return 0;

@@ -342,6 +342,57 @@ Test(faults_calls, a_child_of_stream_that_cannot_be_started_opens_it_too)
     rows_run(rows, true);
 }
 
+/* refused - what a worker that holds groups says as it does not start */
+static const char *refused(const struct harness_process *w)
+{
+    const char *line = strstr(harness_stderr(w, NULL), "mqworker: ");
+    cr_assert(line && strstr(line, "store.db-wal"), "%s",
+              harness_stderr(w, NULL));
+    return line;
+}
+
+Test(faults_calls, a_watch_that_cannot_be_had_names_the_limit_it_was)
+{
+    static const char *const faults[][2] = {
+        {"inotify_init1:2:24", "`sysctl fs.inotify.max_user_instances="},
+        {"inotify_add_watch@store.db-wal:1:28",
+         "`sysctl fs.inotify.max_user_watches="}};
+    const char *q = harness_queue(0, 0);
+    const char *const argv[] = {"mqworker",
+                                "--state-dir",
+                                harness_state_dir(),
+                                "--on-group-dead",
+                                "hold",
+                                q,
+                                "--",
+                                "true",
+                                NULL};
+    for (size_t i = 0; i < 2; i++) {
+        struct harness_process *w = fault_start(faults[i][0], "tally", argv);
+        cr_assert_eq(harness_wait(w, 10000), 71);
+        cr_assert(strstr(refused(w), faults[i][1]), "%s", refused(w));
+        cr_assert_null(strstr(refused(w), "ulimit"), "%s", refused(w));
+    }
+}
+
+/* The same error, but it is the process that has no descriptor left. */
+Test(faults_calls, a_watch_that_finds_no_descriptor_is_a_matter_of_ulimit)
+{
+    const char *q = harness_queue(0, 0);
+    bool seen = false;
+    for (unsigned n = 8; n < 40 && !seen; n++) {
+        char limit[32];
+        snprintf(limit, sizeof limit, "--nofile=%u", n);
+        struct harness_result r =
+            harness_run("prlimit", limit, harness_bin("mqworker"),
+                        "--state-dir", harness_state_dir(), "--on-group-dead",
+                        "hold", "--exit-when-idle=0s", q, "--", "true");
+        seen = strstr(r.err, "cannot watch");
+        cr_assert(!seen || strstr(r.err, "`ulimit -n "), "%s", r.err);
+    }
+    cr_assert(seen);
+}
+
 Test(faults_calls, a_verdict_that_cannot_be_written_waits)
 {
     static const struct row rows[] = {
