@@ -40,7 +40,7 @@ struct group {
     uint16_t key_size;
     uint8_t state; /* enum group_state */
     bool closing : 1;
-    bool doubted : 1; /* a letter came while it had something else to do */
+    bool doubted : 1; /* a letter came while it ran, or was held already */
     int64_t head;     /* the row that waits; 0: none */
     char key[];
 };

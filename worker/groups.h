@@ -100,11 +100,13 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
 /* Whether the group is leased now: what its lease becomes is not known yet. */
 bool groups_leased(struct groups *g, const char *key, size_t size);
-/* A message of it died that nobody had a lease for: 1 it is held now; 0 it was,
- * or waits for its head, or runs first, and is doubted at the end of a lease;
- * -ENOMEM, -ENAMETOOLONG. */
+/* A message of it died that nobody had a lease for: 1 it is held now; 0 it
+ * waits for its head; or it was held, or runs first, and is doubted at the end
+ * of that; -ENOMEM, -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
-void groups_unhold(struct groups *g, const char *key, size_t size);
+/* No letter of it was found: if it is held it goes on. False: it was doubted,
+ * and is not any more; it is held still. */
+bool groups_unhold(struct groups *g, const char *key, size_t size);
 /* Copies of the keys of all held groups, one after the other as a size_t and
  * the bytes, in memory to be freed; NULL if there is none. */
 char *groups_held_keys(struct groups *g, size_t *bytes);

@@ -43,7 +43,8 @@ int groups_restore(struct groups *g, const char *key, size_t size,
 }
 
 /* groups_hold_late - a lease cannot be taken back: its end asks; and what goes
- * first goes first */
+ * first goes first. Of one that is held somebody may have found just now that
+ * it has no letter (groups_unhold). */
 int groups_hold_late(struct groups *g, const char *key, size_t size)
 {
     uint32_t hash = group_hash(key, size);
@@ -56,9 +57,10 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
     group = group_table_get(&g->table, hash, key, size);
     if (!group) {
         held = -ENOMEM;
-    } else if (group->state == GROUP_RUNNING || group->items.fronts) {
+    } else if (group->state == GROUP_RUNNING || group->items.fronts ||
+               group->state == GROUP_HELD) {
         group->doubted = true;
-    } else if (!group_is_blocked(group)) {
+    } else if (group->state != GROUP_BLOCKED) {
         held = 1;
         group->used = 0;
         group_block_locked(g, group, GROUP_HELD);
@@ -67,16 +69,22 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
     return held;
 }
 
-void groups_unhold(struct groups *g, const char *key, size_t size)
+bool groups_unhold(struct groups *g, const char *key, size_t size)
 {
     uint32_t hash = group_hash(key, size);
     struct group *group;
+    bool doubted = false;
 
     pthread_mutex_lock(&g->mtx);
     group = group_table_find(&g->table, hash, key, size);
-    if (group && group->state == GROUP_HELD)
-        group_wake_locked(g, group);
+    if (group && group->state == GROUP_HELD) {
+        doubted = group->doubted;
+        group->doubted = false;
+        if (!doubted)
+            group_wake_locked(g, group);
+    }
     pthread_mutex_unlock(&g->mtx);
+    return !doubted;
 }
 
 /* held_size - what the keys of all held groups take */

@@ -443,25 +443,35 @@ static bool still_dead(struct engine *e, struct group *lease)
     return store_group_letter(e->store, key, size, &row) != -ENOENT;
 }
 
-/* ordered_release - the store is asked without the lock; a letter that dies
- * meanwhile holds its group by itself, as that group is leased */
+/* let_go - a held group goes on if it has no letter; whether it did
+ * The store is asked without the lock. What dies meanwhile finds the group held
+ * already and makes it doubted, so the store is asked again.
+ */
+static bool let_go(struct engine *e, const char *key, size_t size)
+{
+    int64_t row;
+
+    do {
+        if (store_group_letter(e->store, key, size, &row) != -ENOENT)
+            return false;
+    } while (!groups_unhold(e->ordered->groups, key, size));
+    log_info("group_released", F_STR("queue", e->set->queue),
+             F_BYTES("group", key, size));
+    return true;
+}
+
+/* ordered_release - each held group, by a copy of its key */
 size_t ordered_release(struct engine *e)
 {
     struct groups *g = e->ordered->groups;
     size_t bytes, size, n = 0;
     char *keys = groups_held_keys(g, &bytes);
-    int64_t row;
 
     for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
         const char *key = keys + at + sizeof size;
 
         memcpy(&size, keys + at, sizeof size);
-        if (store_group_letter(e->store, key, size, &row) != -ENOENT)
-            continue;
-        groups_unhold(g, key, size);
-        log_info("group_released", F_STR("queue", e->set->queue),
-                 F_BYTES("group", key, size));
-        n++;
+        n += let_go(e, key, size);
     }
     free(keys);
     return n;

@@ -427,7 +427,12 @@ static void op_unhold(void)
     size_t size;
 
     key = key_of(k, &size);
-    groups_unhold(groups, key, size);
+    if (model[k].state == HELD && model[k].doubted) {
+        model[k].doubted = false;
+        expect(!groups_unhold(groups, key, size));
+        return;
+    }
+    expect(groups_unhold(groups, key, size));
     if (model[k].state == HELD)
         model_wake(k);
 }
@@ -444,7 +449,7 @@ static void op_hold_late(void)
 
     if (random_below(8))
         return;
-    if (m->state == RUNNING || front) {
+    if (m->state == RUNNING || m->state == HELD || front) {
         m->doubted = true;
         held = false;
     }
