@@ -433,7 +433,8 @@ void ordered_relieve(struct engine *e)
     }
 }
 
-/* still_dead - whether a held group has a letter left; with trouble, it has */
+/* still_dead - whether a held group has a letter left; with trouble, it has:
+ * who holds it then has it looked at again (release_watch) */
 static bool still_dead(struct engine *e, struct group *lease)
 {
     int64_t row;
@@ -443,38 +444,46 @@ static bool still_dead(struct engine *e, struct group *lease)
     return store_group_letter(e->store, key, size, &row) != -ENOENT;
 }
 
-/* let_go - a held group goes on if it has no letter; whether it did
+/* let_go - a held group goes on if it has no letter: 1 it does, 0 it has one,
+ * or -errno
  * The store is asked without the lock. What dies meanwhile finds the group held
  * already and makes it doubted, so the store is asked again.
  */
-static bool let_go(struct engine *e, const char *key, size_t size)
+static int let_go(struct engine *e, const char *key, size_t size)
 {
     int64_t row;
+    int err;
 
     do {
-        if (store_group_letter(e->store, key, size, &row) != -ENOENT)
-            return false;
+        err = store_group_letter(e->store, key, size, &row);
+        if (err != -ENOENT)
+            return err;
     } while (!groups_unhold(e->ordered->groups, key, size));
     log_info("group_released", F_STR("queue", e->set->queue),
              F_BYTES("group", key, size));
-    return true;
+    return 1;
 }
 
 /* ordered_release - each held group, by a copy of its key */
-size_t ordered_release(struct engine *e)
+int ordered_release(struct engine *e)
 {
     struct groups *g = e->ordered->groups;
-    size_t bytes, size, n = 0;
+    size_t bytes, size;
     char *keys = groups_held_keys(g, &bytes);
+    int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0, went;
 
     for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
         const char *key = keys + at + sizeof size;
 
         memcpy(&size, keys + at, sizeof size);
-        n += let_go(e, key, size);
+        went = let_go(e, key, size);
+        if (went < 0)
+            err = went;
+        else
+            n += went;
     }
     free(keys);
-    return n;
+    return err ? err : n;
 }
 
 size_t ordered_held(const struct engine *e)

@@ -56,8 +56,9 @@ int ordered_take(struct engine *e, struct slot *slot, struct delivery *d);
 /* When slots get scarce: park what is behind blocked heads. */
 void ordered_relieve(struct engine *e);
 
-/* Let held groups go on that have no letter left: how many. */
-size_t ordered_release(struct engine *e);
+/* Let held groups go on that have no letter left: how many, or -errno: of one
+ * the store did not tell; others may go on. */
+int ordered_release(struct engine *e);
 size_t ordered_held(const struct engine *e);
 void ordered_set_quantum(struct engine *e, unsigned quantum);
 /* Groups that are known now. */

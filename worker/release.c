@@ -18,7 +18,8 @@
 #include "worker/ordered.h"
 #include "worker/peeker.h"
 
-#define LOOK_NS (100 * NS_PER_MS) /* our own writes are seen as well */
+#define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
+#define AGAIN_NS NS_PER_S          /* after a failure */
 
 /* c = constant after open   a = atomic */
 struct release {
@@ -26,17 +27,31 @@ struct release {
     struct peeker_source source; /* c  inotify */
     struct timer timer;
     struct pool_job job;
-    atomic_bool watching; /* a  the source is armed, or a look is under way */
+    atomic_bool watching; /* a  the source is armed, or a look is to come */
 };
 
-/* look - ask the store about each held group, on a pool thread */
+/* again - when it could not be asked, or watched */
+static void again(struct release *r)
+{
+    timers_start(r->engine->timers, &r->timer, clock_mono_ns() + AGAIN_NS);
+}
+
+/* look - ask the store about each held group, on a pool thread
+ * If it cannot be read, nobody need ever write there again: ask once more by
+ * ourselves, and watch when it has answered.
+ */
 static void look(struct pool_job *job)
 {
     struct release *r = CONTAINER_OF(job, struct release, job);
     struct engine *e = r->engine;
+    int released = ordered_release(e);
 
-    if (ordered_release(e) > 0)
+    if (released != 0)
         engine_poke(e);
+    if (released < 0) {
+        again(r);
+        return;
+    }
     atomic_store(&r->watching, false);
     if (ordered_held(e) > 0)
         release_watch(r);
@@ -118,7 +133,7 @@ void release_watch(struct release *r)
 {
     if (!atomic_exchange(&r->watching, true) &&
         peeker_watch(r->engine->peeker, &r->source, EPOLLIN) < 0)
-        atomic_store(&r->watching, false);
+        again(r);
 }
 
 void release_close(struct release **release)

@@ -4,6 +4,9 @@
 #include "tests/e2e/faults_fixture.h"
 #include "tests/harness/turns.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 TestSuite(faults_groups, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
@@ -117,9 +120,10 @@ static void passed(const char *queue, const char *body)
     harness_until(strstr(turns_order("-"), body), 20000);
 }
 
-static void letters_discard(const char *queue)
+/* letters_all - "replay" or "discard" them */
+static void letters_all(const char *verb, const char *queue)
 {
-    struct harness_result r = harness_run("mqdlq", "discard", "--state-dir",
+    struct harness_result r = harness_run("mqdlq", verb, "--state-dir",
                                           harness_state_dir(), "--all", queue);
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
@@ -153,7 +157,63 @@ Test(faults_groups, a_burial_that_cannot_be_written_at_once_holds_its_group)
     passed(queue, "9.0");
     cr_assert_str_eq(turns_order("a"), "", "its letter is in the store");
     harness_wait_log(w, "event=group_held", 5000);
-    letters_discard(queue);
+    letters_all("discard", queue);
     harness_until(strcmp(turns_order("a"), "0.1 ") == 0, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+}
+
+/* fault_now - the next calls fail, of a fault that waits for its millionth */
+static void fault_now(void)
+{
+    const uint64_t seen = 999999;
+    int fd = open(harness_path("tally"), O_WRONLY | O_CLOEXEC);
+    cr_assert_eq(pwrite(fd, &seen, sizeof seen, 0), (ssize_t)sizeof seen);
+    close(fd);
+}
+
+/* holding_start - a worker with a fault that holds group a, whose next one is
+ * "0.1" */
+static struct harness_process *holding_start(const char *queue,
+                                             const char *fault)
+{
+    const char *const argv[] = {"mqworker", "--state-dir", harness_state_dir(),
+                                "-c",       "1",           "--on-group-dead",
+                                "hold",     queue,         "--",
+                                TURN,       NULL};
+    struct harness_process *w = fault_start(fault, "tally", argv);
+    turns_tell("dead", "0.0");
+    turns_send(queue, "a", 0, "0.0");
+    turns_send(queue, "a", 0, "0.1");
+    harness_wait_log(w, "event=group_held", 10000);
+    return w;
+}
+
+/* let_go - the letter is discarded, and what did not work is tried again: so
+ * many calls failed */
+static void let_go(struct harness_process *w, const char *queue, uint64_t calls)
+{
+    uint64_t seen, failed;
+    letters_all("discard", queue);
+    harness_wait_log(w, "event=group_released", 20000);
+    fault_tally("tally", &seen, &failed);
+    cr_assert_eq(failed, calls);
+    harness_until(strcmp(turns_order("a"), "0.1 ") == 0, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+}
+
+/* Nobody else writes there any more, which would have it asked again. */
+Test(faults_groups, a_store_that_cannot_be_read_holds_no_group_for_good)
+{
+    const char *queue = harness_queue(10, 256);
+    struct harness_process *w =
+        holding_start(queue, "pread@store.db:1000000:5:4");
+    fault_now();
+    let_go(w, queue, 4);
+}
+
+/* The first one is the queue's own. */
+Test(faults_groups, a_store_that_cannot_be_watched_holds_no_group_for_good)
+{
+    const char *queue = harness_queue(10, 256);
+    let_go(holding_start(queue, "epoll_ctl@inotify:2:12:1"), queue, 1);
 }
