@@ -125,7 +125,9 @@ static bool died_late(const struct engine *e, const struct op *op)
 }
 
 /* op_after - what follows from a verdict that is durable
- * The group knows its blocked head before the row can be taken again.
+ * The group knows its blocked head before the row can be taken again. No letter
+ * is moved before recovery has found all slots, as one may be in a slot, too:
+ * engine_run has those moved.
  */
 void op_after(struct engine *e, const struct op *op, int64_t landed)
 {
@@ -141,7 +143,7 @@ void op_after(struct engine *e, const struct op *op, int64_t landed)
         retries_land(e->retries, landed);
     if (put && op->row.state == STORE_WAITING)
         retries_note(e->retries, op->row.due_ns);
-    if (put && op->row.state == STORE_DEAD && e->dead_queue)
+    if (put && op->row.state == STORE_DEAD && e->dead_queue && e->started)
         dead_queue_poke(e->dead_queue);
 }
 

@@ -204,6 +204,72 @@ Test(worker_dead_queue, a_letter_too_large_for_it_stays_and_others_pass)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* store_run - SQL of our own */
+static void store_run(const char *q, const char *sql)
+{
+    sqlite3 *db;
+    const char *store = harness_path("%s%s/store.db", harness_state_dir(), q);
+    cr_assert_eq(sqlite3_open(store, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 10000);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* group_send - of group g */
+static void group_send(const char *q, const char *body)
+{
+    char text[64];
+    snprintf(text, sizeof text, "MQW/1\ngroup: g\n\n%s", body);
+    harness_send_text(q, text);
+}
+
+/* slot_letter - a worker was killed as BURIED messages ran, one of group g, and
+ * behind that one a letter of it that was sent again; which then was recalled,
+ * as a queue that is gone has it */
+#define BURIED 40
+static void slot_letter(const char *q)
+{
+    struct harness_process *w = harness_worker(
+        q, "-c", "41", "--",
+        harness_script("first", "b=$(cat); [ $b != letter ] || exit 65\n"
+                                "echo $b >>runs; exec sleep 60"));
+    group_send(q, "letter");
+    harness_wait_letters(q, 1, 5000);
+    group_send(q, "head");
+    for (int i = 2; i < BURIED; i++)
+        harness_send_text(q, "other");
+    harness_until_lines("runs", BURIED - 1, 10000);
+    struct harness_result r = harness_run("mqdlq", "replay", "--state-dir",
+                                          harness_state_dir(), "--all", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_send_text(q, "last"); /* received when the letter was */
+    harness_until_lines("runs", BURIED, 10000);
+    harness_kill(w);
+    store_run(q, "UPDATE messages SET state = 3 WHERE state = 4");
+}
+
+/* What is buried before the letter's slot is found must not have it moved: it
+ * would be in the queue, and run. */
+Test(worker_dead_queue, a_letter_in_a_slot_is_not_moved_by_the_recovery)
+{
+    const char *q = harness_queue(0, 0), *dead = harness_queue(10, 256);
+    char body[256];
+    slot_letter(q);
+    struct harness_process *w =
+        harness_worker(q, "--max-crashes", "1", "--dead-letter-queue", dead,
+                       "--", "sh", "-c", "echo $(cat) >>ran");
+    for (int i = 0; i < BURIED; i++) {
+        harness_until(harness_queue_length(dead) > 0, 5000);
+        ssize_t n = harness_receive(dead, body, sizeof body, NULL);
+        cr_assert(n > 0 && !memmem(body, (size_t)n, "letter", 6));
+    }
+    harness_until_lines("ran", 1, 5000);
+    cr_assert_str_eq(harness_read("ran", NULL), "letter\n");
+    letters_left(q, 0);
+    cr_assert_eq(harness_queue_length(dead), 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
 Test(worker_dead_queue, a_kill_repeats_at_most_and_loses_none)
 {
     const char *q = harness_queue(0, 0), *dead = harness_queue(1, 256);
