@@ -16,9 +16,9 @@
  * recovery does not find by a slot's sequence was never there.
  * A failed sync: the batch is undone in this process and everyone gets -EIO;
  * nothing is tried again here. But its frames are in the file, and a message of
- * it may run from its slot and be done, which writes nothing here. So the frames
- * are made worthless first (store_wal_bury). If the process dies before that, its
- * slots are as they were, and the receive sequence tells, as above.
+ * it may run from its slot and be done, which writes nothing here. So the
+ * frames are made worthless first (store_wal_bury). If the process dies before
+ * that, its slots are as they were, and the receive sequence tells, as above.
  * A checkpoint that fails loses nothing: frames leave the -wal only after a
  * checkpoint whose sync succeeded.
  */

@@ -151,8 +151,8 @@ int store_open(struct store **out, const char *path, bool create,
 }
 
 /* store_claim - the last worker's commit that was cut off never comes back
- * Where nobody else had the store open, we have taken over what there was. Crash
- * before it is done: the next start does it. */
+ * Where nobody else had the store open, we have taken over what there was.
+ * Crash before it is done: the next start does it. */
 int store_claim(struct store *s, struct problem *p)
 {
     int rc = s->others ? store_wal_bury(s->writer.db) : SQLITE_OK;

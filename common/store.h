@@ -89,9 +89,9 @@ struct store_attempt {
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
-/* The worker, before it looks for what became of its slots: a commit of the last
- * one that was cut off, so that it is not to be seen, will not be seen later. A
- * problem as of store_open. */
+/* The worker, before it looks for what became of its slots: a commit of the
+ * last one that was cut off, so that it is not to be seen, will not be seen
+ * later. A problem as of store_open. */
 int store_claim(struct store *s, struct problem *p);
 
 struct store_stats {
