@@ -1,11 +1,18 @@
 /* bounds.c - runs that end by themselves (see bounds.h) */
 #include "worker/bounds.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
 #include "common/clock.h"
+#include "common/log.h"
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/ordered.h"
 #include "worker/receive.h"
+
+#define UNREAD_MOST 5 /* looks, a second apart */
 
 /* mean - of the handlers that have ended; the estimate while there is none */
 static uint64_t mean(struct engine *e)
@@ -53,15 +60,37 @@ static void end_due(struct timer *timer)
         end_arm(e);
 }
 
-/* idle - nothing runs, nothing is there that could run now
+/* idle - 1: nothing runs, nothing is there that could run now; 0: something
+ * does; -errno: the store does not tell
  * The store is asked last: a work item that could not start its child has left
  * without a look at it.
  */
-static bool idle(struct engine *e)
+static int idle(struct engine *e)
 {
-    return atomic_load(&e->running) == 0 && atomic_load(&e->waiting) == 0 &&
-           atomic_load(&e->unsettled) == 0 && !ordered_ready(e) &&
-           queue_length(e->queue) == 0 && !retries_due(e->retries);
+    int due;
+
+    if (atomic_load(&e->running) > 0 || atomic_load(&e->waiting) > 0 ||
+        atomic_load(&e->unsettled) > 0 || ordered_ready(e) ||
+        queue_length(e->queue) > 0)
+        return 0;
+    due = retries_due(e->retries);
+    return due < 0 ? due : !due;
+}
+
+/* unreadable - a store that is damaged stays so: nobody would end such a run */
+static void unreadable(struct engine *e, int err)
+{
+    if (err == -EIO && ++e->bounds.unread == UNREAD_MOST) {
+        log_error("store_unreadable", F_STR("queue", e->set->queue),
+                  F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
+                  F_STR("next", "keep a copy, save what can be read with "
+                                "sqlite3's .recover, or use another "
+                                "--state-dir; nothing is lost until then"));
+        atomic_store(&e->status, EX_CANTCREAT);
+        engine_finish(e, "store-unreadable");
+        return;
+    }
+    timers_start(e->timers, &e->bounds.idle_timer, clock_mono_ns() + NS_PER_S);
 }
 
 /* idle_end - when it has been idle for long enough, if nothing comes */
@@ -78,12 +107,19 @@ static void idle_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, bounds.idle_timer);
     uint64_t end;
+    int is;
 
     if (atomic_load(&e->unsettled)) {
         timers_start(e->timers, timer, clock_mono_ns() + NS_PER_S);
         return;
     }
-    if (!idle(e))
+    is = idle(e);
+    if (is < 0) {
+        unreadable(e, is);
+        return;
+    }
+    e->bounds.unread = 0;
+    if (!is)
         return;
     end = idle_end(e);
     if (clock_mono_ns() >= end)

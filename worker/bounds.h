@@ -26,6 +26,7 @@ struct bounds {
     uint64_t idle_ns;            /* c */
     _Atomic uint64_t tickets;    /* a  deliveries made or about to be made */
     _Atomic uint64_t idle_since; /* a  monotonic; grows: last bounds_busy */
+    unsigned unread; /* idle_timer's: looks in a row at a store that failed */
     struct timer end_timer, idle_timer;
 };
 

@@ -143,16 +143,19 @@ int retries_take(struct retries *r, int64_t *row)
     return err;
 }
 
-bool retries_due(struct retries *r)
+int retries_due(struct retries *r)
 {
+    int err = 0;
     bool due;
 
     if (!retries_ready(r))
-        return false;
+        return 0;
     pthread_mutex_lock(&r->mtx);
-    due = r->at < r->count || fill_locked(r) < 0 || r->count > 0;
+    if (r->at == r->count)
+        err = fill_locked(r);
+    due = r->at < r->count;
     pthread_mutex_unlock(&r->mtx);
-    return due;
+    return err ? err : due;
 }
 
 bool retries_fly(struct retries *r, int64_t row)

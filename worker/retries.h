@@ -28,9 +28,9 @@ void retries_close(struct retries **retries);
 
 /* Whether retries_take is worth a call. */
 bool retries_ready(const struct retries *r);
-/* Whether a row is due that is not in flight; asks the store if it has to. What
- * cannot be told counts as due. */
-bool retries_due(struct retries *r);
+/* 1: a row is due that is not in flight; 0: none; asks the store if it has to.
+ * -errno: the store's. */
+int retries_due(struct retries *r);
 /* The next row that is due. */
 int retries_take(struct retries *r, int64_t *row);
 /* Mark a row as in flight that was not taken here (a held slot, a letter, also

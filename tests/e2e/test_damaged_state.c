@@ -240,7 +240,9 @@ static void refused_or_run(const char *q, const char *path)
     cr_assert(r.status == 0 || r.status == 73 || r.status == 78, "%d: %s",
               r.status, r.err);
     if (r.status)
-        cr_assert(strstr(r.err, "mqworker: "), "%s", r.err);
+        cr_assert(strstr(r.err, "mqworker: ") ||
+                      strstr(r.err, "event=store_unreadable"),
+                  "%s", r.err);
     r = harness_run("mqdlq", "list", "--json", "--state-dir",
                     harness_state_dir(), q);
     cr_assert_geq(r.status, 0, "%d", r.status);
@@ -248,6 +250,33 @@ static void refused_or_run(const char *q, const char *path)
     cr_assert_eq(before.st_ino, after.st_ino, "it is the same file");
     harness_read(path, &size);
     cr_assert_gt(size, 0);
+}
+
+/* The first look at it is when the worker runs already. */
+Test(damaged_state,
+     a_store_whose_retries_cannot_be_read_does_not_go_on_for_ever)
+{
+    const char *q = harness_queue(0, 0), *path = store_made(q);
+    char zeros[4096] = {0};
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(db,
+                                    "SELECT rootpage FROM sqlite_schema"
+                                    " WHERE name = 'messages_due'",
+                                    -1, &st, NULL),
+                 SQLITE_OK);
+    cr_assert_eq(sqlite3_step(st), SQLITE_ROW);
+    off_t at = (off_t)(sqlite3_column_int64(st, 0) - 1) * (off_t)sizeof zeros;
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    cr_assert_eq(pwrite(fd, zeros, sizeof zeros, at), (ssize_t)sizeof zeros);
+    close(fd);
+    struct harness_result r = worker_run(q);
+    cr_assert_eq(r.status, 73, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "event=store_unreadable"), "%s", r.err);
+    cr_assert(strstr(r.err, "why=store-unreadable"), "%s", r.err);
 }
 
 Test(damaged_state, a_damaged_store_is_refused_or_read_and_never_replaced)
