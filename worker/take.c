@@ -294,6 +294,13 @@ static enum settled put_later(struct receive *item)
     return SETTLED_KEPT;
 }
 
+/* not_in_line - of a group, and sort saw that it was not due; the time may have
+ * come since, but it has no lease, so it does not run from here */
+static bool not_in_line(const struct delivery *d)
+{
+    return d->group.at && !d->lease && d->slot->row == 0;
+}
+
 /* needs_none - the message comes to its end, or waits, without a handler */
 static bool needs_none(struct receive *item, enum settled *settled)
 {
@@ -311,7 +318,7 @@ static bool needs_none(struct receive *item, enum settled *settled)
             duration_print((now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS,
                            ago));
         *settled = settle_dead(e, d, REASON_EXPIRED, error);
-    } else if (delayed(d)) {
+    } else if (not_in_line(d) || delayed(d)) {
         *settled = put_later(item);
     } else {
         return false;
