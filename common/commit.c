@@ -101,13 +101,14 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         err = op_apply(sql, op);
     FAULT_POINT("commit_before");
+    bool written = !err;
     if (!err)
         err = sql_exec(sql, SQL_COMMIT);
     FAULT_POINT("commit_after");
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_exec(sql, SQL_ROLLBACK);
-    if (err == -EIO)
-        (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
+    if (written && err && err != -ENOSPC) /* without room it is not whole */
+        (void)store_wal_bury(sql->db);    /* or the disk takes nothing at all */
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         if (op->result == 0 && op->durable)
             op->durable(op->arg);

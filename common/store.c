@@ -150,17 +150,22 @@ int store_open(struct store **out, const char *path, bool create,
     return err;
 }
 
-/* store_claim - the last worker's commit that was cut off never comes back
- * Where nobody else had the store open, we have taken over what there was.
- * Crash before it is done: the next start does it. */
+/* store_claim - the last worker's commit that was cut off never comes back, or
+ * is here to stay
+ * Where nobody else had the store open, we have taken over what there was; its
+ * sync may not have ended, and a checkpoint begins with one. A disk that is full
+ * now was when the commit was written: it has no room for a whole one. Crash
+ * before it is done: the next start does it. */
 int store_claim(struct store *s, struct problem *p)
 {
-    int rc = s->others ? store_wal_bury(s->writer.db) : SQLITE_OK;
-    return rc == SQLITE_OK
-               ? 0
-               : store_file_refuse(s->writer.db, rc,
-                                   sqlite3_db_filename(s->writer.db, "main"),
-                                   p);
+    sqlite3 *db = s->writer.db;
+    int rc = s->others ? store_wal_bury(db)
+                       : sqlite3_wal_checkpoint_v2(
+                             db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    if (rc == SQLITE_OK || sql_error(db, rc) == -ENOSPC ||
+        (!s->others && rc == SQLITE_BUSY)) /* another one's checkpoint */
+        return 0;
+    return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
 }
 
 /* store_close - copy the -wal into the file as far as nobody is in the way
