@@ -434,7 +434,7 @@ void ordered_relieve(struct engine *e)
 }
 
 /* still_dead - whether a held group has a letter left; with trouble, it has:
- * who holds it then has it looked at again (release_watch) */
+ * who holds it then asks again (held) */
 static bool still_dead(struct engine *e, struct group *lease)
 {
     int64_t row;
@@ -533,15 +533,26 @@ int ordered_shut(struct engine *e, const char *key, size_t size)
     return err;
 }
 
-/* held - it waits for an operator */
+/* held - it waits for an operator
+ * Who is watching already may have looked when the letter was gone and the group
+ * not held yet: so look once more. What goes later than that is noticed.
+ */
 static void held(struct engine *e, const char *key, size_t size)
 {
+    int went;
+
     log_warn("group_held", F_STR("queue", e->set->queue),
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
-    if (e->release)
-        release_watch(e->release);
+    if (!e->release)
+        return;
+    release_watch(e->release);
+    went = let_go(e, key, size);
+    if (went > 0)
+        engine_poke(e);
+    else if (went < 0)
+        release_again(e->release);
 }
 
 /* hold - the lease ends; its key is not ours any more then */

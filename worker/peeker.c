@@ -274,8 +274,11 @@ int peeker_watch(struct peeker *p, struct peeker_source *source,
                              .data.ptr = source};
     int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-    source->added = true;
-    return epoll_ctl(p->epoll, op, source->fd, &ev) < 0 ? -errno : 0;
+    source->added = true; /* now, as it may be told of at once */
+    if (epoll_ctl(p->epoll, op, source->fd, &ev) == 0)
+        return 0;
+    source->added = op == EPOLL_CTL_MOD;
+    return -errno;
 }
 
 /* on_signal - all that came */

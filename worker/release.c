@@ -28,12 +28,25 @@ struct release {
     struct timer timer;
     struct pool_job job;
     atomic_bool watching; /* a  the source is armed, or a look is to come */
+    atomic_bool queued;   /* a  the job is, and has not begun */
+    bool told;            /* the job's: that it cannot be asked */
 };
 
-/* again - when it could not be asked, or watched */
-static void again(struct release *r)
+/* release_again - when it could not be asked, or watched */
+void release_again(struct release *r)
 {
     timers_start(r->engine->timers, &r->timer, clock_mono_ns() + AGAIN_NS);
+}
+
+/* tell - once, until it can be asked again */
+static void tell(struct release *r, int err)
+{
+    if (err && !r->told)
+        log_error("groups_not_asked", F_STR("queue", r->engine->set->queue),
+                  F_STR("error", strerror(err)),
+                  F_STR("next", "held groups stay held until the store can be "
+                                "read; it is tried again each second"));
+    r->told = err != 0;
 }
 
 /* look - ask the store about each held group, on a pool thread
@@ -44,12 +57,15 @@ static void look(struct pool_job *job)
 {
     struct release *r = CONTAINER_OF(job, struct release, job);
     struct engine *e = r->engine;
-    int released = ordered_release(e);
+    int released;
 
+    atomic_store(&r->queued, false);
+    released = ordered_release(e);
     if (released != 0)
         engine_poke(e);
+    tell(r, released < 0 ? -released : 0);
     if (released < 0) {
-        again(r);
+        release_again(r);
         return;
     }
     atomic_store(&r->watching, false);
@@ -61,8 +77,12 @@ static void look_due(struct timer *timer)
 {
     struct release *r = CONTAINER_OF(timer, struct release, timer);
 
-    if (pool_submit(r->engine->pool, &r->job) < 0)
+    if (atomic_exchange(&r->queued, true))
+        return; /* that look is as good */
+    if (pool_submit(r->engine->pool, &r->job) < 0) {
+        atomic_store(&r->queued, false);
         timers_start(r->engine->timers, timer, clock_mono_ns() + LOOK_NS);
+    }
 }
 
 /* written - somebody wrote; look soon, once for many writes */
@@ -133,7 +153,7 @@ void release_watch(struct release *r)
 {
     if (!atomic_exchange(&r->watching, true) &&
         peeker_watch(r->engine->peeker, &r->source, EPOLLIN) < 0)
-        again(r);
+        release_again(r);
 }
 
 void release_close(struct release **release)

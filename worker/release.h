@@ -20,6 +20,8 @@ struct release; /* opaque; body in release.c */
 int release_open(struct release **out, struct engine *e, struct problem *p);
 /* A group is held now: start to watch. Any thread. */
 void release_watch(struct release *r);
+/* The store did not tell of a group that is held: look soon. */
+void release_again(struct release *r);
 void release_close(struct release **r); /* after the pool; sets NULL */
 
 #endif
