@@ -153,9 +153,9 @@ int store_open(struct store **out, const char *path, bool create,
 /* store_claim - the last worker's commit that was cut off never comes back, or
  * is here to stay
  * Where nobody else had the store open, we have taken over what there was; its
- * sync may not have ended, and a checkpoint begins with one. A disk that is full
- * now was when the commit was written: it has no room for a whole one. Crash
- * before it is done: the next start does it. */
+ * sync may not have ended, and a checkpoint begins with one. A disk that is
+ * full now was when the commit was written: it has no room for a whole one.
+ * Crash before it is done: the next start does it. */
 int store_claim(struct store *s, struct problem *p)
 {
     sqlite3 *db = s->writer.db;

@@ -534,8 +534,8 @@ int ordered_shut(struct engine *e, const char *key, size_t size)
 }
 
 /* held - it waits for an operator
- * Who is watching already may have looked when the letter was gone and the group
- * not held yet: so look once more. What goes later than that is noticed.
+ * Who is watching already may have looked when the letter was gone and the
+ * group not held yet: so look once more. What goes later than that is noticed.
  */
 static void held(struct engine *e, const char *key, size_t size)
 {
