@@ -122,6 +122,7 @@ static inline void stream_open_with(char **argv)
     cr_assert_eq(queue_open(&engine.queue, set.queue,
                             QUEUE_RECEIVE | QUEUE_CREATE, &attr, &created, &p),
                  0);
+    mq_unlink(stream_queue); /* a test may end by a signal */
     cr_assert_eq(peeker_open(&engine.peeker, &engine), 0);
     cr_assert_eq(OPS->open(&handler,
                            &(struct handler_setup){.settings = &set,
@@ -156,7 +157,6 @@ static inline void stream_teardown(void)
     stream_shut();
     peeker_close(&engine.peeker);
     timers_close(&engine.timers);
-    mq_unlink(stream_queue);
     cr_assert_eq(waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG), -1,
                  "a child is left");
     log_divert(NULL, NULL);
