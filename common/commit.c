@@ -11,14 +11,16 @@
  *   after COMMIT            everything is on the disk (synchronous=FULL). Who
  *                           was not woken yet: as above.
  * What a commit wrote can be read, and made more of, before its callers are
- * awake: a retry that is due runs to its end. But nothing of that is written
- * before the slots that the commit settled are FREE (`durable`), so a row that
- * recovery does not find by a slot's sequence was never there.
- * A failed sync: the batch is undone in this process and everyone gets -EIO;
- * nothing is tried again here. But its frames are in the file, and a message of
- * it may run from its slot and be done, which writes nothing here. So the
- * frames are made worthless first (store_wal_bury). If the process dies before
- * that, its slots are as they were, and the receive sequence tells, as above.
+ * awake: a retry that is due runs to its end. But nothing of that is written by
+ * this process before the slots that the commit settled are FREE (`durable`),
+ * so the worker leaves no slot whose row has come and gone. (An operator who
+ * discards the row between its death and the next start does.)
+ * A COMMIT that fails, as its sync did: the batch is undone in this process and
+ * everyone gets the error; nothing is tried again here. But its frames are in
+ * the file, and a message of it may run from its slot and be done, which writes
+ * nothing here. So the frames are made worthless first (store_wal_bury). If the
+ * process dies before that, its slots are as they were, and the receive
+ * sequence tells, as above.
  * A checkpoint that fails loses nothing: frames leave the -wal only after a
  * checkpoint whose sync succeeded.
  */

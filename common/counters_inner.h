@@ -16,8 +16,8 @@
  *       48     8  wall time of the start, ns
  *       56    40  boot id of the machine's run, text
  *       96  16*8  gauges, enum counters_gauge
- *      224 2*208  texts, enum counters_text: sequence (odd: is written), wall
- *                 time, 192 bytes NUL-terminated
+ *      224 2*208  texts, enum counters_text: sequence (odd: being written),
+ *                 wall time, 192 bytes NUL-terminated
  *     4096        blocks, struct counters_block
  * Change a row: raise COUNTERS_VERSION. An old file is replaced, not read.
  */

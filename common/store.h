@@ -107,8 +107,7 @@ void store_stats(struct store *s, struct store_stats *out);
  * set; it may point to m->row), else that row, whose body stays as it is.
  * `attempt` (NULL: none) is added to the history. A row that is gone (an
  * operator discarded it): -ENOENT. A new row whose receive_seq is in the table
- * already:
- * -EEXIST, nothing written. */
+ * already: -EEXIST, nothing written. */
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row);
 /* Write several as store_put would, without attempts, in one commit, all or

@@ -14,7 +14,7 @@
  *   - a kill leaves no commit: it was writing that frame;
  *   - a power cut leaves the commit that was not synced, at most;
  *   - what was rolled back ends in no commit, and older frames have other
- *   salts.
+ *     salts.
  * A commit too large for the cache is the exception: its pages are written
  * again in place, and its checksums after the last frame. A cache of 512 KiB
  * (store_sql.c) is never full with less than SPILL frames.

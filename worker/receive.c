@@ -22,7 +22,8 @@
 #define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
 #define PACE_PART 8         /* of the moving mean that is one handler's time */
 #define PACE_STEP 4         /* times the mean that one handler counts at most */
-#define WALL_NS   (10 * NS_PER_MS) /* a step of it is seen by then */
+/* A step of the wall clock is seen by then. */
+#define WALL_NS (10 * NS_PER_MS)
 /* How long an empty queue is tried again before its thread goes to sleep: what
  * going to sleep and being woken costs both sides. It is done while it pays:
  * LUCK_MOST times in vain, and one in LUCK_SKIP from then on. A sender that

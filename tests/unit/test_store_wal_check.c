@@ -5,7 +5,7 @@
  */
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -167,11 +167,13 @@ Test(store_wal_check, many_that_open_write_and_die_at_once_are_not_refused)
 /* ---- a commit that is cut off while others have the store open ---- */
 
 static bool die_in_sync;
+static int syncs;
 
 int fdatasync(int fd)
 {
     if (die_in_sync)
         raise(SIGKILL);
+    syncs++;
     return (int)syscall(SYS_fdatasync, fd);
 }
 
@@ -227,13 +229,42 @@ Test(store_wal_check, nor_if_a_reader_is_in_the_way)
     store_close(&s);
 }
 
-/* With nobody else there, what is whole was taken over by who came first. */
+/* limit_files - nothing may be written behind that many bytes of a file: what a
+ * full disk says, at the first write */
+static void limit_files(rlim_t bytes)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, RLIM_INFINITY}), 0);
+}
+
+Test(store_wal_check, a_full_disk_is_no_reason_to_refuse_a_start)
+{
+    struct problem p = {0};
+    struct store *other = fixture_open();
+    struct store_row m = fixture_row(STORE_WAITING, "x");
+    fixture_put(other, &m);
+    struct store *s = fixture_open();
+    limit_files(1);
+    cr_assert_neq(store_put(s, &m, NULL, NULL), 0, "it is not full");
+    cr_assert_eq(store_claim(s, &p), 0, "%s", p.text);
+    limit_files(RLIM_INFINITY);
+    cr_assert_eq(store_count(s, STORE_WAITING), 1);
+    fixture_put(s, &m);
+    store_close(&s);
+    store_close(&other);
+}
+
+/* With nobody else there, what is whole was taken over by who came first. It
+ * was killed before its sync: a power cut must not take it from us again. */
 Test(store_wal_check, a_commit_that_was_cut_off_with_nobody_there_is_taken_over)
 {
     struct problem p = {0};
     cut_off(3);
     struct store *s = fixture_open();
+    int before = syncs;
     cr_assert_eq(store_claim(s, &p), 0, "%s", p.text);
+    cr_assert_gt(syncs, before);
     cr_assert_eq(store_count(s, STORE_WAITING), 4);
     store_close(&s);
 }
