@@ -1,5 +1,6 @@
 /* mqworker: files that were damaged are refused as they are, or read as far as
  * they can be; what cannot be read is kept aside; never a crash */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -373,19 +374,16 @@ Test(damaged_state, a_wal_that_is_not_damaged_has_all_letters)
 
 Test(damaged_state, a_store_that_is_locked_for_long_is_waited_for)
 {
-    const char *q = harness_queue(0, 0), *path = store_made(q);
-    sqlite3 *db;
+    const char *q = harness_queue(0, 0);
+    store_made(q);
     struct harness_process *w =
         harness_worker(q, "--", "sh", "-c", "echo >>runs; exit 65");
     harness_wait_log(w, "event=started", 10000);
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                 SQLITE_OK);
+    struct sqlite3 *db = disk_lock(q);
     harness_send_text(q, "x");
     harness_wait_log(w, "event=store_cannot_write", 20000);
     cr_assert_eq(harness_lines("runs"), 1);
-    cr_assert_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
+    disk_unlock(db);
     harness_wait_log(w, "event=store_writes_again", 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     size_t letters;

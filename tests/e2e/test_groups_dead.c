@@ -35,18 +35,6 @@ static void group_send(const char *q, const char *group, unsigned first,
         turns_send_number(q, group, 0, 0, i);
 }
 
-/* passed - whether all that is in the queue now was taken: something behind it
- * ran */
-static void passed(const char *q)
-{
-    static unsigned number;
-    char body[32];
-
-    snprintf(body, sizeof body, "9.%u", number++);
-    turns_send(q, NULL, 0, body);
-    harness_until(strstr(turns_order("-"), body), 10000);
-}
-
 /* dead_head - "0.0" of group a dies, "0.1" to "0.3" come behind it */
 static const struct harness_letter *dead_head(const char *q)
 {
@@ -56,7 +44,7 @@ static const struct harness_letter *dead_head(const char *q)
     group_send(q, "a", 0, 4);
     l = harness_wait_letters(q, 1, 10000);
     cr_assert_str_eq(l->group, "a");
-    passed(q);
+    turns_passed(q);
     return l;
 }
 
@@ -166,7 +154,7 @@ Test(groups_dead, a_head_out_of_attempts_holds_its_group_too)
     turns_tell("fail", "0.0");
     group_send(q, "a", 0, 4);
     cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "exhausted");
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("fail", "0.0");
     mqdlq("replay", "--all", q);
@@ -182,7 +170,7 @@ Test(groups_dead, a_head_that_expired_holds_its_group_too)
     harness_send(q, late, sizeof late - 1, 0);
     group_send(q, "a", 1, 3);
     cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "expired");
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     mqdlq("replay", "--all", "--reset-expiry", q);
     ends_in_order(w, q);
@@ -196,7 +184,7 @@ Test(groups_dead, a_replayed_head_that_dies_again_holds_on)
     dead_head(q);
     mqdlq("replay", "--all", q);
     harness_until(harness_log_count(w, "event=dead ") == 2, 10000);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("dead", "0.0");
     mqdlq("replay", "--all", q);
@@ -215,7 +203,7 @@ Test(groups_dead, a_replayed_head_that_fails_is_tried_again_first)
     turns_untell("dead", "0.0");
     mqdlq("replay", "--all", q);
     harness_until(harness_log_count(w, "event=retry ") >= 3, 10000);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("fail", "0.0");
     ends_in_order(w, q);
@@ -232,7 +220,7 @@ Test(groups_dead, each_of_two_dead_in_a_row_holds_its_group)
     mqdlq("replay", "--all", q);
     harness_until(strcmp(turns_order("a"), "0.0 ") == 0, 10000);
     harness_wait_letters(q, 1, 10000);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "0.0 ");
     turns_untell("dead", "0.1");
     mqdlq("replay", "--all", q);
@@ -249,10 +237,10 @@ Test(groups_dead, two_held_groups_are_released_each_for_itself)
     turns_send(q, "b", 0, "1.0");
     turns_send(q, "b", 0, "1.1");
     harness_wait_letters(q, 2, 10000);
-    passed(q);
+    turns_passed(q);
     mqdlq("discard", "--group", "b", q);
     harness_until(strcmp(turns_order("b"), "1.1 ") == 0, 10000);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("dead", "0.0");
     mqdlq("replay", "--group", "a", q);
@@ -269,7 +257,7 @@ Test(groups_dead, a_held_group_is_still_held_after_a_restart)
     dead_head(q);
     cr_assert_eq(harness_stop(w, 10000), 0);
     w = holding_worker(q);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("dead", "0.0");
     mqdlq("replay", "--all", q);
@@ -298,7 +286,7 @@ Test(groups_dead, a_head_discarded_after_a_restart_releases_its_group)
     dead_head(q);
     cr_assert_eq(harness_stop(w, 10000), 0);
     w = holding_worker(q);
-    passed(q);
+    turns_passed(q);
     mqdlq("discard", "--all", q);
     harness_until(strstr(turns_order("a"), "0.3 "), 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
@@ -329,7 +317,7 @@ Test(groups_dead, a_replayed_head_goes_first_although_the_worker_was_killed)
     harness_until(harness_lines_with("turns", "0.0") == 3, 10000);
     harness_kill(w);
     w = holding_worker(q);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("gate", "0.0");
     ends_in_order(w, q);
@@ -348,7 +336,7 @@ Test(groups_dead, a_replayed_head_that_was_interrupted_goes_first)
     harness_signal(w, SIGQUIT);
     cr_assert_eq(harness_wait(w, 10000), 0);
     w = holding_worker(q);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("gate", "0.0");
     ends_in_order(w, q);
@@ -374,7 +362,7 @@ Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
     harness_wait_log(w, "event=retry ", 10000);
     turns_untell("fail", "0.0");
     harness_until(strstr(turns_order("a"), "0.0 "), 10000);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "0.0 ", "there is another letter");
     mqdlq("replay", q, l[0].id);
     ends_in_order(w, q);

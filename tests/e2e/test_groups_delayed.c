@@ -1,10 +1,10 @@
 /* mqworker: messages of groups that come from the store when they are due */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
 #include <mqueue.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,28 +77,17 @@ Test(groups_delayed, a_full_lookahead_and_a_deleted_queue_cost_no_processor)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
-/* store_lock - from here on the worker's writes wait */
-static sqlite3 *store_lock(const char *q)
-{
-    const char *path = harness_path("%s%s/store.db", harness_state_dir(), q);
-    sqlite3 *db;
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                 SQLITE_OK);
-    return db;
-}
-
 /* A delayed message that is in a slot yet has no place in its group. */
 Test(groups_delayed, a_kill_before_they_are_stored_does_not_stop_their_group)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "--", "sh", "-c", RUNS);
     harness_wait_log(w, "event=started", 5000);
-    sqlite3 *db = store_lock(q);
+    struct sqlite3 *db = disk_lock(q);
     send_delayed(q, 2, "8s");
     harness_until(harness_queue_length(q) == 0, 4000);
     harness_kill(w);
-    sqlite3_close(db);
+    disk_unlock(db);
     w = harness_worker(q, "--", "sh", "-c", RUNS);
     harness_wait_log(w, "event=recovered", 5000);
     cr_assert_eq(harness_run("mqsend", "--group", "a", q, "x").status, 0);

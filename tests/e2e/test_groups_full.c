@@ -10,7 +10,6 @@
 #include "tests/harness/turns.h"
 
 #include <criterion/criterion.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,18 +67,6 @@ Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
 
 /* ---- a store that takes long ---- */
 
-/* store_lock - from here on the worker's writes wait */
-static sqlite3 *store_lock(const char *q)
-{
-    const char *path = harness_path("%s%s/store.db", harness_state_dir(), q);
-    sqlite3 *db;
-
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                 SQLITE_OK);
-    return db;
-}
-
 /* in_line - messages that the worker has in slots and has not started */
 static unsigned in_line(const char *q)
 {
@@ -109,7 +96,7 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
     turns_tell("fail", "0.0");
     turns_send(q, "a", 0, "0.0");
     harness_wait_log(w, "event=retry ", 10000);
-    sqlite3 *db = store_lock(q);
+    struct sqlite3 *db = disk_lock(q);
     for (unsigned n = 0; n < SLOTS;) {
         char body[64];
         int size =
@@ -123,7 +110,7 @@ Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
         cr_assert_lt(sent, 2 * SLOTS);
     }
     harness_kill(w);
-    sqlite3_close(db);
+    disk_unlock(db);
     turns_untell("fail", "0.0");
     w = harness_worker(q, LINE);
     harness_wait_log(w, "event=recovered", 5000);

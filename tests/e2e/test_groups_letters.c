@@ -1,12 +1,12 @@
 /* mqworker: --on-group-dead hold, and letters that a group must wait for in
  * ways that are easy to forget */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"
 
 #include <criterion/criterion.h>
 #include <mqueue.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,18 +24,6 @@ TestSuite(groups_letters, .init = harness_init, .fini = harness_fini,
             "mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__); \
         cr_assert_eq(r_.status, 0, "mqdlq %s: %s", verb, r_.err);            \
     } while (0)
-
-/* passed - whether all that is in the queue now was taken: something behind it
- * ran */
-static void passed(const char *q)
-{
-    static unsigned number;
-    char body[32];
-
-    snprintf(body, sizeof body, "9.%u", number++);
-    turns_send(q, NULL, 0, body);
-    harness_until(strstr(turns_order("-"), body), 10000);
-}
 
 /* two_letters - "0.0" and "0.1" of group a, made without `hold`; newest
  * first */
@@ -101,7 +89,7 @@ Test(groups_letters, one_that_could_not_be_started_leaves_the_other_to_wait_for)
     turns_untell("fail", "0.0");
     cr_assert_eq(rename(harness_path("away"), harness_path("run")), 0);
     harness_until(strstr(turns_order("a"), "0.0 "), 10000);
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "0.0 ", "there is another letter");
     mqdlq("replay", q, l[0].id);
     ends(w, q, "0.0 0.1 0.2 ");
@@ -122,7 +110,7 @@ Test(groups_letters, one_behind_another_that_fails_keeps_its_place)
     mqdlq("replay", q, l[1].id);
     harness_wait_log(w, "event=retry ", 10000);
     mqdlq("replay", q, l[0].id);
-    passed(q);
+    turns_passed(q);
     cr_assert_eq(turns_rows(q, "state = 4"), 1, "it is a letter still");
     turns_untell("fail", "0.0");
     ends(w, q, "0.0 0.1 0.2 0.3 ");
@@ -141,7 +129,7 @@ Test(groups_letters, one_behind_another_that_fails_costs_no_processor)
     mqdlq("replay", q, l[1].id);
     harness_wait_log(w, "event=retry ", 10000);
     mqdlq("replay", q, l[0].id);
-    passed(q);
+    turns_passed(q);
     long before = cpu_ticks(harness_pid(w));
     cr_assert_eq(harness_run("sleep", "1").status, 0);
     cr_assert_lt(cpu_ticks(harness_pid(w)) - before, 30);
@@ -162,7 +150,7 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
     mqdlq("replay", q, l[1].id);
     harness_wait_log(w, "event=retry ", 10000);
     mqdlq("replay", q, l[0].id);
-    passed(q);
+    turns_passed(q);
     turns_untell("fail", "0.0");
     ends(w, q, "0.0 0.1 ");
 }
@@ -197,7 +185,7 @@ static void waits(struct harness_process *w, const char *q, const char *before,
 {
     harness_wait_log(w, "event=group_held", 10000);
     turns_send(q, "a", 0, "0.7");
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), before);
     mqdlq("discard", "--all", q);
     ends(w, q, after);
@@ -226,18 +214,6 @@ Test(groups_letters, a_delayed_one_that_dies_while_another_runs_holds_its_group)
 
 /* ---- one that is past its time before it is due ---- */
 
-/* store_lock - from here on the worker's writes wait */
-static sqlite3 *store_lock(const char *q)
-{
-    const char *path = harness_path("%s%s/store.db", harness_state_dir(), q);
-    sqlite3 *db;
-
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                 SQLITE_OK);
-    return db;
-}
-
 /* While it dies, which takes long here, nothing of its group passes it. No
  * program of ours sends such a header. */
 Test(groups_letters, one_that_expired_before_it_is_due_holds_its_group)
@@ -245,18 +221,18 @@ Test(groups_letters, one_that_expired_before_it_is_due_holds_its_group)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "2", HOLD, "--", TURN);
     char text[128];
-    sqlite3 *db;
+    struct sqlite3 *db;
 
     harness_wait_log(w, "event=started", 5000);
-    db = store_lock(q);
+    db = disk_lock(q);
     snprintf(text, sizeof text,
              "MQW/1\ngroup: a\nnot-before: %lld000000000\nexpires: 1\n\n0.0",
              (long long)time(NULL) + 3600);
     harness_send_text(q, text);
     turns_send(q, "a", 0, "0.1");
-    passed(q);
+    turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "", "it is on its way to the store");
-    sqlite3_close(db);
+    disk_unlock(db);
     cr_assert_str_eq(harness_wait_letters(q, 1, 10000)->reason, "expired");
     waits(w, q, "", "0.1 0.7 ");
 }

@@ -1,4 +1,5 @@
 /* mqworker --dead-letter-queue: letters move on as there is room */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
@@ -149,16 +150,12 @@ Test(worker_dead_queue,
     struct harness_process *w =
         harness_worker(q, "--dead-letter-queue", dead, DIES);
     harness_wait_log(w, "event=started", 5000);
-    sqlite3 *db;
-    const char *store = harness_path("%s%s/store.db", harness_state_dir(), q);
-    cr_assert_eq(sqlite3_open(store, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
-                 SQLITE_OK);
+    struct sqlite3 *db = disk_lock(q);
     harness_send_text(q, "x");
     harness_wait_log(w, "event=store_cannot_write", 15000);
     harness_signal(w, SIGTERM);
     harness_wait_log(w, "event=stopped", 5000);
-    sqlite3_close(db);
+    disk_unlock(db);
     cr_assert_eq(harness_wait(w, 15000), 0);
     w = harness_worker(q, "--dead-letter-queue", dead, DIES);
     next_check(dead, "x", 0);

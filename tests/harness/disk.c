@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -53,4 +54,21 @@ void disk_free(void)
 {
     if (unlink(ballast()) < 0)
         harness_fail("%s: %s", ballast(), strerror(errno));
+}
+
+struct sqlite3 *disk_lock(const char *queue)
+{
+    const char *path =
+        harness_path("%s%s/store.db", harness_state_dir(), queue);
+    sqlite3 *db;
+
+    if (sqlite3_open(path, &db) != SQLITE_OK ||
+        sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+        harness_fail("%s: %s", path, sqlite3_errmsg(db));
+    return db;
+}
+
+void disk_unlock(struct sqlite3 *lock)
+{
+    sqlite3_close(lock);
 }

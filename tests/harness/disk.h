@@ -1,8 +1,8 @@
-/* disk.h - a state directory on a small disk that a test fills and frees
+/* disk.h - a state directory that a test fills and frees, a store that it locks
  *
  * WHAT   A tmpfs in a mount namespace of this test: it goes with its last
- *        process.
- * WHO    The test's main thread, before it starts a worker.
+ *        process. SQLite's lock of writers.
+ * WHO    The test's main thread; disk_mount before it starts a worker.
  * FAILS  By ending the test; skips it where nothing can be mounted.
  */
 #ifndef TESTS_HARNESS_DISK_H
@@ -16,10 +16,16 @@ void disk_mount(const char *size);
 void disk_fill(void);
 void disk_free(void);
 
+/* The worker's writes to the store wait, and fail after 5 s, until
+ * disk_unlock. */
+struct sqlite3 *disk_lock(const char *queue);
+void disk_unlock(struct sqlite3 *lock);
+
 #ifndef HARNESS_INTERNAL
 #define disk_mount(size) HARNESS_HERE_(disk_mount(size))
 #define disk_fill()      HARNESS_HERE_(disk_fill())
 #define disk_free()      HARNESS_HERE_(disk_free())
+#define disk_lock(queue) HARNESS_HERE_(disk_lock(queue))
 #endif
 
 #endif

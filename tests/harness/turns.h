@@ -24,6 +24,10 @@ void turns_send(const char *queue, const char *group, unsigned priority,
 void turns_send_number(const char *queue, const char *group, unsigned priority,
                        unsigned producer, unsigned number);
 
+/* Whether all that is in the queue now was taken: waits until something behind
+ * it has run. */
+void turns_passed(const char *queue);
+
 /* ---- what the handler is to do; a file each (handlers/turn.c) ---- */
 
 /* `what`: "gate", "fail" or "dead". */
@@ -90,8 +94,9 @@ long long turns_rows(const char *queue, const char *condition);
 #define TURNS_ANY     "1"
 
 #ifndef HARNESS_INTERNAL
-#define turns_send(...)  HARNESS_HERE_(turns_send(__VA_ARGS__))
-#define turns_check(...) HARNESS_HERE_(turns_check(__VA_ARGS__))
+#define turns_send(...)   HARNESS_HERE_(turns_send(__VA_ARGS__))
+#define turns_check(...)  HARNESS_HERE_(turns_check(__VA_ARGS__))
+#define turns_passed(...) HARNESS_HERE_(turns_passed(__VA_ARGS__))
 #endif
 
 #endif
