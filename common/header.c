@@ -7,6 +7,7 @@
 
 #include "common/header.h"
 #include "common/term.h"
+#include "common/utf8.h"
 
 #define MAGIC       "MQW/1\n"
 #define MAGIC_BYTES (sizeof MAGIC - 1)
@@ -78,36 +79,6 @@ static int value_refuse(const struct line *line, const char *sentence)
                        line->name.at, safe_text(line->value, value), sentence);
 }
 
-/* char_hides - whether a code point can make a line read as another one
- * Controls, line separators, and the bidi controls of Unicode UAX #9. */
-static bool char_hides(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 ||
-           (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-}
-
-/* char_size - bytes of the printable character at `s`, 0 if it is none
- * Well-formed as in the Unicode standard, table 3-7. */
-static size_t char_size(const unsigned char *s, size_t left)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (s[0] < 0x80)
-        return !char_hides(s[0]);
-    size_t size = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || size > left)
-        return 0;
-    uint32_t c = s[0] & (0x7fu >> size);
-    for (size_t i = 1; i < size; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (s[i] & 0x3fu);
-    }
-    bool surrogate = c >= 0xd800 && c <= 0xdfff;
-    if (c < least[size] || c > 0x10ffff || surrogate || char_hides(c))
-        return 0;
-    return size;
-}
-
 /* text_printable - whether all bytes are printable UTF-8 */
 static bool text_printable(const char *text, size_t size)
 {
@@ -117,8 +88,9 @@ static bool text_printable(const char *text, size_t size)
             at++;
             continue;
         }
-        size_t step = char_size(s + at, size - at);
-        if (step == 0)
+        uint32_t point;
+        size_t step = utf8_read(s + at, size - at, &point);
+        if (step == 0 || utf8_hidden(point))
             return false;
         at += step;
     }

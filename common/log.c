@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/utf8.h"
 
 #define LINE_MAX_BYTES 8192
 /* What closes any line fits in here: '"', ',"cut":true', '}', '\n'. */
@@ -86,40 +87,6 @@ static void line_end(struct line *l, const char *text)
     l->size += size;
 }
 
-/* utf8_read - length and code point of the character at `at`; 0: not UTF-8
- * (Unicode 15, table 3-7: no overlong forms, no surrogates) */
-static size_t utf8_read(const unsigned char *at, size_t size, uint32_t *point)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t want = at[0] < 0x80   ? 1
-                  : at[0] < 0xC2 ? 0
-                  : at[0] < 0xE0 ? 2
-                  : at[0] < 0xF0 ? 3
-                  : at[0] < 0xF5 ? 4
-                                 : 0;
-    if (want == 0 || want > size)
-        return 0;
-    uint32_t sum = want == 1 ? at[0] : at[0] & (0xFFu >> (want + 1));
-    for (size_t i = 1; i < want; i++) {
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-        sum = sum << 6 | (at[i] & 0x3Fu);
-    }
-    if (sum < least[want] || sum > 0x10FFFF || (sum >= 0xD800 && sum < 0xE000))
-        return 0;
-    *point = sum;
-    return want;
-}
-
-/* point_hidden - moves the cursor, ends a line or turns the text around: what a
- * handler writes must not rewrite the operator's screen */
-static bool point_hidden(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F ||
-           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) ||
-           c == 0xFEFF;
-}
-
 /* unit_escape - the escape of a character that cannot stand for itself */
 static const char *unit_escape(uint32_t c, char buf[UNIT_TEXT])
 {
@@ -135,10 +102,16 @@ static const char *unit_escape(uint32_t c, char buf[UNIT_TEXT])
     case '\\':
         return "\\\\";
     }
-    const char *form = log_shape == LOG_JSON ? "\\u%04x"
-                       : c < 0x80            ? "\\x%02x"
-                                             : "\\u{%04x}";
-    snprintf(buf, UNIT_TEXT, form, (unsigned)c);
+    if (log_shape == LOG_JSON && c > 0xFFFF) /* RFC 8259, section 7 */
+        snprintf(buf, UNIT_TEXT, "\\u%04x\\u%04x",
+                 (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
+                 (unsigned)(0xDC00 + (c & 0x3FF)));
+    else
+        snprintf(buf, UNIT_TEXT,
+                 log_shape == LOG_JSON ? "\\u%04x"
+                 : c < 0x80            ? "\\x%02x"
+                                       : "\\u{%04x}",
+                 (unsigned)c);
     return buf;
 }
 
@@ -153,7 +126,7 @@ static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
         line_puts(l, log_shape == LOG_JSON ? "\uFFFD" : buf);
         return 1;
     }
-    if (c == '"' || c == '\\' || point_hidden(c))
+    if (c == '"' || c == '\\' || utf8_hidden(c))
         line_puts(l, unit_escape(c, buf));
     else
         line_put(l, (const char *)at, took);
@@ -168,7 +141,7 @@ static bool value_plain(const unsigned char *value, size_t size)
         uint32_t c;
         size_t took = utf8_read(value + at, size - at, &c);
         if (took == 0 || c == ' ' || c == '=' || c == '"' || c == '\\' ||
-            point_hidden(c))
+            utf8_hidden(c))
             return false;
         at += took;
     }

@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "common/utf8.h"
+
 #define DEFAULT_WIDTH 80
 #define ESCAPE_MAX    16
 
@@ -51,58 +53,13 @@ const char *term_colour(FILE *out, enum term_colour colour)
     return colour_wanted(out) ? codes[colour] : "";
 }
 
-/* rune_read - one character of UTF-8 (RFC 3629); its bytes, 0 if it is none */
-static size_t rune_read(const unsigned char *s, size_t size, uint32_t *rune)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (s[0] < 0x80) {
-        *rune = s[0];
-        return 1;
-    }
-    size_t n = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4 || n > size)
-        return 0;
-    uint32_t value = s[0] & (0x7Fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-        value = value << 6 | (s[i] & 0x3F);
-    }
-    if (value < least[n] || value > 0x10FFFF || (value & ~0x7FFu) == 0xD800)
-        return 0;
-    *rune = value;
-    return n;
-}
-
-/* rune_hidden - characters that draw nothing and change what is around them:
- * C1 controls, Unicode's Cf (bidi overrides and isolates, zero width, tags) and
- * the line and paragraph separators. From UnicodeData 15, in order. */
-static bool rune_hidden(uint32_t rune)
-{
-    static const struct {
-        uint32_t first, last;
-    } ranges[] = {
-        {0x7F, 0x9F},       {0xAD, 0xAD},       {0x600, 0x605},
-        {0x61C, 0x61C},     {0x6DD, 0x6DD},     {0x70F, 0x70F},
-        {0x890, 0x891},     {0x8E2, 0x8E2},     {0x180E, 0x180E},
-        {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x206F},
-        {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD},
-        {0x110CD, 0x110CD}, {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3},
-        {0x1D173, 0x1D17A}, {0xE0000, 0xE007F},
-    };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (rune <= ranges[i].last)
-            return rune >= ranges[i].first;
-    return false;
-}
-
 /* next_printable - the printable form of the first character of `s` to `out`;
  * *used = the bytes of `s` it stands for; the number of bytes written */
 static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
                              size_t size, bool one_line, size_t *used)
 {
     uint32_t rune;
-    *used = rune_read(s, size, &rune);
+    *used = utf8_read(s, size, &rune);
     if (*used == 0) {
         *used = 1;
         return (size_t)snprintf(out, ESCAPE_MAX, "\\x%02x", s[0]);
@@ -113,7 +70,7 @@ static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
                                     rune == '\n' ? 'n' : 't');
     } else if (rune < 0x20 || rune == 0x7F) {
         return (size_t)snprintf(out, ESCAPE_MAX, "\\x%02x", (unsigned)rune);
-    } else if (rune_hidden(rune)) {
+    } else if (utf8_hidden(rune)) {
         return (size_t)snprintf(out, ESCAPE_MAX, "\\u{%04X}", (unsigned)rune);
     }
     memcpy(out, s, *used);
@@ -195,7 +152,7 @@ size_t term_fit(const char *text, int columns, int *taken)
     *taken = 0;
     while (at < size) {
         uint32_t rune;
-        size_t n = rune_read(s + at, size - at, &rune);
+        size_t n = utf8_read(s + at, size - at, &rune);
         int wide = n ? rune_columns(rune) : 1;
         if (*taken + wide > columns)
             break;

@@ -31,9 +31,9 @@ enum term_colour {
 /* The escape sequence, or "" where colour is off. */
 const char *term_colour(FILE *out, enum term_colour colour);
 
-/* Untrusted bytes as printable UTF-8: control bytes, invalid UTF-8, bidi and
- * other format characters become \n \t \xNN \u{NNNN}. With `one_line`, newlines
- * are escaped too; otherwise \n and \t stay. Writes to `out`. */
+/* Untrusted bytes as printable UTF-8: what utf8.h calls hidden and invalid
+ * UTF-8 become \n \t \xNN \u{NNNN}. With `one_line`, newlines are escaped too;
+ * otherwise \n and \t stay. Writes to `out`. */
 void term_safe(FILE *out, const void *data, size_t size, bool one_line);
 /* The same on one line into a buffer, cut at `room` - 1 bytes with "..." at the
  * end, never inside a character; returns the number of bytes. */

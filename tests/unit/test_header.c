@@ -1,7 +1,7 @@
 /* test_header.c - the header against examples, and against a dumb model
  *
  * The model shares nothing with header.c: it splits into lines by hand, has
- * iconv(3) judge UTF-8, compares numbers as text, and knows the field names
+ * iconv(3) judge UTF-8 and a list of its own what is hidden, compares numbers as text, and knows the field names
  * from docs/header-format. MQW_SEED=N repeats a random run.
  */
 #include <criterion/criterion.h>
@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "common/header.h"
+#include "tests/unit/hidden_fixture.h"
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 
@@ -42,10 +43,11 @@ static bool model_text_ok(const char *text, size_t size)
         return false;
     /* iconv takes the code points past the end of Unicode. */
     for (uint32_t *c = points; c < (uint32_t *)(void *)out; c++) {
-        if (*c < 32 || (*c >= 127 && *c <= 159) || *c == 0x2028 ||
-            *c == 0x2029 || (*c >= 0x202a && *c <= 0x202e) ||
-            (*c >= 0x2066 && *c <= 0x2069) || *c > 0x10ffff)
+        if (*c > 0x10ffff || (*c & 0xfffe) == 0xfffe)
             return false;
+        for (size_t i = 0; i < HIDDEN_RANGES; i++)
+            if (*c >= hidden_ranges[i].first && *c <= hidden_ranges[i].last)
+                return false;
     }
     return true;
 }
@@ -274,6 +276,9 @@ static const char *const nasty[] = {
     "\xc2\xa0",
     "\xe2\x80\xa8",
     "\xe2\x80\xa9",
+    "\xe2\x80\x8e",
+    "\xef\xb8\x8f",
+    "\xf3\xa0\x81\x81",
     "\xe2\x80\xae",
     "\xe2\x81\xa6",
     "\xe2\x81\xaa",
@@ -397,6 +402,43 @@ Test(header, every_code_point_is_judged_as_the_model_does)
                       "U+%04X in %zu bytes", c, size - 1);
         }
     }
+}
+
+/* accepts - a group, an x- value and a whole header with this character */
+static bool accepts(uint32_t point)
+{
+    char value[8] = "a", message[64], why[HEADER_WHY];
+    size_t n = 1 + hidden_put(value + 1, point), size = 0;
+    bool ok = header_value_ok(value, n), parsed[2];
+    struct header h;
+    for (int i = 0; i < 2; i++) {
+        size = (size_t)sprintf(message, "MQW/1\n%s: ", i ? "x-a" : "group");
+        memcpy(message + size, value, n);
+        memcpy(message + size + n, "\n\n", 2);
+        parsed[i] = header_parse(message, size + n + 2, &h, why) == 0;
+        if (point != '\n') /* which ends the value, and the header is broken */
+            cr_assert(parsed[i] || strstr(why, "is not printable UTF-8"), "%s",
+                      why);
+    }
+    cr_assert_eq(parsed[0], ok, "U+%04X", point);
+    cr_assert_eq(parsed[1], ok, "U+%04X", point);
+    return ok;
+}
+
+static void is_refused(uint32_t point, const char *what)
+{
+    cr_assert_not(accepts(point), "U+%04X, %s", point, what);
+}
+
+static void is_accepted(uint32_t point, const char *what)
+{
+    if (point != ' ' && !(point >= 0xD800 && point <= 0xDFFF))
+        cr_assert(accepts(point), "U+%04X, beside %s", point, what);
+}
+
+Test(header, both_ends_of_each_hidden_range_are_refused)
+{
+    hidden_each(is_refused, is_accepted);
 }
 
 Test(header, a_character_that_the_size_cuts_is_no_character)

@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "tests/unit/hidden_fixture.h"
 
 #define LINE_ROOM 8192
 #define ROUNDS    20000
@@ -294,20 +295,6 @@ static size_t random_bytes(uint64_t *state, char *buf, size_t most)
     return at;
 }
 
-/* point_put - UTF-8 of a code point that the log escapes */
-static size_t point_put(char *out, unsigned point)
-{
-    if (point < 0x800) {
-        out[0] = (char)(0xC0 | point >> 6);
-        out[1] = (char)(0x80 | (point & 0x3F));
-        return 2;
-    }
-    out[0] = (char)(0xE0 | point >> 12);
-    out[1] = (char)(0x80 | (point >> 6 & 0x3F));
-    out[2] = (char)(0x80 | (point & 0x3F));
-    return 3;
-}
-
 /* value_undo - the bytes that a text value stands for; the dumb reader */
 static size_t value_undo(const char *at, char *out)
 {
@@ -322,8 +309,8 @@ static size_t value_undo(const char *at, char *out)
             out[n++] = (char)code;
             at += 4;
         } else if (at[1] == 'u') {
-            cr_assert_eq(sscanf(at, "\\u{%4x}", &code), 1);
-            n += point_put(out + n, code);
+            cr_assert_eq(sscanf(at, "\\u{%6x}", &code), 1);
+            n += hidden_put(out + n, code);
             at = strchr(at, '}') + 1;
         } else {
             static const char names[] = "nrt\"\\";
@@ -411,6 +398,56 @@ Test(log, any_bytes_give_one_valid_line_that_says_them_all)
         json_decref(o);
         free(line);
     }
+}
+
+/* logged - the value of a line with this character in it, in quotes */
+static void logged(uint32_t point, char value[64])
+{
+    char text[8] = "a";
+    size_t size, n = 1 + hidden_put(text + 1, point);
+    text[n++] = 'b';
+    log_setup(LOG_INFO, LOG_TEXT);
+    log_info("e", F_BYTES("v", text, n));
+    char *line = lines_take(&size);
+    cr_assert_eq(sscanf(after_event(line), "event=e v=%63[^\n]", value), 1);
+    free(line);
+
+    log_setup(LOG_INFO, LOG_JSON); /* nothing is lost, nothing is shown */
+    log_info("e", F_BYTES("v", text, n));
+    line = lines_take(&size);
+    json_t *o = json_line(line, size), *v = json_object_get(o, "v");
+    cr_assert_eq(json_string_length(v), n, "U+%04X: %s", point, line);
+    cr_assert_eq(memcmp(json_string_value(v), text, n), 0);
+    bool shown = memmem(line, size, text, n) != NULL;
+    cr_assert_eq(shown, value[0] == 'a' && !strpbrk(value, "\\"), "U+%04X",
+                 point);
+    json_decref(o);
+    free(line);
+}
+
+static void is_escaped(uint32_t point, const char *what)
+{
+    char value[64], want[64];
+    logged(point, value);
+    snprintf(want, sizeof want,
+             point < 0x80 ? "\"a\\x%02xb\"" : "\"a\\u{%04x}b\"", point);
+    if (point != '\n' && point != '\r' && point != '\t') /* \n \r \t */
+        cr_assert_str_eq(value, want, "U+%04X, %s", point, what);
+}
+
+static void is_shown(uint32_t point, const char *what)
+{
+    char value[64], want[8] = "a";
+    if (point == ' ' || (point >= 0xD800 && point <= 0xDFFF))
+        return;
+    strcpy(want + 1 + hidden_put(want + 1, point), "b");
+    logged(point, value);
+    cr_assert_str_eq(value, want, "U+%04X, beside %s", point, what);
+}
+
+Test(log, both_ends_of_each_hidden_range_are_escaped, .init = capture)
+{
+    hidden_each(is_escaped, is_shown);
 }
 
 /* ---- write(2) ---- */

@@ -11,6 +11,7 @@
 #include "common/term.h"
 #include "common/term_progress.h"
 #include "common/term_table.h"
+#include "tests/unit/hidden_fixture.h"
 
 /* safe - what term_safe makes of `data`; freed by nobody, the test ends soon */
 static const char *safe(const void *data, size_t size, bool one_line)
@@ -60,6 +61,30 @@ Test(term, bidi_and_invisible_characters_are_escaped)
     cr_assert_str_eq(safe("\xc2\x85", 2, true), "\\u{0085}");
     cr_assert_str_eq(safe("\u2028", 3, true), "\\u{2028}");
     cr_assert_str_eq(safe("\U000E0041", 4, true), "\\u{E0041}");
+}
+
+static void is_escaped(uint32_t point, const char *what)
+{
+    char text[4], want[16];
+    size_t size = hidden_put(text, point);
+    snprintf(want, sizeof want, point < 0x80 ? "\\x%02x" : "\\u{%04X}", point);
+    if (point != '\n' && point != '\t') /* \n \t */
+        cr_assert_str_eq(safe(text, size, true), want, "U+%04X, %s", point,
+                         what);
+}
+
+static void is_shown(uint32_t point, const char *what)
+{
+    char text[5] = "";
+    size_t size = hidden_put(text, point);
+    if (point < 0xD800 || point > 0xDFFF)
+        cr_assert_str_eq(safe(text, size, true), text, "U+%04X, beside %s",
+                         point, what);
+}
+
+Test(term, both_ends_of_each_hidden_range_are_escaped)
+{
+    hidden_each(is_escaped, is_shown);
 }
 
 /* is_safe - no byte a terminal could act on */
