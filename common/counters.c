@@ -12,7 +12,7 @@
 
 #include "common/clock.h"
 #include "common/counters_inner.h"
-#include "common/custody_file.h"
+#include "common/boot_id.h"
 #include "common/process_stat.h"
 
 /* lost - from here on the numbers are in memory only; the first reason
@@ -120,19 +120,22 @@ static void head_write(struct counters *c, unsigned blocks_max)
 {
     struct counters_head *h = counters_head(c);
     uint32_t used = atomic_load(&h->blocks);
-    char boot[BOOT_ID];
+    struct boot now, then = {.time = h->boot_time};
+    bool same;
 
-    custody_boot_id(boot);
+    memcpy(then.id, h->boot_id, sizeof then.id);
+    boot_now(&now);
+    same = boot_same(&now, &then);
     for (unsigned i = 0; i < used && i < blocks_max; i++) {
         allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
-        block_clear(counters_at(c, i),
-                    memcmp(boot, h->boot_id, sizeof boot) != 0);
+        block_clear(counters_at(c, i), !same);
     }
     h->version = COUNTERS_VERSION;
     h->head_bytes = COUNTERS_HEAD;
     h->stride = COUNTERS_STRIDE;
     h->blocks_max = blocks_max;
-    memcpy(h->boot_id, boot, sizeof boot);
+    h->boot_time = now.time;
+    memcpy(h->boot_id, now.id, sizeof now.id);
     for (size_t i = 0; i < COUNTERS_GAUGES; i++)
         counters_put(&h->gauges[i], 0);
     for (size_t i = 0; i < COUNTERS_TEXTS; i++)

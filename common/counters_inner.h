@@ -18,6 +18,7 @@
  *       96  16*8  gauges, enum counters_gauge
  *      224 2*208  texts, enum counters_text: sequence (odd: being written),
  *                 wall time, 192 bytes NUL-terminated
+ *      640     4  start of the machine, s since the epoch; 0: not known
  *     4096        blocks, struct counters_block
  * Change a row: raise COUNTERS_VERSION. An old file is replaced, not read.
  */
@@ -52,11 +53,14 @@ struct counters_head {
     char boot_id[COUNTERS_BOOT_ID];
     _Atomic uint64_t gauges[16];
     struct counters_words texts[COUNTERS_TEXTS];
+    uint32_t boot_time;
 };
 _Static_assert(offsetof(struct counters_head, boot_id) == 56,
                "counters format");
 _Static_assert(offsetof(struct counters_head, gauges) == 96, "counters format");
 _Static_assert(offsetof(struct counters_head, texts) == 224, "counters format");
+_Static_assert(offsetof(struct counters_head, boot_time) == 640,
+               "counters format");
 _Static_assert(sizeof(struct counters_head) <= COUNTERS_HEAD,
                "counters format");
 _Static_assert(COUNTERS_GAUGES <= 16, "counters format");

@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "common/counters_inner.h"
-#include "common/custody_file.h"
+#include "common/boot_id.h"
 #include "common/process_stat.h"
 
 #define TRIES 100 /* at a text that is being written */
@@ -131,11 +131,11 @@ void counters_header(const struct counters *c, struct counters_header *out)
  * the machine */
 bool counters_alive(const struct counters_header *h)
 {
-    char boot[BOOT_ID];
+    struct boot now;
 
-    custody_boot_id(boot);
+    boot_now(&now);
     return h->pid > 0 && h->gauges[COUNTERS_ENDED_NS] == 0 &&
-           strcmp(boot, h->boot_id) == 0 && h->pid_start != 0 &&
+           strcmp(now.id, h->boot_id) == 0 && h->pid_start != 0 &&
            process_start_time(h->pid) == h->pid_start;
 }
 

@@ -149,6 +149,7 @@ static int rebuild(const struct custody *old, const char *path,
 {
     char temp[PATH_MAX];
     struct custody_head h;
+    struct boot boot;
     unsigned slots = spec->slots, next = 0;
     unsigned char *map = NULL;
     size_t bytes;
@@ -160,8 +161,10 @@ static int rebuild(const struct custody *old, const char *path,
         slots = old->head->slots;
     custody_head_make(&h, spec->body_bytes, slots, next_seq,
                       old ? old->head->nonce : 0);
-    if (old) /* a torn or clean file stays one */
-        memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
+    if (old) { /* a torn or clean file stays one */
+        boot = custody_head_boot(old->head);
+        custody_head_claim(&h, &boot);
+    }
     h.clean = old ? old->head->clean : 1;
     err = custody_file_create(temp, &h, &fd);
     FAULT_POINT("custody_rebuild_created");
@@ -228,15 +231,14 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
  */
 static int in_use(struct custody *c, struct problem *p)
 {
-    char now[BOOT_ID];
+    struct boot now, then = custody_head_boot(c->head);
 
-    custody_boot_id(now);
-    c->torn =
-        !c->head->clean && strncmp(now, c->head->boot_id, sizeof now) != 0;
+    boot_now(&now);
+    c->torn = !c->head->clean && !boot_same(&now, &then);
     if (c->torn) /* stays so until custody_recover has dealt with the slots */
         return 0;
     if (c->head->clean || c->head->boot_id[0] == '\0') {
-        memcpy(c->head->boot_id, now, sizeof now);
+        custody_head_claim(c->head, &now);
         atomic_signal_fence(memory_order_seq_cst);
         FAULT_POINT("custody_in_use_before_mark");
         c->head->clean = 0;

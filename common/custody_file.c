@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,18 +76,25 @@ static uint64_t head_sum(const struct custody_head *h)
     return sum;
 }
 
-/* custody_boot_id - this run of the machine; "" where the kernel does not
- * tell */
-void custody_boot_id(char out[BOOT_ID])
+/* custody_head_boot - which run of the machine wrote it */
+struct boot custody_head_boot(const struct custody_head *h)
 {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    struct boot boot = {.time = h->boot_time};
 
-    memset(out, 0, BOOT_ID);
-    if (!f)
-        return;
-    if (fgets(out, BOOT_ID, f))
-        out[strcspn(out, "\n")] = '\0';
-    fclose(f);
+    memcpy(boot.id, h->boot_id, sizeof boot.id);
+    boot.id[BOOT_ID - 1] = '\0';
+    return boot;
+}
+
+/* custody_head_claim - it is of this run from here on
+ * Crash in between: the new time with the old id, or part of it. Two ids of the
+ * kernel differ still, and one that is not the kernel's is of the same run only
+ * if the time says so, which is true then. */
+void custody_head_claim(struct custody_head *h, const struct boot *boot)
+{
+    h->boot_time = boot->time;
+    atomic_signal_fence(memory_order_seq_cst);
+    memcpy(h->boot_id, boot->id, sizeof h->boot_id);
 }
 
 /* custody_complain - what stood in the way of a file */
@@ -147,6 +155,8 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce)
 {
+    struct boot now;
+
     memset(h, 0, sizeof *h);
     memcpy(h->magic, MAGIC, sizeof h->magic);
     h->version = CUSTODY_VERSION;
@@ -161,7 +171,8 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     h->sum = head_sum(h);
     h->slots = slots;
     h->next_seq = next_seq;
-    custody_boot_id(h->boot_id);
+    boot_now(&now);
+    custody_head_claim(h, &now);
 }
 
 /* custody_file_create - a complete new file at `path`, on the disk when it

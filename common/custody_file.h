@@ -2,7 +2,7 @@
  *
  * WHAT   Its header, its geometry, how a new one is made and an old one
  *        checked.
- * WHO    custody*.c only; custody_boot_id: any file of ours.
+ * WHO    custody*.c only.
  * OWNS   Nothing.
  * FAILS  -errno, or a problem as custody.h says.
  */
@@ -13,11 +13,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/boot_id.h"
 #include "common/problem.h"
 #include "common/slot.h"
 
 #define FILE_HEAD         4096
-#define BOOT_ID           40
 #define CUSTODY_SLOTS_MAX (1u << 24)
 
 struct custody_head {
@@ -31,7 +31,7 @@ struct custody_head {
     uint64_t nonce;
     uint64_t sum;
     uint32_t slots;
-    uint32_t unused;
+    uint32_t boot_time; /* with boot_id; 0: an older release wrote it */
     uint64_t next_seq;
     char boot_id[BOOT_ID];
 };
@@ -43,8 +43,10 @@ _Static_assert(offsetof(struct custody_head, boot_id) == 72, "custody format");
 /* Bytes from slot to slot, and of a file with that geometry (whole pages). */
 size_t custody_stride(size_t body_bytes);
 size_t custody_file_bytes(size_t stride, unsigned slots);
-/* This run of the machine; "" where the kernel does not tell. */
-void custody_boot_id(char out[BOOT_ID]);
+/* The run of the machine that a header names; and naming one in it. The id is
+ * written last. */
+struct boot custody_head_boot(const struct custody_head *h);
+void custody_head_claim(struct custody_head *h, const struct boot *boot);
 /* What stood in the way of a file. */
 void custody_complain(struct problem *p, int err, const char *what,
                       const char *path);

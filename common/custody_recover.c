@@ -139,14 +139,14 @@ int custody_recover(struct custody *c,
  */
 void custody_mend(struct custody *c)
 {
-    char now[BOOT_ID];
+    struct boot now;
 
     if (!c->torn)
         return;
     c->torn = false;
     FAULT_POINT("custody_mend_before_boot");
-    custody_boot_id(now);
-    memcpy(c->head->boot_id, now, sizeof now);
+    boot_now(&now);
+    custody_head_claim(c->head, &now);
     FAULT_POINT("custody_mend_before_sync");
     (void)msync(c->base, c->mapped, MS_SYNC);
 }

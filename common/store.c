@@ -15,13 +15,14 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/boot_id.h"
 #include "common/commit.h"
 #include "common/fault_point.h"
 #include "common/slot.h"
 #include "common/store_file.h"
 #include "common/store_wal.h"
 
-#define BOOT_MAX 96
+#define BOOT_MAX 128
 
 /* c = constant after open   r = under read_mtx   l = the commit's leader
  * only */
@@ -59,21 +60,19 @@ enum store_reason store_reason_parse(const char *text)
 
 /* ---- opening ---- */
 
-/* boot_read - what the queues of now die with: the boot id, and the IPC
- * namespace, since a container that starts anew has empty queues too */
+/* boot_read - what the queues of now die with: the run of the machine, and the
+ * IPC namespace, since a container that is started again has empty queues too */
 static void boot_read(char boot[BOOT_MAX])
 {
-    char id[40] = "", ipc[40] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, id, sizeof id - 1);
-    if (fd >= 0)
-        close(fd);
-    if (size <= 0)
+    char text[BOOT_TEXT], ipc[40] = "";
+    struct boot now;
+    ssize_t size;
+    boot_now(&now);
+    if (!now.id[0])
         return;
-    id[strcspn(id, "\n")] = '\0';
     size = readlink("/proc/self/ns/ipc", ipc, sizeof ipc - 1);
     ipc[size > 0 ? size : 0] = '\0';
-    snprintf(boot, BOOT_MAX, "%s/%s", id, ipc);
+    snprintf(boot, BOOT_MAX, "%s/%s", boot_print(&now, text), ipc);
 }
 
 /* connection_open - connect in one of the two roles; nothing of a file that is

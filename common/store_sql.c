@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "common/boot_id.h"
 #include "common/store_sql.h"
 
 #define BUSY_MS 5000
@@ -69,10 +70,10 @@ static const char *const sql_texts[SQL_IDS] = {
         " FROM attempts WHERE row = ?1",
     [SQL_STRAYS] =
         "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
-        " AND (died_ns, row) > (?1, ?2) AND boot IS NOT ?3" OLDEST_FIRST
+        " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?3)" OLDEST_FIRST
         " LIMIT ?4",
     [SQL_RECALL] = "UPDATE messages SET state = 3, boot = NULL"
-                   " WHERE row = ?1 AND state = 4 AND boot IS NOT ?2",
+                   " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)",
     [SQL_DUE] = "SELECT row, due_ns FROM messages WHERE state = 1"
                 " AND (due_ns, row) > (?1, ?2) ORDER BY due_ns, row LIMIT ?3",
     [SQL_GET] =
@@ -157,6 +158,23 @@ static void body_has(sqlite3_context *context, int n, sqlite3_value **args)
     sqlite3_result_int(context, hit);
 }
 
+/* elsewhere - SQL function elsewhere(boot, now): it was sent in another run of
+ * the machine, or in another IPC namespace (store_boot) */
+static void elsewhere(sqlite3_context *context, int argc, sqlite3_value **args)
+{
+    struct boot boot[2];
+    const char *text[2], *rest[2];
+    (void)argc;
+    for (int i = 0; i < 2; i++) {
+        text[i] = (const char *)sqlite3_value_text(args[i]);
+        text[i] = text[i] ? text[i] : "";
+        rest[i] = strchrnul(text[i], '/');
+        boot_parse(&boot[i], text[i], (size_t)(rest[i] - text[i]));
+    }
+    sqlite3_result_int(context, strcmp(rest[0], rest[1]) != 0 ||
+                                    !boot_same(&boot[0], &boot[1]));
+}
+
 /* sql_open - connect to an existing file without looking into it */
 int sql_open(struct sql *sql, const char *path)
 {
@@ -192,14 +210,18 @@ int sql_setup(struct sql *sql, enum sql_role role)
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     sqlite3 *db = sql->db;
     sqlite3_busy_timeout(db, BUSY_MS);
+    int rc = sqlite3_create_function(db, "elsewhere", 2, flags, NULL, elsewhere,
+                                     NULL, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
     if (role == SQL_WRITER) {
-        int rc = wal_wanted(db);
+        rc = wal_wanted(db);
         if (rc != SQLITE_OK)
             return rc;
         return sqlite3_exec(db, WRITER_SETTINGS, NULL, NULL, NULL);
     }
-    int rc = sqlite3_create_function(db, "error_like", 2, flags, NULL,
-                                     error_like, NULL, NULL);
+    rc = sqlite3_create_function(db, "error_like", 2, flags, NULL, error_like,
+                                 NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function(db, "body_has", 3, flags, NULL, body_has,
                                      NULL, NULL);

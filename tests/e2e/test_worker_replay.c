@@ -3,15 +3,18 @@
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 
 TestSuite(worker_replay, .init = harness_init, .fini = harness_fini,
           .timeout = 60);
 
-#define RECORD harness_handler("record")
+#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
+#define RECORD       harness_handler("record")
 
 /* mqdlq VERB with the test's state directory */
 #define mqdlq(verb, ...) \
@@ -286,4 +289,37 @@ Test(worker_replay, more_letters_than_the_queue_holds_all_come_through)
     size_t n;
     harness_letters(q, &n);
     cr_assert_eq(n, 0);
+}
+
+/* boot_id_cover - an id of its own, as a container manager mounts it; false: no
+ * permission for mounts here. In a mount namespace that ends with the test. */
+static bool boot_id_cover(void)
+{
+    static const char id[] = "f92ae3b0-0000-4000-8000-000000000002\n";
+
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return false;
+    harness_write("boot_id", id, sizeof id - 1);
+    return mount("boot_id", BOOT_ID_FILE, NULL, MS_BIND, NULL) == 0;
+}
+
+/* A service with ProtectKernelTunables= sees the kernel's. */
+Test(worker_replay, two_boot_ids_in_one_run_of_the_machine_recall_nothing)
+{
+    const char *q = harness_queue(0, 0);
+    size_t n;
+
+    letter_made(q, "body");
+    if (!boot_id_cover())
+        cr_skip_test("no permission to mount");
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    cr_assert_eq(umount(BOOT_ID_FILE), 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until(replayed(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    harness_letters(q, &n);
+    cr_assert_eq(n, 0);
+    cr_assert_eq(harness_lines("runs"), 1);
+    cr_assert_eq(harness_log_count(w, "event=letters_recalled"), 0);
 }
