@@ -1,4 +1,5 @@
-/* lane_inner.h - inside of a lane: lane.c, lane_io.c, lane_state.c, lane_end.c
+/* lane_inner.h - inside of a lane: lane.c, lane_io.c, lane_end.c,
+ * lane_state.c, lane_pipe.c; each calls those after it
  *
  * WHAT   The body of a lane, and the steps that its files share.
  * WHO    The thread that has the lane.
@@ -104,6 +105,26 @@ struct lane {
     struct place *place;
 };
 
+/* ---- lane_pipe.c ---- */
+
+/* What an event of the epoll set is of. */
+enum { LANE_OF_OUT, LANE_OF_ERR, LANE_OF_IN, LANE_OF_END, LANE_OF_WAKER };
+
+/* Its stderr; a line names the message if only one can be meant. */
+struct tail *lane_tail(struct lane *l);
+/* Before a descriptor of the child is closed. */
+void lane_unwatch(struct lane *l, int fd);
+void lane_unwatch_all(struct lane *l);
+/* Head, body and newline to the output; -ENOMEM. */
+int lane_append(struct lane *l, struct delivery *d);
+/* It gets no more: drop what is pending. */
+void lane_unfeed(struct lane *l);
+/* The descriptors of a child that was started; that of the lane. */
+int lane_watch(struct lane *l);
+int lane_watch_waker(struct lane *l);
+/* Be told of room in the child's input, or not. */
+void lane_watch_input(struct lane *l, bool on);
+
 /* ---- lane_state.c ---- */
 
 /* The event takes the lane to its next state. */
@@ -128,22 +149,10 @@ static inline bool lane_stops(const struct lane *l)
  * deal with it; `wait`: or do not wait. All answers that are in `input` must
  * have been read. */
 void lane_turn(struct lane *l, bool wait);
-/* Its stderr; a line names the message if only one can be meant. */
-struct tail *lane_tail(struct lane *l);
 /* More of what the child wrote; false: there is none now. */
 bool lane_read(struct lane *l);
 /* The next line, without its newline; false: none is complete. */
 bool lane_line(struct lane *l, struct header_text *line);
-/* Before a descriptor of the child is closed. */
-void lane_unwatch(struct lane *l, int fd);
-void lane_unwatch_all(struct lane *l);
-/* Head, body and newline to the output; -ENOMEM. */
-int lane_append(struct lane *l, struct delivery *d);
-/* It gets no more: drop what is pending. */
-void lane_unfeed(struct lane *l);
-/* The descriptors of a child that was started; that of the lane. */
-int lane_watch(struct lane *l);
-int lane_watch_waker(struct lane *l);
 
 /* ---- lane_end.c ---- */
 
