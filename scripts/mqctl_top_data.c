@@ -2,6 +2,8 @@
 #include "scripts/mqctl_top_data.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <bsd/stdlib.h>
@@ -134,4 +136,34 @@ uint64_t top_past(const struct top_row *r, const uint64_t *ring, uint64_t back)
     if (back >= r->looks || back >= TOP_HISTORY)
         return 0;
     return ring[(r->looks - 1 - back) % TOP_HISTORY];
+}
+
+/* top_duration - three digits and a unit */
+const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
+                 {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
+    size_t i = 0;
+    double value;
+
+    if (ns == 0)
+        return "-";
+    while (i < 5 && (double)ns < units[i].ns)
+        i++;
+    value = (double)ns / units[i].ns;
+    snprintf(buf, TOP_SHORT, value < 10 ? "%.1f%s" : "%.0f%s", value,
+             units[i].unit);
+    return buf;
+}
+
+/* top_count - a number, "-" if it is not known */
+const char *top_count(int64_t n, char buf[TOP_COUNT])
+{
+    if (n < 0)
+        return "-";
+    snprintf(buf, TOP_COUNT, "%" PRId64, n);
+    return buf;
 }

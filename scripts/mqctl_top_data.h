@@ -45,5 +45,11 @@ int top_look(struct top *t);
 void top_free(struct top *t);
 /* A value of a ring, `back` looks ago; 0 before the first. */
 uint64_t top_past(const struct top_row *r, const uint64_t *ring, uint64_t back);
+/* "12.3/s", "820us", in at most 8 columns; "-" for 0. */
+#define TOP_SHORT 16
+const char *top_duration(uint64_t ns, char buf[TOP_SHORT]);
+/* A number; "-" for one below 0, which is not known. */
+#define TOP_COUNT 24
+const char *top_count(int64_t n, char buf[TOP_COUNT]);
 
 #endif

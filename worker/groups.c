@@ -260,7 +260,7 @@ struct group *groups_lease(struct groups *g)
 {
     struct group *group;
 
-    if (groups_ready(g) == 0)
+    if (atomic_load(&g->ready) == 0)
         return NULL;
     pthread_mutex_lock(&g->mtx);
     group = lease_locked(g);
@@ -333,7 +333,7 @@ int groups_pass(struct groups *g, const char *key, size_t size,
     if (size > GROUP_KEY_MAX)
         return -ENAMETOOLONG;
     pthread_mutex_lock(&g->mtx);
-    if (groups_ready(g) == 0) {
+    if (atomic_load(&g->ready) == 0) {
         group = group_table_get(&g->table, hash, key, size);
         if (!group) {
             err = -ENOMEM;
