@@ -17,7 +17,7 @@
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/ordered.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 #include "worker/receive.h"
 
 #define COUNT_NS    NS_PER_S
@@ -59,7 +59,7 @@ static void count_job(struct pool_job *job)
     atomic_store(&e->board.stirred, false);
     rows_count(e);
     board_old(e);
-    peeker_wake(e->peeker);
+    loop_wake(e->loop);
     receive_stats(e, &s);
     if (s.deliveries != e->board.deliveries && atomic_load(&e->running) > 0)
         board_stir(e); /* a batch without an end; all others stir as they end */

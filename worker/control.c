@@ -17,7 +17,7 @@
 #include "worker/container.h"
 #include "worker/control_verbs.h"
 #include "worker/engine.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 
 #define CLIENTS 16
 #define LINE    2048
@@ -25,7 +25,7 @@
 
 /* All of it is the peeker's. */
 struct client {
-    struct peeker_source source; /* fd -1: free */
+    struct loop_source source; /* fd -1: free */
     struct control *control;
     uint64_t heard; /* when it said something last, counted */
     size_t used;
@@ -34,7 +34,7 @@ struct client {
 
 struct control {
     struct engine *engine;
-    struct peeker_source door;
+    struct loop_source door;
     struct timer door_timer; /* when there was no descriptor for who came */
     struct client clients[CLIENTS];
     uint64_t heard; /* things said so far */
@@ -89,7 +89,7 @@ static void lines(struct client *c)
 }
 
 /* client_ready - something came, or it went */
-static void client_ready(struct peeker_source *source)
+static void client_ready(struct loop_source *source)
 {
     struct client *c = CONTAINER_OF(source, struct client, source);
     ssize_t n;
@@ -108,7 +108,7 @@ static void client_ready(struct peeker_source *source)
         lines(c);
     }
     if (source->fd >= 0 &&
-        peeker_watch(c->control->engine->peeker, source, EPOLLIN) < 0)
+        loop_watch(c->control->engine->loop, source, EPOLLIN) < 0)
         client_drop(c);
 }
 
@@ -147,12 +147,12 @@ static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);
 
-    (void)peeker_watch(k->engine->peeker, &k->door, EPOLLIN);
+    (void)loop_watch(k->engine->loop, &k->door, EPOLLIN);
 }
 
 /* door_ready - let one in; who cannot be let in for want of a descriptor waits,
  * and shall not keep us busy */
-static void door_ready(struct peeker_source *source)
+static void door_ready(struct loop_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -168,7 +168,7 @@ static void door_ready(struct peeker_source *source)
             (void)reply(c, control_refusal(EX_NOPERM, "only the worker's user "
                                                       "and root may ask"));
             client_drop(c);
-        } else if (peeker_watch(k->engine->peeker, &c->source, EPOLLIN) < 0) {
+        } else if (loop_watch(k->engine->loop, &c->source, EPOLLIN) < 0) {
             client_drop(c);
         }
     }
@@ -210,7 +210,7 @@ struct control *control_open(struct engine *e)
     k->door.fd = local_listen(k->path, CLIENTS);
     if (k->door.fd < 0)
         return deaf(k, e, -k->door.fd);
-    err = peeker_watch(e->peeker, &k->door, EPOLLIN);
+    err = loop_watch(e->loop, &k->door, EPOLLIN);
     return err ? deaf(k, e, -err) : k;
 }
 

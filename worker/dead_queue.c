@@ -15,7 +15,7 @@
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/lookout.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 
 #define WAIT_FIRST NS_PER_S
 #define WAIT_MOST  (30 * NS_PER_S)
@@ -27,11 +27,11 @@ struct dead_queue {
     struct lookout *lookout; /* c  its name */
     struct queue_attr attr;  /* c */
     struct pool_job job;
-    struct peeker_source source; /* j  waits for room */
-    struct timer timer;          /* after trouble */
-    atomic_int wanted;           /* a  pokes not yet looked at; > 0: job runs */
-    unsigned char *data;         /* j  one letter */
-    size_t room;                 /* c */
+    struct loop_source source; /* j  waits for room */
+    struct timer timer;        /* after trouble */
+    atomic_int wanted;         /* a  pokes not yet looked at; > 0: job runs */
+    unsigned char *data;       /* j  one letter */
+    size_t room;               /* c */
     int64_t sent; /* j  is in the queue and still in the store; 0: none */
     struct ulid sent_id; /* j */
     int trouble;         /* j  what was told last; 0: all is well */
@@ -190,7 +190,7 @@ static void move_job(struct pool_job *job)
         seen = atomic_load(&q->wanted);
         err = move_all(q);
         if (err == -EAGAIN)
-            err = peeker_watch(q->engine->peeker, &q->source, EPOLLOUT);
+            err = loop_watch(q->engine->loop, &q->source, EPOLLOUT);
         moved(q, err);
     } while (!atomic_compare_exchange_strong(&q->wanted, &seen, 0));
 }
@@ -219,7 +219,7 @@ static void try_due(struct timer *timer)
     dead_queue_poke(CONTAINER_OF(timer, struct dead_queue, timer));
 }
 
-static void room_ready(struct peeker_source *source)
+static void room_ready(struct loop_source *source)
 {
     dead_queue_poke(CONTAINER_OF(source, struct dead_queue, source));
 }
@@ -239,7 +239,7 @@ static int queue_ready(struct dead_queue *q, struct problem *p)
     q->attr.depth = queue_depth(q->queue); /* if it must be made again */
     q->attr.message_size = queue_message_size(q->queue);
     q->source =
-        (struct peeker_source){.fd = queue_fd(q->queue), .ready = room_ready};
+        (struct loop_source){.fd = queue_fd(q->queue), .ready = room_ready};
     if (lookout_open(&q->lookout, e, q->queue, name_gone, q) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     return 0;

@@ -2,6 +2,7 @@
 #include "worker/engine.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -14,6 +15,7 @@
 #include "worker/dead_queue.h"
 #include "worker/engine_inner.h"
 #include "worker/lock.h"
+#include "worker/loop.h"
 #include "worker/ordered.h"
 #include "worker/peeker.h"
 #include "worker/receive.h"
@@ -123,6 +125,38 @@ static void row_due(void *arg)
     engine_poke(arg);
 }
 
+/* on_message - the queue has one, and peek mode is off */
+static void on_message(void *arg)
+{
+    (void)receive_start(arg);
+}
+
+static void on_trouble(void *arg, const char *what, int err)
+{
+    engine_trouble(arg, what, err);
+}
+
+/* on_signal - what an operator's signals mean */
+static void on_signal(void *arg, int signal)
+{
+    switch (signal) {
+    case SIGUSR2:
+        engine_pause(arg, true);
+        break;
+    case SIGCONT:
+        engine_pause(arg, false);
+        break;
+    case SIGTTIN:
+        engine_cap(arg, +1);
+        break;
+    case SIGTTOU:
+        engine_cap(arg, -1);
+        break;
+    default:
+        engine_stop(arg, signal);
+    }
+}
+
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
@@ -140,7 +174,17 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (!err)
         err = ordered_open(&e->ordered, e, most);
     if (!err)
-        err = peeker_open(&e->peeker, e);
+        err = loop_open(&e->loop, e->timers);
+    if (!err && e->set->take_signals)
+        err = signals_open(&e->signals, e->loop, on_signal, e);
+    if (!err)
+        err = peeker_open(&e->peeker,
+                          &(struct peeker_setup){.loop = e->loop,
+                                                 .timers = e->timers,
+                                                 .queue = e->queue,
+                                                 .ready = on_message,
+                                                 .trouble = on_trouble,
+                                                 .arg = e});
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
@@ -149,7 +193,7 @@ static int parts_ready(struct engine *e, struct problem *p)
                      &(struct handler_setup){.settings = e->set,
                                              .nonce = custody_nonce(e->custody),
                                              .timers = e->timers,
-                                             .peeker = e->peeker},
+                                             .loop = e->loop},
                      p);
     if (!err)
         err = reopen_open(&e->reopen, e, p);
@@ -168,6 +212,7 @@ static void engine_init(struct engine *e, struct settings *set,
 {
     e->set = set;
     e->live = set;
+    e->signals.source.fd = -1;
     e->ops = ops;
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
     pthread_mutex_init(&e->receive_mtx, NULL);
@@ -273,7 +318,7 @@ int engine_run(struct engine *e)
     for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
         engine_poke(e);
     engine_poke(e);
-    peeker_run(e->peeker);
+    loop_run(e->loop, &engine_rounds, e);
     summary(e);
     return e->status;
 }
@@ -301,6 +346,8 @@ void engine_close(struct engine **engine)
     retries_close(&e->retries);
     control_close(&e->control);
     peeker_close(&e->peeker);
+    signals_close(&e->signals);
+    loop_close(&e->loop);
     timers_close(&e->timers);
     if (e->counters)
         counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());

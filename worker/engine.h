@@ -31,6 +31,7 @@
 #include "worker/recall.h"
 #include "worker/retries.h"
 #include "worker/settings.h"
+#include "worker/signals.h"
 #include "worker/suspects.h"
 #include "worker/timers.h"
 
@@ -52,6 +53,7 @@ struct held {
 };
 
 struct receive;    /* receive.c: one work item */
+struct loop;       /* loop.c */
 struct peeker;     /* peeker.c */
 struct control;    /* control.c */
 struct pending;    /* pending.c */
@@ -74,6 +76,8 @@ struct engine {
     struct timers *timers;         /* c */
     struct pool *pool;             /* c */
     struct retries *retries;       /* c */
+    struct loop *loop;             /* c */
+    struct signals signals;        /* c */
     struct peeker *peeker;         /* c */
     struct reopen *reopen;         /* c */
     struct ordered *ordered;       /* c */
@@ -117,6 +121,7 @@ struct engine {
         pause_timer;
     uint64_t trouble_ns;      /* h  end of the last delay */
     uint64_t trouble_wait_ns; /* h  its length; doubles */
+    uint64_t seen;            /* p  deliveries at the last quiet round */
     int stops;                /* p  stop signals so far */
     uint64_t pause_until_ns;  /* p  monotonic; 0: no limit, or no pause */
     bool ending;              /* p  handlers were told to end */
@@ -157,12 +162,14 @@ struct slot *engine_take_held(struct engine *e);
  * thread. */
 void engine_finish(struct engine *e, const char *why);
 
-/* The peeker's events. */
+/* In the loop. */
 void engine_stop(struct engine *e, int signal);
 void engine_pause(struct engine *e, bool on);
 void engine_pause_for(struct engine *e, uint64_t limit_ns); /* 0: no limit */
 void engine_cap(struct engine *e, int change);
 int engine_set_cap(struct engine *e, unsigned cap, struct problem *p);
 bool engine_finished(struct engine *e);
+/* How the loop waits: loop_hooks. */
+extern const struct loop_hooks engine_rounds;
 
 #endif

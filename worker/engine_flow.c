@@ -14,6 +14,7 @@
 #include "worker/container.h"
 #include "worker/engine_inner.h"
 #include "worker/ordered.h"
+#include "worker/loop.h"
 #include "worker/peeker.h"
 #include "worker/receive.h"
 #include "worker/reopen.h"
@@ -102,7 +103,7 @@ void engine_poke(struct engine *e)
 static void retitle(struct engine *e)
 {
     board_old(e);
-    peeker_wake(e->peeker);
+    loop_wake(e->loop);
 }
 
 void engine_hold(struct engine *e, unsigned bit)
@@ -344,6 +345,43 @@ bool engine_finished(struct engine *e)
 {
     return atomic_load(&e->holds) & HOLD_STOP && atomic_load(&e->running) == 0;
 }
+
+static bool finished(void *arg)
+{
+    return engine_finished(arg);
+}
+
+/* wait_ms - without a limit, unless work items run with peek mode off and more
+ * could run: then a handler that takes long would keep others waiting */
+static int wait_ms(void *arg)
+{
+    struct engine *e = arg;
+    unsigned running = atomic_load(&e->running);
+
+    return running > 0 && running < engine_room(e) && !peeker_armed(e->peeker)
+               ? PEEKER_STUCK_MS
+               : -1;
+}
+
+/* quiet - a round without an event: does a handler keep its thread for long? */
+static void quiet(void *arg)
+{
+    struct engine *e = arg;
+    struct receive_stats s;
+
+    receive_stats(e, &s);
+    if (s.deliveries == e->seen)
+        engine_poke(e);
+    e->seen = s.deliveries;
+}
+
+static void show(void *arg)
+{
+    board_show(arg);
+}
+
+const struct loop_hooks engine_rounds = {
+    .finished = finished, .wait_ms = wait_ms, .quiet = quiet, .round = show};
 
 void engine_flow_init(struct engine *e)
 {

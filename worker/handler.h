@@ -17,7 +17,7 @@
 #include "worker/settings.h"
 
 struct handler; /* each kind has its own body */
-struct peeker;
+struct loop;
 struct timers;
 
 /* What a handler is given; what is pointed to outlives it. */
@@ -25,7 +25,7 @@ struct handler_setup {
     const struct settings *settings;
     uint64_t nonce; /* of the custody file, marks what is started */
     struct timers *timers;
-    struct peeker *peeker;
+    struct loop *loop;
 };
 
 /* A verdict that is durable. The slot is FREE, still the caller's, and its

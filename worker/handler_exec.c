@@ -147,7 +147,7 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     if (!err)
         err = remains_open(&h->remains, setup->nonce);
     if (!err)
-        err = orphans_open(&h->orphans, setup->timers, setup->peeker);
+        err = orphans_open(&h->orphans, setup->timers, setup->loop);
     if (err) {
         exec_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",

@@ -21,25 +21,25 @@
 #include "worker/handler.h"
 #include "worker/lane_inner.h"
 #include "worker/orphans.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 #include "worker/remains.h"
 
 /* Of a lane; it lives until close, so that an event of a lane that was just
  * handed out finds it.
  * m = under the handler's mtx   c = constant after it was made */
 struct place {
-    LIST_ENTRY(place) all;       /* m */
-    LIST_ENTRY(place) idle;      /* m */
-    bool is_idle;                /* m */
-    struct peeker_source source; /* m  the lane's descriptors */
-    struct handler *handler;     /* c */
-    struct lane *lane;           /* c */
+    LIST_ENTRY(place) all;     /* m */
+    LIST_ENTRY(place) idle;    /* m */
+    bool is_idle;              /* m */
+    struct loop_source source; /* m  the lane's descriptors */
+    struct handler *handler;   /* c */
+    struct lane *lane;         /* c */
 };
 
 /* m = under mtx   c = constant after open */
 struct handler {
     struct stream stream;
-    struct peeker *peeker;   /* c */
+    struct loop *loop;       /* c */
     struct orphans *orphans; /* c */
     pthread_mutex_t mtx;
     LIST_HEAD(, place) all;  /* m */
@@ -52,14 +52,14 @@ struct handler {
  * Under the lock: whoever wants the lane meanwhile waits for it, rather than
  * start one child too many.
  */
-static void idle_ready(struct peeker_source *source)
+static void idle_ready(struct loop_source *source)
 {
     struct place *p = CONTAINER_OF(source, struct place, source);
     struct handler *h = p->handler;
 
     pthread_mutex_lock(&h->mtx);
     if (p->is_idle && lane_look(p->lane))
-        (void)peeker_watch(h->peeker, source, EPOLLIN);
+        (void)loop_watch(h->loop, source, EPOLLIN);
     pthread_mutex_unlock(&h->mtx);
 }
 
@@ -92,7 +92,7 @@ static struct lane *stream_get(struct handler *h)
         LIST_REMOVE(p, idle);
         p->is_idle = false;
         /* Else the peeker would be woken by the child's first answer. */
-        (void)peeker_watch(h->peeker, &p->source, 0);
+        (void)loop_watch(h->loop, &p->source, 0);
     } else {
         p = place_open(h);
     }
@@ -108,7 +108,7 @@ static void stream_put(struct handler *h, struct lane *lane)
     LIST_INSERT_HEAD(&h->idle, p, idle);
     p->is_idle = true;
     if (lane_rest(lane))
-        (void)peeker_watch(h->peeker, &p->source, EPOLLIN);
+        (void)loop_watch(h->loop, &p->source, EPOLLIN);
     pthread_mutex_unlock(&h->mtx);
 }
 
@@ -199,7 +199,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     s = &h->stream;
     s->set = set;
     atomic_init(&s->marks, STREAM_MARKS + clock_wall_ns() / NS_PER_US);
-    h->peeker = setup->peeker;
+    h->loop = setup->loop;
     pthread_mutex_init(&h->mtx, NULL);
     LIST_INIT(&h->all);
     LIST_INIT(&h->idle);
@@ -209,7 +209,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     if (!err)
         err = remains_open(&s->remains, setup->nonce);
     if (!err)
-        err = orphans_open(&h->orphans, setup->timers, setup->peeker);
+        err = orphans_open(&h->orphans, setup->timers, setup->loop);
     if (err) {
         stream_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",

@@ -27,20 +27,20 @@
 #include "worker/handler_inproc.h"
 #include "worker/library.h"
 #include "worker/ordered.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 #include "worker/tune.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 
 /* c = constant after open   a = atomic */
 struct mqw_worker {
-    struct settings set;         /* c */
-    struct inproc what;          /* c */
-    struct engine *engine;       /* c */
-    struct peeker_source orders; /* c  wakes the peeker for what follows */
-    atomic_uint stops;           /* a  calls of mqw_stop since the last look */
-    atomic_int pause;            /* a  the last of pause and resume */
-    atomic_uint cap;             /* a  the last concurrency; 0: none */
+    struct settings set;       /* c */
+    struct inproc what;        /* c */
+    struct engine *engine;     /* c */
+    struct loop_source orders; /* c  wakes the peeker for what follows */
+    atomic_uint stops;         /* a  calls of mqw_stop since the last look */
+    atomic_int pause;          /* a  the last of pause and resume */
+    atomic_uint cap;           /* a  the last concurrency; 0: none */
     void (*log)(enum mqw_log_level, const char *, size_t, void *); /* c */
     int log_level, log_format;                                     /* c */
     LIST_ENTRY(mqw_worker) logs; /* under logs_mtx */
@@ -51,7 +51,7 @@ struct mqw_worker {
 /* ---- orders ---- */
 
 /* orders_ready - carry out what was ordered; in the peeker */
-static void orders_ready(struct peeker_source *source)
+static void orders_ready(struct loop_source *source)
 {
     struct mqw_worker *w = CONTAINER_OF(source, struct mqw_worker, orders);
     struct engine *e = w->engine;
@@ -72,7 +72,7 @@ static void orders_ready(struct peeker_source *source)
         engine_finish(e, "mqw_stop");
         engine_stop(e, 0);
     }
-    if (peeker_watch(e->peeker, source, EPOLLIN) < 0)
+    if (loop_watch(e->loop, source, EPOLLIN) < 0)
         engine_finish(e, "epoll_ctl");
 }
 
@@ -225,7 +225,7 @@ static int signals_take(struct mqw_worker *w, struct problem *p)
         pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
         sigaction(SIGPIPE, NULL, &w->pipe);
         sigaction(SIGXFSZ, NULL, &w->size);
-        peeker_block_signals();
+        signals_block();
     }
     pthread_mutex_unlock(&signals_mtx);
     return err;
@@ -281,7 +281,7 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
     err = engine_open(&w->engine, &w->set, &handler_inproc, p);
     if (err)
         return err;
-    err = peeker_watch(w->engine->peeker, &w->orders, EPOLLIN);
+    err = loop_watch(w->engine->loop, &w->orders, EPOLLIN);
     return err ? problem_set(p, EX_OSERR, -err, "cannot start: epoll_ctl: %s",
                              strerror(-err))
                : 0;

@@ -11,17 +11,17 @@
 #include "common/clock.h"
 #include "worker/container.h"
 #include "worker/engine.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 
 #define LOOK_NS (30 * NS_PER_S)
 
 /* c = constant after open   q = whoever may replace the queue */
 struct lookout {
-    struct engine *engine;       /* c */
-    struct queue *queue;         /* c */
-    void (*gone)(void *arg);     /* c */
-    void *arg;                   /* c */
-    struct peeker_source source; /* c  inotify; fd -1: none, `timer` instead */
+    struct engine *engine;     /* c */
+    struct queue *queue;       /* c */
+    void (*gone)(void *arg);   /* c */
+    void *arg;                 /* c */
+    struct loop_source source; /* c  inotify; fd -1: none, `timer` instead */
     struct timer timer;
     int watch; /* q */
 };
@@ -33,7 +33,7 @@ static void look(struct lookout *l)
         l->gone(l->arg);
 }
 
-static void event_ready(struct peeker_source *source)
+static void event_ready(struct loop_source *source)
 {
     struct lookout *l = CONTAINER_OF(source, struct lookout, source);
     char events[4096];
@@ -41,7 +41,7 @@ static void event_ready(struct peeker_source *source)
     while (read(source->fd, events, sizeof events) > 0)
         ;
     look(l);
-    peeker_watch(l->engine->peeker, source, EPOLLIN);
+    loop_watch(l->engine->loop, source, EPOLLIN);
 }
 
 static void timer_start(struct lookout *l)
@@ -89,7 +89,7 @@ int lookout_open(struct lookout **out, struct engine *e, struct queue *queue,
     l->source.ready = event_ready;
     l->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     lookout_again(l);
-    if (l->source.fd < 0 || peeker_watch(e->peeker, &l->source, EPOLLIN) < 0)
+    if (l->source.fd < 0 || loop_watch(e->loop, &l->source, EPOLLIN) < 0)
         timer_start(l);
     *out = l;
     return 0;

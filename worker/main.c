@@ -12,7 +12,7 @@
 #include "worker/engine.h"
 #include "worker/handler_inproc.h"
 #include "worker/notify.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 #include "worker/settings.h"
 
 /* descriptors_ready - 0, 1 and 2 are open, and what was passed in after them:
@@ -73,7 +73,7 @@ int main(int argc, char **argv, char **envp)
               : settings.verbose ? LOG_DEBUG
                                  : LOG_INFO,
               (enum log_format)settings.log_format);
-    peeker_block_signals();
+    signals_block();
     if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
         return refuse(&p);
     notify_begin(&notify, engine);

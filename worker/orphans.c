@@ -23,17 +23,17 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "worker/container.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 #include "worker/timers.h"
 
 #define PAUSE_NS (100 * NS_PER_MS)
 
 /* c = constant after open   p = peeker only */
 struct orphans {
-    struct timers *timers;       /* c */
-    struct peeker *peeker;       /* c */
-    struct peeker_source source; /* p  the signalfd */
-    struct timer pause;          /* until the source is watched again */
+    struct timers *timers;     /* c */
+    struct loop *loop;         /* c */
+    struct loop_source source; /* p  the signalfd */
+    struct timer pause;        /* until the source is watched again */
 };
 
 /* reap - all that have ended; never a handler, see the header */
@@ -53,7 +53,7 @@ static void pause_over(struct timer *timer)
 {
     struct orphans *o = CONTAINER_OF(timer, struct orphans, pause);
 
-    if (peeker_watch(o->peeker, &o->source, EPOLLIN) < 0)
+    if (loop_watch(o->loop, &o->source, EPOLLIN) < 0)
         timers_start_after(o->timers, timer, PAUSE_NS);
 }
 
@@ -61,7 +61,7 @@ static void pause_over(struct timer *timer)
  * The signal is taken before the look: one that ends after the look sends a new
  * one.
  */
-static void child_ended(struct peeker_source *source)
+static void child_ended(struct loop_source *source)
 {
     struct orphans *o = CONTAINER_OF(source, struct orphans, source);
     struct signalfd_siginfo info;
@@ -87,8 +87,7 @@ static int signals_ready(struct orphans *o)
     return o->source.fd < 0 ? -errno : 0;
 }
 
-int orphans_open(struct orphans **out, struct timers *timers,
-                 struct peeker *peeker)
+int orphans_open(struct orphans **out, struct timers *timers, struct loop *loop)
 {
     struct orphans *o;
     int err;
@@ -100,14 +99,14 @@ int orphans_open(struct orphans **out, struct timers *timers,
     if (!o)
         return -ENOMEM;
     o->timers = timers;
-    o->peeker = peeker;
+    o->loop = loop;
     o->source.ready = child_ended;
     timer_init(&o->pause, pause_over);
     err = signals_ready(o);
     if (!err && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         err = -errno;
     if (!err)
-        err = peeker_watch(peeker, &o->source, EPOLLIN);
+        err = loop_watch(loop, &o->source, EPOLLIN);
     if (err) {
         orphans_close(&o);
         return err;

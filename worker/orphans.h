@@ -22,11 +22,11 @@
 #include <sys/types.h>
 
 struct orphans; /* opaque; body in orphans.c */
-struct peeker;
+struct loop;
 struct timers;
 
 int orphans_open(struct orphans **out, struct timers *timers,
-                 struct peeker *peeker);
+                 struct loop *loop);
 void orphans_close(struct orphans **orphans); /* NULL-safe; sets NULL */
 
 /* Whether nothing was left behind at this moment, running or not reaped yet.

@@ -16,20 +16,13 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 #include "worker/container.h"
-#include "worker/engine.h"
-#include "worker/receive.h"
 
-#define EVENTS   16
-#define STUCK_MS 2 /* a handler that takes longer gets company */
 /* The same after lingering. To start the timer is a system call before the
  * handler's first instruction, and it wakes the peeker, which then is in the
  * way of another message: fewer than one in a hundred, where one comes each few
@@ -50,45 +43,16 @@
  */
 enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
 
-/* c = constant after open   a = atomic   p = peeker's thread only */
+/* c = constant after open   a = atomic */
 struct peeker {
-    struct engine *engine;    /* c */
-    int epoll, signals, wake; /* c */
-    int kick;                 /* c  ends the lingering */
-    atomic_int mode;          /* a  PEEK_ */
-    atomic_bool released;     /* a  nobody may linger */
+    struct peeker_setup setup; /* c */
+    struct loop_source source; /* the queue; of whoever entered PEEK_EPOLL */
+    int kick;                  /* c  ends the lingering */
+    atomic_int mode;           /* a  PEEK_ */
+    atomic_bool released;      /* a  nobody may linger */
     struct timer look_timer;
     _Atomic uint64_t look_ns; /* a  when it was started for last */
-    uint64_t started;         /* p  deliveries at the last look */
 };
-
-static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
-                            SIGUSR2, SIGCONT, SIGTTIN, SIGTTOU};
-
-static void signals_fill(sigset_t *set)
-{
-    sigemptyset(set);
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
-        sigaddset(set, taken[i]);
-}
-
-void peeker_block_signals(void)
-{
-    sigset_t set;
-
-    signals_fill(&set);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
-}
-
-/* add - one more descriptor; told apart by the address of where it is kept */
-static int add(struct peeker *p, int fd, const void *tag, uint32_t events)
-{
-    struct epoll_event ev = {.events = events, .data.ptr = (void *)tag};
-
-    return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
-}
 
 /* shift - from one mode to another; false: it was not in that one */
 static bool shift(struct peeker *p, int from, int to)
@@ -104,35 +68,32 @@ static void look_due(struct timer *timer)
     atomic_store_explicit(&p->look_ns, 0, memory_order_relaxed);
 }
 
+/* readable - off before a work item is tried: an item that leaves meanwhile
+ * sees it off and arms, or we see the room that it left */
+static void readable(struct loop_source *source)
+{
+    struct peeker *p = CONTAINER_OF(source, struct peeker, source);
+
+    shift(p, PEEK_EPOLL, PEEK_OFF);
+    p->setup.ready(p->setup.arg);
+}
+
 /* peeker_open - not yet in peek mode */
-int peeker_open(struct peeker **out, struct engine *e)
+int peeker_open(struct peeker **out, const struct peeker_setup *setup)
 {
     struct peeker *p = calloc(1, sizeof *p);
-    sigset_t set;
-    int err = 0;
 
     *out = NULL;
     if (!p)
         return -ENOMEM;
-    sigemptyset(&set);
-    if (e->set->take_signals)
-        signals_fill(&set);
-    p->engine = e;
-    p->epoll = epoll_create1(EPOLL_CLOEXEC);
-    p->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    p->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    p->setup = *setup;
+    p->source.ready = readable;
     timer_init(&p->look_timer, look_due);
-    if (p->epoll < 0 || p->signals < 0 || p->wake < 0 || p->kick < 0)
-        err = -errno;
-    if (!err)
-        err = add(p, p->signals, &p->signals, EPOLLIN);
-    if (!err)
-        err = add(p, p->wake, &p->wake, EPOLLIN);
-    if (!err)
-        err = add(p, timers_fd(e->timers), e->timers, EPOLLIN);
-    if (err) {
-        peeker_close(&p);
+    p->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->kick < 0) {
+        int err = -errno;
+
+        free(p);
         return err;
     }
     *out = p;
@@ -146,15 +107,8 @@ void peeker_close(struct peeker **peeker)
     if (!p)
         return;
     *peeker = NULL;
-    timers_cancel(p->engine->timers, &p->look_timer);
-    if (p->epoll >= 0)
-        close(p->epoll);
-    if (p->signals >= 0)
-        close(p->signals);
-    if (p->wake >= 0)
-        close(p->wake);
-    if (p->kick >= 0)
-        close(p->kick);
+    timers_cancel(p->setup.timers, &p->look_timer);
+    close(p->kick);
     free(p);
 }
 
@@ -166,18 +120,16 @@ void peeker_close(struct peeker **peeker)
  */
 void peeker_arm(struct peeker *p)
 {
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
-                             .data.ptr = &p->mode};
-    int fd = queue_fd(p->engine->queue);
+    int err;
 
     if (!shift(p, PEEK_OFF, PEEK_EPOLL))
         return;
-    if (epoll_ctl(p->epoll, EPOLL_CTL_MOD, fd, &ev) == 0 ||
-        (errno == ENOENT && epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev) == 0) ||
-        (errno == EEXIST && epoll_ctl(p->epoll, EPOLL_CTL_MOD, fd, &ev) == 0))
+    p->source.fd = queue_fd(p->setup.queue);
+    err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
+    if (!err)
         return;
     shift(p, PEEK_EPOLL, PEEK_OFF);
-    engine_trouble(p->engine, "epoll_ctl", errno);
+    p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
 }
 
 /* kick - whoever lingers looks again; it stays until somebody has seen it */
@@ -210,7 +162,7 @@ static void look_in(struct peeker *p, unsigned ms)
     if (pending > now && pending <= when)
         return;
     atomic_store_explicit(&p->look_ns, when, memory_order_relaxed);
-    timers_start_earlier(p->engine->timers, &p->look_timer, when);
+    timers_start_earlier(p->setup.timers, &p->look_timer, when);
 }
 
 /* peeker_linger - one thread at a time, as peek mode is entered once */
@@ -224,28 +176,28 @@ bool peeker_linger(struct peeker *p)
     return false;
 }
 
-/* peeker_lingered - off before a work item is tried, as in on_event */
+/* peeker_lingered - off before a work item is tried, as in readable */
 bool peeker_lingered(struct peeker *p)
 {
-    struct pollfd fds[2] = {
-        {.fd = queue_fd(p->engine->queue), .events = POLLIN},
-        {.fd = p->kick, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = queue_fd(p->setup.queue), .events = POLLIN},
+                            {.fd = p->kick, .events = POLLIN}};
     uint64_t ignored;
 
     (void)poll(fds, 2, -1);
     if (fds[1].revents && !atomic_load(&p->released))
         (void)!read(p->kick, &ignored, sizeof ignored);
     shift(p, PEEK_THREAD, PEEK_OFF);
-    if (!(fds[0].revents & POLLIN))
-        return false;
-    if (engine_room(p->engine) > 1)
-        look_in(p, LINGER_MS);
-    return true;
+    return fds[0].revents & POLLIN;
 }
 
 void peeker_look_soon(struct peeker *p)
 {
-    look_in(p, STUCK_MS);
+    look_in(p, PEEKER_STUCK_MS);
+}
+
+void peeker_look_later(struct peeker *p)
+{
+    look_in(p, LINGER_MS);
 }
 
 void peeker_release(struct peeker *p)
@@ -257,111 +209,4 @@ void peeker_release(struct peeker *p)
 bool peeker_armed(const struct peeker *p)
 {
     return atomic_load(&p->mode) != PEEK_OFF;
-}
-
-void peeker_wake(struct peeker *p)
-{
-    uint64_t one = 1;
-
-    /* A full counter wakes as well. */
-    (void)!write(p->wake, &one, sizeof one);
-}
-
-int peeker_watch(struct peeker *p, struct peeker_source *source,
-                 uint32_t events)
-{
-    struct epoll_event ev = {.events = events | EPOLLONESHOT,
-                             .data.ptr = source};
-    int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-
-    source->added = true; /* now, as it may be told of at once */
-    if (epoll_ctl(p->epoll, op, source->fd, &ev) == 0)
-        return 0;
-    source->added = op == EPOLL_CTL_MOD;
-    return -errno;
-}
-
-/* on_signal - all that came */
-static void on_signal(struct peeker *p)
-{
-    struct signalfd_siginfo info;
-
-    while (read(p->signals, &info, sizeof info) == sizeof info) {
-        switch (info.ssi_signo) {
-        case SIGUSR2:
-            engine_pause(p->engine, true);
-            break;
-        case SIGCONT:
-            engine_pause(p->engine, false);
-            break;
-        case SIGTTIN:
-            engine_cap(p->engine, +1);
-            break;
-        case SIGTTOU:
-            engine_cap(p->engine, -1);
-            break;
-        default:
-            engine_stop(p->engine, (int)info.ssi_signo);
-        }
-    }
-}
-
-/* on_event - by its tag */
-static void on_event(struct peeker *p, const void *tag)
-{
-    uint64_t ignored;
-
-    if (tag == &p->mode) {
-        /* Off before a work item is tried: an item that leaves meanwhile sees
-         * it off and arms, or we see the room that it left. */
-        shift(p, PEEK_EPOLL, PEEK_OFF);
-        receive_start(p->engine);
-    } else if (tag == p->engine->timers) {
-        timers_run(p->engine->timers);
-    } else if (tag == &p->signals) {
-        on_signal(p);
-    } else if (tag == &p->wake) {
-        (void)!read(p->wake, &ignored, sizeof ignored);
-    } else {
-        struct peeker_source *source = (struct peeker_source *)tag;
-
-        source->ready(source);
-    }
-}
-
-/* wait_ms - without a limit, unless work items run with peek mode off and more
- * could run */
-static int wait_ms(struct peeker *p)
-{
-    unsigned running = atomic_load(&p->engine->running);
-
-    return running > 0 && running < engine_room(p->engine) && !peeker_armed(p)
-               ? STUCK_MS
-               : -1;
-}
-
-/* look - a round without an event: does a handler keep its thread for long? */
-static void look(struct peeker *p)
-{
-    struct receive_stats s;
-
-    receive_stats(p->engine, &s);
-    if (s.deliveries == p->started)
-        engine_poke(p->engine);
-    p->started = s.deliveries;
-}
-
-void peeker_run(struct peeker *p)
-{
-    struct epoll_event events[EVENTS];
-
-    while (!engine_finished(p->engine)) {
-        int n = epoll_wait(p->epoll, events, EVENTS, wait_ms(p));
-
-        for (int i = 0; i < n; i++)
-            on_event(p, events[i].data.ptr);
-        if (n == 0)
-            look(p);
-        board_show(p->engine);
-    }
 }

@@ -1,39 +1,39 @@
-/* peeker.h - the one waiting thread
+/* peeker.h - peek mode: waiting for the queue without receiving
  *
- * WHAT   epoll_wait on the queue, the timers, signals and a wake-up. It never
- *        receives and never runs a handler. The queue is waited on only while
- *        armed (peek mode): once, until the next message. A thread of the pool
- *        that has nothing else to do waits in its place (linger) and takes the
- *        message itself: one thread switch to a message, not two.
- * WHO    open, run, close: the engine's thread. arm, wake, watch: any thread.
- *        linger: pool threads.
- * OWNS   The epoll set, the signalfd, the eventfds.
+ * WHAT   The queue is waited on only while armed (peek mode): once, until the
+ *        next message, by the event loop. A thread of the pool that has nothing
+ *        else to do waits in its place (linger) and takes the message itself:
+ *        one thread switch to a message, not two.
+ * WHO    open, close: the engine's thread. arm, look_soon, look_later: any
+ *        thread. linger: pool threads.
+ * OWNS   An eventfd and a timer.
  * FAILS  open: -errno.
  */
 #ifndef WORKER_PEEKER_H
 #define WORKER_PEEKER_H
 
-#include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
 
-struct engine;
+#include "common/queue.h"
+#include "worker/loop.h"
+#include "worker/timers.h"
+
 struct peeker; /* opaque; body in peeker.c */
 
-/* Another descriptor to wait on, once for each peeker_watch. */
-struct peeker_source {
-    int fd;
-    void (*ready)(struct peeker_source *source);
-    bool added; /* peeker's */
+/* A handler that takes longer gets company. */
+#define PEEKER_STUCK_MS 2
+
+/* Constant while the peeker is open. The calls are made with `arg`. */
+struct peeker_setup {
+    struct loop *loop;
+    struct timers *timers;
+    struct queue *queue;
+    void (*ready)(void *arg); /* there may be a message; in the loop */
+    void (*trouble)(void *arg, const char *what, int err); /* any thread */
+    void *arg;
 };
 
-/* The signals that the peeker takes. They must be blocked before any thread is
- * started: peeker_block_signals. */
-void peeker_block_signals(void);
-
-int peeker_open(struct peeker **out, struct engine *e);
-/* Wait and dispatch until engine_finished. */
-void peeker_run(struct peeker *p);
+int peeker_open(struct peeker **out, const struct peeker_setup *setup);
 void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 
 /* Enter peek mode; no effect if it is entered. */
@@ -43,17 +43,15 @@ void peeker_arm(struct peeker *p);
  * another queue. */
 bool peeker_linger(struct peeker *p);
 bool peeker_lingered(struct peeker *p);
-/* Work goes on with peek mode off: see whether a handler keeps its thread. */
+/* Work goes on with peek mode off: have the loop run a round soon (after
+ * PEEKER_STUCK_MS), to see whether a handler keeps its thread. Later: the
+ * thread lingered, and its handler is most likely quick. */
 void peeker_look_soon(struct peeker *p);
+void peeker_look_later(struct peeker *p);
 /* Nobody lingers from here on. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
 /* The queue's descriptor stands for another queue now. Under receive_mtx. */
 void peeker_queue_changed(struct peeker *p);
-/* Make peeker_run look at engine_finished. */
-void peeker_wake(struct peeker *p);
-/* One-shot: `events` as epoll_ctl(2). */
-int peeker_watch(struct peeker *p, struct peeker_source *source,
-                 uint32_t events);
 
 #endif

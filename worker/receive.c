@@ -9,6 +9,7 @@
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/ordered.h"
+#include "worker/loop.h"
 #include "worker/peeker.h"
 #include "worker/receive.h"
 #include "worker/retries.h"
@@ -66,7 +67,7 @@ static bool left(struct engine *e, bool stays)
 {
     bounds_left(e);
     if (atomic_load(&e->holds) & HOLD_STOP)
-        peeker_wake(e->peeker);
+        loop_wake(e->loop);
     else if (stays)
         return engine_peeks(e);
     else
@@ -386,6 +387,8 @@ static struct receive *linger(struct engine *e)
         engine_poke(e);
         return NULL;
     }
+    if (engine_room(e) > 1)
+        peeker_look_later(e->peeker);
     if (item && enter(e))
         return item;
     if (item)

@@ -16,15 +16,15 @@
 #include "worker/container.h"
 #include "worker/engine.h"
 #include "worker/ordered.h"
-#include "worker/peeker.h"
+#include "worker/loop.h"
 
 #define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */
 
 /* c = constant after open   a = atomic */
 struct release {
-    struct engine *engine;       /* c */
-    struct peeker_source source; /* c  inotify */
+    struct engine *engine;     /* c */
+    struct loop_source source; /* c  inotify */
     struct timer timer;
     struct pool_job job;
     atomic_bool watching; /* a  the source is armed, or a look is to come */
@@ -86,7 +86,7 @@ static void look_due(struct timer *timer)
 }
 
 /* written - somebody wrote; look soon, once for many writes */
-static void written(struct peeker_source *source)
+static void written(struct loop_source *source)
 {
     struct release *r = CONTAINER_OF(source, struct release, source);
     char events[4096];
@@ -152,7 +152,7 @@ int release_open(struct release **out, struct engine *e, struct problem *p)
 void release_watch(struct release *r)
 {
     if (!atomic_exchange(&r->watching, true) &&
-        peeker_watch(r->engine->peeker, &r->source, EPOLLIN) < 0)
+        loop_watch(r->engine->loop, &r->source, EPOLLIN) < 0)
         release_again(r);
 }
 

@@ -13,7 +13,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,9 +24,9 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "worker/engine.h"
 #include "worker/lane.h"
-#include "worker/peeker.h"
+#include "worker/handler.h"
+#include "worker/loop.h"
 
 #define STREAM_BODY 65536
 #define STREAM_MANY 64
@@ -42,7 +41,8 @@ struct stream_message {
 };
 
 static struct settings set;
-static struct engine engine;
+static struct timers *timers;
+static struct loop *loop;
 static struct handler *handler;
 static struct lane *lane;
 static struct outcome out;
@@ -111,24 +111,17 @@ static inline void stream_setup(void)
 /* stream_open_with - a handler with this command, and a lane of it */
 static inline void stream_open_with(char **argv)
 {
-    struct queue_attr attr = {.depth = 1, .message_size = 16};
     struct problem p;
-    bool created;
 
     set.command = argv;
     snprintf(set.queue, sizeof set.queue, "%s", stream_queue);
-    engine.set = &set;
-    cr_assert_eq(timers_open(&engine.timers), 0);
-    cr_assert_eq(queue_open(&engine.queue, set.queue,
-                            QUEUE_RECEIVE | QUEUE_CREATE, &attr, &created, &p),
-                 0);
-    mq_unlink(stream_queue); /* a test may end by a signal */
-    cr_assert_eq(peeker_open(&engine.peeker, &engine), 0);
+    cr_assert_eq(timers_open(&timers), 0);
+    cr_assert_eq(loop_open(&loop, timers), 0);
     cr_assert_eq(OPS->open(&handler,
                            &(struct handler_setup){.settings = &set,
                                                    .nonce = clock_wall_ns(),
-                                                   .timers = engine.timers,
-                                                   .peeker = engine.peeker},
+                                                   .timers = timers,
+                                                   .loop = loop},
                            &p),
                  0);
     lane = LANES->get(handler);
@@ -155,8 +148,8 @@ static inline void stream_shut(void)
 static inline void stream_teardown(void)
 {
     stream_shut();
-    peeker_close(&engine.peeker);
-    timers_close(&engine.timers);
+    loop_close(&loop);
+    timers_close(&timers);
     cr_assert_eq(waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG), -1,
                  "a child is left");
     log_divert(NULL, NULL);
