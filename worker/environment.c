@@ -23,19 +23,23 @@ static bool ours(const char *var)
            strncmp(var, MANAGER, strlen(MANAGER)) == 0;
 }
 
-/* environment_base_open - environ without what is ours */
+/* environment_base_open - environ without what is ours
+ * It is NULL, not an empty list, after clearenv(3), and in a program that was
+ * started without a variable once setproctitle_init(3bsd) has copied it.
+ */
 int environment_base_open(struct environment_base *b, const char *queue,
                           uint64_t max_attempts, uint64_t nonce)
 {
+    char *none[] = {NULL}, **from = environ ? environ : none;
     size_t n = 0;
 
     memset(b, 0, sizeof *b);
-    while (environ[n])
+    while (from[n])
         n++;
     b->vars = reallocarray(NULL, n + 3, sizeof *b->vars);
     if (!b->vars)
         return -ENOMEM;
-    for (char **v = environ; *v; v++)
+    for (char **v = from; *v; v++)
         if (!ours(*v))
             b->vars[b->count++] = *v;
     snprintf(b->queue, sizeof b->queue, "MQW_QUEUE=%s", queue);

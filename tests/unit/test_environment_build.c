@@ -172,3 +172,16 @@ Test(environment_build, process_is_found_by_the_mark_it_is_given)
     cr_assert(environment_marked(text, used, NONCE, &seq));
     cr_assert_eq(seq, 4711, "no value of a header passes for a mark");
 }
+
+/* clearenv(3) leaves NULL, and so does setproctitle_init(3bsd). */
+Test(environment_build, a_process_without_any_environment_has_ours_only)
+{
+    environment_base_close(&base);
+    clearenv();
+    cr_assert_null(environ);
+    cr_assert_eq(environment_base_open(&base, "/orders", 9, NONCE), 0);
+    cr_assert_eq(base.count, 2);
+    build("x", 0, 0);
+    cr_assert_str_eq(value("MQW_QUEUE"), "/orders");
+    cr_assert_null(value("PATH"));
+}

@@ -352,6 +352,18 @@ static void keep(enum mqw_log_level level, const char *text, size_t size,
         snprintf(seen, sizeof seen, "%s", text);
 }
 
+/* environ is NULL then (clearenv(3)). */
+Test(library, it_runs_without_any_environment)
+{
+    const char *q = harness_queue(0, 0);
+    struct mqw_options o = options(q);
+
+    harness_send_text(q, "MQW/1\nx-none: y\n\nx");
+    clearenv();
+    cr_assert_null(environ);
+    cr_assert_eq(mqw_run(&o, lines_of, &here), 0);
+}
+
 Test(library, a_delay_without_an_end_is_told_as_long_as_it_is)
 {
     const char *q = harness_queue(0, 0);

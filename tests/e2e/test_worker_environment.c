@@ -1,0 +1,71 @@
+/* mqworker: started with next to no environment
+ *
+ * environ is then NULL once the title was set up (setproctitle(3bsd)), and not
+ * an empty list.
+ */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(worker_environment, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+#define ANSWER                                                            \
+    "while read -r _ id size _; do head -c $size >/dev/null; read -r _\n" \
+    "echo $id >>done; echo OK $id; done"
+
+/* emptied - a worker whose whole environment is `only`; NULL: nothing. It ends
+ * when the one message has been done. */
+static void emptied(const char *only, const char *const *handler)
+{
+    const char *argv[16] = {"env", "-i"}, *q = harness_queue(0, 0);
+    size_t n = 2;
+
+    harness_send_text(q, "x");
+    if (only)
+        argv[n++] = only;
+    argv[n++] = harness_bin("mqworker");
+    argv[n++] = "--state-dir";
+    argv[n++] = harness_state_dir();
+    argv[n++] = "--exit-when-idle";
+    argv[n++] = q;
+    while (*handler)
+        argv[n++] = *handler++;
+
+    struct harness_result r =
+        harness_run_spec(&(struct harness_spec){.argv = argv});
+
+    cr_assert_eq(r.status, 0, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, " done=1 "), "%s", r.err);
+}
+
+/* both - with no variable, and with one */
+static void both(const char *const *handler)
+{
+    emptied(NULL, handler);
+    emptied("TZ=UTC", handler);
+}
+
+Test(worker_environment, a_command_starts_without_any_variable)
+{
+    const char *env;
+    size_t size;
+
+    emptied(NULL, HARNESS_LIST("--", "/bin/sh", "-c",
+                               "/bin/cat /proc/self/environ >env"));
+    env = harness_read("env", &size);
+    cr_assert(memmem(env, size, "MQW_QUEUE=/", 11), "%.*s", (int)size, env);
+    both(HARNESS_LIST("--", "/bin/cat"));
+}
+
+Test(worker_environment, a_stream_starts_without_any_variable)
+{
+    both(HARNESS_LIST("--stream", "--", harness_script("stream", ANSWER)));
+    cr_assert_eq(harness_lines("done"), 2);
+}
+
+Test(worker_environment, a_plugin_starts_without_any_variable)
+{
+    both(HARNESS_LIST("--plugin", harness_plugin("done")));
+}
