@@ -5,14 +5,16 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/boot_id.h"
 #include "common/clock.h"
 #include "common/counters_inner.h"
-#include "common/boot_id.h"
+#include "common/panic.h"
 #include "common/process_stat.h"
 
 /* lost - from here on the numbers are in memory only; the first reason
@@ -40,7 +42,8 @@ static void allocate(struct counters *c, size_t from, size_t size)
     lost(c, "no room for it", err);
     if (mmap(at, size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-        abort(); /* the range is ours, and one mapping more is allowed */
+        panic("counters: neither disk nor memory for %zu bytes: %s", size,
+              strerror(errno)); /* what was mapped there may be gone */
 }
 
 /* fits - whether an old file can be taken over: of this version and geometry,
@@ -206,7 +209,8 @@ struct counters_block *counters_claim(struct counters *c)
     pthread_mutex_lock(&c->mtx);
     i = c->claimed++;
     if (i >= h->blocks_max)
-        abort(); /* our bug: more work items than there can be */
+        panic("counters: block %u of %u, more work items than there can be", i,
+              h->blocks_max);
     if (i >= atomic_load(&h->blocks)) {
         allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
         atomic_store_explicit(&h->blocks, i + 1, memory_order_release);

@@ -176,7 +176,7 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max);
 struct counters_block *counters_rest(struct counters *c);
 void counters_rest_done(struct counters *c);
 /* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
- * our bug: abort). Any thread. */
+ * our bug: panic). Any thread. */
 struct counters_block *counters_claim(struct counters *c);
 /* NULL: others can read them. Else why not, for the log. */
 const char *counters_private(const struct counters *c);

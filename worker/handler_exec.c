@@ -28,6 +28,7 @@
 #include "common/clock.h"
 #include "common/fault_point.h"
 #include "common/log.h"
+#include "common/panic.h"
 #include "worker/body_file.h"
 #include "worker/command.h"
 #include "worker/container.h"
@@ -92,8 +93,10 @@ static void scratch_free(void *arg)
 
 static void scratch_key_make(void)
 {
-    if (pthread_key_create(&scratch_key, scratch_free) != 0)
-        abort();
+    int err = pthread_key_create(&scratch_key, scratch_free);
+
+    if (err)
+        panic("pthread_key_create: %s", strerror(err));
 }
 
 /* scratch_get - this thread's own, made at its first run; NULL: no memory */

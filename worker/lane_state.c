@@ -8,10 +8,9 @@
 #include "worker/lane_inner.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/panic.h"
 
 /* How long a child that closed a pipe may take to end. One that is just ending
  * closes all it has, and its exit status is yet to come. */
@@ -138,11 +137,9 @@ void lane_step(struct lane *l, enum lane_event event)
 {
     enum lane_state next = rows[l->state].on[event];
 
-    if (next == LANE_NOWHERE) {
-        log_error("panic", F_STR("lane", rows[l->state].name),
-                  F_STR("event", event_names[event]));
-        abort();
-    }
+    if (next == LANE_NOWHERE)
+        panic("lane %s: event %s cannot be", rows[l->state].name,
+              event_names[event]);
     if (next == l->state)
         return;
     if (rows[l->state].is & ~rows[next].is & FEEDS)

@@ -9,6 +9,7 @@
 #include <bsd/string.h>
 
 #include "common/clock.h"
+#include "common/panic.h"
 
 #define FIELD_TEXT 64
 
@@ -57,7 +58,7 @@ static const struct option_row *row_of(const char *flag)
     const struct option_row *row = settings_row(flag);
 
     if (!row)
-        abort(); /* our bug: a flag was renamed */
+        panic("options: there is no flag --%s", flag); /* it was renamed */
     return row;
 }
 

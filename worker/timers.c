@@ -2,12 +2,15 @@
 #include "worker/timers.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/panic.h"
 
 #define NOT_ARMED UINT64_MAX
 #define BUDGET    4096 /* timers moved in one hold of the lock */
@@ -86,7 +89,7 @@ static void never(struct wheel_timer *timer, uint64_t missed)
 {
     (void)timer;
     (void)missed;
-    abort();
+    panic("timers: the wheel fired a timer that was to be popped");
 }
 
 void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
@@ -102,13 +105,15 @@ void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
 static void arm_locked(struct timers *t)
 {
     uint64_t next;
+    int err;
 
     if (!wheel_next(t->wheel, &next))
         next = NOT_ARMED;
     if (next == t->armed_ns)
         return;
-    if (set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1) < 0)
-        abort(); /* our bug: it was set when it was opened */
+    err = set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
+    if (err) /* it was set when it was opened */
+        panic("timers: timerfd_settime(%" PRIu64 "): %s", next, strerror(-err));
     t->armed_ns = next;
 }
 
@@ -197,7 +202,7 @@ void timers_run(struct timers *t)
     bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
-        abort(); /* our bug: the descriptor is not what it was */
+        panic("timers: read: %s", strerror(errno)); /* not the same file */
     pthread_mutex_lock(&t->mtx);
     t->armed_ns = NOT_ARMED;
     now = clock_mono_ns();

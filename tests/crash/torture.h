@@ -92,7 +92,7 @@ void worker_start(struct torture *t, const char *kill_at,
 uint64_t worker_first_ns(const struct torture *t);
 /* Whether it ended; its status as of waitpid. */
 bool worker_ended(struct torture *t, int *status);
-/* SIGKILL, and reap it. */
+/* SIGKILL, and reap it. That it had crashed by itself is a failure. */
 void worker_kill(struct torture *t);
 /* SIGTERM; false: it did not end well, and that was told. */
 bool worker_stop(struct torture *t);

@@ -55,6 +55,7 @@ static bool by_itself(struct torture *t)
         return false;
     fprintf(stderr, "torture: the worker ended by itself, status %x\n",
             (unsigned)status);
+    place_tell_log(t);
     t->failed = true;
     return true;
 }

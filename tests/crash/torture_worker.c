@@ -135,10 +135,18 @@ bool worker_ended(struct torture *t, int *status)
 
 void worker_kill(struct torture *t)
 {
+    int status;
+
     kill(t->worker.pid, SIGKILL);
-    if (waitpid(t->worker.pid, NULL, 0) < 0)
+    if (waitpid(t->worker.pid, &status, 0) < 0)
         torture_die("waitpid: %s", strerror(errno));
     t->worker.pid = 0;
+    if (WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : status == 0)
+        return;
+    fprintf(stderr, "torture: the worker ended before its kill, status %x\n",
+            (unsigned)status);
+    place_tell_log(t);
+    t->failed = true;
 }
 
 bool worker_stop(struct torture *t)
