@@ -63,27 +63,65 @@ bool problem_descriptors_gone(void)
     return false;
 }
 
-/* problem_limit - what stands behind the error's own text is replaced; a text
- * that tells how to raise a limit is right already */
-void problem_limit(struct problem *p, int err)
+/* files_advice - of this process, or of the machine */
+static void files_advice(int err, char *to, size_t room)
 {
-    if (!p || (err != EMFILE && err != ENFILE) || strstr(p->text, "ulimit") ||
-        strstr(p->text, "sysctl"))
-        return;
     struct rlimit limit = {.rlim_cur = 0};
-    size_t used = strlen(p->text);
-    const char *said = strstr(p->text, strerror(err));
     getrlimit(RLIMIT_NOFILE, &limit);
     unsigned long long want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
-    if (said)
-        used = (size_t)(said - p->text) + strlen(strerror(err));
-    p->status = EX_OSERR;
     if (err == EMFILE)
-        snprintf(p->text + used, sizeof p->text - used,
+        snprintf(to, room,
                  "; raise the limit: `ulimit -n %llu`, systemd "
                  "`LimitNOFILE=%llu`",
                  want, want);
     else
-        snprintf(p->text + used, sizeof p->text - used,
+        snprintf(to, room,
                  "; all of the machine are in use: `sysctl fs.file-max`");
+}
+
+/* memory_advice - a limit of this process, if it has one: that is what refuses
+ * memory long before the machine does, which ends processes instead */
+static void memory_advice(char *to, size_t room)
+{
+    static const struct {
+        __rlimit_resource_t which;
+        const char *name, *flag, *of;
+    } limits[] = {{RLIMIT_AS, "AS", "-v", "address space"},
+                  {RLIMIT_DATA, "DATA", "-d", "data"}};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct rlimit limit;
+        if (getrlimit(limits[i].which, &limit) < 0 ||
+            limit.rlim_cur == RLIM_INFINITY)
+            continue;
+        int n =
+            snprintf(to, room,
+                     "; RLIMIT_%s allows %llu KiB of %s: raise it, `ulimit "
+                     "%s unlimited`, systemd `Limit%s=infinity`",
+                     limits[i].name, (unsigned long long)limit.rlim_cur >> 10,
+                     limits[i].of, limits[i].flag, limits[i].name);
+        if (n < 0 || (size_t)n >= room)
+            return;
+        to += n;
+        room -= (size_t)n;
+    }
+}
+
+/* problem_limit - what stands behind the error's own text is replaced; a text
+ * that tells how to raise a limit is right already */
+void problem_limit(struct problem *p, int err)
+{
+    bool files = err == EMFILE || err == ENFILE;
+    if (!p || (!files && err != ENOMEM) || strstr(p->text, "ulimit") ||
+        strstr(p->text, "sysctl"))
+        return;
+    size_t used = strlen(p->text);
+    const char *said = strstr(p->text, strerror(err));
+    if (said)
+        used = (size_t)(said - p->text) + strlen(strerror(err));
+    p->text[used] = '\0';
+    p->status = EX_OSERR;
+    if (files)
+        files_advice(err, p->text + used, sizeof p->text - used);
+    else
+        memory_advice(p->text + used, sizeof p->text - used);
 }

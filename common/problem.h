@@ -22,9 +22,9 @@ struct problem {
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Filled because of `err`: if that is a limit on open files, EX_OSERR, and what
- * to do is to raise it, whatever the text said; else as it is. NULL is
- * allowed. */
+/* Filled because of `err`: if that is a limit on open files or on memory,
+ * EX_OSERR, and what to do is to raise it, whatever the text said behind the
+ * error's own; else as it is. NULL is allowed. */
 void problem_limit(struct problem *p, int err);
 
 /* Whether this process cannot open another file; if it can, EMFILE was about

@@ -169,9 +169,7 @@ static int store_make(const char *path, int folder)
 static int memory_problem(const char *path, struct problem *p)
 {
     return problem_set(p, EX_OSERR, ENOMEM,
-                       "%s cannot be opened: out of memory; free some, or "
-                       "raise the limit (`ulimit -v`, systemd `MemoryMax=`)",
-                       path);
+                       "%s cannot be opened: out of memory", path);
 }
 
 /* store_file_create - make an empty store */

@@ -71,8 +71,8 @@ int lock_open(struct pidfh **out, const char *path, const char *queue,
 
     while ((*out = pidfile_open(path, 0600, &owner)) == NULL) {
         if (errno == ENOMEM || errno == EFAULT) /* libbsd's own strdup */
-            return problem_set(p, EX_OSERR, ENOMEM,
-                               "pidfile %s: out of memory; free some", path);
+            return problem_set(p, EX_OSERR, ENOMEM, "pidfile %s: out of memory",
+                               path);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "

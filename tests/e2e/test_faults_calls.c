@@ -176,7 +176,7 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
         {"fsync@custody.new", EIO, 2, 1, true, 73, "Input/output error"},
         {"fsync@store.db", EIO, 1, 1, true, 73, "Input/output error"},
         {"rename", EIO, 1, 1, true, 73, "Input/output error"},
-        {"mmap@custody", ENOMEM, 2, 1, true, 73, "Cannot allocate memory"},
+        {"mmap@custody", ENOMEM, 2, 1, true, 71, "Cannot allocate memory"},
         {"msync", EIO, 1, 1, true, 73, "Input/output error"},
         {"pread@custody", EIO, 1, 1, false, 73, "Input/output error"},
         {"pread@store.db", EIO, 3, 0, false, 73, "Input/output error"},

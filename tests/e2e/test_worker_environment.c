@@ -1,7 +1,7 @@
-/* mqworker: started with next to no environment
+/* mqworker: started with next to nothing
  *
- * environ is then NULL once the title was set up (setproctitle(3bsd)), and not
- * an empty list.
+ * Without a variable environ is NULL once the title was set up
+ * (setproctitle(3bsd)), and not an empty list.
  */
 #include "tests/harness/harness.h"
 
@@ -69,3 +69,20 @@ Test(worker_environment, a_plugin_starts_without_any_variable)
 {
     both(HARNESS_LIST("--plugin", harness_plugin("done")));
 }
+
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+/* A sanitizer needs more than there is. */
+Test(worker_environment, a_limit_on_memory_is_named)
+{
+    const char *q = harness_queue(0, 0);
+    const char *limited = harness_script("limited", "ulimit -v 100000\n"
+                                                    "exec \"$@\"");
+    struct harness_result r =
+        harness_run(limited, harness_bin("mqworker"), "--state-dir",
+                    harness_state_dir(), q, "--", "cat");
+
+    cr_assert_eq(r.status, 71, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "memory; RLIMIT_AS allows 100000 KiB"), "%s",
+              r.err);
+}
+#endif

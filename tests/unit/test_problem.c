@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/problem.h"
 
@@ -51,6 +52,37 @@ Test(problem, long_text_is_cut_between_characters)
         cr_expect_eq(strlen(p.text), room - room % size, "%s", letters[i]);
         cr_expect_eq(memcmp(p.text, text, strlen(p.text)), 0);
     }
+}
+
+/* limit_set - in the child that the test is */
+static void limit_set(__rlimit_resource_t which, rlim_t bytes)
+{
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(which, &limit), 0);
+    limit.rlim_cur = bytes;
+    cr_assert_eq(setrlimit(which, &limit), 0);
+}
+
+Test(problem, a_limit_on_memory_is_71_and_named_with_its_value)
+{
+    struct problem p;
+    limit_set(RLIMIT_AS, RLIM_INFINITY);
+    limit_set(RLIMIT_DATA, RLIM_INFINITY);
+    problem_set(&p, 73, ENOMEM, "out of memory");
+    cr_assert_eq(p.status, 71);
+    cr_assert_str_eq(p.text, "out of memory");
+    limit_set(RLIMIT_DATA, (rlim_t)8 << 30);
+    problem_set(&p, 73, ENOMEM, "/x: %s; check the disk", strerror(ENOMEM));
+    cr_assert_str_eq(p.text, "/x: Cannot allocate memory; RLIMIT_DATA allows "
+                             "8388608 KiB of data: raise it, `ulimit -d "
+                             "unlimited`, systemd `LimitDATA=infinity`");
+    limit_set(RLIMIT_DATA, RLIM_INFINITY);
+    limit_set(RLIMIT_AS, (rlim_t)1 << 40);
+    problem_set(&p, 71, ENOMEM, "out of memory");
+    cr_assert_str_eq(p.text,
+                     "out of memory; RLIMIT_AS allows 1073741824 KiB of "
+                     "address space: raise it, `ulimit -v unlimited`, systemd "
+                     "`LimitAS=infinity`");
 }
 
 Test(problem, a_limit_on_open_files_is_71_and_says_how_to_raise_it)
