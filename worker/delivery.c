@@ -70,13 +70,16 @@ const char *delivery_id(struct delivery *d)
 }
 
 /* delivery_limit_ns - the message's own, else the worker's */
-uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise)
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
+                           uint64_t most)
 {
-    uint64_t ms = d->header.timeout_ms;
+    uint64_t ms = d->header.timeout_ms, limit = UINT64_MAX;
 
     if (!(d->header.fields & HEADER_TIMEOUT))
         return otherwise;
-    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
+    if (ms < UINT64_MAX / NS_PER_MS)
+        limit = ms * NS_PER_MS;
+    return limit < most ? limit : most;
 }
 
 void delivery_regroup(struct delivery *d, const char *key, size_t size)

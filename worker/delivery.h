@@ -43,8 +43,10 @@ struct delivery {
  * none yet), body, group. `separator`: where the group of a message without a
  * header ends; 0: such a message has none. */
 void delivery_read(struct delivery *d, struct slot *slot, char separator);
-/* Its time limit: the message's own, else `otherwise`; UINT64_MAX: none. */
-uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise);
+/* Its time limit: the message's own, up to `most`, else `otherwise`, which is
+ * the worker's and not bounded; UINT64_MAX: none. */
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
+                           uint64_t most);
 /* Its id as text; it costs something, so it is made when somebody wants it. */
 const char *delivery_id(struct delivery *d);
 /* Its group is this one, whatever the message says: it was stored so. */

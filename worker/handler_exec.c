@@ -363,7 +363,8 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     struct running r = {.pid = -1,
                         .handler = h,
                         .id = delivery_id(d),
-                        .limit_ns = delivery_limit_ns(d, h->set->timeout_ns)};
+                        .limit_ns = delivery_limit_ns(d, h->set->timeout_ns,
+                                                      h->set->max_timeout_ns)};
     int err_pipe[2] = {-1, -1}, body, err;
 
     out->tail_size = 0;

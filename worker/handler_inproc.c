@@ -211,7 +211,8 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 
     view(&c, h, d, slot_word(d->slot));
     c.context.out = out;
-    c.limit_ns = delivery_limit_ns(d, h->set->timeout_ns);
+    c.limit_ns =
+        delivery_limit_ns(d, h->set->timeout_ns, h->set->max_timeout_ns);
     out->error[0] = '\0';
     out->tail_size = 0;
     out->delayed = false;

@@ -169,7 +169,7 @@ void lane_send(struct lane *l, struct delivery *d)
     m->d = d;
     m->late = m->heard = false;
     m->deadline_ns = UINT64_MAX;
-    m->limit_ns = delivery_limit_ns(d, set->timeout_ns);
+    m->limit_ns = delivery_limit_ns(d, set->timeout_ns, set->max_timeout_ns);
     m->at = l->output.written + (l->output.end - l->output.begin);
     name_child(l, d->slot);
     if (lane_append(l, d) < 0)

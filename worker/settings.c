@@ -18,6 +18,7 @@
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
 #define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
 #define TEXT_MAX    1024
+#define DELAY_MAX   (400 * 24 * UINT64_C(3600) * NS_PER_S) /* by default */
 
 /* verdict_parse - "retry" to MQW_RETRY; -1: none */
 static int verdict_parse(const char *text)
@@ -126,6 +127,10 @@ static const struct option_row rows[] = {
      .preset = "none", AT(retry_for_ns),
      .help = "a failure of a message that was received DUR ago or earlier is "
              "its last"},
+    {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .preset = "400d", AT(max_delay_ns),
+     .help = "a message whose not-before lies further ahead is dead; a handler "
+             "that asks for a longer delay gets this one"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
      .preset = "3", AT(max_crashes),
      .help = "times the worker may die under a message before it is dead"},
@@ -136,6 +141,10 @@ static const struct option_row rows[] = {
      .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
      .help = "time limit of a handler: SIGTERM to its process group; a "
              "message's own timeout goes before it"},
+    {"max-timeout", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .min = NS_PER_MS, .preset = "none", AT(max_timeout_ns),
+     .help = "the longest time limit that a message may ask for; a longer one "
+             "counts as this"},
     {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort),
      .help = "a plugin that runs on for --kill-after past its time limit ends "
              "the worker, as a crash; the next start brings the message back"},
@@ -280,6 +289,8 @@ void settings_init(struct settings *s)
         .max_crashes = 3,
         .retry_for_ns = UINT64_MAX,
         .timeout_ns = UINT64_MAX,
+        .max_timeout_ns = UINT64_MAX,
+        .max_delay_ns = DELAY_MAX,
         .take_signals = true,
         .kill_after_ns = 5 * NS_PER_S,
         .grace_ns = 30 * NS_PER_S,

@@ -55,6 +55,8 @@ struct settings {
     uint64_t max_crashes;
     uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
     _Atomic uint64_t timeout_ns; /* of a handler; UINT64_MAX: none */
+    /* What a message may ask for; UINT64_MAX: anything. */
+    _Atomic uint64_t max_timeout_ns, max_delay_ns;
     _Atomic uint64_t kill_after_ns;
     _Atomic uint64_t grace_ns;
     _Atomic uint64_t breaker_failures; /* 0: off */

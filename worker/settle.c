@@ -136,14 +136,15 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
     }
 }
 
-/* wait_of - what the handler asked for, else the backoff */
+/* wait_of - what the handler asked for, up to --max-delay, else the backoff */
 static uint64_t wait_of(struct engine *e, const struct outcome *out,
                         const struct store_row *m)
 {
+    uint64_t most = e->set->max_delay_ns;
     struct backoff b;
 
     if (out->delayed)
-        return out->delay_ns;
+        return out->delay_ns < most ? out->delay_ns : most;
     tune_backoff(e, &b);
     return backoff_delay(&b, m->attempts, (unsigned)e->set->jitter_percent);
 }

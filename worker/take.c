@@ -93,18 +93,33 @@ static bool expired(const struct delivery *d, uint64_t now)
            !(slot_word(d->slot).flags & SLOT_REDELIVERED);
 }
 
+/* ahead - how far its not-before lay ahead when it was received; 0: the time
+ * has come, or it waited for it already */
+static uint64_t ahead(const struct delivery *d, uint64_t now)
+{
+    uint64_t until = d->header.not_before_ns, from = d->slot->received_ns;
+
+    if (!(d->header.fields & HEADER_NOT_BEFORE) || until <= now ||
+        d->slot->failures > 0)
+        return 0;
+    if (from == 0) /* a kill came before that was noted */
+        from = now;
+    return until > from ? until - from : 0;
+}
+
 /* delayed - it is not due yet, and has not waited in the store before
- * One that has expired already waits for nothing: it dies in its turn, and
- * nothing of its group passes it meanwhile.
+ * One that waits for nothing, as it has expired already or asks for more than
+ * --max-delay, dies in its turn, and nothing of its group passes it meanwhile.
  */
-static bool delayed(const struct delivery *d)
+static bool delayed(const struct engine *e, const struct delivery *d)
 {
     uint64_t now;
 
     if (d->slot->row || !(d->header.fields & HEADER_NOT_BEFORE))
         return false;
     now = clock_wall_ns();
-    return d->header.not_before_ns > now && !expired(d, now);
+    return d->header.not_before_ns > now && !expired(d, now) &&
+           ahead(d, now) <= e->set->max_delay_ns;
 }
 
 /* sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
@@ -118,7 +133,7 @@ static int sort(struct receive *item, struct slot *slot)
     delivery_read(d, slot, e->set->group_separator);
     if (d->header.fields & HEADER_LETTER)
         receive_link(e, d);
-    if (!d->group.at || delayed(d))
+    if (!d->group.at || delayed(e, d))
         return 0;
     err = ordered_enter(e, d);
     if (err < 0)
@@ -301,28 +316,60 @@ static bool not_in_line(const struct delivery *d)
     return d->group.at && !d->lease && d->slot->row == 0;
 }
 
-/* needs_none - the message comes to its end, or waits, without a handler */
-static bool needs_none(struct receive *item, enum settled *settled)
+/* outlived - its time was over before it was started: a dead letter */
+static enum settled outlived(struct engine *e, struct delivery *d, uint64_t now)
+{
+    uint64_t ago = (now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS;
+    char error[64], text[DURATION_TEXT];
+
+    snprintf(error, sizeof error, "expired %s before it was started",
+             duration_print(ago, text));
+    return settle_dead(e, d, REASON_EXPIRED, error);
+}
+
+/* too_far - it asks to wait for longer than it may: a dead letter */
+static enum settled too_far(struct engine *e, struct delivery *d, uint64_t wait)
+{
+    char error[HEADER_WHY], asks[DURATION_TEXT], most[DURATION_TEXT];
+
+    snprintf(
+        error, sizeof error, "not-before lies %s ahead, --max-delay allows %s",
+        duration_print(wait, asks), duration_print(e->set->max_delay_ns, most));
+    return settle_dead(e, d, REASON_BAD_HEADER, error);
+}
+
+/* timed - a message with a time of its own: it comes to its end, or waits */
+static bool timed(struct receive *item, enum settled *settled)
 {
     struct engine *e = item->engine;
     struct delivery *d = item->d;
-    char error[64], ago[DURATION_TEXT];
-    uint64_t now;
+    uint64_t now = clock_wall_ns(), wait = ahead(d, now);
 
-    if (d->broken) {
-        *settled = settle_dead(e, d, REASON_BAD_HEADER, d->why);
-    } else if (d->header.fields & HEADER_EXPIRES &&
-               expired(d, now = clock_wall_ns())) {
-        snprintf(
-            error, sizeof error, "expired %s before it was started",
-            duration_print((now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS,
-                           ago));
-        *settled = settle_dead(e, d, REASON_EXPIRED, error);
-    } else if (not_in_line(d) || delayed(d)) {
+    if (expired(d, now))
+        *settled = outlived(e, d, now);
+    else if (wait > e->set->max_delay_ns)
+        *settled = too_far(e, d, wait);
+    else if (delayed(e, d))
         *settled = put_later(item);
-    } else {
+    else
         return false;
-    }
+    return true;
+}
+
+/* needs_none - the message comes to its end, or waits, without a handler */
+static bool needs_none(struct receive *item, enum settled *settled)
+{
+    struct delivery *d = item->d;
+
+    if (d->broken)
+        *settled = settle_dead(item->engine, d, REASON_BAD_HEADER, d->why);
+    else if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE) &&
+             timed(item, settled))
+        return true;
+    else if (not_in_line(d))
+        *settled = put_later(item);
+    else
+        return false;
     return true;
 }
 

@@ -51,6 +51,8 @@ static const struct {
 } tunables[] = {
     {"max-concurrency", cap_change},
     {"timeout", NULL},
+    {"max-timeout", NULL},
+    {"max-delay", NULL},
     {"kill-after", NULL},
     {"grace", NULL},
     {"max-attempts", NULL},

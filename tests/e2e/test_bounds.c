@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <mqueue.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 TestSuite(bounds, .init = harness_init, .fini = harness_fini, .timeout = 60);
@@ -522,13 +523,16 @@ Test(bounds, retries_are_deliveries)
 
 Test(bounds, what_dies_or_waits_without_a_run_is_no_delivery)
 {
+    char later[64];
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         harness_worker(q, "-c", "8", "--max-deliveries", "12", "--", RECORD);
+    snprintf(later, sizeof later, "MQW/1\nnot-before: %lld000000000\n\nx",
+             (long long)time(NULL) + 3600);
     for (int i = 0; i < 10; i++) {
         harness_send_text(q, "MQW/1\nbroken\n\nx");
         harness_send_text(q, "MQW/1\nexpires: 1\n\nx");
-        harness_send_text(q, "MQW/1\nnot-before: 9999999999999999999\n\nx");
+        harness_send_text(q, later);
         harness_send_text(q, "good");
     }
     harness_until_lines("runs", 10, SOON_MS);

@@ -157,6 +157,39 @@ Test(timeout, a_message_s_own_limit_replaces_the_worker_s)
     cr_assert_eq(number(w, " done="), 1);
 }
 
+Test(timeout, a_message_asks_for_no_more_than_max_timeout)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--max-attempts", "1", "-t", "600ms",
+                       "--max-timeout", "200ms", "--", "sleep", "1000");
+    harness_send_text(q, "MQW/1\ntimeout: 9007199254740992\n\nlong");
+    harness_send_text(q, "MQW/1\ntimeout: 100\n\nshort");
+    harness_send_text(q, "the worker's own is not bounded");
+    const struct harness_letter *l = harness_wait_letters(q, 3, 20000);
+    cr_assert_str_eq(l[2].error, "timeout 200ms");
+    cr_assert_str_eq(l[1].error, "timeout 100ms");
+    cr_assert_str_eq(l[0].error, "timeout 600ms");
+    cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
+                             q, "max-timeout=50ms")
+                     .status,
+                 0);
+    harness_send_text(q, "MQW/1\ntimeout: 60000\n\nlong");
+    cr_assert_str_eq(harness_wait_letters(q, 4, 20000)->error, "timeout 50ms");
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(timeout, a_message_for_a_child_asks_for_no_more_either)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--stream", "-c", "1", "--max-attempts", "1",
+                       "--max-timeout", "100ms", "--", "sleep", "1000");
+    harness_send_text(q, "MQW/1\ntimeout: 60000\n\nlong");
+    cr_assert_str_eq(harness_wait_letters(q, 1, 20000)->error, "timeout 100ms");
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(timeout, what_a_handler_says_after_its_limit_is_dropped_and_logged)
 {
     static const char *const says[] = {"0", "65", "3"};

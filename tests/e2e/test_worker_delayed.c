@@ -173,6 +173,114 @@ Test(worker_delayed, one_that_expires_while_it_waits_is_dead)
     cr_assert_not(harness_exists("runs"));
 }
 
+#define DAY_NS (UINT64_C(86400) * 1000 * NS_MS)
+
+/* send_ahead - a message that is due so long after now */
+static void send_ahead(const char *q, uint64_t ahead_ns, const char *more,
+                       const char *body)
+{
+    char message[160];
+    snprintf(message, sizeof message, "MQW/1\nnot-before: %" PRIu64 "\n%s\n%s",
+             wall_ns() + ahead_ns, more, body);
+    harness_send_text(q, message);
+}
+
+/* waiting - how many messages wait in the store */
+static long waiting(const char *q)
+{
+    struct harness_result r = harness_run(
+        "mqctl", "status", "--json", "--state-dir", harness_state_dir(), q);
+    const char *at = strstr(r.out, "\"waiting\":");
+    return at ? atol(at + strlen("\"waiting\":")) : -1;
+}
+
+Test(worker_delayed, one_that_lies_too_far_ahead_is_dead_at_once)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_send_text(q, "MQW/1\nnot-before: 18446744073709551615\n\nend");
+    send_ahead(q, 401 * DAY_NS, "group: g\n", "far");
+    send_ahead(q, 399 * DAY_NS, "", "near");
+    harness_send_text(q, "MQW/1\ngroup: g\n\nnext");
+    harness_until_lines("runs", 1, 5000);
+    harness_until(waiting(q) == 1, 5000);
+    const struct harness_letter *l = harness_wait_letters(q, 2, 5000);
+    cr_assert_str_eq(l[0].reason, "bad-header");
+    cr_assert_str_eq(l[0].body, "far");
+    cr_assert_str_eq(l[0].group, "g");
+    cr_assert(strncmp(l[0].error, "not-before lies 40", 18) == 0, "%s",
+              l[0].error);
+    cr_assert(strstr(l[0].error, " ahead, --max-delay allows 400d"), "%s",
+              l[0].error);
+    cr_assert_str_eq(l[1].body, "end");
+    cr_assert_str_eq(l[1].reason, "bad-header");
+    cr_assert_eq(l[1].attempts, 0);
+    cr_assert_eq(harness_lines_with("runs", "next"), 1);
+    /* Who sends it again knows better, and it runs at once. */
+    cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), q, "--all")
+                     .status,
+                 0);
+    harness_until_lines("runs", 3, 5000);
+    cr_assert_eq(harness_lines_with("runs", " end"), 1);
+    cr_assert_eq(harness_lines_with("runs", " far"), 1);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_delayed, max_delay_is_counted_from_when_it_was_received)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--max-delay", "2s", "--", RECORD);
+    send_ahead(q, 1000 * NS_MS, "", "in time");
+    send_ahead(q, 3600 * 1000 * NS_MS, "", "late");
+    harness_wait_letters(q, 1, 5000);
+    harness_until(waiting(q) == 1, 5000);
+    /* What has been received waits on, whatever is set later. */
+    cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
+                             q, "max-delay=1ms")
+                     .status,
+                 0);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_lines_with("runs", "in time"), 1);
+    cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
+                             q, "max-delay=none")
+                     .status,
+                 0);
+    harness_send_text(q, "MQW/1\nnot-before: 18446744073709551615\n\nend");
+    harness_until(waiting(q) == 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    size_t letters;
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 1);
+}
+
+Test(worker_delayed, one_that_lies_too_far_ahead_holds_its_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--on-group-dead", "hold", "--", RECORD);
+    send_ahead(q, 401 * DAY_NS, "group: g\n", "far");
+    harness_send_text(q, "MQW/1\ngroup: g\n\nnext");
+    harness_send_text(q, "other");
+    harness_wait_log(w, "event=group_held", 5000);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", "other"), 1);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+Test(worker_delayed, no_expiry_is_too_far_ahead)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "MQW/1\nexpires: 18446744073709551615\n\nx");
+    harness_send_text(q, "MQW/1\nexpires: 18446744073709551615\n"
+                         "not-before: 1\n\ny");
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
 Test(worker_delayed, a_broken_header_is_dead_at_once_and_never_runs)
 {
     static const char *const broken[] = {

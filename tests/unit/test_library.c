@@ -370,6 +370,7 @@ Test(library, a_delay_without_an_end_is_told_as_long_as_it_is)
     struct mqw_options o = options(q);
 
     o.log = keep;
+    o.max_delay = MQW_NEVER;
     harness_send_text(q, "x");
     cr_assert_eq(mqw_run(&o, never_again, &here), 0);
     const char *in = strstr(seen, " in=");
@@ -378,6 +379,31 @@ Test(library, a_delay_without_an_end_is_told_as_long_as_it_is)
     cr_assert_lt(
         labs(atol(in + 4) - (INT64_MAX / 1000000000 - time(NULL)) / 86400), 2,
         "%s", seen);
+}
+
+Test(library, a_delay_is_never_longer_than_max_delay)
+{
+    const char *q = harness_queue(0, 0);
+    struct mqw_options o = options(q);
+
+    cr_assert_eq(o.max_delay, 400 * UINT64_C(86400) * 1000 * MS);
+    o.log = keep;
+    harness_send_text(q, "x");
+    cr_assert_eq(mqw_run(&o, never_again, &here), 0);
+    cr_assert(strstr(seen, " in=400d"), "%s", seen);
+}
+
+Test(library, an_older_program_has_the_defaults_of_what_it_does_not_know)
+{
+    const char *q = harness_queue(0, 0);
+    struct mqw_options o = options(q);
+
+    memset(&o.max_delay, 0, sizeof o - offsetof(struct mqw_options, max_delay));
+    o.struct_size = offsetof(struct mqw_options, max_delay);
+    o.log = keep;
+    harness_send_text(q, "x");
+    cr_assert_eq(mqw_run(&o, never_again, &here), 0);
+    cr_assert(strstr(seen, " in=400d"), "%s", seen);
 }
 
 Test(library, past_the_time_limit_it_is_cancelled_and_failed)
