@@ -19,10 +19,7 @@ PKGS     := libbsd sqlite3 jansson
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
             -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
 
-# Of the program, not of the library; where it is missing, systemd is not told.
-SYSTEMD := $(shell pkg-config --exists libsystemd 2>/dev/null && echo libsystemd)
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) \
-              $(if $(SYSTEMD),-DHAVE_SYSTEMD $(shell pkg-config --cflags $(SYSTEMD)))
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
               $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
@@ -87,7 +84,6 @@ $(LIB) $(ENGINE):
 	$(AR) rcs $@ $^
 
 # All objects, not the archive: a plugin may call any mqw_ function.
-$(BUILD)/bin/mqworker: LIBS += $(if $(SYSTEMD),$(shell pkg-config --libs $(SYSTEMD)))
 $(BUILD)/bin/mqworker: $(call obj,$(PROGRAM)) $(WORKER) $(COMMON)
 	@mkdir -p $(@D)
 	$(LINK) -Wl,--export-dynamic-symbol='mqw_*' -o $@ $^ $(LIBS)
@@ -299,8 +295,7 @@ FILES = $(BIN:%=755:%:$(BINDIR)/) \
     $(foreach d,$(wildcard docs/*.md docs/*.c),644:$(d):$(DOCDIR)/docs/) \
     $(foreach d,$(wildcard docs/examples/*),644:$(d):$(DOCDIR)/docs/examples/) \
     $(foreach d,$(wildcard docs/pictures/*),644:$(d):$(DOCDIR)/docs/pictures/)
-FILL = $(foreach v,PREFIX BINDIR LIBDIR INCLUDEDIR SYSCONFDIR VERSION PKGS,-e 's|@$(v)@|$($(v))|') \
-    -e $(if $(SYSTEMD),'s|^@NOTIFY@||','/^@NOTIFY@/d')
+FILL = $(foreach v,PREFIX BINDIR LIBDIR INCLUDEDIR SYSCONFDIR VERSION PKGS,-e 's|@$(v)@|$($(v))|')
 # each,COMMANDS: for each of them with $$mode, $$file and $$place
 each = set -e; for f in $(FILES); do mode=$${f%%:*} file=$${f\#*:}; \
     place="$(DESTDIR)$${file\#*:}" file=$${file%%:*}; \

@@ -112,7 +112,7 @@ static int fd_create(const struct opening *o, bool *created)
     }
 }
 
-/* owner_find - owner and mode of a queue that was not to be opened
+/* owner_find - owner, mode and identity of a queue that was not to be opened
  * By a descriptor for less access if that can be had, else by its file. */
 static bool owner_find(const char *label, struct stat *st)
 {
@@ -262,6 +262,21 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
     int err = queue_open(&fresh, queue->label, flags, attr, NULL, p);
 
     return fresh ? queue_replace(queue, &fresh, p) : err;
+}
+
+/* queue_match - whether a descriptor is the queue of that name */
+enum queue_match queue_match(int fd, const char *name)
+{
+    struct mq_attr attr;
+    struct stat passed, named;
+
+    if (mq_getattr(fd, &attr) != 0 || fstat(fd, &passed) != 0)
+        return QUEUE_NONE;
+    if (!owner_find(name, &named))
+        return QUEUE_SAME;
+    return passed.st_dev == named.st_dev && passed.st_ino == named.st_ino
+               ? QUEUE_SAME
+               : QUEUE_OTHER;
 }
 
 /* queue_adopt - take over a descriptor that was passed in */

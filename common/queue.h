@@ -49,6 +49,12 @@ int queue_open(struct queue **out, const char *name, int flags,
  * On failure the descriptor stays the caller's. */
 int queue_adopt(struct queue **out, const char *name, int fd,
                 struct problem *p);
+/* What a descriptor that somebody else opened is. */
+enum queue_match { QUEUE_NONE, QUEUE_OTHER, QUEUE_SAME };
+/* Whether `fd` is the queue called `name`, which begins with a slash. Where no
+ * queue of that name can be looked at (no permission and no /dev/mqueue, or it
+ * was removed) any queue is taken for it. */
+enum queue_match queue_match(int fd, const char *name);
 void queue_close(struct queue **queue); /* NULL-safe; sets NULL */
 /* Remove the name; -ENOENT if there is none. */
 int queue_unlink(const char *name);

@@ -11,16 +11,13 @@
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
-#define PREFIX  "MQW_"
-#define MANAGER "NOTIFY_SOCKET="
-#define MARK    "MQW_DELIVERY=%016" PRIx64 "-"
+#define PREFIX "MQW_"
+#define MARK   "MQW_DELIVERY=%016" PRIx64 "-"
 
-/* ours - not for handlers: what an outer worker set, and the way to our service
- * manager */
+/* ours - not for handlers: what an outer worker set */
 static bool ours(const char *var)
 {
-    return strncmp(var, PREFIX, strlen(PREFIX)) == 0 ||
-           strncmp(var, MANAGER, strlen(MANAGER)) == 0;
+    return strncmp(var, PREFIX, strlen(PREFIX)) == 0;
 }
 
 /* environment_base_open - environ without what is ours

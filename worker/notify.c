@@ -1,53 +1,98 @@
-/* notify.c - the service manager (see notify.h) */
+/* notify.c - the service manager (see notify.h)
+ *
+ * The protocol is two manual pages, sd_notify(3) and sd_listen_fds(3): some
+ * variables, descriptors from 3 on, and datagrams of KEY=VALUE lines. It is
+ * spoken here without their library, so that every build can do it.
+ */
 #include "worker/notify.h"
 
-#include "worker/engine.h"
-
-#ifdef HAVE_SYSTEMD
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sysexits.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
+#include <bsd/stdlib.h>
 
 #include "common/clock.h"
+#include "common/log.h"
+#include "common/queue.h"
 #include "common/term.h"
 #include "worker/container.h"
+#include "worker/engine.h"
 
-#define FIRST_FD  SD_LISTEN_FDS_START
+#define FIRST_FD  3
 #define FEED_PART 2 /* fed twice in the time that the watchdog waits */
 #define STOP_MORE (10 * NS_PER_S) /* for verdicts and files, when all ended */
+#define SAY_S     1 /* the manager has that long to make room for a datagram */
+
+/* number_take - a number from the environment; 0: none, or not for this process
+ * What a shell or another service inherited and passed on has the pid of that
+ * one. `pid` may be missing only where `pid_optional`. */
+static uint64_t number_take(const char *name, const char *pid,
+                            bool pid_optional, int64_t most)
+{
+    const char *number = getenv(name), *whose = getenv(pid);
+    const char *wrong = NULL;
+    bool ours = whose
+                    ? strtonum(whose, 1, INT_MAX, &wrong) == getpid() && !wrong
+                    : pid_optional;
+    int64_t n = number && ours ? strtonum(number, 1, most, &wrong) : 0;
+
+    unsetenv(name);
+    unsetenv(pid);
+    return wrong ? 0 : (uint64_t)n;
+}
+
+/* passed_take - how many descriptors were handed over; none of them reaches a
+ * handler. That many are said and one is not open: nobody handed them over. */
+static int passed_take(void)
+{
+    int count =
+        (int)number_take("LISTEN_FDS", "LISTEN_PID", false, INT_MAX - FIRST_FD);
+
+    unsetenv("LISTEN_FDNAMES");
+    for (int fd = FIRST_FD; fd < FIRST_FD + count; fd++)
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+            return 0;
+    return count;
+}
+
+/* address_take - where the manager listens: a path, or @ and an abstract name.
+ * Anything else is no place that a datagram can be sent to. */
+static void address_take(struct notify *n)
+{
+    const char *text = getenv("NOTIFY_SOCKET");
+    size_t size = text ? strlen(text) : 0;
+
+    n->asked = size > 0;
+    n->to.sun_family = AF_UNIX;
+    if (size > 1 && size < sizeof n->to.sun_path &&
+        (text[0] == '/' || text[0] == '@')) {
+        memcpy(n->to.sun_path, text, size);
+        if (text[0] == '@')
+            n->to.sun_path[0] = '\0';
+        else
+            size++; /* a path ends in NUL, an abstract name in its size */
+        n->to_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
+    }
+    unsetenv("NOTIFY_SOCKET");
+}
 
 void notify_init(struct notify *n)
 {
-    uint64_t limit_us = 0;
-    int fds = sd_listen_fds(1);
-
-    *n = (struct notify){.inherited = fds > 0 ? fds : 0};
-    if (sd_watchdog_enabled(1, &limit_us) > 0)
-        n->feed_ns = limit_us / FEED_PART * NS_PER_US;
-}
-
-/* queue_is - whether that is the queue called `name`
- * Where the name cannot be looked at (no /dev/mqueue and no permission, or it
- * was removed) any queue is taken for it: the socket unit named it. */
-static bool queue_is(int fd, const char *name)
-{
-    int answer = sd_is_mq(fd, name);
-    struct stat passed, named;
-    struct queue *queue;
-    struct problem p;
-    bool same;
-
-    if (answer >= 0 || queue_open(&queue, name, 0, NULL, NULL, &p) < 0)
-        return answer != 0;
-    same = fstat(fd, &passed) == 0 && fstat(queue_fd(queue), &named) == 0 &&
-           passed.st_dev == named.st_dev && passed.st_ino == named.st_ino;
-    queue_close(&queue);
-    return same;
+    *n = (struct notify){.fd = -1};
+    n->inherited = passed_take();
+    n->feed_ns = number_take("WATCHDOG_USEC", "WATCHDOG_PID", true,
+                             INT64_MAX / (int64_t)NS_PER_US) *
+                 NS_PER_US / FEED_PART;
+    address_take(n);
 }
 
 /* queue_pick - the descriptor of the queue called `name`, else 0; *other: there
@@ -57,11 +102,10 @@ static int queue_pick(const char *name, int inherited, bool *other)
     int picked = 0;
 
     for (int fd = FIRST_FD; fd < FIRST_FD + inherited; fd++) {
-        bool queue = sd_is_mq(fd, NULL) > 0;
-        bool ours = queue && queue_is(fd, name);
+        enum queue_match match = queue_match(fd, name);
 
-        *other |= queue && !ours;
-        if (ours && !picked)
+        *other |= match == QUEUE_OTHER;
+        if (match == QUEUE_SAME && !picked)
             picked = fd;
         else
             close(fd);
@@ -87,12 +131,40 @@ int notify_queue(const struct notify *n, struct settings *set,
                        set->queue);
 }
 
+/* say - 0, or -errno: it did not get it
+ * To the address and not by a connection, so that a manager that was started
+ * again hears the next one. */
+static int say(const struct notify *n, const char *text, int flags)
+{
+    ssize_t sent;
+
+    do
+        sent = sendto(n->fd, text, strlen(text), flags | MSG_NOSIGNAL,
+                      (const struct sockaddr *)&n->to, n->to_size);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : 0;
+}
+
+/* ready_say - the first that it hears, and whether it hears at all */
+static int ready_say(struct notify *n)
+{
+    const struct timeval limit = {.tv_sec = SAY_S};
+
+    if (n->to_size == 0)
+        return -EAFNOSUPPORT;
+    n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (n->fd < 0 ||
+        setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
+        return -errno;
+    return say(n, "READY=1", 0);
+}
+
 /* feed - the peeker is alive, or this would not be called */
 static void feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
 
-    (void)sd_notify(0, "WATCHDOG=1");
+    (void)say(n, "WATCHDOG=1", 0);
     timers_start_after(n->engine->timers, timer, n->feed_ns);
 }
 
@@ -102,34 +174,49 @@ static void stopping_say(struct notify *n)
     const struct settings *set = n->engine->set;
     uint64_t most =
         ns_add(ns_add(set->grace_ns, 2 * set->kill_after_ns), STOP_MORE);
+    char text[80];
 
     if (n->stopping)
         return;
     n->stopping = true;
-    (void)sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64,
-                     most / NS_PER_US);
+    snprintf(text, sizeof text, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64,
+             most / NS_PER_US);
+    (void)say(n, text, 0);
 }
 
-/* title_read - a new title; its last part may be what a command printed */
+/* title_read - a new title; its last part may be what a command printed. The
+ * next one tells all of it again: nothing waits for room for this one. */
 static void title_read(struct board_reader *reader, const char *title)
 {
+    static const char status[] = "STATUS=";
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
-    char safe[512];
+    char text[512];
 
     if (atomic_load(&n->engine->holds) & HOLD_STOP)
         stopping_say(n);
-    term_safe_copy(safe, sizeof safe, title, strlen(title));
-    (void)sd_notifyf(0, "STATUS=%s", safe);
+    memcpy(text, status, sizeof status);
+    term_safe_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
+                   title, strlen(title));
+    (void)say(n, text, MSG_DONTWAIT);
 }
 
 void notify_begin(struct notify *n, struct engine *e)
 {
+    int err;
+
     n->engine = e;
     n->reader.read = title_read;
     timer_init(&n->watchdog, feed);
-    if (!getenv("NOTIFY_SOCKET"))
+    if (!n->asked)
         return;
-    (void)sd_notify(0, "READY=1");
+    err = ready_say(n);
+    if (err < 0)
+        log_warn("manager_not_told", F_STR("error", strerror(-err)),
+                 F_STR("next", "NOTIFY_SOCKET of the environment is not where "
+                               "a service manager listens: have it started by "
+                               "one, or unset that"));
+    if (n->fd < 0)
+        return;
     e->board.reader = &n->reader;
     if (n->feed_ns)
         feed(&n->watchdog);
@@ -139,33 +226,8 @@ void notify_end(struct notify *n)
 {
     (void)timers_cancel(n->engine->timers, &n->watchdog);
     n->engine->board.reader = NULL;
+    if (n->fd < 0)
+        return;
     stopping_say(n);
+    close(n->fd);
 }
-
-#else
-
-void notify_init(struct notify *n)
-{
-    *n = (struct notify){.inherited = 0};
-}
-
-int notify_queue(const struct notify *n, struct settings *set,
-                 struct problem *p)
-{
-    (void)n;
-    (void)set;
-    (void)p;
-    return 0;
-}
-
-void notify_begin(struct notify *n, struct engine *e)
-{
-    n->engine = e;
-}
-
-void notify_end(struct notify *n)
-{
-    (void)n;
-}
-
-#endif

@@ -2,18 +2,19 @@
  *
  * WHAT   sd_notify(3): READY, STATUS (the title), STOPPING, and WATCHDOG out of
  *        the peeker, if $WATCHDOG_USEC asks for it. sd_listen_fds(3): a queue
- *        that was opened for us. Built without libsystemd nothing is handed
- *        over and nobody is told. Part of the program, not of the library.
+ *        that was opened for us. Part of the program, not of the library.
  * WHO    main, in this order: init, queue, begin, end. Told: the peeker.
- * OWNS   A timer, while the worker runs.
+ * OWNS   A timer and a socket, while the worker runs.
  * FAILS  queue: a problem with status 64. A manager that does not listen is no
- *        failure.
+ *        failure; it is logged when the worker begins.
  */
 #ifndef WORKER_NOTIFY_H
 #define WORKER_NOTIFY_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "common/problem.h"
 #include "worker/board.h"
@@ -26,12 +27,17 @@ struct notify {
     struct board_reader reader;
     struct engine *engine;
     struct timer watchdog;
-    int inherited;    /* descriptors that were handed over, from 3 on */
-    uint64_t feed_ns; /* from one WATCHDOG=1 to the next; 0: none wanted */
-    bool stopping;    /* it was said */
+    struct sockaddr_un to; /* where the manager listens */
+    socklen_t to_size;     /* 0: nowhere */
+    int fd;                /* of our end; -1: none */
+    int inherited;         /* descriptors that were handed over, from 3 on */
+    uint64_t feed_ns;      /* from one WATCHDOG=1 to the next; 0: none wanted */
+    bool asked;            /* there is a manager that wants to be told */
+    bool stopping;         /* it was said */
 };
 
-/* What the environment says, which it does not from then on. */
+/* What the environment says, which it does not from then on: no handler sees
+ * it. */
 void notify_init(struct notify *n);
 /* set->passed_fd is that of the queue among the inherited; the others are
  * closed. */

@@ -235,6 +235,24 @@ Test(faults_calls, no_descriptors_stop_the_start_with_71)
     rows_run(rows, false);
 }
 
+/* The first socket is the one to steer it by, the second the manager's. */
+Test(faults_calls, no_socket_to_the_service_manager_is_told_and_stops_nothing)
+{
+    const char *q = harness_queue(0, 0);
+
+    setenv("NOTIFY_SOCKET", "@mqworker-test-nobody", 1);
+    struct harness_process *w =
+        fault_start("socket:2:24", "tally",
+                    HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(),
+                                 "--max-deliveries", "1", q, "--",
+                                 harness_path("handler")));
+    harness_wait_log(w, "event=manager_not_told error=\"Too many open files\"",
+                     10000);
+    harness_send_text(q, "ok");
+    cr_assert_eq(harness_wait(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_lines("done"), 1);
+}
+
 Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
 {
     static const struct row rows[] = {

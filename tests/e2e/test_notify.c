@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#ifdef HAVE_SYSTEMD
-static void init(void)
-{
-    harness_init();
-}
-#else
-static void init(void)
-{
-    harness_init();
-    cr_skip_test("built without libsystemd");
-}
-#endif
-
-TestSuite(notify, .init = init, .fini = harness_fini, .timeout = 60);
+TestSuite(notify, .init = harness_init, .fini = harness_fini, .timeout = 60);
 
 #define RECORD harness_handler("record")
 
@@ -35,22 +23,30 @@ struct manager {
     size_t size;
 };
 
-/* manager_open - a socket where a worker finds it */
-static struct manager *manager_open(void)
+/* manager_at - a socket of that name, where a worker finds it; one that begins
+ * with @ is in no file system */
+static struct manager *manager_at(const char *name)
 {
     static struct manager m;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t size = offsetof(struct sockaddr_un, sun_path) + strlen(name);
 
     m.size = 0;
     m.heard[0] = '\0';
-    snprintf(address.sun_path, sizeof address.sun_path, "%s",
-             harness_path("notify"));
-    snprintf(m.env, sizeof m.env, "NOTIFY_SOCKET=%s", address.sun_path);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", name);
+    snprintf(m.env, sizeof m.env, "NOTIFY_SOCKET=%s", name);
+    if (name[0] == '@')
+        address.sun_path[0] = '\0';
     m.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     cr_assert_geq(m.fd, 0);
-    cr_assert_eq(bind(m.fd, (struct sockaddr *)&address, sizeof address), 0,
-                 "bind %s", address.sun_path);
+    cr_assert_eq(bind(m.fd, (struct sockaddr *)&address, (socklen_t)size), 0,
+                 "bind %s", name);
     return &m;
+}
+
+static struct manager *manager_open(void)
+{
+    return manager_at(harness_path("notify"));
 }
 
 /* heard - whether that was said so far */
@@ -67,15 +63,21 @@ static bool heard(struct manager *m, const char *text)
     return strstr(m->heard, text) != NULL;
 }
 
-/* count - how often that was said so far */
-static int count(struct manager *m, const char *text)
+/* count_in - how often `text` is in `all` */
+static int count_in(const char *all, const char *text)
 {
     int n = 0;
 
-    (void)heard(m, text);
-    for (const char *at = m->heard; (at = strstr(at, text)); at++)
+    for (const char *at = all; (at = strstr(at, text)); at++)
         n++;
     return n;
+}
+
+/* count - how often that was said so far */
+static int count(struct manager *m, const char *text)
+{
+    (void)heard(m, text);
+    return count_in(m->heard, text);
 }
 
 #define served(m, watchdog, queue, ...)                                      \
@@ -104,6 +106,116 @@ Test(notify, manager_hears_ready_status_and_stopping)
     /* The grace, twice --kill-after, and 10 s: no kill before they are over. */
     cr_assert(heard(m, "EXTEND_TIMEOUT_USEC=40000000\n"), "%s", m->heard);
     cr_assert_not(heard(m, "WATCHDOG=1"));
+}
+
+Test(notify, manager_with_an_abstract_name_hears_the_same)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "@mqworker-test-%d", (int)getpid());
+    struct manager *m = manager_at(name);
+    struct harness_process *w =
+        served(m, "WATCHDOG_USEC=200000", harness_queue(0, 0), "--", RECORD);
+
+    harness_until(heard(m, "READY=1\n"), 5000);
+    harness_until(heard(m, "STATUS="), 5000);
+    harness_until(count(m, "WATCHDOG=1\n") >= 2, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert(heard(m, "STOPPING=1\n"));
+}
+
+/* Its queue of datagrams is soon full. What it does not take is not told, and
+ * READY was the first. */
+Test(notify, manager_that_does_not_read_holds_nobody_up)
+{
+    struct manager *m = manager_open();
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = served(m, "WATCHDOG_USEC", q, "--", RECORD);
+
+    harness_wait_log(w, "event=started", 5000);
+    for (int i = 1; i <= 40; i++) { /* a title each */
+        harness_signal(w, SIGUSR2);
+        harness_until(count_in(harness_stderr(w, NULL), "event=paused") == i,
+                      5000);
+        harness_signal(w, SIGCONT);
+        harness_until(count_in(harness_stderr(w, NULL), "event=resumed") == i,
+                      5000);
+    }
+    harness_send_text(q, "x");
+    harness_until(harness_lines("runs") == 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert(heard(m, "READY=1\n"));
+    cr_assert_leq(count(m, "STATUS="), 80);
+}
+
+/* They hear nothing, which is told once: under Type=notify the start is going
+ * to time out. */
+Test(notify, manager_that_is_not_there_is_named_and_nothing_else_happens)
+{
+    static const char *const nowhere[] = {
+        "NOTIFY_SOCKET=/nowhere/at/all",
+        "NOTIFY_SOCKET=@mqworker-test-nobody",
+        "NOTIFY_SOCKET=x",
+        "NOTIFY_SOCKET=@",
+        "NOTIFY_SOCKET=vsock:2:1234",
+        "NOTIFY_SOCKET=/very/long/very/long/very/long/very/long/very/long/very/"
+        "long/very/long/very/long/very/long/very/long/very/long/very/long",
+    };
+
+    for (size_t i = 0; i < sizeof nowhere / sizeof nowhere[0]; i++) {
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w = harness_start(&(struct harness_spec){
+            .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(),
+                                 "--max-deliveries", "1", q, "--", RECORD),
+            .env = HARNESS_LIST(nowhere[i], "WATCHDOG_USEC=100000")});
+
+        harness_wait_log(w, "event=started", 5000);
+        harness_send_text(q, "x");
+        cr_assert_eq(harness_wait(w, 10000), 0, "%s", nowhere[i]);
+        cr_assert_eq(harness_lines("runs"), (int)i + 1);
+        cr_assert_eq(
+            count_in(harness_stderr(w, NULL), "event=manager_not_told"), 1,
+            "%s: %s", nowhere[i], harness_stderr(w, NULL));
+    }
+}
+
+/* Of another process, of nobody, and of nonsense: the queue is opened by its
+ * name, and no descriptor is taken for one of a manager. */
+Test(notify, nonsense_in_the_environment_changes_nothing)
+{
+    static const char *const nonsense[] = {
+        "LISTEN_PID=$$ LISTEN_FDS=2000000000",
+        "LISTEN_PID=$$ LISTEN_FDS=-1",
+        "LISTEN_PID=$$ LISTEN_FDS=99999999999999999999",
+        "LISTEN_PID=$$ LISTEN_FDS=1x",
+        "LISTEN_PID=$$ LISTEN_FDS=",
+        "LISTEN_PID=$$ LISTEN_FDNAMES=a:b",
+        "LISTEN_PID=x LISTEN_FDS=1",
+        "LISTEN_PID= LISTEN_FDS=1",
+        "LISTEN_FDS=1",
+        "WATCHDOG_USEC=0",
+        "WATCHDOG_USEC=-5",
+        "WATCHDOG_USEC=18446744073709551615",
+        "WATCHDOG_USEC=9223372036854775807 NOTIFY_SOCKET=",
+        "WATCHDOG_USEC=abc WATCHDOG_PID=$$",
+        "WATCHDOG_USEC=100 WATCHDOG_PID=abc",
+    };
+    const char *q = harness_queue(0, 0);
+
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+        char script[256];
+
+        harness_send_text(q, "x");
+        snprintf(script, sizeof script, "exec env %s \"$@\" 5</dev/null",
+                 nonsense[i]);
+        struct harness_result r = harness_run(
+            "sh", "-c", script, "sh", harness_bin("mqworker"), "--state-dir",
+            harness_state_dir(), "--max-deliveries", "1", q, "--", RECORD);
+        cr_assert_eq(r.status, 0, "%s: %s", nonsense[i], r.err);
+        cr_assert_eq(harness_lines("runs"), (int)i + 1, "%s", nonsense[i]);
+        cr_assert_null(strstr(r.err, "level=warn"), "%s: %s", nonsense[i],
+                       r.err);
+    }
 }
 
 Test(notify, worker_that_ends_by_itself_says_stopping)
@@ -172,16 +284,18 @@ Test(notify, handlers_do_not_see_the_managers_variables)
 
     harness_send_text(q, "x");
     struct harness_process *w = harness_start(&(struct harness_spec){
-        .argv = HARNESS_LIST(harness_handler("listen"), q, "own",
-                             harness_bin("mqworker"), "--state-dir",
-                             harness_state_dir(), "--max-deliveries", "1", q,
-                             "--", "sh", "-c", "env >vars"),
+        .argv = HARNESS_LIST(
+            harness_handler("listen"), q, "own", harness_bin("mqworker"),
+            "--state-dir", harness_state_dir(), "--max-deliveries", "1", q,
+            "--", "sh", "-c", "env >vars; ls /proc/$$/fd >fds"),
         .env = HARNESS_LIST(m->env, "WATCHDOG_USEC=9000000")});
     cr_assert_eq(harness_wait(w, 10000), 0, "%s", harness_stderr(w, NULL));
     cr_assert_eq(harness_lines_with("vars", "MQW_ID="), 1);
     cr_assert_eq(harness_lines_with("vars", "NOTIFY_SOCKET"), 0);
     cr_assert_eq(harness_lines_with("vars", "WATCHDOG_"), 0);
     cr_assert_eq(harness_lines_with("vars", "LISTEN_"), 0);
+    /* Nor the socket to it: the standard ones, and what sh opened itself. */
+    cr_assert_leq(harness_lines("fds"), 4);
 }
 
 /* ---- a queue that is passed in ---- */
