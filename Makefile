@@ -23,8 +23,21 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
               $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
-LINK        = $(CC) -pthread $(CFLAGS) $(SANITIZE) $(LDFLAGS)
+COMPILE     = $(CC) $(HARDEN) $(ALL_CFLAGS)
+LINK_FLAGS  = -pthread $(HARDEN_LINK) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
+LINK        = $(CC) -pie $(LINK_FLAGS)
+LINK_SHARED = $(CC) -shared $(LINK_FLAGS)
 LIBS        = $(PKG_LIBS) -lrt -ldl
+
+# What turns a bug in memory into an end of the program; `make HARDEN= HARDEN_LINK=`
+# leaves it out, and a sanitizer has its own. What not every compiler takes is
+# tried. _FORTIFY_SOURCE needs -O, and CFLAGS may have a level of its own.
+takes        = $(shell echo 'int x;' | $(CC) -Werror $(1) -S -x c -o /dev/null - 2>/dev/null && echo $(1))
+OPTIMIZED   := $(filter-out -O0,$(lastword $(filter -O%,$(CFLAGS))))
+FORTIFY     := $(if $(OPTIMIZED),$(if $(findstring _FORTIFY_SOURCE,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
+HARDEN      := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
+               $(call takes,-fstack-clash-protection) $(call takes,-fcf-protection))
+HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 
 # ---- what there is ----
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -71,11 +84,26 @@ all: $(BIN) $(PUBLIC) completion
 tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(BENCH) $(HANDLERS)
 
 # ---- building ----
-$(BUILD)/obj/%.o: %.c
+# What compiles and links, in a file that changes when that does: what was built
+# with other flags is built again. WERROR makes no other object. Expanded here,
+# where no variable has the value of a single target. The first thing that is
+# built, so the place to say what is missing.
+FLAGS := $(filter-out $(WERROR),$(COMPILE)) : $(LINK) $(LIBS)
+$(BUILD)/flags: always
+	@$(if $(PKG_LIBS),,$(missing))
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	@printf '%s\n' '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || \
+	    printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
+.PHONY: always
+missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
+    for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done); \
+    echo "make: not found:" $$lack"; scripts/deps installs what is missing" >&2; exit 1
 
-# Archives are made anew: a file that is gone leaves no member behind.
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(COMPILE) -MMD -MP -c -o $@ $<
+
+# Archives are recreated: a file that is gone leaves no member behind.
 $(LIB): $(COMMON)
 $(ENGINE): $(WORKER) $(COMMON)
 $(LIB) $(ENGINE):
@@ -106,7 +134,7 @@ $(BUILD)/lib/libmqworker.a: $(BUILD)/obj/mqworker.o
 	$(AR) rcs $@ $^
 $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 	@mkdir -p $(@D)
-	$(LINK) -shared -Wl,-soname,$(@F) -o $@ $^ $(LIBS)
+	$(LINK_SHARED) -Wl,-soname,$(@F) -o $@ $^ $(LIBS)
 	ln -sf $(@F) $(@D)/libmqworker.so
 
 # The test of a noun in common/ links without the worker.
@@ -138,7 +166,7 @@ $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 $(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so: override SANITIZE :=
 $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	@mkdir -p $(@D)
-	$(LINK) -shared -o $@ $^
+	$(LINK_SHARED) -o $@ $^
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
@@ -172,7 +200,7 @@ check-man:
 
 # Not under sanitizers: tests of documents, packages and measurements; and, for
 # the thread sanitizer, of programs without threads.
-DRY     := bench completion demo docs install man runbook
+DRY     := bench completion demo docs hardening install man runbook
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend worker_limits
 check-asan:
@@ -291,6 +319,7 @@ FILES = $(BIN:%=755:%:$(BINDIR)/) \
     644:scripts/systemd/mqworker@.service.in:$(SYSTEMDDIR)/mqworker@.service \
     644:scripts/systemd/mqworker@.socket:$(SYSTEMDDIR)/ \
     644:scripts/systemd/mqworker.sysusers:$(SYSUSERSDIR)/mqworker.conf \
+    644:docs/examples/orders.conf:$(SYSCONFDIR)/mqworker/orders.conf.example \
     644:README.md:$(DOCDIR)/ \
     $(foreach d,$(wildcard docs/*.md docs/*.c),644:$(d):$(DOCDIR)/docs/) \
     $(foreach d,$(wildcard docs/examples/*),644:$(d):$(DOCDIR)/docs/examples/) \

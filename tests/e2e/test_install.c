@@ -109,6 +109,10 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
                      sh("cd \"$1\"; ls share/doc/mqworker/docs | grep "
                         "'\\.md$'",
                         prefix));
+    /* What the unit reads: an example, and no worker without being told. */
+    cr_assert_str_eq(sh("cd \"$1\"; find . ! -type d -printf '%m %P\\n'",
+                        harness_path(STAGE "/etc")),
+                     "644 mqworker/orders.conf.example\n");
     cr_assert_str_eq(sh("readlink \"$1\"/lib/libmqworker.so", prefix),
                      "libmqworker.so.0\n");
     harness_write(STAGE PREFIX "/lib/other", "", 0);
@@ -116,6 +120,80 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
     cr_assert_str_eq(sh("cd \"$1\"; find . ! -type d; ls share/doc", prefix),
                      "./lib/other\n");
     free(top);
+}
+
+/* ---- building ---- */
+
+/* object_make - one object in a build directory of its own; the time of the
+ * object, ns */
+static const char *object_make(const char *variable, const char *value)
+{
+    static const char script[] =
+        "o=\"$1\"/flags/obj/common/ulid.o;"
+        "make -s -C \"$2\" BUILD=\"$1\"/flags CFLAGS=-O1 \"$3=$4\" $o;"
+        "stat -c %.Y $o";
+    char *top = realpath(".", NULL);
+    struct harness_result r = harness_run("sh", "-euc", script, "sh",
+                                          harness_dir(), top, variable, value);
+
+    free(top);
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    return strdup(r.out);
+}
+
+/* A unit and a program that were built for different things do not come
+ * together, whatever was built before. */
+Test(install, other_flags_compile_again_and_the_same_do_not)
+{
+    static const char *const other[][2] = {
+        {"CFLAGS", "-O1 -DSOMETHING='\"a b\"'"},
+        {"LDFLAGS", "-Wl,--as-needed"},
+        {"HARDEN", ""},
+        {"PKG_LIBS", "-lbsd -lsqlite3 -ljansson -lm"},
+        {"SANITIZE", "-fsanitize=undefined"},
+    };
+
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        const char *first = object_make("CFLAGS", "-O1");
+        cr_assert_str_eq(object_make("CFLAGS", "-O1"), first);
+        cr_assert_str_eq(object_make("WERROR", "-Werror"), first);
+        const char *second = object_make(other[i][0], other[i][1]);
+        cr_assert_str_neq(second, first, "%s", other[i][0]);
+        cr_assert_str_eq(object_make(other[i][0], other[i][1]), second);
+        cr_assert_str_neq(object_make("CFLAGS", "-O1"), second);
+    }
+}
+
+/* libraries_missing - what make says where pkg-config does what `script` says */
+static struct harness_result libraries_missing(const char *script)
+{
+    char *top = realpath(".", NULL);
+
+    harness_script("pkg-config", script);
+    struct harness_result r = harness_run(
+        "sh", "-uc",
+        "PATH=$1:$PATH; make -s -C \"$2\" BUILD=\"$1\"/lack all; "
+        "r=$?; [ ! -e \"$1\"/lack/obj ] || echo compiled; exit $r",
+        "sh", harness_dir(), top);
+
+    free(top);
+    return r;
+}
+
+Test(install, make_without_its_libraries_says_what_gets_them)
+{
+    struct harness_result r =
+        libraries_missing("[ \"$2\" != sqlite3 ] || exit 1");
+
+    cr_assert_eq(r.status, 2);
+    cr_assert_str_eq(r.out, "");
+    cr_assert(strstr(r.err, "make: not found: sqlite3; scripts/deps installs "
+                            "what is missing\n"),
+              "%s", r.err);
+    r = libraries_missing("exit 127");
+    cr_assert_eq(r.status, 2);
+    cr_assert(strstr(r.err, "not found: libbsd sqlite3 jansson; scripts/deps"),
+              "%s", r.err);
 }
 
 Test(install, names_no_place_but_the_prefix)

@@ -1,0 +1,73 @@
+/* What is built makes a bug in memory hard to use: seen in the files */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(hardening, .init = harness_init, .fini = harness_fini);
+
+/* What readelf must say of FILE ($1), each with what it is for. A shared object
+ * is at no fixed place anyway, so PIE is asked of programs ($2) only. */
+static const char script[] =
+    "readelf -Wh -l -d --dyn-syms \"$1\" >elf || exit 1;"
+    "want() { grep -q \"$2\" elf || echo \"${file}: $1\"; };"
+    "file=${1##*/};"
+    "want 'is not at a random place' 'Type: *DYN ';"
+    "[ \"$2\" = library ] || want 'is no PIE' 'Flags:.* PIE';"
+    "want 'has no RELRO' ' GNU_RELRO ';"
+    "want 'binds late' 'Flags:.* NOW';"
+    "want 'has a stack that can be run' ' GNU_STACK .* RW  ';"
+    "! grep -q 'TEXTREL' elf || echo \"$file: has text relocations\";"
+    "want 'has no stack protector' ' __stack_chk_fail';"
+    "want 'has no checks of sizes' ' __[a-z]*_chk@'";
+
+/* flaws - a line for each; none: "" */
+static const char *flaws(const char *file, const char *kind)
+{
+    struct harness_result r =
+        harness_run("sh", "-uc", script, "sh", file, kind);
+
+    cr_assert_eq(r.status & ~1, 0, "%s%s", r.out, r.err);
+    cr_assert_str_eq(r.err, "");
+    return r.out;
+}
+
+Test(hardening, programs_and_library_have_all_of_it)
+{
+    static const char *const programs[] = {"mqworker", "mqsend", "mqdlq",
+                                           "mqctl"};
+    const char *tests = getenv("MQW_HANDLERS"); /* BUILD/tests */
+    char library[4200];
+
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        cr_expect_str_eq(flaws(harness_bin(programs[i]), "program"), "");
+    snprintf(library, sizeof library, "%s/../lib/libmqworker.so.0",
+             tests ? tests : "build/tests");
+    char *path = realpath(library, NULL);
+    cr_assert_not_null(path, "no %s", library);
+    cr_expect_str_eq(flaws(path, "library"), "");
+    free(path);
+}
+
+/* A program that has none of it is told from one that has. */
+Test(hardening, test_sees_what_is_missing)
+{
+    struct harness_result r =
+        harness_run("sh", "-euc",
+                    "cd \"$1\"; echo 'int main(void) { return 0; }' |"
+                    "cc -no-pie -fno-stack-protector -Wl,-z,norelro -Wl,-z,lazy"
+                    " -Wl,-z,execstack -x c -o weak - 2>&1",
+                    "sh", harness_dir());
+
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    cr_assert_str_eq(flaws(harness_path("weak"), "program"),
+                     "weak: is not at a random place\n"
+                     "weak: is no PIE\n"
+                     "weak: has no RELRO\n"
+                     "weak: binds late\n"
+                     "weak: has a stack that can be run\n"
+                     "weak: has no stack protector\n"
+                     "weak: has no checks of sizes\n");
+}
