@@ -188,12 +188,14 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
+    stderr_limit_init(&e->stderr_limit, e->set, e->timers);
     err =
         e->ops->open(&e->handler,
                      &(struct handler_setup){.settings = e->set,
                                              .nonce = custody_nonce(e->custody),
                                              .timers = e->timers,
-                                             .loop = e->loop},
+                                             .loop = e->loop,
+                                             .stderr_limit = &e->stderr_limit},
                      p);
     if (!err)
         err = reopen_open(&e->reopen, e, p);
@@ -319,6 +321,7 @@ int engine_run(struct engine *e)
         engine_poke(e);
     engine_poke(e);
     loop_run(e->loop, &engine_rounds, e);
+    stderr_limit_tell(&e->stderr_limit);
     summary(e);
     return e->status;
 }
@@ -342,6 +345,7 @@ void engine_close(struct engine **engine)
     ordered_close(&e->ordered);
     if (e->handler)
         e->ops->close(&e->handler);
+    stderr_limit_fini(&e->stderr_limit);
     receive_fini(e);
     retries_close(&e->retries);
     control_close(&e->control);

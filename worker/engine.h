@@ -31,6 +31,7 @@
 #include "worker/recall.h"
 #include "worker/retries.h"
 #include "worker/settings.h"
+#include "worker/stderr_limit.h"
 #include "worker/signals.h"
 #include "worker/suspects.h"
 #include "worker/timers.h"
@@ -92,6 +93,7 @@ struct engine {
     struct suspects suspects;
     struct board board;
     struct recall recall;
+    struct stderr_limit stderr_limit;
 
     atomic_uint cap;          /* a  work items at once */
     atomic_uint running;      /* a  work items now; never over the cap */

@@ -18,6 +18,7 @@
 
 struct handler; /* each kind has its own body */
 struct loop;
+struct stderr_limit;
 struct timers;
 
 /* What a handler is given; what is pointed to outlives it. */
@@ -26,6 +27,7 @@ struct handler_setup {
     uint64_t nonce; /* of the custody file, marks what is started */
     struct timers *timers;
     struct loop *loop;
+    struct stderr_limit *stderr_limit;
 };
 
 /* A verdict that is durable. The slot is FREE, still the caller's, and its

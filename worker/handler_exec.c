@@ -61,9 +61,10 @@ struct handler {
     const struct settings *set;   /* c */
     struct environment_base base; /* c */
     struct command command;
-    struct timers *timers;   /* c */
-    struct orphans *orphans; /* c */
-    struct remains *remains; /* c */
+    struct timers *timers;             /* c */
+    struct orphans *orphans;           /* c */
+    struct remains *remains;           /* c */
+    struct stderr_limit *stderr_limit; /* c */
     pthread_mutex_t mtx;
     LIST_HEAD(, running) running; /* m */
     int signal;                   /* m  sent by stop; 0: none yet */
@@ -142,6 +143,7 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->set = set;
     h->timers = setup->timers;
+    h->stderr_limit = setup->stderr_limit;
     pthread_mutex_init(&h->mtx, NULL);
     LIST_INIT(&h->running);
     command_init(&h->command, set->command);
@@ -335,7 +337,7 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
     FAULT_POINT("exec_before_group");
     atomic_store_explicit(&d->slot->handler_pgid, r->pid, memory_order_release);
     FAULT_POINT("exec_after_name");
-    tail_init(t, delivery_id(d));
+    tail_init(t, delivery_id(d), r->handler->stderr_limit);
     if (pidfd >= 0) {
         watch(pidfd, err_fd, t);
         close(pidfd);

@@ -198,6 +198,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     s = &h->stream;
     s->set = set;
+    s->stderr_limit = setup->stderr_limit;
     atomic_init(&s->marks, STREAM_MARKS + clock_wall_ns() / NS_PER_US);
     h->loop = setup->loop;
     pthread_mutex_init(&h->mtx, NULL);

@@ -69,7 +69,7 @@ static void begin(struct lane *l)
 {
     LOG_AT(l->recycled ? LOG_DEBUG : LOG_INFO, "stream_child_started",
            F_INT("pid", l->child.pid));
-    tail_init_child(&l->tail, l->child.pid);
+    tail_init_child(&l->tail, l->child.pid, l->stream->stderr_limit);
     l->sent = l->answered = 0;
     l->output.written = 0;
     l->rss_next_ns = l->kill_at_ns = l->seen_ns = 0;

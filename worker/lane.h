@@ -27,12 +27,13 @@ struct stream {
     const struct settings *set;   /* c */
     struct environment_base base; /* c */
     struct command command;
-    struct remains *remains;    /* c */
-    _Atomic uint64_t marks;     /* a  the next child's; never twice */
-    _Atomic uint64_t signal_ns; /* a  when the first was sent */
-    atomic_int signal;          /* a  sent by stop; 0: none yet */
-    atomic_bool unmeasured;     /* a  --max-rss is off */
-    const pid_t *ended;         /* at close: all children, none reaped yet */
+    struct remains *remains;           /* c */
+    struct stderr_limit *stderr_limit; /* c */
+    _Atomic uint64_t marks;            /* a  the next child's; never twice */
+    _Atomic uint64_t signal_ns;        /* a  when the first was sent */
+    atomic_int signal;                 /* a  sent by stop; 0: none yet */
+    atomic_bool unmeasured;            /* a  --max-rss is off */
+    const pid_t *ended; /* at close: all children, none reaped yet */
     size_t ended_count;
 };
 /* Where the marks of children begin, plus the us of the clock at the start, as

@@ -226,6 +226,10 @@ static const struct option_row rows[] = {
      .help = "where messages in flight, retries and dead letters are kept"},
     {"log-format", 0, OPT_CHOICE, .value = "text|json", .words = "text|json",
      .preset = "text", AT(log_format), .help = "lines on stderr"},
+    {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
+     .preset = "200", AT(stderr_rate),
+     .help = "lines a second that are logged of what handlers write to stderr, "
+             "ten seconds' worth at once; 0 is all"},
     {"verbose", 'v', OPT_COUNT, AT(verbose),
      .help = "log each delivery that ends well, too"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "log warnings and errors only"},
@@ -301,6 +305,7 @@ void settings_init(struct settings *s)
         .lookahead = 64,
         .group_quantum = 10,
         .max_parked = 100000,
+        .stderr_rate = 200,
     };
     memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
     s->backoff = (struct backoff){

@@ -6,20 +6,22 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "worker/stderr_limit.h"
 
 #define PIECE       4096
 #define DRAIN_BYTES (128u << 10) /* twice what a pipe holds */
 
-void tail_init(struct tail *t, const char *id)
+void tail_init(struct tail *t, const char *id, struct stderr_limit *limit)
 {
     t->id = id;
     t->pid = 0;
+    t->limit = limit;
     t->line_size = t->kept_size = t->kept_at = 0;
 }
 
-void tail_init_child(struct tail *t, pid_t pid)
+void tail_init_child(struct tail *t, pid_t pid, struct stderr_limit *limit)
 {
-    tail_init(t, NULL);
+    tail_init(t, NULL, limit);
     t->pid = pid;
 }
 
@@ -28,16 +30,20 @@ void tail_forget(struct tail *t)
     t->kept_size = t->kept_at = 0;
 }
 
-/* line_out - one line to the log */
+/* line_out - one line to the log, if the limit has room for it */
 static void line_out(struct tail *t)
 {
+    size_t size = t->line_size;
+
+    t->line_size = 0;
+    if (!log_enabled(LOG_INFO) || (t->limit && !stderr_limit_take(t->limit)))
+        return;
     if (t->pid)
         log_info("handler_stderr", F_STR("msg", t->id), F_INT("pid", t->pid),
-                 F_BYTES("line", t->line, t->line_size));
+                 F_BYTES("line", t->line, size));
     else
         log_info("handler_stderr", F_STR("msg", t->id),
-                 F_BYTES("line", t->line, t->line_size));
-    t->line_size = 0;
+                 F_BYTES("line", t->line, size));
 }
 
 /* keep - the last OUTCOME_TAIL bytes, in a ring */

@@ -64,6 +64,7 @@ static const struct {
     {"breaker-pause", pause_change},
     {"group-quantum", quantum_change},
     {"max-parked", NULL},
+    {"stderr-rate", NULL},
 };
 #define TUNABLES (sizeof tunables / sizeof tunables[0])
 #define BACKOFF  "backoff" /* the only one that is no number */

@@ -203,15 +203,72 @@ Test(worker_handler, the_last_4_KiB_of_stderr_are_kept_with_a_failure)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    struct harness_process *w =
-        harness_worker(q, "--max-attempts", "1", "--", "sh", "-c",
-                       "seq 100000 199999 >&2; printf 'the end' >&2; exit 1");
+    struct harness_process *w = harness_worker(
+        q, "--max-attempts", "1", "--stderr-rate", "0", "--", "sh", "-c",
+        "seq 100000 199999 >&2; printf 'the end' >&2; exit 1");
     const struct harness_letter *l = harness_wait_letters(q, 1, 20000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(l->said_size, 4096);
     cr_assert_str_eq(l->said + 4096 - 14, "199999\nthe end");
     size_t lines = harness_log_count(w, "event=handler_stderr");
     cr_assert_eq(lines, 100001, "%zu lines in the log", lines);
+}
+
+/* dropped - lines that the log says it left out */
+static size_t dropped(const struct harness_process *w)
+{
+    const char *at = harness_stderr(w, NULL);
+    size_t sum = 0;
+
+    while ((at = strstr(at, "event=handler_stderr_dropped ")) != NULL) {
+        at = strstr(at, " lines=") + strlen(" lines=");
+        sum += strtoul(at, NULL, 10);
+    }
+    return sum;
+}
+
+/* flood_check - of many lines some are logged, the rest is counted */
+static void flood_check(const struct harness_process *w, size_t all,
+                        uint64_t since_ms)
+{
+    size_t lines = harness_log_count(w, "event=handler_stderr ");
+    size_t most = 2000 + (harness_now_ms() - since_ms) / 5 + 1;
+
+    cr_assert_geq(lines, 2000);
+    cr_assert_leq(lines, most, "%zu lines in the log", lines);
+    cr_assert_eq(lines + dropped(w), all, "%zu and %zu", lines, dropped(w));
+}
+
+Test(worker_handler, stderr_is_logged_at_a_bounded_rate_and_the_rest_counted)
+{
+    const char *q = harness_queue(0, 0);
+    uint64_t since = harness_now_ms();
+    for (int i = 0; i < 2; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", "sh", "-c",
+                       "seq 100000 199999 >&2; printf 'the end' >&2; exit 1");
+    const struct harness_letter *l = harness_wait_letters(q, 2, 20000);
+    cr_assert_eq(l->said_size, 4096);
+    cr_assert_str_eq(l->said + 4096 - 14, "199999\nthe end");
+    harness_wait_log(w, "event=handler_stderr_dropped", 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    flood_check(w, 200002, since);
+    const char *stopped = strstr(harness_stderr(w, NULL), "event=stopped");
+    cr_assert_null(strstr(stopped, "event=handler_stderr"));
+}
+
+Test(worker_handler, stderr_of_children_that_last_is_bounded_too)
+{
+    const char *q = harness_queue(0, 0);
+    uint64_t since = harness_now_ms();
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "--stream", "--max-deliveries", "1", "--", "sh", "-c",
+        "read -r msg id rest || exit 0; read -r body; seq 100000 129999 >&2;"
+        "echo OK $id; read -r end");
+    cr_assert_eq(harness_wait(w, 20000), 0);
+    flood_check(w, 30000, since);
 }
 
 Test(worker_handler, a_grandchild_with_stderr_open_does_not_hold_the_thread)

@@ -77,7 +77,7 @@ static void start(unsigned i, const char *script, unsigned parts)
         cr_assert_eq(read(fds[0], &byte, 1), 1);
     close(fds[0]);
     cr_assert_eq(waitid(P_PID, (id_t)e->of.group, &info, WEXITED | WNOWAIT), 0);
-    tail_init(&e->tail, "id");
+    tail_init(&e->tail, "id", NULL);
     e->of.tail = &e->tail;
     e->of.seq = i;
     e->of.stderr_fd = -1;
