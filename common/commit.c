@@ -107,10 +107,12 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
     if (!err)
         err = sql_exec(sql, SQL_COMMIT);
     FAULT_POINT("commit_after");
+    /* Without room for the -wal it is not whole; SQLite writes the -shm last. */
+    bool whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_exec(sql, SQL_ROLLBACK);
-    if (written && err && err != -ENOSPC) /* without room it is not whole */
-        (void)store_wal_bury(sql->db);    /* or the disk takes nothing at all */
+    if (whole)
+        (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         if (op->result == 0 && op->durable)
             op->durable(op->arg);

@@ -184,7 +184,10 @@ int sql_open(struct sql *sql, const char *path)
     if (!sql->db)
         return SQLITE_NOMEM;
     sqlite3_extended_result_codes(sql->db, 1);
-    return rc == SQLITE_OK ? rc : sqlite3_extended_errcode(sql->db);
+    if (rc != SQLITE_OK)
+        return sqlite3_extended_errcode(sql->db);
+    store_shm_guard(&sql->shm, sql->db);
+    return rc;
 }
 
 /* wal_wanted - make sure of WAL mode; the file says so itself, unless somebody
@@ -253,9 +256,9 @@ static int wal_errno(sqlite3 *db)
 
 /* io_error - what an SQLITE_IOERR means
  * SQLite reports ENOSPC of a write as SQLITE_FULL, but a quota, a file size
- * limit and the -shm file as I/O errors: all are "no room". A failed sync stays
- * an I/O error whatever its errno: after it nobody knows what is on the
- * disk. */
+ * limit and the -shm file as I/O errors: all are "no room". store_shm has no
+ * errno for the last, whose page fault gives none. A failed sync stays an I/O
+ * error whatever its errno: after it nobody knows what is on the disk. */
 static int io_error(sqlite3 *db, int rc)
 {
     if (rc == SQLITE_IOERR_NOMEM)
@@ -265,8 +268,15 @@ static int io_error(sqlite3 *db, int rc)
     int err = sqlite3_system_errno(db);
     if (rc == SQLITE_IOERR_WRITE && err == 0)
         err = wal_errno(db);
-    bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
+    bool full = err == ENOSPC || err == EDQUOT || err == EFBIG ||
+                (rc == SQLITE_IOERR_SHMSIZE && err != EIO);
     return full ? -ENOSPC : -EIO;
+}
+
+bool sql_index_failed(const struct sql *sql)
+{
+    int rc = sqlite3_extended_errcode(sql->db);
+    return rc == SQLITE_IOERR_SHMSIZE || rc == SQLITE_IOERR_SHMMAP;
 }
 
 /* sql_error - a result code as -errno */

@@ -14,6 +14,7 @@
 #include <sqlite3.h>
 
 #include "common/store.h"
+#include "common/store_shm.h"
 
 enum sql_id {
     SQL_BEGIN,
@@ -57,12 +58,14 @@ enum sql_id {
 
 struct sql {
     sqlite3 *db;
+    struct store_shm shm;         /* used by db's file until sql_close */
     sqlite3_stmt *stmts[SQL_IDS]; /* prepared at their first use */
 };
 
 enum sql_role { SQL_READER, SQL_WRITER };
 
-/* Open an existing file; nothing is read yet. A SQLite result code. */
+/* Open an existing file; nothing is read yet. `sql` stays where it is until
+ * sql_close. A SQLite result code. */
 int sql_open(struct sql *sql, const char *path);
 /* The settings of a role; the first thing that reads the file. A SQLite result
  * code, SQLITE_CANTOPEN where WAL is not to be had (a network file system). */
@@ -71,6 +74,9 @@ void sql_close(struct sql *sql); /* safe on zeroed memory */
 
 /* A SQLite result code as -errno; SQLITE_OK is 0. */
 int sql_error(sqlite3 *db, int rc);
+/* Whether it was the -shm that the last call failed for: a COMMIT is whole in
+ * the -wal then, and on the disk. */
+bool sql_index_failed(const struct sql *sql);
 
 /* The statement, ready to bind. */
 int sql_use(struct sql *sql, enum sql_id id, sqlite3_stmt **st);

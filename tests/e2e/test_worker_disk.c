@@ -148,6 +148,57 @@ Test(worker_disk, a_message_that_expired_while_it_is_full_does_not_run_later)
     cr_assert_str_eq(l->reason, "expired");
 }
 
+/* tool_run - a program that looks into the store, while its disk is full */
+static void tool_run(const char *const *argv)
+{
+    struct harness_result r =
+        harness_run_spec(&(struct harness_spec){.argv = argv});
+
+    cr_expect(r.status == 0 || (r.status > 0 && r.err_size > 0), "%s: %d: %s",
+              argv[0], r.status, r.err);
+}
+
+/* SQLite maps its -shm, of which an ext4 has holes whose blocks are smaller
+ * than a page: with 8 to 10 KiB left, the first store into it was a SIGBUS. */
+Test(worker_disk, a_start_or_a_look_is_never_ended_by_a_full_disk_s_signal)
+{
+    unsigned ran = 0, refused = 0;
+    disk_mount_ext4(8192, 1024);
+    const char *q = harness_queue(0, 0), *state = harness_state_dir();
+#define START                                                               \
+    harness_run("mqworker", "--state-dir", state, "--exit-when-idle=0s", q, \
+                "--", "cat")
+    cr_assert_eq(START.status, 0);
+    for (unsigned left = 0; left <= 48; left++) {
+        disk_leave(left);
+        struct harness_result r = START;
+        cr_expect(r.status == 0 || (r.status == 73 && strstr(r.err, state)),
+                  "%u KiB left: %d: %s", left, r.status, r.err);
+        ran += r.status == 0;
+        refused += r.status == 73 && strstr(r.err, "store.db") != NULL;
+        tool_run(HARNESS_LIST("mqdlq", "list", "--state-dir", state, q));
+        tool_run(HARNESS_LIST("mqctl", "status", "--state-dir", state, q));
+        disk_free();
+    }
+    cr_assert(ran > 0 && refused > 0, "%u ran, %u refused", ran, refused);
+#undef START
+}
+
+Test(worker_disk, small_blocks_make_a_full_disk_no_worse)
+{
+    disk_mount_ext4(8192, 1024);
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = full_worker(q);
+    tool_run(
+        HARNESS_LIST("mqdlq", "list", "--state-dir", harness_state_dir(), q));
+    harness_send_text(q, "good\n");
+    taken_check(w, q, 1);
+    disk_free();
+    harness_until_lines("runs", 2, 10000);
+    harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
 /* file_limit - soft, so that it can be raised again */
 static void file_limit(struct harness_process *w, rlim_t bytes)
 {

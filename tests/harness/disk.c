@@ -6,9 +6,11 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -20,17 +22,40 @@ static const char *ballast(void)
     return harness_path("%s/ballast", harness_state_dir());
 }
 
+/* apart - a mount namespace of our own, and the folder to mount on */
+static bool apart(void)
+{
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mkdir(harness_state_dir(), 0700) == 0;
+}
+
 void disk_mount(const char *size)
 {
     char options[32];
 
     snprintf(options, sizeof options, "size=%s", size);
-    if (unshare(CLONE_NEWNS) < 0 ||
-        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mkdir(harness_state_dir(), 0700) < 0 ||
+    if (!apart() ||
         mount("tmpfs", harness_state_dir(), "tmpfs", 0, options) < 0)
         cr_skip_test("no small disk can be mounted here (%s): run as root",
                      strerror(errno));
+}
+
+/* Without a journal what is removed is free at once. */
+void disk_mount_ext4(unsigned kib, unsigned block)
+{
+    char command[PATH_MAX];
+    const char *image = harness_path("disk.img");
+
+    snprintf(command, sizeof command,
+             "PATH=$PATH:/sbin:/usr/sbin; exec 2>&1 >/dev/null; truncate -s "
+             "%uK %s && mkfs.ext4 -q -F -m 0 -O ^has_journal -b %u %s && mount "
+             "-o loop %s %s && rmdir %s/lost+found",
+             kib, image, block, image, image, harness_state_dir(),
+             harness_state_dir());
+    if (!apart() || system(command) != 0)
+        cr_skip_test("no ext4 can be mounted here: run as root, with mkfs.ext4 "
+                     "and loop devices");
 }
 
 void disk_fill(void)
@@ -47,6 +72,19 @@ void disk_fill(void)
     if (errno != ENOSPC)
         harness_fail("%s: %s; a full disk was expected", ballast(),
                      strerror(errno));
+    close(fd);
+}
+
+void disk_leave(unsigned kib)
+{
+    struct stat st;
+    int fd;
+
+    disk_fill();
+    fd = open(ballast(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || syncfs(fd) < 0 || fstat(fd, &st) < 0 ||
+        ftruncate(fd, st.st_size - (off_t)kib * 1024) < 0 || syncfs(fd) < 0)
+        harness_fail("%s: %s", ballast(), strerror(errno));
     close(fd);
 }
 
