@@ -49,6 +49,9 @@ enum store_reason store_reason_parse(const char *text);
 enum {
     STORE_REDELIVERED = 1 << 0,     /* may have run without a verdict */
     STORE_LENGTH_INFERRED = 1 << 1, /* custody rule 3 */
+    /* WAITING: a letter that was sent again, and a worker that stopped had it:
+     * the first of its group, which waits for it as for a letter. */
+    STORE_FRONT = 1 << 2,
 };
 
 /* One message. Pointers are borrowed for the call. */
@@ -164,7 +167,8 @@ struct store_parked {
 };
 int store_next_parked(struct store *s, const char *group, size_t size, bool low,
                       struct store_parked *out);
-/* Whether the group has a letter, dead or replayed: 0 and its row, -ENOENT. */
+/* Whether the group has a letter, dead, replayed or STORE_FRONT: 0 and its row,
+ * -ENOENT. */
 int store_group_letter(struct store *s, const char *group, size_t size,
                        int64_t *row);
 /* Step through all groups that have rows, in the order of their keys. `key` and
@@ -173,7 +177,8 @@ int store_group_letter(struct store *s, const char *group, size_t size,
 struct store_group {
     uint64_t parked;  /* rows behind the head */
     uint64_t letters; /* dead or replayed */
-    int64_t head;     /* a row that failed and waits for its retry; 0: none */
+    int64_t head;     /* a row that failed and waits for its retry, or else the
+                       * first that is STORE_FRONT; 0: none */
 };
 int store_next_group(struct store *s, char *key, size_t *size,
                      struct store_group *out);

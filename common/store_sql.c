@@ -98,11 +98,14 @@ static const char *const sql_texts[SQL_IDS] = {
         " group_key = ?1 ORDER BY priority, receive_seq LIMIT 1",
     [SQL_GROUPS] =
         "SELECT group_key, total(state = 2), total(state >= 3),"
-        " max(CASE WHEN state = 1 AND attempts > 0 THEN row END)"
+        " coalesce(max(CASE WHEN state = 1 AND attempts > 0 THEN row END),"
+        " min(CASE WHEN state = 1 AND flags & 4 THEN row END))"
         " FROM messages WHERE group_key IS NOT NULL AND group_key > ?1"
         " GROUP BY group_key ORDER BY group_key LIMIT 1",
-    [SQL_GROUP_LETTER] = "SELECT row FROM messages WHERE group_key = ?1"
-                         " AND state >= 3 LIMIT 1",
+    [SQL_GROUP_LETTER] =
+        "SELECT row FROM messages WHERE group_key = ?1 AND state >= 3"
+        " UNION ALL SELECT row FROM messages WHERE group_key = ?1"
+        " AND state = 1 AND flags & 4 LIMIT 1",
     [SQL_LIST_NEWEST] =
         "SELECT " LETTER_COLUMNS LETTERS NEWEST_FIRST " LIMIT ?10",
     [SQL_LIST_OLDEST] =
@@ -130,7 +133,7 @@ static const char *const sql_texts[SQL_IDS] = {
 };
 
 _Static_assert(STORE_WAITING == 1 && STORE_PARKED == 2 && STORE_DEAD == 3 &&
-                   STORE_REPLAYED == 4,
+                   STORE_REPLAYED == 4 && STORE_FRONT == 4,
                "the statements and the file's indexes name these numbers");
 
 /* error_like - SQL function error_like(error, glob): fnmatch(3) on the error */

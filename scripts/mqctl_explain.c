@@ -175,7 +175,10 @@ static void waiting(struct search *s, const struct store_row *m,
 
     until(m->due_ns, when);
     put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
-    if (m->attempts == 0 && m->flags & STORE_REDELIVERED)
+    if (m->attempts == 0 && m->due_ns <= clock_steady_ns())
+        found(s, "waiting",
+              "in the store and due: it runs as soon as a worker takes it");
+    else if (m->attempts == 0 && m->flags & STORE_REDELIVERED)
         found(s, "waiting", "waits until %s", when);
     else if (m->attempts == 0)
         found(s, "waiting", "waits until %s, as its not-before says", when);

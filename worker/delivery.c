@@ -46,6 +46,7 @@ void delivery_read(struct delivery *d, struct slot *slot, char separator)
 
     d->slot = slot;
     d->lease = NULL;
+    d->front = false;
     d->group = (struct header_text){0};
     d->broken = header_parse(slot->body, length, &d->header, d->why) < 0;
     if (d->broken)

@@ -34,6 +34,7 @@ struct delivery {
     const unsigned char *body; /* in the slot */
     size_t body_size;
     char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
+    bool front;              /* its row is STORE_FRONT; set by load_row */
     bool broken;             /* the header is; the whole message is the body */
     char why[HEADER_WHY];    /* what is wrong with it */
     char key[HEADER_VALUE_MAX]; /* group of a stored row */

@@ -14,6 +14,7 @@
 #include "worker/control.h"
 #include "worker/dead_queue.h"
 #include "worker/engine_inner.h"
+#include "worker/keep.h"
 #include "worker/lock.h"
 #include "worker/loop.h"
 #include "worker/ordered.h"
@@ -251,6 +252,8 @@ int engine_open(struct engine **out, struct settings *set,
         err = parts_ready(e, p);
     if (!err)
         err = recover(e, p);
+    /* What the last one kept at its end, and it had no more slots. */
+    atomic_store(&e->rows_first, err ? 0 : custody_slots(e->custody));
     if (err) {
         engine_close(&e);
         return err;
@@ -347,6 +350,8 @@ void engine_close(struct engine **engine)
         e->ops->close(&e->handler);
     stderr_limit_fini(&e->stderr_limit);
     receive_fini(e);
+    if (e->started)
+        keep_all(e);
     retries_close(&e->retries);
     control_close(&e->control);
     peeker_close(&e->peeker);

@@ -103,6 +103,7 @@ struct engine {
     atomic_uint waiting;      /* a  slots on the held list */
     atomic_uint wants;        /* a  items on the wanting list */
     atomic_uint unsettled;    /* a  verdicts on the pending list */
+    atomic_uint rows_first;   /* a  rows to take before the queue's messages */
 
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
@@ -117,6 +118,7 @@ struct engine {
     pthread_mutex_t settle_mtx;
     STAILQ_HEAD(, pending) pending; /* s */
     uint64_t settle_wait_ns;        /* s  until the next try */
+    atomic_bool flushing;           /* a  settle_job is submitted, or runs */
     struct pool_job settle_job;     /* tries again */
 
     struct timer breaker_timer, queue_timer, settle_timer, grace_timer,

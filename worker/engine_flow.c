@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "worker/container.h"
 #include "worker/engine_inner.h"
+#include "worker/keep.h"
 #include "worker/ordered.h"
 #include "worker/loop.h"
 #include "worker/peeker.h"
@@ -307,12 +308,14 @@ static void handlers_end(struct timer *timer)
     if (!e->ending)
         log_warn("grace_over", F_STR("queue", e->set->queue),
                  F_UINT("running", atomic_load(&e->running)),
-                 F_STR("next", "their handlers are ended; the messages stay "
-                               "in custody"));
+                 F_STR("next", "their handlers are ended; the messages are "
+                               "kept, no attempt counted"));
     e->ending = true;
     if (signal == SIGKILL) /* where handlers are threads, the process ends */
         counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
     e->ops->stop(e->handler, signal);
+    if (signal == SIGKILL && e->ops->seize)
+        keep_and_exit(e);
     if (signal != SIGKILL)
         timers_start_after(e->timers, timer, e->set->kill_after_ns);
 }

@@ -83,6 +83,11 @@ struct handler_ops {
      * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
      * handler started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
+    /* Where runs are calls of our own process, and that is to end: nothing that
+     * runs now will be heard of again, its slots are HELD and may have run. How
+     * many were taken so, by all calls. NULL: runs end by stop, or are waited
+     * for. The peeker. */
+    unsigned (*seize)(struct handler *h);
     void (*close)(struct handler **h); /* nothing runs any more */
     /* NULL: nobody wants to know. On any thread of the pool, without a lock;
      * the group of the message goes on meanwhile. */

@@ -7,13 +7,11 @@
 #include "worker/handler_inproc.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 #include <bsd/string.h>
 
 #include "common/clock.h"
@@ -243,34 +241,26 @@ void inproc_settled(struct handler *h, const struct settlement *s)
     h->what.settled(&c.message, s->verdict, s->took_ns, h->what.user);
 }
 
-/* give_all_back - SIGKILL: a thread cannot be killed, so the process ends
- * A crash in here counts as one. A call that ends meanwhile settles as always,
- * or its message runs again.
+/* inproc_seize - a thread cannot be killed, but what it returns can be ignored
+ * A crash in here counts as one. A call that ends first settles as always.
  */
-static void give_all_back(struct handler *h)
+unsigned inproc_seize(struct handler *h)
 {
-    char id[ULID_TEXT];
+    unsigned taken = 0;
 
     for (size_t i = 0; i < ITEMS_MAX; i++) {
-        struct slot *slot = atomic_load(&h->places[i].slot);
+        struct slot *slot = place_seize(&h->places[i]);
 
-        if (!slot || slot_word(slot).state != SLOT_RUNNING)
-            continue;
-        slot_unrun(slot, true);
-        ulid_print(slot->id, id);
-        log_warn("unfinished", F_STR("msg", id),
-                 F_STR("next", "its handler did not return; it stays in "
-                               "custody, and the next worker runs it again, "
-                               "no attempt counted"));
+        if (slot)
+            slot_unrun(slot, true);
+        taken += place_seized(&h->places[i]);
     }
-    _exit(EX_OK);
+    return taken;
 }
 
 void inproc_stop(struct handler *h, int sig)
 {
     atomic_store(&h->signal, sig);
-    if (sig == SIGKILL && !h->what.worker)
-        give_all_back(h);
 }
 
 int inproc_open(struct handler **out, const struct handler_setup *setup,

@@ -7,7 +7,8 @@
  * OWNS   Nothing that is called.
  * FAILS  open: no memory. A function cannot be killed: past its time limit, or
  *        when the worker ends it, it sees mqw_cancelled. Where we are the
- *        program, an end by SIGKILL gives the messages back and exits.
+ *        program, the worker goes on without one that does not return: it
+ *        seizes the messages and exits.
  */
 #ifndef WORKER_HANDLER_INPROC_H
 #define WORKER_HANDLER_INPROC_H
@@ -30,6 +31,7 @@ int inproc_open(struct handler **out, const struct handler_setup *setup,
                 const struct inproc *what, struct problem *p);
 void inproc_run(struct handler *h, struct delivery *d, struct outcome *out);
 void inproc_stop(struct handler *h, int signal);
+unsigned inproc_seize(struct handler *h);
 void inproc_close(struct handler **h);
 void inproc_settled(struct handler *h, const struct settlement *s);
 

@@ -131,6 +131,7 @@ const struct handler_ops handler_plugin = {
     .open = plugin_open,
     .run = inproc_run,
     .stop = inproc_stop,
+    .seize = inproc_seize,
     .close = inproc_close,
     .settled = inproc_settled,
 };

@@ -90,6 +90,7 @@ int load_row(struct engine *e, int64_t row, enum store_state state,
         return -ENOENT;
     hold(slot, &m);
     delivery_read(d, slot, 0);
+    d->front = (m.flags & STORE_FRONT) != 0;
     if (m.group)
         delivery_regroup(d, group, m.group_size);
     return 0;

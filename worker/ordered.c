@@ -152,7 +152,8 @@ static struct member *member_of(struct engine *e, struct slot *slot)
 static struct member *member_make(struct engine *e, const struct delivery *d)
 {
     struct member *m = member_of(e, d->slot);
-    bool letter = d->slot->row && d->header.fields & HEADER_LETTER;
+    bool letter =
+        d->front || (d->slot->row && d->header.fields & HEADER_LETTER);
 
     m->slot = d->slot;
     m->item.seq = d->slot->seq;
@@ -244,13 +245,20 @@ static int head_lease(struct engine *e, struct delivery *d)
 }
 
 /* ordered_due - a retry goes on where its group stopped; a delayed message gets
- * in line */
+ * in line
+ * A letter that a stop kept goes before all that is parked, so it is not parked
+ * itself; it waits in a slot for what runs before it, unless that needs the
+ * last one.
+ */
 int ordered_due(struct engine *e, struct delivery *d)
 {
     int err = head_lease(e, d);
 
     if (err != -ENOENT)
         return err;
+    if (d->front)
+        return custody_free_slots(e->custody) > 0 ? ordered_enter(e, d)
+                                                  : -EINPROGRESS;
     return groups_waiting(e->ordered->groups) < e->set->lookahead
                ? ordered_enter(e, d)
                : put_by(e, d);

@@ -131,7 +131,10 @@ static void flush_job(struct pool_job *job)
 {
     struct engine *e = CONTAINER_OF(job, struct engine, settle_job);
 
-    if (pending_flush(e) != 0)
+    int err = pending_flush(e);
+
+    atomic_store(&e->flushing, false);
+    if (err)
         return;
     log_info("store_writes_again", F_STR("queue", e->set->queue));
     engine_unhold(e, HOLD_STORE);
@@ -147,8 +150,11 @@ static void flush_due(struct timer *timer)
 {
     struct engine *e = CONTAINER_OF(timer, struct engine, settle_timer);
 
-    if (pool_submit(e->pool, &e->settle_job) < 0)
-        timers_start(e->timers, timer, clock_mono_ns() + WAIT_MOST);
+    atomic_store(&e->flushing, true);
+    if (pool_submit(e->pool, &e->settle_job) == 0)
+        return;
+    atomic_store(&e->flushing, false);
+    timers_start(e->timers, timer, clock_mono_ns() + WAIT_MOST);
 }
 
 void pending_init(struct engine *e)
@@ -159,28 +165,15 @@ void pending_init(struct engine *e)
     e->settle_job.run = flush_job;
 }
 
-/* unfinished - tell of a message that stays in its slot
- * One that was half received is not read, and so not named: nobody knows yet
- * where it ends.
- */
-static void unfinished(struct slot *slot, void *arg)
+/* pending_quiet - the timer fires in the caller, the peeker, so that no further
+ * job is submitted before it returns */
+bool pending_quiet(struct engine *e)
 {
-    struct delivery d;
-
-    (void)arg;
-    if (slot_word(slot).state == SLOT_RECEIVING) {
-        log_warn("unfinished",
-                 F_STR("next", "was half received and stays in custody; the "
-                               "next worker runs what is there of it"));
-        return;
-    }
-    delivery_read(&d, slot, 0); /* names it, if nobody has yet */
-    log_warn("unfinished", F_STR("msg", delivery_id(&d)),
-             F_STR("next", "stays in custody; the next worker goes on with it, "
-                           "no attempt counted"));
+    timers_cancel(e->timers, &e->settle_timer);
+    return !atomic_load(&e->flushing);
 }
 
-/* pending_fini - one last try; what stays is in its slot, for the next start */
+/* pending_fini - one last try; what stays is in its slot */
 void pending_fini(struct engine *e)
 {
     struct pending *p;
@@ -191,7 +184,5 @@ void pending_fini(struct engine *e)
         STAILQ_REMOVE_HEAD(&e->pending, link);
         free(p);
     }
-    if (e->started)
-        custody_each(e->custody, unfinished, NULL);
     pthread_mutex_destroy(&e->settle_mtx);
 }

@@ -15,7 +15,10 @@
 void pending_init(struct engine *e);
 enum settled pending_keep(struct engine *e, struct slot *slot,
                           const struct op *op, int err);
-/* At the end: one last try; name what stays in its slot. */
+/* The peeker: nothing is tried again until it returns from its callback. True:
+ * nor is it just now. */
+bool pending_quiet(struct engine *e);
+/* At the end: one last try. */
 void pending_fini(struct engine *e);
 
 #endif

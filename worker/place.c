@@ -12,10 +12,15 @@
  */
 #include "worker/place.h"
 
+#include <unistd.h>
+
 #include "common/clock.h"
 #include "worker/container.h"
 
 #define PASSED 1 /* no deadline: the clock was there at boot */
+
+static char seized; /* its address is no slot's */
+#define SEIZED ((struct slot *)(void *)&seized)
 
 /* timer_by - the timer fires at `when` or before */
 static void timer_by(struct place *p, uint64_t when)
@@ -83,6 +88,27 @@ bool place_leave(struct place *p)
         timers_cancel_sync(p->timers, &p->timer);
         atomic_store(&p->pending, 0);
     }
-    atomic_store_explicit(&p->slot, NULL, memory_order_release);
+    if (atomic_exchange(&p->slot, NULL) == SEIZED) {
+        atomic_store(&p->slot, SEIZED);
+        for (;;)
+            pause(); /* until the process ends: there is nothing to settle */
+    }
     return late;
+}
+
+/* place_seize - the exchange in place_leave comes before this one or after it:
+ * either the call is over and settles, or it never does */
+struct slot *place_seize(struct place *p)
+{
+    struct slot *slot = atomic_load(&p->slot);
+
+    if (slot && slot != SEIZED &&
+        atomic_compare_exchange_strong(&p->slot, &slot, SEIZED))
+        return slot;
+    return NULL;
+}
+
+bool place_seized(const struct place *p)
+{
+    return atomic_load(&p->slot) == SEIZED;
 }

@@ -32,6 +32,8 @@ void receive_stats(struct engine *e, struct receive_stats *out);
 /* A message that was read: if it is a letter that an operator sent again, it is
  * a run of that letter's row from here on. */
 void receive_link(struct engine *e, struct delivery *d);
+/* It is not due yet, and has not waited in the store before. */
+bool receive_delayed(const struct engine *e, const struct delivery *d);
 void receive_fini(struct engine *e); /* nothing runs any more */
 
 #endif

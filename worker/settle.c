@@ -98,18 +98,24 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
     return op_settle(e, d->slot, &op);
 }
 
+/* settle_due - as its header says, from now on */
+uint64_t settle_due(const struct delivery *d)
+{
+    uint64_t now = clock_wall_ns(), from = clock_steady_ns();
+    uint64_t when = d->header.not_before_ns;
+
+    return from + wait_cut(from, when > now ? when - now : 0);
+}
+
 /* later_op - wait in the store until it is time */
 static void later_op(struct engine *e, struct op *op, struct delivery *d,
                      struct slot *slot)
 {
-    uint64_t now = clock_wall_ns(), from = clock_steady_ns(), when;
-
     delivery_read(d, slot, e->set->group_separator);
-    when = d->header.not_before_ns;
     *op = (struct op){.kind = OP_PUT};
     settle_row(&op->row, d);
     op->row.state = STORE_WAITING;
-    op->row.due_ns = from + wait_cut(from, when > now ? when - now : 0);
+    op->row.due_ns = settle_due(d);
 }
 
 /* settle_later - one commit for all; if that fails, each goes its own way */
@@ -289,7 +295,7 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
         op_give_back(e, d->slot, d->lease);
         return SETTLED_KEPT;
     case OUTCOME_STOPPED:
-        slot_unrun(d->slot, true); /* pending_fini tells of it */
+        slot_unrun(d->slot, true); /* keep_all writes it */
         return SETTLED_KEPT;
     case OUTCOME_VERDICT:
     default:

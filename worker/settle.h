@@ -31,5 +31,7 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n);
 
 /* Fill in a row from a slot. */
 void settle_row(struct store_row *m, const struct delivery *d);
+/* When its not-before is over: clock_steady_ns, for a row. */
+uint64_t settle_due(const struct delivery *d);
 
 #endif

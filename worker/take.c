@@ -107,11 +107,11 @@ static uint64_t ahead(const struct delivery *d, uint64_t now)
     return until > from ? until - from : 0;
 }
 
-/* delayed - it is not due yet, and has not waited in the store before
+/* receive_delayed - it is to wait in the store
  * One that waits for nothing, as it has expired already or asks for more than
  * --max-delay, dies in its turn, and nothing of its group passes it meanwhile.
  */
-static bool delayed(const struct engine *e, const struct delivery *d)
+bool receive_delayed(const struct engine *e, const struct delivery *d)
 {
     uint64_t now;
 
@@ -133,7 +133,7 @@ static int sort(struct receive *item, struct slot *slot)
     delivery_read(d, slot, e->set->group_separator);
     if (d->header.fields & HEADER_LETTER)
         receive_link(e, d);
-    if (!d->group.at || delayed(e, d))
+    if (!d->group.at || receive_delayed(e, d))
         return 0;
     err = ordered_enter(e, d);
     if (err < 0)
@@ -224,19 +224,48 @@ static int take_group(struct receive *item)
     return ordered_take(item->engine, item->slot, item->d);
 }
 
+/* rows_first - whether rows come before the queue: those that the last worker
+ * had taken already, and kept when it stopped
+ * They are the first that are due, in the order of their receiving. Their
+ * number is not known, but that of its slots is; so what has been due for long
+ * besides them cannot keep the queue waiting for good.
+ */
+static bool rows_first(struct engine *e)
+{
+    if (atomic_load_explicit(&e->rows_first, memory_order_relaxed) == 0)
+        return false;
+    if (retries_ready(e->retries))
+        return true;
+    atomic_store_explicit(&e->rows_first, 0, memory_order_relaxed);
+    return false;
+}
+
+/* row_came - one less; of two threads that count down to 0 one counts */
+static void row_came(struct engine *e)
+{
+    unsigned n = atomic_load(&e->rows_first);
+
+    while (n > 0 && !atomic_compare_exchange_weak(&e->rows_first, &n, n - 1))
+        continue;
+}
+
 /* take_source - one of the three, in turn: none starves another */
 static int take_source(struct receive *item)
 {
     static int (*const sources[])(struct receive *) = {take_group, take_row,
                                                        take_fresh};
     const unsigned n = sizeof sources / sizeof sources[0];
+    /* Of how many it is the turn; the others come after them. */
+    const unsigned some = rows_first(item->engine) ? n - 1 : n;
     int err = -EAGAIN;
 
     item->turn = (item->turn + 1) % n;
     for (unsigned i = 0; i < n && err == -EAGAIN; i++) {
-        unsigned at = (item->turn + i) % n;
+        unsigned at = i < some ? (item->turn + i) % some : i;
 
         err = sources[at](item);
+        if (sources[at] == take_row && err >= 0)
+            row_came(item->engine);
         if (sources[at] != take_fresh && err != -EAGAIN)
             receive_look(item); /* the store may have been read */
     }
@@ -349,7 +378,7 @@ static bool timed(struct receive *item, enum settled *settled)
         *settled = outlived(e, d, now);
     else if (wait > e->set->max_delay_ns)
         *settled = too_far(e, d, wait);
-    else if (delayed(e, d))
+    else if (receive_delayed(e, d))
         *settled = put_later(item);
     else
         return false;

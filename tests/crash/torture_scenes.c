@@ -135,6 +135,7 @@ static const struct scene scenes[] = {
     {"slot_resolve_", .before = "receive_after:3", .once = true},
     {"slot_crashed_", .before = "slot_run_after_word:3", .once = true},
     {"slot_unrun_", .ask = ask_quit, .once = true},
+    {"keep_", .ask = ask_quit, .once = true},
     {"slot_disarm_", .ask = ask_nothing, .once = true},
     {"park_due_", .more = one, .once = true},
     {"park_", .more = few, .once = true},
