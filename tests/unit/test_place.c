@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -54,6 +55,7 @@ static int seize(struct runner *r, unsigned *seized)
         if (slot && slot != slot_of(r))
             return 2;
         n += slot != NULL;
+        sched_yield();
     }
     if (n > 1 || n != place_seized(&r->place) || n == atomic_load(&r->over))
         return 3;
@@ -78,7 +80,7 @@ static int trial(unsigned n)
         if (pthread_create(&thread, NULL, calls, &runners[i]) != 0)
             return 1;
         while (atomic_load(&runners[i].entered) == 0)
-            continue;
+            sched_yield();
     }
     nanosleep(&some, NULL);
     atomic_store(&told, n % 2);

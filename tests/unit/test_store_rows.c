@@ -380,3 +380,41 @@ Test(store_rows, several_at_once_pass_over_one_that_is_gone_or_there_already)
     cr_assert(store_count(s, STORE_REPLAYED) == 0);
     store_close(&s);
 }
+
+/* group_of - what the store knows of the only group */
+static struct store_group group_of(struct store *s)
+{
+    struct store_group g = {0};
+    char key[256] = "";
+    size_t size = 0;
+    cr_assert(store_next_group(s, key, &size, &g) == 0);
+    cr_assert(size == 1 && key[0] == 'a');
+    return g;
+}
+
+Test(store_rows,
+     a_letter_that_a_stop_kept_is_the_head_and_a_letter_of_its_group)
+{
+    struct store *s = fixture_open();
+    int64_t row, first, retry;
+    struct store_row m = fixture_row(STORE_WAITING, "x");
+    m.group = "a";
+    m.group_size = 1;
+    fixture_put(s, &m); /* one that is only delayed */
+    cr_assert(group_of(s).head == 0);
+    cr_assert(store_group_letter(s, "a", 1, &row) == -ENOENT);
+    m.flags = STORE_FRONT;
+    first = fixture_put(s, &m);
+    fixture_put(s, &m);
+    cr_assert(group_of(s).head == first && group_of(s).letters == 0);
+    cr_assert(store_group_letter(s, "a", 1, &row) == 0 && row == first);
+    m.flags = 0;
+    m.attempts = 1;
+    retry = fixture_put(s, &m);
+    cr_assert(group_of(s).head == retry, "what has begun goes on first");
+    m.state = STORE_DEAD;
+    cr_assert(store_delete(s, retry) == 0);
+    row = fixture_put(s, &m);
+    cr_assert(group_of(s).head == first && group_of(s).letters == 1);
+    store_close(&s);
+}
