@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define THREADS 3
-#define TRIALS  40
+#define TRIALS  20
 
 struct runner {
     struct place place;
