@@ -40,17 +40,21 @@ HARDEN      := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
 HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 
 # ---- what there is ----
+# in,FOLDERS,PATTERN: the files below the folders, in whatever room they are
+in       = $(sort $(shell find $(1) -name '$(2)'))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/$(1).c))
-named    = $(1:%=$(BUILD)/tests/$(2)_%)
-only     = $(filter-out $(call named,$(SKIP),$(1)),$(if $(ONLY),$(filter $(call named,$(ONLY),$(1)),$(2)),$(2)))
+test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
+# named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
+named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
+only     = $(filter-out $(call named,$(SKIP),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
-TOOLS   := $(foreach f,$(wildcard scripts/mq*.c),$(if $(findstring _,$(f)),,$(basename $(notdir $(f)))))
-BIN     := $(patsubst %,$(BUILD)/bin/%,$(if $(wildcard worker/main.c),mqworker) $(TOOLS))
-COMMON  := $(call obj,$(wildcard common/*.c))
+TOOLS   := $(foreach f,$(notdir $(call in,scripts,mq*.c)),$(if $(findstring _,$(f)),,$(basename $(f))))
+tool     = $(call obj,$(call in,scripts,$(1).c) $(call in,scripts,$(1)_*.c))
+BIN     := $(patsubst %,$(BUILD)/bin/%,mqworker $(TOOLS))
+COMMON  := $(call obj,$(call in,common,*.c))
 PROGRAM := worker/main.c worker/notify.c
-WORKER  := $(call obj,$(filter-out $(PROGRAM),$(wildcard worker/*.c)))
+WORKER  := $(call obj,$(filter-out $(PROGRAM),$(call in,worker,*.c)))
 HARNESS := $(call obj,$(wildcard tests/harness/*.c))
 HEADERS := $(wildcard worker/mqworker.h)
 
@@ -59,13 +63,15 @@ LIB     := $(BUILD)/obj/libcommon.a
 ENGINE  := $(BUILD)/obj/libengine.a
 PUBLIC  := $(if $(HEADERS),$(BUILD)/lib/libmqworker.a $(BUILD)/lib/libmqworker.so.$(SOVERSION))
 
-UNIT    := $(call only,unit/test,$(call test,unit/test_*))
-STRESS  := $(call only,unit/stress,$(call test,unit/stress_*))
-E2E     := $(call only,e2e/test,$(call test,e2e/test_*))
-CRASH   := $(call only,crash/test,$(call test,crash/test_*))
+UNITS   := $(call test,unit,test)
+UNIT    := $(call only,$(UNITS))
+STRESSES := $(call test,unit,stress)
+STRESS  := $(call only,$(STRESSES))
+E2E     := $(call only,$(call test,e2e,test))
+CRASH   := $(call only,$(call test,crash,test))
 BENCH   := $(BUILD)/tests/bench/bench
 TORTURE := $(BUILD)/tests/crash/torture
-FUZZ    := $(call only,fuzz/fuzz,$(call test,fuzz/fuzz_*))
+FUZZ    := $(call only,$(call test,fuzz,fuzz))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
 # the benchmark, test_torture the torture program.
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
@@ -73,7 +79,7 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
             $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
             $(if $(filter %/test_torture,$(CRASH)),$(TORTURE) points)
 MAN     := $(wildcard docs/*.[1-8])
-SOURCES := $(wildcard common/*.[ch] worker/*.[ch] scripts/*.[ch] tests/*/*.[ch] tests/harness/*/*.[ch])
+SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture points programs fuzz demo install uninstall deb clean show-cflags
@@ -116,12 +122,12 @@ $(BUILD)/bin/mqworker: $(call obj,$(PROGRAM)) $(WORKER) $(COMMON)
 	@mkdir -p $(@D)
 	$(LINK) -Wl,--export-dynamic-symbol='mqw_*' -o $@ $^ $(LIBS)
 
-define tool
-$(BUILD)/bin/$(1): $(call obj,$(wildcard scripts/$(1).c scripts/$(1)_*.c)) $(LIB)
+define link_tool
+$(BUILD)/bin/$(1): $(call tool,$(1)) $(LIB)
 	@mkdir -p $$(@D)
 	$$(LINK) -o $$@ $$^ $$(LIBS)
 endef
-$(foreach t,$(TOOLS),$(eval $(call tool,$(t))))
+$(foreach t,$(TOOLS),$(eval $(call link_tool,$(t))))
 $(BUILD)/bin/mqctl: LIBS += $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw)
 
 $(BUILD)/obj/mqworker.o: $(WORKER) $(COMMON)
@@ -138,11 +144,11 @@ $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 	ln -sf $(@F) $(@D)/libmqworker.so
 
 # The test of a noun in common/ links without the worker.
-$(BUILD)/tests/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(HARNESS) \
-        $$(if $$(wildcard common/$$*.c),$(LIB),$(ENGINE))
+$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) \
+        $$(if $$(filter %/$$(patsubst test_%,%,$$(notdir $$*)).o,$(COMMON)),$(LIB),$(ENGINE))
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
-$(BUILD)/tests/unit/stress_%: $(BUILD)/obj/tests/unit/stress_%.o $(ENGINE)
+$(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 # The worker as it is installed, and parts that only the archive shows.
@@ -151,7 +157,7 @@ $(BENCH): $(call obj,$(wildcard tests/bench/*.c)) $(BUILD)/lib/libmqworker.a $(E
 	$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
-        $$(if $$(wildcard scripts/mqdlq_$$*.c),$$(call obj,$$(wildcard scripts/mqdlq_*.c))) $(ENGINE)
+        $$(if $$(filter %/mqdlq_$$*.o,$(call tool,mqdlq)),$(filter-out %/mqdlq.o,$(call tool,mqdlq))) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 $(TORTURE): $(call obj,$(wildcard tests/crash/torture*.c)) $(LIB)
@@ -176,13 +182,12 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 # processors. Those that use up what the user has as a whole (RLIMIT_MSGQUEUE,
 # processes) or look at all queues run alone. All run, whatever fails.
 TEST_JOBS ?= 3
-ALONE      = $(foreach d,unit/test unit/stress e2e/test crash/test,$(call named,$(LONELY),$(d)))
 LONELY    := bench mqctl_look mqlimit worker_limits
 UNDER_TEST ?= $(BUILD)
 define run
 @MQW_BIN=$(abspath $(UNDER_TEST)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
-scripts/run-tests -j $(TEST_JOBS) $(filter-out $(ALONE),$(1)) \
-    --alone $(filter $(ALONE),$(1))
+scripts/run-tests -j $(TEST_JOBS) $(filter-out $(call named,$(LONELY),$(1)),$(1)) \
+    --alone $(call named,$(LONELY),$(1))
 endef
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
 	$(call run,$(UNIT) $(STRESS) $(E2E) $(CRASH))
