@@ -32,6 +32,7 @@
 #include "worker/body_file.h"
 #include "worker/command.h"
 #include "worker/container.h"
+#include "worker/denied.h"
 #include "worker/environment.h"
 #include "worker/handler.h"
 #include "worker/orphans.h"
@@ -134,10 +135,13 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
                      struct problem *p)
 {
     const struct settings *set = setup->settings;
-    struct handler *h = calloc(1, sizeof *h);
-    int err;
+    struct handler *h;
+    int err = denied_check(true, p);
 
     *out = NULL;
+    if (err)
+        return err;
+    h = calloc(1, sizeof *h);
     pthread_once(&scratch_once, scratch_key_make);
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -253,14 +257,18 @@ static void watch(int pidfd, int err_fd, struct tail *t)
         tail_drain(t, err_fd);
 }
 
-/* wait_for - how the process ended; WNOWAIT: it stays a zombie */
+/* wait_for - how the process ended; WNOWAIT: it stays a zombie. That cannot be
+ * told if somebody else took its status: then si_code is 0, si_errno why. */
 static siginfo_t wait_for(pid_t pid, int flags)
 {
     siginfo_t info = {0};
+    int rc;
 
-    while (waitid(P_PID, (id_t)pid, &info, WEXITED | flags) < 0 &&
-           errno == EINTR)
-        ;
+    do
+        rc = waitid(P_PID, (id_t)pid, &info, WEXITED | flags);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        info = (siginfo_t){.si_errno = errno};
     return info;
 }
 
@@ -328,7 +336,7 @@ static void end(struct running *r, const struct delivery *d, int err_fd,
 static void supervise(struct running *r, struct delivery *d, struct tail *t,
                       int err_pipe[2], struct outcome *out)
 {
-    int pidfd = pidfd_open(r->pid, 0), err_fd = err_pipe[0];
+    int pidfd = pidfd_open(r->pid, 0), err = errno, err_fd = err_pipe[0];
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
@@ -344,8 +352,8 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
         end_close(&err_pipe[1]);
     } else {
         log_warn("handler_unwatched", F_STR("msg", delivery_id(d)),
-                 F_STR("error", strerror(errno)),
-                 F_STR("next", "its stderr is dropped; raise ulimit -n"));
+                 F_STR("error", strerror(err)),
+                 F_STR("next", denied_advice(err)));
         end_close(&err_pipe[1]);
         close(err_fd);
         err_fd = -1;
@@ -379,7 +387,8 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     }
     body = body_file_open(d);
     if (body < 0 || pipe2(err_pipe, O_CLOEXEC) < 0) {
-        verdict_not_started(out, "no descriptor for the handler: %s",
+        verdict_not_started(out, "no descriptor for the handler: %s: %s",
+                            body < 0 ? "memfd_create" : "pipe2",
                             strerror(body < 0 ? -body : errno));
         if (body >= 0)
             close(body);

@@ -18,6 +18,7 @@
 
 #include "common/clock.h"
 #include "worker/container.h"
+#include "worker/denied.h"
 #include "worker/handler.h"
 #include "worker/lane_inner.h"
 #include "worker/orphans.h"
@@ -189,11 +190,14 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
                        struct problem *p)
 {
     const struct settings *set = setup->settings;
-    struct handler *h = calloc(1, sizeof *h);
+    struct handler *h;
     struct stream *s;
-    int err;
+    int err = denied_check(false, p);
 
     *out = NULL;
+    if (err)
+        return err;
+    h = calloc(1, sizeof *h);
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     s = &h->stream;

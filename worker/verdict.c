@@ -67,6 +67,9 @@ void verdict_exit(struct outcome *out, const struct settings *set,
     out->verdict = MQW_RETRY;
     if (info->si_code == CLD_EXITED)
         by_code(out, set, info->si_status);
+    else if (info->si_code == 0)
+        snprintf(out->error, sizeof out->error, "exit unknown: waitid: %s",
+                 strerror(info->si_errno));
     else
         snprintf(out->error, sizeof out->error, "signal %d", info->si_status);
     if (stopped && out->verdict == MQW_RETRY)

@@ -15,7 +15,8 @@
 #include "worker/delivery.h"
 #include "worker/settings.h"
 
-/* It ended by itself; `stopped`: or by a signal of the worker that stops. */
+/* It ended by itself; `stopped`: or by a signal of the worker that stops.
+ * `info` with si_code 0: waitid gave none, si_errno is why. */
 void verdict_exit(struct outcome *out, const struct settings *set,
                   const siginfo_t *info, bool stopped);
 /* Its time limit had passed. */

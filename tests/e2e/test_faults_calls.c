@@ -123,15 +123,24 @@ static void state_away(struct run *r)
     r->letters = 0;
 }
 
+/* is_asked - whether the first such call only asks if it is allowed
+ * (worker/denied.h); that there is no descriptor does not matter to it */
+static bool is_asked(const char *call)
+{
+    return strcmp(call, "memfd_create") == 0 || strcmp(call, "pidfd_open") == 0;
+}
+
 /* row_run - all positions of it */
 static void row_run(const struct row *row, bool stream)
 {
     struct run r = {.row = row, .queue = harness_queue(0, 0), .stream = stream};
-    for (r.position = 1; r.position <= row->most; r.position++) {
+    unsigned first = 1 + is_asked(row->call);
+    for (r.position = first; r.position <= row->most; r.position++) {
         messages_send(&r);
         bool reached = fault_run(&r);
         audit(&r);
-        cr_assert(reached || r.position > 1, "%s is never called", row->call);
+        cr_assert(reached || r.position > first, "%s is never called",
+                  row->call);
         if (row->fresh)
             state_away(&r);
         if (!reached)
@@ -339,10 +348,10 @@ Test(faults_calls, a_handler_that_cannot_be_started_opens_the_breaker)
         {"posix_spawn", EAGAIN, 4, 1, false, 0, "event=breaker_open"},
         {"posix_spawn", ENOMEM, 4, 3, false, 0, "event=breaker_open"},
         {"pipe2", EMFILE, 4, 1, false, 0, "event=breaker_open"},
-        {"memfd_create", EMFILE, 4, 1, false, 0, "event=breaker_open"},
+        {"memfd_create", EMFILE, 5, 1, false, 0, "event=breaker_open"},
         {"pwrite@mqworker-body", ENOSPC, 2, 1, false, 0, "event=breaker_open"},
-        {"pidfd_open", EMFILE, 4, 1, false, 0, "event=handler_unwatched"},
-        {"pidfd_open", EMFILE, 1, 0, false, 0, "event=handler_unwatched"},
+        {"pidfd_open", EMFILE, 5, 1, false, 0, "event=handler_unwatched"},
+        {"pidfd_open", EMFILE, 2, 0, false, 0, "event=handler_unwatched"},
         {"poll", EINTR, 4, 1, false, 0, NULL},
         {"poll", ENOMEM, 4, 1, false, 0, NULL},
         {"waitid", EINTR, 4, 1, false, 0, NULL},
@@ -355,7 +364,7 @@ Test(faults_calls, a_child_of_stream_that_cannot_be_started_opens_it_too)
     static const struct row rows[] = {
         {"posix_spawn", EAGAIN, 2, 1, false, 0, "breaker_open"},
         {"pipe2", EMFILE, 6, 1, false, 0, "breaker_open"},
-        {"pidfd_open", EMFILE, 2, 1, false, 0, "breaker_open"},
+        {"pidfd_open", EMFILE, 3, 1, false, 0, "breaker_open"},
     };
     rows_run(rows, true);
 }

@@ -1,5 +1,6 @@
 /* test_verdict.c - exit codes, signals and time limits */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <signal.h>
 
 #include "common/clock.h"
@@ -94,4 +95,14 @@ Test(verdict, codes_of_shells_say_that_there_is_no_command)
     cr_assert_str_eq(out.error, "exit 127: the command was not found");
     cr_assert(verdict_no_command(&out, 126));
     cr_assert_str_eq(out.error, "exit 126: the command is not executable");
+}
+
+Test(verdict, an_end_that_cannot_be_told_is_named_and_no_signal)
+{
+    const siginfo_t info = {.si_errno = ECHILD};
+
+    verdict_exit(&out, &set, &info, false);
+    cr_assert_eq(out.kind, OUTCOME_VERDICT);
+    cr_assert_eq(out.verdict, MQW_RETRY);
+    cr_assert_str_eq(out.error, "exit unknown: waitid: No child processes");
 }
