@@ -301,7 +301,8 @@ static bool boot_id_cover(void)
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return false;
     harness_write("boot_id", id, sizeof id - 1);
-    return mount("boot_id", BOOT_ID_FILE, NULL, MS_BIND, NULL) == 0;
+    return mount(harness_path("%s/boot_id", harness_dir()), BOOT_ID_FILE, NULL,
+                 MS_BIND, NULL) == 0;
 }
 
 /* A service with ProtectKernelTunables= sees the kernel's. */
