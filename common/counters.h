@@ -234,9 +234,8 @@ struct counters_header {
     char texts[COUNTERS_TEXTS][COUNTERS_TEXT]; /* "": none yet */
     uint64_t text_ns[COUNTERS_TEXTS];          /* wall */
 };
+/* Whether it runs still is not in here: worker_lock.h. */
 void counters_header(const struct counters *c, struct counters_header *out);
-/* Whether the worker that the header names runs now. */
-bool counters_alive(const struct counters_header *h);
 
 struct counters_sum {
     uint64_t deliveries, ended, took_ns, longest_ns;

@@ -9,8 +9,6 @@
 
 #include "common/clock.h"
 #include "common/counters_inner.h"
-#include "common/boot_id.h"
-#include "common/process_stat.h"
 
 #define TRIES 100 /* at a text that is being written */
 
@@ -125,18 +123,6 @@ void counters_header(const struct counters *c, struct counters_header *out)
         out->gauges[i] = counters_get(&h->gauges[i]);
     for (size_t i = 0; i < COUNTERS_TEXTS; i++)
         out->text_ns[i] = text_read(&h->texts[i], out->texts[i]);
-}
-
-/* counters_alive - a process of that number that started then, in this run of
- * the machine */
-bool counters_alive(const struct counters_header *h)
-{
-    struct boot now;
-
-    boot_now(&now);
-    return h->pid > 0 && h->gauges[COUNTERS_ENDED_NS] == 0 &&
-           strcmp(now.id, h->boot_id) == 0 && h->pid_start != 0 &&
-           process_start_time(h->pid) == h->pid_start;
 }
 
 const char *counters_holds_text(uint64_t holds)

@@ -13,15 +13,27 @@
 
 #include "common/clock.h"
 #include "common/local.h"
+#include "common/worker_lock.h"
 
 #define ANSWER_MAX 65536
 #define PATIENCE   (3 * NS_PER_S) /* a worker answers in a millisecond */
 
 /* refused - why there is nobody to talk to */
-static int refused(const char *queue, const char *path, int err,
-                   struct problem *p)
+static int refused(const struct statedir *dir, const char *queue,
+                   const char *path, int err, struct problem *p)
 {
-    if (err == -ENOENT || err == -ECONNREFUSED)
+    char pidfile[PATH_MAX];
+    pid_t pid;
+
+    if ((err == -ENOENT || err == -ECONNREFUSED) &&
+        statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) == 0 &&
+        worker_lock_look(pidfile, &pid) == WORKER_RUNS)
+        problem_fill(p, EX_TEMPFAIL,
+                     "worker %d runs on %s, but nobody listens at %s: it "
+                     "starts or ends just now, or somebody removed the socket; "
+                     "try again, or use signals (mqworker(8))",
+                     (int)pid, queue, path);
+    else if (err == -ENOENT || err == -ECONNREFUSED)
         problem_fill(p, EX_UNAVAILABLE,
                      "no worker runs on %s with this state directory (nobody "
                      "listens at %s); start one with mqworker %s -- COMMAND, "
@@ -91,7 +103,7 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
                            "the path of the control socket is too long");
     fd = local_connect(path);
     if (fd < 0)
-        return refused(queue, path, fd, p);
+        return refused(dir, queue, path, fd, p);
     err = talk(fd, line, out);
     close(fd);
     if (!err)

@@ -73,8 +73,8 @@ static void state_check(struct findings *f, const struct view *v)
               view_state(v));
     else
         FOUND(f, FINE, "worker", NULL,
-              "pid %d runs, %" PRIu64 " of %u messages in flight",
-              (int)v->head.pid, v->sum.running, view_capacity(v));
+              "pid %d runs, %" PRIu64 " of %u messages in flight", (int)v->pid,
+              v->sum.running, view_capacity(v));
 }
 
 /* groups_check - held groups wait for a person */
@@ -107,7 +107,12 @@ static void worker_check(struct findings *f, const struct view *v)
               command(buf, "mqworker %s -- COMMAND", v->queue),
               "its last one, pid %d, was killed; %" PRId64 " messages that it "
               "had received and not finished wait in %s",
-              (int)v->head.pid, v->custody > 0 ? v->custody : 0, v->dir.folder);
+              (int)v->pid, v->custody > 0 ? v->custody : 0, v->dir.folder);
+    else if (v->worker == VIEW_UNSEEN)
+        FOUND(f, WARN, "worker", NULL,
+              "whether one runs is not seen from here: the lock %s/%s cannot "
+              "be asked",
+              v->dir.folder, STATEDIR_PIDFILE);
     else if (v->depth > 0 || view_waits(v) > 0)
         FOUND(f, WARN, "worker",
               command(buf, "mqworker %s -- COMMAND", v->queue),
@@ -169,17 +174,17 @@ static void namespace_check(struct findings *f, const struct view *v)
 {
     char path[64], ours[64] = "", its[64] = "", buf[COMMAND];
 
-    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->head.pid);
+    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
     if (v->worker != VIEW_RUNS ||
         readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
         readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
         return;
-    FOUND(f, WARN, "namespace",
-          command(buf, "nsenter -t %d -i mqctl status %s", (int)v->head.pid,
-                  v->queue),
-          "the worker is in %s, we are in %s: the queue seen here is another "
-          "one of the same name",
-          its, ours);
+    FOUND(
+        f, WARN, "namespace",
+        command(buf, "nsenter -t %d -i mqctl status %s", (int)v->pid, v->queue),
+        "the worker is in %s, we are in %s: the queue seen here is another "
+        "one of the same name",
+        its, ours);
 }
 
 /* letters_check - what nobody has looked at yet */

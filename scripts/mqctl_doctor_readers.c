@@ -142,7 +142,7 @@ static bool outlasts(const struct readers *r, const struct fd_seen *seen,
  * messages. */
 static bool starting(const struct readers *r, const struct fd_seen *seen)
 {
-    pid_t worker = r->v->head.pid;
+    pid_t worker = r->v->pid;
     uint64_t start = process_start_time(seen->pid);
 
     if (r->v->worker != VIEW_RUNS || !child_of(seen->pid, worker))
@@ -159,7 +159,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
         seen->pid == getpid() ||
-        (r->v->worker == VIEW_RUNS && seen->pid == r->v->head.pid) ||
+        (r->v->worker == VIEW_RUNS && seen->pid == r->v->pid) ||
         !may_receive(seen->pid, seen->fd))
         return;
     waits = blocked(seen->pid, seen->fd);

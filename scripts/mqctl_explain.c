@@ -64,7 +64,7 @@ static void in_flight(struct search *s)
           ago(m->started_ns, time), m->w.attempt);
     if (m->pgid)
         add(s, ", under pid %" PRId32, m->pgid);
-    add(s, " of worker %d", (int)s->v.head.pid);
+    add(s, " of worker %d", (int)s->v.pid);
     if (m->w.flags & SLOT_REDELIVERED)
         add(s, "; redelivered, %u crashes before", m->w.crashes);
 }

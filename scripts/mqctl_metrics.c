@@ -49,7 +49,7 @@ static bool runs(const struct view *v)
 
 static double get_up(const struct view *v)
 {
-    return runs(v);
+    return v->worker == VIEW_UNSEEN ? -1 : runs(v);
 }
 
 static double get_start(const struct view *v)

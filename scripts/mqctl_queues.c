@@ -41,7 +41,7 @@ static void cell(struct term_table *t, long value)
 static const char *worker_text(const struct view *v)
 {
     if (v->has_queue)
-        return v->worker == VIEW_NEVER && !v->shut ? "-" : view_state(v);
+        return v->worker == VIEW_NEVER ? "-" : view_state(v);
     return v->no_queue.status == EX_NOPERM ? "no permission"
            : v->no_queue.status == EX_NOINPUT
                ? "no queue; only what was kept of it"
@@ -56,7 +56,7 @@ static void row(struct term_table *t, const struct view *v)
     cell(t, v->bytes);
     cell(t, v->message_size);
     cell(t, charged(v));
-    cell(t, v->worker == VIEW_RUNS ? (long)v->head.pid : -1);
+    cell(t, v->worker == VIEW_RUNS ? (long)v->pid : -1);
     term_cellf(t, "%s", worker_text(v));
 }
 
@@ -72,8 +72,8 @@ static int object(const struct view *v)
                   "depth", known(v->depth), "queue_depth", known(v->depth_max),
                   "bytes", known(v->bytes), "message_size",
                   known(v->message_size), "charged", known(charged(v)), "pid",
-                  known(v->worker == VIEW_RUNS ? (long)v->head.pid : -1),
-                  "worker", worker_text(v));
+                  known(v->worker == VIEW_RUNS ? (long)v->pid : -1), "worker",
+                  worker_text(v));
     int err = o ? json_print_line(o, stdout) : -ENOMEM;
 
     json_decref(o);
@@ -159,7 +159,7 @@ int create_run(const struct options *o)
 /* in_the_way - what would be lost or cut off; 0: nothing */
 static int in_the_way(const struct view *v)
 {
-    if (v->shut)
+    if (v->worker == VIEW_UNSEEN)
         return say(v->no_live.status,
                    "cannot see whether a worker runs on it: %s; or give "
                    "--force",
@@ -168,7 +168,7 @@ static int in_the_way(const struct view *v)
         return say(EX_UNAVAILABLE,
                    "worker %d runs on %s, and would make it anew; stop it "
                    "first, with mqctl drain %s, or give --force",
-                   (int)v->head.pid, v->queue, v->queue);
+                   (int)v->pid, v->queue, v->queue);
     if (v->depth > 0)
         return say(EX_UNAVAILABLE,
                    "%s holds %ld messages, which would be lost; let a worker "

@@ -40,7 +40,7 @@ static void row(struct term_table *t, const struct view *v)
 
     term_cellf(t, "%s", v->queue);
     term_cellf(t, "%s", view_state(v));
-    cell(t, runs ? v->head.pid : -1);
+    cell(t, runs ? v->pid : -1);
     cell(t, v->depth);
     cell(t, runs ? (int64_t)v->sum.running : -1);
     cell(t, runs ? (int64_t)view_capacity(v) : -1);
@@ -145,7 +145,7 @@ static void state_line(const struct view *v)
                            text));
     if (v->worker == VIEW_RUNS)
         linef("state", "%s%s%s%s, pid %d", view_state(v), more,
-              closed ? "" : ": ", closed ? "" : why, (int)v->head.pid);
+              closed ? "" : ": ", closed ? "" : why, (int)v->pid);
     else
         line("state", view_state(v));
 }
@@ -240,12 +240,16 @@ static int absent(const struct view *v)
 {
     char when[TIME_TEXT], buf[96];
 
-    if (v->worker == VIEW_KILLED)
+    if (v->worker == VIEW_KILLED && v->counters)
         return say(EX_UNAVAILABLE,
                    "no worker runs on %s; its last one, pid %d, started at %s, "
                    "was killed%s",
-                   v->queue, (int)v->head.pid,
-                   time_print(v->head.started_ns, when), kept(v, buf));
+                   v->queue, (int)v->pid, time_print(v->head.started_ns, when),
+                   kept(v, buf));
+    if (v->worker == VIEW_KILLED)
+        return say(EX_UNAVAILABLE,
+                   "no worker runs on %s; its last one, pid %d, was killed%s",
+                   v->queue, (int)v->pid, kept(v, buf));
     if (v->worker == VIEW_ENDED)
         return say(EX_UNAVAILABLE,
                    "no worker runs on %s; the last one ended "
@@ -253,6 +257,11 @@ static int absent(const struct view *v)
                    v->queue,
                    time_print(v->head.gauges[COUNTERS_ENDED_NS], when),
                    kept(v, buf));
+    if (v->worker == VIEW_UNSEEN && !v->shut)
+        return say(EX_UNAVAILABLE,
+                   "whether a worker runs on %s is not seen from here: the "
+                   "lock %s/%s cannot be asked",
+                   v->queue, v->dir.folder, STATEDIR_PIDFILE);
     if (v->has_folder && v->no_counters.text[0])
         return say_problem(&v->no_counters);
     if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)

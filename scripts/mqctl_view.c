@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/worker_lock.h"
 #include "scripts/mqctl_ask.h"
 #include "scripts/mqctl_custody.h"
 
@@ -37,16 +38,35 @@ static void counters_look(struct view *v)
         return;
     counters_header(v->counters, &v->head);
     counters_sum(v->counters, &v->sum);
-    v->worker = counters_alive(&v->head)            ? VIEW_RUNS
-                : v->head.gauges[COUNTERS_ENDED_NS] ? VIEW_ENDED
-                                                    : VIEW_KILLED;
 }
 
-/* live_look - who answers runs, even in a namespace where its pid says
- * nothing */
+/* worker_look - whether it runs, by its lock; how the last one ended, by its
+ * counters */
+static void worker_look(struct view *v)
+{
+    enum worker_lock lock = WORKER_UNSEEN;
+    char path[PATH_MAX];
+    pid_t pid = 0;
+
+    if (statedir_path(&v->dir, STATEDIR_PIDFILE, path, NULL) == 0)
+        lock = worker_lock_look(path, &pid);
+    v->pid = pid ? pid : v->head.pid;
+    if (lock == WORKER_RUNS)
+        v->worker = VIEW_RUNS;
+    else if (lock == WORKER_UNSEEN)
+        v->worker = VIEW_UNSEEN;
+    else if (v->head.gauges[COUNTERS_ENDED_NS] && v->pid == v->head.pid)
+        v->worker = VIEW_ENDED;
+    else
+        v->worker =
+            v->counters || lock == WORKER_GONE ? VIEW_KILLED : VIEW_NEVER;
+}
+
+/* live_look - what the worker itself says */
 static void live_look(struct view *v)
 {
-    if (ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == 0)
+    if (ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == 0 &&
+        v->worker == VIEW_UNSEEN)
         v->worker = VIEW_RUNS;
 }
 
@@ -146,6 +166,10 @@ int view_open(struct view *v, const char *state_dir, const char *queue,
         v->no_counters = v->no_store = v->no_live;
     else
         counters_look(v);
+    if (!err)
+        worker_look(v);
+    else if (v->shut)
+        v->worker = VIEW_UNSEEN;
     if (!err && ask_worker)
         live_look(v);
     store_look(v);
@@ -231,8 +255,8 @@ const char *view_state(const struct view *v)
     const char *text =
         live ? live : counters_holds_text(v->head.gauges[COUNTERS_HOLDS]);
 
-    if (v->shut)
-        return "not known";
+    if (v->worker == VIEW_UNSEEN)
+        return "not seen from here";
     if (v->worker == VIEW_KILLED)
         return "killed";
     if (v->worker != VIEW_RUNS)

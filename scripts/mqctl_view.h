@@ -26,6 +26,7 @@ enum view_worker {
     VIEW_ENDED,  /* in an orderly way */
     VIEW_KILLED, /* the last one died */
     VIEW_RUNS,
+    VIEW_UNSEEN, /* we may not look from here */
 };
 
 struct view {
@@ -42,7 +43,8 @@ struct view {
     struct problem no_counters;
     struct counters_header head;
     struct counters_sum sum;
-    enum view_worker worker;
+    enum view_worker worker; /* as its lock says */
+    pid_t pid;               /* of the one that runs, else of the last one */
     json_t *live; /* what the worker answered to `status`; NULL: nothing */
     struct problem no_live;
     /* ---- its store; -1: not known ---- */
@@ -64,7 +66,8 @@ void view_close(struct view *v);
 int view_folder(struct statedir *out, const char *state_dir, const char *queue,
                 struct problem *p);
 
-/* "running", "paused", "breaker open", ..., "not running", "killed". */
+/* "running", "paused", "breaker open", ..., "not running", "killed", "not seen
+ * from here". */
 const char *view_state(const struct view *v);
 bool view_paused(const struct view *v);
 /* What the worker answered, else what it wrote. */

@@ -95,8 +95,7 @@ static void worker_put(json_t *o, const struct view *v)
 {
     bool runs = v->worker == VIEW_RUNS;
 
-    now_put(o, v, "pid",
-            (uint64_t)view_number(v, "pid", (uint64_t)v->head.pid));
+    now_put(o, v, "pid", (uint64_t)view_number(v, "pid", (uint64_t)v->pid));
     json_object_set_new(o, "state", json_string(view_state(v)));
     json_object_set_new(
         o, "in_flight",

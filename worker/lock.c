@@ -14,6 +14,7 @@
 #include <bsd/libutil.h>
 
 #include "common/clock.h"
+#include "common/worker_lock.h"
 
 #define DYING_NS   (10 * NS_PER_S) /* a core dump takes its time */
 #define LOOK_MS    2
@@ -62,41 +63,64 @@ static bool dying(pid_t pid)
     return false;
 }
 
-/* lock_open - try; wait only for one that is on its way out */
+/* refused - why the lock cannot be had: -EAGAIN if it will be, soon
+ * Who only looks (worker_lock_look) holds it shared, for a moment. The kernel
+ * tells it apart: next to a worker's lock no other can be had, next to one of
+ * those a shared one can. So somebody who looks cannot refuse a start, whatever
+ * number an old pidfile names; what he may do is delay it.
+ */
+static int refused(const char *path, const char *queue, bool late,
+                   struct problem *p)
+{
+    pid_t owner;
+    bool held = worker_lock_look(path, &owner) == WORKER_RUNS;
+
+    if (!late && (!held || dying(owner)))
+        return -EAGAIN;
+    if (!held)
+        return problem_set(p, EX_UNAVAILABLE, EBUSY,
+                           "pidfile %s: another program looks whether a worker "
+                           "runs, and does not end; find it with fuser(1) and "
+                           "stop it",
+                           path);
+    if (owner <= 0)
+        return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                           "queue %s already has a consumer, which has not "
+                           "written its pid to %s; find it with fuser(1) "
+                           "and stop it",
+                           queue, path);
+    return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                       "queue %s already has a consumer: pid %d (%s); "
+                       "stop it with kill %d, or have it run more at "
+                       "once: mqctl set %s max-concurrency=N",
+                       queue, (int)owner, path, (int)owner, queue);
+}
+
+/* lock_open - try; wait only for one that is on its way out, or only looks */
 int lock_open(struct pidfh **out, const char *path, const char *queue,
               struct problem *p)
 {
     uint64_t end = clock_mono_ns() + DYING_NS;
-    pid_t owner = -1;
+    pid_t said; /* by a file that may be an old one: not used */
+    int err;
 
-    while ((*out = pidfile_open(path, 0600, &owner)) == NULL) {
+    while ((*out = pidfile_open(path, 0600, &said)) == NULL) {
         if (errno == ENOMEM || errno == EFAULT) /* libbsd's own strdup */
             return problem_set(p, EX_OSERR, ENOMEM, "pidfile %s: out of memory",
                                path);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "
-                               "mend its permissions",
+                               "fix its permissions",
                                path, strerror(errno));
-        if (clock_mono_ns() >= end && owner <= 0)
-            return problem_set(p, EX_UNAVAILABLE, EEXIST,
-                               "queue %s already has a consumer, which has not "
-                               "written its pid to %s; find it with fuser(1) "
-                               "and stop it",
-                               queue, path);
-        if (!dying(owner) || clock_mono_ns() >= end)
-            return problem_set(p, EX_UNAVAILABLE, EEXIST,
-                               "queue %s already has a consumer: pid %d (%s); "
-                               "stop it with kill %d, or have it run more at "
-                               "once: mqctl set %s max-concurrency=N",
-                               queue, (int)owner, path, (int)owner, queue);
+        err = refused(path, queue, clock_mono_ns() >= end, p);
+        if (err != -EAGAIN)
+            return err;
         poll(NULL, 0, LOOK_MS);
-        owner = -1;
     }
     fcntl(pidfile_fileno(*out), F_SETFD, FD_CLOEXEC);
     if (pidfile_write(*out) < 0) {
-        int err = errno;
-
+        err = errno;
         pidfile_close(*out);
         *out = NULL;
         return problem_set(p, EX_CANTCREAT, err,

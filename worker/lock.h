@@ -14,7 +14,7 @@
 struct pidfh;
 
 /* Takes the lock. An owner that is just dying is waited for, a living one is
- * not. */
+ * not, and who only looks (common/worker_lock.h) is no owner. */
 int lock_open(struct pidfh **out, const char *path, const char *queue,
               struct problem *p);
 void lock_close(struct pidfh **lock);

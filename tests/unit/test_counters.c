@@ -169,7 +169,6 @@ Test(counters, the_header_tells_who_runs_and_what_was_said)
     counters_say(w, COUNTERS_LAST_ERROR, "exit 1", WALL);
     h = header();
     cr_assert_eq(h.pid, getpid());
-    cr_assert(counters_alive(&h));
     cr_assert_eq(h.gauges[COUNTERS_CAP], 8);
     cr_assert_str_eq(h.texts[COUNTERS_LAST_ERROR], "exit 1");
     cr_assert_eq(h.text_ns[COUNTERS_LAST_ERROR], WALL);
@@ -188,22 +187,6 @@ Test(counters, a_text_that_is_too_long_is_cut_not_spilt)
     cr_assert_eq(strlen(header().texts[COUNTERS_WHY_BREAKER]),
                  COUNTERS_TEXT - 1);
     cr_assert_str_eq(header().texts[COUNTERS_LAST_ERROR], "");
-}
-
-Test(counters, a_worker_that_ended_or_another_of_its_number_is_not_alive)
-{
-    struct counters_header h;
-
-    both();
-    h = header();
-    h.pid_start++;
-    cr_assert_not(counters_alive(&h));
-    h = header();
-    h.boot_id[0] ^= 1;
-    cr_assert_not(counters_alive(&h));
-    counters_gauge(w, COUNTERS_ENDED_NS, WALL);
-    h = header();
-    cr_assert_not(counters_alive(&h));
 }
 
 Test(counters, the_journal_finds_the_newest_end_of_a_message)

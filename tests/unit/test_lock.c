@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/worker_lock.h"
 #include "worker/lock.h"
 
 static char dir[64], path[128];
@@ -188,6 +192,75 @@ Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
     close(o.go); /* the child reaches its program */
     cr_assert_eq(poll(&p, 1, 9000), 1);
     waitpid(pid, NULL, 0);
+}
+
+/* looker - a process that looks all the time, and counts */
+static pid_t looker(atomic_uint *looks)
+{
+    pid_t pid = fork();
+
+    if (pid == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
+    for (; pid == 0; atomic_fetch_add(looks, 1))
+        (void)worker_lock_look(path, NULL);
+    cr_assert_gt(pid, 0);
+    return pid;
+}
+
+/* The killed worker's number may be another process's by now: here, ours. */
+static void pidfile_names_us(void)
+{
+    FILE *f = fopen(path, "w");
+
+    cr_assert(f && fprintf(f, "%d", (int)getpid()) > 0 && fclose(f) == 0);
+}
+
+/* start_once - a worker that starts and is killed; 0, or how it was refused */
+static int start_once(void)
+{
+    int ready[2], status = -1;
+    pid_t pid;
+
+    cr_assert_eq(pipe(ready), 0);
+    pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        struct problem p = {0};
+        struct pidfh *lock;
+
+        (void)lock_open(&lock, path, "/orders", &p);
+        (void)!write(ready[1], &p.status, sizeof p.status);
+        pause();
+    }
+    close(ready[1]);
+    cr_assert_eq(read(ready[0], &status, sizeof status), sizeof status);
+    close(ready[0]);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return status;
+}
+
+Test(lock, whoever_looks_refuses_no_start)
+{
+    atomic_uint *looks = mmap(NULL, sizeof *looks, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    unsigned starts = 0, refused = 0;
+    pid_t pid[2];
+
+    cr_assert_neq(looks, MAP_FAILED);
+    pidfile_names_us();
+    pid[0] = looker(looks);
+    pid[1] = looker(looks);
+    for (; starts < 200 || atomic_load(looks) < 1000; starts++) {
+        refused += start_once() != 0;
+        pidfile_names_us();
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+    }
+    cr_assert_eq(refused, 0, "%u of %u starts, at %u looks", refused, starts,
+                 atomic_load(looks));
 }
 
 Test(lock, does_not_reach_a_program_that_is_started)
