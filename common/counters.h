@@ -205,6 +205,7 @@ enum {
     COUNTERS_STORE_HELD = 1 << 2,
     COUNTERS_QUEUE_HELD = 1 << 3,
     COUNTERS_BOUND_HELD = 1 << 4,
+    COUNTERS_WAITING_HELD = 1 << 5,
 };
 const char *counters_holds_text(uint64_t holds);
 void counters_gauge(struct counters *c, enum counters_gauge which,

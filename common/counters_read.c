@@ -132,7 +132,9 @@ const char *counters_holds_text(uint64_t holds)
            : holds & COUNTERS_STORE_HELD ? "store cannot be written"
            : holds & COUNTERS_QUEUE_HELD ? "trouble with the queue"
            : holds & COUNTERS_BOUND_HELD ? "bound of deliveries reached"
-                                         : "running";
+           : holds & COUNTERS_WAITING_HELD
+               ? "full: as many messages wait as --max-waiting allows"
+               : "running";
 }
 
 /* blocks - in use, and inside the file as it was when it was mapped */

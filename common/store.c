@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +26,13 @@
 #define BOOT_MAX 128
 
 /* c = constant after open   r = under read_mtx   l = the commit's leader
- * only */
+ * only   a = atomic */
 struct store {
     struct sql writer;        /* l */
     struct sql reader;        /* r */
     pthread_mutex_t read_mtx; /* held for one query; no callback under it */
     struct commit *commit;    /* c */
+    _Atomic int64_t waits;    /* a  rows that are no letters */
     bool others;              /* c  had it open before us */
     char boot[BOOT_MAX];      /* c  "" if not known */
 };
@@ -149,6 +151,21 @@ int store_open(struct store **out, const char *path, bool create,
     return err;
 }
 
+/* waits_count - what is there before the first write of ours
+ * A store that cannot be counted, as it is damaged somewhere, counts as empty:
+ * whoever needs what cannot be read says so. */
+static void waits_count(struct store *s)
+{
+    int64_t waiting = store_count(s, STORE_WAITING);
+    int64_t parked = store_count(s, STORE_PARKED);
+    s->waits = (waiting > 0 ? waiting : 0) + (parked > 0 ? parked : 0);
+}
+
+int64_t store_waits(const struct store *s)
+{
+    return atomic_load(&s->waits);
+}
+
 /* store_claim - the last worker's commit that was cut off never comes back, or
  * is here to stay
  * Where nobody else had the store open, we have taken over what there was; its
@@ -161,10 +178,11 @@ int store_claim(struct store *s, struct problem *p)
     int rc = s->others ? store_wal_bury(db)
                        : sqlite3_wal_checkpoint_v2(
                              db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    if (rc == SQLITE_OK || sql_error(db, rc) == -ENOSPC ||
-        (!s->others && rc == SQLITE_BUSY)) /* another one's checkpoint */
-        return 0;
-    return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
+    if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC &&
+        (s->others || rc != SQLITE_BUSY)) /* another one's checkpoint */
+        return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
+    waits_count(s);
+    return 0;
 }
 
 /* store_close - copy the -wal into the file as far as nobody is in the way
@@ -224,23 +242,35 @@ const char *store_boot(const struct store *s)
 
 /* ---- the worker's writes ---- */
 
+/* waits - whether a row in that state is one that store_waits counts */
+static int waits(int state)
+{
+    return state == STORE_WAITING || state == STORE_PARKED;
+}
+
 struct put {
+    struct store *store;
     const struct store_row *m;
     const struct store_attempt *attempt;
-    const char *boot;
     int64_t row;
+    int more; /* rows that wait; -1: one less */
 };
 
 /* put_apply - insert or update a row, and add to its history */
 static int put_apply(struct sql *sql, void *arg)
 {
     struct put *put = arg;
+    const char *boot = put->store->boot;
+    int was = put->m->row ? sql_row_state(sql, put->m->row) : 0;
     int err;
+    if (was < 0)
+        return was;
     put->row = put->m->row;
+    put->more = waits((int)put->m->state) - waits(was);
     if (put->row)
-        err = sql_update_row(sql, put->m, put->boot);
+        err = sql_update_row(sql, put->m, boot);
     else
-        err = sql_insert_row(sql, put->m, put->boot, &put->row);
+        err = sql_insert_row(sql, put->m, boot, &put->row);
     if (!err && put->attempt)
         err = sql_insert_attempt(sql, put->row, put->attempt);
     return err;
@@ -250,6 +280,7 @@ static int put_apply(struct sql *sql, void *arg)
 static void put_durable(void *arg)
 {
     const struct put *put = arg;
+    atomic_fetch_add(&put->store->waits, put->more);
     if (put->m->slot)
         slot_retire(put->m->slot);
 }
@@ -258,7 +289,7 @@ static void put_durable(void *arg)
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row)
 {
-    struct put put = {.m = m, .attempt = attempt, .boot = s->boot};
+    struct put put = {.store = s, .m = m, .attempt = attempt};
     if (!sql_row_valid(m))
         return -EINVAL;
     FAULT_POINT("store_put_before");
@@ -270,9 +301,10 @@ int store_put(struct store *s, const struct store_row *m,
 }
 
 struct put_all {
+    struct store *store;
     const struct store_row *rows;
     size_t n;
-    const char *boot;
+    int64_t more;
 };
 
 /* put_all_apply - all rows of one call
@@ -281,12 +313,15 @@ struct put_all {
  * slot. */
 static int put_all_apply(struct sql *sql, void *arg)
 {
-    const struct put_all *all = arg;
+    struct put_all *all = arg;
     int err = 0;
+    all->more = 0;
     for (size_t i = 0; i < all->n && !err; i++) {
-        struct put put = {.m = &all->rows[i], .boot = all->boot};
+        struct put put = {.store = all->store, .m = &all->rows[i]};
         err = put_apply(sql, &put);
-        if (err == -EEXIST || err == -ENOENT)
+        if (!err)
+            all->more += put.more;
+        else if (err == -EEXIST || err == -ENOENT)
             err = 0;
     }
     return err;
@@ -296,6 +331,7 @@ static int put_all_apply(struct sql *sql, void *arg)
 static void put_all_durable(void *arg)
 {
     const struct put_all *all = arg;
+    atomic_fetch_add(&all->store->waits, all->more);
     for (size_t i = 0; i < all->n; i++)
         if (all->rows[i].slot)
             slot_retire(all->rows[i].slot);
@@ -304,7 +340,7 @@ static void put_all_durable(void *arg)
 /* store_put_all - several messages, one commit */
 int store_put_all(struct store *s, const struct store_row *rows, size_t n)
 {
-    struct put_all all = {.rows = rows, .n = n, .boot = s->boot};
+    struct put_all all = {.store = s, .rows = rows, .n = n};
     for (size_t i = 0; i < n; i++)
         if (!sql_row_valid(&rows[i]))
             return -EINVAL;
@@ -314,23 +350,39 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
     return err;
 }
 
+struct delete
+{
+    struct store *store;
+    int64_t row;
+    int was;
+};
+
 /* delete_apply - remove a row; its history goes with it */
 static int delete_apply(struct sql *sql, void *arg)
 {
-    const int64_t *row = arg;
+    struct delete *d = arg;
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_DELETE, &st);
+    int err;
+    d->was = sql_row_state(sql, d->row);
+    err = d->was < 0 ? d->was : sql_use(sql, SQL_DELETE, &st);
     if (err)
         return err;
-    sqlite3_bind_int64(st, 1, *row);
+    sqlite3_bind_int64(st, 1, d->row);
     return sql_run(sql, st);
+}
+
+static void delete_durable(void *arg)
+{
+    const struct delete *d = arg;
+    atomic_fetch_sub(&d->store->waits, waits(d->was));
 }
 
 /* store_delete - forget a message */
 int store_delete(struct store *s, int64_t row)
 {
+    struct delete d = {.store = s, .row = row};
     FAULT_POINT("store_delete_before");
-    int err = store_write(s, delete_apply, &row);
+    int err = commit_run(s->commit, delete_apply, delete_durable, &d);
     FAULT_POINT("store_delete_after");
     return err;
 }

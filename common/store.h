@@ -148,6 +148,10 @@ int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row);
 int store_find_id(struct store *s, const struct ulid *id, int64_t *row);
 /* Highest receive_seq in the table, 0 if none. */
 int store_max_seq(struct store *s, uint64_t *receive_seq);
+/* Rows that are no letters: WAITING or PARKED. Known from store_claim on, and
+ * exact as soon as a write of ours has returned: no other program writes such
+ * rows. A row whose message runs counts until it is settled. */
+int64_t store_waits(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
 /* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of

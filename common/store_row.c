@@ -64,6 +64,21 @@ int sql_update_row(struct sql *sql, const struct store_row *m, const char *boot)
     return !err && sqlite3_changes(sql->db) == 0 ? -ENOENT : err;
 }
 
+/* sql_row_state - what it is before it is changed */
+int sql_row_state(struct sql *sql, int64_t row)
+{
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_STATE, &st);
+    if (err)
+        return err;
+    sqlite3_bind_int64(st, 1, row);
+    err = sql_step(sql, st);
+    if (err > 0)
+        err = sqlite3_column_int(st, 0);
+    sql_done(st);
+    return err;
+}
+
 /* sql_insert_attempt - one more failed delivery of a row */
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a)

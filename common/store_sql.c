@@ -79,6 +79,7 @@ static const char *const sql_texts[SQL_IDS] = {
     [SQL_GET] =
         "SELECT " ROW_COLUMNS ", CASE WHEN length(data) <= ?2 THEN data END"
         " FROM messages WHERE row = ?1",
+    [SQL_STATE] = "SELECT state FROM messages WHERE row = ?1",
     [SQL_FIND_SEQ] = "SELECT row FROM messages WHERE receive_seq = ?1",
     [SQL_FIND_ID] = "SELECT row FROM messages WHERE id = ?1"
                     " ORDER BY row DESC LIMIT 1",

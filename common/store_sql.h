@@ -31,6 +31,7 @@ enum sql_id {
     SQL_RECALL,
     SQL_DUE,
     SQL_GET,
+    SQL_STATE,
     SQL_FIND_SEQ,
     SQL_FIND_ID,
     SQL_MAX_SEQ,
@@ -132,6 +133,8 @@ int sql_insert_row(struct sql *sql, const struct store_row *m, const char *boot,
 /* All of row m->row but its body; -ENOENT when it is gone. */
 int sql_update_row(struct sql *sql, const struct store_row *m,
                    const char *boot);
+/* The state of a row; 0: there is none; -errno. */
+int sql_row_state(struct sql *sql, int64_t row);
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a);
 

@@ -52,6 +52,23 @@ static void kernel_check(struct findings *f, const struct view *v)
               v->depth, v->depth_max, v->bytes);
 }
 
+/* full_found - as many wait as --max-waiting allows */
+static void full_found(struct findings *f, const struct view *v)
+{
+    const char *most = json_string_value(
+        json_object_get(json_object_get(v->live, "settings"), "max-waiting"));
+    char buf[COMMAND];
+
+    FOUND(f, WARN, "worker",
+          command(buf,
+                  "find out what they wait for: mqctl status %s; or let more "
+                  "wait: mqctl set %s max-waiting=N",
+                  v->queue, v->queue),
+          "%" PRId64 " messages wait in the store, --max-waiting allows %s: "
+          "nothing more is taken from the queue until some are done or dead",
+          v->waiting + v->parked, most ? most : "no more");
+}
+
 /* state_check - a worker that runs: does it work? */
 static void state_check(struct findings *f, const struct view *v)
 {
@@ -68,6 +85,8 @@ static void state_check(struct findings *f, const struct view *v)
     else if (view_paused(v))
         FOUND(f, WARN, "worker", command(buf, "mqctl resume %s", v->queue),
               "it is paused");
+    else if (view_full(v))
+        full_found(f, v);
     else if (strcmp(view_state(v), "running") != 0)
         FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
               view_state(v));

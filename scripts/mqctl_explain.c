@@ -128,7 +128,7 @@ static void held(struct search *s)
             "; no worker runs, it runs when one is started: mqworker %s -- "
             "COMMAND",
             s->v.queue);
-    else if (strcmp(view_state(&s->v), "running") != 0)
+    else if (strcmp(view_state(&s->v), "running") != 0 && !view_full(&s->v))
         add(s, "; the worker is %s", view_state(&s->v));
     if (m->group[0]) {
         add(s, "; it waits in group %s", m->group);
@@ -318,6 +318,9 @@ static void unknown(struct search *s)
             "; or it is one of the %ld messages in the queue, which cannot "
             "be looked into",
             s->v.depth);
+    if (s->v.depth > 0 && s->v.worker == VIEW_RUNS &&
+        strcmp(view_state(&s->v), "running") != 0)
+        add(s, "; the worker takes none of these now: %s", view_state(&s->v));
 }
 
 /* ---- the verb ---- */

@@ -240,6 +240,12 @@ bool view_paused(const struct view *v)
                    : (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_PAUSED) != 0);
 }
 
+bool view_full(const struct view *v)
+{
+    return strcmp(view_state(v), counters_holds_text(COUNTERS_WAITING_HELD)) ==
+           0;
+}
+
 const char *view_breaker(const struct view *v)
 {
     static const char *const texts[] = {"closed", "open", "probing"};

@@ -70,6 +70,8 @@ int view_folder(struct statedir *out, const char *state_dir, const char *queue,
  * from here". */
 const char *view_state(const struct view *v);
 bool view_paused(const struct view *v);
+/* Nothing is taken from the queue, as --max-waiting is reached. */
+bool view_full(const struct view *v);
 /* What the worker answered, else what it wrote. */
 json_int_t view_number(const struct view *v, const char *name,
                        uint64_t otherwise);

@@ -106,7 +106,8 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_PAUSE == COUNTERS_PAUSED &&
                    (int)HOLD_STORE == COUNTERS_STORE_HELD &&
                    (int)HOLD_QUEUE == COUNTERS_QUEUE_HELD &&
-                   (int)HOLD_BOUND == COUNTERS_BOUND_HELD,
+                   (int)HOLD_BOUND == COUNTERS_BOUND_HELD &&
+                   (int)HOLD_WAITING == COUNTERS_WAITING_HELD,
                "counters format");
 
 /* state_text - what is not as usual, "" if nothing is; a bound that is reached

@@ -313,6 +313,7 @@ int engine_run(struct engine *e)
 {
     e->started = true;
     hello(e);
+    backlog_look(e);
     recall_start(e);
     if (e->dead_queue)
         dead_queue_poke(e->dead_queue);

@@ -23,6 +23,7 @@
 #include "common/queue.h"
 #include "common/statedir.h"
 #include "common/store.h"
+#include "worker/backlog.h"
 #include "worker/board.h"
 #include "worker/bounds.h"
 #include "worker/breaker.h"
@@ -44,6 +45,9 @@ enum {
     HOLD_STORE = 1 << 2, /* a verdict could not be written */
     HOLD_QUEUE = 1 << 3, /* the queue, or starting a thread, failed */
     HOLD_BOUND = 1 << 4, /* as many are on their way as may still be taken */
+    /* As many wait in the store as may: nothing is taken from the queue, but
+     * what is due runs. The others stop that, too. */
+    HOLD_WAITING = 1 << 5,
 };
 
 /* A slot whose message waits for a thread: recovered, or its handler could not
@@ -90,6 +94,7 @@ struct engine {
     struct handler *handler;       /* c */
     struct breaker breaker;
     struct bounds bounds;
+    struct backlog backlog;
     struct suspects suspects;
     struct board board;
     struct recall recall;
@@ -143,6 +148,13 @@ void engine_close(struct engine **engine); /* NULL-safe; sets NULL */
 
 /* ---- for the parts ---- */
 
+/* Whether messages may be taken from the queue; a hold of all is no matter of
+ * this. For the hot path: relaxed, and inline. */
+static inline bool engine_takes(const struct engine *e)
+{
+    return !(atomic_load_explicit(&e->holds, memory_order_relaxed) &
+             HOLD_WAITING);
+}
 /* Work items that may run now: the cap, one more than ran already while the
  * breaker probes, 0. */
 unsigned engine_room(struct engine *e);

@@ -40,7 +40,7 @@ unsigned engine_room(struct engine *e)
 {
     unsigned most, cap;
 
-    if (atomic_load(&e->holds))
+    if (atomic_load(&e->holds) & ~(unsigned)HOLD_WAITING)
         return 0;
     cap = cap_now(e);
     switch (breaker_state(&e->breaker)) {
@@ -79,7 +79,7 @@ bool engine_peeks(struct engine *e)
      * leave, and come here again; but it can park, which frees slots, or else
      * takes a delay (HOLD_QUEUE). */
     slots = custody_free_slots(e->custody) > 0;
-    room = slots && ordered_room(e);
+    room = slots && engine_takes(e) && ordered_room(e);
     if (atomic_load(&e->waiting) || (!slots && ordered_stuck(e)) ||
         (slots && (retries_ready(e->retries) || ordered_ready(e))) ||
         (room && reopen_gone(e->reopen))) {

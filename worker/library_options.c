@@ -47,6 +47,7 @@ static const struct {
     NUMBER("lookahead", lookahead),
     NUMBER("group-quantum", group_quantum),
     NUMBER("max-parked", max_parked),
+    NUMBER("max-waiting", max_waiting),
     NUMBER("queue-depth", queue_depth),
     NUMBER("message-size", message_size),
     NUMBER("mode", mode),

@@ -27,6 +27,7 @@ static void died(struct engine *e, const struct store_row *m)
         ordered_died(e, m);
     if (e->dead_queue)
         dead_queue_poke(e->dead_queue);
+    backlog_look(e);
 }
 
 /* give_up - it cannot be run: nothing is lost, it is a letter */

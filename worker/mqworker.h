@@ -166,6 +166,7 @@ struct mqw_options {
     /* Later than those above: an older program leaves them at their defaults. */
     uint64_t max_delay;   /* ns, MQW_NEVER: any; 400 days */
     uint64_t max_timeout; /* ns, 1 ms and up; MQW_NEVER: any */
+    uint64_t max_waiting; /* 1 and up; 1000000 */
 };
 
 /* Fill in the defaults. `size` is sizeof *options, as you compiled it. -EINVAL:

@@ -405,6 +405,7 @@ static void parked(struct engine *e, size_t n)
     groups_park_end(o->groups, o->items, n, true);
     for (size_t i = 0; i < n; i++)
         custody_release(e->custody, slots[i]);
+    backlog_look(e);
 }
 
 /* park_some - one commit; whether there was something to park */

@@ -187,6 +187,11 @@ static const struct option_row rows[] = {
      .preset = "100000", AT(max_parked),
      .help = "messages behind blocked groups that the store takes; at this "
              "number nothing more is received"},
+    {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     .preset = "1000000", AT(max_waiting),
+     .help =
+         "messages that may wait in the store, for whatever; at this number "
+         "nothing more is taken from the queue"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
      .words = "continue|hold", .preset = "continue", AT(on_group_dead),
      .help = "what a group does whose head died: go on with the next, or wait "
@@ -305,6 +310,7 @@ void settings_init(struct settings *s)
         .lookahead = 64,
         .group_quantum = 10,
         .max_parked = 100000,
+        .max_waiting = 1000000,
         .stderr_rate = 200,
     };
     memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);

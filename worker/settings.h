@@ -69,6 +69,7 @@ struct settings {
     uint64_t max_deliveries; /* 0: no bound */
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
+    _Atomic uint64_t max_waiting;           /* rows of the store */
     uint64_t on_group_dead;                 /* enum group_dead */
     char group_separator;                   /* 0: none */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */

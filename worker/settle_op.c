@@ -145,6 +145,8 @@ void op_after(struct engine *e, const struct op *op, int64_t landed)
         retries_note(e->retries, op->row.due_ns);
     if (put && op->row.state == STORE_DEAD && e->dead_queue && e->started)
         dead_queue_poke(e->dead_queue);
+    if (put || landed)
+        backlog_look(e);
 }
 
 /* op_verdict - as the handler's side sees it; false: it only waits for its

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/fault_point.h"
 #include "common/log.h"
+#include "worker/backlog.h"
 #include "worker/bounds.h"
 #include "worker/load.h"
 #include "worker/ordered.h"
@@ -213,7 +214,7 @@ static int receive_next(struct receive *item)
 /* take_fresh - as receive_next, if there is room for what may come */
 static int take_fresh(struct receive *item)
 {
-    if (!ordered_room(item->engine))
+    if (!engine_takes(item->engine) || !ordered_room(item->engine))
         return -EAGAIN; /* who makes room pokes */
     return receive_next(item);
 }
@@ -278,7 +279,7 @@ static bool only_fresh(const struct receive *item)
 {
     struct engine *e = item->engine;
 
-    return item->slot &&
+    return item->slot && engine_takes(e) &&
            atomic_load_explicit(&e->waiting, memory_order_relaxed) == 0 &&
            !retries_ready(e->retries) && ordered_empty(e);
 }
@@ -332,9 +333,10 @@ static enum settled put_later(struct receive *item)
 
     if (d->lease) /* held at a start, or the clock was set back */
         ordered_settled(item->engine, d->lease, NULL, false);
-    if (item->later_count == SETTLE_LATER_MOST)
-        take_flush(item);
     item->later[item->later_count++] = d->slot;
+    if (item->later_count == SETTLE_LATER_MOST ||
+        backlog_fills(item->engine, item->later_count))
+        take_flush(item);
     return SETTLED_KEPT;
 }
 

@@ -64,6 +64,7 @@ static const struct {
     {"breaker-pause", pause_change},
     {"group-quantum", quantum_change},
     {"max-parked", NULL},
+    {"max-waiting", NULL},
     {"stderr-rate", NULL},
 };
 #define TUNABLES (sizeof tunables / sizeof tunables[0])
@@ -144,6 +145,7 @@ static int number_set(struct engine *e, size_t at, uint64_t value,
     if (err)
         return err;
     atomic_store(number_at(e->live, row), value);
+    backlog_look(e);
     engine_poke(e); /* more may be parked now */
     return 0;
 }

@@ -355,12 +355,17 @@ static int fill_up(struct store *s)
 {
     static char body[8192];
     struct store_row m = fixture_row(STORE_DEAD, "");
+    int64_t waits = store_waits(s);
     m.data = body;
     m.size = sizeof body;
     int n = 0, err;
     while ((err = store_put(s, &m, NULL, NULL)) == 0)
         cr_assert(++n < 10000, "the disk does not get full");
     cr_assert(err == -ENOSPC, "%s", strerror(-err));
+    m.state = STORE_WAITING;
+    cr_assert(store_put(s, &m, NULL, NULL) == -ENOSPC);
+    cr_assert(store_put_all(s, &m, 1) == -ENOSPC);
+    cr_assert(store_waits(s) == waits, "what failed does not wait");
     return n;
 }
 

@@ -1,6 +1,7 @@
 /* test_store_rows.c - rows in and out of a store, and what is due */
 #include <errno.h>
 
+#include "common/letters.h"
 #include "tests/unit/store_fixture.h"
 
 TestSuite(store_rows, .init = fixture_init, .fini = fixture_fini,
@@ -416,5 +417,75 @@ Test(store_rows,
     cr_assert(store_delete(s, retry) == 0);
     row = fixture_put(s, &m);
     cr_assert(group_of(s).head == first && group_of(s).letters == 1);
+    store_close(&s);
+}
+
+/* ---- how many wait ---- */
+
+/* waits_right - as SQL counts them */
+static void waits_right(struct store *s)
+{
+    int64_t n =
+        fixture_sql("SELECT count(*) FROM messages WHERE state IN (1, 2)");
+    cr_assert(store_waits(s) == n, "%lld, not %lld", (long long)store_waits(s),
+              (long long)n);
+}
+
+/* step - one of what a worker, or an operator beside it, does to rows */
+static void waits_step(struct store *s, int64_t most, uint64_t *seq)
+{
+    enum store_state state = (enum store_state)(1 + random() % 4);
+    struct store_row m = fixture_row(state, "body"), several[3];
+    int64_t row = 1 + random() % most;
+
+    switch (random() % 6) {
+    case 0:
+    case 1:
+        m.receive_seq = random() % 3 ? ++*seq : *seq; /* or one that is there */
+        (void)store_put(s, &m, NULL, NULL);
+        break;
+    case 2:
+        m.row = row; /* which may be gone */
+        (void)store_put(s, &m, NULL, NULL);
+        break;
+    case 3:
+        for (int i = 0; i < 3; i++) {
+            several[i] = fixture_row(state, "several");
+            several[i].receive_seq = random() % 3 ? ++*seq : *seq;
+        }
+        several[1].row = row;
+        cr_assert(store_put_all(s, several, 3) == 0);
+        break;
+    case 4:
+        cr_assert(store_delete(s, row) == 0);
+        break;
+    default: /* a letter at most */
+        (void)letters_mark_replayed(s, row, 0);
+        (void)letters_discard(s, &row, 1);
+    }
+}
+
+Test(store_rows, what_waits_is_counted_through_all_that_happens)
+{
+    unsigned seed = (unsigned)clock_mono_ns();
+    struct problem p;
+    uint64_t seq = 1;
+    struct store *s = fixture_open();
+    fprintf(stderr, "seed %u\n", seed);
+    srandom(seed);
+    cr_assert(store_claim(s, &p) == 0);
+    cr_assert(store_waits(s) == 0);
+    for (int i = 0; i < 400; i++) {
+        waits_step(s, 1 + i, &seq);
+        if (i % 20 == 0)
+            waits_right(s);
+        if (i % 100 == 99) { /* the next worker finds them */
+            store_close(&s);
+            s = fixture_open();
+            cr_assert(store_claim(s, &p) == 0);
+            waits_right(s);
+        }
+    }
+    waits_right(s);
     store_close(&s);
 }
