@@ -137,6 +137,17 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
 int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns);
+/* Rows of state WAITING that are due after due_ns, by what their message says
+ * of its last moment: that it came, or that a delivery of it ended. Delayed
+ * ones, whose due time is their producer's, are left out. */
+struct store_stepped {
+    uint64_t future;  /* it lies after wall_ns */
+    uint64_t far;     /* it does not, and they are due longer_ns after it */
+    uint64_t due_ns;  /* the last due time of both kinds */
+    uint64_t seen_ns; /* the last such moment */
+};
+int store_stepped(struct store *s, uint64_t due_ns, uint64_t wall_ns,
+                  uint64_t longer_ns, struct store_stepped *out);
 /* Read a row; its data goes to `data` (`room` bytes; -EMSGSIZE if it is larger,
  * NULL: not read), its group to `group` (256 bytes, NULL: not read).
  * out->error is NULL. */

@@ -63,6 +63,32 @@ int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
     return n < 0 ? n : (int)found;
 }
 
+/* store_stepped - what a clock that was set back keeps waiting */
+int store_stepped(struct store *s, uint64_t due_ns, uint64_t wall_ns,
+                  uint64_t longer_ns, struct store_stepped *out)
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_STEPPED, &st);
+    *out = (struct store_stepped){0};
+    if (!err) {
+        sql_bind_u64(st, 1, due_ns);
+        sql_bind_u64(st, 2, wall_ns);
+        sql_bind_u64(st, 3, longer_ns);
+        err = sql_step(sql, st);
+        if (err > 0)
+            *out = (struct store_stepped){
+                .future = sql_column_u64(st, 0),
+                .far = sql_column_u64(st, 1),
+                .due_ns = sql_column_u64(st, 2),
+                .seen_ns = sql_column_u64(st, 3),
+            };
+        sql_done(st);
+    }
+    store_read_end(s);
+    return err < 0 ? err : 0;
+}
+
 /* row_copy - move what the statement lends into the caller's buffers */
 static int row_copy(sqlite3_stmt *st, struct store_row *out, void *data,
                     size_t room, char *group)

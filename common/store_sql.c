@@ -80,6 +80,16 @@ static const char *const sql_texts[SQL_IDS] = {
         "SELECT " ROW_COLUMNS ", CASE WHEN length(data) <= ?2 THEN data END"
         " FROM messages WHERE row = ?1",
     [SQL_STATE] = "SELECT state FROM messages WHERE row = ?1",
+    [SQL_STEPPED] =
+        "SELECT total(seen > ?2), total(seen <= ?2 AND due_ns - seen > ?3),"
+        " ifnull(max(due_ns) FILTER (WHERE seen > ?2 OR due_ns - seen > ?3),"
+        " 0), max(seen) FROM"
+        " (SELECT due_ns, max(first_received_ns,"
+        " (SELECT ifnull(max(started_ns + duration_ns), 0) FROM attempts"
+        " WHERE attempts.row = messages.row)) AS seen"
+        " FROM messages WHERE state = 1 AND due_ns > ?1 AND (attempts > 0 OR"
+        " (first_received_ns > ?2 AND instr(CAST(substr(data, 1, header_size)"
+        " AS TEXT), 'not-before') = 0)))",
     [SQL_FIND_SEQ] = "SELECT row FROM messages WHERE receive_seq = ?1",
     [SQL_FIND_ID] = "SELECT row FROM messages WHERE id = ?1"
                     " ORDER BY row DESC LIMIT 1",

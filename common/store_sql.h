@@ -32,6 +32,7 @@ enum sql_id {
     SQL_DUE,
     SQL_GET,
     SQL_STATE,
+    SQL_STEPPED,
     SQL_FIND_SEQ,
     SQL_FIND_ID,
     SQL_MAX_SEQ,

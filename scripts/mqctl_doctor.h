@@ -21,6 +21,8 @@ void machine_check(struct findings *f, const struct options *o,
                    const struct names *queues);
 /* mqctl_doctor_queue.c */
 void queue_check(struct findings *f, struct view *v);
+/* mqctl_doctor_clock.c: what waits too long since the clock was set. */
+void clock_check(struct findings *f, struct view *v);
 /* mqctl_doctor_readers.c: who else receives from it. */
 void readers_check(struct findings *f, const struct view *v);
 

@@ -8,6 +8,7 @@
 #include "tests/harness/letters.h"
 
 #include <signal.h>
+#include <sqlite3.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -243,6 +244,72 @@ Test(clock_steps, a_clock_set_back_between_two_runs_makes_it_wait_longer)
     clock_set(0);
     w = worker(q, "--exit-when-idle=600ms", "--", SPAN, "0");
     cr_assert_eq(run_end(w, SOON_MS).done, 1);
+}
+
+/* doctor - what it says of the clock; "" for nothing */
+static const char *doctor(const char *q, int status)
+{
+    struct harness_process *p = shifted(
+        HARNESS_LIST("mqctl", "doctor", "--state-dir", harness_state_dir(), q));
+    cr_assert_eq(harness_wait(p, SOON_MS), status, "%s",
+                 harness_stdout(p, NULL));
+    const char *line = strstr(harness_stdout(p, NULL), " clock: ");
+    return line ? line : "";
+}
+
+/* advice_taken - the statement that it gives for the store, as it stands */
+static void advice_taken(const char *q, const char *says)
+{
+    char sql[1024];
+    const char *from = strchr(strstr(says, "sqlite3 "), '\'') + 1;
+    sqlite3 *db;
+    snprintf(sql, sizeof sql, "%.*s", (int)strcspn(from, "'"), from);
+    cr_assert_eq(
+        sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q),
+                     &db),
+        SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s: %s",
+                 sql, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+Test(clock_steps, doctor_finds_what_waits_since_the_clock_was_set_back)
+{
+    const char *q = waits("200ms");
+    clock_set(-30 * 24 * HOUR);
+    const char *says = doctor(q, 1);
+    cr_assert(strstr(says, "the clock was set back: 1 message from the future"),
+              "%s", says);
+    cr_assert(strstr(says, "in 29d23h") || strstr(says, "in 30d"), "%s", says);
+    struct harness_process *w = worker(q, "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert(strstr(doctor(q, 1), "1 message from the future"),
+              "while a worker runs, too");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    advice_taken(q, says);
+    w = worker(q, "--exit-when-idle", "--", SPAN, "0");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1);
+}
+
+/* The worker that stored it has it in time by its own clock. */
+Test(clock_steps, doctor_is_content_with_a_worker_that_saw_the_step)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        worker(q, "--backoff", "30s", "--", SPAN, "0", "1");
+    harness_send_text(q, "x");
+    harness_wait_log(w, "event=retry", SOON_MS);
+    clock_set(-HOUR);
+    cr_assert_str_empty(doctor(q, 0));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(strstr(doctor(q, 1), "1 message from the future"));
+}
+
+Test(clock_steps, doctor_only_notes_a_delay_that_may_be_meant)
+{
+    cr_assert_null(strstr(doctor(waits("30m"), 1), "clock"));
+    const char *says = doctor(waits("exp:3d,3d"), 1);
+    cr_assert(strstr(says, "1 message waits more than 1d"), "%s", says);
 }
 
 Test(clock_steps,

@@ -489,3 +489,47 @@ Test(store_rows, what_waits_is_counted_through_all_that_happens)
     waits_right(s);
     store_close(&s);
 }
+
+/* ---- since the clock was set back ---- */
+
+/* put_at - a waiting row that came at `came` s and is due at `due` s */
+static void put_at(struct store *s, const char *text, size_t header,
+                   uint64_t came, uint64_t due, uint64_t failed)
+{
+    struct store_row m = fixture_row(STORE_WAITING, text);
+    const struct store_attempt attempt = {.started_ns = failed * NS_PER_S,
+                                          .duration_ns = NS_PER_S,
+                                          .error = "exit 1"};
+    m.header_size = header;
+    m.first_received_ns = came * NS_PER_S;
+    m.due_ns = due * NS_PER_S;
+    m.attempts = failed > 0;
+    cr_assert_eq(store_put(s, &m, failed ? &attempt : NULL, NULL), 0);
+}
+
+Test(store_rows, what_waits_since_the_clock_was_set_back_is_counted)
+{
+    static const char delayed[] = "MQW/1\nnot-before: 9\n\n";
+    struct store *s = fixture_open();
+    struct store_stepped out;
+
+    /* It is 1000 s; more than 100 s is longer than a backoff. */
+    put_at(s, "due soon", 0, 900, 1010, 1005);
+    put_at(s, "its backoff is long", 0, 900, 1060, 990);
+    cr_assert_eq(store_stepped(s, 1050 * NS_PER_S, 1001 * NS_PER_S,
+                               100 * NS_PER_S, &out),
+                 0);
+    cr_assert_eq(out.future + out.far + out.due_ns, 0);
+    put_at(s, "came in the future", 0, 5000, 5001, 0);
+    put_at(s, "failed in the future", 0, 900, 6000, 5500);
+    put_at(s, delayed, sizeof delayed - 1, 5000, 9000, 0);
+    put_at(s, "waits long", 0, 900, 2000, 950);
+    cr_assert_eq(store_stepped(s, 1050 * NS_PER_S, 1001 * NS_PER_S,
+                               100 * NS_PER_S, &out),
+                 0);
+    cr_assert_eq(out.future, 2);
+    cr_assert_eq(out.far, 1);
+    cr_assert_eq(out.due_ns, 6000 * NS_PER_S);
+    cr_assert_eq(out.seen_ns, 5501 * NS_PER_S);
+    store_close(&s);
+}
