@@ -8,6 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/mount_point.h"
 #include "common/queue.h"
 #include "common/statedir.h"
 
@@ -194,6 +195,7 @@ static int root_check(const char *root, const char *flag, bool create,
 /* folder_check - the rules for a queue's folder */
 static int folder_check(const char *folder, bool create, struct problem *p)
 {
+    char mount[PATH_MAX];
     struct stat st;
     int err = node_look(folder, &st, p);
     if (err == -ENOENT)
@@ -207,13 +209,19 @@ static int folder_check(const char *folder, bool create, struct problem *p)
     err = node_check(folder, &st, S_IFDIR, owner, S_IWGRP | S_IWOTH, p);
     if (err || !create)
         return err;
-    if (faccessat(AT_FDCWD, folder, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
-        return problem_set(p, EX_CANTCREAT, errno,
-                           "cannot write in %s (mode %04o): %s; `chmod u+rwx "
-                           "%s`, or give another --state-dir",
-                           folder, (unsigned)(st.st_mode & 07777),
-                           strerror(errno), folder);
-    return 0;
+    if (faccessat(AT_FDCWD, folder, R_OK | W_OK | X_OK, AT_EACCESS) == 0)
+        return 0;
+    if (errno == EROFS)
+        return problem_set(p, EX_CANTCREAT, EROFS,
+                           "cannot write in %s: %s; `mount -o remount,rw %s` "
+                           "(after an error of the disk, see dmesg, umount and "
+                           "fsck come first), or give another --state-dir",
+                           folder, strerror(EROFS), mount_point(folder, mount));
+    return problem_set(p, EX_CANTCREAT, errno,
+                       "cannot write in %s (mode %04o): %s; `chmod u+rwx "
+                       "%s`, or give another --state-dir",
+                       folder, (unsigned)(st.st_mode & 07777), strerror(errno),
+                       folder);
 }
 
 /* statedir_open - the folder of a queue, checked; made if asked for */

@@ -12,13 +12,15 @@
 
 #include "common/clock.h"
 #include "common/custody_file.h"
+#include "common/mount_point.h"
 #include "common/mqlimit.h"
 #include "common/queue.h"
 #include "common/statedir.h"
 #include "scripts/mqctl_doctor.h"
 
 #define MIB    UINT64_C(1048576)
-#define LITTLE (64 * MIB) /* of free space in the state directory */
+#define LITTLE (64 * MIB)            /* of free space in the state directory */
+#define FULL   (64 * UINT64_C(1024)) /* no commit of some size has room */
 
 /* What is charged to us already. */
 struct use {
@@ -124,29 +126,63 @@ static void namespace_check(struct findings *f)
 
 /* ---- the state directory ---- */
 
-/* space_check - retries and dead letters need room */
+/* left_of - bytes for whoever owns it; root may use what is set aside, too */
+static uint64_t left_of(const char *root, const struct statvfs *s)
+{
+    struct stat st;
+    bool all = stat(root, &st) == 0 && st.st_uid == 0;
+
+    return (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize;
+}
+
+/* left_check - retries and dead letters need room; to remove a letter needs
+ * some as well, so that it is no cure once there is none */
+static void left_check(struct findings *f, const char *root,
+                       const struct statvfs *s, const char *mount)
+{
+    uint64_t left = left_of(root, s) / 1024 * 1024;
+    char text[SIZE_TEXT], mend[PATH_MAX + 256];
+
+    size_print(left >= MIB ? left / MIB * MIB : left, text);
+    snprintf(mend, sizeof mend,
+             "df -h %s; make room there by what is not mqworker's, or enlarge "
+             "it; %s",
+             mount,
+             left < FULL ? "what waits goes on by itself"
+                         : "old dead letters can be removed while there is "
+                           "room: mqdlq purge --older-than 30d QUEUE");
+    if (left < FULL)
+        FOUND(f, BAD, "state directory", mend,
+              "%s is full: %s free; no retry and no dead letter can be "
+              "written, so nothing is taken; nothing is lost",
+              root, text);
+    else
+        FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
+              left < LITTLE ? mend : NULL, "%s has %s free", root, text);
+}
+
+/* space_check - whether it can be written to */
 static void space_check(struct findings *f, const char *root)
 {
     struct statvfs s;
-    uint64_t left;
-    char text[SIZE_TEXT];
+    char mount[PATH_MAX], mend[PATH_MAX + 128];
 
     if (statvfs(root, &s) < 0) {
         FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
               strerror(errno));
         return;
     }
-    left = (uint64_t)s.f_bavail * s.f_frsize / 1024 * 1024;
-    size_print(left >= MIB ? left / MIB * MIB : left, text);
+    mount_point(root, mount);
+    snprintf(mend, sizeof mend,
+             "dmesg, for errors of the disk: umount and fsck come first then; "
+             "mount -o remount,rw %s",
+             mount);
     if (s.f_flag & ST_RDONLY)
-        FOUND(f, BAD, "state directory", "mount -o remount,rw",
-              "%s is on a file system that is read-only", root);
+        FOUND(f, BAD, "state directory", mend,
+              "%s is on a file system that is read-only, mounted at %s", root,
+              mount);
     else
-        FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
-              left < LITTLE ? "df -h; make room, or mqdlq purge "
-                              "--older-than 30d QUEUE"
-                            : NULL,
-              "%s has %s free", root, text);
+        left_check(f, root, &s, mount);
     if (s.f_files > 0 && s.f_favail < 16)
         FOUND(f, BAD, "state directory", "df -i; remove files there",
               "%s has no inodes left", root);

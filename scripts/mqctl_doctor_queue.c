@@ -69,6 +69,20 @@ static void full_found(struct findings *f, const struct view *v)
           v->waiting + v->parked, most ? most : "no more");
 }
 
+/* unwritten_found - its disk is full, or broken */
+static void unwritten_found(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    FOUND(f, BAD, "worker",
+          command(buf,
+                  "df -h %s; make room there by what is not mqworker's; the "
+                  "worker goes on by itself",
+                  v->dir.folder),
+          "it takes nothing: its store cannot be written; what it has stays in "
+          "custody");
+}
+
 /* state_check - a worker that runs: does it work? */
 static void state_check(struct findings *f, const struct view *v)
 {
@@ -87,6 +101,8 @@ static void state_check(struct findings *f, const struct view *v)
               "it is paused");
     else if (view_full(v))
         full_found(f, v);
+    else if (strcmp(view_state(v), "store cannot be written") == 0)
+        unwritten_found(f, v);
     else if (strcmp(view_state(v), "running") != 0)
         FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
               view_state(v));

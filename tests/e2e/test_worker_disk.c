@@ -199,6 +199,68 @@ Test(worker_disk, small_blocks_make_a_full_disk_no_worse)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* line_of - of doctor's text, that has both words; "" if there is none */
+static const char *line_of(const char *out, const char *level, const char *what)
+{
+    static char line[2048];
+    for (const char *at = out; *at; at += strcspn(at, "\n") + 1) {
+        size_t size = strcspn(at, "\n");
+        const char *more = at[size] ? at + size + 1 : at + size;
+        if (strncmp(more, "      -> ", 9) == 0) /* what to do goes with it */
+            size += 1 + strcspn(more, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)size, at);
+        if (strncmp(line, level, strlen(level)) == 0 && strstr(line, what))
+            return line;
+        if (!at[strcspn(at, "\n")])
+            break;
+    }
+    return "";
+}
+
+#define DOCTOR(q) \
+    harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), (q))
+
+/* Letters cannot be removed without room either. */
+Test(worker_disk, doctor_calls_a_full_disk_bad_and_looks_for_room_elsewhere)
+{
+    disk_mount("1m");
+    const char *q = harness_queue(0, 0), *line;
+    char want[4352];
+    struct harness_process *w = full_worker(q);
+    const char *out = DOCTOR(q).out;
+    line = line_of(out, "bad", "is full: ");
+    snprintf(want, sizeof want, "-> df -h %s; make room", harness_state_dir());
+    cr_assert(strstr(line, want), "%s", out);
+    line = line_of(out, "bad", "its store cannot be written");
+    cr_assert(strstr(line, "-> df -h "), "%s", out);
+    cr_assert_null(strstr(out, "purge"), "%s", out);
+    disk_free();
+    out = DOCTOR(q).out;
+    line = line_of(out, "warn", " free\n");
+    cr_assert(strstr(line, "purge") && strstr(line, "make room there"), "%s",
+              out);
+    cr_assert(strstr(line, "purge") > strstr(line, "make room there"));
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(worker_disk, a_read_only_file_system_is_named_with_its_mount_point)
+{
+    disk_mount("1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", "true");
+    char want[4352];
+    harness_wait_log(w, "event=started", 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    disk_read_only();
+    snprintf(want, sizeof want, "mount -o remount,rw %s", harness_state_dir());
+    const char *out = DOCTOR(q).out;
+    cr_assert(strstr(line_of(out, "bad", "is read-only"), want), "%s", out);
+    struct harness_result r = harness_run("mqworker", "--state-dir",
+                                          harness_state_dir(), q, "--", "true");
+    cr_assert_eq(r.status, 73);
+    cr_assert(strstr(r.err, want) && !strstr(r.err, "chmod"), "%s", r.err);
+}
+
 /* file_limit - soft, so that it can be raised again */
 static void file_limit(struct harness_process *w, rlim_t bytes)
 {

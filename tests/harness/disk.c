@@ -58,6 +58,13 @@ void disk_mount_ext4(unsigned kib, unsigned block)
                      "and loop devices");
 }
 
+void disk_read_only(void)
+{
+    if (mount(NULL, harness_state_dir(), NULL, MS_REMOUNT | MS_RDONLY, NULL) <
+        0)
+        harness_fail("%s: remount: %s", harness_state_dir(), strerror(errno));
+}
+
 void disk_fill(void)
 {
     static const char zeros[4096];

@@ -14,6 +14,8 @@
 void disk_mount(const char *size);
 /* It becomes an ext4 of that size, with blocks of so many bytes. */
 void disk_mount_ext4(unsigned kib, unsigned block);
+/* Nothing can be written any more, as after an error of the disk. */
+void disk_read_only(void);
 /* Not a byte is left; disk_free ends that. */
 void disk_fill(void);
 void disk_free(void);
@@ -28,6 +30,7 @@ void disk_unlock(struct sqlite3 *lock);
 #ifndef HARNESS_INTERNAL
 #define disk_mount(size)            HARNESS_HERE_(disk_mount(size))
 #define disk_mount_ext4(kib, block) HARNESS_HERE_(disk_mount_ext4(kib, block))
+#define disk_read_only()            HARNESS_HERE_(disk_read_only())
 #define disk_fill()                 HARNESS_HERE_(disk_fill())
 #define disk_leave(kib)             HARNESS_HERE_(disk_leave(kib))
 #define disk_free()                 HARNESS_HERE_(disk_free())
