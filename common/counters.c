@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "common/boot_id.h"
 #include "common/clock.h"
 #include "common/counters_inner.h"
+#include "common/custody_file.h"
 #include "common/panic.h"
 #include "common/process_stat.h"
 
@@ -78,6 +80,51 @@ static int file_ready(const char *path, unsigned blocks_max)
     return fd < 0 ? -errno : fd;
 }
 
+/* bytes_copy - all of them, on the disk */
+static int bytes_copy(int out, int in)
+{
+    char buf[65536];
+    off_t at = 0;
+    ssize_t n;
+    int err = 0;
+
+    while (!err && (n = read(in, buf, sizeof buf)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n > 0) {
+            err = custody_write(out, buf, (size_t)n, at);
+            at += n;
+        }
+    }
+    return err ? err : fsync(out) < 0 ? -errno : 0;
+}
+
+/* counters_copy - beside it, then renamed: a crash leaves the old one, or none,
+ * and the next copy replaces what was begun */
+int counters_copy(const char *to, const char *from)
+{
+    char temp[PATH_MAX];
+    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int out = -1, err = in < 0 ? -errno : 0;
+
+    if (!err && snprintf(temp, sizeof temp, "%s.new", to) >= (int)sizeof temp)
+        err = -ENAMETOOLONG;
+    if (!err) {
+        out = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+                   0600);
+        err = out < 0 ? -errno : bytes_copy(out, in);
+    }
+    if (!err && rename(temp, to) < 0)
+        err = -errno;
+    if (err && out >= 0)
+        unlink(temp);
+    if (out >= 0)
+        close(out);
+    if (in >= 0)
+        close(in);
+    return err;
+}
+
 /* map - the file, or memory where it cannot be had; what is beyond the end of
  * the file is not touched before allocate has put it there */
 static int map(struct counters *c, const char *path, unsigned blocks_max)
@@ -117,21 +164,22 @@ static void block_clear(struct counters_block *b, bool journal)
 }
 
 /* head_write - who we are; the magic last, as a reader looks at it first
- * What the journal says of another run of the machine may be torn.
+ * The journal of a worker that the machine went down under may be torn.
  */
 static void head_write(struct counters *c, unsigned blocks_max)
 {
     struct counters_head *h = counters_head(c);
     uint32_t used = atomic_load(&h->blocks);
     struct boot now, then = {.time = h->boot_time};
-    bool same;
+    bool torn;
 
     memcpy(then.id, h->boot_id, sizeof then.id);
     boot_now(&now);
-    same = boot_same(&now, &then);
+    torn = !boot_same(&now, &then) &&
+           counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
     for (unsigned i = 0; i < used && i < blocks_max; i++) {
         allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
-        block_clear(counters_at(c, i), !same);
+        block_clear(counters_at(c, i), torn);
     }
     h->version = COUNTERS_VERSION;
     h->head_bytes = COUNTERS_HEAD;

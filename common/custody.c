@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
@@ -49,17 +50,22 @@ static int file_map(struct custody *c, unsigned slots,
     return 0;
 }
 
-/* pages_ready - take the write faults now, and keep the pages if we may */
+/* pages_ready - take the write faults now, and keep the pages if we may
+ * A page that is not there when the kernel copies a message into it costs the
+ * message, if a SIGKILL comes while it is fetched. tmpfs never writes a page
+ * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
+ * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
+ * are best effort: custody_locked says what came of the second.
+ */
 static void pages_ready(struct custody *c, size_t from)
 {
-    /* Both are best effort: the blocks are allocated, so that a later fault
-     * can be served as well, only more slowly. */
+    (void)madvise(c->base + from, c->mapped - from, MADV_NOHUGEPAGE);
     (void)madvise(c->base + from, c->mapped - from, MADV_POPULATE_WRITE);
     c->locked = mlock(c->base, c->mapped) == 0;
 }
 
-/* slots_busy - whether any record in the mapped file is not FREE */
-static bool slots_busy(const struct custody *c)
+/* custody_busy - whether any record in the mapped file is not FREE */
+bool custody_busy(const struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++)
         if (!slot_free(custody_slot(c, i)))
@@ -79,9 +85,9 @@ static int cut_short(struct custody *c, unsigned slots, uint64_t size,
                        custody_file_bytes(c->stride, slots));
 }
 
-/* existing_open - open and check the file that is there; -ENOENT if none */
-static int existing_open(struct custody *c, const struct custody_spec *spec,
-                         struct problem *p)
+/* custody_file_open - open and check the file that is there; -ENOENT if none */
+int custody_file_open(struct custody *c, const struct custody_spec *spec,
+                      struct problem *p)
 {
     struct custody_head h;
     struct stat st;
@@ -112,8 +118,8 @@ static int existing_open(struct custody *c, const struct custody_spec *spec,
     return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
 
-/* existing_close - forget a file that is to be replaced */
-static void existing_close(struct custody *c)
+/* custody_file_close - forget a file that is to be replaced */
+void custody_file_close(struct custody *c)
 {
     if (c->base)
         munmap(c->base, c->reserved);
@@ -124,88 +130,11 @@ static void existing_close(struct custody *c)
     c->fd = -1;
 }
 
-/* slot_move - copy a slot into a file that has another fill and larger bodies
- * What follows the message is fill of the new file. A RECEIVING slot was
- * resolved before. A damaged one may have any length; `room` is what it had.
- */
-static void slot_move(struct slot *to, const struct slot *from, size_t room)
-{
-    uint32_t length = atomic_load_explicit(&from->length, memory_order_relaxed);
-    size_t n = length < room ? length : room;
-
-    memcpy(to, from, SLOT_HEADER);
-    to->dirty = (uint32_t)n;
-    memcpy(to->body, from->body, n);
-}
-
-/* rebuild - the same messages in a file with other geometry
- * `old` NULL: nothing to carry over. Built complete beside the old file, on the
- * disk, then renamed over it: a crash before the rename leaves the old file,
- * after it the new one, and never a mixture.
- */
-static int rebuild(const struct custody *old, const char *path,
-                   const struct custody_spec *spec, uint64_t next_seq,
-                   struct problem *p)
-{
-    char temp[PATH_MAX];
-    struct custody_head h;
-    struct boot boot;
-    unsigned slots = spec->slots, next = 0;
-    unsigned char *map = NULL;
-    size_t bytes;
-    int fd = -1, err;
-
-    if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
-        return custody_problem(p, ENAMETOOLONG, "name", path);
-    if (old && old->head->slots > slots)
-        slots = old->head->slots;
-    custody_head_make(&h, spec->body_bytes, slots, next_seq,
-                      old ? old->head->nonce : 0);
-    if (old) { /* a torn or clean file stays one */
-        boot = custody_head_boot(old->head);
-        custody_head_claim(&h, &boot);
-    }
-    h.clean = old ? old->head->clean : 1;
-    err = custody_file_create(temp, &h, &fd);
-    FAULT_POINT("custody_rebuild_created");
-    if (err)
-        return custody_problem(p, -err, "create", temp);
-    bytes = custody_file_bytes(h.stride, slots);
-    if (old) {
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        err = map == MAP_FAILED ? -errno : 0;
-    }
-    for (unsigned i = 0; old && !err && i < old->head->slots; i++) {
-        struct slot *from = custody_slot(old, i);
-
-        if (slot_free(from))
-            continue;
-        slot_move((struct slot *)(void *)(map + FILE_HEAD + h.stride * next++),
-                  from, old->body_bytes);
-    }
-    FAULT_POINT("custody_rebuild_copied");
-    if (old && !err && msync(map, bytes, MS_SYNC) < 0)
-        err = -errno;
-    if (map && map != MAP_FAILED)
-        munmap(map, bytes);
-    FAULT_POINT("custody_rebuild_before_rename");
-    if (!err && rename(temp, path) < 0)
-        err = -errno;
-    FAULT_POINT("custody_rebuild_after_rename");
-    close(fd);
-    if (err) {
-        unlink(temp);
-        return custody_problem(p, -err, "rebuild", path);
-    }
-    custody_dir_sync(path);
-    return 0;
-}
-
 /* geometry_fit - make the file fit the spec; reopens it when it was replaced */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
-    bool busy = slots_busy(c);
+    bool busy = custody_busy(c);
     bool small = c->body_bytes < spec->body_bytes;
     bool other =
         c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
@@ -217,11 +146,12 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
         slot_fill_init(&c->fill, c->head->nonce);
         custody_resolve(c);
     }
-    err = rebuild(busy ? c : NULL, c->path, spec, c->head->next_seq, p);
+    err = custody_rebuild(busy ? c : NULL, NULL, c->path, spec,
+                          c->head->next_seq, p);
     if (err)
         return err;
-    existing_close(c);
-    return existing_open(c, spec, p);
+    custody_file_close(c);
+    return custody_file_open(c, spec, p);
 }
 
 /* in_use - mark the file as ours, on the disk, before the first message
@@ -249,34 +179,57 @@ static int in_use(struct custody *c, struct problem *p)
     return 0;
 }
 
-/* custody_new - all zero; calloc(3) does not align as `fill` asks for */
-static struct custody *custody_new(void)
+/* custody_new - calloc(3) does not align as `fill` asks for */
+struct custody *custody_new(const char *path)
 {
     struct custody *c = aligned_alloc(_Alignof(struct custody), sizeof *c);
 
-    if (c)
-        memset(c, 0, sizeof *c);
+    if (!c)
+        return NULL;
+    memset(c, 0, sizeof *c);
+    c->fd = -1;
+    strlcpy(c->path, path, sizeof c->path);
+    pthread_mutex_init(&c->mtx, NULL);
     return c;
+}
+
+void custody_free(struct custody *c)
+{
+    custody_file_close(c);
+    pthread_mutex_destroy(&c->mtx);
+    free(c->free);
+    free(c);
+}
+
+/* disk_look - what the file lies on; unknown is taken for a disk */
+static void disk_look(struct custody *c)
+{
+    struct statfs s;
+    long type = fstatfs(c->fd, &s) == 0 ? (long)s.f_type : 0;
+
+    if (fs_type_memory(type))
+        return;
+    fs_type_text(type, c->disk);
+    c->doubtful = fs_type_doubtful(type);
 }
 
 /* custody_open - open or create, and make it fit */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p)
 {
-    struct custody *c = custody_new();
+    struct custody *c = custody_new(path);
     int err;
 
     *out = NULL;
     if (!c)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    c->fd = -1;
-    strlcpy(c->path, path, sizeof c->path);
-    pthread_mutex_init(&c->mtx, NULL);
-    err = existing_open(c, spec, p);
+    if (spec->aside)
+        strlcpy(c->aside, spec->aside, sizeof c->aside);
+    err = custody_file_open(c, spec, p);
     if (err == -ENOENT) {
-        err = rebuild(NULL, path, spec, 1, p);
+        err = custody_rebuild(NULL, NULL, path, spec, 1, p);
         if (!err)
-            err = existing_open(c, spec, p);
+            err = custody_file_open(c, spec, p);
     } else if (!err) {
         err = geometry_fit(c, spec, p);
     }
@@ -287,12 +240,10 @@ int custody_open(struct custody **out, const char *path,
             err = custody_grow(c, spec->slots, p);
     }
     if (err) {
-        existing_close(c);
-        pthread_mutex_destroy(&c->mtx);
-        free(c);
+        custody_free(c);
         return err;
     }
-    c->fs = custody_fs_doubt(c->fd);
+    disk_look(c);
     pages_ready(c, 0);
     *out = c;
     return 0;
@@ -315,10 +266,7 @@ void custody_close(struct custody **custody)
         FAULT_POINT("custody_close_before_sync");
         (void)msync(c->base, FILE_HEAD, MS_SYNC);
     }
-    existing_close(c);
-    pthread_mutex_destroy(&c->mtx);
-    free(c->free);
-    free(c);
+    custody_free(c);
 }
 
 /* custody_free_room - the stack of free slots can hold all */
@@ -354,6 +302,9 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
                            "custody file %s: %u slots are more than the %u "
                            "that room was reserved for at start",
                            c->path, slots, c->slots_most);
+    err = custody_allocate(c->fd, c->path, c->stride, had, slots, p);
+    if (err)
+        return err;
     err = custody_slots_write(c->fd, c->stride, &c->fill, had, slots);
     FAULT_POINT("custody_grow_written");
     if (err)
@@ -443,14 +394,25 @@ uint64_t custody_nonce(const struct custody *c)
     return c->head->nonce;
 }
 
-const char *custody_file_system(const struct custody *c)
+const char *custody_disk(const struct custody *c, bool *doubtful)
 {
-    return c->fs;
+    *doubtful = c->doubtful;
+    return c->disk[0] ? c->disk : NULL;
 }
 
 bool custody_locked(const struct custody *c)
 {
     return c->locked;
+}
+
+size_t custody_bytes(const struct custody *c)
+{
+    return c->mapped;
+}
+
+bool custody_empty(const struct custody *c)
+{
+    return !custody_busy(c);
 }
 
 unsigned custody_slots(const struct custody *c)

@@ -31,6 +31,8 @@ struct custody_spec {
     unsigned slots_max;  /* address space reserved for so many (custody_grow) */
     unsigned slots_more; /* and for so many beyond that, or beyond those of a
                           * file that has more already */
+    const char *aside;   /* folder for the copy of a damaged file, which is to
+                          * outlive the machine; NULL: beside the file */
 };
 
 /* Open or create. A file that holds nothing and has another geometry is made
@@ -38,6 +40,13 @@ struct custody_spec {
  * beside it and renamed over, with what it holds. */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
+/* What another file holds comes to the one at `path`, which is built complete
+ * and renamed there; `from` stays as it is, and is to be removed once it is
+ * known that it no longer counts. `truth`: `from` is what the last worker had,
+ * and a copy of it at `path` is one that was cut off. Else `path` is, and
+ * `from` is of an older version that ran since: messages of both go on. */
+int custody_carry(const char *path, const char *from, bool truth,
+                  const struct custody_spec *spec, struct problem *p);
 /* Everything on disk, marked clean. NULL-safe; sets NULL. */
 void custody_close(struct custody **custody);
 
@@ -58,9 +67,13 @@ bool custody_torn(const struct custody *c);
 void custody_mend(struct custody *c);
 /* Random number of this file, to mark the handlers that belong to it. */
 uint64_t custody_nonce(const struct custody *c);
-/* NULL, or the name of a file system that cannot keep the promise ("nfs"). */
-const char *custody_file_system(const struct custody *c);
-bool custody_locked(const struct custody *c); /* in memory, by mlock(2) */
+/* NULL: the file is in memory (tmpfs). Else the file system it is on, where a
+ * kill during writeback can lose the message in hand; `*doubtful`: its pages may
+ * also be moved, or are on another machine. */
+const char *custody_disk(const struct custody *c, bool *doubtful);
+bool custody_locked(const struct custody *c);  /* in memory, by mlock(2) */
+size_t custody_bytes(const struct custody *c); /* of the file */
+bool custody_empty(const struct custody *c);   /* holds no message */
 unsigned custody_slots(const struct custody *c);
 /* What custody_slots will never exceed, however it grows. */
 unsigned custody_slots_most(const struct custody *c);

@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@
 
 #include "common/clock.h"
 #include "common/custody.h"
+#include "common/fs_type.h"
 
 #define MAGIC      "MQWCUSTO"
 #define SLOT_ALIGN 64
@@ -103,8 +105,9 @@ void custody_complain(struct problem *p, int err, const char *what,
 {
     problem_fill(
         p, EX_CANTCREAT, "custody file %s: %s: %s%s", path, what, strerror(err),
-        err == ENOSPC ? "; free some space, or give another --state-dir"
-                      : "; check the file system, or give another --state-dir");
+        err == ENOSPC
+            ? "; free some space, or give another --runtime-dir"
+            : "; check the file system, or give another --runtime-dir");
     problem_limit(p, err);
 }
 
@@ -128,10 +131,7 @@ int custody_write(int fd, const void *data, size_t size, off_t at)
 }
 
 /* custody_slots_write - FREE, filled slots from..to-1 and the rest of the last
- * page
- * Writing allocates each block now; a page fault later, in the kernel's copy
- * into a slot, must never find the disk full.
- */
+ * page */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
                         unsigned from, unsigned to)
 {
@@ -175,9 +175,55 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     custody_head_claim(h, &now);
 }
 
+/* no_room - the arithmetic, and what makes it smaller */
+static int no_room(int fd, const char *path, size_t stride, unsigned slots,
+                   struct problem *p)
+{
+    struct statfs s;
+    bool known = fstatfs(fd, &s) == 0;
+
+    return problem_set(
+        p, EX_CANTCREAT, ENOSPC,
+        "custody file %s: %s: %u slots x %zu bytes = %zu bytes are needed, "
+        "%llu are free there; %s, or need less: --max-concurrency, --window, "
+        "--lookahead, or the message size of the queue",
+        path, strerror(ENOSPC), slots, stride, stride * slots,
+        known ? (unsigned long long)s.f_bavail * (unsigned long long)s.f_bsize
+              : 0,
+        known && fs_type_memory((long)s.f_type)
+            ? "make it larger (mount -o remount,size=SIZE), give a larger one "
+              "by --runtime-dir"
+            : "free some space");
+}
+
+/* custody_allocate - a page fault later, in the kernel's copy into a slot, must
+ * never find the disk or the memory full
+ * A file system without fallocate(2) has them allocated by the writes that
+ * follow.
+ */
+int custody_allocate(int fd, const char *path, size_t stride, unsigned from,
+                     unsigned to, struct problem *p)
+{
+    size_t begin = from ? FILE_HEAD + stride * from : 0;
+    int err;
+
+    do
+        err = fallocate(fd, 0, (off_t)begin,
+                        (off_t)(custody_file_bytes(stride, to) - begin)) < 0
+                  ? errno
+                  : 0;
+    while (err == EINTR);
+    if (err == ENOSPC)
+        return no_room(fd, path, stride, to - from, p);
+    return err && err != EOPNOTSUPP && err != ENOSYS
+               ? custody_problem(p, err, "allocate", path)
+               : 0;
+}
+
 /* custody_file_create - a complete new file at `path`, on the disk when it
  * returns 0 */
-int custody_file_create(const char *path, const struct custody_head *h, int *fd)
+int custody_file_create(const char *path, const struct custody_head *h, int *fd,
+                        struct problem *p)
 {
     struct slot_fill fill;
     int err;
@@ -185,12 +231,19 @@ int custody_file_create(const char *path, const struct custody_head *h, int *fd)
     slot_fill_init(&fill, h->nonce);
     *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (*fd < 0)
-        return -errno;
-    err = custody_write(*fd, h, sizeof *h, 0);
-    if (!err)
-        err = custody_slots_write(*fd, h->stride, &fill, 0, h->slots);
-    if (!err && fsync(*fd) < 0)
-        err = -errno;
+        return custody_problem(p, errno, "create", path);
+    err = custody_allocate(*fd, path, h->stride, 0, h->slots, p);
+    if (!err) {
+        err = custody_write(*fd, h, sizeof *h, 0);
+        if (!err)
+            err = custody_slots_write(*fd, h->stride, &fill, 0, h->slots);
+        if (!err && fsync(*fd) < 0)
+            err = -errno;
+        if (err == -ENOSPC)
+            err = no_room(*fd, path, h->stride, h->slots, p);
+        else if (err)
+            err = custody_problem(p, -err, "create", path);
+    }
     if (err) {
         unlink(path);
         close(*fd);
@@ -242,29 +295,6 @@ unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
             word != 0) /* slot_free */
             return (unsigned)fit;
     return h->slots;
-}
-
-/* custody_fs_doubt - file systems whose pages cannot be relied on
- * (statfs(2)) */
-const char *custody_fs_doubt(int fd)
-{
-    static const struct {
-        unsigned long magic;
-        const char *name;
-    } known[] = {
-        {0x9123683E, "btrfs"}, {0x2FC12FC1, "zfs"},   {0xCA451A4E, "bcachefs"},
-        {0x6969, "nfs"},       {0xFF534D42, "cifs"},  {0xFE534D42, "smb2"},
-        {0x01021997, "9p"},    {0x65735546, "fuse"},  {0x00C36400, "ceph"},
-        {0x19830326, "fhgfs"}, {0x7461636f, "ocfs2"},
-    };
-    struct statfs s;
-
-    if (fstatfs(fd, &s) < 0)
-        return NULL;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if ((unsigned long)s.f_type == known[i].magic)
-            return known[i].name;
-    return NULL;
 }
 
 /* custody_dir_sync - a rename in the file's folder is on the disk */

@@ -70,11 +70,13 @@ int custody_head_check(const struct custody_head *h, const char *path,
 /* How many slots a file of `size` bytes has: what its header says, or all that
  * fit if one beyond is in use, whatever became of the number. */
 unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size);
-/* A complete new file, on the disk when it returns 0. */
-int custody_file_create(const char *path, const struct custody_head *h,
-                        int *fd);
-/* The name of a file system whose pages cannot be relied on, or NULL. */
-const char *custody_fs_doubt(int fd);
+/* A complete new file, on the disk when it returns 0; else a problem. */
+int custody_file_create(const char *path, const struct custody_head *h, int *fd,
+                        struct problem *p);
+/* Blocks for slots from..to-1 of a file, now: 0, or a problem with the
+ * arithmetic. */
+int custody_allocate(int fd, const char *path, size_t stride, unsigned from,
+                     unsigned to, struct problem *p);
 /* A rename in the file's folder is on the disk. */
 void custody_dir_sync(const char *path);
 

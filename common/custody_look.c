@@ -141,3 +141,24 @@ int custody_look(const char *path,
     munmap((void *)m.at, m.bytes);
     return err;
 }
+
+/* custody_holds - any slot that is not FREE, RECEIVING ones too */
+int custody_holds(const char *path)
+{
+    struct custody_head h;
+    struct map m;
+    struct stat st;
+    int found;
+
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (map_open(&m, path, NULL) < 0)
+        return -EINVAL;
+    memcpy(&h, m.at, sizeof h);
+    found = custody_head_check(&h, path, NULL);
+    for (size_t at = FILE_HEAD; !found && at + h.stride <= m.bytes;
+         at += h.stride)
+        found = !slot_free((const struct slot *)(const void *)(m.at + at));
+    munmap((void *)m.at, m.bytes);
+    return found;
+}

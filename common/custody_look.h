@@ -32,4 +32,8 @@ int custody_look(const char *path,
                  int (*visit)(const struct custody_seen *seen, void *arg),
                  void *arg, struct problem *p);
 
+/* Whether a file that nobody uses has a message: 1, 0 also if there is no file,
+ * or -errno: it cannot be read or understood. */
+int custody_holds(const char *path);
+
 #endif

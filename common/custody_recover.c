@@ -32,7 +32,9 @@ static int copy_aside(struct custody *c, struct problem *p)
 
     if (c->copy[0])
         return 0;
-    if (snprintf(c->copy, sizeof c->copy, "%s.damaged.%llu", c->path,
+    if (snprintf(c->copy, sizeof c->copy, "%s%s.damaged.%llu",
+                 c->aside[0] ? c->aside : c->path,
+                 c->aside[0] ? "/custody" : "",
                  (unsigned long long)clock_wall_ns()) >= (int)sizeof c->copy)
         return custody_problem(p, ENAMETOOLONG, "name", c->path);
     fd = open(c->copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

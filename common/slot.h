@@ -129,6 +129,9 @@ struct slot_meta {
 void slot_hold(struct slot *slot, const struct slot_meta *meta);
 /* HELD, received: it is a run of that row from now on. */
 void slot_link(struct slot *slot, int64_t row);
+/* HELD or RUNNING: another receive sequence, unless it is a run of a row, which
+ * knows the old one. */
+void slot_renumber(struct slot *slot, uint64_t seq);
 /* HELD -> RUNNING as delivery failures + 1. */
 void slot_run(struct slot *slot, uint64_t started_ns);
 /* RUNNING -> HELD: stopped without a verdict. */

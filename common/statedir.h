@@ -20,11 +20,10 @@ struct statedir {
     char folder[PATH_MAX]; /* root/NAME of one queue */
 };
 
-#define STATEDIR_CUSTODY  "custody"
-#define STATEDIR_STORE    "store.db"
-#define STATEDIR_PIDFILE  "worker.pid"
-#define STATEDIR_COUNTERS "counters"
-#define STATEDIR_CONTROL  "control"
+#define STATEDIR_STORE   "store.db"
+#define STATEDIR_PIDFILE "worker.pid"
+
+#define STATEDIR_CONTROL "control"
 
 /* `flag` is --state-dir or NULL. Then: $STATE_DIRECTORY (its first entry, as
  * systemd separates several with ':'), /var/lib/mqworker for root,

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/custody_file.h"
 #include "common/mount_point.h"
 #include "common/mqlimit.h"
 #include "common/queue.h"
@@ -192,7 +191,6 @@ static void folder_check(struct findings *f, const struct options *o)
 {
     char root[PATH_MAX];
     struct problem p;
-    const char *fs;
     int fd;
 
     if (statedir_root(root, o->state_dir, &p) < 0) {
@@ -206,12 +204,7 @@ static void folder_check(struct findings *f, const struct options *o)
               errno == ENOENT ? "; the first worker makes it" : "");
         return;
     }
-    fs = custody_fs_doubt(fd);
     close(fd);
-    if (fs)
-        FOUND(f, WARN, "state directory",
-              "mqworker --state-dir on a local ext4, xfs or tmpfs",
-              "%s is on %s, which may move or lose mapped pages", root, fs);
     space_check(f, root);
 }
 

@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/custody_file.h"
+#include "common/fs_type.h"
+#include "common/runtimedir.h"
 #include "scripts/mqctl_doctor.h"
 
 #define COMMAND 768
@@ -161,6 +164,19 @@ static void worker_check(struct findings *f, const struct view *v)
 
 /* ---- the queue that the worker has, and the one of that name now ---- */
 
+/* disk_check - where a kill can lose the message in hand */
+static void disk_check(struct findings *f, int fd, const char *path)
+{
+    char text[FS_TYPE_TEXT];
+    struct statfs s;
+
+    if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
+        FOUND(f, WARN, "custody", "mqworker --runtime-dir on a tmpfs",
+              "%s is on %s: a kill while it is written back loses the message "
+              "in hand",
+              path, fs_type_text((long)s.f_type, text));
+}
+
 /* slots_fit - a queue made anew with larger messages ends the worker */
 static void slots_fit(struct findings *f, const struct view *v)
 {
@@ -169,11 +185,12 @@ static void slots_fit(struct findings *f, const struct view *v)
     struct problem p;
     int fd;
 
-    if (statedir_path(&v->dir, STATEDIR_CUSTODY, path, &p) < 0)
+    if (runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0)
         return;
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return;
+    disk_check(f, fd, path);
     if (pread(fd, &h, sizeof h, 0) != sizeof h ||
         custody_head_check(&h, path, &p) < 0)
         FOUND(f, BAD, "custody", NULL, "%s: not a custody file of this release",

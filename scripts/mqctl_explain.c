@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/json_line.h"
 #include "common/letters.h"
+#include "common/runtimedir.h"
 #include "common/term.h"
 #include "scripts/mqctl_say.h"
 #include "scripts/mqctl_search.h"
@@ -143,7 +144,7 @@ static bool custody_search(struct search *s)
     char path[PATH_MAX];
     struct problem p;
 
-    if (statedir_path(&s->v.dir, STATEDIR_CUSTODY, path, &p) < 0 ||
+    if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
         custody_look(path, slot_match, s, &p) <= 0)
         return false;
     s->id = s->slot.id;

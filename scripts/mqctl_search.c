@@ -8,6 +8,7 @@
 #include <bsd/string.h>
 
 #include "common/clock.h"
+#include "common/runtimedir.h"
 
 /* found - the answer */
 void found(struct search *s, const char *where, const char *fmt, ...)
@@ -96,7 +97,7 @@ void behind(struct search *s, const char *group)
     struct store_row m;
     struct problem p;
 
-    if (statedir_path(&s->v.dir, STATEDIR_CUSTODY, path, &p) == 0)
+    if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
         (void)custody_look(path, head_slot, &h, &p);
     (void)group_row(s, group, &g);
     put(s, "group_parked", json_integer((json_int_t)g.parked));

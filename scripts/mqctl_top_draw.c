@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/custody_look.h"
 #include "common/letters.h"
+#include "common/runtimedir.h"
 #include "common/term.h"
 
 #define RUNNING 256 /* handlers that are listed */
@@ -265,7 +266,7 @@ static void chosen(struct screen *s)
     running.count = 0;
     running.oldest_ns = 0;
     if (r->v.has_folder &&
-        statedir_path(&r->v.dir, STATEDIR_CUSTODY, path, &p) == 0)
+        runtimedir_file(&r->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
         (void)custody_look(path, running_add, &running, &p);
     if (running.oldest_ns)
         since(running.oldest_ns, oldest);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/runtimedir.h"
 #include "common/worker_lock.h"
 #include "scripts/mqctl_ask.h"
 #include "scripts/mqctl_custody.h"
@@ -33,7 +34,8 @@ static void counters_look(struct view *v)
 {
     char path[PATH_MAX];
 
-    if (statedir_path(&v->dir, STATEDIR_COUNTERS, path, &v->no_counters) < 0 ||
+    if (runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters) <
+            0 ||
         counters_attach(&v->counters, path, &v->no_counters) < 0)
         return;
     counters_header(v->counters, &v->head);
@@ -92,7 +94,7 @@ static void custody_look_at(struct view *v, struct custody_count *c,
     v->custody = v->held = v->grouped = -1;
     *c = (struct custody_count){0};
     if (!v->has_folder ||
-        statedir_path(&v->dir, STATEDIR_CUSTODY, path, &p) < 0 ||
+        runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
         custody_count(c, path, s, &p) < 0)
         return;
     v->custody = c->total;

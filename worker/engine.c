@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/counters.h"
+#include "common/folder.h"
 #include "common/log.h"
 #include "worker/control.h"
 #include "worker/dead_queue.h"
@@ -69,14 +70,43 @@ static int queue_ready(struct engine *e, struct problem *p)
     return 0;
 }
 
+/* counters_bring - what the last worker left in another place
+ * A copy in the state folder is that of an orderly stop, and of an older
+ * version; it goes, so that it never tells of a run before the last one.
+ */
+static void counters_bring(struct engine *e, const char *path)
+{
+    char other[PATH_MAX];
+
+    if (strcmp(e->runtime.folder, e->dir.folder) == 0 ||
+        statedir_path(&e->dir, RUNTIMEDIR_COUNTERS, other, NULL) < 0)
+        return;
+    if (access(path, F_OK) < 0)
+        (void)counters_copy(path, other);
+    (void)unlink(other);
+}
+
+/* counters_keep - totals of an orderly stop outlive the machine */
+static void counters_keep(struct engine *e)
+{
+    char path[PATH_MAX], other[PATH_MAX];
+
+    if (e->started && !counters_private(e->counters) &&
+        strcmp(e->runtime.folder, e->dir.folder) != 0 &&
+        runtimedir_path(&e->runtime, RUNTIMEDIR_COUNTERS, path, NULL) == 0 &&
+        statedir_path(&e->dir, RUNTIMEDIR_COUNTERS, other, NULL) == 0)
+        (void)counters_copy(other, path);
+}
+
 /* counters_ready - a worker that others cannot look at works as well */
 static int counters_ready(struct engine *e, struct problem *p)
 {
     char path[PATH_MAX];
-    int err = statedir_path(&e->dir, STATEDIR_COUNTERS, path, p);
+    int err = runtimedir_path(&e->runtime, RUNTIMEDIR_COUNTERS, path, p);
 
     if (err)
         return err;
+    counters_bring(e, path);
     if (counters_open(&e->counters, path, 1 + ITEMS_MAX) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     if (counters_private(e->counters))
@@ -84,6 +114,80 @@ static int counters_ready(struct engine *e, struct problem *p)
                  F_STR("error", counters_private(e->counters)),
                  F_STR("next", "the worker runs; mqctl cannot see its numbers "
                                "until it is started with room for them"));
+    return 0;
+}
+
+/* past_tell - what became of the messages that the last worker had in hand */
+static void past_tell(const struct engine *e)
+{
+    const struct runtimedir *r = &e->runtime;
+
+    if (r->strange[0])
+        log_warn("custody_stranger", F_STR("queue", e->set->queue),
+                 F_STR("folder", r->strange),
+                 F_STR("next", "messages in flight of another state directory, "
+                               "which is gone; they stay there. Start a worker "
+                               "with that one, or remove the folder"));
+    if (r->past == RUNTIMEDIR_GONE)
+        log_warn("custody_missing", F_STR("queue", e->set->queue),
+                 F_STR("folder", r->was),
+                 F_STR("next", "a worker was killed, and what it had in hand "
+                               "there is gone: the folder was removed, or its "
+                               "container ended. Retries and letters are in "
+                               "the store"));
+    if (r->past == RUNTIMEDIR_REBOOT)
+        log_warn("custody_rebooted", F_STR("queue", e->set->queue),
+                 F_STR("folder", r->was),
+                 F_STR("next", "the machine went down under a worker: what it "
+                               "had in hand is gone, as is the queue. Retries "
+                               "and letters are in the store"));
+}
+
+/* carry - what is in the custody of another folder */
+static int carry(const char *path, const char *folder, bool truth,
+                 const struct custody_spec *spec, struct problem *p)
+{
+    char other[PATH_MAX];
+
+    if (!folder[0] || !folder_join(other, folder, "/" RUNTIMEDIR_CUSTODY, ""))
+        return 0; /* it was looked at by that name, so it fits */
+    return custody_carry(path, other, truth, spec, p);
+}
+
+/* custody_ready - in memory, with what the last worker left wherever it was
+ * What is carried counts where it was until the note names the new place; the
+ * head of runtimedir.c has the steps.
+ */
+static int custody_ready(struct engine *e, struct custody_spec *spec,
+                         struct problem *p)
+{
+    struct runtimedir *r = &e->runtime;
+    const struct runtimedir_wish wish = {
+        .dir = e->set->runtime_dir,
+        .allow_disk = e->set->allow_disk_custody,
+    };
+    char path[PATH_MAX];
+    bool doubtful;
+    int err = runtimedir_open(r, &wish, &e->dir, p);
+
+    if (err)
+        return err;
+    past_tell(e);
+    err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
+    if (!err)
+        err = carry(path, r->from, true, spec, p);
+    if (!err && r->old[0] && !r->old_true)
+        err = runtimedir_settle(r, &e->dir, p);
+    if (!err)
+        err = carry(path, r->old, r->old_true, spec, p);
+    if (!err)
+        err = custody_open(&e->custody, path, spec, p);
+    if (!err)
+        err = runtimedir_settle(r, &e->dir, p);
+    if (err)
+        return err;
+    runtimedir_old_remove(r);
+    e->on_disk = custody_disk(e->custody, &doubtful);
     return 0;
 }
 
@@ -95,6 +199,7 @@ static int files_ready(struct engine *e, struct problem *p)
         .slots = engine_slots(set, (unsigned)set->concurrency),
         .slots_max = engine_slots(set, CONCURRENCY_MAX),
         .slots_more = engine_slots_more(set),
+        .aside = e->dir.folder,
     };
     char path[PATH_MAX];
     int err;
@@ -112,12 +217,10 @@ static int files_ready(struct engine *e, struct problem *p)
         err = store_open(&e->store, path, true, p);
     if (!err)
         err = store_claim(e->store, p);
-    if (!err)
-        err = statedir_path(&e->dir, STATEDIR_CUSTODY, path, p);
     if (err)
         return err;
     spec.body_bytes = queue_message_size(e->queue);
-    err = custody_open(&e->custody, path, &spec, p);
+    err = custody_ready(e, &spec, p);
     return err ? err : counters_ready(e, p);
 }
 
@@ -217,6 +320,7 @@ static void engine_init(struct engine *e, struct settings *set,
     e->live = set;
     e->signals.source.fd = -1;
     e->ops = ops;
+    e->runtime.lock = -1;
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
     pthread_mutex_init(&e->receive_mtx, NULL);
     pthread_mutex_init(&e->held_mtx, NULL);
@@ -265,20 +369,31 @@ int engine_open(struct engine **out, struct settings *set,
 /* hello - what runs, where, and what could go wrong with it */
 static void hello(struct engine *e)
 {
-    const char *fs = custody_file_system(e->custody);
+    bool doubtful;
+    const char *disk = custody_disk(e->custody, &doubtful);
 
     log_info("started", F_STR("queue", e->set->queue), F_INT("pid", getpid()),
              F_UINT("max_concurrency", atomic_load(&e->cap)),
              F_STR("handler", e->ops->name), F_STR("state_dir", e->dir.folder),
+             F_STR("runtime_dir", e->runtime.folder),
              F_INT("in_queue", queue_length(e->queue)));
-    if (fs)
-        log_warn("custody_file_system", F_STR("type", fs),
-                 F_STR("next", "this file system may move or lose mapped "
-                               "pages; give a --state-dir on a local ext4, "
-                               "xfs or tmpfs"));
+    if (disk)
+        log_warn("custody_on_disk", F_STR("folder", e->runtime.folder),
+                 F_STR("type", disk),
+                 F_STR("next",
+                       doubtful
+                           ? "this file system may move or lose mapped pages: "
+                             "a kill can lose messages in flight; give a "
+                             "--runtime-dir on a tmpfs"
+                           : "a kill while the file is written back loses the "
+                             "message in hand; give a --runtime-dir on a "
+                             "tmpfs"));
     if (!custody_locked(e->custody))
-        log_debug("custody_not_locked",
-                  F_STR("next", "raise ulimit -l to keep it in memory"));
+        log_warn("custody_not_locked", F_STR("folder", e->runtime.folder),
+                 F_UINT("kib", (custody_bytes(e->custody) + 1023) / 1024),
+                 F_STR("next", "pages that are swapped out have the same risk "
+                               "as a disk: let so many KiB be locked (ulimit "
+                               "-l, LimitMEMLOCK=, docker --ulimit memlock=)"));
 }
 
 /* whole_us - digits below a microsecond say nothing */
@@ -334,6 +449,7 @@ int engine_run(struct engine *e)
 void engine_close(struct engine **engine)
 {
     struct engine *e = *engine;
+    bool empty;
 
     if (!e)
         return;
@@ -359,10 +475,14 @@ void engine_close(struct engine **engine)
     signals_close(&e->signals);
     loop_close(&e->loop);
     timers_close(&e->timers);
-    if (e->counters)
+    if (e->counters) {
         counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
+        counters_keep(e);
+    }
     counters_close(&e->counters);
+    empty = e->custody && custody_empty(e->custody);
     custody_close(&e->custody);
+    runtimedir_close(&e->runtime, &e->dir, empty);
     store_close(&e->store);
     queue_close(&e->queue);
     lock_close(&e->lock);

@@ -21,6 +21,7 @@
 
 #include "common/custody.h"
 #include "common/queue.h"
+#include "common/runtimedir.h"
 #include "common/statedir.h"
 #include "common/store.h"
 #include "worker/backlog.h"
@@ -74,9 +75,11 @@ struct engine {
     const struct settings *set;    /* c  what it points to: settings.h */
     struct settings *live;         /* c  the same; tune.c writes there */
     struct statedir dir;           /* c */
+    struct runtimedir runtime;     /* c  custody and counters are there */
     struct pidfh *lock;            /* c  pidfile: one worker a directory */
     struct queue *queue;           /* c */
     struct custody *custody;       /* c */
+    bool on_disk;                  /* c  custody is; slot_warm */
     struct store *store;           /* c */
     struct timers *timers;         /* c */
     struct pool *pool;             /* c */

@@ -228,7 +228,12 @@ static const struct option_row rows[] = {
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), .help = "access mode of a created queue"},
     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
-     .help = "where messages in flight, retries and dead letters are kept"},
+     .help = "where retries and dead letters are kept"},
+    {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
+     .help = "where messages in flight are kept, on a tmpfs"},
+    {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
+     .help = "run also where no tmpfs is: a kill while the disk is written may "
+             "lose the message in hand"},
     {"log-format", 0, OPT_CHOICE, .value = "text|json", .words = "text|json",
      .preset = "text", AT(log_format), .help = "lines on stderr"},
     {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,

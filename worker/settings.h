@@ -74,8 +74,10 @@ struct settings {
     char group_separator;                   /* 0: none */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
     const char *state_dir;                  /* NULL: found as statedir.h says */
-    _Atomic uint64_t stderr_rate;           /* lines a second; 0: all */
-    uint64_t log_format;                    /* enum log_format */
+    const char *runtime_dir;                /* NULL: as runtimedir.h says */
+    bool allow_disk_custody;
+    _Atomic uint64_t stderr_rate; /* lines a second; 0: all */
+    uint64_t log_format;          /* enum log_format */
     uint64_t verbose;
     bool quiet, help, version;
 };

@@ -172,7 +172,8 @@ static int receive_one(struct receive *item)
     int err;
 
     slot_arm(slot, fill, custody_seq_next(e->custody));
-    slot_warm(slot, fill, dirty, queue_message_size(e->queue));
+    if (e->on_disk)
+        slot_warm(slot, fill, dirty, queue_message_size(e->queue));
     FAULT_POINT("receive_before");
     n = queue_receive(e->queue, slot->body, &slot->priority);
     FAULT_POINT("receive_after");

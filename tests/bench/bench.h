@@ -93,6 +93,7 @@ struct place {
     char queue[64];
     char dir[PATH_MAX];      /* scratch files */
     char state[PATH_MAX];    /* --state-dir */
+    char runtime[64];        /* $RUNTIME_DIRECTORY */
     char mqworker[PATH_MAX]; /* the program */
     char self[PATH_MAX];     /* this one */
     bool pin;                /* senders have a processor of their own */

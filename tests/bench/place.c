@@ -119,6 +119,9 @@ int place_open(bool pin, struct problem *p)
         return err;
     }
     snprintf(here.state, sizeof here.state, "%.4000s/state", here.dir);
+    snprintf(here.runtime, sizeof here.runtime, "/dev/shm%.48s",
+             strrchr(here.dir, '/'));
+    setenv("RUNTIME_DIRECTORY", here.runtime, 1);
     return 0;
 }
 
@@ -136,6 +139,8 @@ static void leavings_remove(void)
     queue_unlink(here.queue);
     if (here.dir[0])
         nftw(here.dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    if (here.runtime[0])
+        nftw(here.runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 int place_ready(const struct task *task, struct problem *p)
@@ -157,4 +162,6 @@ void place_close(void)
     leavings_remove();
     if (here.dir[0])
         rmdir(here.dir);
+    if (here.runtime[0])
+        rmdir(here.runtime);
 }

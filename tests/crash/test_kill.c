@@ -184,10 +184,10 @@ static long long store_number(const char *path, const char *sql)
 static bool all_settled(const char *queue)
 {
     return harness_queue_length(queue) == 0 &&
-           slots_busy(state_path(queue, "custody")) == 0 &&
+           slots_busy(harness_custody(queue)) == 0 &&
            store_number(state_path(queue, "store.db"),
                         "SELECT count(*) FROM messages WHERE state < 3") == 0 &&
-           slots_busy(state_path(queue, "custody")) == 0 &&
+           slots_busy(harness_custody(queue)) == 0 &&
            harness_queue_length(queue) == 0;
 }
 

@@ -52,7 +52,7 @@ static struct harness_process *worker(const char *backoff, const char *crashes)
 
 static const char *custody(void)
 {
-    return harness_path("%s%s/custody", harness_state_dir(), queue);
+    return harness_custody(queue);
 }
 
 /* snapshot - the custody file as it is now */

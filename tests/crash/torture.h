@@ -47,6 +47,7 @@ struct torture {
     const struct torture_options *options;
     enum torture_kind kind;
     char dir[PATH_MAX / 4], queue[64], file[64]; /* file: the world's */
+    char runtime[64];                            /* $RUNTIME_DIRECTORY */
     uint32_t queue_size;                         /* bytes of a message */
     struct torture_world *world;
     struct torture_worker worker;

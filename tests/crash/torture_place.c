@@ -55,6 +55,15 @@ static const char *state_path(const struct torture *t, const char *file)
     return place_path(t, name);
 }
 
+/* custody_path - what is in flight */
+static const char *custody_path(const struct torture *t)
+{
+    static char path[128];
+
+    snprintf(path, sizeof path, "%s%s/custody", t->runtime, t->queue);
+    return path;
+}
+
 /* ---- the queue ---- */
 
 static mqd_t queue_make(const struct torture *t, uint32_t size)
@@ -116,7 +125,7 @@ long place_queued(const struct torture *t)
 
 unsigned place_slots(const struct torture *t)
 {
-    int fd = open(state_path(t, "custody"), O_RDONLY | O_CLOEXEC);
+    int fd = open(custody_path(t), O_RDONLY | O_CLOEXEC);
     uint64_t stride = 0;
     uint32_t slots = 0;
     unsigned busy = 0;
@@ -173,7 +182,7 @@ bool place_settled(const struct torture *t)
 void place_power_cut(const struct torture *t)
 {
     static const char other[] = "00000000-dead-beef-0000-000000000000";
-    int fd = open(state_path(t, "custody"), O_WRONLY | O_CLOEXEC);
+    int fd = open(custody_path(t), O_WRONLY | O_CLOEXEC);
 
     if (fd >= 0 && pwrite(fd, other, sizeof other - 1, AT_BOOT) < 0)
         torture_die("the custody file: %s", strerror(errno));
@@ -236,6 +245,7 @@ static int entry_remove(const char *path, const struct stat *st, int type,
 void place_forget(const struct torture *t)
 {
     nftw(place_path(t, "state"), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(t->runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void clean_up(void)
@@ -245,11 +255,12 @@ static void clean_up(void)
     mq_unlink(here->queue);
     mq_unlink(letters_queue(here));
     if (here->options->keep || here->failed) {
-        fprintf(stderr, "torture: all is kept in %s and %s\n", here->dir,
-                here->file);
+        fprintf(stderr, "torture: all is kept in %s, %s and %s\n", here->dir,
+                here->runtime, here->file);
         return;
     }
     unlink(here->file);
+    nftw(here->runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
     nftw(here->dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -286,6 +297,9 @@ void place_open(struct torture *t)
     if (!mkdtemp(t->dir))
         torture_die("%s: %s; set TMPDIR to a directory with room", t->dir,
                     strerror(errno));
+    snprintf(t->runtime, sizeof t->runtime, "/dev/shm%.48s",
+             strrchr(t->dir, '/'));
+    setenv("RUNTIME_DIRECTORY", t->runtime, 1);
     /* Beside the files of the worker it would cost their disk's time. */
     snprintf(t->file, sizeof t->file, "%s/mqw-torture-%d-%d", shm,
              (int)getpid(), (int)t->kind);

@@ -53,21 +53,22 @@ static unsigned char *custody_made(const char *q, size_t *size)
     harness_until_lines("started", MESSAGES, 10000);
     harness_kill(w);
     const char *data =
-        harness_read(harness_path("%s/custody", folder_of(q)), size);
+        harness_read(harness_custody(q), size);
     unsigned char *copy = malloc(*size);
     cr_assert_not_null(copy);
     memcpy(copy, data, *size);
     return copy;
 }
 
-/* folder_fresh - a folder with this custody file in it and nothing else */
+/* folder_fresh - a folder with nothing in it, and this custody file */
 static void folder_fresh(const char *q, const void *custody, size_t size)
 {
     static unsigned number;
     const char *folder = folder_of(q);
     cr_assert_eq(rename(folder, harness_path("old.%u", number++)), 0);
     cr_assert_eq(mkdir(folder, 0700), 0);
-    const char *path = harness_path("%s/custody", folder);
+    const char *path = harness_custody(q);
+    cr_assert(unlink(path) == 0);
     harness_write(path, custody, size);
     cr_assert_eq(chmod(path, 0600), 0);
 }
@@ -118,7 +119,7 @@ static void flipped_check(const char *q, unsigned char *custody, size_t size,
     struct harness_result r = worker_run(q);
     if (r.status == 78) {
         const char *left =
-            harness_read(harness_path("%s/custody", folder_of(q)), &after);
+            harness_read(harness_custody(q), &after);
         cr_assert(after == size && memcmp(left, custody, size) == 0,
                   "byte %zu, bit %u: changed", at, bit);
     } else {
@@ -190,7 +191,7 @@ Test(damaged_state, a_custody_file_cut_short_is_78_and_left_untouched)
                      r.err);
         cr_assert(strstr(r.err, "/custody"), "%s", r.err);
         const char *left =
-            harness_read(harness_path("%s/custody", folder_of(q)), &after);
+            harness_read(harness_custody(q), &after);
         cr_assert_eq(after, sizes[i]);
         cr_assert_arr_eq(left, custody, after);
     }

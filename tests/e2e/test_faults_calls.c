@@ -117,9 +117,11 @@ static void audit(struct run *r)
 /* state_away - the next worker makes a new one */
 static void state_away(struct run *r)
 {
+    const char *flight = harness_path("%s%s", harness_runtime_dir(), r->queue);
     cr_assert_eq(rename(harness_state_dir(),
                         harness_path("state.%s.%u", r->queue + 1, r->position)),
                  0);
+    cr_assert_eq(rename(flight, harness_path("%s.%u", flight, r->position)), 0);
     r->letters = 0;
 }
 
@@ -180,10 +182,16 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
         {"pwrite@worker.pid", ENOSPC, 1, 1, true, 73, "No space left"},
         {"pwrite@store.db", ENOSPC, 4, 0, true, 73, "No space left"},
         {"pwrite@store.db", EIO, 4, 0, true, 73, "Input/output error"},
+        {"fallocate@custody.new", ENOSPC, 1, 1, true, 73, "No space left"},
+        {"fallocate@custody.new", EIO, 1, 1, true, 73, "Input/output error"},
         {"pwrite@custody.new", ENOSPC, 3, 1, true, 73, "No space left"},
         {"pwrite@custody.new", EIO, 3, 1, true, 73, "Input/output error"},
         {"fsync@custody.new", EIO, 2, 1, true, 73, "Input/output error"},
         {"fsync@store.db", EIO, 1, 1, true, 73, "Input/output error"},
+        {"pwrite@runtime.new", ENOSPC, 1, 1, true, 73, "No space left"},
+        {"pwrite@owner.new", ENOSPC, 1, 1, true, 73, "No space left"},
+        {"fsync@runtime.new", EIO, 1, 1, true, 73, "Input/output error"},
+        {"flock@mqwt", ENOLCK, 1, 1, false, 73, "No locks available"},
         {"rename", EIO, 1, 1, true, 73, "Input/output error"},
         {"mmap@custody", ENOMEM, 2, 1, true, 71, "Cannot allocate memory"},
         {"msync", EIO, 1, 1, true, 73, "Input/output error"},

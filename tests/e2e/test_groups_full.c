@@ -131,7 +131,7 @@ enum { WHOLE_PAGES = 66 * 32 };
  * each slot: these headers, and a number of its own as the body */
 static void all_taken(const char *q, unsigned slots, const char *headers)
 {
-    const char *path = harness_path("%s%s/custody", harness_state_dir(), q);
+    const char *path = harness_custody(q);
     const struct custody_spec spec = {
         .body_bytes = BODY_BYTES, .slots = slots, .slots_max = slots};
     struct problem p = {0};

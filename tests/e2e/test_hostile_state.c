@@ -32,7 +32,10 @@ static const char *state_made(void)
 /* file_of - the file; a pidfile goes with a worker that could not start */
 static const char *file_of(const char *q, const char *name)
 {
-    const char *path = harness_path("%s%s/%s", harness_state_dir(), q, name);
+    const char *path =
+        strcmp(name, "custody") == 0
+            ? harness_custody(q)
+            : harness_path("%s%s/%s", harness_state_dir(), q, name);
     if (harness_exists(path))
         return path;
     harness_write(path, "", 0);
@@ -68,7 +71,7 @@ static void accepted(const char *q)
 /* linked - the path becomes a link to what it was; back with `back` */
 static void linked(const char *path)
 {
-    const char *real = harness_path("real");
+    const char *real = harness_path("%s.real", path);
     cr_assert_eq(rename(path, real), 0, "%s", path);
     cr_assert_eq(symlink(real, path), 0);
 }
@@ -76,7 +79,7 @@ static void linked(const char *path)
 static void back(const char *path)
 {
     cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(rename(harness_path("real"), path), 0);
+    cr_assert_eq(rename(harness_path("%s.real", path), path), 0);
 }
 
 Test(hostile_state, a_symbolic_link_is_refused_wherever_it_is)
@@ -88,7 +91,8 @@ Test(hostile_state, a_symbolic_link_is_refused_wherever_it_is)
         const char *before = harness_read(path, &size);
         linked(path);
         refused(q, path, "symbolic link");
-        const char *after = harness_read("real", &size_after);
+        const char *after =
+            harness_read(harness_path("%s.real", path), &size_after);
         cr_assert_eq(size, size_after, "%s", path);
         cr_assert_arr_eq(before, after, size, "%s", path);
         back(path);
@@ -136,7 +140,7 @@ Test(hostile_state, a_file_of_another_user_is_refused_by_root_too)
     for (size_t i = 0; i < NAMES; i++) {
         const char *path = file_of(q, names[i]);
         cr_assert_eq(chown(path, OTHER, OTHER), 0);
-        refused(q, path, "owned by uid 65534");
+        refused(q, path, "belongs to nobody");
         cr_assert_eq(chown(path, 0, 0), 0);
     }
     accepted(q);

@@ -152,7 +152,7 @@ Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--", "true");
-    const char *path = harness_path("%s%s/counters", harness_state_dir(), q);
+    const char *path = harness_path("%s%s/counters", harness_runtime_dir(), q);
     struct harness_result r;
     FILE *f = fopen(path, "r+");
 

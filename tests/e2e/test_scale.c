@@ -102,7 +102,7 @@ Test(scale, ten_thousand_delayed_messages_cost_no_slots_and_no_memory)
     harness_wait_log(w, "event=started", SOON_MS);
     harness_send_text(q, "first");
     harness_until_lines("spans", 1, SOON_MS);
-    const char *custody = harness_path("%s%s/custody", harness_state_dir(), q);
+    const char *custody = harness_custody(q);
     struct stat before, after;
     cr_assert_eq(stat(custody, &before), 0);
     long memory = memory_kb(w);

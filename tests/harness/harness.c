@@ -17,6 +17,7 @@
 static struct {
     char dir[PATH_MAX / 2];
     char state[PATH_MAX / 2 + 16];
+    char runtime[64];
     struct janitor janitor;
     void **kept; /* freed at the end */
     size_t kept_count;
@@ -72,7 +73,9 @@ void harness_init(void)
     if (!mkdtemp(rig.dir))
         harness_fail("%s: %s", rig.dir, strerror(errno));
     snprintf(rig.state, sizeof rig.state, "%s/state", rig.dir);
-    int err = janitor_start(&rig.janitor, rig.dir);
+    snprintf(rig.runtime, sizeof rig.runtime, "/dev/shm%.48s",
+             strrchr(rig.dir, '/'));
+    int err = janitor_start(&rig.janitor, rig.dir, rig.runtime);
     if (err < 0)
         harness_fail("janitor: %s", strerror(-err));
 }
@@ -108,6 +111,16 @@ const char *harness_dir(void)
 const char *harness_state_dir(void)
 {
     return rig.state;
+}
+
+const char *harness_runtime_dir(void)
+{
+    return rig.runtime;
+}
+
+const char *harness_custody(const char *queue)
+{
+    return harness_path("%s%s/custody", rig.runtime, queue);
 }
 
 const char *harness_path(const char *fmt, ...)

@@ -31,6 +31,10 @@ void harness_fini(void);
 const char *harness_dir(void);
 /* What the programs get as --state-dir; not created here. */
 const char *harness_state_dir(void);
+/* What the programs get as $RUNTIME_DIRECTORY, in memory; not created here. */
+const char *harness_runtime_dir(void);
+/* The custody file of a queue there. */
+const char *harness_custody(const char *queue);
 /* Absolute path of a file in the scratch directory. */
 const char *harness_path(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));

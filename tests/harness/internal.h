@@ -32,8 +32,9 @@ struct janitor {
     pid_t pid;
     int fd; /* closed = clean up now */
 };
-/* 0 or -errno; `dir` is removed at the end and must stay valid. */
-int janitor_start(struct janitor *j, const char *dir);
+/* 0 or -errno; `dir` and `runtime` are removed at the end and must stay
+ * valid. */
+int janitor_start(struct janitor *j, const char *dir, const char *runtime);
 /* Have it clean up, and wait until it has. */
 void janitor_finish(struct janitor *j);
 void janitor_queue_name(const struct janitor *j, unsigned number, char *out,

@@ -75,7 +75,8 @@ static int file_remove(const char *path, const struct stat *st, int type,
 }
 
 /* clean_up - nothing of the test is left but, if asked for, its files */
-static void clean_up(const struct janitor *j, const char *dir)
+static void clean_up(const struct janitor *j, const char *dir,
+                     const char *runtime)
 {
     char wanted[512], name[64];
     snprintf(wanted, sizeof wanted, "TEST_DIR=%s", dir);
@@ -89,11 +90,12 @@ static void clean_up(const struct janitor *j, const char *dir)
     const char *keep = getenv("MQW_TEST_KEEP");
     if (!keep || strcmp(keep, "1") != 0)
         nftw(dir, file_remove, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(runtime, file_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* janitor_run - wait for the other end of `fd` to close, clean up, exit */
 static _Noreturn void janitor_run(const struct janitor *j, int fd,
-                                  const char *dir)
+                                  const char *dir, const char *runtime)
 {
     char byte;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -109,12 +111,12 @@ static _Noreturn void janitor_run(const struct janitor *j, int fd,
     close_range(4, ~0u, 0);
     while (read(3, &byte, 1) < 0 && errno == EINTR)
         ;
-    clean_up(j, dir);
+    clean_up(j, dir, runtime);
     _exit(0);
 }
 
 /* janitor_start - fork the janitor of this test process */
-int janitor_start(struct janitor *j, const char *dir)
+int janitor_start(struct janitor *j, const char *dir, const char *runtime)
 {
     int ends[2];
     j->test = getpid();
@@ -129,7 +131,7 @@ int janitor_start(struct janitor *j, const char *dir)
         return -errno;
     if (j->pid == 0) {
         close(ends[1]);
-        janitor_run(j, ends[0], dir);
+        janitor_run(j, ends[0], dir, runtime);
     }
     close(ends[0]);
     j->fd = ends[1];

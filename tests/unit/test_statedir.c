@@ -249,13 +249,58 @@ Test(statedir, a_state_directory_that_others_may_write_is_refused)
     refused(below("open"), true, EPERM, "others (mode 0777)", "`chmod go-w");
     refused(below("open"), false, EPERM, "others (mode 0777)", below("open"));
     cr_assert(access(below("open/orders"), F_OK) == -1, "nothing was made");
-    cr_assert(statedir_open(&dir, below("open/ours"), "/orders", true, NULL) ==
-                  0,
-              "one of our own in it is none of theirs");
-    cr_assert(mode_of(below("open/ours")) == 0700);
+    refused(below("open/ours"), true, EPERM, "others (mode 0777)", "above");
+    cr_assert(access(below("open/ours"), F_OK) == -1, "nothing was made");
     cr_assert(chmod(below("open"), 01777) == 0);
     cr_assert(statedir_open(&dir, below("open"), "/orders", true, NULL) == 0,
               "nobody else can rename a folder of ours there");
+}
+
+/* above_refused - "open" is above the state directory */
+static void above_refused(const char *say, const char *also)
+{
+    refused(below("open/state"), true, EPERM, say, also);
+    refused(below("open/a/b"), true, EPERM, say, "above");
+    refused(below("link/state"), true, EPERM, say, also);
+    cr_assert(access(below("open/state"), F_OK) == -1, "nothing was made");
+}
+
+Test(statedir, a_parent_that_others_may_write_is_refused)
+{
+    struct statedir dir;
+    cr_assert(mkdir(below("open"), 0700) == 0);
+    cr_assert(symlink("open", below("link")) == 0);
+    cr_assert(chmod(below("open"), 0707) == 0);
+    above_refused("others (mode 0707)", "`chmod +t ");
+    cr_assert(chmod(below("open"), 01707) == 0);
+    cr_assert(statedir_open(&dir, below("open/state"), "/orders", true, NULL) ==
+                  0,
+              "nobody else can move it away");
+    cr_assert(rmdir(dir.folder) == 0 && rmdir(dir.root) == 0);
+    cr_assert(chmod(below("open"), 0770) == 0);
+    cr_assert(statedir_open(&dir, below("open/state"), "/orders", true, NULL) ==
+                  0,
+              "the private group of a user, which has his number");
+    cr_assert(rmdir(dir.folder) == 0 && rmdir(dir.root) == 0);
+    if (geteuid() != 0)
+        skip("needs root to give it away");
+    cr_assert(chown(below("open"), 0, NOBODY) == 0);
+    above_refused("its group (mode 0770)", "`chmod g-w ");
+    cr_assert(chmod(below("open"), 0755) == 0);
+    cr_assert(chown(below("open"), NOBODY, 0) == 0);
+    above_refused("belongs to nobody", "give another --state-dir");
+    cr_assert(mkdir(below("open/state"), 0755) == 0);
+    cr_assert(mkdir(below("open/state/orders"), 0755) == 0);
+    cr_assert(
+        statedir_open(&dir, below("open/state"), "/orders", false, NULL) == 0,
+        "root may look");
+    cr_assert(chmod(top, 0755) == 0);
+    cr_assert(chown(below("open/state"), NOBODY, 0) == 0);
+    cr_assert(chown(below("open/state/orders"), NOBODY, 0) == 0);
+    cr_assert(seteuid(NOBODY) == 0);
+    cr_assert(statedir_open(&dir, below("open/state"), "/orders", true, NULL) ==
+              0);
+    cr_assert(seteuid(0) == 0);
 }
 
 Test(statedir, a_symbolic_link_as_state_directory_is_refused)
@@ -296,13 +341,15 @@ Test(statedir, a_state_directory_of_another_user_is_refused)
     cr_assert(mkdir(below("theirs"), 0755) == 0);
     cr_assert(statedir_open(&dir, below("theirs"), "/orders", true, NULL) == 0);
     cr_assert(chown(below("theirs"), NOBODY, NOBODY) == 0);
-    refused(below("theirs"), true, EPERM, "owned by uid 65534", "chown");
+    refused(below("theirs"), true, EPERM, "belongs to nobody",
+            "sudo -u nobody ");
     cr_assert(statedir_open(&dir, below("theirs"), "/orders", false, NULL) == 0,
               "root may look at that of a user");
     cr_assert(chown(below("theirs/orders"), NOBODY, NOBODY) == 0);
     cr_assert(chown(below("theirs"), 65533, 65533) == 0);
     cr_assert(seteuid(NOBODY) == 0);
-    refused(below("theirs"), true, EPERM, "owned by uid 65533", "chown");
+    refused(below("theirs"), true, EPERM, "belongs to uid 65533",
+            "sudo -u '#65533' ");
     cr_assert(seteuid(0) == 0);
     cr_assert(chown(below("theirs"), 0, 0) == 0);
     cr_assert(seteuid(NOBODY) == 0);
@@ -327,10 +374,12 @@ Test(statedir, a_folder_of_another_user_is_refused)
     cr_assert(statedir_open(&dir, top, "/orders", true, NULL) == 0);
     cr_assert(chmod(top, 0755) == 0);
     cr_assert(seteuid(NOBODY) == 0);
-    refused(top, false, EPERM, "owned by uid 0 and not by uid 65534", "chown");
+    refused(top, false, EPERM, "belongs to root, and this runs as nobody",
+            "sudo -u root ");
     cr_assert(seteuid(0) == 0);
     cr_assert(chown(below("orders"), NOBODY, 0) == 0);
-    refused(top, true, EPERM, "owned by uid 65534 and not by uid 0", "chown");
+    refused(top, true, EPERM, "belongs to nobody, and this runs as root",
+            "sudo -u nobody ");
     cr_assert(statedir_open(&dir, top, "/orders", false, NULL) == 0,
               "root may look into the folder of a user");
 }
@@ -394,7 +443,7 @@ Test(statedir, a_file_must_belong_to_the_owner_of_the_folder)
     cr_assert(statedir_path(&dir, STATEDIR_STORE, path, NULL) == 0);
     touch(path, 0600);
     cr_assert(chown(path, NOBODY, 0) == 0);
-    file_refused(&dir, EPERM, "owned by uid 65534 and not by uid 0");
+    file_refused(&dir, EPERM, "belongs to nobody, and its folder to root");
     cr_assert(chown(dir.folder, NOBODY, 0) == 0);
     cr_assert(statedir_path(&dir, STATEDIR_STORE, path, NULL) == 0);
 }

@@ -31,6 +31,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
@@ -241,6 +242,9 @@ FAULTY_FD(mq_getattr, "mq_getattr", (int fd, struct mq_attr *attr), (fd, attr),
           fd)
 FAULTY_FD(fstat, "fstat", (int fd, struct stat *st), (fd, st), fd)
 FAULTY_FD(fstatfs, "fstatfs", (int fd, struct statfs *st), (fd, st), fd)
+FAULTY_FD(flock, "flock", (int fd, int how), (fd, how), fd)
+FAULTY_FD(fallocate, "fallocate", (int fd, int mode, off_t from, off_t size),
+          (fd, mode, from, size), fd)
 FAULTY_FD(signalfd, "signalfd", (int fd, const sigset_t *set, int flags),
           (fd, set, flags), -1)
 FAULTY_FD(timerfd_settime, "timerfd_settime",
