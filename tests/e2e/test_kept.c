@@ -45,7 +45,7 @@ TestSuite(kept, .init = setup, .fini = harness_fini, .timeout = 120);
 
 static const char *custody(void)
 {
-    return harness_path("%s%s/custody", harness_state_dir(), queue);
+    return harness_custody(queue);
 }
 
 /* busy_slots - those that are not FREE */

@@ -417,7 +417,7 @@ static void note_say(const char *name, bool other_boot, bool open)
 
     cr_assert_eq(runtimedir_note_read(&note, below(name), "runtime"), 0);
     if (other_boot)
-        note.boot = (struct boot){.id = "3d263d9a-6ac7-4033-86ab-c2197d952e1a"};
+        note.boot = (struct boot){.id = "00000000-dead-4eef-8000-000000000000"};
     note.open = open;
     cr_assert_eq(runtimedir_note_write(&note, below(name), "runtime"), 0);
 }
