@@ -54,6 +54,12 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
     memcpy(p->text, text, sizeof text);
 }
 
+/* problem_memory - for those who return a status, not an errno */
+void problem_memory(struct problem *p)
+{
+    (void)problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+}
+
 bool problem_descriptors_gone(void)
 {
     int fd = open("/", O_PATH | O_CLOEXEC);

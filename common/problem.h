@@ -27,6 +27,9 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
  * error's own; else as it is. NULL is allowed. */
 void problem_limit(struct problem *p, int err);
 
+/* Out of memory: EX_OSERR, and what problem_limit says of it. */
+void problem_memory(struct problem *p);
+
 /* Whether this process cannot open another file; if it can, EMFILE was about
  * another limit. */
 bool problem_descriptors_gone(void);

@@ -1,8 +1,6 @@
 /* mqctl_doctor.c - see mqctl_doctor.h */
 #include "scripts/mqctl_doctor.h"
 
-#include <sysexits.h>
-
 #include "scripts/mqctl_say.h"
 
 /* one - a queue by name */
@@ -34,7 +32,7 @@ int doctor_run(const struct options *o)
 
     if (names_of_queues(&queues, o->state_dir) < 0 ||
         names_of_workers(&workers, o->state_dir) < 0)
-        return say(EX_OSERR, "out of memory");
+        return say_memory();
     machine_check(&f, o, &queues);
     if (o->operands.count)
         (void)one(&f, o, o->operands.at[0]);

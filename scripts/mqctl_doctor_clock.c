@@ -2,8 +2,9 @@
  * mqctl_doctor.h)
  *
  * A row is due by the wall clock, as the worker that stored it had it; a worker
- * fixes at its start what the clock says (clock_steady_ns). So a retry after 1 s
- * waits for 30 days if the clock was set back by 30 days before the next start.
+ * fixes at its start what the clock says (clock_steady_ns). So a retry after
+ * 1 s waits for 30 days if the clock was set back by 30 days before the next
+ * start.
  */
 #include <inttypes.h>
 #include <limits.h>

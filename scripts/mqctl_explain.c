@@ -360,7 +360,7 @@ static int tell(struct search *s, const struct options *o)
 
         json_object_update(out, s->more);
         if (!out || json_print_line(out, stdout) < 0)
-            return say(EX_OSERR, "out of memory");
+            return say_memory();
         json_decref(out);
         return known ? 0 : EX_NOINPUT;
     }

@@ -344,14 +344,14 @@ int metrics_run(const struct options *o)
     int status = 0;
 
     if (names_of_workers(&n, o->state_dir) < 0)
-        return say(EX_OSERR, "out of memory");
+        return say_memory();
     if (n.folder_trouble[0]) {
         names_free(&n);
         return say(EX_CANTCREAT, "%s", n.folder_trouble);
     }
     views = calloc(n.count + 1, sizeof *views);
     if (!views)
-        return say(EX_OSERR, "out of memory");
+        return say_memory();
     count = look_all(o, &n, views, &status);
     if (o->textfile) {
         int written = to_file(o->textfile, views, count);

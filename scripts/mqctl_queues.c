@@ -98,7 +98,7 @@ static int list(const struct options *o, const struct names *n)
         if (!o->json)
             row(table, &v);
         else if (object(&v) < 0)
-            status = say(EX_OSERR, "out of memory");
+            status = say_memory();
         view_close(&v);
     }
     if (!o->json)
@@ -114,7 +114,7 @@ int queues_run(const struct options *o)
     int status;
 
     if (names_of_queues(&n, o->state_dir) < 0)
-        return say(EX_OSERR, "out of memory");
+        return say_memory();
     status = list(o, &n);
     if (n.missing[0])
         say(0, "%s", n.missing);

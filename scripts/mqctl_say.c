@@ -23,3 +23,11 @@ int say_problem(const struct problem *p)
 {
     return say(p->status, "%s", p->text);
 }
+
+int say_memory(void)
+{
+    struct problem p;
+
+    problem_memory(&p);
+    return say_problem(&p);
+}

@@ -13,5 +13,7 @@
 /* Returns `status`. */
 int say(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int say_problem(const struct problem *p);
+/* Out of memory, with the limit that says so. */
+int say_memory(void);
 
 #endif

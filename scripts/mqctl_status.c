@@ -286,7 +286,7 @@ static int show(const struct options *o, const char *name,
     if (o->json) {
         object = view_json(&v);
         if (!object || json_print_line(object, stdout) < 0)
-            status = say(EX_OSERR, "out of memory");
+            status = say_memory();
         json_decref(object);
     } else if (table) {
         row(table, &v);
@@ -331,7 +331,7 @@ int status_run(const struct options *o)
         return show_all(o, o->operands.at, (size_t)o->operands.count,
                         !o->json && o->operands.count > 1);
     if (names_of_workers(&n, o->state_dir) < 0)
-        return say(EX_OSERR, "out of memory");
+        return say_memory();
     if (n.folder_trouble[0])
         status = say(EX_CANTCREAT, "%s", n.folder_trouble);
     else if (n.count == 0)

@@ -96,14 +96,14 @@ static int lines(struct top *t)
     interrupt_catch();
     for (uint64_t round = 0; !interrupt_seen(); round++) {
         if (top_look(t) < 0)
-            return say(EX_OSERR, "out of memory");
+            return say_memory();
         if (t->count == 0)
             return say(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
                        t->trouble[0] ? t->trouble
                                      : "no worker has run with this state "
                                        "directory; see --state-dir");
         if (round_print(t, &printed) < 0)
-            return say(EX_OSERR, "out of memory");
+            return say_memory();
         if (fflush(stdout) != 0 ||
             (t->o->rounds && round + 1 == t->o->rounds) ||
             !nap(t->o->interval_ns))

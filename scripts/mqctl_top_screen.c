@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <bsd/string.h>
 
 #include "common/clock.h"
@@ -148,5 +147,5 @@ int top_screen(struct top *t)
     screen_open(&s);
     err = rounds(&s);
     endwin();
-    return err ? say(EX_OSERR, "out of memory") : 0;
+    return err ? say_memory() : 0;
 }

@@ -78,11 +78,14 @@ static int batch_failed(struct import *i, int err)
 static int line_import(struct import *i, const char *text, size_t size)
 {
     char why[JSON_WHY] = "", sentence[JSON_WHY + 64];
+    struct problem p;
     if (strspn(text, " \t\r\n") == size)
         return 0;
     int err = draft_read(&i->drafts[i->count], text, size, why);
-    if (err == -ENOMEM)
-        return import_stop(i, EX_OSERR, i->line, "out of memory");
+    if (err == -ENOMEM) {
+        problem_memory(&p);
+        return import_stop(i, p.status, i->line, p.text);
+    }
     if (err) {
         snprintf(sentence, sizeof sentence, "line %" PRIu64 ": %s", i->line,
                  why);

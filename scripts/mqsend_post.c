@@ -196,11 +196,13 @@ static int run_end(struct run *r)
 int post_run(const struct post *post)
 {
     struct run r = {.post = post, .room = queue_message_size(post->queue)};
+    struct problem p;
     r.message = malloc(r.room);
     r.left_of_record = post->repeat;
     if (!r.message) {
-        term_complain("mqsend", "out of memory");
-        return EX_OSERR;
+        problem_memory(&p);
+        term_complain("mqsend", "%s", p.text);
+        return p.status;
     }
     if (post->many || post->repeat > 1)
         term_progress_start(&r.bar, "sending", post->many ? 0 : post->repeat);

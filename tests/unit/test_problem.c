@@ -71,6 +71,9 @@ Test(problem, a_limit_on_memory_is_71_and_named_with_its_value)
     problem_set(&p, 73, ENOMEM, "out of memory");
     cr_assert_eq(p.status, 71);
     cr_assert_str_eq(p.text, "out of memory");
+    problem_memory(&p);
+    cr_assert_eq(p.status, 71);
+    cr_assert_str_eq(p.text, "out of memory");
     limit_set(RLIMIT_DATA, (rlim_t)8 << 30);
     problem_set(&p, 73, ENOMEM, "/x: %s; check the disk", strerror(ENOMEM));
     cr_assert_str_eq(p.text, "/x: Cannot allocate memory; RLIMIT_DATA allows "
