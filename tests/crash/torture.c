@@ -18,6 +18,8 @@
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 
+#define EXIT_REFUSED 77
+
 #define AT(member)   .offset = offsetof(struct torture_options, member)
 #define SEEN(member) .seen = offsetof(struct torture_options, member) + 1
 
@@ -26,19 +28,34 @@ static const struct option_row option_rows[] = {
      .words = "exec|stream|plugin|all", .preset = "all", AT(kind),
      .help = "which kind of handler"},
     {"kills", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
-     .preset = "300", AT(kills), .help = "kills at random moments, each kind"},
+     .preset = "300", AT(kills), SEEN(has_kills),
+     .help = "kills at random moments, each kind; with --every-instruction at "
+             "most"},
     {"size", 0, OPT_STRING, .value = "64|4096|random", .preset = "random",
      AT(size_text), .help = "bytes of a message, 64 to 8192; random: 0 to 256"},
     {"failures", 0, OPT_STRING, .value = "PERCENT", .preset = "1",
      AT(failures_text),
      .help = "messages that are retried, dead, discarded or delayed; with "
-             "--points 5"},
+             "--points 5; with --every-instruction 0, and then all are plain"},
     {"points", 0, OPT_FLAG, AT(points),
      .help = "kill at each named step instead, --hits times"},
     {"point", 0, OPT_STRING, .value = "TEXT", AT(point),
      .help = "with --points: only at steps whose name has TEXT in it"},
     {"hits", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000, .preset = "5",
      AT(hits), .help = "with --points: kills at each step"},
+    {"every-instruction", 0, OPT_FLAG, AT(every),
+     .help = "kill after each user instruction from one receive to the next "
+             "instead; stream and plugin, unless --handler exec is given"},
+    {"stride", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 100000,
+     .preset = "1", AT(stride),
+     .help = "with --every-instruction: after each Nth"},
+    {"from", 0, OPT_NUMBER, .value = "N", .min = 0, .max = 10000000,
+     .preset = "0", AT(from),
+     .help = "with --every-instruction: begin after so many"},
+    {"syncer", 0, OPT_CHOICE, .value = "always|legs|never",
+     .words = "always|legs|never", .preset = "legs", AT(syncer),
+     .help = "a process beside the worker writes its custody file to the disk "
+             "in a loop; legs: every other 50 kills"},
     {"seconds", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
      AT(seconds), .help = "end after that long, each kind, with an audit"},
     {"seed", 0, OPT_NUMBER, .value = "N", AT(seed), SEEN(has_seed),
@@ -51,8 +68,10 @@ static const struct option_table table = {
     .program = "torture",
     .usage = "[options]",
     .about = "Kill mqworker again and again; lose, invent and change nothing.",
-    .notes = "Exit status: 0, 1 the audit failed, 2 it could not run.\n"
-             "make torture TORTURE_FLAGS=\"...\" builds what it needs.\n",
+    .notes =
+        "Exit status: 0, 1 the audit failed, 2 it could not run, 77 nobody "
+        "may trace a\nprocess here (--every-instruction).\n"
+        "make torture TORTURE_FLAGS=\"...\" builds what it needs.\n",
     .rows = option_rows,
     .count = sizeof option_rows / sizeof *option_rows,
 };
@@ -97,13 +116,20 @@ static int options_read(struct torture_options *o, int argc, char **argv,
     *o = (struct torture_options){.kind = TORTURE_ALL,
                                   .kills = 300,
                                   .hits = 5,
+                                  .stride = 1,
+                                  .syncer = SYNCER_LEGS,
                                   .size_text = "random",
                                   .failures_text = ""};
     err = options_parse(&table, argc, argv, o, &operands, &rest, p);
     if (err)
         return err;
     if (!o->failures_text[0])
-        o->failures_text = o->points ? "5" : "1";
+        o->failures_text = o->points ? "5" : o->every ? "0" : "1";
+    if (o->every && !o->has_kills)
+        o->kills = UINT64_MAX;
+    if (o->every && o->points)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--every-instruction and --points: one of them");
     if (operands > 0)
         return problem_set(p, EX_USAGE, EINVAL, "\"%s\": there are no operands",
                            argv[0]);
@@ -168,6 +194,9 @@ static void summary(struct torture *t)
     printf("  length       inferred %" PRIu64 ", cut %" PRIu64 "\n",
            s->inferred, s->cut);
     recovery_tell(s);
+    if (syncer_count())
+        printf("  syncer       wrote custody %" PRIu64 " times\n",
+               syncer_count());
     printf("  rate         %.0f messages/s of the worker's life, %.0f/s of "
            "the run (%.1f s)\n",
            per_second(s->messages, s->life_ns),
@@ -188,6 +217,8 @@ static bool torture_kind(const struct torture_options *o,
     place_open(&t);
     if (o->points)
         points_run(&t);
+    else if (o->every)
+        steps_run(&t);
     else
         legs_run(&t, o->kills);
     feed_stop(t.world);
@@ -196,7 +227,20 @@ static bool torture_kind(const struct torture_options *o,
     summary(&t);
     place_close(&t);
     free(t.sum.recovery_ns);
+    if (t.refused) {
+        printf("torture: nobody may trace a process here (ptrace(2)): "
+               "--every-instruction is skipped\n");
+        exit(EXIT_REFUSED);
+    }
     return !t.failed;
+}
+
+/* wanted - of this kind */
+static bool wanted(const struct torture_options *o, unsigned kind)
+{
+    if (o->kind == TORTURE_ALL)
+        return !(o->every && kind == TORTURE_EXEC);
+    return o->kind == kind;
 }
 
 int main(int argc, char **argv)
@@ -217,7 +261,7 @@ int main(int argc, char **argv)
     printf("torture: --seed %" PRIu64 "\n", o.seed);
     fflush(stdout);
     for (unsigned k = TORTURE_EXEC; k < TORTURE_ALL && !interrupt_seen(); k++)
-        if (o.kind == TORTURE_ALL || o.kind == k)
+        if (wanted(&o, k))
             ok &= torture_kind(&o, (enum torture_kind)k);
     interrupt_die();
     return ok ? 0 : 1;

@@ -20,10 +20,12 @@
 
 enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };
 
+enum torture_sync { SYNCER_ALWAYS, SYNCER_LEGS, SYNCER_NEVER };
+
 struct torture_options {
-    uint64_t kills, seed, size, kind, hits, seconds;
+    uint64_t kills, seed, size, kind, hits, seconds, stride, from, syncer;
     const char *size_text, *failures_text, *point;
-    bool points, keep, help, has_seed;
+    bool points, every, keep, help, has_seed, has_kills;
     uint32_t failing; /* of a million */
 };
 
@@ -55,6 +57,7 @@ struct torture {
     uint64_t end_ns;  /* --seconds; UINT64_MAX: none */
     const char *bins; /* where the programs are */
     bool failed;
+    bool refused; /* ptrace(2) is */
 };
 
 /* ---- torture_place.c ---- */
@@ -134,6 +137,23 @@ bool worker_delivers(struct torture *t);
 
 /* Kills at each named step. */
 void points_run(struct torture *t);
+
+/* ---- torture_steps.c ---- */
+
+/* Kills after each user instruction from one receive to the next. */
+void steps_run(struct torture *t);
+
+/* ---- torture_syncer.c ---- */
+
+/* A process that writes the custody file, and the file systems of it and of the
+ * state directory, to the disk all the time; it ends with the driver. */
+void syncer_start(struct torture *t);
+void syncer_stop(void); /* until syncer_start */
+void syncer_end(void);
+/* A worker was started: its custody file is found by what it has mapped. */
+void syncer_follow(const struct torture *t);
+/* How often custody was written so far. */
+uint64_t syncer_count(void);
 
 /* ---- torture_scenes.c ---- */
 

@@ -131,9 +131,22 @@ bool leg_end(struct torture *t)
     return !t->failed;
 }
 
+/* sync_choose - whether custody is written to the disk all the time in this
+ * leg */
+static void sync_choose(struct torture *t)
+{
+    uint64_t when = t->options->syncer;
+
+    if (when == SYNCER_ALWAYS || (when == SYNCER_LEGS && t->sum.legs % 2))
+        syncer_start(t);
+    else
+        syncer_stop();
+}
+
 /* leg - some kills */
 static void leg(struct torture *t, uint64_t kills)
 {
+    sync_choose(t);
     for (unsigned i = 0; i < LEG && t->sum.kills < kills; i++) {
         if (torture_over(t) || feed_spent(t->world))
             return;
@@ -153,5 +166,6 @@ void legs_run(struct torture *t, uint64_t kills)
             leg_end(t);
         term_progress_step(&bar, t->sum.kills);
     }
+    syncer_end();
     term_progress_end(&bar);
 }

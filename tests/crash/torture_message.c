@@ -140,6 +140,10 @@ void torture_plan(uint64_t number, struct torture_plan *p)
                                        : (more & 7) == 0;
     p->group = grouped ? group_of(number, more >> 16) : -1;
     headed = grouped || (more & 7) == 1 || p->fate == TORTURE_LATER;
+    if (terms.plain) {
+        p->group = -1;
+        headed = false;
+    }
     p->sized = headed && more >> 12 & 1 && p->fate != TORTURE_LATER;
     sizes(p, headed, more >> 24);
 }

@@ -39,6 +39,7 @@ struct torture_terms {
     uint32_t fixed;   /* bytes that each has; 0: random */
     uint32_t failing; /* of a million messages, those with another fate */
     uint32_t tiny;    /* 1: some have no room for a number */
+    uint32_t plain;   /* 1: none has a header */
 };
 
 /* What becomes of a message whatever happens. */

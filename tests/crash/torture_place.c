@@ -287,7 +287,8 @@ void place_open(struct torture *t)
     terms.most = terms.fixed ? terms.fixed : 256;
     /* What is too small for a number cannot be told from another when it dies
      * of a feigned power cut. */
-    terms.tiny = !terms.fixed && !o->points;
+    terms.tiny = !terms.fixed && !o->points && !o->every;
+    terms.plain = o->every && !o->failing;
     t->bins = programs_find(o->points);
     if (access(t->bins, X_OK) < 0)
         torture_die("%s: %s; build and run it by make torture", t->bins,

@@ -27,16 +27,19 @@ static size_t arguments_add(const char **argv, size_t n,
 }
 
 /* handler_arguments - as which the handler is run; `path` is filled in */
-static size_t handler_arguments(enum torture_kind kind, const char **argv,
+static size_t handler_arguments(const struct torture *t, const char **argv,
                                 size_t n, char path[PATH_MAX])
 {
     static const char *const files[] = {"handlers/torture_exec",
                                         "handlers/torture_stream",
                                         "plugins/torture.so"};
     const char *exec[] = {"--on-exit", "3=discard", "--", path, NULL};
-    const char *stream[] = {"--stream", "--window", "16", "--", path, NULL};
+    /* One at a time goes the whole way: sent, answered, done. */
+    const char *window = t->world->terms.plain ? "1" : "16";
+    const char *stream[] = {"--stream", "--window", window, "--", path, NULL};
     const char *plugin[] = {"--plugin", path, NULL};
     const char *dir = getenv("MQW_HANDLERS");
+    enum torture_kind kind = t->kind;
 
     snprintf(path, PATH_MAX, "%.4000s/%s", dir ? dir : "build/tests",
              files[kind]);
@@ -104,7 +107,7 @@ void worker_start(struct torture *t, const char *kill_at,
     snprintf(state, sizeof state, "%s", place_path(t, "state"));
     n = arguments_add(argv, n, more);
     argv[n++] = t->queue;
-    handler_arguments(t->kind, argv, n, handler);
+    handler_arguments(t, argv, n, handler);
     t->worker.generation++;
     t->worker.begun_ns = clock_mono_ns();
     t->worker.pid = fork();
@@ -112,6 +115,7 @@ void worker_start(struct torture *t, const char *kill_at,
         torture_die("fork: %s", strerror(errno));
     if (t->worker.pid == 0)
         become(t, argv, kill_at);
+    syncer_follow(t);
 }
 
 uint64_t worker_first_ns(const struct torture *t)
