@@ -22,9 +22,10 @@
 #include "common/clock.h"
 #include "tests/crash/torture.h"
 
-#define AT_ONCE 64 /* writes of one file before it is looked for again */
-#define WHOLE   16 /* of how many one writes the file systems */
-#define NAP_NS  (20 * NS_PER_US) /* after a write: it may cost nothing */
+#define AT_ONCE 64   /* writes of one file before it is looked for again */
+#define WHOLE   1024 /* of how many one writes the file systems */
+#define FREE_NS \
+    (10 * NS_PER_US) /* a write that took less has written nothing */
 #define IDLE_NS (5 * NS_PER_MS)
 #define ENDING  "/custody"
 
@@ -72,13 +73,14 @@ static void write_some(struct syncer *s, const char *path, int state)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     for (int i = 0; fd >= 0 && i < AT_ONCE && atomic_load(&s->on); i++) {
-        if (fdatasync(fd) == 0)
-            atomic_fetch_add(&s->count, 1);
-        if (i % WHOLE == 0) {
+        uint64_t began = clock_mono_ns();
+
+        if (fdatasync(fd) == 0 && atomic_fetch_add(&s->count, 1) % WHOLE == 0) {
             (void)syncfs(fd);
             (void)syncfs(state);
         }
-        torture_nap(NAP_NS);
+        if (clock_mono_ns() - began < FREE_NS)
+            torture_nap(FREE_NS);
     }
     if (fd >= 0)
         close(fd);

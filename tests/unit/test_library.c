@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/harness/harness.h"
+#include "tests/harness/turns.h"
 
 int example_main(int argc, char **argv);
 #define main example_main
@@ -480,6 +481,7 @@ Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
     cr_assert_eq(r.status, 0);
     cr_assert_eq(atomic_load(&cancelled), 1);
     cr_assert_eq(atomic_load(&told), 0, "nothing counted");
+    cr_assert_eq(turns_rows(q, TURNS_WAITING), 1, "it is kept");
     atomic_store(&gate, true);
     answer = MQW_DONE;
     atomic_store(&r.worker, NULL);
