@@ -255,3 +255,44 @@ Test(waiting, a_start_after_a_kill_knows_what_waits)
 {
     left(true);
 }
+
+/* Fails each message once. */
+static struct harness_process *once(const char *q)
+{
+    return harness_worker(q, "-c", "2", "--max-waiting", "4", "--max-crashes",
+                          "1000", "--backoff", "50ms", "--", "sh", "-c",
+                          "read b; echo \"$b.\" >>runs; "
+                          "[ $MQW_ATTEMPT -gt 1 ] && echo \"$b.\" >>done");
+}
+
+#define MANY 60
+
+Test(waiting, nothing_is_lost_when_the_worker_is_killed_at_the_bound)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = once(q);
+    char text[16];
+    size_t kills = 0;
+    for (int i = 0; i < MANY; i++) {
+        int size = snprintf(text, sizeof text, "m%d", i);
+        while (!harness_try_send(q, text, (size_t)size, 0)) {
+            size_t seen = harness_lines("runs");
+            harness_until_lines("runs", seen + 3, LIMIT);
+            harness_kill(w);
+            kills++;
+            cr_assert_leq(waits(q), 4 + 2, "the bound, and what was in hand");
+            w = once(q);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text, sizeof text, "m%d.", i);
+        harness_until(harness_lines_with("done", text) > 0, 30000);
+    }
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_eq(harness_queue_length(q), 0);
+    cr_assert_eq(waits(q), 0);
+    cr_assert_gt(kills, 2);
+    size_t letters;
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 0);
+}
