@@ -167,6 +167,7 @@ static int switches_read(struct settings *set, const struct mqw_options *o,
     set->exit_when_idle = o->exit_when_idle != MQW_NEVER;
     set->exit_when_idle_ns = set->exit_when_idle ? o->exit_when_idle : 0;
     set->on_group_dead = o->on_group_dead;
+    set->allow_disk_custody = o->allow_disk_custody != 0;
     if (o->on_group_dead > GROUP_DEAD_HOLD || o->log_level < MQW_LOG_DEBUG ||
         o->log_level > MQW_LOG_ERROR || o->log_format < LOG_TEXT ||
         o->log_format > LOG_JSON)
@@ -181,6 +182,15 @@ static int switches_read(struct settings *set, const struct mqw_options *o,
                               : 0;
 }
 
+/* path_keep - a copy of a path that was given */
+static int path_keep(const char **out, const char *path, struct problem *p)
+{
+    if (!path)
+        return 0;
+    *out = strdup(path);
+    return *out ? 0 : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+}
+
 /* options_read - all of them, checked as flags are */
 int options_read(struct settings *set, const struct mqw_options *o,
                  struct problem *p)
@@ -188,7 +198,6 @@ int options_read(struct settings *set, const struct mqw_options *o,
     int err = 0;
 
     settings_init(set);
-    set->state_dir = NULL;
     if (!o->queue)
         return problem_set(p, EX_USAGE, EINVAL, "no queue: set options.queue");
     err = queue_name(o->queue, set->queue, p);
@@ -203,15 +212,16 @@ int options_read(struct settings *set, const struct mqw_options *o,
         err = switches_read(set, o, p);
     if (!err && settings_check(set, p) < 0)
         err = field_refuse("dead-letter-queue", -EINVAL, p);
-    if (err || !o->state_dir)
-        return err;
-    set->state_dir = strdup(o->state_dir);
-    return set->state_dir ? 0
-                          : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    if (!err)
+        err = path_keep(&set->state_dir, o->state_dir, p);
+    if (!err)
+        err = path_keep(&set->runtime_dir, o->runtime_dir, p);
+    return err;
 }
 
 void options_free(struct settings *set)
 {
     free((void *)set->state_dir);
-    set->state_dir = NULL;
+    free((void *)set->runtime_dir);
+    set->state_dir = set->runtime_dir = NULL;
 }

@@ -167,6 +167,11 @@ struct mqw_options {
     uint64_t max_delay;   /* ns, MQW_NEVER: any; 400 days */
     uint64_t max_timeout; /* ns, 1 ms and up; MQW_NEVER: any */
     uint64_t max_waiting; /* 1 and up; 1000000 */
+    /* Where messages in flight are, on a tmpfs. NULL: found as mqworker(8)
+     * does. */
+    const char *runtime_dir;
+    uint64_t allow_disk_custody; /* 1: run also where no tmpfs is, although a
+                                    kill may lose a message there; 0 */
 };
 
 /* Fill in the defaults. `size` is sizeof *options, as you compiled it. -EINVAL:

@@ -49,8 +49,9 @@ struct torture {
     const struct torture_options *options;
     enum torture_kind kind;
     char dir[PATH_MAX / 4], queue[64], file[64]; /* file: the world's */
-    char runtime[64];                            /* $RUNTIME_DIRECTORY */
-    uint32_t queue_size;                         /* bytes of a message */
+    char runtime[64];    /* scratch directory in memory */
+    bool moved;          /* its "b", not its "a", is $RUNTIME_DIRECTORY */
+    uint32_t queue_size; /* bytes of a message */
     struct torture_world *world;
     struct torture_worker worker;
     struct torture_sum sum;
@@ -80,6 +81,8 @@ long place_queued(const struct torture *t);
 long long place_store(const struct torture *t, const char *sql);
 /* The store and the custody file as after a power cut. */
 void place_power_cut(const struct torture *t);
+/* The next worker has what is in flight in another place. */
+void place_move(struct torture *t);
 /* As if there had never been a worker. */
 void place_forget(const struct torture *t);
 /* The message of a row, TORTURE_MOST bytes at most; its size. */

@@ -60,7 +60,8 @@ static const char *custody_path(const struct torture *t)
 {
     static char path[128];
 
-    snprintf(path, sizeof path, "%s%s/custody", t->runtime, t->queue);
+    snprintf(path, sizeof path, "%s/%c%s/custody", t->runtime,
+             t->moved ? 'b' : 'a', t->queue);
     return path;
 }
 
@@ -275,6 +276,21 @@ static const char *programs_find(bool points)
     return bins;
 }
 
+/* runtime_tell - where the next worker has what is in flight */
+static void runtime_tell(const struct torture *t)
+{
+    char path[80];
+
+    snprintf(path, sizeof path, "%s/%c", t->runtime, t->moved ? 'b' : 'a');
+    setenv("RUNTIME_DIRECTORY", path, 1);
+}
+
+void place_move(struct torture *t)
+{
+    t->moved = !t->moved;
+    runtime_tell(t);
+}
+
 void place_open(struct torture *t)
 {
     const struct torture_options *o = t->options;
@@ -300,7 +316,7 @@ void place_open(struct torture *t)
                     strerror(errno));
     snprintf(t->runtime, sizeof t->runtime, "/dev/shm%.48s",
              strrchr(t->dir, '/'));
-    setenv("RUNTIME_DIRECTORY", t->runtime, 1);
+    runtime_tell(t);
     /* Beside the files of the worker it would cost their disk's time. */
     snprintf(t->file, sizeof t->file, "%s/mqw-torture-%d-%d", shm,
              (int)getpid(), (int)t->kind);

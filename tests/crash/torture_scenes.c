@@ -122,6 +122,9 @@ static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
 static const struct scene scenes[] = {
     {"custody_rebuild_", .prepare = grow_queue, .once = true},
     {"custody_in_use_", .prepare = stop_clean, .once = true},
+    {"runtimedir_old_", .once = true},
+    {"runtimedir_", .before = "slot_run_after_word:3", .prepare = place_move,
+     .once = true},
     {"custody_close_", .ask = ask_stop, .once = true},
     {"custody_grow_", .ask = ask_more},
     {"custody_mend_", .before = "slot_run_after_word:3", .prepare = power_cut,

@@ -75,6 +75,8 @@ void harness_init(void)
     snprintf(rig.state, sizeof rig.state, "%s/state", rig.dir);
     snprintf(rig.runtime, sizeof rig.runtime, "/dev/shm%.48s",
              strrchr(rig.dir, '/'));
+    /* For workers of our own process, too. */
+    setenv("RUNTIME_DIRECTORY", rig.runtime, 1);
     int err = janitor_start(&rig.janitor, rig.dir, rig.runtime);
     if (err < 0)
         harness_fail("janitor: %s", strerror(-err));

@@ -45,7 +45,6 @@ static void environment_set(const char *const *env)
     /* A program that was not given --state-dir must not find the user's. */
     snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", harness_dir());
     setenv("STATE_DIRECTORY", elsewhere, 1);
-    setenv("RUNTIME_DIRECTORY", harness_runtime_dir(), 1);
     sanitizer_set("ASAN_OPTIONS", ":exitcode=99");
     sanitizer_set("UBSAN_OPTIONS", ":print_stacktrace=1");
     sanitizer_set("TSAN_OPTIONS", ":exitcode=99"); /* preset 66 = EX_NOINPUT */

@@ -407,6 +407,29 @@ Test(library, an_older_program_has_the_defaults_of_what_it_does_not_know)
     cr_assert(strstr(seen, " in=400d"), "%s", seen);
 }
 
+Test(library, where_messages_in_flight_are_is_an_option)
+{
+    const char *q = harness_queue(0, 0);
+    const char *other = harness_path("%s/other", harness_runtime_dir());
+    struct mqw_options o = options(q);
+    struct mqw_worker *w;
+    char why[512] = "";
+
+    o.runtime_dir = other;
+    cr_assert_eq(mqw_open(&w, &o, note, &here), 0);
+    cr_assert(harness_exists(harness_path("%s%s/custody", other, q)));
+    mqw_close(&w);
+    o.problem = why;
+    o.problem_size = sizeof why;
+    o.runtime_dir = "/proc";
+    cr_assert_lt(mqw_open(&w, &o, note, &here), 0);
+    cr_assert(strstr(why, "--allow-disk-custody"), "%s", why);
+    o.runtime_dir = harness_path("flight");
+    o.allow_disk_custody = 1;
+    cr_assert_eq(mqw_open(&w, &o, note, &here), 0, "%s", why);
+    mqw_close(&w);
+}
+
 Test(library, past_the_time_limit_it_is_cancelled_and_failed)
 {
     const char *q = harness_queue(0, 0);
