@@ -163,8 +163,7 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
     if (err == ENOENT)
         return problem_set(p, EX_NOINPUT, err,
                            "queue %s does not exist; its mqworker makes it "
-                           "(without --no-create), or `mqsend --create %s "
-                           "BODY`",
+                           "(without --no-create), or `mqctl create %s`",
                            safe, safe);
     if (err == EACCES || err == EPERM)
         return explain_access(o, safe, err, p);

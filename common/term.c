@@ -185,3 +185,13 @@ void term_complain(const char *program, const char *fmt, ...)
     }
     fputc('\n', stderr);
 }
+
+/* term_tell_input - that a person is waited for */
+void term_tell_input(const char *program, const char *what)
+{
+    if (isatty(STDIN_FILENO) == 1)
+        term_complain(program,
+                      "reads %s from this terminal; Ctrl-D at the start of a "
+                      "line ends it, Ctrl-C gives up",
+                      what);
+}

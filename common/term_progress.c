@@ -44,7 +44,8 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
     if (elapsed_ns > 0)
         rate = (double)p->done * (double)NS_PER_S / (double)elapsed_ns;
     if (p->total == 0) {
-        snprintf(buf, room, "%s %" PRIu64 "  %.0f/s", p->what, p->done, rate);
+        snprintf(buf, room, "%s %" PRIu64 "  %.0f/s%s%s", p->what, p->done,
+                 rate, p->note ? "  " : "", p->note ? p->note : "");
         return;
     }
     uint64_t done = p->done < p->total ? p->done : p->total;
@@ -53,32 +54,56 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
     memset(bar, ' ', BAR_COLUMNS);
     memset(bar, '#', (size_t)(part * BAR_COLUMNS));
     bar[BAR_COLUMNS] = '\0';
-    left_text(left, sizeof left, p->total - done, rate);
+    if (p->note)
+        snprintf(left, sizeof left, "  %s", p->note);
+    else
+        left_text(left, sizeof left, p->total - done, rate);
     snprintf(buf, room, "%s [%s] %" PRIu64 "/%" PRIu64 "  %d%%  %.0f/s%s",
              p->what, bar, p->done, p->total, (int)(part * 100), rate, left);
 }
 
-/* term_progress_step - so much is done; draws when it is time */
-void term_progress_step(struct term_progress *p, uint64_t done)
+/* draw - now */
+static void draw(struct term_progress *p, uint64_t now)
 {
-    p->done = done;
-    if (!p->on)
-        return;
-    uint64_t now = clock_mono_ns();
-    if (now - p->drawn_ns < DRAW_EVERY_NS)
-        return;
-    p->drawn_ns = now;
     char text[160];
     int taken;
+    p->drawn_ns = now;
     term_progress_text(p, now - p->started_ns, text, sizeof text);
     size_t fits = term_fit(text, term_width(stderr) - 1, &taken);
     fprintf(stderr, "\r%.*s\033[K", (int)fits, text);
 }
 
-/* term_progress_end - take the bar away */
-void term_progress_end(struct term_progress *p)
+/* term_progress_step - so much is done; draws when it is time */
+void term_progress_step(struct term_progress *p, uint64_t done)
+{
+    bool waited = p->note != NULL;
+    p->done = done;
+    p->note = NULL;
+    if (!p->on)
+        return;
+    uint64_t now = clock_mono_ns();
+    if (waited || now - p->drawn_ns >= DRAW_EVERY_NS)
+        draw(p, now);
+}
+
+/* term_progress_wait - drawn at once: no step will do it */
+void term_progress_wait(struct term_progress *p, const char *note)
+{
+    p->note = note;
+    if (p->on)
+        draw(p, clock_mono_ns());
+}
+
+/* term_progress_clear - the line is free */
+void term_progress_clear(const struct term_progress *p)
 {
     if (p->on && p->drawn_ns != p->started_ns)
         fputs("\r\033[K", stderr);
+}
+
+/* term_progress_end - take the bar away */
+void term_progress_end(struct term_progress *p)
+{
+    term_progress_clear(p);
     p->on = false;
 }

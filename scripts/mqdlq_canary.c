@@ -11,7 +11,8 @@
 #include "common/clock.h"
 #include "common/interrupt.h"
 #include "common/letters.h"
-#include "common/term.h"
+#include "common/patience.h"
+#include "common/worker_lock.h"
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS)
 
@@ -56,11 +57,9 @@ int canary_wait(struct desk *d, int64_t row, uint64_t died_ns,
 {
     const struct timespec nap = {.tv_nsec = (long)LOOK_EVERY_NS};
     uint64_t deadline = ns_add(clock_mono_ns(), limit_ns);
-    if (term_is_terminal(stderr))
-        desk_say(0,
-                 "letter %" PRId64 " was sent; waiting until a worker has "
-                 "settled it",
-                 row);
+    struct patience patience = {0};
+    char worker[WORKER_CLAUSE];
+    patience_start(&patience);
     for (;;) {
         int status = canary_look(d, row, died_ns);
         if (status != -EAGAIN)
@@ -70,6 +69,14 @@ int canary_wait(struct desk *d, int64_t row, uint64_t died_ns,
                             "the canary, letter %" PRId64
                             ", is not settled%s; nothing else was sent",
                             row, interrupt_seen() ? "" : " in time");
+        if (patience_over(&patience))
+            desk_say(0,
+                     "letter %" PRId64 " was sent, %s; waiting until a worker "
+                     "has settled it%s",
+                     row, worker_lock_clause(d->o->state_dir, d->queue, worker),
+                     limit_ns == UINT64_MAX
+                         ? ", Ctrl-C ends that (or --wait DUR)"
+                         : "");
         nanosleep(&nap, NULL);
     }
 }

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/letters.h"
+#include "common/term.h"
 
 #define BLANKS " \t\r\n"
 
@@ -138,6 +139,7 @@ static int id_take(struct lookup *k, const char *text)
 /* ids_from_stdin - ids with blanks between them */
 static int ids_from_stdin(struct lookup *k)
 {
+    term_tell_input("mqdlq", "ids");
     char *line = NULL, *more;
     size_t room = 0;
     int status = 0;

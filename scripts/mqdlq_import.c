@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/interrupt.h"
+#include "common/term.h"
 #include "common/term_progress.h"
 #include "scripts/mqdlq_json.h"
 
@@ -133,6 +134,8 @@ static int file_open(struct import *i)
     const char *name = o->operand_count > 1 ? o->operands[1] : "-";
     struct stat st;
     i->file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
+    if (i->file == stdin)
+        term_tell_input("mqdlq", "letters, one JSON object a line,");
     if (!i->file)
         return desk_say(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
                         "cannot open \"%s\": %s", name, strerror(errno));

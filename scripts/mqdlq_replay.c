@@ -12,7 +12,9 @@
 #include "common/interrupt.h"
 #include "common/letters.h"
 #include "common/pace.h"
+#include "common/patience.h"
 #include "common/term_progress.h"
+#include "common/worker_lock.h"
 #include "scripts/mqdlq_canary.h"
 #include "scripts/mqdlq_choice.h"
 #include "scripts/mqdlq_parcel.h"
@@ -24,6 +26,7 @@ struct replay {
     struct parcel parcel;
     struct pace pace;
     struct term_progress bar;
+    struct patience patience;
     uint64_t sent, refused;
     int status;  /* of letters that were passed over */
     bool packed; /* the parcel is to be sent */
@@ -70,6 +73,24 @@ static void parcel_foretell(const struct replay *r)
                                          : ", as received, and remove it");
 }
 
+/* room_say - the queue has been full for a second: who would make room, and
+ * what ends the wait */
+static void room_say(bool first, void *arg)
+{
+    struct replay *r = arg;
+    const struct options *o = r->desk->o;
+    const char *name = queue_label(r->queue);
+    char worker[WORKER_CLAUSE];
+    if (first) {
+        term_progress_clear(&r->bar);
+        desk_say(0, "%s is full (%zu messages), %s; waiting for room%s", name,
+                 queue_depth(r->queue),
+                 worker_lock_clause(o->state_dir, name, worker),
+                 o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
+    }
+    term_progress_wait(&r->bar, "waiting for room");
+}
+
 /* parcel_post - the parcel into the queue; 0 or -errno. A queue whose name is
  * gone is as good as none: -ENOENT. One that lost it meanwhile has the message,
  * and only a worker that holds the queue can still take it: -ESTALE. */
@@ -83,8 +104,16 @@ static int parcel_post(struct replay *r)
         return -EINTR;
     if (queue_gone(r->queue))
         return -ENOENT;
-    int err = queue_send_wait(r->queue, r->parcel.bytes, r->parcel.size,
-                              r->parcel.priority, deadline);
+    int err = patience_send(&(struct patient_send){
+        .patience = &r->patience,
+        .queue = r->queue,
+        .data = r->parcel.bytes,
+        .size = r->parcel.size,
+        .priority = r->parcel.priority,
+        .deadline_ns = deadline,
+        .say = room_say,
+        .arg = r,
+    });
     return !err && queue_gone(r->queue) ? -ESTALE : err;
 }
 

@@ -247,6 +247,10 @@ static int run(struct options *o, const char *name, const char *body)
         term_complain("mqsend", "%s", p.text);
         status = p.status;
     } else {
+        if (!body && !o->file)
+            term_tell_input("mqsend", o->lines  ? "messages, one a line,"
+                                      : o->null ? "messages, each up to a NUL,"
+                                                : "the body");
         status = post_run(&(struct post){
             .queue = queue,
             .input = input,

@@ -11,8 +11,10 @@
 #include "common/clock.h"
 #include "common/interrupt.h"
 #include "common/pace.h"
+#include "common/patience.h"
 #include "common/term.h"
 #include "common/term_progress.h"
+#include "common/worker_lock.h"
 
 #define SENTENCE 512
 
@@ -21,6 +23,7 @@ struct run {
     const struct post *post;
     struct pace pace;
     struct term_progress bar;
+    struct patience patience;
     char *message; /* room: queue_message_size */
     size_t room;
     uint64_t sent, records; /* records: taken from the input so far */
@@ -81,25 +84,28 @@ static int send_refused(struct run *r, int err)
     return run_fail(r, EX_TEMPFAIL, why);
 }
 
-/* body_too_large - both numbers, and what to do */
+/* body_too_large - all numbers, and what to do: no flag makes a queue that is
+ * there larger */
 static int body_too_large(struct run *r, size_t body)
 {
     char why[SENTENCE];
-    size_t header = r->post->envelope->header_bytes;
+    size_t header = r->post->envelope->header_bytes, all = body + header;
     const char *name = queue_label(r->post->queue);
+    const char *next =
+        header > 0 && body <= r->room
+            ? "--raw sends the body without a header"
+            : "a queue keeps its size; to a larger one: \"Moving a queue\" in "
+              "the runbook";
     if (header == 0)
         snprintf(why, sizeof why,
-                 "body too large: %zu bytes, %s takes %zu; a larger queue is "
-                 "made with --create --message-size",
-                 body, name, r->room);
+                 "body too large: %zu bytes, %zu more than the %zu that %s "
+                 "takes; %s",
+                 body, body - r->room, r->room, name, next);
     else
         snprintf(why, sizeof why,
-                 "body too large: %zu bytes and a header of %zu make %zu, %s "
-                 "takes %zu; %s",
-                 body, header, body + header, name, r->room,
-                 body <= r->room
-                     ? "--raw sends the body without a header"
-                     : "a larger queue is made with --create --message-size");
+                 "body too large: %zu bytes and a header of %zu make %zu, %zu "
+                 "more than the %zu that %s takes; %s",
+                 body, header, all, all - r->room, r->room, name, next);
     return run_fail(r, EX_DATAERR, why);
 }
 
@@ -109,6 +115,26 @@ static void id_print(const struct run *r)
     char id[ULID_TEXT];
     if (r->post->print_id)
         puts(ulid_print(r->post->envelope->id, id));
+}
+
+/* room_say - the queue has been full for a second: who would make room, and
+ * what ends the wait */
+static void room_say(bool first, void *arg)
+{
+    struct run *r = arg;
+    const char *name = queue_label(r->post->queue);
+    char worker[WORKER_CLAUSE], limit[DURATION_TEXT];
+    bool endless = r->post->wait_ns == UINT64_MAX;
+    if (first) {
+        term_progress_clear(&r->bar);
+        term_complain(
+            "mqsend", "%s is full (%zu messages), %s; waiting for room%s%s%s",
+            name, queue_depth(r->post->queue),
+            worker_lock_clause(NULL, name, worker), endless ? "" : ", up to ",
+            endless ? "" : duration_print(r->post->wait_ns, limit),
+            endless ? ", Ctrl-C ends it (or --wait DUR, --no-wait)" : "");
+    }
+    term_progress_wait(&r->bar, "waiting for room");
 }
 
 /* message_send - one message; 0 or an exit status */
@@ -126,9 +152,18 @@ static int message_send(struct run *r, const char *body, size_t size)
         err =
             queue_send(post->queue, r->message, (size_t)bytes, post->priority);
     else
-        err = queue_send_wait(post->queue, r->message, (size_t)bytes,
-                              post->priority,
-                              ns_add(clock_mono_ns(), post->wait_ns));
+        err = patience_send(&(struct patient_send){
+            .patience = &r->patience,
+            .queue = post->queue,
+            .data = r->message,
+            .size = (size_t)bytes,
+            .priority = post->priority,
+            .deadline_ns = post->wait_ns == UINT64_MAX
+                               ? UINT64_MAX
+                               : ns_add(clock_mono_ns(), post->wait_ns),
+            .say = room_say,
+            .arg = r,
+        });
     if (err)
         return send_refused(r, err);
     r->sent++;

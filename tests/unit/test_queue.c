@@ -258,7 +258,7 @@ Test(queue, a_missing_queue_says_how_to_create_it)
     struct problem p = {0};
     cr_assert(queue_open(&q, name, BOTH, NULL, NULL, &p) == -ENOENT);
     cr_assert(p.status == EX_NOINPUT);
-    SAYS(&p, name, "mqsend --create", "--no-create");
+    SAYS(&p, name, "mqctl create", "--no-create");
 }
 
 Test(queue, no_permission_names_owner_and_mode)
