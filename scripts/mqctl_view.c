@@ -257,6 +257,17 @@ const char *view_breaker(const struct view *v)
     return live ? live : texts[state < 3 ? state : 0];
 }
 
+/* starting - it has the lock, and has not begun to take messages: it says
+ * nothing, and what it says of itself there is not yet */
+static bool starting(const struct view *v)
+{
+    if (v->live)
+        return false;
+    if (!v->counters)
+        return v->no_live.text[0] != '\0';
+    return v->pid != v->head.pid || v->head.gauges[COUNTERS_CAP] == 0;
+}
+
 const char *view_state(const struct view *v)
 {
     const char *live = json_string_value(json_object_get(v->live, "state"));
@@ -269,6 +280,10 @@ const char *view_state(const struct view *v)
         return "killed";
     if (v->worker != VIEW_RUNS)
         return "not running";
+    if (starting(v))
+        return "starting";
+    if (!v->live && v->head.gauges[COUNTERS_ENDED_NS])
+        return "stopping";
     if (strcmp(text, "running") == 0 && strcmp(view_breaker(v), "closed") != 0)
         return strcmp(view_breaker(v), "open") == 0 ? "breaker open"
                                                     : "breaker probing";

@@ -66,7 +66,7 @@ void view_close(struct view *v);
 int view_folder(struct statedir *out, const char *state_dir, const char *queue,
                 struct problem *p);
 
-/* "running", "paused", "breaker open", ..., "not running", "killed", "not seen
+/* "starting", "running", "paused", "breaker open", ..., "not running", "killed", "not seen
  * from here". */
 const char *view_state(const struct view *v);
 bool view_paused(const struct view *v);

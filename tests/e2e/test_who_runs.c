@@ -1,6 +1,8 @@
 /* mqctl: a worker runs if its lock is held, whatever its number says */
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -81,6 +83,29 @@ Test(who_runs, a_killed_worker_that_nobody_reaped_is_gone)
     r = ctl("remove", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     harness_kill(w);
+}
+
+/* A recovery may take its time; nobody is to steer it before. */
+Test(who_runs, a_worker_that_has_only_the_lock_is_starting)
+{
+    const char *q = harness_queue(4, 64);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+    int fd;
+
+    harness_kill(w);
+    fd = open(harness_path("%s%s/worker.pid", harness_state_dir(), q),
+              O_WRONLY | O_CLOEXEC | O_TRUNC);
+    cr_assert_geq(fd, 0);
+    cr_assert_gt(dprintf(fd, "%d", (int)getpid()), 0);
+    cr_assert_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+    r = ctl("status", q);
+    cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.out, "starting, pid"), "%s", r.out);
+    cr_assert_not_null(strstr(r.err, "starts or ends just now"), "%s", r.err);
+    cr_assert_eq(ctl("pause", q).status, 75);
+    close(fd);
+    cr_assert_not_null(strstr(ctl("status", q).out, "killed"));
 }
 
 /* A container's own boot id, over the one that the worker saw at its start. */
