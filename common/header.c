@@ -240,16 +240,10 @@ static int line_read(struct line *line, const char *at, size_t size,
     return 0;
 }
 
-/* magic_found - header_present, for the hot path: no call between files */
+/* magic_found - whether `data` starts with the magic line */
 static inline bool magic_found(const void *data, size_t size)
 {
     return size >= MAGIC_BYTES && memcmp(data, MAGIC, MAGIC_BYTES) == 0;
-}
-
-/* header_present - whether `data` starts with the magic line */
-bool header_present(const void *data, size_t size)
-{
-    return magic_found(data, size);
 }
 
 /* lines_read - all lines up to the empty one; out->bytes is set at the end

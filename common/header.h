@@ -63,9 +63,6 @@ struct header {
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY]);
 
-/* Whether `data` starts with the magic line. */
-bool header_present(const void *data, size_t size);
-
 /* Bytes of the whole message (header and body) as the header's own `size` says,
  * for a message whose length is not known (`room` bytes can be read); 0 if that
  * cannot be told: no header, broken, no `size`, or more than `room`. */

@@ -243,19 +243,7 @@ static void ahead_locked(struct groups *g, struct group *group)
         group_remove_locked(g, group, group->ahead);
 }
 
-/* lease_locked - the first group of the run queue */
-static struct group *lease_locked(struct groups *g)
-{
-    struct group *group = TAILQ_FIRST(&g->runs);
-
-    if (!group)
-        return NULL;
-    group_run_locked(g, group);
-    if (group->parked == 0)
-        ahead_locked(g, group);
-    return group;
-}
-
+/* groups_lease - the first group of the run queue */
 struct group *groups_lease(struct groups *g)
 {
     struct group *group;
@@ -263,7 +251,12 @@ struct group *groups_lease(struct groups *g)
     if (atomic_load(&g->ready) == 0)
         return NULL;
     pthread_mutex_lock(&g->mtx);
-    group = lease_locked(g);
+    group = TAILQ_FIRST(&g->runs);
+    if (group) {
+        group_run_locked(g, group);
+        if (group->parked == 0)
+            ahead_locked(g, group);
+    }
     pthread_mutex_unlock(&g->mtx);
     return group;
 }
@@ -393,16 +386,6 @@ bool groups_release(struct groups *g, struct group *lease)
         release_locked(g, lease);
     pthread_mutex_unlock(&g->mtx);
     return !doubted;
-}
-
-/* groups_next - both at the price of one */
-struct group *groups_next(struct groups *g, struct group *lease)
-{
-    pthread_mutex_lock(&g->mtx);
-    release_locked(g, lease);
-    lease = lease_locked(g);
-    pthread_mutex_unlock(&g->mtx);
-    return lease;
 }
 
 void groups_block(struct groups *g, struct group *lease, int64_t head)

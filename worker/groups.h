@@ -82,9 +82,6 @@ void groups_unpark(struct groups *g, struct group *lease);
 /* It is settled: the next one may run. False: it was doubted
  * (groups_hold_late), and is not any more; the lease goes on. */
 bool groups_release(struct groups *g, struct group *lease);
-/* groups_release of one that is not doubted, then groups_lease, for one
- * lock. */
-struct group *groups_next(struct groups *g, struct group *lease);
 /* It failed and waits as `head`: the group waits with it. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
 /* It died, and the group waits until groups_unhold, or until an item comes that

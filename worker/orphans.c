@@ -162,8 +162,3 @@ bool orphans_none_but(const pid_t *known, size_t n)
     fclose(f);
     return none;
 }
-
-bool orphans_none(void)
-{
-    return orphans_none_but(NULL, 0);
-}

@@ -29,11 +29,9 @@ int orphans_open(struct orphans **out, struct timers *timers,
                  struct loop *loop);
 void orphans_close(struct orphans **orphans); /* NULL-safe; sets NULL */
 
-/* Whether nothing was left behind at this moment, running or not reaped yet.
- * False where the kernel does not tell. */
-bool orphans_none(void);
-/* The same but for these: handlers whose threads have ended are the main
- * thread's children as well. */
+/* Whether nothing was left behind at this moment, running or not reaped yet,
+ * but for these: handlers whose threads have ended are the main thread's
+ * children as well. False where the kernel does not tell. */
 bool orphans_none_but(const pid_t *known, size_t n);
 
 #endif

@@ -170,16 +170,6 @@ void pool_resize(struct pool *pool, unsigned max_threads)
     pthread_mutex_unlock(&pool->mtx);
 }
 
-unsigned pool_threads(struct pool *pool)
-{
-    unsigned n;
-
-    pthread_mutex_lock(&pool->mtx);
-    n = pool->threads;
-    pthread_mutex_unlock(&pool->mtx);
-    return n;
-}
-
 /* pool_close - queued jobs still run; returns when the last thread has left
  * A job may still submit by way of *pool, and is refused: so that is there
  * until no thread is.

@@ -24,7 +24,6 @@ int pool_open(struct pool **out, unsigned max_threads);
 int pool_submit(struct pool *pool, struct pool_job *job);
 /* More or fewer threads from now on; those over the number end when idle. */
 void pool_resize(struct pool *pool, unsigned max_threads);
-unsigned pool_threads(struct pool *pool);
 /* NULL-safe; waits; then sets NULL. Jobs that still run may submit until then,
  * and are refused. */
 void pool_close(struct pool **pool);

@@ -247,10 +247,10 @@ static struct group *end_lease(struct group *lease, unsigned k, struct row row,
     atomic_store(&leased[k], false);
     if (random % 8 == 1)
         groups_hold(groups, lease);
-    else if (random % 8 < 4)
-        groups_release(groups, lease);
     else
-        next = groups_next(groups, lease);
+        groups_release(groups, lease);
+    if (random % 8 >= 4)
+        next = groups_lease(groups);
     atomic_fetch_add(&settled, 1);
     return next;
 }

@@ -132,7 +132,7 @@ Test(groups, a_leased_group_is_not_leased_again)
     DELIVERS(2, 4);
 }
 
-Test(groups, next_is_a_release_and_a_lease)
+Test(groups, a_lease_ends_and_the_group_goes_on_in_its_quantum)
 {
     struct group *at;
 
@@ -141,11 +141,11 @@ Test(groups, next_is_a_release_and_a_lease)
     put("a", 3, 0);
     at = lease("a");
     cr_assert_eq(take(at), 1);
-    at = groups_next(groups, at); /* in its quantum */
+    at = settle_next(at); /* in its quantum */
     cr_assert_eq(take(at), 3);
-    at = groups_next(groups, at);
+    at = settle_next(at);
     cr_assert_eq(take(at), 2);
-    cr_assert_null(groups_next(groups, at));
+    cr_assert_null(settle_next(at));
     cr_assert_eq(groups_count(groups), 0);
 }
 
@@ -236,7 +236,7 @@ static void check_quantum(unsigned threads)
     for (unsigned t = 0; t < threads; t++)
         at[t] = NULL;
     for (unsigned t = 0; i != 10001; t = (t + 1) % threads) {
-        at[t] = at[t] ? groups_next(groups, at[t]) : groups_lease(groups);
+        at[t] = at[t] ? settle_next(at[t]) : groups_lease(groups);
         i = at[t] ? take(at[t]) : 0;
         waited += i && i != 10001;
     }
@@ -264,10 +264,10 @@ Test(groups, ready_groups_take_turns_of_one_quantum_each)
         put(keys[(i - 1) / 100], i, 0);
     for (unsigned turn = 0; turn < 30; turn++)
         for (unsigned n = 0; n < QUANTUM; n++) {
-            at = at ? groups_next(groups, at) : groups_lease(groups);
+            at = at ? settle_next(at) : groups_lease(groups);
             cr_assert_eq((take(at) - 1) / 100, turn % 3);
         }
-    cr_assert_null(groups_next(groups, at));
+    cr_assert_null(settle_next(at));
 }
 
 Test(groups, a_lone_group_is_drained_without_a_break)
@@ -279,7 +279,7 @@ Test(groups, a_lone_group_is_drained_without_a_break)
     a = lease("a");
     for (unsigned i = 1; i <= 100; i++) {
         cr_assert_eq(take(a), i);
-        a = groups_next(groups, a);
+        a = settle_next(a);
         cr_assert_eq(a == NULL, i == 100);
     }
 }
@@ -581,7 +581,7 @@ static void waves(unsigned at_once)
         cr_assert_eq(groups_count(groups), at_once);
         for (struct group *at = groups_lease(groups); at;) {
             groups_take(groups, at, groups_peek(groups, at), 0);
-            at = groups_next(groups, at);
+            at = settle_next(at);
         }
         cr_assert_eq(groups_count(groups), 0);
         cr_assert_eq(groups_waiting(groups), 0);

@@ -340,10 +340,9 @@ static void op_release(void)
     }
     put_away(l);
     model_release(l->key);
+    expect(groups_release(groups, group));
     if (random_below(2))
-        leased(l, groups_next(groups, group), model_next());
-    else
-        expect(groups_release(groups, group));
+        leased(l, groups_lease(groups), model_next());
 }
 
 static void op_block(void)
