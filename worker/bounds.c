@@ -30,9 +30,7 @@ static uint64_t mean(struct engine *e)
 /* margin - how long the next handler may take */
 static uint64_t margin(struct engine *e)
 {
-    double wide = (double)mean(e) * (double)e->set->tolerance_factor;
-
-    return wide < (double)(UINT64_MAX / 2) ? (uint64_t)wide : UINT64_MAX / 2;
+    return settings_margin(e->set, mean(e));
 }
 
 /* at_end - whether a message taken now might run past the end */

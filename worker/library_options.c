@@ -1,6 +1,7 @@
 /* library_options.c - options of the library as settings (see library.h) */
 #include "worker/library.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -191,6 +192,22 @@ static int path_keep(const char **out, const char *path, struct problem *p)
     return *out ? 0 : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
 }
 
+/* fields_name - each "--run-for" of a problem becomes "run_for" */
+static void fields_name(struct problem *p)
+{
+    char *to = p->text;
+
+    for (const char *from = p->text; *from;) {
+        if (strncmp(from, "--", 2) != 0 || !islower((unsigned char)from[2])) {
+            *to++ = *from++;
+            continue;
+        }
+        for (from += 2; islower((unsigned char)*from) || *from == '-'; from++)
+            *to++ = *from == '-' ? '_' : *from;
+    }
+    *to = '\0';
+}
+
 /* options_read - all of them, checked as flags are */
 int options_read(struct settings *set, const struct mqw_options *o,
                  struct problem *p)
@@ -210,8 +227,11 @@ int options_read(struct settings *set, const struct mqw_options *o,
         err = text_read(set, "dead-letter-queue", o->dead_letter_queue, p);
     if (!err)
         err = switches_read(set, o, p);
-    if (!err && settings_check(set, p) < 0)
-        err = field_refuse("dead-letter-queue", -EINVAL, p);
+    if (!err) {
+        err = settings_check(set, p);
+        if (err)
+            fields_name(p);
+    }
     if (!err)
         err = path_keep(&set->state_dir, o->state_dir, p);
     if (!err)

@@ -121,7 +121,8 @@ struct mqw_options {
     uint64_t timeout;              /* ns, 1 ms and up; MQW_NEVER */
     uint64_t kill_after;           /* ns; 5 s */
     uint64_t grace;                /* ns; 30 s */
-    uint64_t run_for;              /* ns, 1 ms and up; 0: no end */
+    uint64_t run_for;              /* ns; 0: no end; longer than the next two
+                                      multiplied, or nothing would be taken */
     uint64_t estimated_duration;   /* ns; 2 s */
     uint64_t tolerance_factor;     /* 1 to 1000; 5 */
     uint64_t exit_when_idle;       /* ns; MQW_NEVER: do not exit */

@@ -338,6 +338,38 @@ void settings_attr(const struct settings *s, struct queue_attr *out)
                                .mode = (mode_t)s->mode};
 }
 
+/* settings_margin - how long the next handler of a bounded run may take */
+uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
+{
+    uint64_t wide;
+
+    if (__builtin_mul_overflow(mean_ns, s->tolerance_factor, &wide) ||
+        wide > UINT64_MAX / 2)
+        return UINT64_MAX / 2;
+    return wide;
+}
+
+/* run_for_check - at its very start something can be taken: bounds_take asks
+ * whether now and the margin are before the end */
+static int run_for_check(const struct settings *s, struct problem *p)
+{
+    uint64_t margin = settings_margin(s, s->estimated_duration_ns);
+    char run[DURATION_TEXT], one[DURATION_TEXT], all[DURATION_TEXT];
+
+    if (s->run_for_ns == 0 || s->run_for_ns > margin)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--run-for %s is %s than %" PRIu64
+                       " x --estimated-duration %s = %s: nothing would be "
+                       "taken; give a longer --run-for, or "
+                       "--estimated-duration",
+                       duration_print(s->run_for_ns, run),
+                       s->run_for_ns < margin ? "shorter" : "no longer",
+                       s->tolerance_factor,
+                       duration_print(s->estimated_duration_ns, one),
+                       duration_print(margin, all));
+}
+
 /* settings_check - what no single setting can tell */
 int settings_check(const struct settings *s, struct problem *p)
 {
@@ -346,7 +378,7 @@ int settings_check(const struct settings *s, struct problem *p)
                            "--dead-letter-queue: \"%s\" is the queue that is "
                            "consumed; give another name",
                            s->dead_letter_queue);
-    return 0;
+    return run_for_check(s, p);
 }
 
 /* settings_parse - argv to settings */

@@ -93,7 +93,11 @@ void settings_init(struct settings *s);
 /* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
 int settings_queue_flags(const struct settings *s);
 void settings_attr(const struct settings *s, struct queue_attr *out);
-/* What no single setting can tell: a problem, or 0. */
+/* How long the next handler of a bounded run may take, ns: the tolerance factor
+ * times `mean_ns`, at most UINT64_MAX / 2. */
+uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
+/* What no single setting can tell: a problem that begins with the flag it is
+ * about, or 0. */
 int settings_check(const struct settings *s, struct problem *p);
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,

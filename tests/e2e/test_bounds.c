@@ -144,21 +144,31 @@ Test(bounds, an_empty_queue_is_waited_on_until_the_margin_of_the_mean)
     cr_assert_leq(s.ran_us, 2200000);
 }
 
-Test(bounds, a_run_shorter_than_its_margin_takes_nothing)
+/* It would take nothing, this time and each time. */
+Test(bounds, a_run_shorter_than_its_margin_is_refused_with_the_arithmetic)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w =
-        harness_worker(q, "--run-for", "9s", "--", SPAN, "0");
-    struct run_summary s = run_end(w, SOON_MS);
-    cr_assert_str_eq(s.why, "run-for");
-    cr_assert_eq(s.deliveries, 0, "5 x 2 s are more than 9 s");
-    cr_assert_eq(s.in_queue, 1);
+        harness_worker(q, "-q", "--run-for", "8s", "--", SPAN, "0");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64);
+    cr_assert_str_eq(harness_stderr(w, NULL),
+                     "mqworker: --run-for 8s is shorter than 5 x "
+                     "--estimated-duration 2s = 10s: nothing would be taken; "
+                     "give a longer --run-for, or --estimated-duration\n");
+    w = harness_worker(q, "--run-for", "1m", "--tolerance-factor", "3",
+                       "--estimated-duration", "20s", "--", SPAN, "0");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64);
+    cr_assert_not_null(strstr(harness_stderr(w, NULL),
+                              "--run-for 1m is no longer than 3 x "
+                              "--estimated-duration 20s = 1m: "));
+    w = harness_worker(q, "--run-for", "100000d", "--tolerance-factor", "1000",
+                       "--estimated-duration", "100000d", "--", SPAN, "0");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64, "the product is no number");
     cr_assert_eq(harness_queue_length(q), 1);
     w = harness_worker(q, "--run-for", "11s", "--exit-when-idle", "--", SPAN,
                        "0");
-    s = run_end(w, SOON_MS);
-    cr_assert_eq(s.done, 1, "and less than 11 s");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1, "10 s are less than 11 s");
 }
 
 Test(bounds, a_handler_that_takes_longer_than_thought_is_waited_for)

@@ -199,6 +199,11 @@ static void same_dead_queue(struct mqw_options *o)
     o->dead_letter_queue = "a";
 }
 
+static void short_run(struct mqw_options *o)
+{
+    o->run_for = UINT64_C(8000000000);
+}
+
 static void bad_limit(struct mqw_options *o)
 {
     o->batch_time_limit = MQW_NEVER - 1;
@@ -214,6 +219,10 @@ Test(library, what_is_wrong_is_said_of_the_field)
     cr_assert(begins(said(bad_backoff), "backoff: \"never\" "));
     cr_assert(begins(said(bad_dead_queue), "dead_letter_queue: queue name "));
     cr_assert(begins(said(same_dead_queue), "dead_letter_queue: \"/a\" is "));
+    cr_assert_str_eq(said(short_run),
+                     "run_for 8s is shorter than 5 x estimated_duration 2s = "
+                     "10s: nothing would be taken; give a longer run_for, or "
+                     "estimated_duration");
     cr_assert(begins(said(bad_limit), "batch_time_limit: 18446744073709551614 "
                                       "is out of range"));
 }
