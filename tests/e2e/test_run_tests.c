@@ -1,0 +1,57 @@
+/* scripts/check ends with a verdict, whatever became of the tests */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(run_tests, .init = harness_init, .fini = harness_fini);
+
+/* Scripts of the tree ($1) with a `make` that builds nothing and runs the
+ * programs of this directory. */
+static const char tree[] =
+    "rm -rf scripts broken; mkdir scripts; cp \"$1\"/scripts/check "
+    "\"$1\"/scripts/run-tests "
+    "scripts;"
+    "export PATH=$PWD:$PATH;"
+    "printf '#!/bin/sh\\nexit 0\\n' >scripts/deps; chmod 755 scripts/deps;"
+    "printf '#!/bin/sh\\ncase \"$*\" in *tests*) [ ! -e broken ];;\\n"
+    "*) scripts/run-tests -j 2 ./test_a ./test_b --alone ./stress_c; esac\\n' "
+    ">make;"
+    "printf '#!/bin/sh\\necho \"\\033[1mSynthesis: Tested: \\033[0m7 |"
+    " Passing: 7\"\\n' >test_a; sed s/7/30/g test_a >test_b;"
+    "printf '#!/bin/sh\\n' >stress_c; chmod 755 make test_[ab] stress_c;"
+    /* Without its time. */
+    "run() { { scripts/check && s=0 || s=$?; echo status $s; } 2>err |"
+    " tail -n 2 | sed 's/[0-9]* min [0-9]* s$/TIME/'; };";
+
+/* said - the last two lines of scripts/check, after `change` */
+static const char *said(const char *change)
+{
+    char script[2048], *top = realpath(".", NULL);
+
+    snprintf(script, sizeof script, "%s%s; run", tree, change);
+    struct harness_result r =
+        harness_run("sh", "-euc", script, "sh", top, harness_dir());
+
+    free(top);
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    return r.out;
+}
+
+Test(run_tests, check_ends_with_programs_tests_time_and_verdict)
+{
+    cr_assert_str_eq(said(":"), "check: 3 programs, 37 tests, all ok, TIME\n"
+                                "status 0\n");
+    cr_assert_str_eq(said("echo 'kill -9 $$' >>stress_c"),
+                     "check: 3 programs, 37 tests, FAILED: stress_c, TIME\n"
+                     "status 1\n");
+    cr_assert_str_eq(said("chmod 000 scripts/run-tests"),
+                     "check: no test ran, FAILED: tests, TIME\nstatus 1\n");
+    cr_assert_str_eq(said(">broken"),
+                     "check: no test ran, FAILED: build, TIME\nstatus 1\n");
+    cr_assert_str_eq(said("echo 'exit 69' >scripts/deps"),
+                     "check: no test ran, FAILED: dependencies, TIME\n"
+                     "status 1\n");
+}
