@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #include "common/clock.h"
 
+#define PATH_TEXT 300
 #define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */
 
 /* queue_check - one operand, and it stands where a queue does */
@@ -67,7 +70,7 @@ static int plugin_check(const struct settings *s, char *const *command,
         return problem_set(p, EX_USAGE, EINVAL,
                            "--plugin %s and --stream: give one of them",
                            s->plugin);
-    if (command)
+    if (command && command[0]) /* our unit has -- and no COMMAND then */
         return problem_set(p, EX_USAGE, EINVAL,
                            "--plugin %s and a command: give one of them",
                            s->plugin);
@@ -85,6 +88,30 @@ static int plugin_check(const struct settings *s, char *const *command,
     return 0;
 }
 
+/* no_command - where to give one: what our unit runs is told in a file, whose
+ * name it passes on; a unit of an older version is known by $INVOCATION_ID */
+static int no_command(const char *queue, struct problem *p)
+{
+    const char *file = getenv("MQW_CONFIG");
+    char usual[PATH_TEXT];
+
+    if (!file && getenv("INVOCATION_ID")) {
+        snprintf(usual, sizeof usual, "/etc/mqworker/%s.conf",
+                 queue + strspn(queue, "/"));
+        file = usual;
+    }
+    if (file)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no command: put COMMAND=/path/of/your-handler into "
+                           "%s, which the unit reads; by hand: mqworker %s -- "
+                           "COMMAND",
+                           file, queue);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "no command: mqworker %s -- COMMAND, like mqworker %s "
+                       "-- ./handle-order",
+                       queue, queue);
+}
+
 /* command_check - there is one, and the flags are for its kind */
 static int command_check(const struct settings *s, char *const *command,
                          const char *queue, struct problem *p)
@@ -97,10 +124,7 @@ static int command_check(const struct settings *s, char *const *command,
                            "--plugin FILE.so, too",
                            s->plugin_arg ? "--plugin-arg" : "--timeout-abort");
     if (!command || !command[0] || command[0][0] == '\0')
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "no command: mqworker %s -- COMMAND, like mqworker "
-                           "%s -- ./handle-order",
-                           queue, queue);
+        return no_command(queue, p);
     if (!s->stream && for_children(s, flag))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s is for a long-lived command: give --stream, too",

@@ -121,8 +121,9 @@ Test(docs, links_and_file_names_lead_to_files)
            "  d=$(dirname \"$p\");"
            "  grep -o '](\\([^)#]*\\)' \"$p\" | sed 's/](//' | grep -v '://' |"
            "  while read -r t; do [ -e \"$d/$t\" ] || echo \"$p: $t\"; done;"
+           "  sed 's,/etc/mqworker/,,g' \"$p\" |"
            "  grep -oE '(common|worker|scripts|tests|docs)/[a-z0-9_/-]+"
-           "\\.[a-z0-9]+' \"$p\" | sort -u |"
+           "\\.[a-z0-9]+' | sort -u |"
            "  while read -r t; do [ -e \"../$t\" ] || echo \"$p: $t\"; done;"
            "done || true",
            page(""));

@@ -170,11 +170,11 @@ static struct harness_result libraries_missing(const char *script)
     char *top = realpath(".", NULL);
 
     harness_script("pkg-config", script);
-    struct harness_result r = harness_run(
-        "sh", "-uc",
-        "PATH=$1:$PATH; make -s -C \"$2\" BUILD=\"$1\"/lack all; "
-        "r=$?; [ ! -e \"$1\"/lack/obj ] || echo compiled; exit $r",
-        "sh", harness_dir(), top);
+    struct harness_result r =
+        harness_run("sh", "-uc",
+                    "PATH=$1:$PATH; make -s -C \"$2\" BUILD=\"$1\"/lack all; "
+                    "r=$?; [ ! -e \"$1\"/lack/obj ] || echo compiled; exit $r",
+                    "sh", harness_dir(), top);
 
     free(top);
     return r;
@@ -236,6 +236,105 @@ Test(install, unit_waits_for_ready_and_has_a_watchdog)
                         "\"$1\"/lib/systemd/system/mqworker@.service || true",
                         harness_path(STAGE PREFIX)),
                      "0\n");
+}
+
+/* ---- the service, as far as it goes without systemd ---- */
+
+/* The unit's command with the unit's variables and those of its file, as
+ * systemd.exec(5) has it: $1 the stage, $2 the instance. */
+static const char unit_script[] =
+    "unit=\"$1\"/opt/mqw/lib/systemd/system/mqworker@.service;"
+    "assert=$(sed -n 's/^AssertPathExists=//p' \"$unit\" | sed \"s,%i,$2,\");"
+    "[ -e \"$1$assert\" ] || { echo \"$assert was not met\" >&2; exit 1; };"
+    "eval export $(sed -n 's/^Environment=//p' \"$unit\" | sed \"s,%i,$2,g\");"
+    "file=$(sed -n 's/^EnvironmentFile=-//p' \"$unit\" | sed \"s,%i,$2,\");"
+    "while IFS= read -r line; do case $line in '#'* | '') ;;"
+    "  *) export \"${line%%=*}=${line#*=}\"; esac; done <\"$1$file\";"
+    "eval exec \"$(sed -n 's,^ExecStart=,\"$1\",p' \"$unit\")\"";
+
+/* unit_start - mqworker@NAME of the stage */
+static struct harness_process *unit_start(const char *queue)
+{
+    static char state[4200];
+
+    snprintf(state, sizeof state, "STATE_DIRECTORY=%s", harness_state_dir());
+    return harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("sh", "-euc", unit_script, "sh",
+                             harness_path(STAGE), queue + 1),
+        .env = HARNESS_LIST(state)});
+}
+
+/* The lines of README.md but for systemctl and journalctl, for another queue and
+ * below the stage. */
+Test(install, service_is_set_up_by_the_lines_of_the_readme)
+{
+    const char *q = harness_queue(0, 0);
+    char name[64], *top = realpath(".", NULL);
+
+    (void)installed();
+    snprintf(name, sizeof name, "%s", q + 1);
+    struct harness_result r = harness_run(
+        "sh", "-euc",
+        "awk '/^```/ { on = $0 == \"```sh service\"; next } on' "
+        "\"$4\"/README.md |"
+        "sed \"s,/etc/mqworker/orders,'$1'/etc/mqworker/$2,; s,/orders$,/$2,\""
+        " >\"$1\"/typed; grep -q '^systemctl enable --now mqworker@' "
+        "\"$1\"/typed;"
+        "sed -i '/^systemctl/d; /journalctl/d' \"$1\"/typed;"
+        "grep -c . \"$1\"/typed; PATH=$3:$PATH; . \"$1\"/typed",
+        "sh", harness_path(STAGE), name, harness_path(STAGE PREFIX "/bin"),
+        top);
+    free(top);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.out, "3\n", "two of them for the file: %s", r.out);
+    struct harness_process *w = unit_start(q);
+    harness_until(strstr(harness_stdout(w, NULL), "good morning\n"), 5000);
+    cr_assert_not_null(strstr(harness_stderr(w, NULL), "max_concurrency=4"));
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+Test(install, service_without_a_command_says_where_to_put_it)
+{
+    const char *q = harness_queue(0, 0);
+    char file[128], text[256];
+
+    (void)installed();
+    struct harness_process *w = unit_start(q);
+    cr_assert_eq(harness_wait(w, 5000), 1);
+    snprintf(text, sizeof text, "/etc/mqworker%s.conf was not met\n", q);
+    cr_assert_str_eq(harness_stderr(w, NULL), text);
+
+    snprintf(file, sizeof file, STAGE "/etc/mqworker%s.conf", q);
+    harness_write(file, "OPTIONS=-q\n", 11);
+    w = unit_start(q);
+    cr_assert_eq(harness_wait(w, 5000), 64);
+    snprintf(text, sizeof text,
+             "mqworker: no command: put COMMAND=/path/of/your-handler into "
+             "/etc/mqworker%s.conf, which the unit reads; by hand: mqworker %s "
+             "-- COMMAND\n",
+             q, q);
+    cr_assert_str_eq(harness_stderr(w, NULL), text);
+    /* As of a unit of an older version, which says nothing of a file. */
+    struct harness_result r = harness_run_spec(
+        &(struct harness_spec){.argv = HARNESS_LIST("mqworker", q, "--"),
+                               .env = HARNESS_LIST("INVOCATION_ID=f00")});
+    cr_assert_eq(r.status, 64);
+    cr_assert_str_eq(r.err, text);
+}
+
+Test(install, service_runs_a_plugin_without_a_command)
+{
+    const char *q = harness_queue(0, 0);
+    char file[128], text[4400];
+
+    (void)installed();
+    snprintf(file, sizeof file, STAGE "/etc/mqworker%s.conf", q);
+    snprintf(text, sizeof text, "OPTIONS=--plugin %s\n",
+             harness_path("%s", harness_plugin("act")));
+    harness_write(file, text, strlen(text));
+    struct harness_process *w = unit_start(q);
+    harness_wait_log(w, "event=started", 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
 #ifndef __SANITIZE_ADDRESS__
@@ -305,6 +404,55 @@ static const char *deb_list(const char *name)
               deb_find(name));
 }
 
+/* What dpkg runs, below ./root and with another's tools for what it asks of the
+ * system. */
+static const char package_scripts[] =
+    "dpkg-deb -e \"$1\" control; mkdir -p root/etc/mqworker bin;"
+    "cd control; for s in postinst postrm; do"
+    "  sed -i \"s,/etc/,$OLDPWD/root/etc/,g; s,/run/systemd,/nowhere,;"
+    "    s,systemd-sysusers,no-sysusers,\" $s; sh -n $s; done; cd ..;"
+    "printf '#!/bin/sh\nexit 2\n' >bin/getent;"
+    "printf '#!/bin/sh\necho \"useradd $*\" | sed \"s/ --.* / ... /\"\n'"
+    " >bin/useradd; chmod 755 bin/*; PATH=$PWD/bin:$PATH;"
+    "wants=root/etc/systemd/system/multi-user.target.wants; mkdir -p $wants;"
+    "ln -s /nowhere/mqworker@.service $wants/mqworker@orders.service;"
+    "mkdir ${wants%/*}/sockets.target.wants;"
+    "ln -s /nowhere/mqworker@.socket"
+    " ${wants%/*}/sockets.target.wants/mqworker@jobs.socket;"
+    "ln -s /nowhere/other.service $wants/other.service;"
+    "ln -s /dev/null $wants/mqworker@kept.service;"
+    "links() { echo \"$*:\"; (cd root/etc; find . -type l -printf"
+    " '%f -> %l\\n' -o -type f -printf '%f\\n' | LC_ALL=C sort); };";
+
+#define PACKAGE_SH(script)                                    \
+    sh((strcpy(line, package_scripts), strcat(line, script)), \
+       deb_find("mqworker"))
+
+#define OTHERS                             \
+    "mqworker@kept.service -> /dev/null\n" \
+    "other.service -> /nowhere/other.service\n"
+#define LINKS                                                 \
+    "mqworker@jobs.socket -> /nowhere/mqworker@.socket\n"     \
+    "mqworker@kept.service -> /dev/null\n"                    \
+    "mqworker@orders.service -> /nowhere/mqworker@.service\n" \
+    "other.service -> /nowhere/other.service\n"
+
+/* package_removed - what was enabled is disabled then, and enabled again when the
+ * package comes back */
+static void package_removed(void)
+{
+    char line[4096];
+
+    cr_assert_str_eq(
+        PACKAGE_SH("sh control/postrm upgrade 1; links upgraded;"
+                   "sh control/postrm remove; links removed;"
+                   "sh control/postinst configure 1; links again;"
+                   "sh control/postrm remove; sh control/postrm purge;"
+                   "links purged; [ ! -e root/etc/mqworker ]"),
+        "upgraded:\n" LINKS "removed:\n.enabled\n" OTHERS
+        "useradd ... mqworker\nagain:\n" LINKS "purged:\n" OTHERS);
+}
+
 Test(install, debian_packages_have_what_they_say)
 {
     if (!have("dpkg-deb") || !have("dpkg-shlibdeps"))
@@ -331,11 +479,14 @@ Test(install, debian_packages_have_what_they_say)
         sh("dpkg-deb -f \"$1\" Depends", deb_find("mqworker"));
     cr_assert(strstr(depends, "libsqlite3-0"), "%s", depends);
     cr_assert(strstr(depends, "libncursesw6"), "%s", depends);
+    cr_assert_str_eq(sh("dpkg-deb -I \"$1\" conffiles", deb_find("mqworker")),
+                     "/etc/mqworker/orders.conf.example\n");
     cr_assert_str_eq(sh("mkdir x; dpkg-deb -x \"$1\" x; cd x;"
                         "sed -n 's/ .*//; /^ExecStart/p' "
                         "usr/lib/systemd/system/mqworker@.service;"
                         "usr/bin/mqworker --version | cut -d ' ' -f 1",
                         deb_find("mqworker")),
                      "ExecStart=/usr/bin/mqworker\nmqworker\n");
+    package_removed();
 }
 #endif
