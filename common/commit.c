@@ -52,6 +52,9 @@ struct commit {
     pthread_mutex_t mtx;      /* held by nobody who waits for a disk */
     struct batch queue;       /* m  in order of arrival */
     bool leading;             /* m  a leader is at work or was named */
+    bool stopper;             /* m  commit_stop waits to lead */
+    bool stopped;             /* m  it does */
+    pthread_cond_t stop;      /* stopped came true */
     struct store_stats stats; /* m */
 };
 
@@ -63,6 +66,7 @@ int commit_open(struct commit **out, struct sql *writer)
         return -ENOMEM;
     c->writer = writer;
     pthread_mutex_init(&c->mtx, NULL);
+    pthread_cond_init(&c->stop, NULL);
     TAILQ_INIT(&c->queue);
     *out = c;
     return 0;
@@ -73,6 +77,7 @@ void commit_close(struct commit **commit)
 {
     if (!*commit)
         return;
+    pthread_cond_destroy(&(*commit)->stop);
     pthread_mutex_destroy(&(*commit)->mtx);
     free(*commit);
     *commit = NULL;
@@ -166,9 +171,28 @@ static void batch_wake_locked(struct commit *c, struct batch *batch)
     }
 }
 
+/* lead_next_locked - the one who leads now has ended: name another
+ * Who wants to stop all others goes first, or a steady load would keep it
+ * waiting for ever. */
+static void lead_next_locked(struct commit *c)
+{
+    struct op *next = TAILQ_FIRST(&c->queue);
+    if (c->stopper) {
+        c->stopper = false;
+        c->stopped = true;
+        pthread_cond_signal(&c->stop);
+        return;
+    }
+    c->leading = next != NULL;
+    if (next) {
+        next->lead = true;
+        pthread_cond_signal(&next->wake);
+    }
+}
+
 /* lead_locked - settle all that wait, then name the next leader
  * Invariant: leading is false only while the queue is empty, so each op in the
- * queue has a leader who will take it. The caller's own op is in the queue. */
+ * queue has a leader who will take it, or commit_go names one. The caller's own op is in the queue. */
 static void lead_locked(struct commit *c)
 {
     struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
@@ -182,12 +206,28 @@ static void lead_locked(struct commit *c)
     pthread_mutex_lock(&c->mtx);
     c->stats.commits += commits;
     batch_wake_locked(c, &batch);
-    struct op *next = TAILQ_FIRST(&c->queue);
-    c->leading = next != NULL;
-    if (next) {
-        next->lead = true;
-        pthread_cond_signal(&next->wake);
-    }
+    lead_next_locked(c);
+}
+
+/* commit_stop - lead without a batch */
+void commit_stop(struct commit *c)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->stopper = c->leading;
+    c->stopped = !c->leading;
+    c->leading = true;
+    while (!c->stopped)
+        pthread_cond_wait(&c->stop, &c->mtx);
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* commit_go - whoever waits leads */
+void commit_go(struct commit *c)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->stopped = false;
+    lead_next_locked(c);
+    pthread_mutex_unlock(&c->mtx);
 }
 
 /* commit_run - have an operation committed with whoever else is there */

@@ -32,6 +32,11 @@ void commit_close(struct commit **commit); /* NULL-safe; no call is under way */
 /* `durable`: NULL for none. */
 int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
                void *arg);
+/* Nobody commits between the two, and the caller may use the connection, even
+ * have another one in its place. Those that come wait; those that led are done.
+ * One thread at a time. */
+void commit_stop(struct commit *c);
+void commit_go(struct commit *c);
 void commit_stats(struct commit *c, struct store_stats *out);
 
 #endif

@@ -221,6 +221,52 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
     return 0;
 }
 
+/* copy_make - a file at `temp` with what is in use; made by us, or nobody's */
+static int copy_make(const struct counters *c, const char *temp, int *fd)
+{
+    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
+
+    if (unlink(temp) < 0 && errno != ENOENT)
+        return -errno;
+    *fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return *fd < 0 ? -errno : custody_write(*fd, c->map, size, 0);
+}
+
+/* counters_put_back - the copy, then its pages in the place of the old ones
+ * Block 0 and the texts are written under their locks; what is beyond the last
+ * block in use is allocated as it comes into use.
+ */
+int counters_put_back(struct counters *c, const char *path)
+{
+    char temp[PATH_MAX];
+    int fd = -1, err;
+
+    if (c->fd < 0)
+        return -EBADF; /* there was no file */
+    if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&c->rest_mtx);
+    pthread_mutex_lock(&c->mtx);
+    err = copy_make(c, temp, &fd);
+    if (!err && link(temp, path) < 0)
+        err = -errno;
+    unlink(temp);
+    if (!err && mmap(c->map, c->bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        err = -errno;
+        unlink(path);
+    }
+    if (!err) {
+        close(c->fd);
+        c->fd = fd;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    pthread_mutex_unlock(&c->mtx);
+    pthread_mutex_unlock(&c->rest_mtx);
+    return err;
+}
+
 void counters_close(struct counters **counters)
 {
     struct counters *c = *counters;

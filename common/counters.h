@@ -177,6 +177,10 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max);
  * until counters_rest_done. */
 struct counters_block *counters_rest(struct counters *c);
 void counters_rest_done(struct counters *c);
+/* The file was removed: another one at `path` with what this one has takes its
+ * place. -errno, -EEXIST: nothing has changed. No block but 0 is written to
+ * meanwhile, and no gauge. */
+int counters_put_back(struct counters *c, const char *path);
 /* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
  * our bug: panic). Any thread. */
 struct counters_block *counters_claim(struct counters *c);
@@ -208,6 +212,11 @@ enum {
     COUNTERS_QUEUE_HELD = 1 << 3,
     COUNTERS_BOUND_HELD = 1 << 4,
     COUNTERS_WAITING_HELD = 1 << 5,
+    COUNTERS_STORE_GONE = 1 << 6, /* removed, moved or replaced */
+    COUNTERS_CUSTODY_GONE = 1 << 7,
+    COUNTERS_READ_ONLY = 1 << 8, /* the file system of one of them */
+    COUNTERS_FILES =
+        COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE | COUNTERS_READ_ONLY,
 };
 const char *counters_holds_text(uint64_t holds);
 void counters_gauge(struct counters *c, enum counters_gauge which,

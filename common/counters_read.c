@@ -127,11 +127,15 @@ void counters_header(const struct counters *c, struct counters_header *out)
 
 const char *counters_holds_text(uint64_t holds)
 {
-    return holds & COUNTERS_STOPPING     ? "stopping"
-           : holds & COUNTERS_PAUSED     ? "paused"
-           : holds & COUNTERS_STORE_HELD ? "store cannot be written"
-           : holds & COUNTERS_QUEUE_HELD ? "trouble with the queue"
-           : holds & COUNTERS_BOUND_HELD ? "bound of deliveries reached"
+    return holds & COUNTERS_STOPPING       ? "stopping"
+           : holds & COUNTERS_STORE_GONE   ? "store.db is gone"
+           : holds & COUNTERS_CUSTODY_GONE ? "custody is gone"
+           : holds & COUNTERS_READ_ONLY    ? "its disk is read-only"
+           : holds & COUNTERS_PAUSED       ? "paused"
+           : holds & COUNTERS_STORE_HELD   ? "store cannot be written"
+           : holds & COUNTERS_QUEUE_HELD   ? "trouble with the queue"
+           : holds & COUNTERS_BOUND_HELD   ? "bound of deliveries reached"
+
            : holds & COUNTERS_WAITING_HELD
                ? "full: as many messages wait as --max-waiting allows"
                : "running";

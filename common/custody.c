@@ -50,14 +50,14 @@ static int file_map(struct custody *c, unsigned slots,
     return 0;
 }
 
-/* pages_ready - take the write faults now, and keep the pages if we may
+/* custody_pages_ready - take the write faults now, and keep the pages if we may
  * A page that is not there when the kernel copies a message into it costs the
  * message, if a SIGKILL comes while it is fetched. tmpfs never writes a page
  * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
  * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
  * are best effort: custody_locked says what came of the second.
  */
-static void pages_ready(struct custody *c, size_t from)
+void custody_pages_ready(struct custody *c, size_t from)
 {
     (void)madvise(c->base + from, c->mapped - from, MADV_NOHUGEPAGE);
     (void)madvise(c->base + from, c->mapped - from, MADV_POPULATE_WRITE);
@@ -244,7 +244,7 @@ int custody_open(struct custody **out, const char *path,
         return err;
     }
     disk_look(c);
-    pages_ready(c, 0);
+    custody_pages_ready(c, 0);
     *out = c;
     return 0;
 }
@@ -317,7 +317,7 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
         size_t from = c->mapped;
 
         c->mapped = bytes;
-        pages_ready(c, from);
+        custody_pages_ready(c, from);
     }
     pthread_mutex_lock(&c->mtx);
     err = custody_free_room(c, slots);

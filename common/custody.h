@@ -83,6 +83,12 @@ const struct slot_fill *custody_fill(const struct custody *c);
  * number. */
 int custody_grow(struct custody *c, unsigned slots, struct problem *p);
 
+/* The file was removed: a new one with all slots as they are takes its place,
+ * and slots keep their addresses. Nobody else uses custody meanwhile, nor
+ * writes to a slot. A problem: nothing has changed; -EEXIST: there is another
+ * file. */
+int custody_put_back(struct custody *c, struct problem *p);
+
 /* A FREE slot, or NULL if all are taken. */
 struct slot *custody_acquire(struct custody *c);
 /* Give back a slot that is FREE. */

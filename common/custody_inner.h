@@ -1,7 +1,8 @@
 /* custody_inner.h - the body of struct custody
  *
- * WHAT   What custody.c, custody_rebuild.c and custody_recover.c share.
- * WHO    These three only.
+ * WHAT   What custody.c, custody_put_back.c, custody_rebuild.c and
+ *        custody_recover.c share.
+ * WHO    These only.
  */
 #ifndef COMMON_CUSTODY_INNER_H
 #define COMMON_CUSTODY_INNER_H
@@ -58,6 +59,8 @@ int custody_rebuild(struct custody *old, struct custody *lost, const char *path,
 struct slot *custody_slot(const struct custody *c, unsigned i);
 /* No slot is RECEIVING any more. */
 void custody_resolve(struct custody *c);
+/* What is mapped from `from` on needs no fault later, as far as we may. */
+void custody_pages_ready(struct custody *c, size_t from);
 /* The stack of free slots can hold all of them; -ENOMEM. */
 int custody_free_room(struct custody *c, unsigned slots);
 

@@ -422,6 +422,54 @@ void runtimedir_old_remove(struct runtimedir *r)
     r->old[0] = '\0';
 }
 
+/* lock_again - the folder of that name now, which may be another one */
+static int lock_again(struct runtimedir *r, struct problem *p)
+{
+    struct stat ours, now;
+    int lock, err;
+
+    if (fstat(r->lock, &ours) == 0 && stat(r->folder, &now) == 0 &&
+        ours.st_ino == now.st_ino && ours.st_dev == now.st_dev)
+        return 0;
+    err = folder_queue(r->folder, true, FLAG, p);
+    if (err)
+        return err;
+    err = lock_once(&lock, r->folder);
+    if (err == -EWOULDBLOCK)
+        return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                           "another worker has %s; stop that one", r->folder);
+    if (err)
+        return unusable(-err, r->folder, p);
+    close(r->lock);
+    r->lock = lock;
+    return 0;
+}
+
+/* runtimedir_put_back - the lock, then whose it is, then the note
+ * Crash before the note: what is in the folder is found by its owner file, if
+ * the note was lost, too; else by the note, which is the same as before.
+ */
+int runtimedir_put_back(struct runtimedir *r, const struct statedir *dir,
+                        struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = 0;
+
+    if (r->lock >= 0) {
+        strlcpy(path, r->folder, sizeof path);
+        err = folder_make(path);
+        if (err)
+            return unusable(-err, r->folder, p);
+        err = lock_again(r, p);
+        if (!err)
+            err = owner_write(r, dir->folder, p);
+    }
+    if (err)
+        return err;
+    err = note_put(r, dir->folder, true);
+    return err ? unusable(-err, dir->folder, p) : 0;
+}
+
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
                       bool orderly)
 {

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -107,6 +108,22 @@ static int connection_open(struct sql *sql, const char *path,
     return 0;
 }
 
+/* orphan - a -wal whose store is gone: SQLite would take it for that of a new
+ * one, and lay its pages over it */
+static int orphan(const char *path, struct problem *p)
+{
+    char wal[PATH_MAX + 8];
+    struct stat st;
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    if (stat(wal, &st) < 0 || st.st_size <= STORE_WAL_HEAD)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, ENOENT,
+                       "%s is missing, but its -wal is there: somebody removed "
+                       "it; put it back, or move %s away to begin with an "
+                       "empty store",
+                       path, wal);
+}
+
 /* file_wanted - there is a file at `path`, or one is made */
 static int file_wanted(const char *path, bool create, struct problem *p)
 {
@@ -114,8 +131,10 @@ static int file_wanted(const char *path, bool create, struct problem *p)
     if (stat(path, &st) == 0)
         return 0;
     int err = errno;
-    if (err == ENOENT && create)
-        return store_file_create(path, p);
+    if (err == ENOENT && create) {
+        err = orphan(path, p);
+        return err ? err : store_file_create(path, p);
+    }
     return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, strerror(err));
 }
 
@@ -164,6 +183,59 @@ static void waits_count(struct store *s)
 int64_t store_waits(const struct store *s)
 {
     return atomic_load(&s->waits);
+}
+
+/* swap - new connections in place of the old ones; the caller has stopped
+ * both */
+static int swap(struct store *s, const char *path, struct problem *p)
+{
+    struct sql writer = {0}, reader = {0};
+    bool others = false;
+    int err = connection_open(&writer, path, SQL_WRITER, &others, p);
+    if (!err)
+        err = connection_open(&reader, path, SQL_READER, &others, p);
+    if (!err)
+        err = store_file_modes(path, p);
+    if (err) {
+        sql_close(&reader);
+        sql_close(&writer);
+        return err;
+    }
+    sql_replace(&s->reader, &reader);
+    sql_replace(&s->writer, &writer);
+    return 0;
+}
+
+/* store_put_back - no commit comes between the copy and the swap
+ * SQLite leaves the names alone when it closes a file that has lost its own, so
+ * what is closed here takes nothing of the new one away; and as they are two
+ * files, closing one drops no lock of the other (fcntl(2)).
+ * If the copy cannot be opened it stays, for whoever comes if this process
+ * dies; what is open here holds all of it still, and the next try replaces
+ * it. */
+int store_put_back(struct store *s, const char *path, bool replace,
+                   struct problem *p)
+{
+    commit_stop(s->commit);
+    pthread_mutex_lock(&s->read_mtx);
+    int err = store_file_copy(s->writer.db, path, replace);
+    if (err)
+        err =
+            problem_set(p, EX_CANTCREAT, -err, "%s: %s", path, strerror(-err));
+    else
+        err = swap(s, path, p);
+    pthread_mutex_unlock(&s->read_mtx);
+    commit_go(s->commit);
+    return err;
+}
+
+/* store_copy - beside the store, which stays the one that is used */
+int store_copy(struct store *s, const char *path)
+{
+    commit_stop(s->commit);
+    int err = store_file_copy(s->writer.db, path, false);
+    commit_go(s->commit);
+    return err;
 }
 
 /* store_claim - the last worker's commit that was cut off never comes back, or

@@ -97,6 +97,16 @@ void store_close(struct store **store); /* NULL-safe; sets NULL */
  * later. A problem as of store_open. */
 int store_claim(struct store *s, struct problem *p);
 
+/* The worker, when its store was removed while it has it open (the -wal or -shm
+ * alone, too: `replace`): write all of it to `path` again, durably, and go on
+ * with that file. Whoever writes or reads waits meanwhile. -EEXIST: there is
+ * another file. After any other failure a copy may be at `path`, which is not
+ * used: to be replaced by the next try. One thread at a time. */
+int store_put_back(struct store *s, const char *path, bool replace,
+                   struct problem *p);
+/* A store of its own at `path` with all that this one holds; as above. */
+int store_copy(struct store *s, const char *path);
+
 struct store_stats {
     uint64_t writes;  /* calls that were settled, well or not */
     uint64_t commits; /* transactions they took */

@@ -113,6 +113,17 @@ static int temporary_make(const char *path, int folder, char name[PATH_MAX])
     return err;
 }
 
+/* file_sync - bring a file that nobody has open to the disk */
+static int file_sync(const char *name)
+{
+    int fd = open(name, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int err = fsync(fd) < 0 ? -errno : 0;
+    close(fd);
+    return err;
+}
+
 /* schema_write - fill the empty file `name` and bring it to the disk */
 static int schema_write(const char *name)
 {
@@ -122,14 +133,31 @@ static int schema_write(const char *name)
         rc = sqlite3_exec(db, schema, NULL, NULL, NULL);
     int err = sql_error(db, rc);
     sqlite3_close(db);
-    if (err)
-        return err;
-    int fd = open(name, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    err = fsync(fd) < 0 ? -errno : 0;
-    close(fd);
-    return err;
+    return err ? err : file_sync(name);
+}
+
+/* copy_write - fill the empty file `name` with all that `from` holds, and bring
+ * it to the disk; its -wal included, whatever became of the names of both */
+static int copy_write(const char *name, sqlite3 *from)
+{
+    static const char settings[] =
+        "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;";
+    sqlite3 *db = NULL;
+    sqlite3_backup *copy = NULL;
+    int rc = sqlite3_open_v2(name, &db, SQLITE_OPEN_READWRITE, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, settings, NULL, NULL, NULL);
+    if (rc == SQLITE_OK) {
+        copy = sqlite3_backup_init(db, "main", from, "main");
+        rc = copy ? sqlite3_backup_step(copy, -1) : sqlite3_errcode(db);
+    }
+    if (rc == SQLITE_DONE)
+        rc = sqlite3_backup_finish(copy);
+    else if (copy)
+        sqlite3_backup_finish(copy);
+    int err = sql_error(db, rc);
+    sqlite3_close(db);
+    return err ? err : file_sync(name);
 }
 
 /* temporary_remove - take the temporary name away, and what SQLite left of
@@ -162,6 +190,37 @@ static int store_make(const char *path, int folder)
     temporary_remove(name);
     if (!err && fsync(folder) < 0)
         err = -errno;
+    return err;
+}
+
+/* store_file_copy - the copy appears complete or not at all
+ * Crash before it has its name: a temporary file is left, and `path` is as
+ * somebody left it. Crash after that: the copy is there. Beside it may be the
+ * -wal of `db`: each frame of that is in the copy, so a start that takes them
+ * over once more changes nothing. */
+int store_file_copy(sqlite3 *db, const char *path, bool replace)
+{
+    char name[PATH_MAX], tail[PATH_MAX + 8];
+    int folder = folder_of(path);
+    if (folder < 0)
+        return -errno;
+    int err = temporary_make(path, folder, name);
+    if (!err) {
+        err = copy_write(name, db);
+        FAULT_POINT("store_copy_before_name");
+        if (!err && (replace ? rename(name, path) : link(name, path)) < 0)
+            err = -errno;
+        FAULT_POINT("store_copy_after_name");
+        temporary_remove(name);
+    }
+    for (int i = 0; i < 2 && !err; i++) {
+        snprintf(tail, sizeof tail, "%s%s", path, i ? "-shm" : "-wal");
+        if (unlink(tail) < 0 && errno != ENOENT)
+            err = -errno;
+    }
+    if (!err && fsync(folder) < 0)
+        err = -errno;
+    close(folder);
     return err;
 }
 

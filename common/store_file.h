@@ -10,6 +10,7 @@
 #define COMMON_STORE_FILE_H
 
 #include <sqlite3.h>
+#include <stdbool.h>
 
 #include "common/problem.h"
 
@@ -19,6 +20,11 @@
 /* Make an empty store, mode 0600, owned by the owner of its folder. A file that
  * is there already (another program was first) is left alone: 0. */
 int store_file_create(const char *path, struct problem *p);
+/* All that `db` holds as a store at `path`, durably; its -wal and -shm there
+ * must be those of `db`, and go. -EEXIST if there is a file; with `replace` it
+ * is replaced. -errno: nothing has changed, or the copy is there and was not
+ * synced. */
+int store_file_copy(sqlite3 *db, const char *path, bool replace);
 /* Is the file behind `db`, from which nothing was read yet, a store of ours? */
 int store_file_check(sqlite3 *db, const char *path, struct problem *p);
 /* The same by what SQLite makes of the file, its -wal included. */

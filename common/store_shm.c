@@ -89,3 +89,12 @@ void store_shm_guard(struct store_shm *shm, sqlite3 *db)
     shm->methods.xShmMap = shm_map;
     f->pMethods = &shm->methods;
 }
+
+void store_shm_moved(struct store_shm *shm, sqlite3 *db)
+{
+    sqlite3_file *f = NULL;
+
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+    if (shm->real && f)
+        f->pMethods = &shm->methods;
+}

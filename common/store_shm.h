@@ -19,5 +19,7 @@ struct store_shm {
 
 /* From now on, for the file of `db`, of whose -shm nothing was mapped yet. */
 void store_shm_guard(struct store_shm *shm, sqlite3 *db);
+/* The guard was copied to `shm`, and its first place goes; nobody uses `db`. */
+void store_shm_moved(struct store_shm *shm, sqlite3 *db);
 
 #endif

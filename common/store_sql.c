@@ -256,6 +256,15 @@ void sql_close(struct sql *sql)
     *sql = (struct sql){0};
 }
 
+/* sql_replace - SQLite knows where the guard of the -shm is */
+void sql_replace(struct sql *to, struct sql *from)
+{
+    sql_close(to);
+    *to = *from;
+    *from = (struct sql){0};
+    store_shm_moved(&to->shm, to->db);
+}
+
 /* wal_errno - errno of the last write to the -wal that failed
  * sqlite3_system_errno() is 0 where it was COMMIT that wrote. */
 static int wal_errno(sqlite3 *db)

@@ -73,6 +73,8 @@ int sql_open(struct sql *sql, const char *path);
  * code, SQLITE_CANTOPEN where WAL is not to be had (a network file system). */
 int sql_setup(struct sql *sql, enum sql_role role);
 void sql_close(struct sql *sql); /* safe on zeroed memory */
+/* `to` is closed and becomes `from`, which is zeroed. */
+void sql_replace(struct sql *to, struct sql *from);
 
 /* A SQLite result code as -errno; SQLITE_OK is 0. */
 int sql_error(sqlite3 *db, int rc);

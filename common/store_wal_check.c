@@ -94,18 +94,39 @@ static int wal_problem(const struct store_wal *w, const char *wal,
         (unsigned long long)w->commits, (unsigned long long)w->keep, wal);
 }
 
+/* exists - a file of that name */
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+/* unlinked_problem - they go on with a file that nobody else can open */
+static int unlinked_problem(const char *wal, struct problem *p)
+{
+    return problem_set(p, EX_CANTCREAT, ENOENT,
+                       "%s was removed while another program has the store "
+                       "open: a second one would damage it; a worker writes it "
+                       "again within seconds, try again then (its log: "
+                       "event=file_gone)",
+                       wal);
+}
+
 /* store_wal_check - before anything else looks into the file */
 int store_wal_check(sqlite3 *db, const char *path,
                     struct store_wal_state *state, struct problem *p)
 {
-    char wal[PATH_MAX + 8];
+    char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
     struct stat st;
     struct store_wal out = {0};
+    bool none;
     sqlite3_file *f = NULL;
     int err = 0;
     *state = (struct store_wal_state){0};
     snprintf(wal, sizeof wal, "%s-wal", path);
-    if (stat(wal, &st) < 0 ? errno == ENOENT : st.st_size <= STORE_WAL_HEAD)
+    snprintf(shm, sizeof shm, "%s-shm", path);
+    none = stat(wal, &st) < 0 && errno == ENOENT;
+    if (none ? !exists(shm) : exists(wal) && st.st_size <= STORE_WAL_HEAD)
         return 0;
     sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
     if (!f || !f->pMethods || f->pMethods->iVersion < 2)
@@ -120,6 +141,8 @@ int store_wal_check(sqlite3 *db, const char *path,
                            "%s cannot be read: %s; left as it is: mend that "
                            "and start again, or use another --state-dir",
                            wal, strerror(-err));
+    if (none && state->others && !exists(wal))
+        return unlinked_problem(wal, p);
     state->torn = !out.damaged && out.commits > 0;
     return out.damaged ? wal_problem(&out, wal, p) : 0;
 }

@@ -86,6 +86,27 @@ static void unwritten_found(struct findings *f, const struct view *v)
           "custody");
 }
 
+/* files_check - one that the worker has open and that has lost its name, or
+ * cannot be written; true: so it takes nothing */
+static bool files_check(struct findings *f, const struct view *v)
+{
+    const char *live = json_string_value(json_object_get(v->live, "file_gone"));
+    uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
+    bool gone = holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE);
+
+    if (!live && !holds)
+        return false;
+    FOUND(f, BAD, "files",
+          gone ? "put it back (mv, mount), or move away what has its name; one "
+                 "that was removed the worker writes again by itself; do not "
+                 "kill it: look at its log, event=file_gone"
+               : "look for an error in dmesg; mount -o remount,rw; the worker "
+                 "goes on by itself",
+          "pid %d takes nothing: %s, in %s", (int)v->head.pid,
+          live ? live : counters_holds_text(holds), v->dir.folder);
+    return true;
+}
+
 /* state_check - a worker that runs: does it work? */
 static void state_check(struct findings *f, const struct view *v)
 {
@@ -95,6 +116,8 @@ static void state_check(struct findings *f, const struct view *v)
     if (!v->live)
         FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
               "%s", v->no_live.text);
+    if (files_check(f, v))
+        return;
     if (strcmp(view_breaker(v), "closed") != 0)
         FOUND(f, BAD, "worker",
               "mend what it says; the worker tries again by itself",

@@ -2,13 +2,18 @@
 #include "scripts/mqdlq_desk.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/counters.h"
+#include "common/runtimedir.h"
 #include "common/statedir.h"
 #include "common/term.h"
+#include "common/worker_lock.h"
 
 /* desk_say - one line on stderr; returns `status` */
 int desk_say(int status, const char *fmt, ...)
@@ -48,6 +53,37 @@ int desk_worse(int status, int other)
     return status ? status : other;
 }
 
+/* kept_from - a worker has the folder, so a store must not be made there, or
+ * has another file open than the one that is there now */
+static int kept_from(const struct statedir *dir, const char *path,
+                     struct problem *p)
+{
+    char file[PATH_MAX];
+    struct counters *c = NULL;
+    struct counters_header h = {0};
+    struct stat st;
+    if (statedir_path(dir, STATEDIR_PIDFILE, file, NULL) < 0 ||
+        worker_lock_look(file, NULL) != WORKER_RUNS)
+        return 0;
+    if (stat(path, &st) < 0 && errno == ENOENT)
+        return problem_set(p, EX_TEMPFAIL, ENOENT,
+                           "%s was removed under a worker that runs; it writes "
+                           "it again within seconds, try again then (its log: "
+                           "event=file_gone)",
+                           path);
+    if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
+        counters_attach(&c, file, NULL) == 0)
+        counters_header(c, &h);
+    counters_close(&c);
+    if (!(h.gauges[COUNTERS_HOLDS] & COUNTERS_STORE_GONE))
+        return 0;
+    return problem_set(p, EX_TEMPFAIL, ESTALE,
+                       "%s is not the file that worker pid %d has open, which "
+                       "was moved or removed; see mqctl doctor %s, and try "
+                       "again when that is settled",
+                       path, (int)h.pid, dir->folder + strlen(dir->root));
+}
+
 /* store_find - open the store in the queue's folder; -ENOENT if there is none,
  * with a sentence in `p` that says where it was looked for */
 static int store_find(struct desk *d, bool create, struct problem *p)
@@ -60,6 +96,9 @@ static int store_find(struct desk *d, bool create, struct problem *p)
     err = statedir_path(&dir, STATEDIR_STORE, path, p);
     if (err)
         return err == -ENOENT ? -EINVAL : err;
+    err = kept_from(&dir, path, p);
+    if (err)
+        return -EINVAL;
     err = store_open(&d->store, path, create, p);
     if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT,

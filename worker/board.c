@@ -16,6 +16,7 @@
 #include "common/counters.h"
 #include "worker/container.h"
 #include "worker/engine.h"
+#include "worker/file_watch.h"
 #include "worker/ordered.h"
 #include "worker/loop.h"
 #include "worker/receive.h"
@@ -60,6 +61,7 @@ static void count_job(struct pool_job *job)
     rows_count(e);
     board_old(e);
     loop_wake(e->loop);
+    file_watch_soon(e->file_watch);
     receive_stats(e, &s);
     if (s.deliveries != e->board.deliveries && atomic_load(&e->running) > 0)
         board_stir(e); /* a batch without an end; all others stir as they end */
@@ -107,7 +109,10 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_STORE == COUNTERS_STORE_HELD &&
                    (int)HOLD_QUEUE == COUNTERS_QUEUE_HELD &&
                    (int)HOLD_BOUND == COUNTERS_BOUND_HELD &&
-                   (int)HOLD_WAITING == COUNTERS_WAITING_HELD,
+                   (int)HOLD_WAITING == COUNTERS_WAITING_HELD &&
+                   (int)HOLD_STORE_GONE == COUNTERS_STORE_GONE &&
+                   (int)HOLD_CUSTODY_GONE == COUNTERS_CUSTODY_GONE &&
+                   (int)HOLD_READ_ONLY == COUNTERS_READ_ONLY,
                "counters format");
 
 /* state_text - what is not as usual, "" if nothing is; a bound that is reached
@@ -118,7 +123,10 @@ static void state_text(struct engine *e, const char *why, char *out,
     unsigned holds = atomic_load(&e->holds) & ~(unsigned)HOLD_BOUND;
 
     out[0] = '\0';
-    if (holds)
+    if (holds & HOLD_FILES && !(holds & HOLD_STOP))
+        snprintf(out, room, " [takes nothing: %s]",
+                 file_watch_text(e->file_watch));
+    else if (holds)
         snprintf(out, room, " [%s]", counters_holds_text(holds));
     else if (breaker_state(&e->breaker) != BREAKER_CLOSED)
         snprintf(out, room, " [breaker open: %s]", why);

@@ -11,6 +11,7 @@
 #include "common/counters.h"
 #include "common/log.h"
 #include "worker/engine.h"
+#include "worker/file_watch.h"
 #include "worker/ordered.h"
 #include "worker/tune.h"
 
@@ -88,6 +89,9 @@ static json_t *status(struct request *r)
         json_object_set_new(
             out, "paused_for_ns",
             json_integer((json_int_t)(e->pause_until_ns - clock_mono_ns())));
+    if (out && holds & HOLD_FILES)
+        json_object_set_new(out, "file_gone",
+                            json_string(file_watch_text(e->file_watch)));
     return out;
 }
 

@@ -15,6 +15,7 @@
 #include "worker/control.h"
 #include "worker/dead_queue.h"
 #include "worker/engine_inner.h"
+#include "worker/file_watch.h"
 #include "worker/keep.h"
 #include "worker/lock.h"
 #include "worker/loop.h"
@@ -309,6 +310,8 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = release_open(&e->release, e, p);
     if (!err && e->set->dead_letter_queue[0])
         err = dead_queue_open(&e->dead_queue, e, p);
+    if (!err)
+        err = file_watch_open(&e->file_watch, e, p);
     return err;
 }
 
@@ -436,6 +439,7 @@ int engine_run(struct engine *e)
         release_watch(e->release);
     board_count(e);
     bounds_start(e);
+    file_watch_start(e->file_watch);
     for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
         engine_poke(e);
     engine_poke(e);
@@ -457,6 +461,9 @@ void engine_close(struct engine **engine)
     if (e->peeker)
         peeker_release(e->peeker);
     pool_close(&e->pool);
+    if (e->file_watch && e->started)
+        file_watch_last(e->file_watch);
+    file_watch_close(&e->file_watch);
     if (e->store)
         pending_fini(e);
     dead_queue_close(&e->dead_queue);

@@ -49,6 +49,10 @@ enum {
     /* As many wait in the store as may: nothing is taken from the queue, but
      * what is due runs. The others stop that, too. */
     HOLD_WAITING = 1 << 5,
+    HOLD_STORE_GONE = 1 << 6,   /* no file of ours has its name */
+    HOLD_CUSTODY_GONE = 1 << 7, /* so has none of custody's */
+    HOLD_READ_ONLY = 1 << 8,    /* their file system */
+    HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
 /* A slot whose message waits for a thread: recovered, or its handler could not
@@ -66,8 +70,9 @@ struct pending;    /* pending.c */
 struct reopen;     /* reopen.c */
 struct ordered;    /* ordered.c */
 struct release;    /* release.c */
+struct file_watch; /* file_watch.c */
 struct dead_queue; /* dead_queue.c */
-struct pidfh;
+struct lock;       /* lock.c */
 
 /* c = constant after open   a = atomic   r = under receive_mtx
  * h = under held_mtx   p = peeker only   s = under settle_mtx */
@@ -76,7 +81,7 @@ struct engine {
     struct settings *live;         /* c  the same; tune.c writes there */
     struct statedir dir;           /* c */
     struct runtimedir runtime;     /* c  custody and counters are there */
-    struct pidfh *lock;            /* c  pidfile: one worker a directory */
+    struct lock *lock;             /* c  one worker a directory */
     struct queue *queue;           /* c */
     struct custody *custody;       /* c */
     bool on_disk;                  /* c  custody is; slot_warm */
@@ -90,6 +95,7 @@ struct engine {
     struct reopen *reopen;         /* c */
     struct ordered *ordered;       /* c */
     struct release *release;       /* c  NULL: no group is ever held */
+    struct file_watch *file_watch; /* c */
     struct dead_queue *dead_queue; /* c  NULL: none wanted */
     struct counters *counters;     /* c */
     struct control *control;       /* c  NULL: it cannot be had */
@@ -121,6 +127,7 @@ struct engine {
     struct held *held_of;         /* h  one for each slot */
     LIST_HEAD(, receive) items;   /* h  all work items ever made */
     unsigned items_made;          /* h  never over ITEMS_MAX */
+    unsigned lingering;           /* h  of them, waiting for the queue */
     LIST_HEAD(, receive) spare;   /* h  those without work */
     LIST_HEAD(, receive) wanting; /* h  those that wait and would take more */
     pthread_mutex_t settle_mtx;

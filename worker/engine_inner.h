@@ -11,8 +11,9 @@
 #include "worker/engine.h"
 
 /* Threads beside those of the cap: one each that waits for the queue, writes
- * verdicts again, moves letters, lets groups go on, counts the store. */
-#define SPARE_THREADS 5
+ * verdicts again, moves letters, lets groups go on, counts the store, writes
+ * the store again. */
+#define SPARE_THREADS 6
 
 /* Slots that a worker with that cap needs. */
 unsigned engine_slots(const struct settings *set, unsigned cap);

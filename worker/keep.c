@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "common/fault_point.h"
 #include "common/log.h"
+#include "worker/file_watch.h"
 #include "worker/handler.h"
 #include "worker/pending.h"
 #include "worker/receive.h"
@@ -167,7 +168,7 @@ static int row_of(struct engine *e, struct left *l, struct store_row *m)
  * if it fails */
 static int write_rows(struct engine *e, struct keep *k)
 {
-    int err = 0;
+    int err = atomic_load(&e->holds) & HOLD_STORE_GONE ? -ESTALE : 0;
 
     for (size_t i = 0; i < k->count && err >= 0; i++) {
         err = row_of(e, &k->all[i], &k->rows[k->row_count]);
@@ -282,6 +283,7 @@ _Noreturn void keep_and_exit(struct engine *e)
                   F_STR("next", "their messages stay in custody; start a "
                                 "worker, which goes on with them"));
     } else {
+        file_watch_last(e->file_watch);
         pending_fini(e);
         keep_all(e);
     }

@@ -55,6 +55,17 @@ static struct pending *pending_make(struct slot *slot, const struct op *op)
     return p;
 }
 
+/* advice - what helps */
+static const char *advice(int err)
+{
+    return err == -ENOSPC ? "free some space; nothing is taken and nothing is "
+                            "lost until then"
+           : err == -ESTALE ? "do what event=file_gone says; nothing is taken "
+                              "and nothing is lost until then"
+                            : "check the disk; nothing is taken and nothing is "
+                              "lost until then";
+}
+
 /* pending_keep - nothing more is taken until the store can be written
  * The slot is HELD from here on: a worker that dies meanwhile did not die under
  * the handler, so no crash is counted; the message runs again, redelivered if
@@ -76,11 +87,7 @@ enum settled pending_keep(struct engine *e, struct slot *slot,
     if (STAILQ_EMPTY(&e->pending)) {
         log_error("store_cannot_write", F_STR("queue", e->set->queue),
                   F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
-                  F_STR("next", err == -ENOSPC
-                                    ? "free some space; nothing is taken and "
-                                      "nothing is lost until then"
-                                    : "check the disk; nothing is taken and "
-                                      "nothing is lost until then"));
+                  F_STR("next", advice(err)));
         e->settle_wait_ns = WAIT_FIRST;
         engine_hold(e, HOLD_STORE);
         timers_start(e->timers, &e->settle_timer,

@@ -362,38 +362,58 @@ static struct receive *item_enter(struct engine *e)
     return item;
 }
 
+/* linger_begin - an item, its slot and what is to be done to it; counted as one
+ * that keeps still. Under the lock, as receive_still answers for the slot. */
+static struct receive *linger_begin(struct engine *e)
+{
+    struct receive *item = item_get(e);
+
+    if (!item)
+        return NULL;
+    if (!item->slot)
+        item->slot = custody_acquire(e->custody);
+    pthread_mutex_lock(&e->held_mtx);
+    if (item->slot) /* it has nothing better to do now */
+        slot_scrub(item->slot, custody_fill(e->custody), item->slot->dirty);
+    e->lingering++;
+    pthread_mutex_unlock(&e->held_mtx);
+    return item;
+}
+
+/* linger_end - it may use the slot from here on */
+static void linger_end(struct engine *e)
+{
+    pthread_mutex_lock(&e->held_mtx);
+    e->lingering--;
+    pthread_mutex_unlock(&e->held_mtx);
+}
+
 /* linger - wait for the queue, with all that the next message needs at hand;
  * NULL: there is none, or nobody may take it. One work item more than the cap
  * is in use meanwhile.
  * Crash: its slot is FREE, whatever is in the body; the next start fills it
- * anew.
+ * again.
  */
 static struct receive *linger(struct engine *e)
 {
     struct receive *item;
+    bool came;
 
     if (!peeker_linger(e->peeker)) {
         engine_poke(e);
         return NULL;
     }
-    item = item_get(e);
-    if (item && !item->slot)
-        item->slot = custody_acquire(e->custody);
-    if (item && item->slot) /* it has nothing better to do now */
-        slot_scrub(item->slot, custody_fill(e->custody), item->slot->dirty);
-    if (!peeker_lingered(e->peeker)) {
-        if (item)
-            put_away(item);
-        engine_poke(e);
-        return NULL;
-    }
-    if (engine_room(e) > 1)
+    item = linger_begin(e);
+    came = peeker_lingered(e->peeker);
+    if (item)
+        linger_end(e);
+    if (came && engine_room(e) > 1)
         peeker_look_later(e->peeker);
-    if (item && enter(e))
+    if (came && item && enter(e))
         return item;
     if (item)
         put_away(item);
-    else
+    else if (came)
         engine_trouble(e, "starting a work item", ENOMEM);
     engine_poke(e); /* one that runs may want what came */
     return NULL;
@@ -439,6 +459,32 @@ bool receive_start(struct engine *e)
         engine_trouble(e, "starting a thread", -err);
     }
     return err == 0;
+}
+
+/* receive_still - no slot changes until receive_go_on
+ * An item that is not spare may write to slots. It gets off the list of the
+ * spare ones, or on from lingering, only with the lock, which is held from here
+ * on; and what the spare ones wrote before they came there with it is visible.
+ * A verdict that waits (pending.h) frees its slot before it is counted out.
+ */
+bool receive_still(struct engine *e)
+{
+    struct receive *item;
+    unsigned still;
+
+    pthread_mutex_lock(&e->held_mtx);
+    still = e->lingering;
+    LIST_FOREACH (item, &e->spare, spare)
+        still++;
+    if (still == e->items_made && atomic_load(&e->unsettled) == 0)
+        return true;
+    pthread_mutex_unlock(&e->held_mtx);
+    return false;
+}
+
+void receive_go_on(struct engine *e)
+{
+    pthread_mutex_unlock(&e->held_mtx);
 }
 
 /* receive_stats - the sum; each item counts for itself */

@@ -21,6 +21,10 @@ struct delivery;
 bool receive_start(struct engine *e);
 /* A hold is on: those that wait for a long-lived child see it at once. */
 void receive_hold(struct engine *e);
+/* While no work item has a slot but to wait with, and no verdict waits to be
+ * written: true, and none gets one before receive_go_on. */
+bool receive_still(struct engine *e);
+void receive_go_on(struct engine *e);
 /* What all work items did so far. */
 struct receive_stats {
     uint64_t deliveries; /* handlers started */

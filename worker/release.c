@@ -116,10 +116,16 @@ static int not_watched(const char *path, int err, struct problem *p)
                        path, (unsigned)getuid(), limit, limit, limit);
 }
 
+/* wal_path - what is written by whoever changes the store */
+static void wal_path(const struct engine *e, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%.4000s/" STATEDIR_STORE "-wal", e->dir.folder);
+}
+
 int release_open(struct release **out, struct engine *e, struct problem *p)
 {
     struct release *r = calloc(1, sizeof *r);
-    char path[PATH_MAX + 8];
+    char path[PATH_MAX];
 
     *out = NULL;
     if (!r)
@@ -130,8 +136,7 @@ int release_open(struct release **out, struct engine *e, struct problem *p)
     r->source.ready = written;
     r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     /* The log is there as long as we have the store open. */
-    snprintf(path, sizeof path, "%.4000s/" STATEDIR_STORE "-wal",
-             e->dir.folder);
+    wal_path(e, path);
     if (r->source.fd < 0 ||
         inotify_add_watch(r->source.fd, path, IN_MODIFY) < 0) {
         int err = errno;
@@ -153,6 +158,18 @@ void release_watch(struct release *r)
 {
     if (!atomic_exchange(&r->watching, true) &&
         loop_watch(r->engine->loop, &r->source, EPOLLIN) < 0)
+        release_again(r);
+}
+
+/* release_store_changed - a look besides: somebody may have written to the file
+ * between its first moment and the watch */
+void release_store_changed(struct release *r)
+{
+    char path[PATH_MAX];
+
+    wal_path(r->engine, path);
+    (void)inotify_add_watch(r->source.fd, path, IN_MODIFY);
+    if (ordered_held(r->engine) > 0)
         release_again(r);
 }
 

@@ -22,6 +22,8 @@ int release_open(struct release **out, struct engine *e, struct problem *p);
 void release_watch(struct release *r);
 /* The store did not tell of a group that is held: look soon. */
 void release_again(struct release *r);
+/* It is another file now, under the same name; in the peeker. */
+void release_store_changed(struct release *r);
 void release_close(struct release **r); /* after the pool; sets NULL */
 
 #endif

@@ -130,7 +130,9 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
         later_op(e, &op, &d[i], slots[i]);
         rows[i] = op.row;
     }
-    err = store_put_all(e->store, rows, n);
+    err = atomic_load(&e->holds) & HOLD_STORE_GONE
+              ? -ESTALE
+              : store_put_all(e->store, rows, n);
     for (size_t i = 0; i < n; i++) {
         op = (struct op){.kind = OP_PUT, .row = rows[i]};
         if (!err) {

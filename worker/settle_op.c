@@ -16,11 +16,16 @@
  * A row that is gone was a letter on its way again that an operator discarded:
  * so is the message. A sequence that is there already was written by a worker
  * that died before it freed the slot. Nothing is left to write for either.
+ * Into a file that has lost its name nothing is written: it ends with us. What
+ * a commit wrote just before that was seen is there as long as the rest of the
+ * store, and put back with it.
  */
 int op_write(struct engine *e, struct op *op)
 {
     int err;
 
+    if (atomic_load(&e->holds) & HOLD_STORE_GONE)
+        return -ESTALE;
     if (op->kind != OP_PUT)
         return store_delete(e->store, op->row.row);
     err = store_put(e->store, &op->row, op->attempt, &op->row.row);

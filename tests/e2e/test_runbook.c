@@ -49,7 +49,7 @@ Test(runbook, commands_that_look_work_as_they_stand)
            "  *) echo \"$line: $s\"; cat \"$STATE_DIRECTORY/out\"; esac;"
            "done <\"$STATE_DIRECTORY/typed\"; echo $n commands",
            q);
-    cr_assert_str_eq(r.out, "10 commands\n", "%s%s", r.out, r.err);
+    cr_assert_str_eq(r.out, "11 commands\n", "%s%s", r.out, r.err);
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 

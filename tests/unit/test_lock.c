@@ -1,5 +1,6 @@
 /* test_lock.c - one worker, and never two */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,9 +35,9 @@ static void teardown(void)
 
 TestSuite(lock, .init = setup, .fini = teardown, .timeout = 60);
 
-static struct pidfh *taken(void)
+static struct lock *taken(void)
 {
-    struct pidfh *lock;
+    struct lock *lock;
     struct problem p = {0};
 
     cr_assert(lock_open(&lock, path, "/orders", &p) == 0, "%s", p.text);
@@ -83,7 +84,7 @@ static void owner_kill(const struct owner *o)
 
 Test(lock, file_names_the_owner_and_goes_with_the_lock)
 {
-    struct pidfh *lock = taken();
+    struct lock *lock = taken();
     char text[32] = "";
     FILE *f = fopen(path, "r");
     struct stat st;
@@ -102,7 +103,7 @@ Test(lock, file_names_the_owner_and_goes_with_the_lock)
 Test(lock, living_owner_is_refused_with_69_and_its_pid)
 {
     struct owner o = owner_start(NULL);
-    struct pidfh *lock = (struct pidfh *)1;
+    struct lock *lock = (struct lock *)1;
     struct problem p = {0};
     char pid[32];
 
@@ -121,7 +122,7 @@ Test(lock, living_owner_is_refused_with_69_and_its_pid)
 Test(lock, refused_one_leaves_the_owners_file_alone)
 {
     struct owner o = owner_start(NULL);
-    struct pidfh *lock;
+    struct lock *lock;
     struct stat before, after;
 
     cr_assert_eq(stat(path, &before), 0);
@@ -136,7 +137,7 @@ Test(lock, lock_of_a_killed_owner_is_taken)
 {
     for (int i = 0; i < 50; i++) {
         struct owner o = owner_start(NULL);
-        struct pidfh *lock;
+        struct lock *lock;
 
         owner_kill(&o);
         lock = taken();
@@ -150,7 +151,7 @@ Test(lock, owner_that_is_just_dying_is_waited_for)
 {
     for (int i = 0; i < 100; i++) {
         struct owner o = owner_start(NULL);
-        struct pidfh *lock;
+        struct lock *lock;
 
         kill(o.pid, SIGKILL);
         lock = taken();
@@ -226,7 +227,7 @@ static int start_once(void)
     cr_assert_geq(pid, 0);
     if (pid == 0) {
         struct problem p = {0};
-        struct pidfh *lock;
+        struct lock *lock;
 
         (void)lock_open(&lock, path, "/orders", &p);
         (void)!write(ready[1], &p.status, sizeof p.status);
@@ -265,7 +266,7 @@ Test(lock, whoever_looks_refuses_no_start)
 
 Test(lock, does_not_reach_a_program_that_is_started)
 {
-    struct pidfh *lock = taken();
+    struct lock *lock = taken();
     pid_t pid = fork();
     int status;
 
@@ -281,7 +282,7 @@ Test(lock, does_not_reach_a_program_that_is_started)
 
 Test(lock, missing_folder_is_refused_with_73)
 {
-    struct pidfh *lock;
+    struct lock *lock;
     struct problem p = {0};
     char nowhere[160];
 
@@ -290,6 +291,86 @@ Test(lock, missing_folder_is_refused_with_73)
     cr_assert_null(lock);
     cr_assert_eq(p.status, EX_CANTCREAT);
     cr_assert(strstr(p.text, nowhere), "%s", p.text);
+}
+
+Test(lock, a_removed_pidfile_lets_nobody_in)
+{
+    struct owner o = owner_start(NULL);
+    struct lock *lock;
+    struct problem p = {0};
+    struct stat st;
+
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_lt(lock_open(&lock, path, "/orders", &p), 0);
+    cr_assert_eq(p.status, EX_UNAVAILABLE);
+    cr_assert(strstr(p.text, "fuser"), "%s", p.text);
+    cr_assert_lt(stat(path, &st), 0, "it leaves none in the owner's place");
+    owner_kill(&o);
+    lock = taken();
+    lock_close(&lock);
+}
+
+Test(lock, a_removed_pidfile_is_put_back)
+{
+    struct lock *lock = taken();
+    char text[32] = "";
+    struct stat st;
+    FILE *f;
+
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(lock_put_back(lock), 0);
+    f = fopen(path, "r");
+    cr_assert(f && fgets(text, sizeof text, f));
+    fclose(f);
+    cr_assert_eq(atoi(text), (int)getpid());
+    cr_assert_eq(lock_put_back(lock), 0, "nothing to do");
+    lock_close(&lock);
+    cr_assert_lt(stat(path, &st), 0);
+}
+
+Test(lock, a_removed_folder_is_locked_again)
+{
+    struct lock *lock = taken();
+    struct problem p = {0};
+    pid_t pid;
+    int status;
+
+    cr_assert(unlink(path) == 0 && rmdir(dir) == 0);
+    cr_assert_eq(lock_put_back(lock), -ENOENT, "it makes no folder");
+    cr_assert_eq(mkdir(dir, 0700), 0);
+    cr_assert_eq(lock_put_back(lock), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct lock *second;
+
+        unlink(path);
+        _exit(lock_open(&second, path, "/orders", &p) < 0 ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    lock_close(&lock);
+}
+
+/* A worker whose folder was moved away, and another began in the place. */
+Test(lock, what_somebody_else_has_is_not_taken)
+{
+    struct lock *lock = taken();
+    char away[80];
+    struct owner o;
+    struct stat before, after;
+
+    snprintf(away, sizeof away, "%s.away", dir);
+    cr_assert(rename(dir, away) == 0 && mkdir(dir, 0700) == 0);
+    o = owner_start(NULL);
+    cr_assert_eq(stat(path, &before), 0);
+    cr_assert_eq(lock_put_back(lock), -EEXIST);
+    lock_close(&lock);
+    cr_assert(stat(path, &after) == 0 && before.st_ino == after.st_ino);
+    owner_kill(&o);
+    snprintf(away, sizeof away, "%s.away/worker.pid", dir);
+    cr_assert_eq(unlink(away), 0);
+    *strrchr(away, '/') = '\0';
+    cr_assert_eq(rmdir(away), 0);
 }
 
 /* Many at once, as a supervisor gone wild would start them. */
@@ -303,7 +384,7 @@ Test(lock, of_many_at_once_one_gets_it)
     for (int i = 0; i < 16; i++) {
         pid[i] = fork();
         if (pid[i] == 0) {
-            struct pidfh *lock;
+            struct lock *lock;
 
             close(go[1]);
             close(won[0]);
