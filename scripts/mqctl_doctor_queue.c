@@ -157,6 +157,27 @@ static void groups_check(struct findings *f, const struct view *v)
           n, n == 1 ? " is" : "s are");
 }
 
+/* killed_check - what it had in hand is in memory, and may have gone with it */
+static void killed_check(struct findings *f, const struct view *v)
+{
+    char path[PATH_MAX] = "", buf[COMMAND];
+
+    (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
+    if (v->custody < 0)
+        FOUND(f, BAD, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "its last one, pid %d, was killed, and what it had received and "
+              "not finished is not found: its runtime directory is gone, or "
+              "the machine was started again",
+              (int)v->pid);
+    else
+        FOUND(f, BAD, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "its last one, pid %d, was killed; %" PRId64 " messages that it "
+              "had received and not finished wait in %s",
+              (int)v->pid, v->custody, path);
+}
+
 static void worker_check(struct findings *f, const struct view *v)
 {
     char buf[COMMAND];
@@ -164,11 +185,7 @@ static void worker_check(struct findings *f, const struct view *v)
     if (v->worker == VIEW_RUNS)
         state_check(f, v);
     else if (v->worker == VIEW_KILLED)
-        FOUND(f, BAD, "worker",
-              command(buf, "mqworker %s -- COMMAND", v->queue),
-              "its last one, pid %d, was killed; %" PRId64 " messages that it "
-              "had received and not finished wait in %s",
-              (int)v->pid, v->custody > 0 ? v->custody : 0, v->dir.folder);
+        killed_check(f, v);
     else if (v->worker == VIEW_UNSEEN)
         FOUND(f, WARN, "worker", NULL,
               "whether one runs is not seen from here: the lock %s/%s cannot "

@@ -129,8 +129,7 @@ static void store_look(struct view *v)
     store_close(&s);
 }
 
-/* view_folder - statedir speaks to whoever wants to run a worker there; who
- * only looks is not to change owners */
+/* view_folder - what statedir refuses, with the status of one who looks */
 int view_folder(struct statedir *out, const char *state_dir, const char *queue,
                 struct problem *p)
 {
@@ -143,10 +142,7 @@ int view_folder(struct statedir *out, const char *state_dir, const char *queue,
         p->status = EX_NOPERM;
     else if (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
              st.st_uid != geteuid())
-        problem_fill(p, EX_NOPERM,
-                     "%s belongs to uid %u; run mqctl as that user or root, "
-                     "like sudo -u '#%u' mqctl ...",
-                     out->folder, (unsigned)st.st_uid, (unsigned)st.st_uid);
+        p->status = EX_NOPERM;
     return err;
 }
 

@@ -265,6 +265,43 @@ Test(counters, the_journal_of_another_run_of_the_machine_is_dropped)
     cr_assert_not(counters_find(r, &id_a, &end, &when));
 }
 
+Test(counters, the_journal_of_an_orderly_stop_outlives_the_machine)
+{
+    char copy[128];
+    enum counters_end end;
+    uint64_t when;
+
+    both();
+    counters_settled(claim(), COUNTERS_DONE, &id_a, WALL);
+    counters_gauge(w, COUNTERS_ENDED_NS, WALL);
+    snprintf(copy, sizeof copy, "%s.copy", path);
+    cr_assert_eq(counters_copy(copy, path), 0);
+    counters_close(&w);
+    counters_close(&r);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(counters_copy(path, copy), 0);
+    cr_assert_eq(unlink(copy), 0);
+    both();
+    cr_assert(counters_find(r, &id_a, &end, &when), "it was not torn");
+    counters_gauge(w, COUNTERS_ENDED_NS, WALL);
+    counters_head(w)->boot_id[0] ^= 1;
+    counters_close(&w);
+    cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
+    cr_assert(counters_find(r, &id_a, &end, &when), "nor by the reboot");
+}
+
+Test(counters, a_copy_that_cannot_be_made_leaves_what_was_there)
+{
+    char none[128];
+
+    both();
+    snprintf(none, sizeof none, "%s/none", dir);
+    cr_assert_eq(counters_copy(path, none), -ENOENT);
+    cr_assert_eq(access(path, F_OK), 0);
+    snprintf(none, sizeof none, "%s/none/copy", dir);
+    cr_assert_eq(counters_copy(none, path), -ENOENT);
+}
+
 Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
 {
     struct problem p;

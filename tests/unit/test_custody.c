@@ -467,3 +467,157 @@ Test(custody, without_its_folder_nothing_changes)
     cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
     custody_close(&c);
 }
+
+/* ---- from another place ---- */
+
+static const char *other_file(void)
+{
+    static char path[128];
+
+    snprintf(path, sizeof path, "%s/other", fixture_dir);
+    return path;
+}
+
+/* killed_with - a file as a kill leaves it, with these messages */
+static void killed_with(const char *path, const char *a, const char *b)
+{
+    struct custody *c = fixture_open_at(path, FIXTURE_ROOM, 4);
+
+    fixture_recover(c);
+    fixture_take(c, a);
+    if (b)
+        fixture_take(c, b);
+    custody_close(&c);
+}
+
+static int carried(bool truth, struct problem *p)
+{
+    struct custody_spec spec = fixture_spec(4);
+
+    return custody_carry(fixture_file, other_file(), truth, &spec, p);
+}
+
+/* carried_are - the file holds these, in this order; all else is free */
+static void carried_are(const char *a, const char *b, const char *c)
+{
+    const char *const want[] = {a, b, c};
+    struct custody *now = fixture_open(4);
+    struct fixture_found f = fixture_recover(now);
+    uint64_t last = 0;
+
+    for (unsigned i = 0; i < 3 && want[i]; i++) {
+        cr_assert_gt(f.count, i);
+        fixture_text_is(f.slot[i], want[i]);
+        cr_assert_gt(f.slot[i]->seq, last);
+        last = f.slot[i]->seq;
+    }
+    cr_assert_eq(f.count, !!a + !!b + !!c);
+    cr_assert_gt(custody_seq_next(now), last);
+    custody_close(&now);
+}
+
+Test(custody, what_another_file_holds_is_carried_over)
+{
+    struct problem p = {0};
+
+    killed_with(other_file(), "one", "two");
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are("one", "two", NULL);
+}
+
+Test(custody, an_empty_file_or_none_is_carried_over_as_nothing)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert(access(fixture_file, F_OK) < 0);
+}
+
+Test(custody, a_carry_that_was_cut_off_is_done_again_from_what_still_counts)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(other_file(), "one", NULL);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    /* The kill came here; the old place was used once more. */
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    struct fixture_found f = fixture_recover(c);
+    slot_retire(f.slot[0]);
+    custody_release(c, f.slot[0]);
+    fixture_take(c, "two");
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are("two", NULL, NULL);
+    /* The same, and nothing was left there. */
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    f = fixture_recover(c);
+    slot_retire(f.slot[0]);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert(access(fixture_file, F_OK) < 0, "it was a copy");
+}
+
+Test(custody, what_a_carry_left_behind_is_not_carried_twice)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(other_file(), "one", NULL);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    c = fixture_open(4); /* it counts from here on */
+    struct fixture_found f = fixture_recover(c);
+    slot_retire(f.slot[0]);
+    custody_close(&c);
+    cr_assert_eq(carried(false, &p), 0, "%s", p.text);
+    carried_are(NULL, NULL, NULL);
+}
+
+Test(custody, messages_of_an_older_release_that_ran_since_join_ours)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(fixture_file, "ours", NULL);
+    killed_with(other_file(), "theirs 1", "theirs 2");
+    cr_assert_eq(carried(false, &p), 0, "%s", p.text);
+    carried_are("theirs 1", "theirs 2", "ours");
+    c = fixture_open(4);
+    struct fixture_found f = fixture_recover(c);
+    cr_assert_eq(slot_word(f.slot[0]).flags, 0);
+    cr_assert_eq(slot_word(f.slot[2]).flags, SLOT_REDELIVERED,
+                 "its verdict cannot be asked for any more");
+    custody_close(&c);
+}
+
+Test(custody, messages_in_two_places_that_both_count_are_refused)
+{
+    struct problem p = {0};
+
+    killed_with(fixture_file, "ours", NULL);
+    killed_with(other_file(), "theirs", NULL);
+    cr_assert_eq(carried(true, &p), -EEXIST);
+    cr_assert_eq(p.status, EX_CONFIG);
+    cr_assert(strstr(p.text, fixture_file) && strstr(p.text, other_file()),
+              "%s", p.text);
+    carried_are("ours", NULL, NULL);
+}
+
+Test(custody, larger_bodies_are_carried_whole)
+{
+    char text[2 * FIXTURE_ROOM];
+    struct problem p = {0};
+    struct custody *c = fixture_open_at(other_file(), sizeof text, 4);
+
+    fixture_recover(c);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    fixture_take(c, text);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are(text, NULL, NULL);
+}
