@@ -89,23 +89,22 @@ static bool claimed(const struct runtimedir_note *owner, const char *folder)
     return strcmp(note.id, owner->id) == 0 && strcmp(note.folder, folder) == 0;
 }
 
-/* judge - whose `folder` is; `state`: the state folder, `known`: it has a note.
- * Adopts the id of a folder that was that of a state folder at the same path:
- * somebody removed the state directory, and the messages run all the same. */
-static enum claim judge(struct runtimedir *r, const char *folder,
-                        const char *state, bool known)
+/* judge - whose `folder` is; `state`: the state folder
+ * By the id, not by the path: another container that sees the same memory may
+ * have another state directory at the same path.
+ */
+static enum claim judge(const struct runtimedir *r, const char *folder,
+                        const char *state)
 {
     struct runtimedir_note owner;
-    bool mine;
+    bool theirs;
 
     if (runtimedir_note_read(&owner, folder, RUNTIMEDIR_OWNER) < 0)
         return holds(folder) ? STRANGE : FREE;
-    mine = same(owner.folder, state);
-    if (mine && !known)
-        strlcpy(r->id, owner.id, sizeof r->id);
-    if (strcmp(owner.id, r->id) == 0 && (mine || !claimed(&owner, folder)))
+    theirs = !same(owner.folder, state) && claimed(&owner, folder);
+    if (strcmp(owner.id, r->id) == 0 && !theirs)
         return OURS;
-    if (!mine && claimed(&owner, folder))
+    if (theirs)
         return THEIRS;
     return holds(folder) ? STRANGE : FREE;
 }
@@ -138,7 +137,7 @@ static int lock_once(int *lock, const char *path)
 /* lock_take - a worker of ours that is just dying is waited for; -EWOULDBLOCK
  * of another one leaves `p` alone */
 static int lock_take(struct runtimedir *r, const char *path, const char *state,
-                     bool known, struct problem *p)
+                     struct problem *p)
 {
     uint64_t end = clock_mono_ns() + DYING_NS;
     int err;
@@ -151,7 +150,7 @@ static int lock_take(struct runtimedir *r, const char *path, const char *state,
             continue;
         if (err != -EWOULDBLOCK)
             return err ? unusable(-err, path, p) : 0;
-        if (judge(r, path, state, known) != OURS)
+        if (judge(r, path, state) != OURS)
             return -EWOULDBLOCK;
         if (clock_mono_ns() >= end)
             return problem_set(p, EX_UNAVAILABLE, EWOULDBLOCK,
@@ -176,7 +175,7 @@ static void leftovers_remove(const char *folder)
 
 /* folder_try - make r->folder ours: 0, -EWOULDBLOCK if it is somebody else's,
  * or a problem */
-static int folder_try(struct runtimedir *r, const char *state, bool known,
+static int folder_try(struct runtimedir *r, const char *state,
                       struct problem *p)
 {
     enum claim claim;
@@ -187,10 +186,10 @@ static int folder_try(struct runtimedir *r, const char *state, bool known,
         return unusable(errno, r->folder, p);
     err = folder_queue(r->folder, true, FLAG, p);
     if (!err)
-        err = lock_take(r, r->folder, state, known, p);
+        err = lock_take(r, r->folder, state, p);
     if (err)
         return err;
-    claim = judge(r, r->folder, state, known);
+    claim = judge(r, r->folder, state);
     if (claim == STRANGE && !r->strange[0])
         strlcpy(r->strange, r->folder, sizeof r->strange);
     if (claim == FREE)
@@ -204,7 +203,7 @@ static int folder_try(struct runtimedir *r, const char *state, bool known,
 
 /* folder_take - the first of NAME, NAME.2, ... that is ours or free */
 static int folder_take(struct runtimedir *r, const char *root, const char *name,
-                       const char *state, bool known, struct problem *p)
+                       const char *state, struct problem *p)
 {
     char suffix[16] = "";
     int err = -EWOULDBLOCK;
@@ -214,7 +213,7 @@ static int folder_take(struct runtimedir *r, const char *root, const char *name,
             snprintf(suffix, sizeof suffix, ".%d", n);
         if (!folder_join(r->folder, root, name, suffix))
             return unusable(ENAMETOOLONG, root, p);
-        err = folder_try(r, state, known, p);
+        err = folder_try(r, state, p);
     }
     if (err == -EWOULDBLOCK)
         err = problem_set(p, EX_CANTCREAT, EEXIST,
@@ -240,8 +239,7 @@ static int owner_write(const struct runtimedir *r, const char *state,
 
 /* memory_open - root and folder in it */
 static int memory_open(struct runtimedir *r, const char *root, bool link,
-                       const char *name, const char *state, bool known,
-                       struct problem *p)
+                       const char *name, const char *state, struct problem *p)
 {
     char path[PATH_MAX], full[PATH_MAX], user[FOLDER_USER];
     int err = folder_root(root, true, link, FLAG, p);
@@ -259,7 +257,7 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
                            root, strerror(-err), folder_user(geteuid(), user));
     err = folder_root(root, true, link, FLAG, p); /* whoever made it */
     if (!err)
-        err = folder_take(r, full, name, state, known, p);
+        err = folder_take(r, full, name, state, p);
     return err ? err : owner_write(r, state, p);
 }
 
@@ -347,7 +345,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     if (root[0])
         err = memory_open(out, root,
                           !wish->dir && folder_variable("RUNTIME_DIRECTORY"),
-                          strrchr(state, '/'), state, known, p);
+                          strrchr(state, '/'), state, p);
     else
         strlcpy(out->folder, state, sizeof out->folder);
     if (!err && known)

@@ -79,7 +79,7 @@ static void counters_bring(struct engine *e, const char *path)
 {
     char other[PATH_MAX];
 
-    if (strcmp(e->runtime.folder, e->dir.folder) == 0 ||
+    if (e->runtime.lock < 0 ||
         statedir_path(&e->dir, RUNTIMEDIR_COUNTERS, other, NULL) < 0)
         return;
     if (access(path, F_OK) < 0)
@@ -92,8 +92,7 @@ static void counters_keep(struct engine *e)
 {
     char path[PATH_MAX], other[PATH_MAX];
 
-    if (e->started && !counters_private(e->counters) &&
-        strcmp(e->runtime.folder, e->dir.folder) != 0 &&
+    if (e->started && !counters_private(e->counters) && e->runtime.lock >= 0 &&
         runtimedir_path(&e->runtime, RUNTIMEDIR_COUNTERS, path, NULL) == 0 &&
         statedir_path(&e->dir, RUNTIMEDIR_COUNTERS, other, NULL) == 0)
         (void)counters_copy(other, path);
@@ -127,8 +126,8 @@ static void past_tell(const struct engine *e)
         log_warn("custody_stranger", F_STR("queue", e->set->queue),
                  F_STR("folder", r->strange),
                  F_STR("next", "messages in flight of another state directory, "
-                               "which is gone; they stay there. Start a worker "
-                               "with that one, or remove the folder"));
+                               "which is gone; they stay there. How to run "
+                               "them is in docs/runbook.md"));
     if (r->past == RUNTIMEDIR_GONE)
         log_warn("custody_missing", F_STR("queue", e->set->queue),
                  F_STR("folder", r->was),

@@ -52,21 +52,24 @@ static unsigned char *custody_made(const char *q, size_t *size)
         q, "-c", "3", "--", "sh", "-c", "echo >>started; exec sleep 1000");
     harness_until_lines("started", MESSAGES, 10000);
     harness_kill(w);
-    const char *data =
-        harness_read(harness_custody(q), size);
+    const char *data = harness_read(harness_custody(q), size);
     unsigned char *copy = malloc(*size);
     cr_assert_not_null(copy);
     memcpy(copy, data, *size);
     return copy;
 }
 
-/* folder_fresh - a folder with nothing in it, and this custody file */
+/* folder_fresh - a folder with nothing but the way to this custody file */
 static void folder_fresh(const char *q, const void *custody, size_t size)
 {
     static unsigned number;
     const char *folder = folder_of(q);
-    cr_assert_eq(rename(folder, harness_path("old.%u", number++)), 0);
+    const char *old = harness_path("old.%u", number++);
+    cr_assert_eq(rename(folder, old), 0);
     cr_assert_eq(mkdir(folder, 0700), 0);
+    cr_assert_eq(rename(harness_path("%s/runtime", old),
+                        harness_path("%s/runtime", folder)),
+                 0);
     const char *path = harness_custody(q);
     cr_assert(unlink(path) == 0);
     harness_write(path, custody, size);
@@ -118,8 +121,7 @@ static void flipped_check(const char *q, unsigned char *custody, size_t size,
     harness_write("runs", "", 0);
     struct harness_result r = worker_run(q);
     if (r.status == 78) {
-        const char *left =
-            harness_read(harness_custody(q), &after);
+        const char *left = harness_read(harness_custody(q), &after);
         cr_assert(after == size && memcmp(left, custody, size) == 0,
                   "byte %zu, bit %u: changed", at, bit);
     } else {
@@ -190,8 +192,7 @@ Test(damaged_state, a_custody_file_cut_short_is_78_and_left_untouched)
         cr_assert_eq(r.status, 78, "%zu bytes: %d: %s", sizes[i], r.status,
                      r.err);
         cr_assert(strstr(r.err, "/custody"), "%s", r.err);
-        const char *left =
-            harness_read(harness_custody(q), &after);
+        const char *left = harness_read(harness_custody(q), &after);
         cr_assert_eq(after, sizes[i]);
         cr_assert_arr_eq(left, custody, after);
     }

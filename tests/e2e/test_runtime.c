@@ -284,6 +284,34 @@ Test(runtime, custody_that_is_gone_is_told_with_its_path)
     cr_assert_eq(harness_log_count(w, "custody_missing"), 0);
 }
 
+/* The way of docs/runbook.md. */
+Test(runtime,
+     messages_of_a_state_directory_that_is_gone_are_told_and_can_be_run)
+{
+    const char *q = harness_queue(0, 0);
+    const char *dir = harness_path("new"), *name = q + 1;
+    struct harness_process *w;
+
+    killed_over(q, "orphan");
+    folder_remove(harness_state_dir());
+    w = worker(q);
+    const char *line =
+        harness_wait_log(w, "level=warn event=custody_stranger", SOON_MS);
+    cr_assert(strstr(line, folder(q)), "%s", line);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1, "left alone");
+    struct harness_result r = harness_run(
+        "sh", "-c",
+        "umask 077; mkdir -m 700 $0 $0/$1\n"
+        "{ echo folder $2; grep -v '^folder ' $2/owner; } > $0/$1/runtime\n",
+        dir, name, folder(q));
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    w = harness_program("mqworker", "--state-dir", dir, q, "--",
+                        harness_path("handler"));
+    in_runs("orphan");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* golden - the custody file that an older release left in the state directory:
  * bodies "golden 1" to "golden 6" of group g, and "golden 7"; the first and the
  * last one were running. It is put into this run of the machine. */

@@ -319,16 +319,30 @@ Test(runtimedir, of_a_state_directory_that_is_gone_only_what_is_empty_is_used)
     stopped(&b, "b", true);
 }
 
-Test(runtimedir, messages_of_a_state_directory_made_again_are_its_own)
+/* Another container may have another directory at that path. */
+Test(runtimedir, a_state_directory_made_again_is_another_one)
 {
-    struct runtimedir a = started("a", "mem/orders");
+    struct runtimedir a = started("a", "mem/orders"), live;
+    struct runtimedir_note note;
 
     custody_put(a.folder, true);
     settled(&a, "a");
-    stopped(&a, "a", false);
     state_remove("a");
+    live = started("a", "mem/orders.2");
+    stopped(&live, "a", true);
+    stopped(&a, "a", false);
+    a = started("a", "mem/orders.2");
+    cr_assert_str_eq(a.strange, below("mem/orders"));
+    custody_put(a.folder, false);
+    settled(&a, "a");
+    stopped(&a, "a", true);
+    /* As docs/runbook.md has it. */
+    cr_assert_eq(runtimedir_note_read(&note, below("mem/orders"), "owner"), 0);
+    snprintf(note.folder, sizeof note.folder, "%s", below("mem/orders"));
+    cr_assert_eq(runtimedir_note_write(&note, below("a/orders"), "runtime"), 0);
     a = started("a", "mem/orders");
     cr_assert(access(below("mem/orders/custody"), F_OK) == 0);
+    cr_assert_eq(a.past, RUNTIMEDIR_KEPT);
     stopped(&a, "a", false);
 }
 
