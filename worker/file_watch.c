@@ -150,11 +150,12 @@ static const struct file *gone(const struct file_watch *w, enum part first,
     return NULL;
 }
 
-/* read_only - its file system takes no more writes: remounted, or after an error
- * statvfs(3) does not tell of an error's read-only state (ext4 since Linux 6.15,
- * xfs), but opening to write fails then, and writes nothing. It is the very file
- * that is opened, whatever has its name; never one of the store: closing that
- * would drop SQLite's locks (fcntl(2)).
+/* read_only - its file system takes no more writes: remounted, or after an
+ * error
+ * statvfs(3) does not tell of an error's read-only state (ext4 since Linux
+ * 6.15, xfs), but opening to write fails then, and writes nothing. It is the
+ * very file that is opened, whatever has its name; never one of the store:
+ * closing that would drop SQLite's locks (fcntl(2)).
  */
 static bool read_only(const struct file *f)
 {

@@ -1,4 +1,5 @@
 /* mqworker: its files removed, moved, replaced or made read-only under it */
+#include "tests/e2e/faults_fixture.h"
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(worker_files, .init = harness_init, .fini = harness_fini,
+TestSuite(worker_files, .init = faults_init, .fini = harness_fini,
           .timeout = 90);
 
 /* Fails unless the body is "good". */
@@ -409,6 +410,41 @@ Test(worker_files, an_error_of_the_disk_stops_the_taking)
     alone_check(w, q, harness_queue_length(q));
     harness_kill(w);
     free(device);
+}
+
+/* faulty - a worker one of whose calls fails */
+static struct harness_process *faulty(const char *q, const char *fault)
+{
+    return fault_start(fault, "tally",
+                       HARNESS_LIST("mqworker", "--state-dir",
+                                    harness_state_dir(), q, GOOD_ONLY));
+}
+
+Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "good\n");
+    struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:2");
+    const char *line = harness_wait_log(w, "event=read_only", 10000);
+    cr_assert(strstr(line, "remount,rw"), "%s", line);
+    cr_assert_eq(harness_queue_length(q), 1, "before anything is taken");
+    harness_wait_log(w, "event=writable_again", 10000);
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_log_count(w, "event=read_only"), 1, "said once");
+}
+
+Test(worker_files, without_inotify_it_looks_at_work)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = faulty(q, "inotify_init1:2:24");
+    harness_wait_log(w, "event=files_not_watched", 5000);
+    shell(q, "rm $S/store.db*");
+    while (harness_log_count(w, "event=file_gone") == 0)
+        if (!harness_try_send(q, "good\n", 5, 0))
+            harness_run("sleep", "0.01");
+    harness_wait_log(w, "event=file_back", 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
 /* A tool that finds no store makes none: the worker's would have no place. */

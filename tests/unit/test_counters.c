@@ -413,6 +413,26 @@ Test(counters, without_room_for_a_block_it_counts_in_memory)
     cr_assert_eq(sum().dead, 1, "what has room is shared still");
 }
 
+/* ---- a file that is removed under its worker ---- */
+
+Test(counters, a_removed_file_is_put_back_and_counts_on)
+{
+    struct counters_block *b;
+
+    both();
+    b = claim();
+    counters_add(&b->done, 3);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(counters_put_back(w, path), 0);
+    counters_add(&b->done, 1);
+    again();
+    cr_assert_eq(sum().done, 4);
+    counters_add(&claim()->done, 1); /* allocated as it comes into use */
+    again();
+    cr_assert_eq(sum().done, 5);
+    cr_assert_eq(counters_put_back(w, path), -EEXIST);
+}
+
 /* ---- a kill at each instruction ---- */
 
 static void settle_two(void *arg)

@@ -568,3 +568,48 @@ Test(runtimedir, disk_if_it_is_allowed_is_the_state_folder)
     cr_assert(access(below("a/orders/runtime"), F_OK) == 0);
     stopped(&r, "a", false);
 }
+
+/* ---- removed under its worker ---- */
+
+Test(runtimedir, a_removed_folder_and_note_are_put_back_and_locked)
+{
+    struct runtimedir r = started("state", "mem/orders");
+    struct statedir dir = state("state");
+    struct runtimedir_note note;
+    struct problem p = {0};
+    int other;
+
+    settled(&r, "state");
+    cr_assert_eq(nftw(r.folder, node_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+    cr_assert_eq(unlink(below("state/orders/runtime")), 0);
+    cr_assert_eq(runtimedir_put_back(&r, &dir, &p), 0, "%s", p.text);
+    cr_assert_eq(runtimedir_note_read(&note, r.folder, RUNTIMEDIR_OWNER), 0);
+    cr_assert_str_eq(note.folder, dir.folder);
+    cr_assert_str_eq(note.id, r.id);
+    cr_assert_eq(runtimedir_note_read(&note, dir.folder, RUNTIMEDIR_NOTE), 0);
+    cr_assert_str_eq(note.folder, r.folder);
+    cr_assert(note.open);
+    other = open(r.folder, O_RDONLY | O_DIRECTORY);
+    cr_assert(flock(other, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK);
+    close(other);
+    stopped(&r, "state", true);
+}
+
+Test(runtimedir, a_folder_that_another_worker_made_meanwhile_is_not_taken)
+{
+    struct runtimedir r = started("state", "mem/orders");
+    struct statedir dir = state("state");
+    struct problem p = {0};
+    int other;
+
+    settled(&r, "state");
+    cr_assert_eq(nftw(r.folder, node_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+    cr_assert_eq(mkdir(r.folder, 0700), 0);
+    other = open(r.folder, O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(flock(other, LOCK_EX | LOCK_NB), 0);
+    cr_assert_eq(runtimedir_put_back(&r, &dir, &p), -EEXIST);
+    cr_assert(strstr(p.text, r.folder), "%s", p.text);
+    close(other);
+    cr_assert_eq(runtimedir_put_back(&r, &dir, &p), 0, "%s", p.text);
+    stopped(&r, "state", true);
+}
