@@ -40,6 +40,8 @@ static const struct field fields[] = {
      offsetof(struct header, timeout_ms), 1, TIMEOUT_MAX},
     {"letter", HEADER_LETTER, FIELD_NUMBER, offsetof(struct header, letter), 1,
      INT64_MAX},
+    {"letter-token", HEADER_LETTER_TOKEN, FIELD_ULID,
+     offsetof(struct header, letter_token), 0, 0},
 };
 #define FIELDS (sizeof fields / sizeof fields[0])
 

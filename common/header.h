@@ -32,6 +32,7 @@ enum {
     HEADER_EXPIRES = 1 << 5,
     HEADER_TIMEOUT = 1 << 6,
     HEADER_LETTER = 1 << 7,
+    HEADER_LETTER_TOKEN = 1 << 8,
 };
 
 struct header_text {
@@ -43,12 +44,14 @@ struct header {
     size_t bytes;    /* of the header; the body starts here. 0 = no header */
     unsigned fields; /* HEADER_ bits: which of the following were there */
     struct ulid id;
-    uint64_t sent_ns;       /* ns since the epoch */
-    uint64_t size;          /* bytes of the body */
-    uint64_t not_before_ns; /* ns since the epoch */
-    uint64_t expires_ns;    /* ns since the epoch */
-    uint64_t timeout_ms;    /* 1 and up */
-    uint64_t letter;        /* row of the dead letter this is a replay of */
+    uint64_t sent_ns;         /* ns since the epoch */
+    uint64_t size;            /* bytes of the body */
+    uint64_t not_before_ns;   /* ns since the epoch */
+    uint64_t expires_ns;      /* ns since the epoch */
+    uint64_t timeout_ms;      /* 1 and up */
+    uint64_t letter;          /* row of the dead letter this is a replay of */
+    struct ulid letter_token; /* of that replay (store.h); no ULID, written as
+                                 one */
     struct header_text group;
     unsigned x_count; /* how many x- lines there are */
 };

@@ -45,8 +45,26 @@ static const char *bytes_copy(char **at, const void *bytes, size_t size)
     return start;
 }
 
+/* replay_copy - how it was sent last; where the boot is not known, it may have
+ * been in this one */
+static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
+{
+    const char *there = (const char *)sqlite3_column_text(st, COL_BOOT);
+    const void *token = sqlite3_column_blob(st, COL_TOKEN);
+    struct letter_replay r = {
+        .here = there && (!*there || !*boot || !strcmp(there, boot)),
+        .sent = sqlite3_column_int(st, COL_SENT) != 0,
+        .marked_ns = sql_column_u64(st, COL_MARKED),
+    };
+    r.known = token && sqlite3_column_bytes(st, COL_TOKEN) == sizeof r.token;
+    if (r.known)
+        memcpy(&r.token, token, sizeof r.token);
+    return r;
+}
+
 /* letter_copy - the letter a statement stands on, in one block of its own */
-static int letter_copy(sqlite3_stmt *st, struct letter **out, size_t *bytes)
+static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
+                       size_t *bytes)
 {
     struct store_row m;
     int err = sql_read_row(st, &m);
@@ -66,6 +84,7 @@ static int letter_copy(sqlite3_stmt *st, struct letter **out, size_t *bytes)
     m.error = bytes_copy(&at, m.error, error_size);
     *l = (struct letter){
         .m = m,
+        .replay = replay_copy(st, boot),
         .body = (const char *)m.data + m.header_size,
         .body_size = m.size - m.header_size,
         .stderr_tail = bytes_copy(&at, tail, tail_size),
@@ -93,14 +112,15 @@ static void filter_bind(sqlite3_stmt *st, const struct letter_filter *f,
 }
 
 /* page_step - copy letters until the page is full or there are no more */
-static int page_step(struct sql *sql, sqlite3_stmt *st, struct page *page)
+static int page_step(struct sql *sql, sqlite3_stmt *st, const char *boot,
+                     struct page *page)
 {
     int err = 0;
     while (page->count < PAGE_LETTERS && page->bytes < PAGE_BYTES &&
            (err = sql_step(sql, st)) > 0) {
         size_t bytes;
         struct letter *l;
-        err = letter_copy(st, &l, &bytes);
+        err = letter_copy(st, boot, &l, &bytes);
         if (err)
             return err;
         page->letters[page->count++] = l;
@@ -122,7 +142,7 @@ static int page_read(struct store *s, enum sql_id list,
     if (!err) {
         filter_bind(st, f, range);
         sql_bind_u64(st, 10, room < PAGE_LETTERS ? room : PAGE_LETTERS);
-        err = page_step(sql, st, page);
+        err = page_step(sql, st, store_boot(s), page);
         sql_done(st);
     }
     store_read_end(s);
@@ -234,7 +254,7 @@ int letters_get(struct store *s, int64_t row,
         sqlite3_bind_int64(st, 1, row);
         err = sql_step(sql, st);
         if (err > 0)
-            err = letter_copy(st, &l, &bytes);
+            err = letter_copy(st, store_boot(s), &l, &bytes);
         else if (!err)
             err = -ENOENT;
         sql_done(st);

@@ -22,9 +22,19 @@ struct letter_filter {
     bool replayed;               /* those marked replayed, not the dead ones */
 };
 
+/* The last time that an operator sent a letter again. */
+struct letter_replay {
+    bool known;         /* else it was never sent, or by an older version */
+    bool here;          /* state replayed: in this boot, to queues of now */
+    bool sent;          /* the send returned; else it may not have happened */
+    uint64_t marked_ns; /* wall */
+    struct ulid token;
+};
+
 struct letter {
     struct store_row m; /* all fields set; m.group NUL-terminated */
-    const char *body;   /* after the header */
+    struct letter_replay replay;
+    const char *body; /* after the header */
     size_t body_size;
     const char *stderr_tail; /* of the last attempt */
     size_t stderr_size;
@@ -57,12 +67,25 @@ int letters_history(struct store *s, int64_t row,
                                  void *arg),
                     void *arg);
 
-/* dead -> replayed, with the current boot (store_recall), if it is dead (or
- * replayed, for one that is sent again) and died at `died_ns`; -ENOENT if
- * not. */
-int letters_mark_replayed(struct store *s, int64_t row, uint64_t died_ns);
-/* replayed -> dead, when the send did not happen; -ENOENT if not replayed. */
-int letters_unmark(struct store *s, int64_t row);
+/* A letter that is about to be sent. */
+struct letter_mark {
+    int64_t row;
+    uint64_t died_ns;   /* of the letter as it was read */
+    uint64_t marked_ns; /* wall; now */
+    struct ulid token;  /* a new one; `again`: the one that it has, if any */
+    bool again;         /* it is on its way already */
+};
+/* dead -> replayed, with the current boot (store_recall), under that token; or,
+ * again, still replayed. -EALREADY: it is on its way, and was to be dead;
+ * -ENOENT: settled, or it died again. `sent`: as letters_mark_sent, in the same
+ * commit; NULL: none. */
+int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
+                          const struct letter_mark *sent);
+/* Its send has returned. */
+int letters_mark_sent(struct store *s, const struct letter_mark *mark);
+/* replayed -> dead, when the send did not happen; -ENOENT if it is not
+ * replayed, or was sent once more by somebody else meanwhile. */
+int letters_unmark(struct store *s, const struct letter_mark *mark);
 /* Remove letters (dead or replayed) by row, one transaction; how many went. */
 int64_t letters_discard(struct store *s, const int64_t *rows, size_t n);
 /* Give room that removed letters left in the file back to the disk, in steps

@@ -9,8 +9,8 @@
 #define SHRINK_LEAST 256 /* unused pages of 4 KiB that are left alone */
 
 struct mark {
-    int64_t row;
-    uint64_t died_ns;
+    const struct letter_mark *mark;
+    const struct letter_mark *sent; /* NULL: none */
     const char *boot;
 };
 
@@ -20,49 +20,142 @@ static int changed(struct sql *sql, int err)
     return !err && sqlite3_changes(sql->db) == 0 ? -ENOENT : err;
 }
 
-/* mark_apply - a letter is on its way */
-static int mark_apply(struct sql *sql, void *arg)
+/* token_bind - a row and its token, values 1 and 2 */
+static void token_bind(sqlite3_stmt *st, const struct letter_mark *mark)
 {
-    const struct mark *mark = arg;
+    sqlite3_bind_int64(st, 1, mark->row);
+    sql_bind_blob(st, 2, &mark->token, sizeof mark->token);
+}
+
+/* sent_note - the send of a letter has returned */
+static int sent_note(struct sql *sql, const struct letter_mark *mark)
+{
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_MARK, &st);
+    int err = sql_use(sql, SQL_REPLAY_SENT, &st);
+    if (err)
+        return err;
+    token_bind(st, mark);
+    return sql_run(sql, st);
+}
+
+/* replay_add - the replay begins; again: unless there is another one */
+static int replay_add(struct sql *sql, const struct letter_mark *mark)
+{
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_REPLAY_ADD, &st);
+    if (err)
+        return err;
+    token_bind(st, mark);
+    sql_bind_u64(st, 3, mark->died_ns);
+    sql_bind_u64(st, 4, mark->marked_ns);
+    sqlite3_bind_int(st, 5, mark->again);
+    return changed(sql, sql_run(sql, st));
+}
+
+/* replay_again - the replay that it is on its way in goes on; one that an older
+ * version has sent begins here */
+static int replay_again(struct sql *sql, const struct letter_mark *mark)
+{
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_REPLAY_AGAIN, &st);
+    if (err)
+        return err;
+    token_bind(st, mark);
+    sql_bind_u64(st, 3, mark->marked_ns);
+    err = changed(sql, sql_run(sql, st));
+    return err == -ENOENT ? replay_add(sql, mark) : err;
+}
+
+/* marked_already - why a letter that was to be dead is not marked */
+static int marked_already(struct sql *sql, const struct letter_mark *mark)
+{
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_MARKED, &st);
     if (err)
         return err;
     sqlite3_bind_int64(st, 1, mark->row);
     sql_bind_u64(st, 2, mark->died_ns);
-    sql_bind_text(st, 3, mark->boot, strlen(mark->boot));
-    return changed(sql, sql_run(sql, st));
+    err = sql_step(sql, st);
+    sql_done(st);
+    return err < 0 ? err : err > 0 ? -EALREADY : -ENOENT;
+}
+
+/* mark_apply - a letter is on its way */
+static int mark_apply(struct sql *sql, void *arg)
+{
+    const struct mark *m = arg;
+    const struct letter_mark *mark = m->mark;
+    sqlite3_stmt *st;
+    int err = sql_use(sql, mark->again ? SQL_MARK_AGAIN : SQL_MARK, &st);
+    if (err)
+        return err;
+    sqlite3_bind_int64(st, 1, mark->row);
+    sql_bind_u64(st, 2, mark->died_ns);
+    sql_bind_text(st, 3, m->boot, strlen(m->boot));
+    err = changed(sql, sql_run(sql, st));
+    if (err == -ENOENT && !mark->again)
+        return marked_already(sql, mark);
+    if (!err)
+        err = mark->again ? replay_again(sql, mark) : replay_add(sql, mark);
+    return !err && m->sent ? sent_note(sql, m->sent) : err;
 }
 
 /* letters_mark_replayed - before the letter is sent
  * Crash after this and before the send: the letter stays marked, though it is
- * in no queue; it can be replayed again, and a reboot makes it dead again. Were
- * it marked after the send, a quick worker would find it unmarked. */
-int letters_mark_replayed(struct store *s, int64_t row, uint64_t died_ns)
+ * in no queue, and not noted as sent; it can be sent again, and a reboot makes
+ * it dead again. Were it marked after the send, a quick worker would find no
+ * token for it. */
+int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
+                          const struct letter_mark *sent)
 {
-    struct mark mark = {row, died_ns, store_boot(s)};
+    struct mark m = {mark, sent, store_boot(s)};
     FAULT_POINT("letters_mark_before");
-    int err = store_write(s, mark_apply, &mark);
+    int err = store_write(s, mark_apply, &m);
     FAULT_POINT("letters_mark_after");
     return err;
 }
 
-/* unmark_apply - a letter is dead again */
+/* sent_apply - as sent_note */
+static int sent_apply(struct sql *sql, void *arg)
+{
+    const struct mark *m = arg;
+    return sent_note(sql, m->mark);
+}
+
+/* letters_mark_sent - after the letter is sent
+ * Crash before this: it was sent and looks as if it might not have been. Who
+ * sends it again makes a second copy, and the worker drops one of them. */
+int letters_mark_sent(struct store *s, const struct letter_mark *mark)
+{
+    struct mark m = {.mark = mark};
+    return store_write(s, sent_apply, &m);
+}
+
+/* unmark_apply - a letter is dead again, and that replay never was */
 static int unmark_apply(struct sql *sql, void *arg)
 {
-    const int64_t *row = arg;
+    const struct mark *m = arg;
+    const struct letter_mark *mark = m->mark;
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_UNMARK, &st);
+    int err = sql_use(sql, SQL_REPLAY_DROP, &st);
     if (err)
         return err;
-    sqlite3_bind_int64(st, 1, *row);
+    token_bind(st, mark);
+    sql_bind_u64(st, 3, mark->marked_ns);
+    err = changed(sql, sql_run(sql, st));
+    if (!err)
+        err = sql_use(sql, SQL_UNMARK, &st);
+    if (err)
+        return err;
+    sqlite3_bind_int64(st, 1, mark->row);
     return changed(sql, sql_run(sql, st));
 }
 
 /* letters_unmark - the letter was not sent after all */
-int letters_unmark(struct store *s, int64_t row)
+int letters_unmark(struct store *s, const struct letter_mark *mark)
 {
-    return store_write(s, unmark_apply, &row);
+    struct mark m = {.mark = mark};
+    return store_write(s, unmark_apply, &m);
 }
 
 struct discard {

@@ -36,6 +36,7 @@ struct store {
     _Atomic int64_t waits;    /* a  rows that are no letters */
     bool others;              /* c  had it open before us */
     char boot[BOOT_MAX];      /* c  "" if not known */
+    uint8_t identity[8];      /* c  random; of this file */
 };
 
 static const char *const reason_texts[REASON_COUNT] = {
@@ -105,7 +106,7 @@ static int connection_open(struct sql *sql, const char *path,
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     if (wal.torn)
         store_wal_reset(sql->db);
-    return 0;
+    return role == SQL_WRITER ? store_file_upgrade(sql->db, path, p) : 0;
 }
 
 /* orphan - a -wal whose store is gone: SQLite would take it for that of a new
@@ -138,12 +139,32 @@ static int file_wanted(const char *path, bool create, struct problem *p)
     return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, strerror(err));
 }
 
+/* identity_read - what the tokens of this store begin with */
+static int identity_read(struct store *s, const char *path, struct problem *p)
+{
+    sqlite3 *db = s->reader.db;
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, "SELECT id FROM identity", -1, &st, NULL);
+    if (rc != SQLITE_OK)
+        return store_file_refuse(db, rc, path, p);
+    rc = sqlite3_step(st);
+    const void *id = rc == SQLITE_ROW ? sqlite3_column_blob(st, 0) : NULL;
+    if (id && sqlite3_column_bytes(st, 0) == sizeof s->identity)
+        memcpy(s->identity, id, sizeof s->identity);
+    else
+        rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+    sqlite3_finalize(st);
+    return rc == SQLITE_ROW ? 0 : store_file_refuse(db, rc, path, p);
+}
+
 /* store_fill - open what a store is made of; undone by store_close */
 static int store_fill(struct store *s, const char *path, struct problem *p)
 {
     int err = connection_open(&s->writer, path, SQL_WRITER, &s->others, p);
     if (!err)
         err = connection_open(&s->reader, path, SQL_READER, &s->others, p);
+    if (!err)
+        err = identity_read(s, path, p);
     if (!err)
         err = store_file_modes(path, p);
     if (!err && commit_open(&s->commit, &s->writer) < 0)
@@ -310,6 +331,12 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
 const char *store_boot(const struct store *s)
 {
     return s->boot;
+}
+
+/* store_identity - what the store's tokens begin with */
+const uint8_t *store_identity(const struct store *s)
+{
+    return s->identity;
 }
 
 /* ---- the worker's writes ---- */

@@ -79,6 +79,25 @@ struct store_row {
     struct slot *slot;
 };
 
+/* A token names one replay of a letter: from the moment at which an operator
+ * marks it until it is settled. Its first half is the store's own, as the
+ * number of a letter means nothing to another store; the other half is random.
+ */
+#define STORE_IDENTITY 8 /* bytes of the first half */
+/* -errno of getrandom(2). */
+int store_token_make(const struct store *s, struct ulid *token);
+
+/* What a message is whose header names a letter. */
+enum store_replay {
+    REPLAY_NONE, /* no replay of ours: of another store, or made up */
+    REPLAY_OPEN, /* of the last replay, which nobody has settled */
+    REPLAY_OVER, /* of one that was taken: it failed and waits in the store, or
+                    is settled; or of an earlier one */
+};
+/* By the header's letter, id and token. What is OPEN may be in a slot. */
+int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
+                      const struct ulid *token, enum store_replay *out);
+
 /* One failed delivery. */
 struct store_attempt {
     uint64_t started_ns; /* wall */

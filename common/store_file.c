@@ -1,12 +1,15 @@
 /* store_file.c - the store's file; see store_file.h
  *
- * The schema of version 1. Change it: raise STORE_VERSION, keep reading the old
- * one, keep a frozen copy of it in tests/unit/test_store.c.
+ * The schema of version 2. Change it: raise STORE_VERSION, bring the old one up
+ * to it (store_file_upgrade), keep a frozen copy of each in
+ * tests/unit/test_store.c.
  *
  * messages   one row a message. `data` is the last column, so that the others
  *            are read without walking through a large body. receive_seq is NULL
  *            where there is none. boot: where a replayed letter was sent.
  * attempts   its failed deliveries, n from 1.
+ * replays    how often it was sent again as a letter, n from 1; since version 2.
+ * identity   one row: a random number of this file; since version 2.
  * Indexes are partial: each state pays for its own only. They name the state
  * all the same, or SQLite looks at the table to check it.
  */
@@ -26,6 +29,23 @@
 #include "common/store_file.h"
 #include "common/store_sql.h"
 
+/* What version 2 has more than version 1. It may be there already where the
+ * number says 1: a worker of that version, which had the store open when it was
+ * brought up to 2, writes its number again when a sync fails (store_wal_bury).
+ */
+#define SINCE_2                                                          \
+    "CREATE TABLE IF NOT EXISTS replays ("                               \
+    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE," \
+    " n INTEGER NOT NULL,"                                               \
+    " token BLOB NOT NULL,"                                              \
+    " died_ns INTEGER NOT NULL,"                                         \
+    " marked_ns INTEGER NOT NULL,"                                       \
+    " sent INTEGER NOT NULL,"                                            \
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;"                              \
+    "CREATE TABLE IF NOT EXISTS identity (id BLOB NOT NULL);"            \
+    "INSERT INTO identity SELECT randomblob(8)"                          \
+    " WHERE NOT EXISTS (SELECT 1 FROM identity);"
+
 /* auto_vacuum is a property of the file that cannot be given to it later;
  * INCREMENTAL lets a large discard hand its room back to the disk. Nothing here
  * needs to be durable step by step: the file has no name yet. */
@@ -35,7 +55,7 @@ static const char schema[] =
     "PRAGMA page_size = 4096;"
     "PRAGMA auto_vacuum = INCREMENTAL;"
     "PRAGMA application_id = 0x4d515753;"
-    "PRAGMA user_version = 1;"
+    "PRAGMA user_version = 2;"
     "BEGIN;"
     "CREATE TABLE messages ("
     " row INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -71,10 +91,9 @@ static const char schema[] =
     " duration_ns INTEGER NOT NULL,"
     " error TEXT,"
     " stderr BLOB NOT NULL,"
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
-    "COMMIT;"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 "COMMIT;"
     "PRAGMA journal_mode = WAL;";
-_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 1,
+_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 2,
                "the schema writes these numbers");
 
 /* folder_of - open the folder a file is in, -1 with errno */
@@ -259,10 +278,16 @@ static uint32_t number_at(const unsigned char *header, size_t at)
 static int version_problem(const char *path, int64_t version, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, ENOTSUP,
-                       "%s has store version %lld, this program knows version "
-                       "%d; left as it is: use the mqworker that wrote it, or "
-                       "another --state-dir",
-                       path, (long long)version, STORE_VERSION);
+                       "%s has store version %lld, this program knows versions "
+                       "%d to %d; left as it is: use the mqworker that wrote "
+                       "it, or another --state-dir",
+                       path, (long long)version, STORE_OLDEST, STORE_VERSION);
+}
+
+/* version_known - whether it can be used */
+static bool version_known(int64_t version)
+{
+    return version >= STORE_OLDEST && version <= STORE_VERSION;
 }
 
 /* magic_problem - refuse a file that is no store at all */
@@ -293,28 +318,59 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
         return magic_problem(path, "not an SQLite file", p);
     if (number_at(header, 68) != STORE_MAGIC)
         return magic_problem(path, "an SQLite file of another program", p);
-    if (number_at(header, 60) != STORE_VERSION)
+    if (!version_known(number_at(header, 60)))
         return version_problem(path, number_at(header, 60), p);
     return 0;
+}
+
+/* version_ask - what SQLite says; a SQLite result code */
+static int version_ask(sqlite3 *db, int64_t *version)
+{
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        *version = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
 /* store_file_verify - ask SQLite for the version, and whether we may write */
 int store_file_verify(sqlite3 *db, const char *path, struct problem *p)
 {
     int64_t version = 0;
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL);
+    int rc = version_ask(db, &version);
     if (rc != SQLITE_OK)
         return store_file_refuse(db, rc, path, p);
-    rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW)
-        version = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    if (rc != SQLITE_ROW)
-        return store_file_refuse(db, rc, path, p);
-    if (version != STORE_VERSION)
+    if (!version_known(version))
         return version_problem(path, version, p);
     return 0;
+}
+
+/* store_file_upgrade - one transaction, so that of two programs that do it at
+ * once the second finds nothing left to do
+ * Crash before the commit: the store is of version 1, as it was. After it: of
+ * version 2. A program of version 1 that has it open meanwhile goes on: it
+ * names the columns and tables that it uses, and they are as they were. */
+int store_file_upgrade(sqlite3 *db, const char *path, struct problem *p)
+{
+    int64_t version = 0;
+    int rc = version_ask(db, &version);
+    if (rc == SQLITE_OK && version == STORE_VERSION)
+        return 0;
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, SINCE_2 "PRAGMA user_version = 2; COMMIT;", NULL,
+                          NULL, NULL);
+    if (rc == SQLITE_OK)
+        return 0;
+    int err = store_file_refuse(db, rc, path, p); /* asks what went wrong */
+    if (!sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return err;
 }
 
 /* store_file_refuse - say why SQLite cannot use the file, and what helps */

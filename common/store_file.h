@@ -15,7 +15,8 @@
 #include "common/problem.h"
 
 #define STORE_MAGIC   0x4d515753 /* "MQWS", SQLite's application_id */
-#define STORE_VERSION 1          /* SQLite's user_version */
+#define STORE_VERSION 2          /* SQLite's user_version */
+#define STORE_OLDEST  1          /* version that is brought up to it */
 
 /* Make an empty store, mode 0600, owned by the owner of its folder. A file that
  * is there already (another program was first) is left alone: 0. */
@@ -29,6 +30,8 @@ int store_file_copy(sqlite3 *db, const char *path, bool replace);
 int store_file_check(sqlite3 *db, const char *path, struct problem *p);
 /* The same by what SQLite makes of the file, its -wal included. */
 int store_file_verify(sqlite3 *db, const char *path, struct problem *p);
+/* A store that was verified is of STORE_VERSION on 0. `db` writes. */
+int store_file_upgrade(sqlite3 *db, const char *path, struct problem *p);
 /* Mode 0600 for the file, its -wal and its -shm. */
 int store_file_modes(const char *path, struct problem *p);
 /* The problem for a SQLite result `rc` that kept us from opening the file. */

@@ -29,9 +29,14 @@
     "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes,"  \
     " flags, group_key, due_ns, first_received_ns, died_ns, reason, error," \
     " header_size, length(data)"
-#define LETTER_COLUMNS                                 \
-    ROW_COLUMNS ", data, (SELECT stderr FROM attempts" \
-                " WHERE attempts.row = messages.row ORDER BY n DESC LIMIT 1)"
+#define LAST_REPLAY(column)           \
+    "(SELECT " column " FROM replays" \
+    " WHERE replays.row = messages.row ORDER BY n DESC LIMIT 1)"
+#define LETTER_COLUMNS                                                         \
+    ROW_COLUMNS ", data, (SELECT stderr FROM attempts"                         \
+                " WHERE attempts.row = messages.row ORDER BY n DESC LIMIT 1)," \
+                " boot, " LAST_REPLAY("token") ", " LAST_REPLAY(               \
+                    "marked_ns") ", " LAST_REPLAY("sent")
 
 /* "state >= 3" is what lets SQLite use the index of letters. The body is looked
  * at last: the other conditions spare reading it. */
@@ -134,9 +139,32 @@ static const char *const sql_texts[SQL_IDS] = {
                     " FROM attempts WHERE row = ?1 AND n > ?2"
                     " ORDER BY n LIMIT 1",
     [SQL_MARK] = "UPDATE messages SET state = 4, boot = ?3"
-                 " WHERE row = ?1 AND died_ns = ?2 AND state >= 3",
+                 " WHERE row = ?1 AND died_ns = ?2 AND state = 3",
+    [SQL_MARK_AGAIN] = "UPDATE messages SET boot = ?3"
+                       " WHERE row = ?1 AND died_ns = ?2 AND state = 4",
+    [SQL_MARKED] = "SELECT 1 FROM messages"
+                   " WHERE row = ?1 AND died_ns = ?2 AND state = 4",
     [SQL_UNMARK] = "UPDATE messages SET state = 3, boot = NULL"
                    " WHERE row = ?1 AND state = 4",
+    [SQL_REPLAY_ADD] =
+        "INSERT INTO replays (row, n, token, died_ns, marked_ns, sent)"
+        " SELECT ?1, 1 + ifnull(last, 0), ?2, ?3, ?4, 0"
+        " FROM (SELECT max(n) AS last FROM replays WHERE row = ?1)"
+        " WHERE NOT ?5 OR last IS NULL",
+    [SQL_REPLAY_AGAIN] =
+        "UPDATE replays SET marked_ns = ?3, sent = 0 WHERE row = ?1"
+        " AND n = (SELECT max(n) FROM replays WHERE row = ?1) AND token = ?2",
+    [SQL_REPLAY_SENT] =
+        "UPDATE replays SET sent = 1 WHERE row = ?1 AND token = ?2",
+    [SQL_REPLAY_DROP] =
+        "DELETE FROM replays WHERE row = ?1 AND token = ?2 AND marked_ns = ?3",
+    [SQL_REPLAY_FIND] =
+        "SELECT given.seq, m.state, m.id, m.died_ns, r.n, r.died_ns,"
+        " (SELECT max(n) FROM replays WHERE row = ?1)"
+        " FROM (SELECT ifnull(max(seq), 0) AS seq FROM sqlite_sequence"
+        " WHERE name = 'messages') AS given"
+        " LEFT JOIN messages AS m ON m.row = ?1"
+        " LEFT JOIN replays AS r ON r.row = ?1 AND r.token = ?2",
     [SQL_DISCARD] = "DELETE FROM messages WHERE row = ?1 AND state >= 3",
     [SQL_FREE_PAGES] = "SELECT freelist_count, page_count FROM"
                        " pragma_freelist_count, pragma_page_count",

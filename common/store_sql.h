@@ -51,7 +51,14 @@ enum sql_id {
     SQL_LETTER,
     SQL_HISTORY,
     SQL_MARK,
+    SQL_MARK_AGAIN,
+    SQL_MARKED,
     SQL_UNMARK,
+    SQL_REPLAY_ADD,
+    SQL_REPLAY_AGAIN,
+    SQL_REPLAY_SENT,
+    SQL_REPLAY_DROP,
+    SQL_REPLAY_FIND,
     SQL_DISCARD,
     SQL_FREE_PAGES,
     SQL_SHRINK,
@@ -119,7 +126,11 @@ enum sql_column {
     COL_HEADER_SIZE,
     COL_SIZE,
     COL_DATA,   /* NULL in SQL_GET if it is larger than asked for */
-    COL_STDERR, /* of the last attempt; not in SQL_GET */
+    COL_STDERR, /* of the last attempt; not in SQL_GET, nor is what follows */
+    COL_BOOT,
+    COL_TOKEN, /* of the last replay; NULL if there was none, as the next */
+    COL_MARKED,
+    COL_SENT,
 };
 /* All fields but `data`; group and error point into the statement. -EIO when
  * the row cannot be one of ours. */
@@ -151,5 +162,7 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void *arg);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */
 const char *store_boot(const struct store *s);
+/* STORE_IDENTITY bytes. */
+const uint8_t *store_identity(const struct store *s);
 
 #endif

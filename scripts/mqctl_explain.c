@@ -212,7 +212,7 @@ static void letter(struct search *s, const struct store_row *m,
     if (m->state == STORE_REPLAYED)
         found(s, "replayed",
               "died at %s and was sent again: it is one of the %ld messages in "
-              "the queue; mqdlq show --replayed %s %" PRId64 " tells all",
+              "the queue; mqdlq show %s %" PRId64 " tells all",
               when, s->v.depth, s->v.queue, m->row);
     else
         found(s, "dead",

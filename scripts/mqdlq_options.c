@@ -139,6 +139,10 @@ static const struct verb_flag flags[] = {
       .help = "drop the time a letter expires at; one that has "
               "passed is refused without this"}},
     {V(REPLAY),
+     {"again", 0, OPT_FLAG, AT(again),
+      .help = "send letters once more that are on their way already: "
+              "those that are named, or --replayed"}},
+    {V(REPLAY),
      {"canary", 0, OPT_FLAG, AT(canary),
       .help = "send one first, and the others only if it ended "
               "done"}},
@@ -238,6 +242,12 @@ static int options_check(const struct options *o, struct problem *p)
     else if (o->canary && (o->raw || o->to))
         text = "--canary must see how the letter ends, which it cannot with "
                "--raw or --to";
+    else if (o->again && (o->raw || o->to))
+        text = "--again sends a copy that the worker must know for one, which "
+               "it cannot with --raw or --to";
+    else if (o->again && o->operand_count == 1 && !o->filter.replayed)
+        text = "--again is about letters that are on their way; give their "
+               "ids, or --replayed";
     if (text)
         return problem_set(p, EX_USAGE, EINVAL, "%s", text);
     return choice_check(o, p);

@@ -36,7 +36,7 @@ struct options {
     int operand_count;
     uint64_t by; /* enum letter_by */
     uint64_t rate, wait_ns, older_than_ns;
-    bool all, json, count, body, raw, dry_run, canary, reset_expiry;
+    bool all, json, count, body, raw, dry_run, canary, reset_expiry, again;
     bool has_by, has_wait, has_older_than, help;
 };
 

@@ -57,8 +57,9 @@ static int header_make(struct parcel *p, const struct letter *l,
         h.group = (struct header_text){l->m.group, l->m.group_size};
     }
     if (!p->elsewhere) {
-        h.fields |= HEADER_LETTER;
+        h.fields |= HEADER_LETTER | HEADER_LETTER_TOKEN;
         h.letter = (uint64_t)l->m.row;
+        h.letter_token = p->mark.token;
     }
     while (old->bytes > 0 &&
            header_next_x(l->m.data, old, &cursor, &x[n].name, &x[n].value))
@@ -70,6 +71,13 @@ static int header_make(struct parcel *p, const struct letter *l,
 static int pack_raw(struct parcel *p, const struct letter *l,
                     const struct header *old, char why[PARCEL_WHY])
 {
+    if (old->fields & HEADER_LETTER_TOKEN) {
+        snprintf(why, PARCEL_WHY,
+                 "it came with a letter-token in its header, by which a worker "
+                 "could take it for a repeat; it needs a new header, and a "
+                 "queue with room for one");
+        return -EBADMSG;
+    }
     if (l->m.size > p->room) {
         snprintf(why, PARCEL_WHY, "%zu bytes, and the queue takes %zu",
                  l->m.size, p->room);
@@ -89,17 +97,36 @@ static int pack_raw(struct parcel *p, const struct letter *l,
     return 0;
 }
 
+/* mark_make - a letter that is dead begins a replay; one that is on its way
+ * keeps its token, by which the worker knows one copy from the other */
+static int mark_make(struct parcel *p, const struct letter *l, uint64_t now_ns)
+{
+    p->mark = (struct letter_mark){
+        .row = l->m.row,
+        .died_ns = l->m.died_ns,
+        .marked_ns = now_ns,
+        .again = l->m.state == STORE_REPLAYED,
+    };
+    if (!p->mark.again || !l->replay.known)
+        return store_token_make(p->store, &p->mark.token);
+    p->mark.token = l->replay.token;
+    return 0;
+}
+
 /* parcel_pack - the message for a letter */
 int parcel_pack(struct parcel *p, const struct letter *l, uint64_t now_ns,
                 char why[PARCEL_WHY])
 {
     struct header old = header_of(l);
     char time[TIME_TEXT];
-    p->row = l->m.row;
-    p->died_ns = l->m.died_ns;
+    int err = mark_make(p, l, now_ns);
+    if (err) {
+        snprintf(why, PARCEL_WHY, "no random number for it: %s",
+                 strerror(-err));
+        return err;
+    }
     p->priority = l->m.priority;
     p->body_size = l->body_size;
-    p->was_replayed = l->m.state == STORE_REPLAYED;
     if ((old.fields & HEADER_EXPIRES) && old.expires_ns <= now_ns &&
         !p->reset_expiry) {
         snprintf(why, PARCEL_WHY,

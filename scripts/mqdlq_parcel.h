@@ -4,7 +4,8 @@
  *        the message with its letter; or the bytes as they were received.
  * WHO    One thread.
  * OWNS   Its buffer.
- * FAILS  open: -ENOMEM. pack: -EKEYEXPIRED, -EMSGSIZE and a sentence in `why`.
+ * FAILS  open: -ENOMEM. pack: -EKEYEXPIRED, -EMSGSIZE, -EBADMSG, or that of
+ *        getrandom(2), and a sentence in `why`.
  */
 #ifndef SCRIPTS_MQDLQ_PARCEL_H
 #define SCRIPTS_MQDLQ_PARCEL_H
@@ -25,6 +26,7 @@ enum parcel_kind {
 
 struct parcel {
     bool raw, elsewhere, reset_expiry; /* as asked for */
+    const struct store *store;         /* makes tokens */
     size_t room;                       /* bytes that the queue takes */
     char *bytes;
     /* of the letter packed last: */
@@ -32,12 +34,10 @@ struct parcel {
     size_t size;
     size_t body_size;
     uint32_t priority;
-    int64_t row;
-    uint64_t died_ns;
-    bool was_replayed; /* it was on its way already */
+    struct letter_mark mark; /* what it is sent under, if that is tracked */
 };
 
-/* Set raw, elsewhere, reset_expiry, room before. */
+/* Set raw, elsewhere, reset_expiry, store, room before. */
 int parcel_open(struct parcel *p);
 int parcel_pack(struct parcel *p, const struct letter *l, uint64_t now_ns,
                 char why[PARCEL_WHY]);

@@ -63,6 +63,23 @@ static void header_print(const struct store_row *m)
         block_print(data + skip, m->header_size - skip - 1, "  ");
 }
 
+/* state_print - dead, or since when it is on its way */
+static void state_print(const struct letter *l)
+{
+    const struct letter_replay *how = &l->replay;
+    char time[TIME_TEXT];
+    if (l->m.state != STORE_REPLAYED)
+        field("state", "dead");
+    else if (!how->here)
+        field("state", "replayed, and the machine was started since");
+    else if (!how->known)
+        field("state", "replayed, on its way");
+    else
+        field("state", "replayed, %s %s",
+              how->sent ? "on its way since" : "maybe not sent; marked",
+              time_print(how->marked_ns, time));
+}
+
 /* fields_print - visit: everything but history and body */
 static int fields_print(const struct letter *l, void *arg)
 {
@@ -72,8 +89,7 @@ static int fields_print(const struct letter *l, void *arg)
     printf("%sLetter %" PRId64 " of %s%s\n", term_colour(stdout, TERM_BOLD),
            m->row, d->queue, term_colour(stdout, TERM_PLAIN));
     field("message id", "%s", ulid_print(m->id, id));
-    field("state", "%s",
-          m->state == STORE_REPLAYED ? "replayed, on its way" : "dead");
+    state_print(l);
     field("died", "%s", time_print(m->died_ns, time));
     field("reason", "%s", store_reason_text(m->reason));
     if (m->error)

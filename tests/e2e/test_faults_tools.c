@@ -184,8 +184,8 @@ Test(faults_tools, an_import_is_whole_or_it_is_said_where_it_stopped)
 
 Test(faults_tools, a_replay_that_fails_loses_no_letter)
 {
-    static const struct call calls[] = {{"mq_send", EBADF},
-                                        {"mq_getattr", EBADF}};
+    static const struct call calls[] = {
+        {"mq_send", EBADF}, {"mq_getattr", EBADF}, {"getrandom", ENOSYS}};
     dlq_try("replay", "--all", letters_make, replayed_or_said);
     const char *q = harness_queue(10, 256);
     struct tool t = {HARNESS_LIST("mqdlq", "replay", "--state-dir",

@@ -3,6 +3,7 @@
 #include "tests/e2e/mqdlq_fixture.h"
 
 #include <signal.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 TestSuite(replay, .init = harness_init, .fini = harness_fini, .timeout = 60);
@@ -29,9 +30,12 @@ Test(replay, keeps_what_the_old_header_said_but_the_delay)
 {
     const char *q = three_letters();
     good(dlq("replay", q, "2"));
-    cr_assert_str_eq(take(q, NULL),
-                     "MQW/1\nid: " ID_B "\nsent: 5\nsize: 6\ngroup: g2\n"
-                     "timeout: 77\nletter: 2\nx-trace: abc\n\nsecond");
+    const char *text = take(q, NULL);
+    static const char head[] =
+        "MQW/1\nid: " ID_B "\nsent: 5\nsize: 6\ngroup: g2\n"
+        "timeout: 77\nletter: 2\nletter-token: ";
+    cr_assert_eq(strncmp(text, head, strlen(head)), 0, "%s", text);
+    cr_assert_str_eq(text + strlen(head) + 26, "\nx-trace: abc\n\nsecond");
 }
 
 Test(replay, a_replayed_letter_stays_marked_until_it_is_settled)
@@ -52,21 +56,118 @@ Test(replay, a_replayed_letter_stays_marked_until_it_is_settled)
     store_close(&s);
 }
 
-Test(replay, all_goes_oldest_first_and_marked_ones_only_by_name)
+/* token_of - what a message names its replay by */
+static const char *token_of(const char *text)
+{
+    static char token[2][27];
+    static int at;
+    const char *line = strstr(text, "\nletter-token: ");
+    cr_assert(line, "%s", text);
+    at = !at;
+    snprintf(token[at], sizeof token[at], "%s", line + 15);
+    return token[at];
+}
+
+Test(replay, all_goes_oldest_first_and_not_what_is_on_its_way)
 {
     const char *q = three_letters();
     good(dlq("replay", "--all", q));
     has(take(q, NULL), "letter: 1\n"); /* of priority 3: first anyway */
     has(take(q, NULL), "letter: 2\n");
     has(take(q, NULL), "letter: 3\n");
-    has(dlq_out("replay", "--all", q), "0 letters");
-    good(dlq("replay", q, "2"));
-    has(take(q, NULL), "letter: 2\n");
-    has(dlq_out("replay", "--replayed", "--limit", "2", q), "2 of 2");
-    has(take(q, NULL), "letter: 2\n");
-    has(take(q, NULL), "letter: 3\n");
+    has(dlq_out("replay", "--all", q),
+        "0 letters chosen; 3 are on their way already: see list --replayed\n");
     cr_assert_eq(harness_queue_length(q), 0);
     cr_assert_eq(count("--replayed", q), 3);
+}
+
+Test(replay, one_that_is_on_its_way_is_refused_by_name)
+{
+    const char *q = three_letters();
+    good(dlq("replay", q, "1"));
+    struct harness_result r = dlq("replay", q, "1", "2");
+    cr_assert_eq(r.status, 65);
+    has(r.err, "letter 1 is on its way since 20");
+    has(r.err, "; --again sends it once more\n");
+    has(r.out, "1 of 2 letters sent to ");
+    has(r.out, "; 1 is on its way already");
+    r = dlq("replay", "--dry-run", q, "1");
+    cr_assert_eq(r.status, 65);
+    r = dlq("replay", "--raw", q, "1");
+    cr_assert_eq(r.status, 65, "the worker could not tell it from the first");
+    r = dlq("replay", "--to", harness_queue(0, 0), q, ID_A);
+    cr_assert_eq(r.status, 65);
+    cr_assert_eq(harness_queue_length(q), 2);
+    has(dlq_out("show", q, "1"), "replayed, on its way since 20");
+}
+
+Test(replay, again_sends_another_copy_under_the_same_token)
+{
+    const char *q = three_letters();
+    good(dlq("replay", "--all", q));
+    for (int i = 0; i < 2; i++)
+        take(q, NULL);
+    const char *first = token_of(take(q, NULL)), *second;
+    has(dlq_out("replay", "--again", q, "3"), "1 of 1 letter sent");
+    second = token_of(take(q, NULL));
+    cr_assert_str_eq(first, second);
+    has(dlq_out("replay", "--again", "--replayed", "--limit", "2", q),
+        "2 of 2");
+    has(take(q, NULL), "letter: 2\n");
+    has(take(q, NULL), "letter: 3\n");
+    has(dlq_out("show", q, "3"), "replayed, on its way since 20");
+}
+
+Test(replay, replayed_alone_sends_nothing_twice)
+{
+    const char *q = three_letters();
+    good(dlq("replay", q, "1"));
+    struct harness_result r = dlq("replay", "--replayed", q);
+    cr_assert_eq(r.status, 65);
+    has(r.out, "0 of 1 letter sent");
+    has(r.out, "; 1 is on its way already");
+    cr_assert_eq(harness_queue_length(q), 1);
+}
+
+Test(replay, again_must_be_told_of_what_and_must_be_known_for_a_copy)
+{
+    const char *q = three_letters();
+    struct harness_result r = dlq("replay", "--again", "--all", q);
+    cr_assert_eq(r.status, 64);
+    has(r.err, "give their ids, or --replayed");
+    r = dlq("replay", "--again", "--raw", q, "1");
+    cr_assert_eq(r.status, 64);
+    has(r.err, "which it cannot with --raw or --to");
+    cr_assert_eq(dlq("replay", "--again", "--to", "/x", q, "1").status, 64);
+    has(dlq_out("replay", "--again", q, "1"), "1 of 1 letter sent");
+    cr_assert_eq(harness_queue_length(q), 1, "one that is dead is sent");
+}
+
+Test(replay, each_replay_has_a_token_of_its_own)
+{
+    const char *q = three_letters();
+    struct store *s = store(q);
+    good(dlq("replay", q, "1"));
+    const char *first = token_of(take(q, NULL)), *second;
+    die_again(s, 1);
+    good(dlq("replay", q, "1"));
+    second = token_of(take(q, NULL));
+    cr_assert_str_neq(first, second);
+    store_close(&s);
+}
+
+Test(replay, what_was_sent_in_another_boot_is_on_its_way_no_more)
+{
+    const char *q = three_letters();
+    sqlite3 *db;
+    good(dlq("replay", q, "1"));
+    take(q, NULL);
+    sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q), &db);
+    cr_assert_eq(sqlite3_exec(db, "UPDATE messages SET boot = 'another'", NULL,
+                              NULL, NULL),
+                 SQLITE_OK);
+    sqlite3_close(db);
+    has(dlq_out("replay", q, "1"), "1 of 1 letter sent");
 }
 
 Test(replay, ids_come_from_stdin_and_missing_ones_are_66_at_the_end)
@@ -215,7 +316,14 @@ Test(replay, killed_while_it_waits_loses_no_letter)
     harness_kill(p);
     cr_assert_eq(count("--replayed", q), 3, "marked, in the store, visible");
     take(q, NULL);
-    good(dlq("replay", q, "3"));
+    struct harness_result r = dlq("replay", q, "2", "3");
+    cr_assert_eq(r.status, 65);
+    has(r.err, "letter 2 is on its way since ");
+    has(r.err, "letter 3 was marked 20");
+    has(r.err, " and maybe not sent: another mqdlq is at it, or was killed; "
+               "--again sends it\n");
+    has(dlq_out("show", q, "3"), "replayed, maybe not sent; marked 20");
+    good(dlq("replay", "--again", q, "3"));
     cr_assert_eq(harness_queue_length(q), 2);
 }
 

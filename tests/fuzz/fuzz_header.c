@@ -45,6 +45,8 @@ static bool fields_same(const struct header *a, const struct header *b)
            a->expires_ns == b->expires_ns && a->timeout_ms == b->timeout_ms &&
            a->letter == b->letter && a->x_count == b->x_count &&
            memcmp(&a->id, &b->id, sizeof a->id) == 0 &&
+           memcmp(&a->letter_token, &b->letter_token, sizeof a->letter_token) ==
+               0 &&
            text_same(a->group, b->group);
 }
 

@@ -24,7 +24,7 @@ struct verdict {
     size_t bytes;
     unsigned fields, x_count;
     uint64_t number[6]; /* sent size not-before expires timeout letter */
-    char group[HEADER_VALUE_MAX + 1], id[ULID_TEXT];
+    char group[HEADER_VALUE_MAX + 1], id[ULID_TEXT], token[ULID_TEXT];
 };
 
 /* ---- the model ---- */
@@ -65,13 +65,13 @@ static bool model_number(const char *v, const char *least, const char *most,
     return sscanf(v, "%" SCNu64, out) == 1;
 }
 
-static bool model_id(const char *v, struct verdict *out)
+static bool model_id(const char *v, char out[ULID_TEXT])
 {
     if (strlen(v) != 26 || v[0] > '7')
         return false;
     for (int i = 0; i < 27; i++)
-        out->id[i] = (char)(v[i] >= 'a' && v[i] <= 'z' ? v[i] - 32 : v[i]);
-    return strspn(out->id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 26;
+        out[i] = (char)(v[i] >= 'a' && v[i] <= 'z' ? v[i] - 32 : v[i]);
+    return strspn(out, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 26;
 }
 
 static bool model_field(const char *name, const char *value,
@@ -91,8 +91,9 @@ static bool model_field(const char *name, const char *value,
         {"expires", "0", all, HEADER_EXPIRES, 3},
         {"timeout", "1", "9007199254740992", HEADER_TIMEOUT, 4},
         {"letter", "1", "9223372036854775807", HEADER_LETTER, 5},
+        {"letter-token", NULL, NULL, HEADER_LETTER_TOKEN, -1},
     };
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         if (strcmp(name, known[i].name) != 0)
             continue;
         if (out->fields & known[i].bit)
@@ -102,7 +103,9 @@ static bool model_field(const char *name, const char *value,
             return model_number(value, known[i].least, known[i].most,
                                 &out->number[known[i].number]);
         if (known[i].bit == HEADER_ID)
-            return model_id(value, out);
+            return model_id(value, out->id);
+        if (known[i].bit == HEADER_LETTER_TOKEN)
+            return model_id(value, out->token);
         strcpy(out->group, value);
         return true;
     }
@@ -172,6 +175,8 @@ static struct verdict real_parse(const char *data, size_t size,
         memcpy(v.group, h.group.at, h.group.size);
     if (h.fields & HEADER_ID)
         ulid_print(h.id, v.id);
+    if (h.fields & HEADER_LETTER_TOKEN)
+        ulid_print(h.letter_token, v.token);
     return v;
 }
 
@@ -191,7 +196,7 @@ static bool same(const struct verdict *a, const struct verdict *b)
         return b->bytes == 0 && b->fields == 0 && b->x_count == 0;
     return a->bytes == b->bytes && a->fields == b->fields &&
            a->x_count == b->x_count && !strcmp(a->group, b->group) &&
-           !strcmp(a->id, b->id) &&
+           !strcmp(a->id, b->id) && !strcmp(a->token, b->token) &&
            !memcmp(a->number, b->number, sizeof a->number);
 }
 
@@ -254,6 +259,7 @@ static const char *const pieces[] = {
     "expires: 18446744073709551615\n",
     "timeout: 9007199254740992\n",
     "letter: 9223372036854775807\n",
+    "letter-token: 7ZZZZZZZZZZZZZZZZZZZZZZZZZ\n",
     "x-trace: a: b  c\n",
     "x-: not an x line\n",
     "new-field: 17\n",
@@ -466,6 +472,7 @@ Test(header, the_example_of_the_contract_is_read)
                                "expires: 1732129691000000000\n"
                                "timeout: 5000\n"
                                "letter: 17\n"
+                               "letter-token: 7zzzzzzzzzzzzzzzzzzzzzzzz0\n"
                                "x-trace: abc\n"
                                "\n"
                                "hello world!";
@@ -479,7 +486,9 @@ Test(header, the_example_of_the_contract_is_read)
     cr_assert(h.not_before_ns == UINT64_C(1732126121000000000));
     cr_assert(h.expires_ns == UINT64_C(1732129691000000000));
     cr_assert(h.timeout_ms == 5000 && h.letter == 17 && h.x_count == 1);
-    cr_assert(h.fields == 0xff);
+    cr_assert(strcmp(ulid_print(h.letter_token, id),
+                     "7ZZZZZZZZZZZZZZZZZZZZZZZZ0") == 0);
+    cr_assert(h.fields == 0x1ff);
 }
 
 Test(header, bytes_without_the_magic_line_are_a_body)
@@ -516,6 +525,7 @@ Test(header, refusals_name_line_field_value_and_what_is_allowed)
         {"MQW/1\nletter: 9223372036854775808\n\n",
          {"line 2", "letter", "9223372036854775808",
           "1 to 9223372036854775807"}},
+        {"MQW/1\nletter-token: 17\n\n", {"line 2", "letter-token", "\"17\"", "ULID"}},
         {"MQW/1\nid: 8ZZZZZZZZZZZZZZZZZZZZZZZZZ\n\n",
          {"line 2", "id", "8ZZZ", "ULID"}},
         {"MQW/1\ngroup: a\ngroup: b\n\n", {"line 3", "group", "\"b\"", "once"}},
@@ -654,7 +664,7 @@ static struct header_text text_of(const char *text)
 
 Test(header, what_is_written_is_read_back)
 {
-    struct header h = {.fields = 0xff,
+    struct header h = {.fields = 0x1ff,
                        .sent_ns = UINT64_MAX,
                        .size = 4,
                        .expires_ns = 1,
@@ -666,12 +676,14 @@ Test(header, what_is_written_is_read_back)
     struct header back;
     char buf[HEADER_MAX + 4];
     cr_assert(ulid_parse(ID, 26, &h.id) == 0);
+    memset(&h.letter_token, 0xff, sizeof h.letter_token);
     int n = header_write(buf, HEADER_MAX, &h, x, 2);
     cr_assert(n > 0);
     memcpy(buf + n, "body", 4);
     cr_assert(header_parse(buf, (size_t)n + 4, &back, NULL) == 0);
-    cr_assert(back.bytes == (size_t)n && back.fields == 0xff);
+    cr_assert(back.bytes == (size_t)n && back.fields == 0x1ff);
     cr_assert(memcmp(&back.id, &h.id, sizeof h.id) == 0);
+    cr_assert(memcmp(&back.letter_token, &h.letter_token, sizeof h.id) == 0);
     cr_assert(back.sent_ns == h.sent_ns && back.expires_ns == 1);
     cr_assert(back.not_before_ns == 0 && back.timeout_ms == 1);
     cr_assert(back.letter == INT64_MAX && back.x_count == 2);

@@ -64,23 +64,114 @@ Test(letters_write, only_the_end_of_a_long_stderr_is_kept)
 
 /* ---- marks ---- */
 
-Test(letters_write, a_mark_needs_the_same_death)
+/* marked - a mark of that letter, with a token of its own */
+static struct letter_mark marked(struct store *s, int64_t row, uint64_t died_ns)
+{
+    static uint64_t now = 1000;
+    struct letter_mark m = {.row = row, .died_ns = died_ns, .marked_ns = now++};
+    cr_assert(store_token_make(s, &m.token) == 0);
+    return m;
+}
+
+/* replay_of - how the letter was sent last */
+static int replay_see(const struct letter *l, void *arg)
+{
+    *(struct letter_replay *)arg = l->replay;
+    return 0;
+}
+static struct letter_replay replay_of(struct store *s, int64_t row)
+{
+    struct letter_replay r;
+    cr_assert(letters_get(s, row, replay_see, &r) == 0);
+    return r;
+}
+
+Test(letters_write, a_mark_needs_a_dead_letter_of_that_death)
 {
     struct store *s = six();
-    cr_assert(letters_mark_replayed(s, 1, 101) == -ENOENT);
-    cr_assert(letters_mark_replayed(s, 7, 100) == -ENOENT); /* waits */
-    cr_assert(letters_mark_replayed(s, 99, 100) == -ENOENT);
-    cr_assert(letters_mark_replayed(s, 1, 100) == 0);
-    cr_assert(letters_mark_replayed(s, 1, 100) == 0); /* sent once more */
+    struct letter_mark m[] = {marked(s, 1, 101), marked(s, 7, 100),
+                              marked(s, 99, 100), marked(s, 1, 100),
+                              marked(s, 1, 100)};
+    cr_assert(letters_mark_replayed(s, &m[0], NULL) == -ENOENT);
+    cr_assert(letters_mark_replayed(s, &m[1], NULL) == -ENOENT); /* waits */
+    cr_assert(letters_mark_replayed(s, &m[2], NULL) == -ENOENT);
+    cr_assert(letters_mark_replayed(s, &m[3], NULL) == 0);
+    cr_assert(letters_mark_replayed(s, &m[4], NULL) == -EALREADY);
     cr_assert(count(s, (struct letter_filter){.replayed = true}) == 2);
+    cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1,
+              "what was refused left nothing");
     cr_assert(store_recall(s, NULL, NULL) == 0, "marked with the boot of now");
-    cr_assert(letters_unmark(s, 1) == 0);
-    cr_assert(letters_unmark(s, 1) == -ENOENT);
-    cr_assert(letters_unmark(s, 7) == -ENOENT);
+    store_close(&s);
+}
+
+Test(letters_write, a_mark_is_seen_with_its_token_and_whether_it_was_sent)
+{
+    struct store *s = six();
+    struct letter_mark m = marked(s, 1, 100), other = marked(s, 2, 200);
+    cr_assert(!replay_of(s, 1).known && !replay_of(s, 1).here);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    struct letter_replay r = replay_of(s, 1);
+    cr_assert(r.known && r.here && !r.sent && r.marked_ns == m.marked_ns);
+    cr_assert(memcmp(&r.token, &m.token, sizeof r.token) == 0);
+    cr_assert(letters_mark_replayed(s, &other, &m) == 0);
+    cr_assert(replay_of(s, 1).sent, "noted with the next mark");
+    cr_assert(!replay_of(s, 2).sent);
+    cr_assert(letters_mark_sent(s, &other) == 0);
+    cr_assert(replay_of(s, 2).sent);
+    fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
+    cr_assert(!replay_of(s, 1).here);
+    store_close(&s);
+}
+
+Test(letters_write, sent_once_more_it_keeps_its_token)
+{
+    struct store *s = six();
+    struct letter_mark m = marked(s, 1, 100), wrong = marked(s, 1, 100);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    cr_assert(letters_mark_sent(s, &m) == 0);
+    fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 1");
+    m.again = wrong.again = true;
+    m.marked_ns = 5000;
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    struct letter_replay r = replay_of(s, 1);
+    cr_assert(r.here && !r.sent && r.marked_ns == 5000);
+    cr_assert(memcmp(&r.token, &m.token, sizeof r.token) == 0);
+    cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
+    cr_assert(letters_mark_replayed(s, &wrong, NULL) == -ENOENT,
+              "another replay began meanwhile");
+    cr_assert(letters_unmark(s, &wrong) == -ENOENT);
+    cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
+    store_close(&s);
+}
+
+Test(letters_write, one_that_an_older_version_sent_gets_a_token)
+{
+    struct store *s = six();
+    struct letter_mark m = marked(s, 5, 400);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == -EALREADY);
+    m.again = true;
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    cr_assert(replay_of(s, 5).known);
+    store_close(&s);
+}
+
+Test(letters_write, a_mark_is_taken_back_by_who_made_it)
+{
+    struct store *s = six();
+    struct letter_mark m = marked(s, 1, 100), again = m;
+    cr_assert(letters_unmark(s, &m) == -ENOENT);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    cr_assert(letters_unmark(s, &m) == 0);
+    cr_assert(letters_unmark(s, &m) == -ENOENT);
     cr_assert(count(s, (struct letter_filter){0}) == 5);
-    fixture_sql("UPDATE messages SET boot = 'another' WHERE row = 5");
-    cr_assert(letters_mark_replayed(s, 5, 400) == 0);
-    cr_assert(store_recall(s, NULL, NULL) == 0, "the newer mark counts");
+    cr_assert(fixture_sql("SELECT count(*) FROM replays") == 0);
+    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
+    again.again = true;
+    again.marked_ns++;
+    cr_assert(letters_mark_replayed(s, &again, NULL) == 0);
+    cr_assert(letters_unmark(s, &m) == -ENOENT,
+              "the other one's message may be in the queue");
+    cr_assert(count(s, (struct letter_filter){.replayed = true}) == 2);
     store_close(&s);
 }
 
