@@ -258,6 +258,17 @@ void slot_unrun(struct slot *slot, bool may_have_run)
     FAULT_POINT("slot_unrun_after_word");
 }
 
+/* slot_mark - its next delivery says that it may be a repeat
+ * One store. Crash before it: whoever found out finds it out again.
+ */
+void slot_mark(struct slot *slot)
+{
+    struct slot_word w = slot_word(slot);
+
+    w.flags |= SLOT_REDELIVERED;
+    word_set(slot, w);
+}
+
 /* slot_crashed - count the crash and hold the message, in one store
  * A crash of the recovery before it counts once later, after it not again.
  */

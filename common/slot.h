@@ -136,6 +136,8 @@ void slot_renumber(struct slot *slot, uint64_t seq);
 void slot_run(struct slot *slot, uint64_t started_ns);
 /* RUNNING -> HELD: stopped without a verdict. */
 void slot_unrun(struct slot *slot, bool may_have_run);
+/* HELD: it may have run already, says somebody else. */
+void slot_mark(struct slot *slot);
 /* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
 void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */

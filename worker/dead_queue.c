@@ -131,7 +131,7 @@ static int letter_send(struct dead_queue *q, const struct store_row *m,
 static int move_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
 {
     struct engine *e = q->engine;
-    bool ours = retries_fly(e->retries, row);
+    bool ours = retries_move(e->retries, row);
     struct store_row m;
     int err = store_get(e->store, row, &m, q->data, q->room, NULL);
     bool fits = err != -EMSGSIZE;

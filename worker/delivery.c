@@ -48,6 +48,7 @@ void delivery_read(struct delivery *d, struct slot *slot, char separator)
     d->lease = NULL;
     d->front = false;
     d->group = (struct header_text){0};
+    d->letter = d->repeat = false;
     d->broken = header_parse(slot->body, length, &d->header, d->why) < 0;
     if (d->broken)
         d->header.bytes = d->header.fields = d->header.x_count = 0;

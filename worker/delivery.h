@@ -36,6 +36,8 @@ struct delivery {
     char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
     bool front;              /* its row is STORE_FRONT; set by load_row */
     bool broken;             /* the header is; the whole message is the body */
+    bool letter;             /* sent again, and linked to its row (replay.h) */
+    bool repeat;             /* of a letter that was taken already: to drop */
     char why[HEADER_WHY];    /* what is wrong with it */
     char key[HEADER_VALUE_MAX]; /* group of a stored row */
 };

@@ -29,6 +29,7 @@
 #include "worker/handler.h"
 #include "worker/pending.h"
 #include "worker/receive.h"
+#include "worker/replay.h"
 #include "worker/settle.h"
 
 #define TICK_NS NS_PER_MS
@@ -77,8 +78,9 @@ static int by_seq(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* name - its header, id and group; HELD from here on */
-static void name(struct engine *e, struct left *l)
+/* name - its header, id and group; HELD from here on. Nobody may have looked
+ * yet whether it is a letter that was sent again. */
+static int name(struct engine *e, struct left *l)
 {
     struct slot *slot = l->d.slot;
 
@@ -88,8 +90,29 @@ static void name(struct engine *e, struct left *l)
     if (slot_word(slot).state == SLOT_RUNNING)
         slot_unrun(slot, true);
     delivery_read(&l->d, slot, e->set->group_separator);
-    if (l->half)
-        receive_link(e, &l->d); /* nobody has looked yet */
+    return replay_link(e, &l->d);
+}
+
+/* name_all - all but second copies of letters, which come to nothing */
+static int name_all(struct engine *e, struct keep *k)
+{
+    size_t n = 0;
+    int err = 0;
+
+    for (size_t i = 0; i < k->count; i++) {
+        struct left *l = &k->all[i];
+        int failed = name(e, l);
+
+        err = err ? err : failed;
+        if (l->d.repeat) {
+            (void)settle_repeat(e, &l->d);
+            continue;
+        }
+        k->ran += (slot_word(l->d.slot).flags & SLOT_REDELIVERED) != 0;
+        k->all[n++] = *l;
+    }
+    k->count = n;
+    return err;
 }
 
 /* fresh_row - of a message that has none
@@ -240,11 +263,9 @@ void keep_all(struct engine *e)
     k.count = 0;
     custody_each(e->custody, collect, &k);
     qsort(k.all, k.count, sizeof *k.all, by_seq);
-    for (size_t i = 0; i < k.count; i++) {
-        name(e, &k.all[i]);
-        k.ran += (slot_word(k.all[i].d.slot).flags & SLOT_REDELIVERED) != 0;
-    }
-    err = write_rows(e, &k);
+    err = name_all(e, &k);
+    if (!err)
+        err = write_rows(e, &k);
     tell_each(&k, err == 0);
     tell(e, &k, err);
 out:

@@ -152,12 +152,10 @@ static struct member *member_of(struct engine *e, struct slot *slot)
 static struct member *member_make(struct engine *e, const struct delivery *d)
 {
     struct member *m = member_of(e, d->slot);
-    bool letter =
-        d->front || (d->slot->row && d->header.fields & HEADER_LETTER);
 
     m->slot = d->slot;
     m->item.seq = d->slot->seq;
-    m->item.priority = letter ? GROUP_FRONT : d->slot->priority;
+    m->item.priority = d->letter || d->front ? GROUP_FRONT : d->slot->priority;
     return m;
 }
 

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 struct engine;
-struct delivery;
 
 /* Start one more work item, or give one that keeps several deliveries open one
  * more; false if there is no room. */
@@ -33,9 +32,6 @@ struct receive_stats {
     uint64_t longest_ns;
 };
 void receive_stats(struct engine *e, struct receive_stats *out);
-/* A message that was read: if it is a letter that an operator sent again, it is
- * a run of that letter's row from here on. */
-void receive_link(struct engine *e, struct delivery *d);
 /* It is not due yet, and has not waited in the store before. */
 bool receive_delayed(const struct engine *e, const struct delivery *d);
 void receive_fini(struct engine *e); /* nothing runs any more */

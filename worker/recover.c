@@ -19,7 +19,7 @@
 #include "worker/engine_inner.h"
 #include "worker/leftover.h"
 #include "worker/ordered.h"
-#include "worker/receive.h"
+#include "worker/replay.h"
 #include "worker/settle.h"
 
 #define CRASHED "the worker died while a handler had it"
@@ -130,16 +130,29 @@ static void count_crash(struct engine *e, const struct store_row *m)
     counters_rest_done(e->counters);
 }
 
+/* drop - a second copy of a letter */
+static void drop(struct engine *e, struct delivery *d)
+{
+    (void)settle_repeat(e, d);
+    custody_release(e->custody, d->slot);
+}
+
 /* bury - dead by crashes, or by a machine that went down under it */
-static void bury(struct engine *e, struct slot *slot, const char *error)
+static int bury(struct engine *e, struct slot *slot, const char *error)
 {
     struct delivery d = {0};
+    int err;
 
     delivery_read(&d, slot, e->set->group_separator);
-    receive_link(e, &d); /* its letter becomes this one, and no second one */
+    err = replay_link(e, &d); /* its letter becomes this one, no second one */
+    if (err)
+        return err;
     FAULT_POINT("recover_before_bury");
-    if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
+    if (d.repeat)
+        drop(e, &d);
+    else if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
         custody_release(e->custody, slot);
+    return 0;
 }
 
 /* tell_crash - a worker died under it, and it runs again */
@@ -201,6 +214,15 @@ static int row_crashed(struct engine *e, const struct found *f,
                : 0;
 }
 
+/* let_go - nothing is left to do from the slot */
+static void let_go(struct engine *e, struct slot *slot)
+{
+    slot_retire(slot);
+    if (slot->row)
+        retries_land(e->retries, slot->row);
+    custody_release(e->custody, slot);
+}
+
 /* put_back - a run of a stored row: the row takes the crash, the slot is free
  * Crash between the two: the next start writes the same numbers again, as they
  * come from the slot.
@@ -222,8 +244,7 @@ static int put_back(struct engine *e, const struct found *f, struct slot *slot)
     if (err && err != -ENOENT) /* discarded meanwhile */
         return err;
     FAULT_POINT("recover_row_before_retire");
-    slot_retire(slot);
-    custody_release(e->custody, slot);
+    let_go(e, slot);
     return 0;
 }
 
@@ -257,8 +278,7 @@ static int settle_old(struct engine *e, const struct found *f,
         return unreadable(e, err, p);
     if (err == 1) {
         FAULT_POINT("recover_settled_before_retire");
-        slot_retire(slot);
-        custody_release(e->custody, slot);
+        let_go(e, slot);
         return 0;
     }
     if (slot->row) {
@@ -267,33 +287,38 @@ static int settle_old(struct engine *e, const struct found *f,
             return err ? unreadable(e, err, p) : 0;
     }
     if (custody_torn(e->custody)) {
-        bury(e, slot,
-             "the machine went down while it was in flight; the body may be "
-             "damaged");
-        return 0;
+        err = bury(e, slot,
+                   "the machine went down while it was in flight; the body may "
+                   "be damaged");
+        return err ? unreadable(e, err, p) : 0;
     }
     if (ran) {
         slot_crashed(slot);
         count_crash(e, NULL);
     }
     *freed = crashed_last(e, f, ran, slot_word(slot).crashes);
+    err = 0;
     if (*freed)
-        bury(e, slot, CRASHED);
+        err = bury(e, slot, CRASHED);
     else if (ran)
         tell_crash(e, &slot->id, slot_word(slot).crashes);
-    return 0;
+    return err ? unreadable(e, err, p) : 0;
 }
 
 /* revive - a message that runs: to its group, or to the held list */
 static int revive(struct engine *e, struct slot *slot)
 {
-    struct delivery d;
-    int err = 0;
+    struct delivery d = {0};
+    int err;
 
     delivery_read(&d, slot, e->set->group_separator);
-    receive_link(e, &d);
-    if (slot->row)
-        (void)retries_fly(e->retries, slot->row);
+    err = replay_link(e, &d);
+    if (err)
+        return err;
+    if (d.repeat) {
+        drop(e, &d);
+        return 0;
+    }
     if (d.group.at)
         err = ordered_add(e, &d);
     if (err == 0)
@@ -301,6 +326,15 @@ static int revive(struct engine *e, struct slot *slot)
     if (err >= 0 && e->ops->within && slot_word(slot).crashes > 0)
         err = suspects_add(&e->suspects, slot, 0);
     return err < 0 ? err : 0;
+}
+
+/* rows_fly - before any slot is looked at: of two copies of a letter the one
+ * that was linked to its row is the message, wherever the other one is */
+static void rows_fly(struct engine *e, const struct found *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (f->slots[i]->row)
+            (void)retries_fly(e->retries, f->slots[i]->row);
 }
 
 /* revive_all - stored rows first: groups are restored from the store before
@@ -311,6 +345,7 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
     bool freed;
     int err = 0;
 
+    rows_fly(e, f);
     for (size_t i = 0; i < f->count && !err; i++) {
         err = settle_old(e, f, f->slots[i], &freed, p);
         if (!err && !freed)

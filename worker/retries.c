@@ -25,6 +25,7 @@ struct retries {
     int64_t *flying;      /* m  handed out, not yet landed */
     size_t flying_count;  /* m */
     size_t flying_max;    /* c */
+    int64_t moving;       /* m  one of them, to another queue; 0: none */
     atomic_bool ready;    /* a  something is due */
 };
 
@@ -158,16 +159,45 @@ int retries_due(struct retries *r)
     return err ? err : due;
 }
 
+/* claim_locked - retries_claim */
+static int claim_locked(struct retries *r, int64_t row)
+{
+    if (r->moving == row)
+        return -EXDEV;
+    if (flying_locked(row, r))
+        return -EALREADY;
+    for (size_t i = r->at; i < r->count; i++)
+        if (r->batch[i] == row)
+            return -EALREADY;
+    if (r->flying_count == r->flying_max)
+        return -ENOMEM;
+    r->flying[r->flying_count++] = row;
+    return 0;
+}
+
+int retries_claim(struct retries *r, int64_t row)
+{
+    int err;
+
+    pthread_mutex_lock(&r->mtx);
+    err = claim_locked(r, row);
+    pthread_mutex_unlock(&r->mtx);
+    return err;
+}
+
 bool retries_fly(struct retries *r, int64_t row)
+{
+    return retries_claim(r, row) == 0;
+}
+
+bool retries_move(struct retries *r, int64_t row)
 {
     bool ok;
 
     pthread_mutex_lock(&r->mtx);
-    ok = !flying_locked(row, r) && r->flying_count < r->flying_max;
-    for (size_t i = r->at; ok && i < r->count; i++)
-        ok = r->batch[i] != row;
+    ok = claim_locked(r, row) == 0;
     if (ok)
-        r->flying[r->flying_count++] = row;
+        r->moving = row;
     pthread_mutex_unlock(&r->mtx);
     return ok;
 }
@@ -190,6 +220,8 @@ void retries_land(struct retries *r, int64_t row)
             r->flying[i] = r->flying[--r->flying_count];
             break;
         }
+    if (r->moving == row)
+        r->moving = 0;
     pthread_mutex_unlock(&r->mtx);
 }
 

@@ -33,10 +33,15 @@ bool retries_ready(const struct retries *r);
 int retries_due(struct retries *r);
 /* The next row that is due. */
 int retries_take(struct retries *r, int64_t *row);
-/* Mark a row as in flight that was not taken here (a held slot, a letter, also
- * one that is moved to the dead-letter queue). False if it is in flight
- * already. */
+/* Mark a row as in flight that was not taken here (a held slot, a letter): 0.
+ * -EALREADY if it is in flight or about to be, -EXDEV if it is being moved to
+ * another queue; -ENOMEM. */
+int retries_claim(struct retries *r, int64_t row);
+/* The same as a question: whether it was not in flight. */
 bool retries_fly(struct retries *r, int64_t row);
+/* As retries_fly, for a letter that is to be moved to the dead-letter queue;
+ * one at a time. */
+bool retries_move(struct retries *r, int64_t row);
 /* Whether it is in flight. */
 bool retries_flies(struct retries *r, int64_t row);
 /* The row is settled or stored again. */

@@ -98,6 +98,23 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
     return op_settle(e, d->slot, &op);
 }
 
+/* settle_repeat - drop it; nobody else hears of it, as its id is that of a
+ * message which ends, or has ended, by itself
+ * Crash before the slot is FREE: it is HELD, found out again, and dropped.
+ */
+enum settled settle_repeat(struct engine *e, struct delivery *d)
+{
+    struct counters_block *b = d->count ? d->count : counters_rest(e->counters);
+
+    log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
+             F_UINT("letter", d->header.letter));
+    slot_retire(d->slot);
+    counters_add(&b->discarded, 1);
+    if (!d->count)
+        counters_rest_done(e->counters);
+    return SETTLED_FREE;
+}
+
 /* settle_due - as its header says, from now on */
 uint64_t settle_due(const struct delivery *d)
 {

@@ -24,6 +24,9 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out);
 /* Dead without having run. `error` may be NULL. */
 enum settled settle_dead(struct engine *e, struct delivery *d,
                          enum store_reason reason, const char *error);
+/* A second copy of a letter that was taken already: it is no message of its own
+ * and comes to nothing. */
+enum settled settle_repeat(struct engine *e, struct delivery *d);
 /* Not due yet: to the store until the header's not-before. Many, in one commit:
  * the slots are free (and released) or kept after it. */
 #define SETTLE_LATER_MOST 16

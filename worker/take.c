@@ -18,6 +18,7 @@
 #include "worker/ordered.h"
 #include "worker/receive.h"
 #include "worker/reopen.h"
+#include "worker/replay.h"
 #include "worker/retries.h"
 
 #define SOON_NS NS_PER_MS /* until a row that was put off is tried again */
@@ -64,28 +65,6 @@ static int take_row(struct receive *item)
     return -EAGAIN;
 }
 
-/* receive_link - a replayed letter goes on as the row it is
- * Id and letter must both match, and the row must not be on its way already;
- * else it is a message like any other. Crash before the row is in the slot: it
- * is linked by the next run.
- */
-void receive_link(struct engine *e, struct delivery *d)
-{
-    struct store_row m;
-    int64_t row;
-
-    if (d->slot->row || !(d->header.fields & HEADER_LETTER) ||
-        !(d->header.fields & HEADER_ID))
-        return;
-    row = (int64_t)d->header.letter;
-    if (store_get(e->store, row, &m, NULL, 0, NULL) != 0)
-        return;
-    if ((m.state == STORE_DEAD || m.state == STORE_REPLAYED) &&
-        memcmp(&m.id, &d->header.id, sizeof m.id) == 0 &&
-        retries_fly(e->retries, row))
-        slot_link(d->slot, row);
-}
-
 /* expired - its time was over before it was started for the first time */
 static bool expired(const struct delivery *d, uint64_t now)
 {
@@ -129,14 +108,15 @@ static int sort(struct receive *item, struct slot *slot)
 {
     struct engine *e = item->engine;
     struct delivery *d = item->d;
-    int err;
+    int err = 0;
 
     delivery_read(d, slot, e->set->group_separator);
     if (d->header.fields & HEADER_LETTER)
-        receive_link(e, d);
-    if (!d->group.at || receive_delayed(e, d))
+        err = replay_link(e, d);
+    if (!err && (d->repeat || !d->group.at || receive_delayed(e, d)))
         return 0;
-    err = ordered_enter(e, d);
+    if (!err)
+        err = ordered_enter(e, d);
     if (err < 0)
         engine_hold_slot(e, slot, false);
     return err;
@@ -393,7 +373,9 @@ static bool needs_none(struct receive *item, enum settled *settled)
 {
     struct delivery *d = item->d;
 
-    if (d->broken)
+    if (d->repeat)
+        *settled = settle_repeat(item->engine, d);
+    else if (d->broken)
         *settled = settle_dead(item->engine, d, REASON_BAD_HEADER, d->why);
     else if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE) &&
              timed(item, settled))

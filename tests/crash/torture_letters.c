@@ -91,7 +91,7 @@ static bool was_killed(int status)
 static void resend(struct torture *t, long long row)
 {
     letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
-    (void)letter_verb(t, "replay", row, NULL, NULL);
+    (void)letter_verb(t, "replay", row, NULL, "--again");
 }
 
 void letters_unstrand(struct torture *t)

@@ -220,6 +220,21 @@ Test(retries, row_of_a_held_slot_is_not_handed_out)
     cr_assert(retries_fly(retries, held));
 }
 
+Test(retries, a_letter_that_is_moved_is_told_from_one_in_flight)
+{
+    int64_t moved = waiting(9 * NS_PER_S), held = waiting(8 * NS_PER_S);
+
+    cr_assert(retries_move(retries, moved));
+    cr_assert(retries_claim(retries, held) == 0);
+    cr_assert_eq(retries_claim(retries, moved), -EXDEV);
+    cr_assert_eq(retries_claim(retries, held), -EALREADY);
+    cr_assert_not(retries_move(retries, held));
+    cr_assert_eq(retries_claim(retries, held), -EALREADY, "it was not moved");
+    retries_land(retries, moved);
+    cr_assert(retries_claim(retries, moved) == 0);
+    cr_assert_eq(retries_claim(retries, moved), -EALREADY);
+}
+
 Test(retries, row_that_waits_in_the_batch_cannot_be_flown_by_another)
 {
     int64_t a = waiting(9 * NS_PER_S), b = waiting(NS_PER_S);

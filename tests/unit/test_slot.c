@@ -549,6 +549,28 @@ Test(slot, retiring_is_one_store)
     cr_assert_eq(looked, 1);
 }
 
+static void mark_act(void *arg)
+{
+    (void)arg;
+    slot_mark(slot);
+}
+
+static void mark_look(void *arg)
+{
+    (void)arg;
+    looked++;
+    word_is(slot_word(slot),
+            (struct slot_word){.state = SLOT_HELD, .flags = SLOT_REDELIVERED});
+}
+
+Test(slot, marking_what_is_held_is_one_store)
+{
+    received("hello");
+    cr_assert_eq(step_through(mark_act, mark_look, NULL, slot, BYTES), 1);
+    cr_assert_eq(looked, 1);
+    message_is(slot, "hello", 5);
+}
+
 static void crashed_act(void *arg)
 {
     (void)arg;

@@ -1,0 +1,487 @@
+/* mqworker and mqdlq: a letter is sent again more than once, or by somebody who
+ * only says so. Two runs of it never overlap, and no letter is touched by what
+ * is no replay of it. */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+#include "tests/harness/turns.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(replay_twice, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+#define LIMIT     10000
+#define DUPLICATE "event=duplicate_letter "
+
+/* mqdlq VERB with the test's state directory */
+#define mqdlq(verb, ...) \
+    harness_run("mqdlq", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
+
+/* Notes that it begins, what it has and whether that is a repeat; waits for a
+ * file; ends with what that says. */
+#define GATED                                                  \
+    "echo begin $MQW_ATTEMPT $MQW_REDELIVERED $(cat) >>runs\n" \
+    "until [ -e go ]; do sleep 0.01; done\n"                   \
+    "echo end >>runs\n"                                        \
+    "exit $(cat go)\n"
+
+static const char *q;
+
+/* letter - let one message die: letter 1 */
+static const struct harness_letter *letter(const char *message)
+{
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", "false");
+    harness_send_text(q, message);
+    const struct harness_letter *l = harness_wait_letters(q, 1, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    return l;
+}
+
+/* gated - a worker of two threads whose handler waits for the file go */
+static struct harness_process *gated(const char *option, const char *value)
+{
+    return harness_worker(q, "-c", "2", option, value, "--",
+                          harness_script("gated", GATED));
+}
+
+static void open_gate(const char *status)
+{
+    harness_write("go", status, strlen(status));
+}
+
+/* A message as mqdlq sends it. */
+static char copied[1024];
+static size_t copied_size;
+
+/* copy_take - replay letter 1, and catch the message */
+static void copy_take(void)
+{
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    ssize_t n = harness_receive(q, copied, sizeof copied, NULL);
+    cr_assert_gt(n, 0);
+    copied_size = (size_t)n;
+}
+
+static void copy_send(void)
+{
+    harness_send(q, copied, copied_size, 0);
+}
+
+/* sql - beside the worker; the first number */
+static int sql(const char *text)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    int n = -1;
+    sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q), &db);
+    sqlite3_busy_timeout(db, LIMIT);
+    cr_assert_eq(sqlite3_prepare_v2(db, text, -1, &st, NULL), SQLITE_OK, "%s",
+                 sqlite3_errmsg(db));
+    int rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        n = sqlite3_column_int(st, 0);
+    else
+        cr_assert_eq(rc, SQLITE_DONE, "%s", sqlite3_errmsg(db));
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return n;
+}
+
+#define LETTERS "SELECT count(*) FROM messages WHERE state >= 3"
+
+/* dropped - wait until the worker has dropped so many copies */
+static void dropped(const struct harness_process *w, size_t n)
+{
+    harness_until(harness_log_count(w, DUPLICATE) == n, LIMIT);
+}
+
+static void start(void)
+{
+    q = harness_queue(0, 320);
+}
+
+/* ---- the second copy ---- */
+
+Test(replay_twice, typed_again_while_it_runs_it_runs_once)
+{
+    start();
+    letter("pay");
+    struct harness_process *w = gated("--backoff", "1s");
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    harness_until_lines("runs", 1, LIMIT);
+    struct harness_result r = mqdlq("replay", q, "1");
+    cr_assert_eq(r.status, 65);
+    cr_assert(strstr(r.err, "letter 1 is on its way since "), "%s", r.err);
+    cr_assert_eq(mqdlq("replay", "--again", q, "1").status, 0);
+    dropped(w, 1);
+    cr_assert(strstr(harness_stderr(w, NULL), "letter=1"));
+    open_gate("0");
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
+}
+
+Test(replay_twice, sent_again_while_the_worker_is_paused_it_runs_once)
+{
+    start();
+    letter("pay");
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    harness_wait_log(w, "event=started", LIMIT);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", LIMIT);
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    cr_assert_eq(mqdlq("replay", "--replayed", q).status, 65);
+    cr_assert_eq(mqdlq("replay", "--replayed", "--again", q).status, 0);
+    cr_assert_eq(harness_queue_length(q), 2);
+    harness_signal(w, SIGCONT);
+    dropped(w, 1);
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
+}
+
+Test(replay_twice, a_copy_that_comes_when_the_letter_is_done_is_dropped)
+{
+    start();
+    letter("pay");
+    copy_take();
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    copy_send();
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    copy_send();
+    copy_send();
+    dropped(w, 2);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
+}
+
+Test(replay_twice, a_copy_that_comes_while_it_waits_for_its_retry_is_dropped)
+{
+    start();
+    letter("pay");
+    copy_take();
+    open_gate("1");
+    struct harness_process *w = gated("--backoff", "1h");
+    copy_send();
+    harness_until(sql("SELECT count(*) FROM messages WHERE state = 1"), LIMIT);
+    copy_send();
+    dropped(w, 1);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
+    cr_assert_eq(sql("SELECT count(*) FROM messages"), 1);
+}
+
+Test(replay_twice, a_copy_of_a_letter_that_died_again_makes_no_second_letter)
+{
+    start();
+    letter("pay");
+    copy_take();
+    open_gate("65");
+    struct harness_process *w = gated("--backoff", "1s");
+    copy_send();
+    harness_until(sql("SELECT count(*) FROM messages WHERE state = 3"), LIMIT);
+    copy_send();
+    dropped(w, 1);
+    open_gate("0");
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0, "it can be sent anew");
+    copy_send();
+    dropped(w, 2);
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 0 pay\nend\nbegin 1 0 pay\nend\n");
+}
+
+Test(replay_twice, of_many_copies_on_many_threads_one_runs)
+{
+    start();
+    letter("MQW/1\ngroup: a\n\npay");
+    copy_take();
+    struct harness_process *w = gated("--backoff", "1s");
+    for (int i = 0; i < 40; i++) /* the queue holds 10: it takes them */
+        copy_send();
+    dropped(w, 39);
+    open_gate("0");
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "begin 1 0 pay\nend\n");
+}
+
+Test(replay_twice, a_drop_is_counted_as_discarded)
+{
+    start();
+    letter("pay");
+    copy_take();
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    copy_send();
+    copy_send();
+    dropped(w, 1);
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    struct harness_result r =
+        harness_run("mqctl", "metrics", "--state-dir", harness_state_dir());
+    const char *total = strstr(r.out, "\nmqworker_discarded_total{");
+    cr_assert(total, "%s %s", r.out, r.err);
+    cr_assert_eq(atoi(strchr(total, '}') + 1), 1, "%s", total);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+}
+
+/* ---- kills ---- */
+
+Test(replay_twice, a_kill_with_a_copy_in_the_queue_leaves_one_run_at_a_time)
+{
+    start();
+    letter("pay");
+    copy_take();
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", "sh",
+                                               harness_script("gated", GATED));
+    copy_send();
+    harness_until_lines("runs", 1, LIMIT);
+    copy_send();
+    harness_kill(w);
+    w = gated("--backoff", "1s");
+    dropped(w, 1);
+    harness_until_lines("runs", 2, LIMIT);
+    open_gate("0");
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 0 pay\nbegin 1 1 pay\nend\n");
+}
+
+/* Both are in slots when the worker is killed, and the one that is not linked
+ * to the letter was received first. It got there while its token was not in the
+ * store, which stands for a store that could not be read. */
+Test(replay_twice, a_kill_with_both_copies_in_slots_leaves_one)
+{
+    start();
+    letter("pay");
+    copy_take();
+    struct harness_process *w = gated("--backoff", "1s");
+    sql("UPDATE replays SET row = 1000");
+    copy_send();
+    harness_until_lines("runs", 1, LIMIT);
+    cr_assert_eq(harness_log_count(w, "event=letter_unknown "), 1);
+    sql("UPDATE replays SET row = 1");
+    copy_send();
+    harness_until_lines("runs", 2, LIMIT);
+    harness_kill(w);
+    w = gated("--backoff", "1s");
+    dropped(w, 1);
+    harness_until_lines("runs", 3, LIMIT);
+    open_gate("0");
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 1 pay\nbegin 1 0 pay\nbegin 1 1 pay\nend\n");
+}
+
+/* ---- who only says that it is a letter ---- */
+
+/* forge - as the user nobody, where we may become that */
+static void forge(const char *text)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (geteuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
+            _exit(2);
+        mqd_t mq = mq_open(q, O_WRONLY);
+        _exit(mq == (mqd_t)-1 || mq_send(mq, text, strlen(text), 0) < 0);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
+}
+
+/* open_to_all - mode 0622 */
+static void open_to_all(void)
+{
+    mqd_t mq = mq_open(q, O_RDONLY);
+    cr_assert_neq(mq, (mqd_t)-1);
+    cr_assert_eq(fchmod((int)mq, 0622), 0);
+    mq_close(mq);
+}
+
+/* forged_runs - the forged body ran, and says that it may be a repeat; the
+ * letter is as it was */
+static void forged_runs(struct harness_process *w,
+                        const struct harness_letter *before)
+{
+    size_t n;
+    harness_until(harness_lines("runs") >= 2, LIMIT);
+    cr_assert_eq(harness_log_count(w, "event=letter_unknown "), 1);
+    cr_assert_eq(harness_log_count(w, DUPLICATE), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 1 forged body\nend\n");
+    const struct harness_letter *l = harness_letters(q, &n);
+    cr_assert_eq(n, 1);
+    cr_assert_eq(l->row, before->row);
+    cr_assert_str_eq(l->body, "pay 100 to alice");
+    cr_assert_eq(l->history, before->history);
+}
+
+Test(replay_twice, who_may_only_write_cannot_remove_a_letter)
+{
+    char text[256];
+    start();
+    const struct harness_letter l = *letter("pay 100 to alice");
+    open_to_all();
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    snprintf(text, sizeof text, "MQW/1\nid: %s\nletter: %lld\n\nforged body",
+             l.id, l.row);
+    forge(text);
+    forged_runs(w, &l);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+}
+
+Test(replay_twice, nor_with_a_token_that_he_made_up)
+{
+    char text[256];
+    start();
+    const struct harness_letter l = *letter("pay 100 to alice");
+    open_to_all();
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    snprintf(text, sizeof text,
+             "MQW/1\nid: %s\nletter: %lld\n"
+             "letter-token: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\n\nforged body",
+             l.id, l.row);
+    forge(text);
+    forged_runs(w, &l);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+}
+
+Test(replay_twice, nor_while_it_is_on_its_way)
+{
+    char text[256];
+    start();
+    const struct harness_letter l = *letter("pay 100 to alice");
+    open_to_all();
+    copy_take();
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    snprintf(text, sizeof text, "MQW/1\nid: %s\nletter: %lld\n\nforged body",
+             l.id, l.row);
+    forge(text);
+    harness_until_lines("runs", 2, LIMIT);
+    cr_assert_eq(sql("SELECT count(*) FROM messages WHERE state = 4"), 1);
+    copy_send();
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 1 forged body\nend\n"
+                     "begin 1 0 pay 100 to alice\nend\n");
+}
+
+Test(replay_twice, nor_let_its_group_go_on)
+{
+    char text[256];
+    start();
+    const struct harness_letter l =
+        *letter("MQW/1\ngroup: a\n\npay 100 to alice");
+    open_to_all();
+    open_gate("0");
+    struct harness_process *w = gated("--on-group-dead", "hold");
+    harness_send_text(q, "MQW/1\ngroup: a\n\nbehind it");
+    snprintf(text, sizeof text, "MQW/1\nid: %s\nletter: %lld\n\nforged body",
+             l.id, l.row);
+    forge(text);
+    forged_runs(w, &l);
+    cr_assert_eq(harness_log_count(w, "event=group_released"), 0);
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    harness_until_lines("runs", 6, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 1 forged body\nend\n"
+                     "begin 1 0 pay 100 to alice\nend\n"
+                     "begin 1 0 behind it\nend\n");
+}
+
+/* What is stored has the header that it came with: as a row of the store it has
+ * a number, which can be guessed, too. */
+Test(replay_twice, nor_pass_its_group_by_way_of_the_store)
+{
+    char text[256];
+    start();
+    letter("MQW/1\ngroup: a\n\npay 100 to alice");
+    open_to_all();
+    open_gate("0");
+    struct harness_process *w = gated("--on-group-dead", "hold");
+    snprintf(text, sizeof text,
+             "MQW/1\ngroup: a\nletter: 2\nnot-before: %lld000000000\n\n"
+             "forged body",
+             (long long)time(NULL) + 2);
+    forge(text);
+    harness_until(sql("SELECT count(*) FROM messages WHERE row = 2"), LIMIT);
+    sleep(3); /* until it is due; that nothing runs cannot be waited for */
+    cr_assert_eq(harness_lines("runs"), 0);
+    cr_assert_eq(mqdlq("replay", q, "1").status, 0);
+    harness_until_lines("runs", 4, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 0 pay 100 to alice\nend\n"
+                     "begin 1 1 forged body\nend\n");
+}
+
+/* ---- older versions ---- */
+
+Test(replay_twice, what_an_older_version_sent_runs_marked_and_the_letter_stays)
+{
+    char text[256];
+    start();
+    const struct harness_letter l = *letter("pay 100 to alice");
+    copy_take();
+    sql("DELETE FROM replays");
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    snprintf(text, sizeof text,
+             "MQW/1\nid: %s\nletter: %lld\n\npay 100 to alice", l.id, l.row);
+    harness_send_text(q, text);
+    harness_until_lines("runs", 2, LIMIT);
+    cr_assert_eq(sql("SELECT count(*) FROM messages WHERE state = 4"), 1);
+    struct harness_result r = mqdlq("replay", q, "1");
+    cr_assert_eq(r.status, 65);
+    cr_assert(strstr(r.err, "was sent by an older version"), "%s", r.err);
+    cr_assert_eq(mqdlq("replay", "--again", q, "1").status, 0);
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_str_eq(harness_read("runs", NULL),
+                     "begin 1 1 pay 100 to alice\nend\n"
+                     "begin 1 0 pay 100 to alice\nend\n");
+}
+
+/* ---- the canary ---- */
+
+Test(replay_twice, a_canary_that_is_done_lets_the_others_follow)
+{
+    start();
+    for (int i = 0; i < 3; i++) {
+        struct harness_process *w =
+            harness_worker(q, "--max-attempts", "1", "--", "false");
+        harness_send_text(q, "pay");
+        harness_wait_letters(q, (size_t)i + 1, LIMIT);
+        cr_assert_eq(harness_stop(w, LIMIT), 0);
+    }
+    open_gate("0");
+    struct harness_process *w = gated("--backoff", "1s");
+    struct harness_result r = mqdlq("replay", "--canary", "--all", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, "3 of 3 letters sent"), "%s", r.out);
+    harness_until(sql(LETTERS) == 0, LIMIT);
+    cr_assert_eq(harness_stop(w, LIMIT), 0);
+    cr_assert_eq(harness_lines_with("runs", "begin 1 0 pay"), 3);
+}
