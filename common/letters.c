@@ -52,7 +52,7 @@ static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
     const char *there = (const char *)sqlite3_column_text(st, COL_BOOT);
     const void *token = sqlite3_column_blob(st, COL_TOKEN);
     struct letter_replay r = {
-        .here = there && (!*there || !*boot || !strcmp(there, boot)),
+        .here = there && (!*there || !*boot || !sql_elsewhere(there, boot)),
         .sent = sqlite3_column_int(st, COL_SENT) != 0,
         .marked_ns = sql_column_u64(st, COL_MARKED),
     };

@@ -200,21 +200,27 @@ static void body_has(sqlite3_context *context, int n, sqlite3_value **args)
     sqlite3_result_int(context, hit);
 }
 
+/* sql_elsewhere - whether two texts of store_boot are of other queues */
+bool sql_elsewhere(const char *then, const char *now)
+{
+    const char *text[2] = {then, now}, *rest[2];
+    struct boot boot[2];
+    for (int i = 0; i < 2; i++) {
+        rest[i] = strchrnul(text[i], '/');
+        boot_parse(&boot[i], text[i], (size_t)(rest[i] - text[i]));
+    }
+    return strcmp(rest[0], rest[1]) != 0 || !boot_same(&boot[0], &boot[1]);
+}
+
 /* elsewhere - SQL function elsewhere(boot, now): it was sent in another run of
  * the machine, or in another IPC namespace (store_boot) */
 static void elsewhere(sqlite3_context *context, int argc, sqlite3_value **args)
 {
-    struct boot boot[2];
-    const char *text[2], *rest[2];
+    const char *then = (const char *)sqlite3_value_text(args[0]);
+    const char *now = (const char *)sqlite3_value_text(args[1]);
     (void)argc;
-    for (int i = 0; i < 2; i++) {
-        text[i] = (const char *)sqlite3_value_text(args[i]);
-        text[i] = text[i] ? text[i] : "";
-        rest[i] = strchrnul(text[i], '/');
-        boot_parse(&boot[i], text[i], (size_t)(rest[i] - text[i]));
-    }
-    sqlite3_result_int(context, strcmp(rest[0], rest[1]) != 0 ||
-                                    !boot_same(&boot[0], &boot[1]));
+    sqlite3_result_int(context,
+                       sql_elsewhere(then ? then : "", now ? now : ""));
 }
 
 /* sql_open - connect to an existing file without looking into it */

@@ -162,6 +162,8 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void *arg);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */
 const char *store_boot(const struct store *s);
+/* Whether what was sent then is in other queues than those of now. */
+bool sql_elsewhere(const char *then, const char *now);
 /* STORE_IDENTITY bytes. */
 const uint8_t *store_identity(const struct store *s);
 

@@ -92,11 +92,11 @@ Test(replay, one_that_is_on_its_way_is_refused_by_name)
     has(r.out, "1 of 2 letters sent to ");
     has(r.out, "; 1 is on its way already");
     r = dlq("replay", "--dry-run", q, "1");
-    cr_assert_eq(r.status, 65);
+    cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
     r = dlq("replay", "--raw", q, "1");
     cr_assert_eq(r.status, 65, "the worker could not tell it from the first");
     r = dlq("replay", "--to", harness_queue(0, 0), q, ID_A);
-    cr_assert_eq(r.status, 65);
+    cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
     cr_assert_eq(harness_queue_length(q), 2);
     has(dlq_out("show", q, "1"), "replayed, on its way since 20");
 }

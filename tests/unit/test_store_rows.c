@@ -460,7 +460,7 @@ static void waits_step(struct store *s, int64_t most, uint64_t *seq)
         cr_assert(store_delete(s, row) == 0);
         break;
     default: /* a letter at most */
-        (void)letters_mark_replayed(s, row, 0);
+        (void)letters_mark_replayed(s, &(struct letter_mark){.row = row}, NULL);
         (void)letters_discard(s, &row, 1);
     }
 }
