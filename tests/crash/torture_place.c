@@ -58,7 +58,7 @@ static const char *state_path(const struct torture *t, const char *file)
 /* custody_path - what is in flight */
 static const char *custody_path(const struct torture *t)
 {
-    static char path[128];
+    static char path[192];
 
     snprintf(path, sizeof path, "%s/%c%s/custody", t->runtime,
              t->moved ? 'b' : 'a', t->queue);
