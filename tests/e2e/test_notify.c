@@ -152,16 +152,17 @@ Test(notify, manager_that_does_not_read_holds_nobody_up)
  * to time out. */
 Test(notify, manager_that_is_not_there_is_named_and_nothing_else_happens)
 {
-    static const char *const nowhere[] = {
+    char too_long[256] = "NOTIFY_SOCKET=/";
+    const char *const nowhere[] = {
         "NOTIFY_SOCKET=/nowhere/at/all",
         "NOTIFY_SOCKET=@mqworker-test-nobody",
         "NOTIFY_SOCKET=x",
         "NOTIFY_SOCKET=@",
         "NOTIFY_SOCKET=vsock:2:1234",
-        "NOTIFY_SOCKET=/very/long/very/long/very/long/very/long/very/long/very/"
-        "long/very/long/very/long/very/long/very/long/very/long/very/long",
+        too_long,
     };
 
+    memset(too_long + strlen(too_long), 'x', 120);
     for (size_t i = 0; i < sizeof nowhere / sizeof nowhere[0]; i++) {
         const char *q = harness_queue(0, 0);
         struct harness_process *w = harness_start(&(struct harness_spec){
