@@ -9,6 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/folder.h"
 #include "common/mqlimit.h"
 
 /* sizeof(struct msg_msg) and of posix_msg_tree_node, on 64-bit kernels. */
@@ -115,7 +116,7 @@ static const char *cost_print(const struct mqlimit_request *r, char *buf,
 /* explain_bytes - RLIMIT_MSGQUEUE, which the kernel reports as EMFILE */
 static int explain_bytes(const struct topic *t)
 {
-    char cost_text[112];
+    char cost_text[112], user[FOLDER_USER];
     uint64_t cost = mqlimit_cost(t->request->depth, t->request->message_size);
     bool alone = cost > t->limit->bytes; /* too large without any other */
     uint64_t need = cost;
@@ -124,12 +125,12 @@ static int explain_bytes(const struct topic *t)
     return problem_set(
         t->p, EX_OSERR, t->err,
         "queue %s: this queue costs %s of the %" PRIu64
-        " bytes that RLIMIT_MSGQUEUE allows all queues of uid %u together%s; "
+        " bytes that RLIMIT_MSGQUEUE allows all queues of %s together%s; "
         "raise it: `ulimit -q %" PRIu64 "` (as root if that is over the hard "
         "limit), systemd `LimitMSGQUEUE=%" PRIu64
         "`, `docker run --ulimit msgqueue=%" PRIu64 "`",
         t->request->name, cost_print(t->request, cost_text, sizeof cost_text),
-        t->limit->bytes, (unsigned)getuid(),
+        t->limit->bytes, folder_user(getuid(), user),
         alone ? ""
               : ", and others (unlinked ones too, while open) use the rest",
         need, need, need);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/folder.h"
 #include "common/mqlimit.h"
 #include "common/queue.h"
 #include "common/term.h"
@@ -137,19 +138,21 @@ static int explain_access(const struct opening *o, const char *safe, int err,
 {
     static const char *const needs[] = {"read", "write", "read and write"};
     const char *need = needs[o->oflag & O_ACCMODE];
+    char ours[FOLDER_USER], his[FOLDER_USER];
     struct stat st;
+    folder_user(geteuid(), ours);
     if (!owner_find(o->label, &st))
         return problem_set(p, EX_NOPERM, err,
-                           "queue %s: no %s permission for uid %u; run as its "
+                           "queue %s: no %s permission for %s; run as its "
                            "owner, or mount /dev/mqueue (`mount -t mqueue none "
                            "/dev/mqueue`) to see who that is",
-                           safe, need, (unsigned)geteuid());
+                           safe, need, ours);
     return problem_set(p, EX_NOPERM, err,
-                       "queue %s: no %s permission for uid %u: it belongs to "
-                       "uid %u, gid %u with mode %04o; run as that user, or "
+                       "queue %s: no %s permission for %s: it belongs to "
+                       "%s, gid %u with mode %04o; run as that user, or "
                        "have the owner `chmod` it where it is mounted "
                        "(/dev/mqueue)",
-                       safe, need, (unsigned)geteuid(), (unsigned)st.st_uid,
+                       safe, need, ours, folder_user(st.st_uid, his),
                        (unsigned)st.st_gid, (unsigned)(st.st_mode & 07777));
 }
 

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "common/fault_point.h"
+#include "common/folder.h"
 #include "common/store_file.h"
 #include "common/store_sql.h"
 
@@ -253,6 +254,7 @@ static int memory_problem(const char *path, struct problem *p)
 /* store_file_create - make an empty store */
 int store_file_create(const char *path, struct problem *p)
 {
+    char user[FOLDER_USER];
     int folder = folder_of(path);
     int err = folder < 0 ? -errno : store_make(path, folder);
     if (folder >= 0)
@@ -262,9 +264,9 @@ int store_file_create(const char *path, struct problem *p)
     if (err == -ENOMEM)
         return memory_problem(path, p);
     return problem_set(p, EX_CANTCREAT, -err,
-                       "%s cannot be created: %s; give the folder to uid %u "
+                       "%s cannot be created: %s; give the folder to %s "
                        "with some room on its disk, or use another --state-dir",
-                       path, strerror(-err), (unsigned)geteuid());
+                       path, strerror(-err), folder_user(geteuid(), user));
 }
 
 /* number_at - big-endian 32 bits of SQLite's file header */
@@ -376,6 +378,7 @@ int store_file_upgrade(sqlite3 *db, const char *path, struct problem *p)
 /* store_file_refuse - say why SQLite cannot use the file, and what helps */
 int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
 {
+    char user[FOLDER_USER];
     int err = -sql_error(db, rc);
     err = err ? err : EIO;
     if ((rc & 0xff) == SQLITE_CANTOPEN && sqlite3_system_errno(db) == EMFILE)
@@ -400,10 +403,10 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
         return problem_set(p, EX_CANTCREAT, EACCES,
-                           "%s and its folder cannot be written by uid %u on "
+                           "%s and its folder cannot be written by %s on "
                            "a local file system; run as their owner, or use "
                            "another --state-dir",
-                           path, (unsigned)geteuid());
+                           path, folder_user(geteuid(), user));
     default:
         return problem_set(p, EX_CANTCREAT, err,
                            "%s cannot be opened: %s (%s); make room on its "
@@ -416,7 +419,7 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
 int store_file_modes(const char *path, struct problem *p)
 {
     static const char *const tails[] = {"", "-wal", "-shm"};
-    char file[PATH_MAX];
+    char file[PATH_MAX], user[FOLDER_USER];
     struct stat st;
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(file, sizeof file, "%s%s", path, tails[i]);
@@ -427,9 +430,9 @@ int store_file_modes(const char *path, struct problem *p)
         int err = errno;
         return problem_set(p, EX_CANTCREAT, err,
                            "%s has mode %04o and cannot get 0600: %s; run as "
-                           "its owner, uid %u",
+                           "its owner, %s",
                            file, (unsigned)st.st_mode & 07777, strerror(err),
-                           (unsigned)st.st_uid);
+                           folder_user(st.st_uid, user));
     }
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/folder.h"
 #include "common/mount_point.h"
 #include "common/mqlimit.h"
 #include "common/queue.h"
@@ -52,6 +53,7 @@ static void use_count(const struct names *n, struct use *u)
 static void bytes_check(struct findings *f, const struct mqlimit *l,
                         const struct use *u)
 {
+    char user[FOLDER_USER];
     uint64_t depth = 0, size = 0, cost;
 
     mqlimit_fill(l, &depth, &size);
@@ -66,10 +68,11 @@ static void bytes_check(struct findings *f, const struct mqlimit *l,
                 "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
                 "nobody needs"
               : NULL,
-          "%" PRIu64 " queues of uid %u are charged %" PRIu64 " of %" PRIu64
+          "%" PRIu64 " queues of %s are charged %" PRIu64 " of %" PRIu64
           " bytes (depth x size + 96 x depth each); one more of %" PRIu64
           " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
-          u->queues, (unsigned)getuid(), u->bytes, l->bytes, depth, size, cost,
+          u->queues, folder_user(getuid(), user), u->bytes, l->bytes, depth,
+          size, cost,
           u->bytes + cost > l->bytes ? "fails, with EMFILE" : "fits");
 }
 

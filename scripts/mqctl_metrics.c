@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/folder.h"
 #include "scripts/mqctl_names.h"
 #include "scripts/mqctl_say.h"
 #include "scripts/mqctl_view.h"
@@ -287,7 +288,7 @@ static void print_all(FILE *out, const struct view *views, size_t n)
 /* to_file - beside it, then in its place */
 static int to_file(const char *path, const struct view *views, size_t n)
 {
-    char beside[PATH_MAX];
+    char beside[PATH_MAX], user[FOLDER_USER];
     int fd, ok;
     FILE *out;
 
@@ -300,8 +301,8 @@ static int to_file(const char *path, const struct view *views, size_t n)
     if (!out)
         return say(EX_CANTCREAT,
                    "cannot make %s: %s; give a --textfile in a "
-                   "folder that uid %u may write",
-                   beside, strerror(errno), (unsigned)geteuid());
+                   "folder that %s may write",
+                   beside, strerror(errno), folder_user(geteuid(), user));
     print_all(out, views, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
     ok = fclose(out) == 0 && ok && rename(beside, path) == 0;

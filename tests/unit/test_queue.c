@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/folder.h"
 #include "common/mqlimit.h"
 #include "common/queue.h"
 
@@ -266,7 +267,7 @@ Test(queue, no_permission_names_owner_and_mode)
     struct queue *q, *other;
     struct problem p = {0};
     struct queue_attr attr = small;
-    char uid[32];
+    char nobody[FOLDER_USER], user[FOLDER_USER + 8];
     if (geteuid() != 0)
         cr_skip("needs root to become another user");
     attr.mode = 0622;
@@ -276,11 +277,11 @@ Test(queue, no_permission_names_owner_and_mode)
     cr_assert(queue_open(&other, name, QUEUE_RECEIVE, NULL, NULL, &p) ==
               -EACCES);
     cr_assert(p.status == EX_NOPERM);
-    snprintf(uid, sizeof uid, "for uid %d", NOBODY);
-    SAYS(&p, name, "no read permission", uid, "uid 0", "0622");
+    snprintf(user, sizeof user, "for %s", folder_user(NOBODY, nobody));
+    SAYS(&p, name, "no read permission", user, "belongs to root", "0622");
     cr_assert(queue_open(&other, name, BOTH | QUEUE_CREATE, NULL, NULL, &p) ==
               -EACCES);
-    SAYS(&p, "no read and write permission", "uid 0");
+    SAYS(&p, "no read and write permission", "belongs to root");
     cr_assert(queue_open(&other, name, QUEUE_SEND, NULL, NULL, NULL) == 0);
     queue_close(&other);
     cr_assert(fchmod(queue_fd(q), 0) == -1); /* not the owner any more */
@@ -289,7 +290,7 @@ Test(queue, no_permission_names_owner_and_mode)
     cr_assert(setresuid((uid_t)-1, NOBODY, 0) == 0);
     cr_assert(queue_open(&other, name, QUEUE_SEND, NULL, NULL, &p) == -EACCES);
     cr_assert(p.status == EX_NOPERM);
-    SAYS(&p, name, "no write permission", uid);
+    SAYS(&p, name, "no write permission", user);
     cr_assert(setresuid((uid_t)-1, 0, 0) == 0);
     queue_close(&q);
 }
