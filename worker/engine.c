@@ -98,6 +98,14 @@ static void counters_keep(struct engine *e)
         (void)counters_copy(other, path);
 }
 
+void engine_ended(struct engine *e)
+{
+    if (!e->counters)
+        return;
+    counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
+    counters_keep(e);
+}
+
 /* counters_ready - a worker that others cannot look at works as well */
 static int counters_ready(struct engine *e, struct problem *p)
 {
@@ -481,10 +489,7 @@ void engine_close(struct engine **engine)
     signals_close(&e->signals);
     loop_close(&e->loop);
     timers_close(&e->timers);
-    if (e->counters) {
-        counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
-        counters_keep(e);
-    }
+    engine_ended(e);
     counters_close(&e->counters);
     empty = e->custody && custody_empty(e->custody);
     custody_close(&e->custody);

@@ -19,6 +19,8 @@
 unsigned engine_slots(const struct settings *set, unsigned cap);
 /* Slots that a start which finds all in use adds to them. */
 unsigned engine_slots_more(const struct settings *set);
+/* An orderly end: those who look later find it, and its numbers. */
+void engine_ended(struct engine *e);
 /* Before anything else of engine_flow.c: nothing is held. */
 void engine_flow_init(struct engine *e);
 

@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "common/fault_point.h"
 #include "common/log.h"
+#include "worker/engine_inner.h"
 #include "worker/file_watch.h"
 #include "worker/handler.h"
 #include "worker/pending.h"
@@ -286,6 +287,8 @@ static bool busy(struct engine *e)
  * Crash anywhere: a slot that was seized is HELD, and runs again from there.
  * Whoever is about to settle is waited for, as long as a handler is after
  * SIGTERM: a message that he writes must not be written by us as well.
+ * Custody stays mapped, as the handlers read there; the lock of the state
+ * directory, and so any other worker, waits for the end of the process.
  */
 _Noreturn void keep_and_exit(struct engine *e)
 {
@@ -307,6 +310,8 @@ _Noreturn void keep_and_exit(struct engine *e)
         file_watch_last(e->file_watch);
         pending_fini(e);
         keep_all(e);
+        engine_ended(e);
+        runtimedir_close(&e->runtime, &e->dir, custody_empty(e->custody));
     }
     _exit(EX_OK);
 }

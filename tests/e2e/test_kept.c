@@ -94,6 +94,8 @@ static void run_alone(void)
                        "--max-crashes", "1", "--", RECORD);
 
     cr_assert_eq(harness_wait(w, LIMIT), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_log_count(w, "event=custody_"), 0,
+                 "nothing of it is missed: %s", harness_stderr(w, NULL));
     cr_assert_eq(turns_rows(queue, TURNS_ANY), 0, "%s",
                  harness_stderr(w, NULL));
     cr_assert_eq(busy_slots(), 0);
