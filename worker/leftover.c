@@ -2,11 +2,15 @@
 #include "worker/leftover.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/pidfd.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
@@ -15,6 +19,42 @@
 #include "worker/process.h"
 
 #define WARN_MS 1000 /* a process that does not go is named each second */
+
+/* environ_readable - ours is read by the rule that goes for others of our
+ * user, too (proc(5), hidepid and ptrace access mode) */
+static bool environ_readable(void)
+{
+    int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    char byte;
+    bool ok = fd >= 0 && read(fd, &byte, 1) >= 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* leftover_blind - judged by ourselves: a process that is there for sure
+ * In another container or chroot an empty folder is an ordinary /proc to
+ * opendir(3), and nothing in it looks like nobody there. The procfs of another
+ * PID namespace knows us by another number or not at all, as it does handlers.
+ */
+const char *leftover_blind(void)
+{
+    char self[32] = "";
+    struct statfs fs;
+    struct process_stat stat;
+
+    if (statfs("/proc", &fs) < 0)
+        return strerror(errno);
+    if (fs.f_type != PROC_SUPER_MAGIC)
+        return "no procfs is mounted there";
+    if (readlink("/proc/self", self, sizeof self - 1) < 0 ||
+        strtol(self, NULL, 10) != getpid() || !process_stat(getpid(), &stat))
+        return "it is of another PID namespace and does not show this process";
+    if (!environ_readable())
+        return "it does not let us read /proc/self/environ";
+    return NULL;
+}
 
 /* wait_gone - until the process has ended; says so when that takes long */
 static void wait_gone(int pidfd, pid_t pid)

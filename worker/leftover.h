@@ -6,7 +6,8 @@
  *        started in the instant before the kill.
  * WHO    The engine at start, with the lock of the state directory.
  * OWNS   Nothing.
- * FAILS  -errno if /proc cannot be read. Returns only when what was found is
+ * FAILS  -errno if /proc cannot be read; what it does not show is not found,
+ *        so ask leftover_blind before. Returns only when what was found is
  *        gone.
  */
 #ifndef WORKER_LEFTOVER_H
@@ -22,6 +23,10 @@ struct leftover {
     uint64_t start; /* of the group's leader */
 };
 
+/* Why /proc would not show the handlers that are left, NULL if it does: it is
+ * empty or another file system, that of another PID namespace, or does not let
+ * us read the environment of our own user's processes. */
+const char *leftover_blind(void);
 /* How many processes were killed, or -errno. */
 int leftover_kill(uint64_t nonce, const struct leftover *list, size_t n);
 

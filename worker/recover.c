@@ -56,6 +56,26 @@ static bool crashed_last(const struct engine *e, const struct found *f,
            (!e->ops->within || (ran && f->ran == 1));
 }
 
+/* seeing - a handler that may be left over would be found
+ * A message whose handler nobody can see might run beside it. So it does not
+ * run, nor does any other: a start that is refused is noticed, and changes
+ * nothing.
+ */
+static int seeing(const struct engine *e, const struct found *f,
+                  struct problem *p)
+{
+    const char *blind = f->ran > 0 ? leftover_blind() : NULL;
+
+    if (!blind)
+        return 0;
+    return problem_set(p, EX_OSERR, ENOENT,
+                       "cannot look for handlers left over from a killed "
+                       "worker of %s, which had %u message%s running: /proc: "
+                       "%s; nothing was lost, mount it (mount -t proc proc "
+                       "/proc) and start again",
+                       e->set->queue, f->ran, f->ran == 1 ? "" : "s", blind);
+}
+
 /* kill_leftovers - before any of their messages runs again */
 static int kill_leftovers(struct engine *e, const struct found *f,
                           struct problem *p)
@@ -430,6 +450,8 @@ int recover(struct engine *e, struct problem *p)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     err = custody_recover(e->custody, collect, &f, p);
     FAULT_POINT("recover_before_leftovers");
+    if (!err)
+        err = seeing(e, &f, p);
     if (!err)
         err = kill_leftovers(e, &f, p);
     FAULT_POINT("recover_after_leftovers");

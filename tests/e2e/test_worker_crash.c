@@ -55,6 +55,77 @@ Test(worker_crash, the_message_of_a_killed_worker_runs_again_and_says_so)
                      "the same message, no attempt counted");
 }
 
+/* ---- a /proc that shows nothing ---- */
+
+/* elsewhere - the worker as it starts after a shell's `first` in a namespace of
+ * its own; NULL: we may not make one */
+static struct harness_process *elsewhere(const char *flag, const char *first,
+                                         const char *q)
+{
+    char script[128];
+    if (harness_run("unshare", flag, "true").status != 0)
+        return NULL;
+    snprintf(script, sizeof script, "%s\nexec \"$@\"", first);
+    return harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("unshare", flag, "sh", "-c", script, "sh",
+                             harness_bin("mqworker"), "--state-dir",
+                             harness_state_dir(), q, "--exit-when-idle", "--",
+                             RECORD)});
+}
+
+/* blind_check - it is refused while a message may be running, with the reason;
+ * nothing is lost, and the handler that is left ends before the next run */
+static void blind_check(const char *flag, const char *first, const char *why)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(q, STAYS);
+    struct stay s = stay_read(1);
+    harness_kill(w);
+    w = elsewhere(flag, first, q);
+    if (!w) {
+        kill(s.pid, SIGKILL);
+        kill(s.escaped, SIGKILL);
+        cr_skip_test("no namespaces here");
+    }
+    cr_assert_eq(harness_wait(w, 5000), 71, "%s", harness_stderr(w, NULL));
+    cr_assert(strstr(harness_stderr(w, NULL), "which had 1 message running"),
+              "%s", harness_stderr(w, NULL));
+    cr_assert(strstr(harness_stderr(w, NULL), why), "%s",
+              harness_stderr(w, NULL));
+    cr_assert_eq(harness_lines("runs"), 0);
+    cr_assert(harness_alive(s.pid), "nobody has ended it");
+    w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    cr_assert_not(harness_alive(s.pid));
+    cr_assert_not(harness_alive(s.escaped));
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - x"), 1);
+}
+
+Test(worker_crash, no_start_where_proc_is_empty_and_a_handler_may_be_left)
+{
+    blind_check("--mount", "mount -t tmpfs none /proc",
+                "/proc: no procfs is mounted there; nothing was lost");
+}
+
+Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
+{
+    blind_check("-mpf", ":", "/proc: it is of another PID namespace");
+}
+
+Test(worker_crash, where_nothing_was_running_an_empty_proc_is_no_matter)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        elsewhere("--mount", "mount -t tmpfs none /proc", q);
+    if (!w)
+        cr_skip_test("no namespaces here");
+    cr_assert_eq(harness_wait(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 1);
+}
+
 Test(worker_crash, a_handler_left_over_is_gone_before_its_message_runs_again)
 {
     const char *q = harness_queue(0, 0);
