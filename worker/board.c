@@ -41,13 +41,13 @@ static void rows_count(struct engine *e)
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
         atomic_store(&b->rows[i], store_count(e->store, states[i]));
     pause = COUNT_SHARE * (clock_mono_ns() - before);
-    atomic_store(&b->pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
+    atomic_store(&e->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
 }
 
 void board_count(struct engine *e)
 {
     rows_count(e);
-    board_old(e);
+    dirty_state(&e->dirty);
 }
 
 /* count_job - on a pool thread; while work goes on, again after a pause */
@@ -57,21 +57,22 @@ static void count_job(struct pool_job *job)
     struct receive_stats s;
 
     /* Not before: a job that is queued still cannot be queued again. */
-    atomic_store(&e->board.stirred, false);
+    dirty_count_begins(&e->dirty);
     rows_count(e);
-    board_old(e);
+    dirty_state(&e->dirty);
     loop_wake(e->loop);
     file_watch_soon(e->file_watch);
     receive_stats(e, &s);
     if (s.deliveries != e->board.deliveries && atomic_load(&e->running) > 0)
-        board_stir(e); /* a batch without an end; all others stir as they end */
+        dirty_count(
+            &e->dirty); /* a batch without an end; all others stir as they end */
     e->board.deliveries = s.deliveries;
 }
 
 /* count_due - in the peeker; what is done from the job on stirs again */
 static void count_due(struct timer *timer)
 {
-    struct engine *e = CONTAINER_OF(timer, struct engine, board.timer);
+    struct engine *e = CONTAINER_OF(timer, struct engine, dirty.timer);
 
     if (pool_submit(e->pool, &e->board.job) < 0)
         timers_start_after(e->timers, timer, COUNT_NS);
@@ -79,28 +80,8 @@ static void count_due(struct timer *timer)
 
 void board_init(struct engine *e)
 {
-    struct board *b = &e->board;
-
-    timer_init(&b->timer, count_due);
-    b->job.run = count_job;
-    atomic_store(&b->old, true);
-    atomic_store(&b->pause_ns, COUNT_NS);
-}
-
-void board_old(struct engine *e)
-{
-    atomic_store(&e->board.old, true);
-}
-
-void board_stir(struct engine *e)
-{
-    struct board *b = &e->board;
-
-    if (atomic_load_explicit(&b->stirred, memory_order_relaxed) ||
-        atomic_exchange(&b->stirred, true))
-        return;
-    timers_start(e->timers, &b->timer,
-                 clock_mono_ns() + atomic_load(&b->pause_ns));
+    e->board.job.run = count_job;
+    dirty_init(&e->dirty, COUNT_NS, count_due);
 }
 
 /* The file says what our bits mean (docs/counters.md). */
@@ -175,8 +156,7 @@ void board_show(struct engine *e)
 {
     char why[160];
 
-    if (!atomic_load_explicit(&e->board.old, memory_order_relaxed) ||
-        !atomic_exchange(&e->board.old, false))
+    if (!dirty_state_take(&e->dirty))
         return;
     breaker_reason(&e->breaker, why, sizeof why);
     gauges(e);

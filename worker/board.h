@@ -4,9 +4,9 @@
  *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
  *        then what is not as usual. The rows of the store are counted at most
  *        once a second while there is something to do, on a pool thread.
- * WHO    show: the peeker. The others: any thread.
- * OWNS   Its timer and job.
- * FAILS  open: -ENOMEM.
+ * WHO    show: the peeker. init, count: the engine.
+ * OWNS   Its job.
+ * FAILS  Never.
  */
 #ifndef WORKER_BOARD_H
 #define WORKER_BOARD_H
@@ -27,12 +27,8 @@ struct board_reader {
 
 /* a = atomic   j = by its job, one at a time */
 struct board {
-    struct timer timer;
     struct pool_job job;
-    atomic_bool old;             /* a  show has something to do */
-    atomic_bool stirred;         /* a  the timer runs */
     _Atomic int64_t rows[3];     /* a  waiting, parked, dead; -1: not known */
-    _Atomic uint64_t pause_ns;   /* a  until the next count */
     uint64_t deliveries;         /* j  at the last count */
     struct board_reader *reader; /* set before the worker runs; NULL: nobody */
 };
@@ -40,11 +36,6 @@ struct board {
 void board_init(struct engine *e);
 /* Count now; before the worker runs. */
 void board_count(struct engine *e);
-/* The state has changed: the next show says so. */
-void board_old(struct engine *e);
-/* Something was done: the numbers are looked at soon. Costs a load as a
- * rule. */
-void board_stir(struct engine *e);
 /* After each wait; does nothing unless something has changed. */
 void board_show(struct engine *e);
 

@@ -12,20 +12,25 @@
 #include "common/clock.h"
 #include "common/fault_point.h"
 #include "common/log.h"
+#include "common/queue.h"
+#include "common/store.h"
 #include "worker/container.h"
-#include "worker/engine.h"
+#include "worker/dirty.h"
 #include "worker/lookout.h"
 #include "worker/loop.h"
+#include "worker/pool.h"
+#include "worker/retries.h"
+#include "worker/settings.h"
 
 #define WAIT_FIRST NS_PER_S
 #define WAIT_MOST  (30 * NS_PER_S)
 
 /* c = constant after open   a = atomic   j = the job's thread only */
 struct dead_queue {
-    struct engine *engine;   /* c */
-    struct queue *queue;     /* c */
-    struct lookout *lookout; /* c  its name */
-    struct queue_attr attr;  /* c */
+    struct dead_queue_setup with; /* c */
+    struct queue *queue;          /* c */
+    struct lookout *lookout;      /* c  its name */
+    struct queue_attr attr;       /* c */
     struct pool_job job;
     struct loop_source source; /* j  waits for room */
     struct timer timer;        /* after trouble */
@@ -49,7 +54,7 @@ static int open_flags(const struct settings *set)
 static int open_again(struct dead_queue *q)
 {
     struct problem p;
-    int err = queue_reopen(q->queue, open_flags(q->engine->set), &q->attr, &p);
+    int err = queue_reopen(q->queue, open_flags(q->with.set), &q->attr, &p);
 
     if (err && q->trouble != -ESTALE)
         log_error("dead_letter_queue_gone", F_STR("to", queue_label(q->queue)),
@@ -86,14 +91,13 @@ static int post(struct dead_queue *q, const struct store_row *m)
  * nothing else is sent, so that no letter is sent twice but after a kill */
 static int sent_forget(struct dead_queue *q)
 {
-    struct engine *e = q->engine;
     char id[ULID_TEXT];
-    int err = store_delete(e->store, q->sent);
+    int err = store_delete(q->with.store, q->sent);
 
     if (err)
         return err;
     q->sent = 0;
-    board_stir(e);
+    dirty_count(q->with.dirty);
     log_info("dead_letter_moved", F_STR("msg", ulid_print(q->sent_id, id)),
              F_STR("to", queue_label(q->queue)));
     return 0;
@@ -130,10 +134,9 @@ static int letter_send(struct dead_queue *q, const struct store_row *m,
  * when the queue was gone, and found in a slot; it ends from there */
 static int move_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
 {
-    struct engine *e = q->engine;
-    bool ours = retries_move(e->retries, row);
+    bool ours = retries_move(q->with.retries, row);
     struct store_row m;
-    int err = store_get(e->store, row, &m, q->data, q->room, NULL);
+    int err = store_get(q->with.store, row, &m, q->data, q->room, NULL);
     bool fits = err != -EMSGSIZE;
 
     if (!err || !fits) {
@@ -141,7 +144,7 @@ static int move_one(struct dead_queue *q, int64_t row, uint64_t *died_ns)
         err = ours && m.state == STORE_DEAD ? letter_send(q, &m, fits) : 0;
     }
     if (ours && !q->sent)
-        retries_land(e->retries, row);
+        retries_land(q->with.retries, row);
     return err == -ENOENT ? 0 : err;
 }
 
@@ -153,9 +156,9 @@ static int move_all(struct dead_queue *q)
     int err = sent ? sent_forget(q) : 0;
 
     if (sent && !err)
-        retries_land(q->engine->retries, sent);
+        retries_land(q->with.retries, sent);
     while (!err) {
-        err = store_next_dead(q->engine->store, died_ns, row, &row);
+        err = store_next_dead(q->with.store, died_ns, row, &row);
         if (!err)
             err = move_one(q, row, &died_ns);
     }
@@ -176,8 +179,7 @@ static void moved(struct dead_queue *q, int err)
     if (q->wait_ns > WAIT_MOST)
         q->wait_ns = WAIT_MOST;
     if (err)
-        timers_start(q->engine->timers, &q->timer,
-                     clock_mono_ns() + q->wait_ns);
+        timers_start(q->with.timers, &q->timer, clock_mono_ns() + q->wait_ns);
 }
 
 /* move_job - on a pool thread */
@@ -190,7 +192,7 @@ static void move_job(struct pool_job *job)
         seen = atomic_load(&q->wanted);
         err = move_all(q);
         if (err == -EAGAIN)
-            err = loop_watch(q->engine->loop, &q->source, EPOLLOUT);
+            err = loop_watch(q->with.loop, &q->source, EPOLLOUT);
         moved(q, err);
     } while (!atomic_compare_exchange_strong(&q->wanted, &seen, 0));
 }
@@ -200,13 +202,13 @@ static void move_job(struct pool_job *job)
  */
 void dead_queue_poke(struct dead_queue *q)
 {
-    if (!q->engine->pool)
+    if (!*q->with.pool)
         return;
     if (atomic_fetch_add(&q->wanted, 1) > 0 ||
-        pool_submit(q->engine->pool, &q->job) == 0)
+        pool_submit(*q->with.pool, &q->job) == 0)
         return;
     atomic_store(&q->wanted, 0); /* closing: the next worker moves it */
-    timers_start(q->engine->timers, &q->timer, clock_mono_ns() + WAIT_FIRST);
+    timers_start(q->with.timers, &q->timer, clock_mono_ns() + WAIT_FIRST);
 }
 
 static void name_gone(void *arg)
@@ -227,26 +229,26 @@ static void room_ready(struct loop_source *source)
 /* queue_ready - the queue is made when missing, as the worker's own is */
 static int queue_ready(struct dead_queue *q, struct problem *p)
 {
-    struct engine *e = q->engine;
     int err;
 
-    q->attr.message_size = queue_message_size(e->queue);
-    q->attr.mode = (mode_t)e->set->mode;
-    err = queue_open(&q->queue, e->set->dead_letter_queue, open_flags(e->set),
-                     &q->attr, NULL, p);
+    q->attr.message_size = q->with.message_size;
+    q->attr.mode = (mode_t)q->with.set->mode;
+    err = queue_open(&q->queue, q->with.set->dead_letter_queue,
+                     open_flags(q->with.set), &q->attr, NULL, p);
     if (err)
         return err;
     q->attr.depth = queue_depth(q->queue); /* if it must be made again */
     q->attr.message_size = queue_message_size(q->queue);
     q->source =
         (struct loop_source){.fd = queue_fd(q->queue), .ready = room_ready};
-    if (lookout_open(&q->lookout, e, q->queue, name_gone, q) < 0)
+    if (lookout_open(&q->lookout, q->with.loop, q->with.timers, q->queue,
+                     name_gone, q) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     return 0;
 }
 
-int dead_queue_open(struct dead_queue **out, struct engine *e,
-                    struct problem *p)
+int dead_queue_open(struct dead_queue **out,
+                    const struct dead_queue_setup *setup, struct problem *p)
 {
     struct dead_queue *q = calloc(1, sizeof *q);
     int err;
@@ -254,10 +256,10 @@ int dead_queue_open(struct dead_queue **out, struct engine *e,
     *out = NULL;
     if (!q)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    q->engine = e;
+    q->with = *setup;
     q->job.run = move_job;
     timer_init(&q->timer, try_due);
-    q->room = custody_body_bytes(e->custody);
+    q->room = setup->room;
     q->data = malloc(q->room);
     err = q->data ? queue_ready(q, p)
                   : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -275,7 +277,7 @@ void dead_queue_close(struct dead_queue **queue)
     if (!q)
         return;
     *queue = NULL;
-    timers_cancel_sync(q->engine->timers, &q->timer);
+    timers_cancel_sync(q->with.timers, &q->timer);
     lookout_close(&q->lookout);
     if (q->sent)
         (void)sent_forget(q);

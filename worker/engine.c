@@ -26,23 +26,7 @@
 #include "worker/release.h"
 #include "worker/reopen.h"
 #include "worker/pending.h"
-
-#define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
-
-/* engine_slots - one that a thread receives into, those it delivers (of a
- * group, or as many as a child may have open), and the lookahead */
-unsigned engine_slots(const struct settings *set, unsigned cap)
-{
-    return cap * (1 + (unsigned)set->window) + (unsigned)set->lookahead +
-           SPARE_SLOTS;
-}
-
-/* engine_slots_more - one for each that may run, so that none waits until one
- * of those in use is free */
-unsigned engine_slots_more(const struct settings *set)
-{
-    return (unsigned)set->concurrency;
-}
+#include "worker/slots.h"
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
 static int queue_ready(struct engine *e, struct problem *p)
@@ -204,9 +188,9 @@ static int files_ready(struct engine *e, struct problem *p)
 {
     const struct settings *set = e->set;
     struct custody_spec spec = {
-        .slots = engine_slots(set, (unsigned)set->concurrency),
-        .slots_max = engine_slots(set, CONCURRENCY_MAX),
-        .slots_more = engine_slots_more(set),
+        .slots = slots_for(set, (unsigned)set->concurrency),
+        .slots_max = slots_for(set, CONCURRENCY_MAX),
+        .slots_more = slots_more(set),
         .aside = e->dir.folder,
     };
     char path[PATH_MAX];
@@ -230,6 +214,45 @@ static int files_ready(struct engine *e, struct problem *p)
     spec.body_bytes = queue_message_size(e->queue);
     err = custody_ready(e, &spec, p);
     return err ? err : counters_ready(e, p);
+}
+
+/* on_letters - there are more of them than before */
+static void on_letters(void *arg)
+{
+    struct engine *e = arg;
+
+    if (e->dead_queue)
+        dead_queue_poke(e->dead_queue);
+}
+
+/* ask_held - whether held groups go on */
+static int ask_held(void *arg)
+{
+    struct engine *e = arg;
+    int released = ordered_release(e);
+
+    if (released != 0)
+        engine_poke(e);
+    return released;
+}
+
+static size_t held(void *arg)
+{
+    return ordered_held(arg);
+}
+
+/* on_gone - the queue's name is; what is left in it is to be taken */
+static void on_gone(void *arg)
+{
+    engine_poke(arg);
+}
+
+static void on_ended(void *arg, const char *why, int status)
+{
+    struct engine *e = arg;
+
+    atomic_store(&e->status, status);
+    engine_finish(e, why);
 }
 
 static void row_due(void *arg)
@@ -269,6 +292,66 @@ static void on_signal(void *arg, int signal)
     }
 }
 
+/* source_ready - what else there is between the worker and where its messages
+ * come from and go to */
+static int source_ready(struct engine *e, struct problem *p)
+{
+    size_t room = custody_body_bytes(e->custody);
+    const struct reopen_setup reopen = {.set = e->set,
+                                        .queue = e->queue,
+                                        .peeker = e->peeker,
+                                        .timers = e->timers,
+                                        .loop = e->loop,
+                                        .room = room,
+                                        .gone = on_gone,
+                                        .ended = on_ended,
+                                        .arg = e};
+    const struct release_setup release = {.queue = e->set->queue,
+                                          .folder = e->dir.folder,
+                                          .timers = e->timers,
+                                          .loop = e->loop,
+                                          .pool = e->pool,
+                                          .ask = ask_held,
+                                          .held = held,
+                                          .arg = e};
+    const struct dead_queue_setup letters = {.set = e->set,
+                                             .store = e->store,
+                                             .retries = e->retries,
+                                             .timers = e->timers,
+                                             .loop = e->loop,
+                                             .pool = &e->pool,
+                                             .dirty = &e->dirty,
+                                             .message_size =
+                                                 queue_message_size(e->queue),
+                                             .room = room};
+    int err = reopen_open(&e->reopen, &reopen, p);
+
+    if (!err && e->set->on_group_dead == GROUP_DEAD_HOLD)
+        err = release_open(&e->release, &release, p);
+    if (!err && e->set->dead_letter_queue[0])
+        err = dead_queue_open(&e->dead_queue, &letters, p);
+    return err;
+}
+
+/* borrow - what parts that cannot fail to open work on */
+static void borrow(struct engine *e)
+{
+    e->dirty.timers = e->timers;
+    e->load = (struct load){.store = e->store,
+                            .room = custody_body_bytes(e->custody),
+                            .died = settle_died,
+                            .arg = e};
+    e->recall.queue = e->set->queue;
+    e->recall.folder = e->dir.folder;
+    e->recall.store = e->store;
+    e->recall.retries = e->retries;
+    e->recall.timers = e->timers;
+    e->recall.pool = e->pool;
+    e->recall.dirty = &e->dirty;
+    e->recall.letters = on_letters;
+    e->recall.arg = e;
+}
+
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
@@ -300,6 +383,7 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
+    borrow(e);
     stderr_limit_init(&e->stderr_limit, e->set, e->timers);
     err =
         e->ops->open(&e->handler,
@@ -310,13 +394,9 @@ static int parts_ready(struct engine *e, struct problem *p)
                                              .stderr_limit = &e->stderr_limit},
                      p);
     if (!err)
-        err = reopen_open(&e->reopen, e, p);
+        err = source_ready(e, p);
     if (!err)
         e->control = control_open(e);
-    if (!err && e->set->on_group_dead == GROUP_DEAD_HOLD)
-        err = release_open(&e->release, e, p);
-    if (!err && e->set->dead_letter_queue[0])
-        err = dead_queue_open(&e->dead_queue, e, p);
     if (!err)
         err = file_watch_open(&e->file_watch, e, p);
     return err;
@@ -334,7 +414,6 @@ static void engine_init(struct engine *e, struct settings *set,
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
     pthread_mutex_init(&e->receive_mtx, NULL);
     pthread_mutex_init(&e->held_mtx, NULL);
-    pthread_mutex_init(&e->tune_mtx, NULL);
     STAILQ_INIT(&e->held);
     LIST_INIT(&e->items);
     LIST_INIT(&e->spare);
@@ -439,7 +518,7 @@ int engine_run(struct engine *e)
     e->started = true;
     hello(e);
     backlog_look(e);
-    recall_start(e);
+    recall_start(&e->recall);
     if (e->dead_queue)
         dead_queue_poke(e->dead_queue);
     if (e->release && ordered_held(e) > 0)
@@ -501,7 +580,6 @@ void engine_close(struct engine **engine)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     breaker_fini(&e->breaker);
     suspects_fini(&e->suspects);
-    pthread_mutex_destroy(&e->tune_mtx);
     pthread_mutex_destroy(&e->held_mtx);
     pthread_mutex_destroy(&e->receive_mtx);
     free(e->held_of);

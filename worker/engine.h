@@ -28,6 +28,8 @@
 #include "worker/board.h"
 #include "worker/bounds.h"
 #include "worker/breaker.h"
+#include "worker/dirty.h"
+#include "worker/load.h"
 #include "worker/handler.h"
 #include "worker/pool.h"
 #include "worker/recall.h"
@@ -105,7 +107,9 @@ struct engine {
     struct bounds bounds;
     struct backlog backlog;
     struct suspects suspects;
+    struct dirty dirty;
     struct board board;
+    struct load load;
     struct recall recall;
     struct stderr_limit stderr_limit;
 
@@ -121,7 +125,6 @@ struct engine {
 
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
-    pthread_mutex_t tune_mtx;    /* the backoff; innermost */
     pthread_mutex_t held_mtx;
     STAILQ_HEAD(, held) held;     /* h  in receive order */
     struct held *held_of;         /* h  one for each slot */

@@ -19,6 +19,7 @@
 #include "worker/peeker.h"
 #include "worker/receive.h"
 #include "worker/reopen.h"
+#include "worker/slots.h"
 
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
@@ -72,7 +73,7 @@ bool engine_peeks(struct engine *e)
 {
     bool slots, room;
 
-    board_stir(e);
+    dirty_count(&e->dirty);
     if (!somebody_would(e))
         return false;
     /* Without a free slot, or room for what is received, a work item could only
@@ -103,7 +104,7 @@ void engine_poke(struct engine *e)
 /* retitle - what others see; shown by the peeker, which is woken for it */
 static void retitle(struct engine *e)
 {
-    board_old(e);
+    dirty_state(&e->dirty);
     loop_wake(e->loop);
 }
 
@@ -159,7 +160,7 @@ static void pause_over(struct timer *timer)
 
     atomic_store(&e->probe_room, atomic_load(&e->running) + 1);
     breaker_tell(&e->breaker, BREAKER_PAUSE_OVER, NULL);
-    board_old(e);
+    dirty_state(&e->dirty);
     engine_poke(e);
 }
 
@@ -265,7 +266,7 @@ void engine_pause_for(struct engine *e, uint64_t limit_ns)
 int engine_set_cap(struct engine *e, unsigned cap, struct problem *p)
 {
     unsigned old = atomic_load(&e->cap);
-    int err = custody_grow(e->custody, engine_slots(e->set, cap), p);
+    int err = custody_grow(e->custody, slots_for(e->set, cap), p);
 
     if (err)
         return err;
@@ -274,7 +275,7 @@ int engine_set_cap(struct engine *e, unsigned cap, struct problem *p)
     atomic_store(&e->cap, cap);
     if (e->ops->lanes && cap < old)
         receive_hold(e); /* who waits for its child would keep a place */
-    board_old(e);
+    dirty_state(&e->dirty);
     log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
     engine_poke(e);
     return 0;

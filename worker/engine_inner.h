@@ -15,10 +15,6 @@
  * the store again. */
 #define SPARE_THREADS 6
 
-/* Slots that a worker with that cap needs. */
-unsigned engine_slots(const struct settings *set, unsigned cap);
-/* Slots that a start which finds all in use adds to them. */
-unsigned engine_slots_more(const struct settings *set);
 /* An orderly end: those who look later find it, and its numbers. */
 void engine_ended(struct engine *e);
 /* Before anything else of engine_flow.c: nothing is held. */

@@ -31,6 +31,7 @@
 #include "worker/pending.h"
 #include "worker/receive.h"
 #include "worker/replay.h"
+#include "worker/row.h"
 #include "worker/settle.h"
 
 #define TICK_NS NS_PER_MS
@@ -123,7 +124,7 @@ static int name_all(struct engine *e, struct keep *k)
 static void fresh_row(const struct engine *e, struct store_row *m,
                       const struct delivery *d)
 {
-    settle_row(m, d);
+    row_make(m, d);
     if (receive_delayed(e, d)) {
         m->state = STORE_WAITING;
         m->due_ns = settle_due(d);
@@ -139,7 +140,7 @@ static void fresh_row(const struct engine *e, struct store_row *m,
  * the first of its group */
 static void letter_row(struct store_row *m, const struct delivery *d)
 {
-    settle_row(m, d);
+    row_make(m, d);
     m->state = STORE_WAITING;
     m->due_ns = clock_steady_ns();
     if (m->group)

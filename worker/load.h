@@ -12,9 +12,16 @@
 #include "common/store.h"
 #include "worker/delivery.h"
 
-struct engine;
+/* What it works on, all borrowed; constant once the worker runs. */
+struct load {
+    struct store *store;
+    size_t room; /* of a slot's body */
+    /* The row is a letter now. By the thread that calls load_row. */
+    void (*died)(void *arg, const struct store_row *m);
+    void *arg;
+};
 
-int load_row(struct engine *e, int64_t row, enum store_state state,
+int load_row(const struct load *l, int64_t row, enum store_state state,
              struct slot *slot, struct delivery *d);
 
 #endif

@@ -9,15 +9,16 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/queue.h"
 #include "worker/container.h"
-#include "worker/engine.h"
 #include "worker/loop.h"
 
 #define LOOK_NS (30 * NS_PER_S)
 
 /* c = constant after open   q = whoever may replace the queue */
 struct lookout {
-    struct engine *engine;     /* c */
+    struct loop *loop;         /* c */
+    struct timers *timers;     /* c */
     struct queue *queue;       /* c */
     void (*gone)(void *arg);   /* c */
     void *arg;                 /* c */
@@ -41,12 +42,12 @@ static void event_ready(struct loop_source *source)
     while (read(source->fd, events, sizeof events) > 0)
         ;
     look(l);
-    loop_watch(l->engine->loop, source, EPOLLIN);
+    loop_watch(l->loop, source, EPOLLIN);
 }
 
 static void timer_start(struct lookout *l)
 {
-    timers_start(l->engine->timers, &l->timer, clock_mono_ns() + LOOK_NS);
+    timers_start(l->timers, &l->timer, clock_mono_ns() + LOOK_NS);
 }
 
 static void look_due(struct timer *timer)
@@ -72,15 +73,16 @@ void lookout_again(struct lookout *l)
         timer_start(l);
 }
 
-int lookout_open(struct lookout **out, struct engine *e, struct queue *queue,
-                 void (*gone)(void *arg), void *arg)
+int lookout_open(struct lookout **out, struct loop *loop, struct timers *timers,
+                 struct queue *queue, void (*gone)(void *arg), void *arg)
 {
     struct lookout *l = calloc(1, sizeof *l);
 
     *out = NULL;
     if (!l)
         return -ENOMEM;
-    l->engine = e;
+    l->loop = loop;
+    l->timers = timers;
     l->queue = queue;
     l->gone = gone;
     l->arg = arg;
@@ -89,7 +91,7 @@ int lookout_open(struct lookout **out, struct engine *e, struct queue *queue,
     l->source.ready = event_ready;
     l->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     lookout_again(l);
-    if (l->source.fd < 0 || loop_watch(e->loop, &l->source, EPOLLIN) < 0)
+    if (l->source.fd < 0 || loop_watch(loop, &l->source, EPOLLIN) < 0)
         timer_start(l);
     *out = l;
     return 0;
@@ -102,7 +104,7 @@ void lookout_close(struct lookout **lookout)
     if (!l)
         return;
     *lookout = NULL;
-    timers_cancel_sync(l->engine->timers, &l->timer);
+    timers_cancel_sync(l->timers, &l->timer);
     if (l->source.fd >= 0)
         close(l->source.fd);
     free(l);

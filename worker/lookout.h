@@ -10,13 +10,14 @@
 #ifndef WORKER_LOOKOUT_H
 #define WORKER_LOOKOUT_H
 
-struct engine;
 struct lookout; /* opaque; body in lookout.c */
+struct loop;
 struct queue;
+struct timers;
 
 /* A queue that is gone already is not told of: look once after this. */
-int lookout_open(struct lookout **out, struct engine *e, struct queue *queue,
-                 void (*gone)(void *arg), void *arg);
+int lookout_open(struct lookout **out, struct loop *loop, struct timers *timers,
+                 struct queue *queue, void (*gone)(void *arg), void *arg);
 /* The queue's descriptor stands for another queue now. */
 void lookout_again(struct lookout *l);
 void lookout_close(struct lookout **lookout); /* NULL-safe; sets NULL */

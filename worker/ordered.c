@@ -14,7 +14,7 @@
 #include "worker/engine.h"
 #include "worker/load.h"
 #include "worker/release.h"
-#include "worker/settle.h"
+#include "worker/row.h"
 
 #define PARK_MOST 64       /* messages in one commit */
 #define AGAIN_NS  NS_PER_S /* a row that could not be parked is due again */
@@ -204,7 +204,7 @@ static int put_by(struct engine *e, struct delivery *d)
 
     if (err)
         return refused(d, err);
-    settle_row(&row, d);
+    row_make(&row, d);
     row.state = STORE_PARKED;
     err = store_put_all(e->store, &row, 1);
     if (err) { /* it waits in the store as before */
@@ -301,7 +301,7 @@ static int take_parked(struct engine *e, struct group *lease,
                        const struct store_parked *p, struct slot *slot,
                        struct delivery *d)
 {
-    int err = load_row(e, p->row, STORE_PARKED, slot, d);
+    int err = load_row(&e->load, p->row, STORE_PARKED, slot, d);
 
     if (!err && !retries_fly(e->retries, p->row)) {
         slot_retire(slot); /* it is in the store as before */
@@ -381,7 +381,7 @@ static int park(struct engine *e, size_t n)
         delivery_read(d, m->slot, 0);
         key = groups_key(m->item.group, &size); /* it was found by this one */
         delivery_regroup(d, key, size);
-        settle_row(&o->rows[i], d);
+        row_make(&o->rows[i], d);
         o->rows[i].state = STORE_PARKED;
     }
     return store_put_all(e->store, o->rows, n);

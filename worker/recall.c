@@ -6,9 +6,10 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/store.h"
 #include "worker/container.h"
-#include "worker/dead_queue.h"
-#include "worker/engine.h"
+#include "worker/dirty.h"
+#include "worker/retries.h"
 
 #define WAIT_FIRST NS_PER_S
 #define WAIT_MOST  (5 * NS_PER_S)
@@ -20,13 +21,11 @@ static bool in_flight(int64_t row, void *arg)
 }
 
 /* again_later - said once */
-static void again_later(struct engine *e, int err)
+static void again_later(struct recall *r, int err)
 {
-    struct recall *r = &e->recall;
-
     if (r->wait_ns == 0)
-        log_error("letters_not_recalled", F_STR("queue", e->set->queue),
-                  F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
+        log_error("letters_not_recalled", F_STR("queue", r->queue),
+                  F_STR("error", strerror(-err)), F_STR("store", r->folder),
                   F_STR("next",
                         "letters that were on their way when the machine "
                         "went down stay marked replayed until the "
@@ -34,41 +33,40 @@ static void again_later(struct engine *e, int err)
     r->wait_ns = r->wait_ns ? 2 * r->wait_ns : WAIT_FIRST;
     if (r->wait_ns > WAIT_MOST)
         r->wait_ns = WAIT_MOST;
-    timers_start(e->timers, &r->timer, clock_mono_ns() + r->wait_ns);
+    timers_start(r->timers, &r->timer, clock_mono_ns() + r->wait_ns);
 }
 
 /* recall_start - try it, now or later
  * Where /proc does not tell the boot id, nothing is known of where letters were
  * sent, and they stay as they are.
  */
-void recall_start(struct engine *e)
+void recall_start(struct recall *r)
 {
-    int n = store_recall(e->store, in_flight, e->retries);
+    int n = store_recall(r->store, in_flight, r->retries);
 
     if (n < 0 && n != -ENOENT)
-        again_later(e, n);
+        again_later(r, n);
     if (n <= 0)
         return;
     log_warn("letters_recalled", F_INT("letters", n),
              F_STR("next", "they were on their way when the machine went down; "
                            "replay them again"));
-    board_stir(e);
-    if (e->dead_queue)
-        dead_queue_poke(e->dead_queue);
+    dirty_count(r->dirty);
+    r->letters(r->arg);
 }
 
 /* recall_job - a write may wait for the disk */
 static void recall_job(struct pool_job *job)
 {
-    recall_start(CONTAINER_OF(job, struct engine, recall.job));
+    recall_start(CONTAINER_OF(job, struct recall, job));
 }
 
 static void recall_due(struct timer *timer)
 {
-    struct engine *e = CONTAINER_OF(timer, struct engine, recall.timer);
+    struct recall *r = CONTAINER_OF(timer, struct recall, timer);
 
-    if (pool_submit(e->pool, &e->recall.job) < 0)
-        timers_start(e->timers, timer, clock_mono_ns() + WAIT_MOST);
+    if (pool_submit(r->pool, &r->job) < 0)
+        timers_start(r->timers, timer, clock_mono_ns() + WAIT_MOST);
 }
 
 void recall_init(struct recall *r)

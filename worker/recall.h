@@ -16,16 +16,26 @@
 #include "worker/pool.h"
 #include "worker/timers.h"
 
-struct engine;
+struct dirty;
+struct retries;
+struct store;
 
-/* j = start, then the job; of these one at a time */
+/* c = constant once it is started, set by the engine   j = start, then the job; of these one at a time */
 struct recall {
+    const char *queue, *folder; /* c */
+    struct store *store;        /* c */
+    struct retries *retries;    /* c */
+    struct timers *timers;      /* c */
+    struct pool *pool;          /* c */
+    struct dirty *dirty;        /* c */
+    void (*letters)(void *arg); /* c  there are more than before */
+    void *arg;                  /* c */
     struct timer timer;
     struct pool_job job;
     uint64_t wait_ns; /* j  until the next try; 0: no trouble so far */
 };
 
 void recall_init(struct recall *r);
-void recall_start(struct engine *e);
+void recall_start(struct recall *r);
 
 #endif

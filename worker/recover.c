@@ -21,6 +21,7 @@
 #include "worker/ordered.h"
 #include "worker/replay.h"
 #include "worker/settle.h"
+#include "worker/slots.h"
 
 #define CRASHED "the worker died while a handler had it"
 
@@ -404,8 +405,7 @@ static int room_make(struct engine *e, struct problem *p)
     if (custody_free_slots(e->custody) > 0)
         return 0;
     err = custody_grow(e->custody,
-                       custody_slots(e->custody) + engine_slots_more(e->set),
-                       &why);
+                       custody_slots(e->custody) + slots_more(e->set), &why);
     if (!err)
         return 0;
     if (!goes_on(e)) {

@@ -13,17 +13,17 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/statedir.h"
 #include "worker/container.h"
-#include "worker/engine.h"
-#include "worker/ordered.h"
 #include "worker/loop.h"
+#include "worker/pool.h"
 
 #define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */
 
 /* c = constant after open   a = atomic */
 struct release {
-    struct engine *engine;     /* c */
+    struct release_setup with; /* c */
     struct loop_source source; /* c  inotify */
     struct timer timer;
     struct pool_job job;
@@ -35,14 +35,14 @@ struct release {
 /* release_again - when it could not be asked, or watched */
 void release_again(struct release *r)
 {
-    timers_start(r->engine->timers, &r->timer, clock_mono_ns() + AGAIN_NS);
+    timers_start(r->with.timers, &r->timer, clock_mono_ns() + AGAIN_NS);
 }
 
 /* tell - once, until it can be asked again */
 static void tell(struct release *r, int err)
 {
     if (err && !r->told)
-        log_error("groups_not_asked", F_STR("queue", r->engine->set->queue),
+        log_error("groups_not_asked", F_STR("queue", r->with.queue),
                   F_STR("error", strerror(err)),
                   F_STR("next", "held groups stay held until the store can be "
                                 "read; it is tried again each second"));
@@ -56,20 +56,17 @@ static void tell(struct release *r, int err)
 static void look(struct pool_job *job)
 {
     struct release *r = CONTAINER_OF(job, struct release, job);
-    struct engine *e = r->engine;
     int released;
 
     atomic_store(&r->queued, false);
-    released = ordered_release(e);
-    if (released != 0)
-        engine_poke(e);
+    released = r->with.ask(r->with.arg);
     tell(r, released < 0 ? -released : 0);
     if (released < 0) {
         release_again(r);
         return;
     }
     atomic_store(&r->watching, false);
-    if (ordered_held(e) > 0)
+    if (r->with.held(r->with.arg) > 0)
         release_watch(r);
 }
 
@@ -79,9 +76,9 @@ static void look_due(struct timer *timer)
 
     if (atomic_exchange(&r->queued, true))
         return; /* that look is as good */
-    if (pool_submit(r->engine->pool, &r->job) < 0) {
+    if (pool_submit(r->with.pool, &r->job) < 0) {
         atomic_store(&r->queued, false);
-        timers_start(r->engine->timers, timer, clock_mono_ns() + LOOK_NS);
+        timers_start(r->with.timers, timer, clock_mono_ns() + LOOK_NS);
     }
 }
 
@@ -93,7 +90,7 @@ static void written(struct loop_source *source)
 
     while (read(source->fd, events, sizeof events) > 0)
         ;
-    timers_start(r->engine->timers, &r->timer, clock_mono_ns() + LOOK_NS);
+    timers_start(r->with.timers, &r->timer, clock_mono_ns() + LOOK_NS);
 }
 
 /* not_watched - of the limits that an errno stands for, the one it was; a limit
@@ -117,12 +114,13 @@ static int not_watched(const char *path, int err, struct problem *p)
 }
 
 /* wal_path - what is written by whoever changes the store */
-static void wal_path(const struct engine *e, char path[PATH_MAX])
+static void wal_path(const struct release *r, char path[PATH_MAX])
 {
-    snprintf(path, PATH_MAX, "%.4000s/" STATEDIR_STORE "-wal", e->dir.folder);
+    snprintf(path, PATH_MAX, "%.4000s/" STATEDIR_STORE "-wal", r->with.folder);
 }
 
-int release_open(struct release **out, struct engine *e, struct problem *p)
+int release_open(struct release **out, const struct release_setup *setup,
+                 struct problem *p)
 {
     struct release *r = calloc(1, sizeof *r);
     char path[PATH_MAX];
@@ -130,13 +128,13 @@ int release_open(struct release **out, struct engine *e, struct problem *p)
     *out = NULL;
     if (!r)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    r->engine = e;
+    r->with = *setup;
     timer_init(&r->timer, look_due);
     r->job.run = look;
     r->source.ready = written;
     r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     /* The log is there as long as we have the store open. */
-    wal_path(e, path);
+    wal_path(r, path);
     if (r->source.fd < 0 ||
         inotify_add_watch(r->source.fd, path, IN_MODIFY) < 0) {
         int err = errno;
@@ -157,7 +155,7 @@ int release_open(struct release **out, struct engine *e, struct problem *p)
 void release_watch(struct release *r)
 {
     if (!atomic_exchange(&r->watching, true) &&
-        loop_watch(r->engine->loop, &r->source, EPOLLIN) < 0)
+        loop_watch(r->with.loop, &r->source, EPOLLIN) < 0)
         release_again(r);
 }
 
@@ -167,9 +165,9 @@ void release_store_changed(struct release *r)
 {
     char path[PATH_MAX];
 
-    wal_path(r->engine, path);
+    wal_path(r, path);
     (void)inotify_add_watch(r->source.fd, path, IN_MODIFY);
-    if (ordered_held(r->engine) > 0)
+    if (r->with.held(r->with.arg) > 0)
         release_again(r);
 }
 
@@ -180,7 +178,7 @@ void release_close(struct release **release)
     if (!r)
         return;
     *release = NULL;
-    timers_cancel_sync(r->engine->timers, &r->timer);
+    timers_cancel_sync(r->with.timers, &r->timer);
     close(r->source.fd);
     free(r);
 }

@@ -12,12 +12,30 @@
 #ifndef WORKER_RELEASE_H
 #define WORKER_RELEASE_H
 
+#include <stddef.h>
+
 #include "common/problem.h"
 
-struct engine;
+struct loop;
+struct pool;
+struct timers;
 struct release; /* opaque; body in release.c */
 
-int release_open(struct release **out, struct engine *e, struct problem *p);
+/* What it works on, and whom it asks; all of it outlives it. */
+struct release_setup {
+    const char *queue, *folder; /* the worker's, of the store */
+    struct timers *timers;
+    struct loop *loop;
+    struct pool *pool;
+    /* Ask the store about each held group, on a pool thread: how many go on
+     * now, or -errno: of one it could not be asked. */
+    int (*ask)(void *arg);
+    size_t (*held)(void *arg); /* groups that are held now; any thread */
+    void *arg;
+};
+
+int release_open(struct release **out, const struct release_setup *setup,
+                 struct problem *p);
 /* A group is held now: start to watch. Any thread. */
 void release_watch(struct release *r);
 /* The store did not tell of a group that is held: look soon. */

@@ -8,15 +8,18 @@
 #include <sysexits.h>
 
 #include "common/log.h"
-#include "worker/engine.h"
+#include "common/queue.h"
 #include "worker/lookout.h"
 #include "worker/peeker.h"
+#include "worker/settings.h"
 
 /* c = constant after open   a = atomic */
 struct reopen {
-    struct engine *engine;   /* c */
-    struct lookout *lookout; /* c */
-    atomic_bool gone;        /* a */
+    struct reopen_setup with; /* c */
+    struct lookout *lookout;  /* c */
+    atomic_bool gone;         /* a */
+    bool told;                /* that the messages of the new one are too large;
+                               * under receive_mtx */
 };
 
 /* gone_now - somebody has to drain it */
@@ -26,24 +29,27 @@ static void gone_now(void *arg)
 
     if (atomic_exchange(&r->gone, true))
         return;
-    log_warn("queue_deleted", F_STR("queue", r->engine->set->queue),
+    log_warn("queue_deleted", F_STR("queue", r->with.set->queue),
              F_STR("next", "what is left in it is taken, then the name is "
                            "opened again"));
-    engine_poke(r->engine);
+    r->with.gone(r->with.arg);
 }
 
-int reopen_open(struct reopen **out, struct engine *e, struct problem *p)
+int reopen_open(struct reopen **out, const struct reopen_setup *setup,
+                struct problem *p)
 {
     struct reopen *r = calloc(1, sizeof *r);
 
     *out = NULL;
     if (r)
-        r->engine = e;
-    if (!r || lookout_open(&r->lookout, e, e->queue, gone_now, r) < 0) {
+        r->with = *setup;
+    if (!r || lookout_open(&r->lookout, setup->loop, setup->timers,
+                           setup->queue, gone_now, r) < 0) {
         free(r);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     }
-    if (queue_gone(e->queue)) /* since it was opened, before it was watched */
+    if (queue_gone(
+            setup->queue)) /* since it was opened, before it was watched */
         atomic_store(&r->gone, true);
     *out = r;
     return 0;
@@ -66,52 +72,52 @@ bool reopen_gone(const struct reopen *r)
 }
 
 /* as_it_was - how to make it again: as asked for, else like the old one */
-static void as_it_was(const struct engine *e, struct queue_attr *attr)
+static void as_it_was(const struct reopen *r, struct queue_attr *attr)
 {
     struct stat st;
 
-    settings_attr(e->set, attr);
+    settings_attr(r->with.set, attr);
     if (attr->depth == 0)
-        attr->depth = queue_depth(e->queue);
+        attr->depth = queue_depth(r->with.queue);
     if (attr->message_size == 0)
-        attr->message_size = queue_message_size(e->queue);
-    if (attr->mode == 0 && fstat(queue_fd(e->queue), &st) == 0)
+        attr->message_size = queue_message_size(r->with.queue);
+    if (attr->mode == 0 && fstat(queue_fd(r->with.queue), &st) == 0)
         attr->mode = st.st_mode & 0777;
 }
 
 /* too_large - the slots have no room for such messages: the queue is left to
  * the next start */
-static int too_large(struct engine *e, size_t size)
+static int too_large(struct reopen *r, size_t size)
 {
-    if (atomic_load(&e->status) == 0)
-        log_error("queue_messages_larger", F_STR("queue", e->set->queue),
-                  F_UINT("message_size", size),
-                  F_UINT("room", custody_body_bytes(e->custody)),
+    if (!r->told)
+        log_error("queue_messages_larger", F_STR("queue", r->with.set->queue),
+                  F_UINT("message_size", size), F_UINT("room", r->with.room),
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
-    atomic_store(&e->status, EX_OSERR);
-    engine_finish(e, "queue-messages-larger");
+    r->told = true;
+    r->with.ended(r->with.arg, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;
 }
 
 /* open_name - the queue that has the name now, or one that is made; -EAGAIN: it
  * has, or would have, messages that do not fit */
-static int open_name(struct engine *e, struct queue **out, struct problem *p)
+static int open_name(struct reopen *r, struct queue **out, struct problem *p)
 {
-    size_t room = custody_body_bytes(e->custody);
-    int flags = settings_queue_flags(e->set), err;
+    size_t room = r->with.room;
+    int flags = settings_queue_flags(r->with.set), err;
     struct queue_attr attr;
 
-    as_it_was(e, &attr);
-    err = queue_open(out, e->set->queue, flags & ~QUEUE_CREATE, &attr, NULL, p);
+    as_it_was(r, &attr);
+    err = queue_open(out, r->with.set->queue, flags & ~QUEUE_CREATE, &attr,
+                     NULL, p);
     if (err == -ENOENT && flags & QUEUE_CREATE) {
         if (attr.message_size > room)
-            return too_large(e, attr.message_size);
-        err = queue_open(out, e->set->queue, flags, &attr, NULL, p);
+            return too_large(r, attr.message_size);
+        err = queue_open(out, r->with.set->queue, flags, &attr, NULL, p);
     }
     if (err || queue_message_size(*out) <= room)
         return err;
-    err = too_large(e, queue_message_size(*out));
+    err = too_large(r, queue_message_size(*out));
     queue_close(out);
     return err;
 }
@@ -122,28 +128,27 @@ static int open_name(struct engine *e, struct queue **out, struct problem *p)
  */
 int reopen_now(struct reopen *r)
 {
-    struct engine *e = r->engine;
     struct queue *fresh;
     struct problem p;
-    int err = open_name(e, &fresh, &p);
+    int err = open_name(r, &fresh, &p);
 
     if (err == -EAGAIN)
         return err;
     if (!err)
-        err = queue_replace(e->queue, &fresh, &p);
+        err = queue_replace(r->with.queue, &fresh, &p);
     if (err) {
-        log_error("queue_not_opened", F_STR("queue", e->set->queue),
+        log_error("queue_not_opened", F_STR("queue", r->with.set->queue),
                   F_STR("error", p.text));
         return err;
     }
     lookout_again(r->lookout);
     /* In this order: gone_now says nothing while it is said already. */
     atomic_store(&r->gone, false);
-    if (queue_gone(e->queue))
+    if (queue_gone(r->with.queue))
         atomic_store(&r->gone, true);
-    peeker_queue_changed(e->peeker);
-    log_info("queue_opened_again", F_STR("queue", e->set->queue),
-             F_UINT("depth", queue_depth(e->queue)),
-             F_UINT("message_size", queue_message_size(e->queue)));
+    peeker_queue_changed(r->with.peeker);
+    log_info("queue_opened_again", F_STR("queue", r->with.set->queue),
+             F_UINT("depth", queue_depth(r->with.queue)),
+             F_UINT("message_size", queue_message_size(r->with.queue)));
     return 0;
 }

@@ -10,13 +10,34 @@
 #define WORKER_REOPEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "common/problem.h"
 
-struct engine;
+struct loop;
+struct peeker;
+struct queue;
+struct settings;
+struct timers;
 struct reopen; /* opaque; body in reopen.c */
 
-int reopen_open(struct reopen **out, struct engine *e, struct problem *p);
+/* What it works on, and whom it tells; all of it outlives it. */
+struct reopen_setup {
+    const struct settings *set;
+    struct queue *queue;
+    struct peeker *peeker;
+    struct timers *timers;
+    struct loop *loop;
+    size_t room; /* of a slot's body */
+    /* The name is gone, or a look is due: somebody has to drain it. */
+    void (*gone)(void *arg);
+    /* It cannot go on with this queue: the worker ends with `status`. */
+    void (*ended)(void *arg, const char *why, int status);
+    void *arg;
+};
+
+int reopen_open(struct reopen **out, const struct reopen_setup *setup,
+                struct problem *p);
 void reopen_close(struct reopen **r); /* NULL-safe; sets NULL */
 /* Whether the queue's name is gone. */
 bool reopen_gone(const struct reopen *r);

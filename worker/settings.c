@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +325,23 @@ void settings_init(struct settings *s)
         .count = 2,
         .step_ns = {NS_PER_S, 300 * NS_PER_S},
     };
+}
+
+/* Guards the backoff of all settings; held for a copy, and innermost. */
+static pthread_mutex_t backoff_mtx = PTHREAD_MUTEX_INITIALIZER;
+
+void settings_backoff(const struct settings *s, struct backoff *out)
+{
+    pthread_mutex_lock(&backoff_mtx);
+    *out = s->backoff;
+    pthread_mutex_unlock(&backoff_mtx);
+}
+
+void settings_set_backoff(struct settings *s, const struct backoff *b)
+{
+    pthread_mutex_lock(&backoff_mtx);
+    s->backoff = *b;
+    pthread_mutex_unlock(&backoff_mtx);
 }
 
 int settings_queue_flags(const struct settings *s)

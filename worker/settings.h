@@ -50,7 +50,7 @@ struct settings {
     _Atomic uint64_t concurrency;
     _Atomic uint64_t batch_limit_ns; /* UINT64_MAX: none */
     _Atomic uint64_t max_attempts;
-    struct backoff backoff; /* tune_backoff, while the worker runs */
+    struct backoff backoff; /* settings_backoff */
     _Atomic uint64_t jitter_percent;
     uint64_t max_crashes;
     uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
@@ -90,6 +90,10 @@ const struct option_row *settings_row(const char *flag);
 int settings_check_number(const struct option_row *row, uint64_t value,
                           struct problem *p);
 void settings_init(struct settings *s);
+/* The backoff, which is more than one number and may be set while the worker
+ * runs. Any thread. */
+void settings_backoff(const struct settings *s, struct backoff *out);
+void settings_set_backoff(struct settings *s, const struct backoff *b);
 /* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
 int settings_queue_flags(const struct settings *s);
 void settings_attr(const struct settings *s, struct queue_attr *out);

@@ -18,7 +18,7 @@
 #include "common/log.h"
 #include "worker/ordered.h"
 #include "worker/pending.h"
-#include "worker/tune.h"
+#include "worker/row.h"
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of the store: in the year 2262 */
 
@@ -28,33 +28,6 @@ static uint64_t wait_cut(uint64_t now, uint64_t wait)
     uint64_t most = now < TIME_END ? TIME_END - now : 0;
 
     return wait < most ? wait : most;
-}
-
-/* settle_row - what the store keeps of a message */
-void settle_row(struct store_row *m, const struct delivery *d)
-{
-    const struct slot *slot = d->slot;
-    struct slot_word w = slot_word(slot);
-
-    *m = (struct store_row){
-        .row = slot->row,
-        .receive_seq = slot->seq,
-        .id = slot->id,
-        .priority = slot->priority,
-        .attempts = slot->failures,
-        .crashes = w.crashes,
-        .group = d->group.at,
-        .group_size = d->group.size,
-        .first_received_ns = slot->received_ns,
-        .data = slot->body,
-        .size = atomic_load(&slot->length),
-        .header_size = d->header.bytes,
-        .slot = d->slot,
-    };
-    if (w.flags & SLOT_REDELIVERED)
-        m->flags |= STORE_REDELIVERED;
-    if (w.flags & SLOT_LENGTH_INFERRED)
-        m->flags |= STORE_LENGTH_INFERRED;
 }
 
 /* op_settle - write, then free the slot */
@@ -90,7 +63,7 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
     struct op op = {.kind = OP_PUT};
 
     op_begin(&op, d);
-    settle_row(&op.row, d);
+    row_make(&op.row, d);
     op.row.state = STORE_DEAD;
     op.row.died_ns = clock_wall_ns();
     op.row.reason = reason;
@@ -130,7 +103,7 @@ static void later_op(struct engine *e, struct op *op, struct delivery *d,
 {
     delivery_read(d, slot, e->set->group_separator);
     *op = (struct op){.kind = OP_PUT};
-    settle_row(&op->row, d);
+    row_make(&op->row, d);
     op->row.state = STORE_WAITING;
     op->row.due_ns = settle_due(d);
 }
@@ -170,7 +143,7 @@ static uint64_t wait_of(struct engine *e, const struct outcome *out,
 
     if (out->delayed)
         return out->delay_ns < most ? out->delay_ns : most;
-    tune_backoff(e, &b);
+    settings_backoff(e->set, &b);
     return backoff_delay(&b, m->attempts, (unsigned)e->set->jitter_percent);
 }
 
@@ -198,7 +171,7 @@ static enum settled failed(struct engine *e, struct delivery *d,
     uint64_t now = clock_steady_ns();
 
     op_begin(&op, d);
-    settle_row(&op.row, d);
+    row_make(&op.row, d);
     op.row.attempts++;
     op.row.error = out->error;
     if (reason != REASON_NONE) {

@@ -32,8 +32,9 @@ enum settled settle_repeat(struct engine *e, struct delivery *d);
 #define SETTLE_LATER_MOST 16
 void settle_later(struct engine *e, struct slot *const *slots, size_t n);
 
-/* Fill in a row from a slot. */
-void settle_row(struct store_row *m, const struct delivery *d);
+/* A stored message cannot be run, and is a letter now; `engine` is the
+ * engine. */
+void settle_died(void *engine, const struct store_row *m);
 /* When its not-before is over: clock_steady_ns, for a row. */
 uint64_t settle_due(const struct delivery *d);
 

@@ -154,6 +154,27 @@ void op_after(struct engine *e, const struct op *op, int64_t landed)
         backlog_look(e);
 }
 
+/* settle_died - to the log, the numbers, its group */
+void settle_died(void *engine, const struct store_row *m)
+{
+    struct engine *e = engine;
+    struct counters_block *b = counters_rest(e->counters);
+    char id[ULID_TEXT];
+
+    counters_add(&b->dead, 1);
+    counters_settled(b, COUNTERS_DEAD, &m->id, m->died_ns);
+    counters_rest_done(e->counters);
+    log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
+             F_STR("reason", store_reason_text(m->reason)),
+             F_STR("error", m->error), F_UINT("size", m->size),
+             F_UINT("allowed", custody_body_bytes(e->custody)));
+    if (m->group)
+        ordered_died(e, m);
+    if (e->dead_queue)
+        dead_queue_poke(e->dead_queue);
+    backlog_look(e);
+}
+
 /* op_verdict - as the handler's side sees it; false: it only waits for its
  * time */
 static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)

@@ -53,7 +53,7 @@ static int take_row(struct receive *item)
         err = retries_take(e->retries, &row);
         if (err)
             return err;
-        err = load_row(e, row, STORE_WAITING, item->slot, item->d);
+        err = load_row(&e->load, row, STORE_WAITING, item->slot, item->d);
         if (!err)
             return row_arrived(item, row);
         retries_land(e->retries, row);

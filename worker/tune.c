@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -121,18 +120,11 @@ void tune_print(struct engine *e, const char *name, char out[TUNE_TEXT])
     struct backoff b;
 
     if (strcmp(name, BACKOFF) == 0) {
-        tune_backoff(e, &b);
+        settings_backoff(e->set, &b);
         backoff_print(&b, out, TUNE_TEXT);
     } else {
         number_print(row, atomic_load(number_at(e->live, row)), out);
     }
-}
-
-void tune_backoff(struct engine *e, struct backoff *out)
-{
-    pthread_mutex_lock(&e->tune_mtx);
-    *out = e->live->backoff;
-    pthread_mutex_unlock(&e->tune_mtx);
 }
 
 /* number_set - whoever must be told first, then all others by the setting */
@@ -195,9 +187,7 @@ int tune_text(struct engine *e, const char *name, const char *text,
         return err;
     tune_print(e, name, old);
     if (strcmp(name, BACKOFF) == 0) {
-        pthread_mutex_lock(&e->tune_mtx);
-        e->live->backoff = next.backoff;
-        pthread_mutex_unlock(&e->tune_mtx);
+        settings_set_backoff(e->live, &next.backoff);
     } else {
         err = number_set(e, at, *number_at(&next, settings_row(name)), p);
     }

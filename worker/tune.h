@@ -16,7 +16,6 @@
 
 #include "common/problem.h"
 
-struct backoff;
 struct engine;
 
 #define TUNE_TEXT 256
@@ -34,8 +33,5 @@ int tune_text(struct engine *e, const char *name, const char *text,
  * max-concurrency: in the peeker. */
 int tune_number(struct engine *e, const char *name, uint64_t value,
                 struct problem *p);
-
-/* The backoff, which is more than one number. */
-void tune_backoff(struct engine *e, struct backoff *out);
 
 #endif

@@ -47,6 +47,8 @@ static void setup(void)
     cr_assert_eq(retries_open(&engine.retries, engine.store, engine.timers,
                               SLOTS, on_due, NULL),
                  0);
+    engine.load = (struct load){.store = engine.store,
+                                .room = custody_body_bytes(engine.custody)};
     cr_assert_eq(ordered_open(&engine.ordered, &engine, SLOTS), 0);
 }
 
@@ -124,7 +126,7 @@ static void *put_by_some(void *arg)
             continue;
         row = due[left - 1];
         if (!retries_fly(engine.retries, row) ||
-            load_row(&engine, row, STORE_WAITING, slot, &d) != 0 ||
+            load_row(&engine.load, row, STORE_WAITING, slot, &d) != 0 ||
             ordered_due(&engine, &d) != PUT_BY)
             return arg;
     }
