@@ -112,7 +112,8 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
     if (!err)
         err = sql_exec(sql, SQL_COMMIT);
     FAULT_POINT("commit_after");
-    /* Without room for the -wal it is not whole; SQLite writes the -shm last. */
+    /* Without room for the -wal it is not whole; SQLite writes the -shm
+     * last. */
     bool whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_exec(sql, SQL_ROLLBACK);
@@ -192,7 +193,8 @@ static void lead_next_locked(struct commit *c)
 
 /* lead_locked - settle all that wait, then name the next leader
  * Invariant: leading is false only while the queue is empty, so each op in the
- * queue has a leader who will take it, or commit_go names one. The caller's own op is in the queue. */
+ * queue has a leader who will take it, or commit_go names one. The caller's own
+ * op is in the queue. */
 static void lead_locked(struct commit *c)
 {
     struct batch batch = TAILQ_HEAD_INITIALIZER(batch);

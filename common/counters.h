@@ -171,7 +171,8 @@ static inline void counters_settled(struct counters_block *b,
 /* A complete copy of the file at `from`, on the disk; 0 or -errno. */
 int counters_copy(const char *to, const char *from);
 /* Make or take over the file: numbers start at 0; what the journal remembers
- * stays, unless the machine went down under the worker. `blocks_max` includes block 0. */
+ * stays, unless the machine went down under the worker. `blocks_max` includes
+ * block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
 /* The block of no work item, for what is settled elsewhere; the caller's alone
  * until counters_rest_done. */

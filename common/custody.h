@@ -68,8 +68,8 @@ void custody_mend(struct custody *c);
 /* Random number of this file, to mark the handlers that belong to it. */
 uint64_t custody_nonce(const struct custody *c);
 /* NULL: the file is in memory (tmpfs). Else the file system it is on, where a
- * kill during writeback can lose the message in hand; `*doubtful`: its pages may
- * also be moved, or are on another machine. */
+ * kill during writeback can lose the message in hand; `*doubtful`: its pages
+ * may also be moved, or are on another machine. */
 const char *custody_disk(const struct custody *c, bool *doubtful);
 bool custody_locked(const struct custody *c);  /* in memory, by mlock(2) */
 size_t custody_bytes(const struct custody *c); /* of the file */

@@ -101,7 +101,8 @@ static bool session_ours(const char *dir, struct looked *l)
     return false;
 }
 
-/* preset_find - the first of the list that lies in memory; true: there is one */
+/* preset_find - the first of the list that lies in memory; true: there is
+ * one */
 static bool preset_find(char out[PATH_MAX], struct looked *l)
 {
     const char *service = folder_variable("RUNTIME_DIRECTORY");

@@ -65,7 +65,8 @@ enum store_reason store_reason_parse(const char *text)
 /* ---- opening ---- */
 
 /* boot_read - what the queues of now die with: the run of the machine, and the
- * IPC namespace, since a container that is started again has empty queues too */
+ * IPC namespace, since a container that is started again has empty queues
+ * too */
 static void boot_read(char boot[BOOT_MAX])
 {
     char text[BOOT_TEXT], ipc[40] = "";

@@ -8,7 +8,7 @@
  *            are read without walking through a large body. receive_seq is NULL
  *            where there is none. boot: where a replayed letter was sent.
  * attempts   its failed deliveries, n from 1.
- * replays    how often it was sent again as a letter, n from 1; since version 2.
+ * replays    how often it was sent again as a letter, from 1; since version 2.
  * identity   one row: a random number of this file; since version 2.
  * Indexes are partial: each state pays for its own only. They name the state
  * all the same, or SQLite looks at the table to check it.

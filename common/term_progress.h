@@ -26,7 +26,8 @@ void term_progress_start(struct term_progress *p, const char *what,
 void term_progress_step(struct term_progress *p, uint64_t done);
 /* Nothing goes on, because of `note`: says so until the next step. */
 void term_progress_wait(struct term_progress *p, const char *note);
-/* Makes room for a line on stderr; the next step or wait draws the bar again. */
+/* Makes room for a line on stderr; the next step or wait draws the bar
+ * again. */
 void term_progress_clear(const struct term_progress *p);
 void term_progress_end(struct term_progress *p); /* leaves a clean line */
 /* The bar as text, for `elapsed_ns` since the start; cut at `room`. */

@@ -48,13 +48,13 @@ size_t utf8_read(const void *text, size_t size, uint32_t *point)
 
 /* utf8_hidden - by the Unicode Character Database, version 15.0. The ranges are
  * the union of
- *   - the general categories Cc, Cf, Zl, Zp and Cs (DerivedGeneralCategory.txt):
+ *   - general categories Cc, Cf, Zl, Zp and Cs (DerivedGeneralCategory.txt):
  *     controls, format characters, line and paragraph separator, surrogates.
  *     Cf has all that turns the direction of text (Bidi_Control, UAX #9):
  *     U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069;
- *   - Default_Ignorable_Code_Point (DerivedCoreProperties.txt): what is drawn as
- *     nothing where it is not known, fillers, variation selectors and tags with
- *     their unassigned neighbours among it;
+ *   - Default_Ignorable_Code_Point (DerivedCoreProperties.txt): drawn as
+ *   nothing where it is not known, fillers, variation selectors and tags with
+ *   their unassigned neighbours among it;
  *   - Noncharacter_Code_Point (PropList.txt).
  * In order. An emoji that is joined with U+200D or styled with U+FE0F is not
  * spared: two texts that look the same would be two groups.

@@ -66,8 +66,8 @@ void view_close(struct view *v);
 int view_folder(struct statedir *out, const char *state_dir, const char *queue,
                 struct problem *p);
 
-/* "starting", "running", "paused", "breaker open", ..., "not running", "killed", "not seen
- * from here". */
+/* "starting", "running", "paused", "breaker open", ..., "not running",
+ * "killed", "not seen from here". */
 const char *view_state(const struct view *v);
 bool view_paused(const struct view *v);
 /* Nothing is taken from the queue, as --max-waiting is reached. */

@@ -65,7 +65,7 @@ static void count_job(struct pool_job *job)
     receive_stats(e, &s);
     if (s.deliveries != e->board.deliveries && atomic_load(&e->running) > 0)
         dirty_count(
-            &e->dirty); /* a batch without an end; all others stir as they end */
+            &e->dirty); /* a batch without an end; others stir as they end */
     e->board.deliveries = s.deliveries;
 }
 

@@ -189,8 +189,8 @@ static int row_of(struct engine *e, struct left *l, struct store_row *m)
     return 1;
 }
 
-/* write_rows - all rows in one commit, all slots free after it; nothing has happened
- * if it fails */
+/* write_rows - all rows in one commit, all slots free after it; nothing has
+ * happened if it fails */
 static int write_rows(struct engine *e, struct keep *k)
 {
     int err = atomic_load(&e->holds) & HOLD_STORE_GONE ? -ESTALE : 0;

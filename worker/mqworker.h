@@ -164,7 +164,8 @@ struct mqw_options {
     /* Why mqw_open failed, in one line that says what to do. NULL: no. */
     char *problem;
     size_t problem_size;
-    /* Later than those above: an older program leaves them at their defaults. */
+    /* Later than those above: an older program leaves them at their
+     * defaults. */
     uint64_t max_delay;   /* ns, MQW_NEVER: any; 400 days */
     uint64_t max_timeout; /* ns, 1 ms and up; MQW_NEVER: any */
     uint64_t max_waiting; /* 1 and up; 1000000 */

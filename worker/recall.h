@@ -20,7 +20,8 @@ struct dirty;
 struct retries;
 struct store;
 
-/* c = constant once it is started, set by the engine   j = start, then the job; of these one at a time */
+/* c = constant once it is started, set by the engine   j = start, then the job;
+ * of these one at a time */
 struct recall {
     const char *queue, *folder; /* c */
     struct store *store;        /* c */

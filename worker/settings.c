@@ -19,7 +19,7 @@
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
 #define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
 #define TEXT_MAX    1024
-#define DELAY_MAX   (400 * 24 * UINT64_C(3600) * NS_PER_S) /* by default */
+#define DELAY_MAX   (UINT64_C(400) * 24 * 3600 * NS_PER_S) /* by default */
 
 /* verdict_parse - "retry" to MQW_RETRY; -1: none */
 static int verdict_parse(const char *text)

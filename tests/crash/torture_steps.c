@@ -1,12 +1,12 @@
 /* torture_steps.c - a kill at every user instruction from the return of one
  * receive to the next (see torture.h)
  *
- * Each worker delivers at full speed, is stopped as a message has been received,
- * and is killed after one instruction more than the last one. Which path the
- * message takes is up to it and to what else happens, so the last instruction is
- * not at the same number each time: the end is where some in a row came to the
- * next receive. With --failures or --mixed messages the paths are many, and no
- * single one is covered whole.
+ * Each worker delivers at full speed, is stopped as a message has been
+ * received, and is killed after one instruction more than the last one. Which
+ * path the message takes is up to it and to what else happens, so the last
+ * instruction is not at the same number each time: the end is where some in a
+ * row came to the next receive. With --failures or --mixed messages the paths
+ * are many, and no single one is covered whole.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -164,7 +164,8 @@ Test(install, other_flags_compile_again_and_the_same_do_not)
     }
 }
 
-/* libraries_missing - what make says where pkg-config does what `script` says */
+/* libraries_missing - what make says where pkg-config does what `script`
+ * says */
 static struct harness_result libraries_missing(const char *script)
 {
     char *top = realpath(".", NULL);
@@ -264,8 +265,8 @@ static struct harness_process *unit_start(const char *queue)
         .env = HARNESS_LIST(state)});
 }
 
-/* The lines of README.md but for systemctl and journalctl, for another queue and
- * below the stage. */
+/* The lines of README.md but for systemctl and journalctl, for another queue
+ * and below the stage. */
 Test(install, service_is_set_up_by_the_lines_of_the_readme)
 {
     const char *q = harness_queue(0, 0);
@@ -437,8 +438,8 @@ static const char package_scripts[] =
     "mqworker@orders.service -> /nowhere/mqworker@.service\n" \
     "other.service -> /nowhere/other.service\n"
 
-/* package_removed - what was enabled is disabled then, and enabled again when the
- * package comes back */
+/* package_removed - what was enabled is disabled then, and enabled again when
+ * the package comes back */
 static void package_removed(void)
 {
     char line[4096];

@@ -1,8 +1,9 @@
 /* test_header.c - the header against examples, and against a dumb model
  *
  * The model shares nothing with header.c: it splits into lines by hand, has
- * iconv(3) judge UTF-8 and a list of its own what is hidden, compares numbers as text, and knows the field names
- * from docs/header-format. MQW_SEED=N repeats a random run.
+ * iconv(3) judge UTF-8 and a list of its own what is hidden, compares numbers
+ * as text, and knows the field names from docs/header-format. MQW_SEED=N
+ * repeats a random run.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -525,7 +526,8 @@ Test(header, refusals_name_line_field_value_and_what_is_allowed)
         {"MQW/1\nletter: 9223372036854775808\n\n",
          {"line 2", "letter", "9223372036854775808",
           "1 to 9223372036854775807"}},
-        {"MQW/1\nletter-token: 17\n\n", {"line 2", "letter-token", "\"17\"", "ULID"}},
+        {"MQW/1\nletter-token: 17\n\n",
+         {"line 2", "letter-token", "\"17\"", "ULID"}},
         {"MQW/1\nid: 8ZZZZZZZZZZZZZZZZZZZZZZZZZ\n\n",
          {"line 2", "id", "8ZZZ", "ULID"}},
         {"MQW/1\ngroup: a\ngroup: b\n\n", {"line 3", "group", "\"b\"", "once"}},

@@ -200,10 +200,13 @@ static pid_t looker(atomic_uint *looks)
 {
     pid_t pid = fork();
 
-    if (pid == 0)
+    if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
-    for (; pid == 0; atomic_fetch_add(looks, 1))
-        (void)worker_lock_look(path, NULL);
+        for (;;) {
+            (void)worker_lock_look(path, NULL);
+            atomic_fetch_add(looks, 1);
+        }
+    }
     cr_assert_gt(pid, 0);
     return pid;
 }

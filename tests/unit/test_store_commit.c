@@ -402,7 +402,7 @@ Test(commit, a_file_size_limit_is_no_space_and_passes)
 static void small_disk(const char *options)
 {
     if (unshare(CLONE_NEWNS) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", fixture_dir, "tmpfs", 0, options) < 0)
         cr_skip_test("cannot mount a file system: %s", strerror(errno));
 }
