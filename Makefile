@@ -264,7 +264,7 @@ torture: $(TORTURE) $(HANDLERS) $(BIN) points
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
 	    MQW_POINTS_BIN=$(abspath $(BUILD)/points/bin) \
 	    $(TORTURE) $(TORTURE_FLAGS)
-# The programs with what common/fault_point.h says.
+# The programs with what common/base/fault_point.h says.
 points:
 	@$(MAKE) -s BUILD=$(BUILD)/points CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs
 programs: $(BIN)

@@ -20,15 +20,15 @@
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "worker/container.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
 #include "worker/engine.h"
-#include "worker/handler_inproc.h"
+#include "worker/handlers/handler_inproc.h"
 #include "worker/library.h"
-#include "worker/ordered.h"
-#include "worker/loop.h"
-#include "worker/tune.h"
+#include "worker/flow/ordered.h"
+#include "worker/loop/loop.h"
+#include "worker/config/tune.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 

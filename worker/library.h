@@ -9,9 +9,9 @@
 #ifndef WORKER_LIBRARY_H
 #define WORKER_LIBRARY_H
 
-#include "common/problem.h"
+#include "common/base/problem.h"
 #include "worker/mqworker.h"
-#include "worker/settings.h"
+#include "worker/config/settings.h"
 
 /* What a program gave, of whatever size it was compiled with, as the struct of
  * today. *into is usable in any case. */

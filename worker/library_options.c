@@ -9,8 +9,8 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
-#include "common/clock.h"
-#include "common/panic.h"
+#include "common/base/clock.h"
+#include "common/base/panic.h"
 
 #define FIELD_TEXT 64
 

@@ -6,14 +6,14 @@
 #include <unistd.h>
 #include <bsd/unistd.h>
 
-#include "common/completion.h"
-#include "common/log.h"
-#include "common/term.h"
+#include "common/options/completion.h"
+#include "common/base/log.h"
+#include "common/text/term.h"
 #include "worker/engine.h"
-#include "worker/handler_inproc.h"
+#include "worker/handlers/handler_inproc.h"
 #include "worker/notify.h"
-#include "worker/loop.h"
-#include "worker/settings.h"
+#include "worker/loop/loop.h"
+#include "worker/config/settings.h"
 
 /* descriptors_ready - 0, 1 and 2 are open, and what was passed in after them:
  * handlers get no descriptor that whoever started us forgot */

@@ -20,11 +20,11 @@
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/queue.h"
-#include "common/term.h"
-#include "worker/container.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/mq/queue.h"
+#include "common/text/term.h"
+#include "common/base/container.h"
 #include "worker/engine.h"
 
 #define FIRST_FD  3

@@ -16,9 +16,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "common/problem.h"
-#include "worker/board.h"
-#include "worker/timers.h"
+#include "common/base/problem.h"
+#include "worker/operate/board.h"
+#include "worker/loop/timers.h"
 
 struct engine;
 struct settings;

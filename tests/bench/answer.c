@@ -9,7 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/place.h"
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/interrupt.h"
-#include "common/options.h"
-#include "common/term.h"
+#include "common/text/interrupt.h"
+#include "common/options/options.h"
+#include "common/text/term.h"
 #include "tests/bench/answer.h"
 #include "tests/bench/place.h"
 #include "tests/bench/report.h"

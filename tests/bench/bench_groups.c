@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "tests/bench/bench.h"
-#include "worker/groups.h"
+#include "worker/groups/groups.h"
 
 #define QUANTUM   10
 #define LOOKAHEAD 64   /* that many wait unless the worker is told more */

@@ -7,7 +7,7 @@
  * the second rival shows how far a loop written by hand gets under the same
  * conditions.
  */
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/library.h"
 #include "tests/bench/place.h"

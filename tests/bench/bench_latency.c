@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/library.h"

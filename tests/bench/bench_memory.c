@@ -4,7 +4,7 @@
 #include <mqueue.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/program.h"

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/statedir.h"
-#include "common/store.h"
+#include "common/base/clock.h"
+#include "common/state/statedir.h"
+#include "common/store/store.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/program.h"

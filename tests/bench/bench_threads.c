@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/work.h"

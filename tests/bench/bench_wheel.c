@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/wheel.h"
+#include "common/base/clock.h"
+#include "common/wheel/wheel.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/wheel_rivals.h"
 

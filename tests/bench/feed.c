@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 /* Deliveries before the clock runs, in which caches and the worker's mean of a
  * handler's time settle: of each filling, which the handler itself has made,

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/work.h"
 

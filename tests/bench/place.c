@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/queue.h"
+#include "common/mq/queue.h"
 
 static struct place here;
 const struct place *const place = &here;

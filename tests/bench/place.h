@@ -10,7 +10,7 @@
 #ifndef TESTS_BENCH_PLACE_H
 #define TESTS_BENCH_PLACE_H
 
-#include "common/problem.h"
+#include "common/base/problem.h"
 #include "tests/bench/bench.h"
 
 #define DEEP 90 /* the deepest queue that is made */

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/work.h"
 

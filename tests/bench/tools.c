@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 void fail(int err, const char *fmt, ...)
 {

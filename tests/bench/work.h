@@ -11,7 +11,7 @@
 
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/bench/bench.h"
 
 static inline void work(const struct task *task)

@@ -11,10 +11,10 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
-#include "common/clock.h"
-#include "common/interrupt.h"
-#include "common/options.h"
-#include "common/term.h"
+#include "common/base/clock.h"
+#include "common/text/interrupt.h"
+#include "common/options/options.h"
+#include "common/text/term.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 

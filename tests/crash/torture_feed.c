@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 
 #define TICK_NS   1000000  /* between two looks at what is wanted */
 #define SEND_NS   20000000 /* a send waits that long before it looks again */

@@ -4,9 +4,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "common/clock.h"
-#include "common/interrupt.h"
-#include "common/term_progress.h"
+#include "common/base/clock.h"
+#include "common/text/interrupt.h"
+#include "common/text/term_progress.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/crash/torture.h"
 
 #define TICK_NS (2 * NS_PER_MS)

@@ -1,13 +1,13 @@
 /* torture_points.c - kills at each named step (see torture.h)
  *
- * The programs say themselves which steps they have (common/fault_point.h); a
+ * The programs say themselves which steps they have (common/base/fault_point.h); a
  * new one needs nothing here, as long as it is passed all the time.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/term_progress.h"
+#include "common/text/term_progress.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "common/term_progress.h"
+#include "common/text/term_progress.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
 #include "tests/crash/torture_tracer.h"

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/crash/torture.h"
 
 #define AT_ONCE 64   /* writes of one file before it is looked for again */

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/crash/torture.h"
 
 #define THREADS  256

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/crash/torture.h"
 
 #define ARGUMENTS 40

@@ -1,6 +1,6 @@
 /* fuzz_clock.c - durations, sizes and times of any text: refused, or a value
  * that is printed and read again as the same */
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

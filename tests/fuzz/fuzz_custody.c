@@ -11,8 +11,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/custody.h"
-#include "common/custody_file.h"
+#include "common/custody/custody.h"
+#include "common/custody/custody_file.h"
 #include "tests/fuzz/fuzz.h"
 
 #define SLOTS_MAX 64

@@ -1,9 +1,9 @@
 /* fuzz_draft.c - a line that mqdlq import is given: refused with a sentence, or
  * a letter that the store and the worker can live with */
-#include "common/header.h"
-#include "common/queue.h"
-#include "scripts/mqdlq_base64.h"
-#include "scripts/mqdlq_json.h"
+#include "common/message/header.h"
+#include "common/mq/queue.h"
+#include "scripts/mqdlq/mqdlq_base64.h"
+#include "scripts/mqdlq/mqdlq_json.h"
 #include "tests/fuzz/fuzz.h"
 
 /* letter_check - what a letter that was accepted must be */

@@ -1,6 +1,6 @@
 /* fuzz_header.c - whatever a producer sends is read within its bounds, and what
  * was read is written and read again as the same */
-#include "common/header.h"
+#include "common/message/header.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Lines of a message of the largest header. */

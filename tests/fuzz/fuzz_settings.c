@@ -1,7 +1,7 @@
 /* fuzz_settings.c - any command line of mqworker: refused with 64 and one line,
  * or settings that lie in their ranges. Arguments end with a newline. */
 #include "tests/fuzz/fuzz.h"
-#include "worker/settings.h"
+#include "worker/config/settings.h"
 
 #include <sysexits.h>
 

@@ -1,7 +1,7 @@
 /* fuzz_stream_line.c - whatever a handler answers is read within its bounds and
  * told in one safe line; the head of any message is one line of words */
 #include "tests/fuzz/fuzz.h"
-#include "worker/stream_line.h"
+#include "worker/handlers/stream_line.h"
 
 /* within - whether the text lies in the line */
 static bool within(const uint8_t *data, size_t size, struct header_text t)

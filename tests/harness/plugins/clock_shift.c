@@ -3,7 +3,7 @@
  * A library for LD_PRELOAD, not a handler: CLOCK_REALTIME is shifted by the
  * seconds in the file that $CLOCK_SHIFT names, read anew at each call; no file
  * is 0. Replace the file in one step (rename). All other clocks stay as they
- * are. tests/e2e/test_clock_steps.c.
+ * are. tests/e2e/faults/test_clock_steps.c.
  */
 #include <fcntl.h>
 #include <stdlib.h>

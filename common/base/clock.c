@@ -1,0 +1,381 @@
+/* clock.c - see clock.h */
+#include "common/base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define NS_PER_M    (60 * NS_PER_S)
+#define NS_PER_H    (60 * NS_PER_M)
+#define NS_PER_D    (24 * NS_PER_H)
+#define LARGEST     ((uint64_t)INT64_MAX)
+#define COUNT(rows) (sizeof(rows) / sizeof *(rows))
+
+struct unit {
+    const char *name;
+    uint64_t scale;
+};
+
+/* Largest first: a duration names its units in this order. */
+static const struct unit duration_units[] = {
+    {"d", NS_PER_D},   {"h", NS_PER_H},   {"m", NS_PER_M}, {"s", NS_PER_S},
+    {"ms", NS_PER_MS}, {"us", NS_PER_US}, {"ns", 1},
+};
+
+static const struct unit size_units[] = {
+    {"", 1},           {"B", 1},        {"k", 1u << 10},   {"K", 1u << 10},
+    {"KiB", 1u << 10}, {"M", 1u << 20}, {"MiB", 1u << 20}, {"G", 1u << 30},
+    {"GiB", 1u << 30}, {"kB", 1000},    {"MB", 1000000},   {"GB", 1000000000},
+};
+
+/* clock_read - a POSIX clock in ns; the two used here cannot fail */
+static uint64_t clock_read(clockid_t id)
+{
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* clock_mono_ns - monotonic time */
+uint64_t clock_mono_ns(void)
+{
+    return clock_read(CLOCK_MONOTONIC);
+}
+
+/* clock_wall_ns - wall time */
+uint64_t clock_wall_ns(void)
+{
+    return clock_read(CLOCK_REALTIME);
+}
+
+static uint64_t steady_offset; /* written once, under pthread_once */
+
+/* steady_start - take the distance of the two clocks, which then stays */
+static void steady_start(void)
+{
+    steady_offset = clock_wall_ns() - clock_mono_ns();
+}
+
+/* clock_steady_ns - wall time that never steps while we run */
+uint64_t clock_steady_ns(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, steady_start);
+    return steady_offset + clock_mono_ns();
+}
+
+/* ns_add - saturating sum */
+uint64_t ns_add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* clock_ms_until - what poll(2) is told */
+int clock_ms_until(uint64_t mono_ns)
+{
+    uint64_t now, ms;
+
+    if (mono_ns == UINT64_MAX)
+        return -1;
+    now = clock_mono_ns();
+    if (mono_ns <= now)
+        return 0;
+    ms = (mono_ns - now + NS_PER_MS - 1) / NS_PER_MS;
+    return ms > INT32_MAX ? INT32_MAX : (int)ms;
+}
+
+/* ns_mul - saturating product */
+static uint64_t ns_mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* is_digit - not isdigit(3): that one is undefined for negative chars */
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* digits_read - saturating decimal number; false without a digit */
+static bool digits_read(const char **at, uint64_t *value)
+{
+    const char *text = *at;
+    if (!is_digit(*text))
+        return false;
+    uint64_t sum = 0;
+    for (; is_digit(*text); text++)
+        sum = ns_add(ns_mul(sum, 10), (uint64_t)(*text - '0'));
+    *at = text;
+    *value = sum;
+    return true;
+}
+
+/* fraction_read - ".5" of `scale`, cut at whole units; false for a lone dot.
+ * No dot is 0. From the last digit to the first, so that nothing overflows and
+ * flooring in each step floors the exact value. */
+static bool fraction_read(const char **at, uint64_t scale, uint64_t *value)
+{
+    *value = 0;
+    if (**at != '.')
+        return true;
+    const char *first = *at + 1;
+    const char *end = first;
+    while (is_digit(*end))
+        end++;
+    if (end == first)
+        return false;
+    for (const char *digit = end; digit-- > first;)
+        *value = (*value + (uint64_t)(*digit - '0') * scale) / 10;
+    *at = end;
+    return true;
+}
+
+/* number_skip - past "12" or "12.5" */
+static const char *number_skip(const char *text)
+{
+    return text + strspn(text, "0123456789.");
+}
+
+/* unit_read - row of the unit that the letters at `at` name; rows from `from`
+ * on are allowed. -1: none of them. */
+static int unit_read(const char **at, int from)
+{
+    size_t size = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
+    for (int i = from; i < (int)COUNT(duration_units); i++) {
+        const char *name = duration_units[i].name;
+        if (strlen(name) == size && memcmp(name, *at, size) == 0) {
+            *at += size;
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* duration_parse - units in falling order, each at most once */
+int duration_parse(const char *text, uint64_t *ns)
+{
+    uint64_t sum = 0;
+    int next = 0;
+    if (strcmp(text, "0") == 0) {
+        *ns = 0;
+        return 0;
+    }
+    if (!*text)
+        return -EINVAL;
+    while (*text) {
+        uint64_t whole, fraction;
+        const char *unit_at = number_skip(text);
+        int unit = unit_read(&unit_at, next);
+        if (unit < 0)
+            return -EINVAL;
+        uint64_t scale = duration_units[unit].scale;
+        if (!digits_read(&text, &whole) ||
+            !fraction_read(&text, scale, &fraction) ||
+            text != number_skip(text))
+            return -EINVAL;
+        sum = ns_add(sum, ns_add(ns_mul(whole, scale), fraction));
+        text = unit_at;
+        next = unit + 1;
+    }
+    if (sum > LARGEST)
+        return -ERANGE;
+    *ns = sum;
+    return 0;
+}
+
+/* decimal_print - value / scale with as many decimals as it takes; scale is a
+ * power of ten */
+static int decimal_print(char *buf, size_t room, uint64_t value, uint64_t scale,
+                         const char *unit)
+{
+    uint64_t fraction = value % scale;
+    int digits = 0;
+    for (uint64_t s = scale; s > 1; s /= 10)
+        digits++;
+    if (fraction == 0)
+        return snprintf(buf, room, "%ju%s", (uintmax_t)(value / scale), unit);
+    for (; fraction % 10 == 0; fraction /= 10)
+        digits--;
+    return snprintf(buf, room, "%ju.%0*ju%s", (uintmax_t)(value / scale),
+                    digits, (uintmax_t)fraction, unit);
+}
+
+/* duration_print - days, hours, minutes, then one decimal number in the largest
+ * unit that it fills */
+const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
+{
+    size_t at = 0;
+    buf[0] = '\0';
+    for (size_t i = 0; i < COUNT(duration_units) && (ns > 0 || at == 0); i++) {
+        const struct unit *unit = &duration_units[i];
+        bool decimal = unit->scale <= NS_PER_S;
+        bool zero = ns == 0 && unit->scale == NS_PER_S;
+        if (ns < unit->scale && !zero)
+            continue;
+        if (decimal) {
+            decimal_print(buf + at, DURATION_TEXT - at, ns, unit->scale,
+                          unit->name);
+            break;
+        }
+        at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju%s",
+                               /* cppcheck-suppress zerodivcond ; of a table */
+                               (uintmax_t)(ns / unit->scale), unit->name);
+        ns %= unit->scale;
+    }
+    return buf;
+}
+
+/* size_parse - decimal bytes with an optional unit */
+int size_parse(const char *text, uint64_t *bytes)
+{
+    uint64_t count;
+    if (!digits_read(&text, &count))
+        return -EINVAL;
+    for (size_t i = 0; i < COUNT(size_units); i++) {
+        if (strcmp(text, size_units[i].name) != 0)
+            continue;
+        uint64_t sum = ns_mul(count, size_units[i].scale);
+        if (sum > LARGEST)
+            return -ERANGE;
+        *bytes = sum;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* size_print - in the largest binary unit that divides it */
+const char *size_print(uint64_t bytes, char buf[SIZE_TEXT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    size_t i = 0;
+    for (; i + 1 < COUNT(units) && bytes && bytes % 1024 == 0; i++)
+        bytes /= 1024;
+    snprintf(buf, SIZE_TEXT, "%ju%s", (uintmax_t)bytes, units[i]);
+    return buf;
+}
+
+/* time_print - RFC 3339, UTC, milliseconds (cut, not rounded) */
+const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
+{
+    time_t seconds = (time_t)(wall_ns / NS_PER_S);
+    struct tm t;
+    gmtime_r(&seconds, &t);
+    size_t size = strftime(buf, TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &t);
+    snprintf(buf + size, TIME_TEXT - size, ".%03uZ",
+             (unsigned)(wall_ns % NS_PER_S / NS_PER_MS));
+    return buf;
+}
+
+/* field_read - `digits` decimal digits, then `end` unless that is 0 */
+static bool field_read(const char **at, int digits, char end, int *value)
+{
+    int sum = 0;
+    for (; digits > 0; digits--, (*at)++) {
+        if (!is_digit(**at))
+            return false;
+        sum = sum * 10 + (**at - '0');
+    }
+    *value = sum;
+    if (end && *(*at)++ != end)
+        return false;
+    return true;
+}
+
+/* zone_read - "", "Z", "+01:00": seconds east of UTC */
+static bool zone_read(const char *at, int64_t *east)
+{
+    int hours, minutes;
+    *east = 0;
+    if (!*at || strcasecmp(at, "Z") == 0)
+        return true;
+    int sign = *at == '-' ? -1 : 1;
+    if (*at != '-' && *at != '+')
+        return false;
+    at++;
+    if (!field_read(&at, 2, ':', &hours) || !field_read(&at, 2, '\0', &minutes))
+        return false;
+    *east = sign * (hours * INT64_C(60) + minutes) * 60;
+    return !*at && hours < 24 && minutes < 60;
+}
+
+/* clock_part_read - "T19:22" with seconds and a fraction where they are */
+static bool clock_part_read(const char **at, struct tm *t, uint64_t *fraction)
+{
+    if (!strchr("Tt ", *(*at)++))
+        return false;
+    if (!field_read(at, 2, ':', &t->tm_hour) ||
+        !field_read(at, 2, '\0', &t->tm_min))
+        return false;
+    if (**at == ':') {
+        ++*at;
+        if (!field_read(at, 2, '\0', &t->tm_sec) ||
+            !fraction_read(at, NS_PER_S, fraction))
+            return false;
+    }
+    /* RFC 3339 knows the leap second; timegm makes it the next second. */
+    return t->tm_hour < 24 && t->tm_min < 60 && t->tm_sec <= 60;
+}
+
+/* calendar_parse - RFC 3339 date, or date and time */
+static int calendar_parse(const char *text, uint64_t *wall_ns)
+{
+    struct tm t = {0};
+    int64_t east = 0;
+    uint64_t fraction = 0;
+    if (!field_read(&text, 4, '-', &t.tm_year) ||
+        !field_read(&text, 2, '-', &t.tm_mon) ||
+        !field_read(&text, 2, '\0', &t.tm_mday))
+        return -EINVAL;
+    if (*text &&
+        (!clock_part_read(&text, &t, &fraction) || !zone_read(text, &east)))
+        return -EINVAL;
+    t.tm_year -= 1900;
+    t.tm_mon -= 1;
+    int month = t.tm_mon;
+    if (month < 0 || month > 11 || t.tm_mday < 1 || t.tm_mday > 31)
+        return -EINVAL;
+    /* The 31st of a short month comes out in the next one. */
+    struct tm day = {
+        .tm_year = t.tm_year, .tm_mon = month, .tm_mday = t.tm_mday};
+    timegm(&day);
+    if (day.tm_mon != month)
+        return -EINVAL;
+    int64_t seconds = (int64_t)timegm(&t) - east;
+    if (seconds < 0 || (uint64_t)seconds > UINT64_MAX / NS_PER_S - 1)
+        return -ERANGE;
+    *wall_ns = (uint64_t)seconds * NS_PER_S + fraction;
+    return 0;
+}
+
+/* epoch_parse - seconds since the epoch, with a fraction where there is one */
+static int epoch_parse(const char *text, uint64_t *wall_ns)
+{
+    uint64_t seconds, fraction;
+    if (!digits_read(&text, &seconds) ||
+        !fraction_read(&text, NS_PER_S, &fraction) || *text)
+        return -EINVAL;
+    if (seconds > UINT64_MAX / NS_PER_S - 1)
+        return -ERANGE;
+    *wall_ns = seconds * NS_PER_S + fraction;
+    return 0;
+}
+
+/* time_parse - a point in time, or how long ago it was */
+int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
+{
+    uint64_t ago;
+    if (*text == '@')
+        return epoch_parse(text + 1, wall_ns);
+    int rc = duration_parse(text, &ago);
+    if (rc == -EINVAL)
+        return calendar_parse(text, wall_ns);
+    if (rc < 0)
+        return rc;
+    *wall_ns = ago > now_ns ? 0 : now_ns - ago;
+    return 0;
+}

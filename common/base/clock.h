@@ -1,0 +1,54 @@
+/* clock.h - time in nanoseconds; durations and sizes as text
+ *
+ * WHAT   Monotonic and wall time as uint64_t ns. "250ms", "8KiB" in and out.
+ * WHO    Any thread.
+ * OWNS   Nothing.
+ * FAILS  Parsers: -EINVAL not such a value, -ERANGE too large. No output then.
+ */
+#ifndef COMMON_BASE_CLOCK_H
+#define COMMON_BASE_CLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+/* CLOCK_MONOTONIC, ns. */
+uint64_t clock_mono_ns(void);
+/* CLOCK_REALTIME, ns since the epoch. Steps when somebody sets the clock. */
+uint64_t clock_wall_ns(void);
+/* Wall time at the first call in this process plus monotonic time since then:
+ * comparable with times kept on disk, and never steps while we run. */
+uint64_t clock_steady_ns(void);
+
+/* a + b, and UINT64_MAX instead of wrapping. */
+uint64_t ns_add(uint64_t a, uint64_t b);
+/* How long poll(2) has to wait until that monotonic time has come, ms: rounded
+ * up; 0: it has; -1, for ever: UINT64_MAX. */
+int clock_ms_until(uint64_t mono_ns);
+
+/* "250ms", "1.5s", "2h30m", "0". Units ns us ms s m h d. A number without a
+ * unit is refused, except 0. Longest: 292 years (INT64_MAX ns). */
+int duration_parse(const char *text, uint64_t *ns);
+#define DURATION_TEXT 32
+/* Shortest exact form that duration_parse reads back: "250ms" "1m30s" "0s". */
+const char *duration_print(uint64_t ns, char buf[DURATION_TEXT]);
+
+/* "8192", "8KiB", "1MiB", "8k", "2M": KiB/MiB/GiB and k/K, M, G are powers of
+ * 1024; kB, MB, GB powers of 1000. Largest: INT64_MAX. */
+int size_parse(const char *text, uint64_t *bytes);
+#define SIZE_TEXT 32
+/* Exact: "8KiB" where it divides, else "1000B"; size_parse reads it back. */
+const char *size_print(uint64_t bytes, char buf[SIZE_TEXT]);
+
+#define TIME_TEXT 40
+/* RFC 3339 in UTC with milliseconds: 2026-11-20T19:22:59.123Z. */
+const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT]);
+/* What --since and --until take: RFC 3339 (date, or date and time; seconds and
+ * zone may be left out, default UTC), "@seconds" since the epoch, or a duration
+ * meaning that long before `now_ns`. */
+int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
+
+#endif

@@ -1,0 +1,302 @@
+/* folder.c - directories that hold what must not be lost (see folder.h) */
+#include "common/base/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/state/mount_point.h"
+
+bool folder_join(char out[PATH_MAX], const char *a, const char *b,
+                 const char *c)
+{
+    int n = snprintf(out, PATH_MAX, "%s%s%s", a, b, c);
+
+    return n >= 0 && n < PATH_MAX;
+}
+
+/* folder_variable - a relative path is to be ignored (XDG Base Directory
+ * Specification) */
+const char *folder_variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && value[0] == '/' ? value : NULL;
+}
+
+const char *folder_user(uid_t uid, char out[FOLDER_USER])
+{
+    struct passwd entry, *found = NULL;
+    char text[1024];
+
+    if (getpwuid_r(uid, &entry, text, sizeof text, &found) == 0 && found)
+        strlcpy(out, found->pw_name, FOLDER_USER);
+    else
+        snprintf(out, FOLDER_USER, "uid %u", (unsigned)uid);
+    return out;
+}
+
+/* sudo_user - how sudo(8) is told of a user */
+static const char *sudo_user(uid_t uid, char out[FOLDER_USER])
+{
+    if (strncmp(folder_user(uid, out), "uid ", 4) == 0)
+        snprintf(out, FOLDER_USER, "'#%u'", (unsigned)uid);
+    return out;
+}
+
+/* ---- made ---- */
+
+/* folder_sync - what cannot be opened for reading, or has no fsync, is left to
+ * the system */
+int folder_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int err;
+
+    if (fd < 0)
+        return 0;
+    err = fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS ? 0 : -errno;
+    close(fd);
+    return err;
+}
+
+/* parent_cut - end `path` before its last component; returns the cut, or NULL
+ * if there is no parent to speak of */
+static char *parent_cut(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (!slash || slash == path)
+        return NULL;
+    *slash = '\0';
+    return slash;
+}
+
+/* folder_make - from the deepest up, so that parents we may not write are not
+ * touched
+ * The parent is synced also when the directory was there: whoever made it may
+ * have died before the sync, and what the store keeps must not vanish with it.
+ */
+int folder_make(char *path)
+{
+    int err = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
+    char *cut;
+
+    if (err && err != -ENOENT)
+        return err;
+    cut = parent_cut(path);
+    if (!cut)
+        return err ? err : folder_sync(path[0] == '/' ? "/" : ".");
+    if (err)
+        err = folder_make(path);
+    *cut = '/';
+    if (err)
+        return err;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return -errno;
+    *cut = '\0';
+    err = folder_sync(path);
+    *cut = '/';
+    return err;
+}
+
+/* ---- checked ---- */
+
+int folder_look(const char *path, struct stat *st, const char *flag,
+                struct problem *p)
+{
+    char user[FOLDER_USER];
+    int err = lstat(path, st) == 0 ? 0 : errno;
+
+    if (err == 0 || err == ENOENT)
+        return -err;
+    return problem_set(p, EX_CANTCREAT, err,
+                       "cannot look at %s: %s; give another %s, or have its "
+                       "owner grant %s access",
+                       path, strerror(err), flag, folder_user(geteuid(), user));
+}
+
+/* owner_refuse - whose it is, and as whom to run; the folder of somebody else
+ * is not to be taken over */
+static int owner_refuse(const char *path, uid_t is, const char *flag,
+                        struct problem *p)
+{
+    char his[FOLDER_USER], ours[FOLDER_USER], sudo[FOLDER_USER];
+
+    return problem_set(p, EX_CANTCREAT, EPERM,
+                       "%s belongs to %s, and this runs as %s; run as its "
+                       "owner: sudo -u %s %s ..., or give another %s",
+                       path, folder_user(is, his), folder_user(geteuid(), ours),
+                       sudo_user(is, sudo), program_invocation_short_name,
+                       flag);
+}
+
+int folder_node(const char *path, const struct stat *st, mode_t type,
+                uid_t owner, mode_t forbidden, const char *flag,
+                struct problem *p)
+{
+    const char *what = type == S_IFDIR ? "directory" : "regular file";
+    char his[FOLDER_USER], ours[FOLDER_USER];
+
+    if (S_ISLNK(st->st_mode))
+        return problem_set(p, EX_CANTCREAT, ELOOP,
+                           "%s is a symbolic link; it must be a %s: remove the "
+                           "link, or point %s to where it leads",
+                           path, what, flag);
+    if ((st->st_mode & S_IFMT) != type)
+        return problem_set(p, EX_CANTCREAT, type == S_IFDIR ? ENOTDIR : EINVAL,
+                           "%s is no %s; move it away", path, what);
+    if (st->st_uid != owner && type == S_IFREG)
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "%s belongs to %s, and its folder to %s: somebody "
+                           "else put it there; look at it, and move it away",
+                           path, folder_user(st->st_uid, his),
+                           folder_user(owner, ours));
+    if (st->st_uid != owner)
+        return owner_refuse(path, st->st_uid, flag, p);
+    if (st->st_mode & forbidden)
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "%s is writable by %s (mode %04o); `chmod go-w %s`",
+                           path, st->st_mode & S_IWOTH ? "others" : "its group",
+                           (unsigned)(st->st_mode & 07777), path);
+    return 0;
+}
+
+/* trusted - whether that user can do what he likes to us anyway
+ * In a user namespace root of the machine has another number: that of whoever
+ * owns "/".
+ */
+static bool trusted(uid_t uid)
+{
+    struct stat top;
+
+    return uid == 0 || uid == geteuid() ||
+           (lstat("/", &top) == 0 && uid == top.st_uid);
+}
+
+/* parent_check - one directory above
+ * Sticky (/tmp, /dev/shm), only the owners of a folder and of the directory can
+ * move it away. A group of one's own number is a user's private one, as
+ * distributions and Kubernetes (fsGroup) give it.
+ */
+static int parent_check(const char *at, const char *path, const char *flag,
+                        struct problem *p)
+{
+    char user[FOLDER_USER];
+    struct stat st;
+    bool group, others;
+    int err = folder_look(at, &st, flag, p);
+
+    if (err)
+        return err == -ENOENT ? 0 : err; /* who makes the path is told */
+    if (!trusted(st.st_uid))
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "%s, above %s, belongs to %s, who could put another "
+                           "folder in its place; give another %s",
+                           at, path, folder_user(st.st_uid, user), flag);
+    group = st.st_mode & S_IWGRP && st.st_gid != 0 && st.st_gid != geteuid();
+    others = st.st_mode & S_IWOTH;
+    if (st.st_mode & S_ISVTX || (!group && !others))
+        return 0;
+    return problem_set(p, EX_CANTCREAT, EPERM,
+                       "%s, above %s, is writable by %s (mode %04o), who could "
+                       "put another folder in its place; `chmod %s %s`, or "
+                       "give another %s",
+                       at, path, others ? "others" : "its group",
+                       (unsigned)(st.st_mode & 07777), others ? "+t" : "g-w",
+                       at, flag);
+}
+
+/* parents_check - all that are there above `path`
+ * Whoever can write in one of them can put a tree of his own in the place of
+ * ours. Links are resolved first, as their targets count.
+ */
+static int parents_check(const char *path, const char *flag, struct problem *p)
+{
+    char text[PATH_MAX], at[PATH_MAX];
+    char *slash;
+    int err = 0;
+
+    strlcpy(text, path, sizeof text);
+    do {
+        slash = strrchr(text, '/');
+        if (slash)
+            slash[slash == text] = '\0';
+        else
+            strlcpy(text, ".", sizeof text);
+    } while (!realpath(text, at) && slash && slash != text);
+    if (!realpath(text, at))
+        return 0;
+    while (!err) {
+        err = parent_check(at, path, flag, p);
+        slash = strrchr(at, '/');
+        if (at[1] == '\0' || !slash)
+            return err;
+        slash[slash == at] = '\0';
+    }
+    return err;
+}
+
+/* folder_root - the rules for the directory of all queues, if it is there
+ * Whoever can write in it could put another folder in the place of a queue's,
+ * and what was kept for the queue would not be found. With the sticky bit
+ * (/tmp, a fresh tmpfs) only the owner of a folder can do that, so that is
+ * allowed.
+ */
+int folder_root(const char *root, bool create, bool link, const char *flag,
+                struct problem *p)
+{
+    bool looks = geteuid() == 0 && !create, any;
+    struct stat st;
+    int err = looks ? 0 : parents_check(root, flag, p);
+
+    if (!err)
+        err = folder_look(root, &st, flag, p);
+    if (!err && S_ISLNK(st.st_mode) && link && st.st_uid == 0 &&
+        stat(root, &st) < 0)
+        err = errno == ENOENT ? -ENOENT
+                              : problem_set(p, EX_CANTCREAT, errno, "%s: %s",
+                                            root, strerror(errno));
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    /* What is root's is as good as ours: root can do what it likes anyway. And
+     * root may look at what is somebody's, but keeps nothing there. */
+    any = st.st_uid == 0 || looks;
+    return folder_node(root, &st, S_IFDIR, any ? st.st_uid : geteuid(),
+                       st.st_mode & S_ISVTX ? 0 : S_IWGRP | S_IWOTH, flag, p);
+}
+
+int folder_queue(const char *folder, bool create, const char *flag,
+                 struct problem *p)
+{
+    char mount[PATH_MAX];
+    struct stat st;
+    uid_t owner;
+    int err = folder_look(folder, &st, flag, p);
+
+    if (err)
+        return err;
+    owner = geteuid() == 0 && !create ? st.st_uid : geteuid();
+    err = folder_node(folder, &st, S_IFDIR, owner, S_IWGRP | S_IWOTH, flag, p);
+    if (err || !create ||
+        faccessat(AT_FDCWD, folder, R_OK | W_OK | X_OK, AT_EACCESS) == 0)
+        return err;
+    if (errno == EROFS)
+        return problem_set(p, EX_CANTCREAT, EROFS,
+                           "cannot write in %s: %s; `mount -o remount,rw %s` "
+                           "(after an error of the disk, see dmesg, umount and "
+                           "fsck come first), or give another %s",
+                           folder, strerror(EROFS), mount_point(folder, mount),
+                           flag);
+    return problem_set(p, EX_CANTCREAT, errno,
+                       "cannot write in %s (mode %04o): %s; `chmod u+rwx %s`, "
+                       "or give another %s",
+                       folder, (unsigned)(st.st_mode & 07777), strerror(errno),
+                       folder, flag);
+}

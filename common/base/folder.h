@@ -1,0 +1,54 @@
+/* folder.h - directories that hold what must not be lost
+ *
+ * WHAT   Makes them, and checks that nobody else can put something in their
+ *        place. The state directory and the runtime directory follow the same
+ *        rules.
+ * WHO    statedir.c, runtimedir*.c; any thread.
+ * OWNS   Nothing.
+ * FAILS  A problem with status 73 that names the flag to give.
+ */
+#ifndef COMMON_BASE_FOLDER_H
+#define COMMON_BASE_FOLDER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "common/base/problem.h"
+
+#define FOLDER_USER 64
+
+/* a + b + c to `out`; false if it does not fit. */
+bool folder_join(char out[PATH_MAX], const char *a, const char *b,
+                 const char *c);
+/* An environment variable that holds an absolute path, or NULL. */
+const char *folder_variable(const char *name);
+/* The name of a user, or "uid N" if it has none; returns `out`. */
+const char *folder_user(uid_t uid, char out[FOLDER_USER]);
+
+/* Make a directory, mode 0700, and the parents it lacks; the entries are on
+ * the disk. 0 or -errno. */
+int folder_make(char *path);
+/* Make the entries of a directory durable. 0 or -errno. */
+int folder_sync(const char *path);
+
+/* lstat, or why not; -ENOENT leaves `p` alone. `flag`: what to give instead. */
+int folder_look(const char *path, struct stat *st, const char *flag,
+                struct problem *p);
+/* Of type `type` (S_IFDIR, S_IFREG), owned by `owner`, and no bit of
+ * `forbidden` in its mode. */
+int folder_node(const char *path, const struct stat *st, mode_t type,
+                uid_t owner, mode_t forbidden, const char *flag,
+                struct problem *p);
+/* The directory that holds one for each queue, if it is there. Ours or root's;
+ * who only looks (`create` false) as root may look at anybody's. `link`: it may
+ * be a symbolic link of root's. */
+int folder_root(const char *root, bool create, bool link, const char *flag,
+                struct problem *p);
+/* The folder of a queue: ours, and we can write there. -ENOENT leaves `p`
+ * alone. */
+int folder_queue(const char *folder, bool create, const char *flag,
+                 struct problem *p);
+
+#endif

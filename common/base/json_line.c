@@ -1,0 +1,46 @@
+/* json_line.c - JSON, an object a line (see json_line.h) */
+#include "common/base/json_line.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text/term.h"
+
+/* text_of - what json_dumps gives, which without memory may leave out the name
+ * of a field (do_dump of jansson 2.14 does not look) */
+static char *text_of(const json_t *object, size_t flags)
+{
+    size_t size = json_dumpb(object, NULL, 0, flags);
+    char *text = size ? malloc(size + 1) : NULL;
+    if (!text)
+        return NULL;
+    if (json_dumpb(object, text, size, flags) == size) {
+        text[size] = '\0';
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
+/* json_print_line - JSON text. jansson escapes control bytes but DEL; on a
+ * terminal everything else that could hide something is escaped, too. */
+int json_print_line(const json_t *object, FILE *out)
+{
+    char *text = text_of(
+        object, JSON_COMPACT | (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0));
+    if (!text)
+        return -ENOMEM;
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, "\x7f");
+        fwrite(at, 1, n, out);
+        at += n;
+        if (*at) {
+            fputs("\\u007f", out);
+            at++;
+        }
+    }
+    fputc('\n', out);
+    free(text);
+    return 0;
+}

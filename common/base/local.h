@@ -1,0 +1,19 @@
+/* local.h - UNIX sockets by path, however long the path is
+ *
+ * WHAT   Listen on a path, connect to one. An address has room for 107 bytes of
+ *        path; a longer one is reached through its folder's descriptor in
+ *        /proc.
+ * WHO    Any thread.
+ * OWNS   Nothing; the caller closes what it gets.
+ * FAILS  -errno.
+ */
+#ifndef COMMON_BASE_LOCAL_H
+#define COMMON_BASE_LOCAL_H
+
+/* A stream socket that listens at `path`, mode 0600 from its first moment on;
+ * what was there is removed. Non-blocking, close-on-exec. The descriptor. */
+int local_listen(const char *path, int backlog);
+/* Blocking, close-on-exec; the descriptor. -ECONNREFUSED: nobody listens. */
+int local_connect(const char *path);
+
+#endif

@@ -1,0 +1,72 @@
+/* log.h - one event, one line on stderr: key=value text or JSON
+ *
+ * WHAT   log_warn("handler_exit", F_STR("msg", id), F_INT("status", 75)) gives
+ *        `time=… level=warn event=handler_exit msg=01JD… status=75`, or the
+ *        same as a JSON object. Values with spaces, quotes, '=' or control
+ *        bytes are quoted and escaped, invalid UTF-8 becomes \xNN (text) or
+ *        U+FFFD (JSON): a line is always one line and always valid UTF-8.
+ * WHO    Any thread; one write(2) a line, so lines never mix.
+ * OWNS   Nothing.
+ * FAILS  Never; what cannot be written is dropped. A line over 8 KiB is cut.
+ */
+#ifndef COMMON_BASE_LOG_H
+#define COMMON_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_format { LOG_TEXT, LOG_JSON };
+
+struct log_field {
+    const char *key;
+    enum { FIELD_STR, FIELD_BYTES, FIELD_INT, FIELD_UINT, FIELD_DURATION } type;
+    size_t size; /* of FIELD_BYTES */
+    union {
+        const char *str; /* NULL leaves the field out */
+        int64_t i;
+        uint64_t u;
+    };
+};
+#define F_STR(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_STR, .str = (v)})
+#define F_BYTES(k, v, n) \
+    ((struct log_field){ \
+        .key = (k), .type = FIELD_BYTES, .size = (n), .str = (v)})
+#define F_INT(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_INT, .i = (int64_t)(v)})
+#define F_UINT(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_UINT, .u = (uint64_t)(v)})
+/* ns, printed as duration_print does. */
+#define F_DURATION(k, v) \
+    ((struct log_field){.key = (k), .type = FIELD_DURATION, .u = (uint64_t)(v)})
+
+/* Lines below `least` are dropped. */
+void log_setup(enum log_level least, enum log_format format);
+/* Lines go to `sink` instead of stderr, without the newline and NUL-terminated;
+ * it runs on any thread, may log, and must not call log_divert. NULL: stderr
+ * again. When this returns, the sink of before does not run and is not called
+ * again. */
+typedef void log_sink(enum log_level level, const char *line, size_t size,
+                      void *arg);
+void log_divert(log_sink *sink, void *arg);
+bool log_enabled(enum log_level level);
+void log_write(enum log_level level, const char *event,
+               const struct log_field *fields, size_t n);
+
+/* At least one field. Fields are evaluated only when the level is enabled. */
+#define LOG_AT(level, event, ...)                                  \
+    do {                                                           \
+        if (log_enabled(level)) {                                  \
+            const struct log_field log_fields_[] = {__VA_ARGS__};  \
+            log_write(level, event, log_fields_,                   \
+                      sizeof log_fields_ / sizeof log_fields_[0]); \
+        }                                                          \
+    } while (0)
+#define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
+#define log_info(event, ...)  LOG_AT(LOG_INFO, event, __VA_ARGS__)
+#define log_warn(event, ...)  LOG_AT(LOG_WARN, event, __VA_ARGS__)
+#define log_error(event, ...) LOG_AT(LOG_ERROR, event, __VA_ARGS__)
+
+#endif

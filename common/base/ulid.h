@@ -1,0 +1,29 @@
+/* ulid.h - message ids: 48 bits of milliseconds, 80 random bits
+ *
+ * WHAT   Makes, reads and prints ULIDs (github.com/ulid/spec): 26 characters
+ *        of Crockford base32, sorted by time.
+ * WHO    Any thread. ulid_make gives growing ids inside one thread.
+ * OWNS   Nothing.
+ * FAILS  ulid_parse: -EINVAL. The others never.
+ */
+#ifndef COMMON_BASE_ULID_H
+#define COMMON_BASE_ULID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ULID_TEXT 27 /* 26 characters and the NUL */
+
+struct ulid {
+    uint8_t bytes[16]; /* big-endian, as in the spec */
+};
+
+/* A fresh id for the wall time `wall_ns`. Costs no system call: the random
+ * part is seeded once a thread from getrandom(2) and then counted up; a child
+ * of fork must not go on with its parent's ids, so it seeds anew. */
+struct ulid ulid_make(uint64_t wall_ns);
+/* `size` bytes of text, exactly 26 of them, either case; first at most '7'. */
+int ulid_parse(const char *text, size_t size, struct ulid *out);
+const char *ulid_print(struct ulid id, char buf[ULID_TEXT]);
+
+#endif

@@ -1,0 +1,436 @@
+/* custody.c - the file of slots that hold messages in flight (see custody.h;
+ * the bytes are in custody_file.c) */
+#include "common/custody/custody_inner.h"
+#include "common/base/fault_point.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+/* custody_slot - slot number i */
+struct slot *custody_slot(const struct custody *c, unsigned i)
+{
+    return (struct slot *)(void *)(c->base + FILE_HEAD + c->stride * i);
+}
+
+/* file_map - reserve room to grow to, map the `slots` that are there
+ * A file may have more than this run asks for, as the one before asked for
+ * more; and it may have to grow all the same.
+ */
+static int file_map(struct custody *c, unsigned slots,
+                    const struct custody_spec *spec)
+{
+    size_t bytes = custody_file_bytes(c->stride, slots);
+    void *at;
+
+    c->slots_most = slots > spec->slots_max ? slots : spec->slots_max;
+    c->slots_most += spec->slots_more;
+    c->reserved = custody_file_bytes(c->stride, c->slots_most);
+    at = mmap(NULL, c->reserved, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    c->base = at;
+    at = mmap(c->base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+              c->fd, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    c->mapped = bytes;
+    c->head = at;
+    c->head->slots = slots;
+    return 0;
+}
+
+/* custody_pages_ready - take the write faults now, and keep the pages if we may
+ * A page that is not there when the kernel copies a message into it costs the
+ * message, if a SIGKILL comes while it is fetched. tmpfs never writes a page
+ * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
+ * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
+ * are best effort: custody_locked says what came of the second.
+ */
+void custody_pages_ready(struct custody *c, size_t from)
+{
+    (void)madvise(c->base + from, c->mapped - from, MADV_NOHUGEPAGE);
+    (void)madvise(c->base + from, c->mapped - from, MADV_POPULATE_WRITE);
+    c->locked = mlock(c->base, c->mapped) == 0;
+}
+
+/* custody_busy - whether any record in the mapped file is not FREE */
+bool custody_busy(const struct custody *c)
+{
+    for (unsigned i = 0; i < c->head->slots; i++)
+        if (!slot_free(custody_slot(c, i)))
+            return true;
+    return false;
+}
+
+/* cut_short - a file with fewer bytes than its header says */
+static int cut_short(struct custody *c, unsigned slots, uint64_t size,
+                     struct problem *p)
+{
+    return problem_set(p, EX_CONFIG, EINVAL,
+                       "custody file %s is cut short: %llu bytes where its "
+                       "header says %zu; it was left untouched: move it away "
+                       "to start with a new one",
+                       c->path, (unsigned long long)size,
+                       custody_file_bytes(c->stride, slots));
+}
+
+/* custody_file_open - open and check the file that is there; -ENOENT if none */
+int custody_file_open(struct custody *c, const struct custody_spec *spec,
+                      struct problem *p)
+{
+    struct custody_head h;
+    struct stat st;
+    unsigned slots;
+    int err;
+
+    c->fd = open(c->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (c->fd < 0)
+        return errno == ENOENT ? -ENOENT
+                               : custody_problem(p, errno, "open", c->path);
+    if (fstat(c->fd, &st) < 0)
+        return custody_problem(p, errno, "look at", c->path);
+    if (!S_ISREG(st.st_mode))
+        return custody_problem(p, EINVAL, "not a regular file", c->path);
+    memset(&h, 0, sizeof h);
+    if (pread(c->fd, &h, sizeof h, 0) < 0)
+        return custody_problem(p, errno, "read", c->path);
+    err = custody_head_check(&h, c->path, p);
+    if (err)
+        return err;
+    c->stride = h.stride;
+    c->body_bytes = h.body_bytes;
+    if (h.slots > CUSTODY_SLOTS_MAX ||
+        (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
+        return cut_short(c, h.slots, (uint64_t)st.st_size, p);
+    slots = custody_slots_there(c->fd, &h, st.st_size);
+    err = file_map(c, slots, spec);
+    return err ? custody_problem(p, -err, "map", c->path) : 0;
+}
+
+/* custody_file_close - forget a file that is to be replaced */
+void custody_file_close(struct custody *c)
+{
+    if (c->base)
+        munmap(c->base, c->reserved);
+    if (c->fd >= 0)
+        close(c->fd);
+    c->base = NULL;
+    c->head = NULL;
+    c->fd = -1;
+}
+
+/* geometry_fit - make the file fit the spec; reopens it when it was replaced */
+static int geometry_fit(struct custody *c, const struct custody_spec *spec,
+                        struct problem *p)
+{
+    bool busy = custody_busy(c);
+    bool small = c->body_bytes < spec->body_bytes;
+    bool other =
+        c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
+    int err;
+
+    if (!small && !(other && !busy))
+        return 0;
+    if (busy) {
+        slot_fill_init(&c->fill, c->head->nonce);
+        custody_resolve(c);
+    }
+    err = custody_rebuild(busy ? c : NULL, NULL, c->path, spec,
+                          c->head->next_seq, p);
+    if (err)
+        return err;
+    custody_file_close(c);
+    return custody_file_open(c, spec, p);
+}
+
+/* in_use - mark the file as ours, on the disk, before the first message
+ * Were it not on the disk, a power cut could bring back an older file that
+ * says "clean" with slots that were long since done. The boot id goes first: a
+ * kill in between leaves "clean", where "in use" by another boot is torn.
+ */
+static int in_use(struct custody *c, struct problem *p)
+{
+    struct boot now, then = custody_head_boot(c->head);
+
+    boot_now(&now);
+    c->torn = !c->head->clean && !boot_same(&now, &then);
+    if (c->torn) /* stays so until custody_recover has dealt with the slots */
+        return 0;
+    if (c->head->clean || c->head->boot_id[0] == '\0') {
+        custody_head_claim(c->head, &now);
+        atomic_signal_fence(memory_order_seq_cst);
+        FAULT_POINT("custody_in_use_before_mark");
+        c->head->clean = 0;
+        FAULT_POINT("custody_in_use_before_sync");
+        if (msync(c->base, FILE_HEAD, MS_SYNC) < 0)
+            return custody_problem(p, errno, "sync", c->path);
+    }
+    return 0;
+}
+
+/* custody_new - calloc(3) does not align as `fill` asks for */
+struct custody *custody_new(const char *path)
+{
+    struct custody *c = aligned_alloc(_Alignof(struct custody), sizeof *c);
+
+    if (!c)
+        return NULL;
+    memset(c, 0, sizeof *c);
+    c->fd = -1;
+    strlcpy(c->path, path, sizeof c->path);
+    pthread_mutex_init(&c->mtx, NULL);
+    return c;
+}
+
+void custody_free(struct custody *c)
+{
+    custody_file_close(c);
+    pthread_mutex_destroy(&c->mtx);
+    free(c->free);
+    free(c);
+}
+
+/* disk_look - what the file lies on; unknown is taken for a disk */
+static void disk_look(struct custody *c)
+{
+    struct statfs s;
+    long type = fstatfs(c->fd, &s) == 0 ? (long)s.f_type : 0;
+
+    if (fs_type_memory(type))
+        return;
+    fs_type_text(type, c->disk);
+    c->doubtful = fs_type_doubtful(type);
+}
+
+/* custody_open - open or create, and make it fit */
+int custody_open(struct custody **out, const char *path,
+                 const struct custody_spec *spec, struct problem *p)
+{
+    struct custody *c = custody_new(path);
+    int err;
+
+    *out = NULL;
+    if (!c)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    if (spec->aside)
+        strlcpy(c->aside, spec->aside, sizeof c->aside);
+    err = custody_file_open(c, spec, p);
+    if (err == -ENOENT) {
+        err = custody_rebuild(NULL, NULL, path, spec, 1, p);
+        if (!err)
+            err = custody_file_open(c, spec, p);
+    } else if (!err) {
+        err = geometry_fit(c, spec, p);
+    }
+    if (!err && c->head) { /* the one says the other */
+        slot_fill_init(&c->fill, c->head->nonce);
+        err = in_use(c, p);
+        if (!err && c->head->slots < spec->slots)
+            err = custody_grow(c, spec->slots, p);
+    }
+    if (err) {
+        custody_free(c);
+        return err;
+    }
+    disk_look(c);
+    custody_pages_ready(c, 0);
+    *out = c;
+    return 0;
+}
+
+/* custody_close - on the disk, marked clean
+ * Crash before the mark: the next start recovers as after a kill. A file that
+ * is torn still keeps its old boot id, for the next start to deal with.
+ */
+void custody_close(struct custody **custody)
+{
+    struct custody *c = *custody;
+
+    if (!c)
+        return;
+    *custody = NULL;
+    if (c->recovered && !c->torn && msync(c->base, c->mapped, MS_SYNC) == 0) {
+        FAULT_POINT("custody_close_before_mark");
+        c->head->clean = 1;
+        FAULT_POINT("custody_close_before_sync");
+        (void)msync(c->base, FILE_HEAD, MS_SYNC);
+    }
+    custody_free(c);
+}
+
+/* custody_free_room - the stack of free slots can hold all */
+int custody_free_room(struct custody *c, unsigned slots)
+{
+    struct slot **more;
+
+    if (slots <= c->free_room)
+        return 0;
+    more = reallocarray(c->free, slots, sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    c->free = more;
+    c->free_room = slots;
+    return 0;
+}
+
+/* custody_grow - append slots
+ * Crash before the number is raised: the file is longer than its header says,
+ * which the next open allows. Slots in use stay where they are: the pages that
+ * are mapped already are not mapped again.
+ */
+int custody_grow(struct custody *c, unsigned slots, struct problem *p)
+{
+    unsigned had = c->head->slots;
+    size_t bytes = custody_file_bytes(c->stride, slots);
+    int err;
+
+    if (slots <= had)
+        return 0;
+    if (slots > c->slots_most)
+        return problem_set(p, EX_USAGE, ENOSPC,
+                           "custody file %s: %u slots are more than the %u "
+                           "that room was reserved for at start",
+                           c->path, slots, c->slots_most);
+    err = custody_allocate(c->fd, c->path, c->stride, had, slots, p);
+    if (err)
+        return err;
+    err = custody_slots_write(c->fd, c->stride, &c->fill, had, slots);
+    FAULT_POINT("custody_grow_written");
+    if (err)
+        return custody_problem(p, -err, "grow", c->path);
+    if (bytes > c->mapped &&
+        mmap(c->base + c->mapped, bytes - c->mapped, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED, c->fd, (off_t)c->mapped) == MAP_FAILED)
+        return custody_problem(p, errno, "map", c->path);
+    if (bytes > c->mapped) {
+        size_t from = c->mapped;
+
+        c->mapped = bytes;
+        custody_pages_ready(c, from);
+    }
+    pthread_mutex_lock(&c->mtx);
+    err = custody_free_room(c, slots);
+    if (!err) {
+        FAULT_POINT("custody_grow_before_number");
+        c->head->slots = slots;
+        FAULT_POINT("custody_grow_after_number");
+        for (unsigned i = had; c->recovered && i < slots; i++)
+            c->free[c->free_count++] = custody_slot(c, i);
+    }
+    pthread_mutex_unlock(&c->mtx);
+    return err ? problem_set(p, EX_OSERR, ENOMEM, "out of memory") : 0;
+}
+
+/* custody_acquire - take a free slot */
+struct slot *custody_acquire(struct custody *c)
+{
+    struct slot *slot = NULL;
+
+    pthread_mutex_lock(&c->mtx);
+    if (c->free_count > 0) {
+        slot = c->free[--c->free_count];
+    }
+    pthread_mutex_unlock(&c->mtx);
+    return slot;
+}
+
+/* custody_release - give it back */
+void custody_release(struct custody *c, struct slot *slot)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->free[c->free_count++] = slot;
+    pthread_mutex_unlock(&c->mtx);
+}
+
+unsigned custody_free_slots(const struct custody *c)
+{
+    return atomic_load_explicit(&c->free_count, memory_order_relaxed);
+}
+
+unsigned custody_index(const struct custody *c, const struct slot *slot)
+{
+    return (
+        unsigned)((size_t)((const unsigned char *)slot - c->base - FILE_HEAD) /
+                  c->stride);
+}
+
+void custody_each(struct custody *c,
+                  void (*visit)(struct slot *slot, void *arg), void *arg)
+{
+    for (unsigned i = 0; i < c->head->slots; i++)
+        if (slot_word(custody_slot(c, i)).state != SLOT_FREE)
+            visit(custody_slot(c, i), arg);
+}
+
+uint64_t custody_seq_next(const struct custody *c)
+{
+    return c->head->next_seq;
+}
+
+void custody_seq_used(struct custody *c)
+{
+    c->head->next_seq++;
+}
+
+void custody_seq_raise(struct custody *c, uint64_t least)
+{
+    if (c->head->next_seq < least)
+        c->head->next_seq = least;
+}
+
+uint64_t custody_nonce(const struct custody *c)
+{
+    return c->head->nonce;
+}
+
+const char *custody_disk(const struct custody *c, bool *doubtful)
+{
+    *doubtful = c->doubtful;
+    return c->disk[0] ? c->disk : NULL;
+}
+
+bool custody_locked(const struct custody *c)
+{
+    return c->locked;
+}
+
+size_t custody_bytes(const struct custody *c)
+{
+    return c->mapped;
+}
+
+bool custody_empty(const struct custody *c)
+{
+    return !custody_busy(c);
+}
+
+unsigned custody_slots(const struct custody *c)
+{
+    return c->head->slots;
+}
+
+unsigned custody_slots_most(const struct custody *c)
+{
+    return c->slots_most;
+}
+
+size_t custody_body_bytes(const struct custody *c)
+{
+    return c->body_bytes;
+}
+
+const struct slot_fill *custody_fill(const struct custody *c)
+{
+    return &c->fill;
+}

@@ -1,0 +1,112 @@
+/* custody.h - the file of slots that hold messages in flight
+ *
+ * WHAT   A MAP_SHARED file of slots. The kernel writes a message straight into
+ *        a slot, so a message is either in the queue or in this file, whatever
+ *        kills the process. docs/custody-format has the bytes.
+ * WHO    Open, grow, recover, close: the engine, which holds the lock of the
+ *        state directory. Acquire and release: any thread.
+ * OWNS   The file, its mapping, the list of free slots.
+ * FAILS  A problem: 73 cannot be used or no space, 78 of another version or
+ *        damaged (left untouched).
+ */
+#ifndef COMMON_CUSTODY_CUSTODY_H
+#define COMMON_CUSTODY_CUSTODY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/problem.h"
+#include "common/custody/slot.h"
+
+#define CUSTODY_VERSION  2
+#define CUSTODY_BODY_MAX (16u << 20) /* HARD_MSGSIZEMAX of Linux */
+
+struct custody; /* opaque; body in custody.c */
+
+struct custody_spec {
+    size_t
+        body_bytes; /* room for a message, at least: the queue's mq_msgsize */
+    unsigned slots; /* to have now, 1 and up */
+    unsigned slots_max;  /* address space reserved for so many (custody_grow) */
+    unsigned slots_more; /* and for so many beyond that, or beyond those of a
+                          * file that has more already */
+    const char *aside;   /* folder for the copy of a damaged file, which is to
+                          * outlive the machine; NULL: beside the file */
+};
+
+/* Open or create. A file that holds nothing and has another geometry is made
+ * anew; one that holds messages and has too little room for a body is rebuilt
+ * beside it and renamed over, with what it holds. */
+int custody_open(struct custody **out, const char *path,
+                 const struct custody_spec *spec, struct problem *p);
+/* What another file holds comes to the one at `path`, which is built complete
+ * and renamed there; `from` stays as it is, and is to be removed once it is
+ * known that it no longer counts. `truth`: `from` is what the last worker had,
+ * and a copy of it at `path` is one that was cut off. Else `path` is, and
+ * `from` is of an older version that ran since: messages of both go on. */
+int custody_carry(const char *path, const char *from, bool truth,
+                  const struct custody_spec *spec, struct problem *p);
+/* Everything on disk, marked clean. NULL-safe; sets NULL. */
+void custody_close(struct custody **custody);
+
+/* Call `visit` for each slot that is not FREE, in receive order; once, before
+ * the first acquire. RECEIVING slots have been resolved; HELD or RUNNING come.
+ * A visited slot belongs to the visitor until custody_release. A record that
+ * cannot be true is not visited: the file was copied aside (custody_damaged).
+ * -ENOMEM, or -errno if it could not be copied. */
+int custody_recover(struct custody *c,
+                    void (*visit)(struct slot *slot, void *arg), void *arg,
+                    struct problem *p);
+/* Records set aside by custody_recover; `*copy` names the file. */
+unsigned custody_damaged(const struct custody *c, const char **copy);
+
+/* The machine went down without an orderly close: slots may be torn. */
+bool custody_torn(const struct custody *c);
+/* The torn slots were dealt with; from here on the file is as any other. */
+void custody_mend(struct custody *c);
+/* Random number of this file, to mark the handlers that belong to it. */
+uint64_t custody_nonce(const struct custody *c);
+/* NULL: the file is in memory (tmpfs). Else the file system it is on, where a
+ * kill during writeback can lose the message in hand; `*doubtful`: its pages
+ * may also be moved, or are on another machine. */
+const char *custody_disk(const struct custody *c, bool *doubtful);
+bool custody_locked(const struct custody *c);  /* in memory, by mlock(2) */
+size_t custody_bytes(const struct custody *c); /* of the file */
+bool custody_empty(const struct custody *c);   /* holds no message */
+unsigned custody_slots(const struct custody *c);
+/* What custody_slots will never exceed, however it grows. */
+unsigned custody_slots_most(const struct custody *c);
+size_t custody_body_bytes(const struct custody *c);
+const struct slot_fill *custody_fill(const struct custody *c);
+/* More slots, up to custody_slots_most; a crash in between leaves the old
+ * number. */
+int custody_grow(struct custody *c, unsigned slots, struct problem *p);
+
+/* The file was removed: a new one with all slots as they are takes its place,
+ * and slots keep their addresses. Nobody else uses custody meanwhile, nor
+ * writes to a slot. A problem: nothing has changed; -EEXIST: there is another
+ * file. */
+int custody_put_back(struct custody *c, struct problem *p);
+
+/* A FREE slot, or NULL if all are taken. */
+struct slot *custody_acquire(struct custody *c);
+/* Give back a slot that is FREE. */
+void custody_release(struct custody *c, struct slot *slot);
+/* Slots that could be acquired now; a hint unless the caller knows better. */
+unsigned custody_free_slots(const struct custody *c);
+/* Number of a slot, 0 and up, for logs. */
+unsigned custody_index(const struct custody *c, const struct slot *slot);
+
+/* Call `visit` for each slot that is not FREE; nobody else uses any. */
+void custody_each(struct custody *c,
+                  void (*visit)(struct slot *slot, void *arg), void *arg);
+
+/* Receive sequence. The caller holds one lock around next, receive and used,
+ * so that it is the order of the queue. */
+uint64_t custody_seq_next(const struct custody *c);
+void custody_seq_used(struct custody *c);
+/* At start: not below `least` (the store's highest + 1). */
+void custody_seq_raise(struct custody *c, uint64_t least);
+
+#endif

@@ -1,0 +1,164 @@
+/* custody_look.c - what is in custody, from outside (see custody_look.h) */
+#include "common/custody/custody_look.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/custody/custody.h"
+#include "common/custody/custody_file.h"
+
+#define TRIES 8
+
+struct map {
+    const unsigned char *at;
+    size_t bytes;
+};
+
+/* map_at - the mapping of an open file; NULL: errno says why not */
+static void *map_at(int fd, size_t *bytes)
+{
+    struct stat st;
+    void *at;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return NULL;
+    if (st.st_size < FILE_HEAD) {
+        errno = EINVAL;
+        return NULL;
+    }
+    *bytes = (size_t)st.st_size;
+    at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* map_open - the whole file, to read; NULL at: a problem */
+static int map_open(struct map *m, const char *path, struct problem *p)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int err = 0;
+
+    m->at = map_at(fd, &m->bytes);
+    if (!m->at) {
+        err = errno;
+        problem_fill(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT,
+                     "custody file %s: %s; run as the worker's user or root",
+                     path, err == EINVAL ? "too short" : strerror(err));
+        err = problem_code(err);
+    }
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+/* header_copy - from a body that may change; a copy is parsed, never the
+ * body */
+static void header_copy(struct custody_seen *out, const struct slot *slot,
+                        unsigned char *body, size_t room)
+{
+    char why[HEADER_WHY];
+    size_t size = out->size < room ? out->size : room;
+
+    memcpy(body, slot->body, size);
+    memset(&out->header, 0, sizeof out->header);
+    out->group[0] = '\0';
+    if (header_parse(body, size, &out->header, why) < 0)
+        memset(&out->header, 0, sizeof out->header);
+    if (out->header.fields & HEADER_GROUP) {
+        memcpy(out->group, out->header.group.at, out->header.group.size);
+        out->group[out->header.group.size] = '\0';
+    }
+}
+
+/* slot_copy - true: whole, and worth a visit */
+static bool slot_copy(struct custody_seen *out, const struct slot *slot,
+                      unsigned char *body, size_t room)
+{
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t before = atomic_load(&slot->word);
+
+        out->w = slot_word(slot);
+        if (out->w.state != SLOT_HELD && out->w.state != SLOT_RUNNING)
+            return false;
+        out->id = slot->id;
+        out->row = slot->row;
+        out->priority = slot->priority;
+        out->failures = slot->failures;
+        out->size = atomic_load(&slot->length);
+        out->pgid = atomic_load(&slot->handler_pgid);
+        out->seq = slot->seq;
+        out->received_ns = slot->received_ns;
+        out->started_ns = slot->started_ns;
+        header_copy(out, slot, body, room);
+        if (atomic_load(&slot->word) == before)
+            return true;
+    }
+    return false;
+}
+
+/* slots_visit - all there are in the file */
+static int slots_visit(const struct map *m, const struct custody_head *h,
+                       int (*visit)(const struct custody_seen *seen, void *arg),
+                       void *arg)
+{
+    unsigned char *body = malloc(h->body_bytes + 1);
+    struct custody_seen seen;
+    int err = body ? 0 : -ENOMEM;
+
+    for (uint32_t i = 0; !err && i < h->slots; i++) {
+        size_t at = FILE_HEAD + i * h->stride;
+
+        if (at + h->stride > m->bytes)
+            break;
+        if (slot_copy(&seen, (const struct slot *)(const void *)(m->at + at),
+                      body, h->body_bytes))
+            err = visit(&seen, arg);
+    }
+    free(body);
+    return err;
+}
+
+/* custody_look - check the header, then visit */
+int custody_look(const char *path,
+                 int (*visit)(const struct custody_seen *seen, void *arg),
+                 void *arg, struct problem *p)
+{
+    struct custody_head h;
+    struct map m;
+    int err = map_open(&m, path, p);
+
+    if (!m.at)
+        return err;
+    memcpy(&h, m.at, sizeof h);
+    err = custody_head_check(&h, path, p);
+    if (!err)
+        err = slots_visit(&m, &h, visit, arg);
+    munmap((void *)m.at, m.bytes);
+    return err;
+}
+
+/* custody_holds - any slot that is not FREE, RECEIVING ones too */
+int custody_holds(const char *path)
+{
+    struct custody_head h;
+    struct map m;
+    struct stat st;
+    int found;
+
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (map_open(&m, path, NULL) < 0)
+        return -EINVAL;
+    memcpy(&h, m.at, sizeof h);
+    found = custody_head_check(&h, path, NULL);
+    for (size_t at = FILE_HEAD; !found && at + h.stride <= m.bytes;
+         at += h.stride)
+        found = !slot_free((const struct slot *)(const void *)(m.at + at));
+    munmap((void *)m.at, m.bytes);
+    return found;
+}

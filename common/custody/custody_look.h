@@ -1,0 +1,39 @@
+/* custody_look.h - what is in custody, seen from another process
+ *
+ * WHAT   Copies of the slots that are not FREE, read from the file while its
+ *        worker may be changing it. Nothing is written.
+ * WHO    Programs beside the worker; one thread.
+ * OWNS   Nothing; what is visited is valid during the visit.
+ * FAILS  -errno and a problem: -ENOENT no file, 77 no permission, 78 of another
+ *        version or damaged.
+ */
+#ifndef COMMON_CUSTODY_CUSTODY_LOOK_H
+#define COMMON_CUSTODY_CUSTODY_LOOK_H
+
+#include "common/message/header.h"
+#include "common/base/problem.h"
+#include "common/custody/slot.h"
+
+struct custody_seen {
+    struct slot_word w; /* HELD or RUNNING; RECEIVING ones are left out */
+    struct ulid id;     /* all 0: not named yet */
+    int64_t row;        /* 0: none */
+    uint32_t priority, failures, size;
+    int32_t pgid; /* of the handler; 0: none */
+    uint64_t seq, received_ns, started_ns;
+    struct header header; /* fields 0: it has none, or a broken one */
+    char group[HEADER_VALUE_MAX + 1]; /* as the header says; "" none */
+};
+
+/* In no order. `visit` returns 0 to go on, else that value ends it and is
+ * returned. A slot that changes while it is copied is tried again, then left
+ * out: its message is on its way to somewhere else. */
+int custody_look(const char *path,
+                 int (*visit)(const struct custody_seen *seen, void *arg),
+                 void *arg, struct problem *p);
+
+/* Whether a file that nobody uses has a message: 1, 0 also if there is no file,
+ * or -errno: it cannot be read or understood. */
+int custody_holds(const char *path);
+
+#endif

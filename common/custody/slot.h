@@ -1,0 +1,154 @@
+/* slot.h - one place in the custody file, and its state machine
+ *
+ * WHAT   The record in front of a message that is in flight, and the steps it
+ *        takes: FREE -> RECEIVING -> HELD -> RUNNING -> FREE.
+ * WHO    A slot belongs to the thread that acquired it from the custody.
+ * OWNS   Nothing; slots lie in the mapped file.
+ * FAILS  Never.
+ *
+ * What protects a message is the order of plain stores. A kill takes effect
+ * between two instructions of a thread, so all stores before that point are in
+ * the shared page and none after it; release stores keep the compiler from
+ * changing the order. docs/lifecycle says what a crash in each state means.
+ */
+#ifndef COMMON_CUSTODY_SLOT_H
+#define COMMON_CUSTODY_SLOT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/ulid.h"
+
+#define SLOT_UNSET  UINT32_MAX /* priority, length: not known yet */
+#define SLOT_HEADER 128        /* bytes before the body */
+
+#define SLOT_SEQ_MAX (UINT64_C(1) << 62) /* above all, far from an overflow */
+
+enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
+
+enum {
+    SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
+    SLOT_LENGTH_INFERRED = 1 << 1, /* the kill came before the length */
+};
+
+/* What changes together is in one 64-bit word, so that each transition is one
+ * store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt 32-63;
+ * bit 15 makes the number of ones even, so that no single bit that was flipped
+ * makes another state of it. */
+struct slot_word {
+    enum slot_state state;
+    unsigned flags;   /* SLOT_ bits above */
+    unsigned crashes; /* times a worker died while a handler had it */
+    uint32_t attempt; /* number of this delivery, 1 and up; 0: not started */
+};
+
+/* Change a row: raise CUSTODY_VERSION, keep reading the old one. */
+struct slot {
+    /*   0  struct slot_word */
+    _Atomic uint64_t word;
+    /*   8  bytes of the message; SLOT_UNSET: receiving */
+    _Atomic uint32_t length;
+    /*  12  SLOT_UNSET: nothing received yet */
+    uint32_t priority;
+    /*  16  receive sequence, from 1, never twice */
+    uint64_t seq;
+    /*  24  wall; 0: the kill came before it was noted */
+    uint64_t received_ns;
+    /*  32  wall; of the running delivery */
+    uint64_t started_ns;
+    /*  40  store row this is a run of; 0: none */
+    int64_t row;
+    /*  48  message id; all 0: none assigned yet */
+    struct ulid id;
+    /*  64  start of the handler's leader, clock ticks since boot: field 22 of
+     *      proc_pid_stat(5) */
+    uint64_t handler_start;
+    /*  72  its process group; 0: none (yet) */
+    _Atomic int32_t handler_pgid;
+    /*  76  bytes of the body that may differ from the fill */
+    uint32_t dirty;
+    /*  80  failed deliveries before this one */
+    uint32_t failures;
+    /*  84 */
+    uint8_t reserved1[4];
+    /*  88  what marks the handler's processes; 0: seq does */
+    uint64_t handler_mark;
+    /*  96  of what does not change while HELD or RUNNING: both, or the one that
+     *      slot_link had written when it was killed */
+    uint64_t sum[2];
+    /* 112 */
+    uint8_t reserved2[16];
+    /* 128  the message as received */
+    unsigned char body[];
+};
+_Static_assert(sizeof(struct slot) == SLOT_HEADER, "custody format");
+_Static_assert(offsetof(struct slot, priority) == 12, "custody format");
+_Static_assert(offsetof(struct slot, row) == 40, "custody format");
+_Static_assert(offsetof(struct slot, handler_pgid) == 72, "custody format");
+_Static_assert(offsetof(struct slot, sum) == 96, "custody format");
+_Static_assert(offsetof(struct slot, body) == SLOT_HEADER, "custody format");
+
+/* What an armed body is filled with, so that the end of a message can be found
+ * when the kill came before its length: byte i of a body is bytes[i % 4096].
+ * All are values that never occur in UTF-8, in a random order that is different
+ * in each file: text always ends where it differs, and binary data that ends in
+ * such bytes matches by chance only. */
+#define SLOT_FILL 4096
+struct slot_fill {
+    /* As bodies are: copied from one line of the cache to one. */
+    _Alignas(64) unsigned char bytes[SLOT_FILL];
+};
+void slot_fill_init(struct slot_fill *fill, uint64_t seed);
+
+struct slot_word slot_word(const struct slot *slot);
+
+/* FREE, and no bit of that is flipped: the word is 0. */
+bool slot_free(const struct slot *slot);
+
+/* FREE -> RECEIVING, ready for the kernel to write into. */
+void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
+/* Take the write fault of each page of a body of `room` bytes now, just before
+ * the kernel writes to it; `from`: bytes that slot_arm has stored to itself,
+ * its `dirty`. The body is fill, and is it afterwards. */
+void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
+               size_t room);
+/* RECEIVING -> FREE: the queue was empty. */
+void slot_disarm(struct slot *slot);
+/* RECEIVING -> HELD: `length` bytes came. */
+void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns);
+/* FREE -> HELD: run a stored row. `length` bytes are in the body already. */
+struct slot_meta {
+    int64_t row;
+    uint32_t length, priority, failures, crashes;
+    unsigned flags;
+    uint64_t seq, received_ns;
+    struct ulid id;
+};
+void slot_hold(struct slot *slot, const struct slot_meta *meta);
+/* HELD, received: it is a run of that row from now on. */
+void slot_link(struct slot *slot, int64_t row);
+/* HELD or RUNNING: another receive sequence, unless it is a run of a row, which
+ * knows the old one. */
+void slot_renumber(struct slot *slot, uint64_t seq);
+/* HELD -> RUNNING as delivery failures + 1. */
+void slot_run(struct slot *slot, uint64_t started_ns);
+/* RUNNING -> HELD: stopped without a verdict. */
+void slot_unrun(struct slot *slot, bool may_have_run);
+/* HELD: it may have run already, says somebody else. */
+void slot_mark(struct slot *slot);
+/* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
+void slot_crashed(struct slot *slot);
+/* any -> FREE: the verdict is durable. */
+void slot_retire(struct slot *slot);
+
+/* RECEIVING at recovery: FREE if the kernel had not written, else HELD with the
+ * length as far as it can be known. `room`: bytes of a body. */
+void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
+/* A FREE slot: the first `room` bytes of its body are fill again. */
+void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);
+/* Whether what the record says can be true: NULL, or the field that cannot. */
+const char *slot_damage(const struct slot *slot, size_t room);
+
+#endif

@@ -1,0 +1,410 @@
+/* header.c - reads and writes the text header (docs/header-format) */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/message/header.h"
+#include "common/text/term.h"
+#include "common/base/utf8.h"
+
+#define MAGIC       "MQW/1\n"
+#define MAGIC_BYTES (sizeof MAGIC - 1)
+#define TIMEOUT_MAX (UINT64_C(1) << 53) /* ms; exact in a JSON number too */
+#define SAFE_TEXT   44 /* of an untrusted value, so that `why` is never cut */
+
+enum field_type { FIELD_ULID, FIELD_NUMBER, FIELD_TEXT };
+
+struct field {
+    const char *name;
+    unsigned bit;
+    enum field_type type;
+    size_t offset; /* in struct header */
+    uint64_t min, max;
+};
+
+/* In the order in which header_write writes them. */
+static const struct field fields[] = {
+    {"id", HEADER_ID, FIELD_ULID, offsetof(struct header, id), 0, 0},
+    {"sent", HEADER_SENT, FIELD_NUMBER, offsetof(struct header, sent_ns), 0,
+     UINT64_MAX},
+    {"size", HEADER_SIZE, FIELD_NUMBER, offsetof(struct header, size), 0,
+     UINT64_MAX},
+    {"group", HEADER_GROUP, FIELD_TEXT, offsetof(struct header, group), 0, 0},
+    {"not-before", HEADER_NOT_BEFORE, FIELD_NUMBER,
+     offsetof(struct header, not_before_ns), 0, UINT64_MAX},
+    {"expires", HEADER_EXPIRES, FIELD_NUMBER,
+     offsetof(struct header, expires_ns), 0, UINT64_MAX},
+    {"timeout", HEADER_TIMEOUT, FIELD_NUMBER,
+     offsetof(struct header, timeout_ms), 1, TIMEOUT_MAX},
+    {"letter", HEADER_LETTER, FIELD_NUMBER, offsetof(struct header, letter), 1,
+     INT64_MAX},
+    {"letter-token", HEADER_LETTER_TOKEN, FIELD_ULID,
+     offsetof(struct header, letter_token), 0, 0},
+};
+#define FIELDS (sizeof fields / sizeof fields[0])
+
+/* One line while it is read. */
+struct line {
+    unsigned number; /* the magic line is 1 */
+    struct header_text name, value;
+    char *why; /* HEADER_WHY bytes; may be NULL */
+};
+
+/* line_refuse - "line N: ..." to `why`; returns -EBADMSG */
+__attribute__((format(printf, 2, 3))) static int
+line_refuse(const struct line *line, const char *fmt, ...)
+{
+    if (!line->why)
+        return -EBADMSG;
+    int n = snprintf(line->why, HEADER_WHY, "line %u: ", line->number);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line->why + n, HEADER_WHY - (size_t)n, fmt, args);
+    va_end(args);
+    return -EBADMSG;
+}
+
+/* safe_text - untrusted bytes made printable and cut, for a sentence */
+static const char *safe_text(struct header_text text, char buf[SAFE_TEXT])
+{
+    term_safe_copy(buf, SAFE_TEXT, text.at, text.size);
+    return buf;
+}
+
+/* value_refuse - as line_refuse, with the field and its value in front */
+static int value_refuse(const struct line *line, const char *sentence)
+{
+    char value[SAFE_TEXT];
+    return line_refuse(line, "%.*s: \"%s\" %s", (int)line->name.size,
+                       line->name.at, safe_text(line->value, value), sentence);
+}
+
+/* text_printable - whether all bytes are printable UTF-8 */
+static bool text_printable(const char *text, size_t size)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t at = 0; at < size;) {
+        if (s[at] - 0x20u < 0x5f) { /* the common case, first */
+            at++;
+            continue;
+        }
+        uint32_t point;
+        size_t step = utf8_read(s + at, size - at, &point);
+        if (step == 0 || utf8_hidden(point))
+            return false;
+        at += step;
+    }
+    return true;
+}
+
+/* value_flaw - what is wrong with a value, NULL if nothing */
+static const char *value_flaw(const char *text, size_t size)
+{
+    if (size == 0)
+        return "is empty: 1 to 256 bytes are allowed";
+    if (size > HEADER_VALUE_MAX)
+        return "is too long: 1 to 256 bytes are allowed";
+    if (text[0] == ' ' || text[size - 1] == ' ')
+        return "starts or ends with a space";
+    if (!text_printable(text, size))
+        return "is not printable UTF-8";
+    return NULL;
+}
+
+/* header_value_ok - whether it may be a group or the value of an x- line */
+bool header_value_ok(const char *text, size_t size)
+{
+    return !value_flaw(text, size);
+}
+
+/* name_ok - whether it matches [a-z0-9-]{1,32} */
+static bool name_ok(struct header_text name)
+{
+    if (name.size == 0 || name.size > HEADER_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < name.size; i++) {
+        char c = name.at[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
+            return false;
+    }
+    return true;
+}
+
+/* name_is_x - whether a good name is that of an x- line */
+static bool name_is_x(struct header_text name)
+{
+    return name.size > 2 && name.at[0] == 'x' && name.at[1] == '-';
+}
+
+/* header_x_name_ok - whether it may be the name of an x- line */
+bool header_x_name_ok(const char *text, size_t size)
+{
+    struct header_text name = {text, size};
+    return name_ok(name) && name_is_x(name);
+}
+
+/* field_find - the known field of that name, NULL if it is none */
+static const struct field *field_find(struct header_text name)
+{
+    for (size_t i = 0; i < FIELDS; i++) {
+        const char *known = fields[i].name;
+        if (name.at && strlen(known) == name.size &&
+            memcmp(known, name.at, name.size) == 0)
+            return &fields[i];
+    }
+    return NULL;
+}
+
+/* number_parse - plain decimal without leading zeros; false if it is none */
+static bool number_parse(struct header_text text, uint64_t *out)
+{
+    if (text.size == 0 || text.size > 20 ||
+        (text.at[0] == '0' && text.size > 1))
+        return false;
+    uint64_t n = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned digit = (unsigned char)text.at[i] - (unsigned)'0';
+        if (digit > 9 || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, digit, &n))
+            return false;
+    }
+    *out = n;
+    return true;
+}
+
+/* number_read - the line's value to `out`, which must be in the field's range
+ */
+static int number_read(const struct line *line, const struct field *field,
+                       uint64_t *out)
+{
+    char range[96];
+    if (number_parse(line->value, out) && *out >= field->min &&
+        *out <= field->max)
+        return 0;
+    snprintf(range, sizeof range,
+             "is no plain decimal number from %" PRIu64 " to %" PRIu64,
+             field->min, field->max);
+    return value_refuse(line, range);
+}
+
+/* field_read - the value of a known field into `out` */
+static int field_read(const struct line *line, const struct field *field,
+                      struct header *out)
+{
+    void *into = (char *)out + field->offset;
+    int err = 0;
+    if (out->fields & field->bit)
+        return value_refuse(line, "comes a second time: once is allowed");
+    if (field->type == FIELD_TEXT)
+        *(struct header_text *)into = line->value;
+    else if (field->type == FIELD_NUMBER)
+        err = number_read(line, field, into);
+    else if (ulid_parse(line->value.at, line->value.size, into) != 0)
+        err = value_refuse(line, "is no ULID: 26 characters, 0-9 and A-Z "
+                                 "without I L O U, up to 7ZZ...");
+    if (!err)
+        out->fields |= field->bit;
+    return err;
+}
+
+/* line_split - cut `size` bytes at ": "; what does not fit is refused */
+static int line_split(struct line *line, const char *at, size_t size)
+{
+    char text[SAFE_TEXT];
+    const char *cut = memmem(at, size, ": ", 2);
+    if (!cut)
+        return line_refuse(line, "\"%s\" is not of the form \"name: value\"",
+                           safe_text((struct header_text){at, size}, text));
+    line->name = (struct header_text){at, (size_t)(cut - at)};
+    line->value = (struct header_text){cut + 2, size - line->name.size - 2};
+    if (!name_ok(line->name))
+        return line_refuse(line,
+                           "the name \"%s\" is not 1 to 32 characters "
+                           "of a-z, 0-9 and -",
+                           safe_text(line->name, text));
+    const char *flaw = value_flaw(line->value.at, line->value.size);
+    return flaw ? value_refuse(line, flaw) : 0;
+}
+
+/* line_read - one line of `size` bytes into `out` */
+static int line_read(struct line *line, const char *at, size_t size,
+                     struct header *out)
+{
+    int err = line_split(line, at, size);
+    if (err)
+        return err;
+    const struct field *field = field_find(line->name);
+    if (field)
+        return field_read(line, field, out);
+    out->x_count += name_is_x(line->name);
+    return 0;
+}
+
+/* magic_found - whether `data` starts with the magic line */
+static inline bool magic_found(const void *data, size_t size)
+{
+    return size >= MAGIC_BYTES && memcmp(data, MAGIC, MAGIC_BYTES) == 0;
+}
+
+/* lines_read - all lines up to the empty one; out->bytes is set at the end
+ * *size_line becomes the line that `size` was on. */
+static int lines_read(const char *data, size_t size, struct header *out,
+                      char *why, unsigned *size_line)
+{
+    size_t limit = size < HEADER_MAX ? size : HEADER_MAX;
+    struct line line = {.number = 2, .why = why};
+    for (size_t at = MAGIC_BYTES;; line.number++) {
+        const char *end = memchr(data + at, '\n', limit - at);
+        if (!end)
+            return line_refuse(&line,
+                               "no end of the header, which is an empty line, "
+                               "in the first %zu bytes (%d are allowed)",
+                               limit, HEADER_MAX);
+        size_t length = (size_t)(end - data) - at;
+        if (length == 0) {
+            out->bytes = at + 1;
+            return 0;
+        }
+        int err = line_read(&line, data + at, length, out);
+        if (err)
+            return err;
+        if (*size_line == 0 && (out->fields & HEADER_SIZE))
+            *size_line = line.number;
+        at += length + 1;
+    }
+}
+
+/* header_parse - read the header of a whole message */
+int header_parse(const void *data, size_t size, struct header *out,
+                 char why[HEADER_WHY])
+{
+    unsigned size_line = 0;
+    if (!magic_found(data, size)) {
+        out->bytes = 0;
+        out->fields = 0;
+        out->x_count = 0;
+        return 0;
+    }
+    *out = (struct header){0};
+    int err = lines_read(data, size, out, why, &size_line);
+    if (err)
+        return err;
+    if ((out->fields & HEADER_SIZE) && out->size != size - out->bytes) {
+        struct line line = {.number = size_line, .why = why};
+        return line_refuse(&line,
+                           "size: \"%" PRIu64 "\" is not the %zu "
+                           "bytes that follow the header",
+                           out->size, size - out->bytes);
+    }
+    return 0;
+}
+
+/* header_message_size - bytes of the message as its own `size` says, or 0 */
+size_t header_message_size(const void *data, size_t room)
+{
+    struct header h = {0};
+    unsigned size_line = 0;
+    if (!magic_found(data, room) ||
+        lines_read(data, room, &h, NULL, &size_line) != 0 ||
+        !(h.fields & HEADER_SIZE) || h.size > room - h.bytes)
+        return 0;
+    return h.bytes + (size_t)h.size;
+}
+
+/* header_next - step to the next line of an accepted header */
+bool header_next(const void *data, const struct header *h, size_t *cursor,
+                 struct header_text *name, struct header_text *value)
+{
+    size_t at = *cursor ? *cursor : MAGIC_BYTES;
+    const char *text = data, *end = NULL;
+    struct line line = {0};
+    if (at < h->bytes)
+        end = memchr(text + at, '\n', h->bytes - at);
+    if (!end || line_split(&line, text + at, (size_t)(end - text) - at)) {
+        *cursor = h->bytes;
+        return false;
+    }
+    *name = line.name;
+    *value = line.value;
+    *cursor = (size_t)(end - text) + 1;
+    return true;
+}
+
+/* header_next_x - ... of those that are x- lines */
+bool header_next_x(const void *data, const struct header *h, size_t *cursor,
+                   struct header_text *name, struct header_text *value)
+{
+    while (header_next(data, h, cursor, name, value))
+        if (name_is_x(*name))
+            return true;
+    return false;
+}
+
+/* Where header_write is; `used` may pass `room`, then it did not fit. */
+struct writer {
+    char *at;
+    size_t room, used;
+};
+
+/* put - add bytes where they fit, count them anyway */
+static void put(struct writer *w, const char *text, size_t size)
+{
+    if (w->used <= w->room && size <= w->room - w->used)
+        memcpy(w->at + w->used, text, size);
+    w->used += size;
+}
+
+/* put_line - add "name: value\n" */
+static void put_line(struct writer *w, struct header_text name,
+                     struct header_text value)
+{
+    put(w, name.at, name.size);
+    put(w, ": ", 2);
+    put(w, value.at, value.size);
+    put(w, "\n", 1);
+}
+
+/* put_field - add the line of a known field; -EINVAL if its value is bad */
+static int put_field(struct writer *w, const struct field *field,
+                     const struct header *h)
+{
+    const void *from = (const char *)h + field->offset;
+    char text[ULID_TEXT > 21 ? ULID_TEXT : 21];
+    struct header_text value = {text, 0};
+    if (field->type == FIELD_TEXT) {
+        value = *(const struct header_text *)from;
+        if (!header_value_ok(value.at, value.size))
+            return -EINVAL;
+    } else if (field->type == FIELD_NUMBER) {
+        uint64_t n = *(const uint64_t *)from;
+        if (n < field->min || n > field->max)
+            return -EINVAL;
+        value.size = (size_t)snprintf(text, sizeof text, "%" PRIu64, n);
+    } else {
+        value.size = strlen(ulid_print(*(const struct ulid *)from, text));
+    }
+    put_line(w, (struct header_text){field->name, strlen(field->name)}, value);
+    return 0;
+}
+
+/* header_write - the fields of h->fields and the x lines as text */
+int header_write(char *buf, size_t room, const struct header *h,
+                 const struct header_x *x, size_t x_count)
+{
+    struct writer w = {buf, room < HEADER_MAX ? room : HEADER_MAX, 0};
+    put(&w, MAGIC, MAGIC_BYTES);
+    for (size_t i = 0; i < FIELDS; i++) {
+        if ((h->fields & fields[i].bit) && put_field(&w, &fields[i], h) != 0)
+            return -EINVAL;
+    }
+    for (size_t i = 0; i < x_count; i++) {
+        if (!header_x_name_ok(x[i].name.at, x[i].name.size) ||
+            !header_value_ok(x[i].value.at, x[i].value.size))
+            return -EINVAL;
+        put_line(&w, x[i].name, x[i].value);
+    }
+    put(&w, "\n", 1);
+    return w.used <= w.room ? (int)w.used : -EMSGSIZE;
+}

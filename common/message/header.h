@@ -1,0 +1,96 @@
+/* header.h - the optional text header in front of a body (docs/header-format)
+ *
+ * WHAT   Reads and writes `MQW/1\n`, `name: value\n` lines, an empty line.
+ *        Bytes that do not start with the magic line are a body as they are.
+ * WHO    Any thread. Pure functions; nothing is copied: strings point into
+ *        the caller's buffer and are not NUL-terminated.
+ * OWNS   Nothing.
+ * FAILS  header_parse: -EBADMSG and a sentence in `why`. header_write:
+ *        -EMSGSIZE over HEADER_MAX or the buffer, -EINVAL for a bad field.
+ */
+#ifndef COMMON_MESSAGE_HEADER_H
+#define COMMON_MESSAGE_HEADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/ulid.h"
+
+#define HEADER_MAX       1024 /* bytes, magic line and empty line included */
+#define HEADER_NAME_MAX  32
+#define HEADER_VALUE_MAX 256
+#define HEADER_X_MAX     64 /* x- lines that are kept when writing */
+#define HEADER_WHY       160
+
+enum {
+    HEADER_ID = 1 << 0,
+    HEADER_SENT = 1 << 1,
+    HEADER_SIZE = 1 << 2,
+    HEADER_GROUP = 1 << 3,
+    HEADER_NOT_BEFORE = 1 << 4,
+    HEADER_EXPIRES = 1 << 5,
+    HEADER_TIMEOUT = 1 << 6,
+    HEADER_LETTER = 1 << 7,
+    HEADER_LETTER_TOKEN = 1 << 8,
+};
+
+struct header_text {
+    const char *at; /* not NUL-terminated */
+    size_t size;
+};
+
+struct header {
+    size_t bytes;    /* of the header; the body starts here. 0 = no header */
+    unsigned fields; /* HEADER_ bits: which of the following were there */
+    struct ulid id;
+    uint64_t sent_ns;         /* ns since the epoch */
+    uint64_t size;            /* bytes of the body */
+    uint64_t not_before_ns;   /* ns since the epoch */
+    uint64_t expires_ns;      /* ns since the epoch */
+    uint64_t timeout_ms;      /* 1 and up */
+    uint64_t letter;          /* row of the dead letter this is a replay of */
+    struct ulid letter_token; /* of that replay (store.h); no ULID, written as
+                                 one */
+    struct header_text group;
+    unsigned x_count; /* how many x- lines there are */
+};
+
+/* Read the header of the `size` bytes at `data`, a whole message. 0; if there
+ * is none, out->bytes, fields and x_count are 0 and the rest is not set.
+ * Broken, after the magic line: a line without ": ", a name outside
+ * [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8, no
+ * empty line within HEADER_MAX bytes, a known name twice, a number that is not
+ * plain decimal in range, an id that is no ULID, a `size` that is not the
+ * number of bytes that follow. Unknown names are ignored. */
+int header_parse(const void *data, size_t size, struct header *out,
+                 char why[HEADER_WHY]);
+
+/* Bytes of the whole message (header and body) as the header's own `size` says,
+ * for a message whose length is not known (`room` bytes can be read); 0 if that
+ * cannot be told: no header, broken, no `size`, or more than `room`. */
+size_t header_message_size(const void *data, size_t room);
+
+/* Step through the lines of a header that header_parse accepted, those whose
+ * names are unknown included. `cursor` starts at 0. False at the end. */
+bool header_next(const void *data, const struct header *h, size_t *cursor,
+                 struct header_text *name, struct header_text *value);
+/* The same for the x- lines. `name` comes with its "x-". */
+bool header_next_x(const void *data, const struct header *h, size_t *cursor,
+                   struct header_text *name, struct header_text *value);
+
+/* A header to write: the fields named in h.fields, then the x lines. */
+struct header_x {
+    struct header_text name; /* with "x-" */
+    struct header_text value;
+};
+/* Write to `buf`; returns the number of bytes, or -errno (see above). */
+int header_write(char *buf, size_t room, const struct header *h,
+                 const struct header_x *x, size_t x_count);
+
+/* Whether `text` may be a group, or the value of an x- line. */
+bool header_value_ok(const char *text, size_t size);
+/* Whether `text` may be the name of an x- line ("x-" and 1 to 30 more). */
+bool header_x_name_ok(const char *text, size_t size);
+
+#endif

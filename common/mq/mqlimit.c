@@ -1,0 +1,250 @@
+/* mqlimit.c - the kernel's limits on message queues, and which one was hit */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/folder.h"
+#include "common/mq/mqlimit.h"
+
+/* sizeof(struct msg_msg) and of posix_msg_tree_node, on 64-bit kernels. */
+#define MESSAGE_BYTES 48
+#define NODE_BYTES    48
+#define PRIORITIES    32768 /* MQ_PRIO_MAX */
+
+/* What a sentence needs. */
+struct topic {
+    const struct mqlimit *limit;
+    const struct mqlimit_request *request;
+    int err;
+    struct problem *p;
+};
+
+/* sysctl_read - the number in /proc/sys/fs/mqueue/`file`, or `preset` */
+static uint64_t sysctl_read(const char *file, uint64_t preset)
+{
+    char path[64], text[32];
+    snprintf(path, sizeof path, "/proc/sys/fs/mqueue/%s", file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return preset;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0 || text[0] < '0' || text[0] > '9')
+        return preset;
+    text[n] = '\0';
+    return strtoull(text, NULL, 10);
+}
+
+/* rlimit_read - the soft limit; UINT64_MAX for none */
+static uint64_t rlimit_read(int which)
+{
+    struct rlimit r;
+    if (getrlimit((__rlimit_resource_t)which, &r) != 0 ||
+        r.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return r.rlim_cur;
+}
+
+/* mqlimit_read - all limits as they are now */
+void mqlimit_read(struct mqlimit *out)
+{
+    *out = (struct mqlimit){
+        .depth_max = sysctl_read("msg_max", 10),
+        .depth_default = sysctl_read("msg_default", 10),
+        .message_size_max = sysctl_read("msgsize_max", 8192),
+        .message_size_default = sysctl_read("msgsize_default", 8192),
+        .queues_max = sysctl_read("queues_max", 256),
+        .bytes = rlimit_read(RLIMIT_MSGQUEUE),
+        .descriptors = rlimit_read(RLIMIT_NOFILE),
+    };
+}
+
+/* nodes - priorities a queue of this depth is charged for */
+static uint64_t nodes(uint64_t depth)
+{
+    return depth < PRIORITIES ? depth : PRIORITIES;
+}
+
+/* mqlimit_cost - bytes charged against RLIMIT_MSGQUEUE */
+uint64_t mqlimit_cost(uint64_t depth, uint64_t message_size)
+{
+    uint64_t each, all;
+    if (__builtin_add_overflow(message_size, MESSAGE_BYTES, &each) ||
+        __builtin_mul_overflow(depth, each, &all) ||
+        __builtin_add_overflow(all, nodes(depth) * NODE_BYTES, &all))
+        return UINT64_MAX;
+    return all;
+}
+
+/* mqlimit_fill - the kernel's defaults, which its maximum caps, for 0 */
+void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
+                  uint64_t *message_size)
+{
+    uint64_t d = limit->depth_default, s = limit->message_size_default;
+    if (*depth == 0)
+        *depth = d < limit->depth_max ? d : limit->depth_max;
+    if (*message_size == 0)
+        *message_size =
+            s < limit->message_size_max ? s : limit->message_size_max;
+}
+
+/* cost_print - "10 x 8192 + 96 x 10 = 82880", as the kernel reckons */
+static const char *cost_print(const struct mqlimit_request *r, char *buf,
+                              size_t room)
+{
+    uint64_t cost = mqlimit_cost(r->depth, r->message_size);
+    if (r->depth <= PRIORITIES)
+        snprintf(buf, room,
+                 "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64 " = %" PRIu64,
+                 r->depth, r->message_size, MESSAGE_BYTES + NODE_BYTES,
+                 r->depth, cost);
+    else
+        snprintf(buf, room,
+                 "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64
+                 " + %d x %d = %" PRIu64,
+                 r->depth, r->message_size, MESSAGE_BYTES, r->depth, NODE_BYTES,
+                 PRIORITIES, cost);
+    return buf;
+}
+
+/* explain_bytes - RLIMIT_MSGQUEUE, which the kernel reports as EMFILE */
+static int explain_bytes(const struct topic *t)
+{
+    char cost_text[112], user[FOLDER_USER];
+    uint64_t cost = mqlimit_cost(t->request->depth, t->request->message_size);
+    bool alone = cost > t->limit->bytes; /* too large without any other */
+    uint64_t need = cost;
+    if (!alone && __builtin_add_overflow(need, t->limit->bytes, &need))
+        need = UINT64_MAX; /* no limit here, but one on the user namespace */
+    return problem_set(
+        t->p, EX_OSERR, t->err,
+        "queue %s: this queue costs %s of the %" PRIu64
+        " bytes that RLIMIT_MSGQUEUE allows all queues of %s together%s; "
+        "raise it: `ulimit -q %" PRIu64 "` (as root if that is over the hard "
+        "limit), systemd `LimitMSGQUEUE=%" PRIu64
+        "`, `docker run --ulimit msgqueue=%" PRIu64 "`",
+        t->request->name, cost_print(t->request, cost_text, sizeof cost_text),
+        t->limit->bytes, folder_user(getuid(), user),
+        alone ? ""
+              : ", and others (unlinked ones too, while open) use the rest",
+        need, need, need);
+}
+
+/* explain_descriptors - RLIMIT_NOFILE, the rarer meaning of EMFILE */
+static int explain_descriptors(const struct topic *t)
+{
+    uint64_t need = t->limit->descriptors * 2;
+    return problem_set(t->p, EX_OSERR, t->err,
+                       "queue %s: all %" PRIu64
+                       " descriptors that RLIMIT_NOFILE allows this process "
+                       "are in use; raise it: `ulimit -n %" PRIu64
+                       "`, systemd `LimitNOFILE=%" PRIu64
+                       "`, `docker run --ulimit nofile=%" PRIu64 "`",
+                       t->request->name, t->limit->descriptors, need, need,
+                       need);
+}
+
+/* over_print - append a sentence if `asked` is over the limit of a sysctl
+ * "hard" is the bound that even root cannot lift. */
+static void over_print(char *buf, size_t room, const char *what,
+                       const char *sysctl, uint64_t asked, uint64_t max,
+                       uint64_t hard)
+{
+    size_t used = strlen(buf);
+    if (asked > hard)
+        snprintf(buf + used, room - used,
+                 "; %s %" PRIu64 " is over %" PRIu64
+                 ", the most that Linux allows: ask for less",
+                 what, asked, hard);
+    else if (asked > max)
+        snprintf(buf + used, room - used,
+                 "; %s %" PRIu64 " is over fs.mqueue.%s = %" PRIu64
+                 ": raise it as root: `sysctl fs.mqueue.%s=%" PRIu64
+                 "`, `docker run --sysctl fs.mqueue.%s=%" PRIu64 "`",
+                 what, asked, sysctl, max, sysctl, asked, sysctl, asked);
+}
+
+/* explain_attributes - msg_max and msgsize_max, which give EINVAL
+ * Says in the same breath if RLIMIT_MSGQUEUE would be the next to refuse. */
+static int explain_attributes(const struct topic *t)
+{
+    const struct mqlimit_request *r = t->request;
+    uint64_t cost = mqlimit_cost(r->depth, r->message_size);
+    char text[600] = "";
+    over_print(text, sizeof text, "queue depth", "msg_max", r->depth,
+               t->limit->depth_max, MQLIMIT_HARD_DEPTH);
+    over_print(text, sizeof text, "message size", "msgsize_max",
+               r->message_size, t->limit->message_size_max,
+               MQLIMIT_HARD_MESSAGE_SIZE);
+    size_t used = strlen(text);
+    if (used == 0)
+        snprintf(text, sizeof text,
+                 "; the kernel refuses depth %" PRIu64
+                 " with message size %" PRIu64,
+                 r->depth, r->message_size);
+    else if (cost > t->limit->bytes && r->depth <= MQLIMIT_HARD_DEPTH &&
+             r->message_size <= MQLIMIT_HARD_MESSAGE_SIZE)
+        snprintf(text + used, sizeof text - used,
+                 "; it also costs %" PRIu64 " of %" PRIu64
+                 " bytes of RLIMIT_MSGQUEUE: `ulimit -q %" PRIu64 "`",
+                 cost, t->limit->bytes, cost);
+    return problem_set(t->p, EX_OSERR, t->err, "queue %s: %s", r->name,
+                       text + 2);
+}
+
+/* explain_queues - queues_max, which gives ENOSPC */
+static int explain_queues(const struct topic *t)
+{
+    uint64_t max = t->limit->queues_max, need = max ? max * 2 : 256;
+    return problem_set(t->p, EX_OSERR, t->err,
+                       "queue %s: one more queue is over fs.mqueue.queues_max "
+                       "= %" PRIu64 " of this IPC namespace; remove queues "
+                       "that nobody uses, or raise it as root: `sysctl "
+                       "fs.mqueue.queues_max=%" PRIu64
+                       "`, `docker run --sysctl fs.mqueue.queues_max=%" PRIu64
+                       "`",
+                       t->request->name, max, need, need);
+}
+
+/* mqlimit_explain - which limit an errno of mq_open stands for */
+int mqlimit_explain(const struct mqlimit *limit,
+                    const struct mqlimit_request *request, int err,
+                    struct problem *p)
+{
+    const struct topic t = {limit, request, err, p};
+    switch (err) {
+    case EMFILE:
+        return request->descriptors_gone ? explain_descriptors(&t)
+                                         : explain_bytes(&t);
+    case EINVAL:
+    case EOVERFLOW:
+        return explain_attributes(&t);
+    case ENOSPC:
+        return explain_queues(&t);
+    case ENFILE:
+        return problem_set(p, EX_OSERR, err,
+                           "queue %s: the system is out of file handles; "
+                           "raise as root: `sysctl fs.file-max=N`, N over what "
+                           "`sysctl fs.file-max` says now",
+                           request->name);
+    case ENOMEM:
+        return problem_set(p, EX_OSERR, err,
+                           "queue %s: the kernel has no memory for it; see "
+                           "`free` and memory.max of the control group",
+                           request->name);
+    case ENOSYS:
+        return problem_set(p, EX_OSERR, err,
+                           "queue %s: this kernel has no POSIX message queues "
+                           "(CONFIG_POSIX_MQUEUE)",
+                           request->name);
+    default:
+        return problem_set(p, EX_OSERR, err, "queue %s: cannot open: %s",
+                           request->name, strerror(err));
+    }
+}

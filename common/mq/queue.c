@@ -1,0 +1,470 @@
+/* queue.c - one POSIX message queue; the only file that calls mq_* */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <mqueue.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/folder.h"
+#include "common/mq/mqlimit.h"
+#include "common/mq/queue.h"
+#include "common/text/term.h"
+
+/* A queue is closed with close(2), which is all that mq_close(3) does: so the
+ * thread sanitizer knows that the number may be another descriptor's next. */
+#define MODE_DEFAULT 0600
+#define SAFE_NAME    100 /* of a name in a sentence, so that the rest fits */
+
+/* Constant after open: any thread may use it without a lock. */
+struct queue {
+    int fd;
+    size_t depth, message_size;
+    char label[QUEUE_NAME_MAX];
+};
+
+/* What queue_open was asked for. */
+struct opening {
+    char label[QUEUE_NAME_MAX];
+    int oflag;
+    bool sized;             /* depth or message size was given */
+    struct queue_attr want; /* complete: defaults are filled in */
+};
+
+/* name_flaw - what is wrong with a name without its slash, NULL if nothing */
+static const char *name_flaw(const char *name)
+{
+    if (name[0] == '\0')
+        return "is empty: a queue is called /NAME";
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return "is not allowed: it names a directory";
+    if (strlen(name) > QUEUE_NAME_MAX - 2)
+        return "is too long: 254 bytes after the slash are allowed";
+    for (const char *c = name; *c; c++) {
+        if (*c == '/')
+            return "has a slash inside: a queue is called /NAME";
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return "has a control character, which is not allowed";
+    }
+    return NULL;
+}
+
+/* queue_name - "/orders" or "orders" to "/orders" */
+int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
+{
+    const char *name = text[0] == '/' ? text + 1 : text;
+    const char *flaw = name_flaw(name);
+    if (flaw) {
+        char safe[SAFE_NAME];
+        term_safe_copy(safe, sizeof safe, text, strlen(text));
+        return problem_set(p, EX_USAGE, EINVAL, "queue name \"%s\" %s", safe,
+                           flaw);
+    }
+    snprintf(out, QUEUE_NAME_MAX, "/%s", name);
+    return 0;
+}
+
+/* fd_open - mq_open, non-blocking; the descriptor or -errno */
+static int fd_open(const char *label, int oflag, mode_t mode,
+                   struct mq_attr *attr)
+{
+    mqd_t fd = mq_open(label, oflag | O_NONBLOCK, mode, attr);
+    return fd == (mqd_t)-1 ? -errno : fd;
+}
+
+/* attr_clamp - as the kernel's type; what is too large stays too large */
+static long attr_clamp(uint64_t value, uint64_t hard)
+{
+    return (long)(value > hard ? hard + 1 : value);
+}
+
+/* fd_create - make the queue if it is missing, else open it
+ * O_EXCL tells who made it. Between the two calls others may make or remove
+ * it; each round means that somebody did. Nothing is left behind on failure. */
+static int fd_create(const struct opening *o, bool *created)
+{
+    const struct queue_attr *want = &o->want;
+    struct mq_attr attr = {
+        .mq_maxmsg = attr_clamp(want->depth, MQLIMIT_HARD_DEPTH),
+        .mq_msgsize = attr_clamp(want->message_size, MQLIMIT_HARD_MESSAGE_SIZE),
+    };
+    for (;;) {
+        int fd = fd_open(o->label, o->oflag | O_CREAT | O_EXCL, want->mode,
+                         o->sized ? &attr : NULL);
+        *created = fd >= 0;
+        if (fd >= 0 && fchmod(fd, want->mode) != 0) { /* undo the umask */
+            int err = errno;
+            close(fd);
+            mq_unlink(o->label);
+            return -err;
+        }
+        if (fd != -EEXIST)
+            return fd;
+        fd = fd_open(o->label, o->oflag, 0, NULL);
+        if (fd != -ENOENT)
+            return fd;
+    }
+}
+
+/* owner_find - owner, mode and identity of a queue that was not to be opened
+ * By a descriptor for less access if that can be had, else by its file. */
+static bool owner_find(const char *label, struct stat *st)
+{
+    static const int less[] = {O_RDONLY, O_WRONLY};
+    char path[sizeof "/dev/mqueue" + QUEUE_NAME_MAX];
+    for (size_t i = 0; i < sizeof less / sizeof less[0]; i++) {
+        int fd = fd_open(label, less[i], 0, NULL);
+        if (fd < 0)
+            continue;
+        int err = fstat(fd, st);
+        close(fd);
+        if (!err)
+            return true;
+    }
+    snprintf(path, sizeof path, "/dev/mqueue%s", label);
+    return lstat(path, st) == 0;
+}
+
+/* explain_access - who owns the queue and what would be needed */
+static int explain_access(const struct opening *o, const char *safe, int err,
+                          struct problem *p)
+{
+    static const char *const needs[] = {"read", "write", "read and write"};
+    const char *need = needs[o->oflag & O_ACCMODE];
+    char ours[FOLDER_USER], his[FOLDER_USER];
+    struct stat st;
+    folder_user(geteuid(), ours);
+    if (!owner_find(o->label, &st))
+        return problem_set(p, EX_NOPERM, err,
+                           "queue %s: no %s permission for %s; run as its "
+                           "owner, or mount /dev/mqueue (`mount -t mqueue none "
+                           "/dev/mqueue`) to see who that is",
+                           safe, need, ours);
+    return problem_set(p, EX_NOPERM, err,
+                       "queue %s: no %s permission for %s: it belongs to "
+                       "%s, gid %u with mode %04o; run as that user, or "
+                       "have the owner `chmod` it where it is mounted "
+                       "(/dev/mqueue)",
+                       safe, need, ours, folder_user(st.st_uid, his),
+                       (unsigned)st.st_gid, (unsigned)(st.st_mode & 07777));
+}
+
+/* explain_open - why mq_open failed */
+static int explain_open(const struct opening *o, int err, struct problem *p)
+{
+    char safe[SAFE_NAME];
+    struct mqlimit limit;
+    bool gone = err == EMFILE && problem_descriptors_gone();
+    term_safe_copy(safe, sizeof safe, o->label, strlen(o->label));
+    if (err == ENOENT)
+        return problem_set(p, EX_NOINPUT, err,
+                           "queue %s does not exist; its mqworker makes it "
+                           "(without --no-create), or `mqctl create %s`",
+                           safe, safe);
+    if (err == EACCES || err == EPERM)
+        return explain_access(o, safe, err, p);
+    mqlimit_read(&limit);
+    const struct mqlimit_request request = {
+        .name = safe,
+        .depth = o->want.depth,
+        .message_size = o->want.message_size,
+        .descriptors_gone = gone,
+    };
+    return mqlimit_explain(&limit, &request, err, p);
+}
+
+/* queue_wrap - a struct queue around a descriptor; attributes are read once */
+static int queue_wrap(struct queue **out, const char *label, int fd)
+{
+    struct mq_attr attr;
+    if (mq_getattr(fd, &attr) != 0)
+        return -errno;
+    struct queue *queue = calloc(1, sizeof *queue);
+    if (!queue)
+        return -ENOMEM;
+    queue->fd = fd;
+    queue->depth = (size_t)attr.mq_maxmsg;
+    queue->message_size = (size_t)attr.mq_msgsize;
+    snprintf(queue->label, sizeof queue->label, "%s", label);
+    *out = queue;
+    return 0;
+}
+
+/* opening_fill - a complete request
+ * mq_open wants both sizes or none: the one not given is the kernel's default.
+ */
+static void opening_fill(struct opening *o, int flags,
+                         const struct queue_attr *attr)
+{
+    struct mqlimit limit;
+    bool both = (flags & QUEUE_RECEIVE) && (flags & QUEUE_SEND);
+    o->oflag = both ? O_RDWR : flags & QUEUE_SEND ? O_WRONLY : O_RDONLY;
+    o->want = attr ? *attr : (struct queue_attr){0};
+    o->sized = o->want.depth || o->want.message_size;
+    if (o->want.mode == 0)
+        o->want.mode = MODE_DEFAULT;
+    mqlimit_read(&limit);
+    mqlimit_fill(&limit, &o->want.depth, &o->want.message_size);
+}
+
+/* queue_open - open, or create when missing */
+int queue_open(struct queue **out, const char *name, int flags,
+               const struct queue_attr *attr, bool *created, struct problem *p)
+{
+    struct opening o;
+    bool made = false;
+    *out = NULL;
+    int err = queue_name(name, o.label, p);
+    if (err)
+        return err;
+    opening_fill(&o, flags, attr);
+    int fd = flags & QUEUE_CREATE ? fd_create(&o, &made)
+                                  : fd_open(o.label, o.oflag, 0, NULL);
+    err = fd < 0 ? fd : queue_wrap(out, o.label, fd);
+    if (err) {
+        if (fd >= 0)
+            close(fd);
+        if (made)
+            mq_unlink(o.label);
+        return explain_open(&o, -err, p);
+    }
+    if (created)
+        *created = made;
+    return 0;
+}
+
+/* queue_replace - a new queue of the same name behind the same descriptor */
+int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
+{
+    int err = 0;
+
+    if (dup3((*fresh)->fd, queue->fd, O_CLOEXEC) < 0) {
+        err = problem_set(p, EX_OSERR, errno, "queue %s: %s", queue->label,
+                          strerror(errno));
+    } else {
+        queue->depth = (*fresh)->depth;
+        queue->message_size = (*fresh)->message_size;
+    }
+    queue_close(fresh);
+    return err;
+}
+
+/* queue_reopen - open it, put it in place */
+int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
+                 struct problem *p)
+{
+    struct queue *fresh = NULL;
+    int err = queue_open(&fresh, queue->label, flags, attr, NULL, p);
+
+    return fresh ? queue_replace(queue, &fresh, p) : err;
+}
+
+/* queue_match - whether a descriptor is the queue of that name */
+enum queue_match queue_match(int fd, const char *name)
+{
+    struct mq_attr attr;
+    struct stat passed, named;
+
+    if (mq_getattr(fd, &attr) != 0 || fstat(fd, &passed) != 0)
+        return QUEUE_NONE;
+    if (!owner_find(name, &named))
+        return QUEUE_SAME;
+    return passed.st_dev == named.st_dev && passed.st_ino == named.st_ino
+               ? QUEUE_SAME
+               : QUEUE_OTHER;
+}
+
+/* queue_adopt - take over a descriptor that was passed in */
+int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
+{
+    char label[QUEUE_NAME_MAX], safe[SAFE_NAME];
+    struct mq_attr attr = {.mq_flags = O_NONBLOCK};
+    *out = NULL;
+    int err = queue_name(name, label, p);
+    if (err)
+        return err;
+    if (mq_setattr(fd, &attr, NULL) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+        err = -errno;
+    if (!err)
+        err = queue_wrap(out, label, fd);
+    if (!err)
+        return 0;
+    term_safe_copy(safe, sizeof safe, label, strlen(label));
+    if (err == -EBADF)
+        return problem_set(p, EX_USAGE, EBADF,
+                           "queue %s: descriptor %d that was passed in is no "
+                           "open message queue; see ListenMessageQueue= in the "
+                           "socket unit",
+                           safe, fd);
+    return problem_set(p, EX_OSERR, -err,
+                       "queue %s: cannot take over descriptor %d: %s", safe, fd,
+                       strerror(-err));
+}
+
+/* queue_close - give back the descriptor; the queue itself stays */
+void queue_close(struct queue **queue)
+{
+    if (!queue || !*queue)
+        return;
+    close((*queue)->fd);
+    free(*queue);
+    *queue = NULL;
+}
+
+/* queue_unlink - remove the name */
+int queue_unlink(const char *name)
+{
+    char label[QUEUE_NAME_MAX];
+    int err = queue_name(name, label, NULL);
+    if (err)
+        return err;
+    return mq_unlink(label) == 0 ? 0 : -errno;
+}
+
+/* queue_fd - for poll and epoll */
+int queue_fd(const struct queue *queue)
+{
+    return queue->fd;
+}
+
+/* queue_label - the name with its slash */
+const char *queue_label(const struct queue *queue)
+{
+    return queue->label;
+}
+
+/* queue_message_size - bytes a receive buffer must hold */
+size_t queue_message_size(const struct queue *queue)
+{
+    return queue->message_size;
+}
+
+/* queue_depth - messages it has room for */
+size_t queue_depth(const struct queue *queue)
+{
+    return queue->depth;
+}
+
+/* queue_length - messages in it now */
+long queue_length(const struct queue *queue)
+{
+    struct mq_attr attr;
+    return mq_getattr(queue->fd, &attr) == 0 ? attr.mq_curmsgs : -errno;
+}
+
+/* queue_bytes - what the file of a queue says, "QSIZE:12 NOTIFY:0 ..."; it can
+ * be read where no mqueue file system is mounted (mqueue_read_file in
+ * ipc/mqueue.c) */
+long queue_bytes(const struct queue *q)
+{
+    static const char name[] = "QSIZE:";
+    char text[81];
+    ssize_t n = pread(q->fd, text, sizeof text - 1, 0);
+
+    if (n < 0)
+        return -errno;
+    text[n] = '\0';
+    return strncmp(text, name, strlen(name)) == 0
+               ? strtol(text + strlen(name), NULL, 10)
+               : -EIO;
+}
+
+/* queue_gone - whether the name was unlinked while we hold the queue
+ * An opened name counts as one link, and only removing it takes that away. */
+bool queue_gone(const struct queue *queue)
+{
+    struct stat st;
+    return fstat(queue->fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* queue_receive - one message into `buf`; one system call
+ * `priority` goes to the kernel as it is, so that it is written first. It never
+ * blocks, so it need not be the cancellation point that mq_receive(3) is, which
+ * costs two atomic operations in a process with threads. */
+ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
+{
+    long size;
+    do
+        size = syscall(SYS_mq_timedreceive, queue->fd, buf, queue->message_size,
+                       priority, NULL);
+    while (size < 0 && errno == EINTR); /* nothing was taken then */
+    return size < 0 ? -errno : size;
+}
+
+/* queue_send - one message, or -EAGAIN */
+int queue_send(struct queue *queue, const void *data, size_t size,
+               uint32_t priority)
+{
+    const char *from = size ? data : ""; /* mq_send takes no NULL */
+    return mq_send(queue->fd, from, size, priority) == 0 ? 0 : -errno;
+}
+
+/* room_wait - until poll says there is room, or the deadline: 1, 0, -errno */
+static int room_wait(const struct queue *queue, uint64_t deadline_ns)
+{
+    struct pollfd fd = {.fd = queue->fd, .events = POLLOUT};
+    struct timespec left = {0};
+    if (deadline_ns != UINT64_MAX) {
+        uint64_t now = clock_mono_ns();
+        if (now >= deadline_ns)
+            return 0;
+        left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
+        left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
+    }
+    int n = ppoll(&fd, 1, deadline_ns == UINT64_MAX ? NULL : &left, NULL);
+    return n < 0 ? -errno : n;
+}
+
+/* queue_send_wait - one message, waiting for room
+ * Not mq_timedsend, which runs on the wall clock. Another sender may take the
+ * room that poll saw, so look again until the deadline. */
+int queue_send_wait(struct queue *queue, const void *data, size_t size,
+                    uint32_t priority, uint64_t deadline_ns)
+{
+    for (;;) {
+        int err = queue_send(queue, data, size, priority);
+        if (err != -EAGAIN)
+            return err;
+        int room = room_wait(queue, deadline_ns);
+        if (room < 0)
+            return room;
+        if (room == 0)
+            return -EAGAIN;
+    }
+}
+
+/* differ - append a sentence if something was asked for and is not so */
+static void differ(char *text, size_t room, const char *what, bool octal,
+                   uint64_t is, uint64_t asked)
+{
+    char is_text[32], asked_text[32];
+    const char *fmt = octal ? "%04" PRIo64 : "%" PRIu64;
+    size_t used = strlen(text);
+    if (asked == 0 || asked == is)
+        return;
+    snprintf(is_text, sizeof is_text, fmt, is);
+    snprintf(asked_text, sizeof asked_text, fmt, asked);
+    snprintf(text + used, room - used, "%s%s is %s, asked for was %s",
+             used ? "; " : "", what, is_text, asked_text);
+}
+
+/* queue_differs - compare with what was asked for */
+bool queue_differs(const struct queue *queue, const struct queue_attr *want,
+                   char *text, size_t room)
+{
+    struct stat st;
+    text[0] = '\0';
+    differ(text, room, "queue depth", false, queue->depth, want->depth);
+    differ(text, room, "message size", false, queue->message_size,
+           want->message_size);
+    if (fstat(queue->fd, &st) == 0)
+        differ(text, room, "mode", true, st.st_mode & 07777, want->mode);
+    return text[0] != '\0';
+}

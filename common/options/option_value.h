@@ -1,0 +1,26 @@
+/* option_value.h - the value of one flag: read, checked, refused
+ *
+ * WHAT   What a row of options.h says about its value.
+ * WHO    options.c and options_help.c; whoever takes values of rows from
+ *        elsewhere than argv.
+ * OWNS   Nothing.
+ * FAILS  option_read: a problem with status 64 that names the flag, the value
+ *        and what is allowed.
+ */
+#ifndef COMMON_OPTIONS_OPTION_VALUE_H
+#define COMMON_OPTIONS_OPTION_VALUE_H
+
+#include <stdbool.h>
+
+#include "common/options/options.h"
+
+/* Whether the flag takes no value: flags, counts, calls without `value`. */
+bool option_bare(const struct option_row *row);
+/* "N", "text|json"; "" for a bare flag. */
+const char *option_value(const struct option_row *row);
+/* Read `text` into the target in `into`. NULL: it was left out; then the preset
+ * is read, a call gets NULL. */
+int option_read(const struct option_row *row, const char *text, void *into,
+                struct problem *p);
+
+#endif

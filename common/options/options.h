@@ -1,0 +1,74 @@
+/* options.h - one table row per flag
+ *
+ * WHAT   Parses argv by a table; checks ranges; prints --help. The same rows
+ *        feed the man-page check and shell completion.
+ * WHO    Once, from main.
+ * OWNS   Strings point into argv.
+ * FAILS  A problem with status 64 that names the flag, the value and what is
+ *        allowed; an unknown flag comes with the nearest known one.
+ */
+#ifndef COMMON_OPTIONS_OPTIONS_H
+#define COMMON_OPTIONS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/problem.h"
+
+enum option_type {
+    OPT_FLAG,     /* bool; no value */
+    OPT_COUNT,    /* uint64_t; times given (-vv) */
+    OPT_NUMBER,   /* uint64_t; plain decimal, min..max */
+    OPT_OCTAL,    /* uint64_t; 0600, min..max */
+    OPT_DURATION, /* uint64_t ns; min..max */
+    OPT_SIZE,     /* uint64_t bytes; min..max */
+    OPT_STRING,   /* const char *; not empty */
+    OPT_CHOICE,   /* uint64_t; index into `words`, separated by '|' */
+    OPT_CALL,     /* `call` reads the value */
+};
+
+struct option_row {
+    const char *name; /* without "--" */
+    char letter;      /* 0 = none */
+    enum option_type type;
+    bool optional;     /* the value may be left out; only --name=VALUE then */
+    const char *value; /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
+    const char *words; /* a word that is allowed besides the type ("none") gives
+                           UINT64_MAX; OPT_CHOICE: the choices */
+    uint64_t min, max; /* max 0 = no bound but INT64_MAX */
+    const char *preset; /* default as --help shows it; NULL = none. Where the
+                           value was left out (`optional`), this is read */
+    size_t offset;      /* of the target in the struct that is filled */
+    size_t seen;        /* offset + 1 of a bool set true when given; 0 = none */
+    /* OPT_CALL: `into` is the target (struct + offset), `text` NULL without a
+     * value; a row without `value` takes none. "--name: " is put in front of
+     * the problem's text if it does not start with it. */
+    int (*call)(const char *text, void *into, struct problem *p);
+    const char *help; /* one sentence, no full stop at the end */
+};
+
+struct option_table {
+    const char *program; /* "mqworker" */
+    const char *usage; /* "[options] QUEUE -- COMMAND [ARG...]", lines by \n */
+    const char *about; /* one sentence */
+    const char *notes; /* after the options: examples, see also. May be NULL */
+    const struct option_row *rows;
+    size_t count;
+};
+
+/* Fill `into` from argv[1..]. Flags and operands may be mixed; "--" ends the
+ * flags. On return argv[0..*operands-1] are the operands before "--" (without
+ * the program's name), *rest the index after "--" in argv or -1 without one.
+ * argv is permuted. --help and --version are handled by the caller as rows. */
+int options_parse(const struct option_table *table, int argc, char **argv,
+                  void *into, int *operands, int *rest, struct problem *p);
+
+/* --help, fitted to `width` columns. */
+void options_help(const struct option_table *table, FILE *out, int width);
+/* One line a row, tab-separated: name letter value preset help; for the tests
+ * and scripts that hold other texts against the rows. */
+void options_dump(const struct option_table *table, FILE *out);
+
+#endif

@@ -1,0 +1,51 @@
+/* verbs.h - a program whose first argument says what to do
+ *
+ * WHAT   One row per verb; one row per flag with the verbs that take it. Each
+ *        verb has a help of its own, made of its rows (options.h).
+ * WHO    Once, from main.
+ * OWNS   Nothing; operands point into argv, which is permuted.
+ * FAILS  verbs_read: a problem with status 64.
+ */
+#ifndef COMMON_OPTIONS_VERBS_H
+#define COMMON_OPTIONS_VERBS_H
+
+#include "common/options/options.h"
+
+struct verb_row {
+    const char *name;
+    const char *usage; /* after the verb: "[options] QUEUE" */
+    const char *about; /* one sentence */
+};
+
+struct verb_flag {
+    unsigned verbs; /* bit 1 << i: the i-th verb takes it */
+    struct option_row row;
+};
+
+struct verb_table {
+    const char *program;
+    const char *usage; /* after the program: "VERB [options] QUEUE ..." */
+    const char *about; /* one sentence */
+    const char *notes; /* after the options of each help */
+    const struct verb_row *verbs;
+    size_t verb_count;
+    const struct verb_flag *flags;
+    size_t flag_count;
+};
+
+/* The verb of that name; verb_count: there is none. */
+size_t verbs_find(const struct verb_table *t, const char *name);
+
+struct verb_operands {
+    char **at;
+    int count;
+};
+/* The flags of a verb, argv[1], into `into`; what stands after "--" are
+ * operands as what is before it. */
+int verbs_read(const struct verb_table *t, size_t verb, int argc, char **argv,
+               void *into, struct verb_operands *operands, struct problem *p);
+
+/* --help of a verb; verb_count: of the program. */
+void verbs_help(const struct verb_table *t, size_t verb, FILE *out);
+
+#endif

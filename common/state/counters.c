@@ -1,0 +1,343 @@
+/* counters.c - the writer's side of the counters file (see counters.h) */
+#include "common/state/counters.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/base/boot_id.h"
+#include "common/base/clock.h"
+#include "common/state/counters_inner.h"
+#include "common/custody/custody_file.h"
+#include "common/base/panic.h"
+#include "common/base/process_stat.h"
+
+/* lost - from here on the numbers are in memory only; the first reason
+ * counts */
+static void lost(struct counters *c, const char *what, int err)
+{
+    if (!c->why[0])
+        snprintf(c->why, sizeof c->why, "%s: %s", what, strerror(err));
+}
+
+/* allocate - disk for a part of the file, now
+ * A page that is written to for the first time must never find the disk full:
+ * that is a SIGBUS. Without the disk the part is memory of our own.
+ */
+static void allocate(struct counters *c, size_t from, size_t size)
+{
+    void *at = c->map + from;
+    int err;
+
+    if (c->fd < 0)
+        return;
+    err = posix_fallocate(c->fd, (off_t)from, (off_t)size);
+    if (!err)
+        return;
+    lost(c, "no room for it", err);
+    if (mmap(at, size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        panic("counters: neither disk nor memory for %zu bytes: %s", size,
+              strerror(errno)); /* what was mapped there may be gone */
+}
+
+/* fits - whether an old file can be taken over: of this version and geometry,
+ * with all the blocks it speaks of */
+static bool fits(int fd, unsigned blocks_max)
+{
+    struct counters_head h;
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && pread(fd, &h, sizeof h, 0) == sizeof h &&
+           (size_t)st.st_size >= counters_bytes(h.blocks) &&
+           h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
+           h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&
+           h.blocks_max == blocks_max;
+}
+
+/* file_ready - the old file, or a new one in its place
+ * One that does not fit is never changed: somebody may have it mapped.
+ */
+static int file_ready(const char *path, unsigned blocks_max)
+{
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(path, flags);
+
+    if (fd >= 0 && fits(fd, blocks_max))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    if (unlink(path) < 0 && errno != ENOENT)
+        return -errno;
+    fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+/* bytes_copy - all of them, on the disk */
+static int bytes_copy(int out, int in)
+{
+    char buf[65536];
+    off_t at = 0;
+    ssize_t n;
+    int err = 0;
+
+    while (!err && (n = read(in, buf, sizeof buf)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n > 0) {
+            err = custody_write(out, buf, (size_t)n, at);
+            at += n;
+        }
+    }
+    return err ? err : fsync(out) < 0 ? -errno : 0;
+}
+
+/* counters_copy - beside it, then renamed: a crash leaves the old one, or none,
+ * and the next copy replaces what was begun */
+int counters_copy(const char *to, const char *from)
+{
+    char temp[PATH_MAX];
+    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int out = -1, err = in < 0 ? -errno : 0;
+
+    if (!err && snprintf(temp, sizeof temp, "%s.new", to) >= (int)sizeof temp)
+        err = -ENAMETOOLONG;
+    if (!err) {
+        out = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+                   0600);
+        err = out < 0 ? -errno : bytes_copy(out, in);
+    }
+    if (!err && rename(temp, to) < 0)
+        err = -errno;
+    if (err && out >= 0)
+        unlink(temp);
+    if (out >= 0)
+        close(out);
+    if (in >= 0)
+        close(in);
+    return err;
+}
+
+/* map - the file, or memory where it cannot be had; what is beyond the end of
+ * the file is not touched before allocate has put it there */
+static int map(struct counters *c, const char *path, unsigned blocks_max)
+{
+    void *at = MAP_FAILED;
+
+    c->bytes = counters_bytes(blocks_max);
+    c->fd = file_ready(path, blocks_max);
+    if (c->fd < 0)
+        lost(c, "it cannot be made", -c->fd);
+    else
+        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
+    if (at == MAP_FAILED && c->fd >= 0) {
+        lost(c, "mmap", errno);
+        close(c->fd);
+        c->fd = -1;
+    }
+    if (at == MAP_FAILED)
+        at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return -ENOMEM;
+    c->map = at;
+    allocate(c, 0, COUNTERS_HEAD);
+    return 0;
+}
+
+/* block_clear - numbers from 0; the journal stays, or goes with the rest */
+static void block_clear(struct counters_block *b, bool journal)
+{
+    uint64_t next = counters_get(&b->past_next);
+
+    memset((void *)b, 0,
+           journal ? sizeof *b : offsetof(struct counters_block, past));
+    if (!journal)
+        counters_put(&b->past_next, next);
+}
+
+/* head_write - who we are; the magic last, as a reader looks at it first
+ * The journal of a worker that the machine went down under may be torn.
+ */
+static void head_write(struct counters *c, unsigned blocks_max)
+{
+    struct counters_head *h = counters_head(c);
+    uint32_t used = atomic_load(&h->blocks);
+    struct boot now, then = {.time = h->boot_time};
+    bool torn;
+
+    memcpy(then.id, h->boot_id, sizeof then.id);
+    boot_now(&now);
+    torn = !boot_same(&now, &then) &&
+           counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
+    for (unsigned i = 0; i < used && i < blocks_max; i++) {
+        allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        block_clear(counters_at(c, i), torn);
+    }
+    h->version = COUNTERS_VERSION;
+    h->head_bytes = COUNTERS_HEAD;
+    h->stride = COUNTERS_STRIDE;
+    h->blocks_max = blocks_max;
+    h->boot_time = now.time;
+    memcpy(h->boot_id, now.id, sizeof now.id);
+    for (size_t i = 0; i < COUNTERS_GAUGES; i++)
+        counters_put(&h->gauges[i], 0);
+    for (size_t i = 0; i < COUNTERS_TEXTS; i++)
+        memset((void *)&h->texts[i], 0, sizeof h->texts[i]);
+    counters_put(&h->started_ns, clock_wall_ns());
+    counters_put(&h->pid_start, process_start_time(getpid()));
+    counters_put(&h->pid, (uint64_t)getpid());
+    atomic_store_explicit(&h->magic, counters_magic(), memory_order_release);
+}
+
+/* counters_open - the file, taken over or new, with block 0 */
+int counters_open(struct counters **out, const char *path, unsigned blocks_max)
+{
+    struct counters *c = calloc(1, sizeof *c);
+    int err;
+
+    _Static_assert(COUNTERS_BOOT_ID == BOOT_ID, "the same text");
+    *out = NULL;
+    if (!c)
+        return -ENOMEM;
+    pthread_mutex_init(&c->mtx, NULL);
+    pthread_mutex_init(&c->rest_mtx, NULL);
+    err = map(c, path, blocks_max);
+    if (err) {
+        counters_close(&c);
+        return err;
+    }
+    head_write(c, blocks_max);
+    c->claimed = 0;
+    (void)counters_claim(c); /* block 0: counters_rest */
+    *out = c;
+    return 0;
+}
+
+/* copy_make - a file at `temp` with what is in use; made by us, or nobody's */
+static int copy_make(const struct counters *c, const char *temp, int *fd)
+{
+    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
+
+    if (unlink(temp) < 0 && errno != ENOENT)
+        return -errno;
+    *fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return *fd < 0 ? -errno : custody_write(*fd, c->map, size, 0);
+}
+
+/* counters_put_back - the copy, then its pages in the place of the old ones
+ * Block 0 and the texts are written under their locks; what is beyond the last
+ * block in use is allocated as it comes into use.
+ */
+int counters_put_back(struct counters *c, const char *path)
+{
+    char temp[PATH_MAX];
+    int fd = -1, err;
+
+    if (c->fd < 0)
+        return -EBADF; /* there was no file */
+    if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&c->rest_mtx);
+    pthread_mutex_lock(&c->mtx);
+    err = copy_make(c, temp, &fd);
+    if (!err && link(temp, path) < 0)
+        err = -errno;
+    unlink(temp);
+    if (!err && mmap(c->map, c->bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        err = -errno;
+        unlink(path);
+    }
+    if (!err) {
+        close(c->fd);
+        c->fd = fd;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    pthread_mutex_unlock(&c->mtx);
+    pthread_mutex_unlock(&c->rest_mtx);
+    return err;
+}
+
+void counters_close(struct counters **counters)
+{
+    struct counters *c = *counters;
+
+    if (!c)
+        return;
+    *counters = NULL;
+    if (c->map)
+        munmap(c->map, c->bytes);
+    if (c->fd >= 0)
+        close(c->fd);
+    pthread_mutex_destroy(&c->rest_mtx);
+    pthread_mutex_destroy(&c->mtx);
+    free(c);
+}
+
+struct counters_block *counters_rest(struct counters *c)
+{
+    pthread_mutex_lock(&c->rest_mtx);
+    return counters_at(c, 0);
+}
+
+void counters_rest_done(struct counters *c)
+{
+    pthread_mutex_unlock(&c->rest_mtx);
+}
+
+/* counters_claim - the next block; one that an earlier worker used is clear */
+struct counters_block *counters_claim(struct counters *c)
+{
+    struct counters_head *h = counters_head(c);
+    unsigned i;
+
+    pthread_mutex_lock(&c->mtx);
+    i = c->claimed++;
+    if (i >= h->blocks_max)
+        panic("counters: block %u of %u, more work items than there can be", i,
+              h->blocks_max);
+    if (i >= atomic_load(&h->blocks)) {
+        allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        atomic_store_explicit(&h->blocks, i + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&c->mtx);
+    return counters_at(c, i);
+}
+
+const char *counters_private(const struct counters *c)
+{
+    return c->why[0] ? c->why : NULL;
+}
+
+void counters_gauge(struct counters *c, enum counters_gauge which,
+                    uint64_t value)
+{
+    counters_put(&counters_head(c)->gauges[which], value);
+}
+
+/* counters_say - odd while it is written, so that a reader tries again */
+void counters_say(struct counters *c, enum counters_text which,
+                  const char *text, uint64_t wall_ns)
+{
+    struct counters_words *w = &counters_head(c)->texts[which];
+    uint64_t words[COUNTERS_TEXT / 8] = {0}, seq;
+
+    strlcpy((char *)words, text, sizeof words);
+    pthread_mutex_lock(&c->mtx);
+    seq = counters_get(&w->seq) | 1;
+    counters_put(&w->seq, seq);
+    counters_publish(&w->when, wall_ns);
+    for (size_t i = 0; i < COUNTERS_TEXT / 8; i++)
+        counters_publish(&w->text[i], words[i]);
+    counters_publish(&w->seq, seq + 1);
+    pthread_mutex_unlock(&c->mtx);
+}

@@ -1,0 +1,269 @@
+/* counters.h - what a worker does, as numbers in a mapped file
+ *
+ * WHAT   One header and one block for each work item, in the file `counters` of
+ *        a queue's folder. Written without locks or system calls, read by any
+ *        process that may open the file. docs/counters.md has the bytes.
+ * WHO    Writer: the worker, which holds the lock of the folder. A block has
+ *        one writer at a time, the thread of its work item; the inline calls
+ *        below are plain loads and stores. Times are the caller's: nothing in
+ *        here looks at a clock. The header: any thread. Readers: any process.
+ * OWNS   The file and its mapping.
+ * FAILS  open: -ENOMEM alone. Where the file cannot be had (a full disk) the
+ *        numbers are kept in memory, and counters_shared says why.
+ *        attach: a problem, -ENOENT without a file, 78 of another version.
+ */
+#ifndef COMMON_STATE_COUNTERS_H
+#define COMMON_STATE_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "common/base/histogram.h"
+#include "common/base/problem.h"
+#include "common/base/ulid.h"
+
+#define COUNTERS_VERSION 1
+#define COUNTERS_JOURNAL 4096 /* final states that a block remembers */
+#define COUNTERS_TEXT    192
+#define COUNTERS_BOOT_ID 40
+
+struct counters; /* opaque; body in counters.c */
+
+/* ---- a block: what one work item does ---- */
+
+enum counters_end { /* final states in the journal; 0: an empty place */
+                    COUNTERS_NO_END,
+                    COUNTERS_DONE,
+                    COUNTERS_DISCARDED,
+                    COUNTERS_DEAD,
+};
+
+/* One message that is no more, 24 bytes. `when` is 0 while it is written. */
+struct counters_past {
+    _Atomic uint64_t when; /* wall ns, the low 2 bits: enum counters_end */
+    _Atomic uint64_t id[2];
+};
+
+/* Values of since_ns that are no time. */
+#define COUNTERS_AWAY 0 /* it has no work */
+#define COUNTERS_BUSY 1 /* it is between two handlers */
+
+struct counters_block {
+    _Alignas(64) _Atomic uint64_t deliveries; /* handlers started */
+    _Atomic uint64_t ended;                   /* of these; the others run */
+    _Atomic uint64_t took_ns;                 /* those that ended, together */
+    _Atomic uint64_t longest_ns;
+    _Atomic uint64_t since_ns;  /* monotonic: handlers run since; or a word */
+    _Atomic uint64_t id[2];     /* message started last, its bytes */
+    _Atomic uint64_t past_next; /* entries of the journal, ever */
+    /* ---- the second line ---- */
+    _Atomic uint64_t done, retried, discarded, dead;
+    _Atomic uint64_t expired; /* of the dead */
+    _Atomic uint64_t crashes; /* recovered: a worker died under a handler */
+    uint64_t reserved[18];
+    struct histogram handler; /* how long handlers ran */
+    struct histogram latency; /* from sent or received to handler start */
+    struct counters_past past[COUNTERS_JOURNAL];
+};
+_Static_assert(offsetof(struct counters_block, done) == 64, "counters format");
+_Static_assert(offsetof(struct counters_block, handler) == 256,
+               "counters format");
+
+/* A number with one writer. */
+static inline uint64_t counters_get(const _Atomic uint64_t *at)
+{
+    return atomic_load_explicit(at, memory_order_relaxed);
+}
+
+static inline void counters_put(_Atomic uint64_t *at, uint64_t value)
+{
+    atomic_store_explicit(at, value, memory_order_relaxed);
+}
+
+/* After all that was put before; costs no more than counters_put on x86. */
+static inline void counters_publish(_Atomic uint64_t *at, uint64_t value)
+{
+    atomic_store_explicit(at, value, memory_order_release);
+}
+
+/* Before all that is read after. */
+static inline uint64_t counters_read(const _Atomic uint64_t *at)
+{
+    return atomic_load_explicit(at, memory_order_acquire);
+}
+
+static inline void counters_add(_Atomic uint64_t *at, uint64_t n)
+{
+    counters_put(at, counters_get(at) + n);
+}
+
+/* Handlers of the block that run now. */
+static inline uint64_t counters_running(const struct counters_block *b)
+{
+    return counters_get(&b->deliveries) - counters_get(&b->ended);
+}
+
+/* A handler starts, at the monotonic time `now_ns`. */
+static inline void counters_started(struct counters_block *b,
+                                    const struct ulid *id, uint64_t now_ns)
+{
+    uint64_t half[2];
+
+    memcpy(half, id->bytes, sizeof half);
+    counters_put(&b->id[0], half[0]);
+    counters_put(&b->id[1], half[1]);
+    if (counters_running(b) == 0)
+        counters_put(&b->since_ns, now_ns);
+    counters_add(&b->deliveries, 1);
+}
+
+/* The message that started waited so long, on the wall clock: since it was
+ * sent, where its header says so, else since it was received. For a first
+ * delivery only: not for one that waited in the store. */
+static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
+                                   uint64_t start_ns)
+{
+    histogram_add(&b->latency, start_ns > from_ns ? start_ns - from_ns : 0);
+}
+
+/* It ended, having run for so long. */
+static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
+{
+    counters_publish(&b->ended, counters_get(&b->ended) + 1);
+    counters_add(&b->took_ns, took_ns);
+    if (took_ns > counters_get(&b->longest_ns))
+        counters_put(&b->longest_ns, took_ns);
+    if (counters_running(b) == 0)
+        counters_put(&b->since_ns, COUNTERS_BUSY);
+    histogram_add(&b->handler, took_ns);
+}
+
+/* It never ran: it could not be started, or its child did not get it. */
+static inline void counters_unstarted(struct counters_block *b)
+{
+    counters_put(&b->deliveries, counters_get(&b->deliveries) - 1);
+    if (counters_running(b) == 0)
+        counters_put(&b->since_ns, COUNTERS_BUSY);
+}
+
+/* A message came to its end at the wall time `wall_ns`. */
+static inline void counters_settled(struct counters_block *b,
+                                    enum counters_end end,
+                                    const struct ulid *id, uint64_t wall_ns)
+{
+    uint64_t n = counters_get(&b->past_next), half[2];
+    struct counters_past *at = &b->past[n % COUNTERS_JOURNAL];
+
+    memcpy(half, id->bytes, sizeof half);
+    counters_put(&at->when, 0);
+    counters_publish(&at->id[0], half[0]);
+    counters_publish(&at->id[1], half[1]);
+    counters_publish(&at->when, (wall_ns & ~UINT64_C(3)) | end);
+    counters_put(&b->past_next, n + 1);
+}
+
+/* ---- the writer ---- */
+
+/* A complete copy of the file at `from`, on the disk; 0 or -errno. */
+int counters_copy(const char *to, const char *from);
+/* Make or take over the file: numbers start at 0; what the journal remembers
+ * stays, unless the machine went down under the worker. `blocks_max` includes
+ * block 0. */
+int counters_open(struct counters **out, const char *path, unsigned blocks_max);
+/* The block of no work item, for what is settled elsewhere; the caller's alone
+ * until counters_rest_done. */
+struct counters_block *counters_rest(struct counters *c);
+void counters_rest_done(struct counters *c);
+/* The file was removed: another one at `path` with what this one has takes its
+ * place. -errno, -EEXIST: nothing has changed. No block but 0 is written to
+ * meanwhile, and no gauge. */
+int counters_put_back(struct counters *c, const char *path);
+/* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
+ * our bug: panic). Any thread. */
+struct counters_block *counters_claim(struct counters *c);
+/* NULL: others can read them. Else why not, for the log. */
+const char *counters_private(const struct counters *c);
+/* Also detaches a reader. The file stays. NULL-safe; sets NULL. */
+void counters_close(struct counters **c);
+
+/* Values of the header that change while it runs. */
+enum counters_gauge {
+    COUNTERS_CAP,
+    COUNTERS_HOLDS,   /* why nothing is taken: bits below */
+    COUNTERS_BREAKER, /* 0 closed, 1 open, 2 probing */
+    COUNTERS_WAITING, /* rows of the store, when last counted: */
+    COUNTERS_PARKED,
+    COUNTERS_LETTERS,     /* dead */
+    COUNTERS_GROUPS,      /* known now */
+    COUNTERS_ENDED_NS,    /* wall; 0: it runs, or was killed */
+    COUNTERS_WINDOW,      /* messages that each handler may have; 0: not told */
+    COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
+    COUNTERS_GAUGES,
+};
+/* Bits of COUNTERS_HOLDS, and the one that goes before the others as a text;
+ * "running" without any. */
+enum {
+    COUNTERS_STOPPING = 1 << 0,
+    COUNTERS_PAUSED = 1 << 1,
+    COUNTERS_STORE_HELD = 1 << 2,
+    COUNTERS_QUEUE_HELD = 1 << 3,
+    COUNTERS_BOUND_HELD = 1 << 4,
+    COUNTERS_WAITING_HELD = 1 << 5,
+    COUNTERS_STORE_GONE = 1 << 6, /* removed, moved or replaced */
+    COUNTERS_CUSTODY_GONE = 1 << 7,
+    COUNTERS_READ_ONLY = 1 << 8, /* the file system of one of them */
+    COUNTERS_FILES =
+        COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE | COUNTERS_READ_ONLY,
+};
+const char *counters_holds_text(uint64_t holds);
+void counters_gauge(struct counters *c, enum counters_gauge which,
+                    uint64_t value);
+
+/* Texts of the header, with the wall time they are of. Cut to COUNTERS_TEXT. */
+enum counters_text {
+    COUNTERS_WHY_BREAKER,
+    COUNTERS_LAST_ERROR,
+    COUNTERS_TEXTS
+};
+void counters_say(struct counters *c, enum counters_text which,
+                  const char *text, uint64_t wall_ns);
+
+/* ---- readers ---- */
+
+/* Map a file to read; the worker may run or not, or start anew meanwhile.
+ * Blocks that are claimed later are not seen: attach again for each look. */
+int counters_attach(struct counters **out, const char *path, struct problem *p);
+
+struct counters_header {
+    pid_t pid;
+    uint64_t pid_start;             /* field 22 of proc_pid_stat(5) */
+    uint64_t started_ns;            /* wall */
+    char boot_id[COUNTERS_BOOT_ID]; /* run of the machine */
+    uint64_t gauges[COUNTERS_GAUGES];
+    char texts[COUNTERS_TEXTS][COUNTERS_TEXT]; /* "": none yet */
+    uint64_t text_ns[COUNTERS_TEXTS];          /* wall */
+};
+/* Whether it runs still is not in here: worker_lock.h. */
+void counters_header(const struct counters *c, struct counters_header *out);
+
+struct counters_sum {
+    uint64_t deliveries, ended, took_ns, longest_ns;
+    uint64_t running; /* handlers, now */
+    uint64_t items;   /* work items that are not away */
+    uint64_t done, retried, discarded, dead, expired, crashes;
+    uint64_t blocks;
+};
+void counters_sum(const struct counters *c, struct counters_sum *out);
+/* The two histograms, all blocks; either may be NULL. */
+void counters_histograms(const struct counters *c,
+                         struct histogram_sum *handler,
+                         struct histogram_sum *latency);
+/* The newest final state of a message: true if the journal remembers it. */
+bool counters_find(const struct counters *c, const struct ulid *id,
+                   enum counters_end *end, uint64_t *wall_ns);
+
+#endif

@@ -1,0 +1,105 @@
+/* counters_inner.h - the bytes of the counters file, and struct counters
+ *
+ * WHAT   What counters.c and counters_read.c share.
+ * WHO    These two only.
+ *
+ * The file (host byte order; it never leaves the machine; docs/counters.md):
+ *   offset  size
+ *        0     8  magic "MQWCOUNT"; written last
+ *        8     4  version (COUNTERS_VERSION)
+ *       12     4  bytes of this header (4096)
+ *       16     8  bytes from one block to the next
+ *       24     4  blocks there is room for
+ *       28     4  blocks in use
+ *       32     8  process id
+ *       40     8  its start, field 22 of proc_pid_stat(5)
+ *       48     8  wall time of the start, ns
+ *       56    40  boot id of the machine's run, text
+ *       96  16*8  gauges, enum counters_gauge
+ *      224 2*208  texts, enum counters_text: sequence (odd: being written),
+ *                 wall time, 192 bytes NUL-terminated
+ *      640     4  start of the machine, s since the epoch; 0: not known
+ *     4096        blocks, struct counters_block
+ * Change a row: raise COUNTERS_VERSION. An old file is replaced, not read.
+ */
+#ifndef COMMON_STATE_COUNTERS_INNER_H
+#define COMMON_STATE_COUNTERS_INNER_H
+
+#include <pthread.h>
+
+#include "common/state/counters.h"
+
+#define COUNTERS_MAGIC  "MQWCOUNT"
+#define COUNTERS_HEAD   4096
+#define COUNTERS_STRIDE ((sizeof(struct counters_block) + 4095) / 4096 * 4096)
+
+struct counters_words {
+    _Atomic uint64_t seq;
+    _Atomic uint64_t when;
+    _Atomic uint64_t text[COUNTERS_TEXT / 8]; /* whole words, so that a reader
+                                                 never races with a byte */
+};
+
+struct counters_head {
+    _Atomic uint64_t magic;
+    uint32_t version;
+    uint32_t head_bytes;
+    uint64_t stride;
+    uint32_t blocks_max;
+    _Atomic uint32_t blocks;
+    _Atomic uint64_t pid;
+    _Atomic uint64_t pid_start;
+    _Atomic uint64_t started_ns;
+    char boot_id[COUNTERS_BOOT_ID];
+    _Atomic uint64_t gauges[16];
+    struct counters_words texts[COUNTERS_TEXTS];
+    uint32_t boot_time;
+};
+_Static_assert(offsetof(struct counters_head, boot_id) == 56,
+               "counters format");
+_Static_assert(offsetof(struct counters_head, gauges) == 96, "counters format");
+_Static_assert(offsetof(struct counters_head, texts) == 224, "counters format");
+_Static_assert(offsetof(struct counters_head, boot_time) == 640,
+               "counters format");
+_Static_assert(sizeof(struct counters_head) <= COUNTERS_HEAD,
+               "counters format");
+_Static_assert(COUNTERS_GAUGES <= 16, "counters format");
+
+/* c = constant after open   m = under mtx */
+struct counters {
+    pthread_mutex_t mtx;      /* of the writer: claims, texts */
+    pthread_mutex_t rest_mtx; /* the writer of block 0 */
+    unsigned char *map;       /* c */
+    size_t bytes;             /* c  of the mapping */
+    int fd;                   /* c  -1: in memory only, or a reader */
+    unsigned claimed;         /* m  blocks of this worker */
+    char why[160];            /* m  it is not in the file; "": it is */
+};
+
+static inline struct counters_head *counters_head(const struct counters *c)
+{
+    return (struct counters_head *)(void *)c->map;
+}
+
+static inline struct counters_block *counters_at(const struct counters *c,
+                                                 unsigned i)
+{
+    return (struct counters_block *)(void *)(c->map + COUNTERS_HEAD +
+                                             i * COUNTERS_STRIDE);
+}
+
+static inline size_t counters_bytes(unsigned blocks)
+{
+    return COUNTERS_HEAD + COUNTERS_STRIDE * blocks;
+}
+
+/* "MQWCOUNT" as it lies in memory. */
+static inline uint64_t counters_magic(void)
+{
+    uint64_t word;
+
+    memcpy(&word, COUNTERS_MAGIC, sizeof word);
+    return word;
+}
+
+#endif

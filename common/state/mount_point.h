@@ -1,0 +1,16 @@
+/* mount_point.h - where the file system is mounted that a file lies on
+ *
+ * WHAT   For advice: `df -h /srv`, `mount -o remount,rw /srv`.
+ * WHO    Any thread.
+ * OWNS   Nothing.
+ * FAILS  By giving the path back as it is.
+ */
+#ifndef COMMON_STATE_MOUNT_POINT_H
+#define COMMON_STATE_MOUNT_POINT_H
+
+#include <limits.h>
+
+/* Of a path that is there. Returns `out`. */
+const char *mount_point(const char *path, char out[PATH_MAX]);
+
+#endif

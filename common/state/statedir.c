@@ -1,0 +1,119 @@
+/* statedir.c - where a queue's files are */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/folder.h"
+#include "common/mq/queue.h"
+#include "common/state/statedir.h"
+
+#define FLAG "--state-dir"
+
+/* root_find - the state directory as flag and environment say; 0 or -errno */
+static int root_find(char out[PATH_MAX], const char *flag)
+{
+    const char *dir;
+    bool fits;
+    if (flag)
+        fits = folder_join(out, flag, "", "");
+    else if ((dir = folder_variable("STATE_DIRECTORY")))
+        fits = snprintf(out, PATH_MAX, "%.*s", (int)strcspn(dir, ":"), dir) <
+               PATH_MAX;
+    else if (geteuid() == 0)
+        fits = folder_join(out, "/var/lib/mqworker", "", "");
+    else if ((dir = folder_variable("XDG_STATE_HOME")))
+        fits = folder_join(out, dir, "/mqworker", "");
+    else if ((dir = folder_variable("HOME")))
+        fits = folder_join(out, dir, "/.local/state/mqworker", "");
+    else
+        return -ENOENT;
+    return fits ? 0 : -ENAMETOOLONG;
+}
+
+/* statedir_root - the state directory, as text */
+int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
+{
+    if (flag && flag[0] == '\0')
+        return problem_set(
+            p, EX_CANTCREAT, EINVAL,
+            "--state-dir is empty: give the path of a directory");
+    int err = root_find(out, flag);
+    if (err == -ENOENT)
+        return problem_set(p, EX_CANTCREAT, ENOENT,
+                           "no state directory: none of STATE_DIRECTORY, "
+                           "XDG_STATE_HOME and HOME is an absolute path; give "
+                           "--state-dir DIR");
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "the path of the state directory is over %d bytes; "
+                           "give a shorter --state-dir DIR",
+                           PATH_MAX - 1);
+    for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
+        out[n - 1] = '\0';
+    return 0;
+}
+
+/* statedir_open - the folder of a queue, checked; made if asked for */
+int statedir_open(struct statedir *out, const char *flag, const char *queue,
+                  bool create, struct problem *p)
+{
+    char label[QUEUE_NAME_MAX], user[FOLDER_USER];
+    int err = queue_name(queue, label, p);
+    if (!err)
+        err = statedir_root(out->root, flag, p);
+    if (err)
+        return err;
+    if (!folder_join(out->folder, out->root, label, ""))
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                           "the path of the folder of queue %s is over %d "
+                           "bytes; give a shorter --state-dir DIR",
+                           label, PATH_MAX - 1);
+    /* systemd lays out the StateDirectory= of a DynamicUser= service as a link
+     * of root's, and tells in $STATE_DIRECTORY. */
+    err = folder_root(out->root, create,
+                      !flag && folder_variable("STATE_DIRECTORY"), FLAG, p);
+    if (err)
+        return err;
+    err = create ? folder_make(out->folder) : 0;
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "cannot make %s: %s; give another --state-dir DIR "
+                           "that %s may write",
+                           out->folder, strerror(-err),
+                           folder_user(geteuid(), user));
+    err = folder_queue(out->folder, create, FLAG, p);
+    return err != -ENOENT
+               ? err
+               : problem_set(p, EX_CANTCREAT, ENOENT,
+                             "%s does not exist: no worker has used this queue "
+                             "with this state directory; see --state-dir",
+                             out->folder);
+}
+
+/* statedir_path - the path of a file in the folder, checked if it exists */
+int statedir_path(const struct statedir *dir, const char *file,
+                  char out[PATH_MAX], struct problem *p)
+{
+    struct stat folder, st;
+    if (!folder_join(out, dir->folder, "/", file))
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                           "the path of %s in %.200s is over %d bytes; give a "
+                           "shorter --state-dir DIR",
+                           file, dir->folder, PATH_MAX - 1);
+    int err = folder_look(dir->folder, &folder, FLAG, p);
+    if (err == -ENOENT)
+        return problem_set(p, EX_CANTCREAT, ENOENT, "%s does not exist",
+                           dir->folder);
+    if (err)
+        return err;
+    err = folder_look(out, &st, FLAG, p);
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    return folder_node(out, &st, S_IFREG, folder.st_uid, S_IWGRP | S_IWOTH,
+                       FLAG, p);
+}

@@ -1,0 +1,47 @@
+/* statedir.h - where a queue's files are
+ *
+ * WHAT   Finds the state directory and a queue's folder in it: custody, store,
+ *        pidfile. The same rules in every program.
+ * WHO    Any thread.
+ * OWNS   Nothing.
+ * FAILS  A problem with status 73 (cannot be used, not ours, a symbolic link,
+ *        writable by others); -ENOENT if it is missing and was not to be made.
+ */
+#ifndef COMMON_STATE_STATEDIR_H
+#define COMMON_STATE_STATEDIR_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "common/base/problem.h"
+
+struct statedir {
+    char root[PATH_MAX];   /* the state directory */
+    char folder[PATH_MAX]; /* root/NAME of one queue */
+};
+
+#define STATEDIR_STORE   "store.db"
+#define STATEDIR_PIDFILE "worker.pid"
+
+#define STATEDIR_CONTROL "control"
+
+/* `flag` is --state-dir or NULL. Then: $STATE_DIRECTORY (its first entry, as
+ * systemd separates several with ':'), /var/lib/mqworker for root,
+ * $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Only text; no file is
+ * looked at. */
+int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
+
+/* The folder of queue "/orders" (root/orders). With `create`: made with mode
+ * 0700, parents too. Checked: a directory, no symbolic link, owned by us (or
+ * we are root), not writable by group or others. So is the state directory
+ * itself, which may belong to root, too, and in $STATE_DIRECTORY be a link that
+ * does. */
+int statedir_open(struct statedir *out, const char *flag, const char *queue,
+                  bool create, struct problem *p);
+
+/* folder/file to `out`; a file that exists must be a regular file, no symbolic
+ * link, owned as the folder is, not writable by group or others. */
+int statedir_path(const struct statedir *dir, const char *file,
+                  char out[PATH_MAX], struct problem *p);
+
+#endif

@@ -1,0 +1,147 @@
+/* worker_lock.c - whether a worker runs (see worker_lock.h) */
+#include "common/state/worker_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/state/statedir.h"
+
+#define TRIES 100 /* at a pidfile that is another one each time */
+
+/* pid_read - 0 if there is none in it, yet */
+static pid_t pid_read(int fd)
+{
+    char text[32];
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    long pid;
+
+    text[n > 0 ? n : 0] = '\0';
+    pid = strtol(text, NULL, 10);
+    return pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
+}
+
+/* held - 1, 0, or -errno
+ * A shared lock, on a descriptor that is closed at once: others who look are
+ * not in its way. A worker that starts in this very moment is, and finds that
+ * out (lock_open in worker/source/lock.c).
+ */
+static int held(int fd)
+{
+    while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+        if (errno != EINTR)
+            return errno == EWOULDBLOCK ? 1 : -errno;
+    }
+    return 0;
+}
+
+/* pidfile_look - *again: the file has lost its name, look at the next one */
+static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    enum worker_lock is = WORKER_UNSEEN;
+    struct stat st;
+    int busy;
+
+    *again = false;
+    if (fd < 0)
+        return errno == ENOENT ? WORKER_NONE : WORKER_UNSEEN;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (busy = held(fd)) >= 0) {
+        is = busy ? WORKER_RUNS : WORKER_GONE;
+        *pid = pid_read(fd);
+        *again = !busy && fstat(fd, &st) == 0 && st.st_nlink == 0;
+    }
+    close(fd);
+    return is;
+}
+
+/* folder_held - that of the pidfile: it was removed under a worker that runs */
+static bool folder_held(const char *pidfile)
+{
+    const char *slash = strrchr(pidfile, '/');
+    char folder[PATH_MAX];
+    bool is;
+    int fd;
+
+    snprintf(folder, sizeof folder, "%.*s",
+             slash ? (int)(slash - pidfile) + 1 : 1, slash ? pidfile : ".");
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    is = held(fd) == 1;
+    close(fd);
+    return is;
+}
+
+enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
+{
+    enum worker_lock is = WORKER_NONE;
+    bool again = true;
+    pid_t seen = 0;
+
+    for (int i = 0; again && i < TRIES; i++)
+        is = pidfile_look(pidfile, &seen, &again);
+    if ((is == WORKER_NONE || is == WORKER_GONE) && folder_held(pidfile)) {
+        is = WORKER_RUNS;
+        seen = 0;
+    }
+    if (pid)
+        *pid = seen;
+    return is;
+}
+
+/* worker_lock_find - no folder, but a state directory: none has run */
+enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
+                                  pid_t *pid, char *folder)
+{
+    struct statedir dir;
+    char path[PATH_MAX];
+    int err;
+
+    memset(&dir, 0, sizeof dir);
+    err = statedir_open(&dir, state_dir, queue, false, NULL);
+    if (folder)
+        snprintf(folder, PATH_MAX, "%s", dir.folder);
+    if (pid)
+        *pid = 0;
+    if (err == -ENOENT && dir.folder[0])
+        return WORKER_NONE;
+    if (err || statedir_path(&dir, STATEDIR_PIDFILE, path, NULL) < 0)
+        return WORKER_UNSEEN;
+    return worker_lock_look(path, pid);
+}
+
+/* worker_lock_clause - with the directory: a worker may have another one */
+const char *worker_lock_clause(const char *state_dir, const char *queue,
+                               char buf[WORKER_CLAUSE])
+{
+    char root[PATH_MAX];
+    pid_t pid;
+
+    switch (worker_lock_find(state_dir, queue, &pid, NULL)) {
+    case WORKER_RUNS:
+        if (pid)
+            snprintf(buf, WORKER_CLAUSE, "worker %d runs", (int)pid);
+        else
+            snprintf(buf, WORKER_CLAUSE, "a worker runs");
+        return buf;
+    case WORKER_NONE:
+    case WORKER_GONE:
+        if (statedir_root(root, state_dir, NULL) == 0) {
+            snprintf(buf, WORKER_CLAUSE,
+                     "no worker runs with state directory %.250s", root);
+            return buf;
+        }
+        break;
+    case WORKER_UNSEEN:
+        break;
+    }
+    snprintf(buf, WORKER_CLAUSE, "whether a worker runs is not seen from here");
+    return buf;
+}

@@ -1,0 +1,259 @@
+/* commit.c - group commit; see commit.h
+ *
+ * What a crash leaves, step by step of one batch:
+ *   before COMMIT           SQLite drops the unfinished transaction at the next
+ *                           open. No caller was told anything, so each slot
+ *                           still holds its message, which runs again.
+ *   inside COMMIT           the frames with the commit mark are in the -wal or
+ *                           are not: all of the batch or nothing. Nobody was
+ *                           told; a slot whose message is in the store already
+ *                           is found at recovery by its receive sequence.
+ *   after COMMIT            everything is on the disk (synchronous=FULL). Who
+ *                           was not woken yet: as above.
+ * What a commit wrote can be read, and made more of, before its callers are
+ * awake: a retry that is due runs to its end. But nothing of that is written by
+ * this process before the slots that the commit settled are FREE (`durable`),
+ * so the worker leaves no slot whose row has come and gone. (An operator who
+ * discards the row between its death and the next start does.)
+ * A COMMIT that fails, as its sync did: the batch is undone in this process and
+ * everyone gets the error; nothing is tried again here. But its frames are in
+ * the file, and a message of it may run from its slot and be done, which writes
+ * nothing here. So the frames are made worthless first (store_wal_bury). If the
+ * process dies before that, its slots are as they were, and the receive
+ * sequence tells, as above.
+ * A checkpoint that fails loses nothing: frames leave the -wal only after a
+ * checkpoint whose sync succeeded.
+ */
+#include <bsd/sys/queue.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/store/commit.h"
+#include "common/base/fault_point.h"
+#include "common/store/store_wal.h"
+
+/* One waiting call; lives on its caller's stack. */
+struct op {
+    TAILQ_ENTRY(op) link;
+    commit_apply *apply;
+    commit_durable *durable; /* NULL: none */
+    void *arg;
+    int result;
+    bool done;           /* result is final */
+    bool lead;           /* this one runs the next batch */
+    pthread_cond_t wake; /* done or lead came true */
+};
+TAILQ_HEAD(batch, op);
+
+/* c = constant after open   m = under mtx   l = used by the leader only */
+struct commit {
+    struct sql *writer;       /* l */
+    pthread_mutex_t mtx;      /* held by nobody who waits for a disk */
+    struct batch queue;       /* m  in order of arrival */
+    bool leading;             /* m  a leader is at work or was named */
+    bool stopper;             /* m  commit_stop waits to lead */
+    bool stopped;             /* m  it does */
+    pthread_cond_t stop;      /* stopped came true */
+    struct store_stats stats; /* m */
+};
+
+/* commit_open - for the one writing connection */
+int commit_open(struct commit **out, struct sql *writer)
+{
+    struct commit *c = calloc(1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    c->writer = writer;
+    pthread_mutex_init(&c->mtx, NULL);
+    pthread_cond_init(&c->stop, NULL);
+    TAILQ_INIT(&c->queue);
+    *out = c;
+    return 0;
+}
+
+/* commit_close - free it; the connection stays the caller's */
+void commit_close(struct commit **commit)
+{
+    if (!*commit)
+        return;
+    pthread_cond_destroy(&(*commit)->stop);
+    pthread_mutex_destroy(&(*commit)->mtx);
+    free(*commit);
+    *commit = NULL;
+}
+
+/* op_apply - run one operation so that it can be undone alone
+ * An error here is one of the transaction, not of the operation: SQLite rolls
+ * everything back by itself on some errors (disk full while the cache
+ * spills). */
+static int op_apply(struct sql *sql, struct op *op)
+{
+    int err = sql_exec(sql, SQL_SAVE);
+    if (err)
+        return err;
+    op->result = op->apply(sql, op->arg);
+    if (sqlite3_get_autocommit(sql->db))
+        return op->result ? op->result : -EIO;
+    if (op->result)
+        err = sql_exec(sql, SQL_UNDO);
+    return err ? err : sql_exec(sql, SQL_RELEASE);
+}
+
+/* range_commit - one transaction for the operations from `first` up to `end`
+ * 0: each op->result holds. Else: nothing of any of them has happened. */
+static int range_commit(struct sql *sql, struct op *first, struct op *end)
+{
+    int err = sql_exec(sql, SQL_BEGIN);
+    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
+        err = op_apply(sql, op);
+    FAULT_POINT("commit_before");
+    bool written = !err;
+    if (!err)
+        err = sql_exec(sql, SQL_COMMIT);
+    FAULT_POINT("commit_after");
+    /* Without room for the -wal it is not whole; SQLite writes the -shm
+     * last. */
+    bool whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
+    if (err && !sqlite3_get_autocommit(sql->db))
+        sql_exec(sql, SQL_ROLLBACK);
+    if (whole)
+        (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
+    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
+        if (op->result == 0 && op->durable)
+            op->durable(op->arg);
+    return err;
+}
+
+/* batch_commit_singly - each operation in a transaction of its own
+ * For a full disk: a large message must not take small ones along, nor stop
+ * deletes, which make room. A checkpoint first, since a -wal that is copied
+ * over starts from its beginning again and needs no new block. */
+static unsigned batch_commit_singly(struct sql *sql, struct batch *batch)
+{
+    unsigned commits = 0;
+    struct op *op;
+    sqlite3_wal_checkpoint_v2(sql->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL,
+                              NULL);
+    TAILQ_FOREACH (op, batch, link) {
+        int err = range_commit(sql, op, TAILQ_NEXT(op, link));
+        if (err)
+            op->result = err;
+        else
+            commits++;
+    }
+    return commits;
+}
+
+/* batch_commit - give every operation of the batch its result; how many
+ * transactions were committed for that */
+static unsigned batch_commit(struct sql *sql, struct batch *batch)
+{
+    struct op *op;
+    int err = range_commit(sql, TAILQ_FIRST(batch), NULL);
+    if (!err)
+        return 1;
+    if (err == -ENOSPC)
+        return batch_commit_singly(sql, batch);
+    TAILQ_FOREACH (op, batch, link)
+        op->result = err;
+    return 0;
+}
+
+/* batch_wake - tell everyone whose operation is settled
+ * The caller's op goes away as soon as the lock is free. */
+static void batch_wake_locked(struct commit *c, struct batch *batch)
+{
+    struct op *op;
+    TAILQ_FOREACH (op, batch, link) {
+        op->done = true;
+        c->stats.writes++;
+        pthread_cond_signal(&op->wake);
+    }
+}
+
+/* lead_next_locked - the one who leads now has ended: name another
+ * Who wants to stop all others goes first, or a steady load would keep it
+ * waiting for ever. */
+static void lead_next_locked(struct commit *c)
+{
+    struct op *next = TAILQ_FIRST(&c->queue);
+    if (c->stopper) {
+        c->stopper = false;
+        c->stopped = true;
+        pthread_cond_signal(&c->stop);
+        return;
+    }
+    c->leading = next != NULL;
+    if (next) {
+        next->lead = true;
+        pthread_cond_signal(&next->wake);
+    }
+}
+
+/* lead_locked - settle all that wait, then name the next leader
+ * Invariant: leading is false only while the queue is empty, so each op in the
+ * queue has a leader who will take it, or commit_go names one. The caller's own
+ * op is in the queue. */
+static void lead_locked(struct commit *c)
+{
+    struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
+    c->leading = true;
+    TAILQ_CONCAT(&batch, &c->queue, link);
+    c->stats.waiting = 0;
+    pthread_mutex_unlock(&c->mtx);
+
+    unsigned commits = batch_commit(c->writer, &batch);
+
+    pthread_mutex_lock(&c->mtx);
+    c->stats.commits += commits;
+    batch_wake_locked(c, &batch);
+    lead_next_locked(c);
+}
+
+/* commit_stop - lead without a batch */
+void commit_stop(struct commit *c)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->stopper = c->leading;
+    c->stopped = !c->leading;
+    c->leading = true;
+    while (!c->stopped)
+        pthread_cond_wait(&c->stop, &c->mtx);
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* commit_go - whoever waits leads */
+void commit_go(struct commit *c)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->stopped = false;
+    lead_next_locked(c);
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* commit_run - have an operation committed with whoever else is there */
+int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
+               void *arg)
+{
+    struct op op = {.apply = apply, .durable = durable, .arg = arg};
+    pthread_cond_init(&op.wake, NULL);
+    pthread_mutex_lock(&c->mtx);
+    TAILQ_INSERT_TAIL(&c->queue, &op, link);
+    c->stats.waiting++;
+    while (c->leading && !op.done && !op.lead)
+        pthread_cond_wait(&op.wake, &c->mtx);
+    if (!op.done)
+        lead_locked(c);
+    pthread_mutex_unlock(&c->mtx);
+    pthread_cond_destroy(&op.wake);
+    return op.result;
+}
+
+/* commit_stats - counters so far */
+void commit_stats(struct commit *c, struct store_stats *out)
+{
+    pthread_mutex_lock(&c->mtx);
+    *out = c->stats;
+    pthread_mutex_unlock(&c->mtx);
+}

@@ -1,0 +1,42 @@
+/* commit.h - group commit: one transaction for all writers that come at once
+ *
+ * WHAT   Runs write operations on the one writing connection. While a leader
+ *        syncs, others queue up; the oldest of them leads next and takes all
+ *        that are there into its transaction. Nobody waits for company.
+ * WHO    Any thread; it blocks until its own operation is on the disk or
+ *        failed.
+ * OWNS   Borrows the connection; nobody else may use it meanwhile.
+ * FAILS  What the operation returned (it alone is undone), or what the whole
+ *        transaction failed with: then all in it get that error and none of it
+ *        has happened.
+ */
+#ifndef COMMON_STORE_COMMIT_H
+#define COMMON_STORE_COMMIT_H
+
+#include <stdint.h>
+
+#include "common/store/store_sql.h"
+
+struct commit; /* opaque; body in commit.c */
+
+/* An operation: 0 or -errno. It runs on any of the waiting threads, inside a
+ * transaction, and may run a second time after it was undone (disk full): it
+ * sets its results anew each time. It must not write through the store. */
+typedef int commit_apply(struct sql *sql, void *arg);
+/* Called once it is on the disk, before any later operation runs; on any of the
+ * waiting threads. Short; does not use the store. */
+typedef void commit_durable(void *arg);
+
+int commit_open(struct commit **out, struct sql *writer); /* -ENOMEM */
+void commit_close(struct commit **commit); /* NULL-safe; no call is under way */
+/* `durable`: NULL for none. */
+int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
+               void *arg);
+/* Nobody commits between the two, and the caller may use the connection, even
+ * have another one in its place. Those that come wait; those that led are done.
+ * One thread at a time. */
+void commit_stop(struct commit *c);
+void commit_go(struct commit *c);
+void commit_stats(struct commit *c, struct store_stats *out);
+
+#endif

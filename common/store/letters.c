@@ -1,0 +1,409 @@
+/* letters.c - dead letters as an operator sees them; see letters.h
+ *
+ * Lists are read page by page: a page is copied out and its read transaction
+ * ended before the first visit, because an open one keeps the -wal of a running
+ * worker from being used again. A page ends at 64 letters or 1 MiB.
+ */
+#include <bsd/sys/queue.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/store/letters.h"
+#include "common/store/store_sql.h"
+
+#define PAGE_LETTERS 64
+#define PAGE_BYTES   (1u << 20)
+
+/* A place in the order of death. */
+struct place {
+    uint64_t died_ns;
+    int64_t row;
+};
+
+/* Letters strictly between two places. */
+struct range {
+    struct place low, high;
+};
+
+struct page {
+    struct letter *letters[PAGE_LETTERS]; /* one block of memory each */
+    size_t count;
+    size_t bytes;
+    struct place last;
+};
+
+/* bytes_copy - append bytes and a NUL at *at; NULL stays NULL */
+static const char *bytes_copy(char **at, const void *bytes, size_t size)
+{
+    char *start = *at;
+    if (!bytes)
+        return NULL;
+    memcpy(start, bytes, size);
+    start[size] = '\0';
+    *at += size + 1;
+    return start;
+}
+
+/* replay_copy - how it was sent last; where the boot is not known, it may have
+ * been in this one */
+static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
+{
+    const char *there = (const char *)sqlite3_column_text(st, COL_BOOT);
+    const void *token = sqlite3_column_blob(st, COL_TOKEN);
+    struct letter_replay r = {
+        .here = there && (!*there || !*boot || !sql_elsewhere(there, boot)),
+        .sent = sqlite3_column_int(st, COL_SENT) != 0,
+        .marked_ns = sql_column_u64(st, COL_MARKED),
+    };
+    r.known = token && sqlite3_column_bytes(st, COL_TOKEN) == sizeof r.token;
+    if (r.known)
+        memcpy(&r.token, token, sizeof r.token);
+    return r;
+}
+
+/* letter_copy - the letter a statement stands on, in one block of its own */
+static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
+                       size_t *bytes)
+{
+    struct store_row m;
+    int err = sql_read_row(st, &m);
+    if (err)
+        return err;
+    const void *tail = sqlite3_column_blob(st, COL_STDERR);
+    size_t tail_size = (size_t)sqlite3_column_bytes(st, COL_STDERR);
+    const void *data = m.size ? sqlite3_column_blob(st, COL_DATA) : "";
+    size_t error_size = m.error ? strlen(m.error) : 0;
+    *bytes = sizeof **out + m.size + m.group_size + error_size + tail_size + 4;
+    struct letter *l = data ? malloc(*bytes) : NULL;
+    if (!l)
+        return -ENOMEM;
+    char *at = (char *)(l + 1);
+    m.data = bytes_copy(&at, data, m.size);
+    m.group = bytes_copy(&at, m.group, m.group_size);
+    m.error = bytes_copy(&at, m.error, error_size);
+    *l = (struct letter){
+        .m = m,
+        .replay = replay_copy(st, boot),
+        .body = (const char *)m.data + m.header_size,
+        .body_size = m.size - m.header_size,
+        .stderr_tail = bytes_copy(&at, tail, tail_size),
+        .stderr_size = tail_size,
+    };
+    *out = l;
+    return 0;
+}
+
+/* filter_bind - values 1 to 9 of a statement over letters */
+static void filter_bind(sqlite3_stmt *st, const struct letter_filter *f,
+                        const struct range *range)
+{
+    enum store_state state = f->replayed ? STORE_REPLAYED : STORE_DEAD;
+    sql_bind_u64(st, 1, range->low.died_ns);
+    sqlite3_bind_int64(st, 2, range->low.row);
+    sql_bind_u64(st, 3, range->high.died_ns);
+    sqlite3_bind_int64(st, 4, range->high.row);
+    sqlite3_bind_int(st, 5, (int)f->reason);
+    sql_bind_text(st, 6, f->group, f->group ? strlen(f->group) : 0);
+    sql_bind_text(st, 7, f->error_glob,
+                  f->error_glob ? strlen(f->error_glob) : 0);
+    sql_bind_text(st, 8, f->match, f->match ? strlen(f->match) : 0);
+    sqlite3_bind_int(st, 9, (int)state);
+}
+
+/* page_step - copy letters until the page is full or there are no more */
+static int page_step(struct sql *sql, sqlite3_stmt *st, const char *boot,
+                     struct page *page)
+{
+    int err = 0;
+    while (page->count < PAGE_LETTERS && page->bytes < PAGE_BYTES &&
+           (err = sql_step(sql, st)) > 0) {
+        size_t bytes;
+        struct letter *l;
+        err = letter_copy(st, boot, &l, &bytes);
+        if (err)
+            return err;
+        page->letters[page->count++] = l;
+        page->bytes += bytes;
+        page->last = (struct place){l->m.died_ns, l->m.row};
+    }
+    return err < 0 ? err : 0;
+}
+
+/* page_read - the next page of at most `room` letters; empty at the end */
+static int page_read(struct store *s, enum sql_id list,
+                     const struct letter_filter *f, const struct range *range,
+                     uint64_t room, struct page *page)
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    page->count = page->bytes = 0;
+    int err = sql_use(sql, list, &st);
+    if (!err) {
+        filter_bind(st, f, range);
+        sql_bind_u64(st, 10, room < PAGE_LETTERS ? room : PAGE_LETTERS);
+        err = page_step(sql, st, store_boot(s), page);
+        sql_done(st);
+    }
+    store_read_end(s);
+    return err;
+}
+
+/* page_visit - visit the letters and free them, also when a visit or reading
+ * the page (`err`) went wrong */
+static int page_visit(struct page *page, int err,
+                      int (*visit)(const struct letter *l, void *arg),
+                      void *arg)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        if (!err)
+            err = visit(page->letters[i], arg);
+        free(page->letters[i]);
+    }
+    return err;
+}
+
+/* edge_find - the matching letter that is `nth` from the newest; -ENOENT */
+static int edge_find(struct store *s, const struct letter_filter *f,
+                     const struct range *range, uint64_t nth,
+                     struct place *place)
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_EDGE, &st);
+    if (!err) {
+        filter_bind(st, f, range);
+        sql_bind_u64(st, 10, nth);
+        err = sql_step(sql, st);
+        if (err > 0) {
+            place->died_ns = sql_column_u64(st, 0);
+            place->row = sqlite3_column_int64(st, 1);
+        }
+        sql_done(st);
+        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
+    }
+    store_read_end(s);
+    return err;
+}
+
+/* range_of - from `since` up to `until`, both as open ends; rows start at 1 */
+static struct range range_of(const struct letter_filter *f)
+{
+    struct range range = {
+        .low = {f->since_ns, 0},
+        .high = {f->until_ns, 0},
+    };
+    if (f->until_ns == 0)
+        range.high = (struct place){INT64_MAX, INT64_MAX};
+    return range;
+}
+
+/* range_freeze - for going from old to new: end at what is the newest now, or
+ * replays that die again would be visited for ever; begin at the oldest of the
+ * newest `limit`. -ENOENT when nothing matches. */
+static int range_freeze(struct store *s, const struct letter_filter *f,
+                        struct range *range)
+{
+    struct place newest, first;
+    int err = edge_find(s, f, range, 0, &newest);
+    if (err)
+        return err;
+    newest.row++;
+    range->high = newest;
+    if (f->limit == 0)
+        return 0;
+    err = edge_find(s, f, range, f->limit - 1, &first);
+    if (err)
+        return err == -ENOENT ? 0 : err; /* fewer than the limit: all */
+    first.row--;
+    range->low = first;
+    return 0;
+}
+
+/* letters_each - visit matching letters */
+int letters_each(struct store *s, const struct letter_filter *f,
+                 bool oldest_first,
+                 int (*visit)(const struct letter *l, void *arg), void *arg)
+{
+    struct range range = range_of(f);
+    struct page page;
+    enum sql_id list = oldest_first ? SQL_LIST_OLDEST : SQL_LIST_NEWEST;
+    uint64_t left = f->limit ? f->limit : UINT64_MAX;
+    int err = oldest_first ? range_freeze(s, f, &range) : 0;
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    do {
+        err = page_read(s, list, f, &range, left, &page);
+        err = page_visit(&page, err, visit, arg);
+        *(oldest_first ? &range.low : &range.high) = page.last;
+        left -= page.count;
+    } while (!err && page.count > 0 && left > 0);
+    return err;
+}
+
+/* letters_get - visit one letter */
+int letters_get(struct store *s, int64_t row,
+                int (*visit)(const struct letter *l, void *arg), void *arg)
+{
+    struct sql *sql = store_read_begin(s);
+    struct letter *l = NULL;
+    size_t bytes;
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_LETTER, &st);
+    if (!err) {
+        sqlite3_bind_int64(st, 1, row);
+        err = sql_step(sql, st);
+        if (err > 0)
+            err = letter_copy(st, store_boot(s), &l, &bytes);
+        else if (!err)
+            err = -ENOENT;
+        sql_done(st);
+    }
+    store_read_end(s);
+    if (!err)
+        err = visit(l, arg);
+    free(l);
+    return err;
+}
+
+/* ---- how often what ---- */
+
+struct tally {
+    STAILQ_ENTRY(tally) link;
+    const char *value; /* NULL, or points to text */
+    size_t size;
+    uint64_t count, newest_ns;
+    char text[];
+};
+STAILQ_HEAD(tallies, tally);
+
+/* tally_copy - the line of the summary a statement stands on */
+static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
+{
+    const char *value = (const char *)sqlite3_column_text(st, 0);
+    size_t size = (size_t)sqlite3_column_bytes(st, 0);
+    if (by == LETTER_BY_REASON) {
+        int reason = sqlite3_column_int(st, 0);
+        value = store_reason_text((enum store_reason)reason);
+        size = strlen(value);
+    }
+    struct tally *t = malloc(sizeof *t + size + 1);
+    if (!t)
+        return NULL;
+    char *at = t->text;
+    t->value = bytes_copy(&at, value, size);
+    t->size = size;
+    t->count = sql_column_u64(st, 1);
+    t->newest_ns = sql_column_u64(st, 2);
+    return t;
+}
+
+/* tallies_read - the whole summary; what was read stays in the list */
+static int tallies_read(struct store *s, enum letter_by by,
+                        const struct letter_filter *f, struct tallies *all)
+{
+    struct range range = range_of(f);
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_SUMMARY, &st);
+    if (!err) {
+        filter_bind(st, f, &range);
+        sql_bind_u64(st, 10, f->limit ? f->limit : UINT64_MAX);
+        sqlite3_bind_int(st, 11, (int)by);
+        while ((err = sql_step(sql, st)) > 0) {
+            struct tally *t = tally_copy(st, by);
+            err = t ? 0 : -ENOMEM;
+            if (err)
+                break;
+            STAILQ_INSERT_TAIL(all, t, link);
+        }
+        sql_done(st);
+    }
+    store_read_end(s);
+    return err;
+}
+
+/* letters_summary - count letters by a field */
+int letters_summary(struct store *s, enum letter_by by,
+                    const struct letter_filter *f,
+                    int (*visit)(const char *value, size_t size, uint64_t count,
+                                 uint64_t newest_ns, void *arg),
+                    void *arg)
+{
+    struct tallies all = STAILQ_HEAD_INITIALIZER(all);
+    int err = tallies_read(s, by, f, &all);
+    while (!STAILQ_EMPTY(&all)) {
+        struct tally *t = STAILQ_FIRST(&all);
+        STAILQ_REMOVE_HEAD(&all, link);
+        if (!err)
+            err = visit(t->value, t->size, t->count, t->newest_ns, arg);
+        free(t);
+    }
+    return err;
+}
+
+/* ---- history ---- */
+
+/* attempt_copy - the attempt a statement stands on, in one block */
+static struct store_attempt *attempt_copy(sqlite3_stmt *st)
+{
+    const char *error = (const char *)sqlite3_column_text(st, 3);
+    size_t error_size = (size_t)sqlite3_column_bytes(st, 3);
+    const void *tail = sqlite3_column_blob(st, 4);
+    size_t tail_size = (size_t)sqlite3_column_bytes(st, 4);
+    struct store_attempt *a = malloc(sizeof *a + error_size + tail_size + 2);
+    if (!a)
+        return NULL;
+    char *at = (char *)(a + 1);
+    *a = (struct store_attempt){
+        .started_ns = sql_column_u64(st, 1),
+        .duration_ns = sql_column_u64(st, 2),
+        .error = bytes_copy(&at, error, error_size),
+        .stderr_tail = bytes_copy(&at, tail, tail_size),
+        .stderr_size = tail_size,
+    };
+    return a;
+}
+
+/* attempt_next - the attempt after number *n, its own number to *n; NULL at
+ * the end */
+static int attempt_next(struct store *s, int64_t row, unsigned *n,
+                        struct store_attempt **out)
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    *out = NULL;
+    int err = sql_use(sql, SQL_HISTORY, &st);
+    if (!err) {
+        sqlite3_bind_int64(st, 1, row);
+        sqlite3_bind_int64(st, 2, *n);
+        err = sql_step(sql, st);
+        if (err > 0) {
+            *n = (unsigned)sqlite3_column_int64(st, 0);
+            *out = attempt_copy(st);
+            err = *out ? 0 : -ENOMEM;
+        }
+        sql_done(st);
+    }
+    store_read_end(s);
+    return err;
+}
+
+/* letters_history - visit the failed deliveries of a letter */
+int letters_history(struct store *s, int64_t row,
+                    int (*visit)(unsigned n, const struct store_attempt *a,
+                                 void *arg),
+                    void *arg)
+{
+    struct store_attempt *a;
+    unsigned n = 0;
+    for (;;) {
+        int err = attempt_next(s, row, &n, &a);
+        if (err || !a)
+            return err;
+        err = visit(n, a, arg);
+        free(a);
+        if (err)
+            return err;
+    }
+}

@@ -1,0 +1,104 @@
+/* letters.h - dead letters as an operator sees them: list, mark, remove
+ *
+ * WHAT   The queries of mqdlq on a store: filter, history, replay marks,
+ *        removal, import.
+ * WHO    As store.h; works with and without a running worker.
+ * OWNS   Nothing; strings in a visited letter are valid during the visit.
+ * FAILS  As store.h.
+ */
+#ifndef COMMON_STORE_LETTERS_H
+#define COMMON_STORE_LETTERS_H
+
+#include "common/store/store.h"
+
+/* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
+struct letter_filter {
+    enum store_reason reason;
+    const char *error_glob;      /* fnmatch(3) on the error */
+    const char *group;           /* exact */
+    const char *match;           /* bytes that occur in the body; no pattern */
+    uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */
+    uint64_t limit;              /* newest `limit` letters; 0 = all */
+    bool replayed;               /* those marked replayed, not the dead ones */
+};
+
+/* The last time that an operator sent a letter again. */
+struct letter_replay {
+    bool known;         /* else it was never sent, or by an older version */
+    bool here;          /* state replayed: in this boot, to queues of now */
+    bool sent;          /* the send returned; else it may not have happened */
+    uint64_t marked_ns; /* wall */
+    struct ulid token;
+};
+
+struct letter {
+    struct store_row m; /* all fields set; m.group NUL-terminated */
+    struct letter_replay replay;
+    const char *body; /* after the header */
+    size_t body_size;
+    const char *stderr_tail; /* of the last attempt */
+    size_t stderr_size;
+};
+
+/* Visit matching letters, newest first (died_ns, then row, descending), or
+ * oldest first. `visit` returns 0 to go on, else that value ends and is
+ * returned. It may change letters: no lock and no transaction is held then.
+ * Letters that die while this goes on oldest first are not visited. */
+int letters_each(struct store *s, const struct letter_filter *f,
+                 bool oldest_first,
+                 int (*visit)(const struct letter *l, void *arg), void *arg);
+/* Tally matching letters by one field: the most frequent value first, then the
+ * newest. `value` is NULL for letters that have none (no group, no error), else
+ * NUL-terminated. filter->limit: only the newest so many letters are counted.
+ * Holds one entry for each different value. */
+enum letter_by { LETTER_BY_REASON, LETTER_BY_ERROR, LETTER_BY_GROUP };
+int letters_summary(struct store *s, enum letter_by by,
+                    const struct letter_filter *f,
+                    int (*visit)(const char *value, size_t size, uint64_t count,
+                                 uint64_t newest_ns, void *arg),
+                    void *arg);
+/* One letter by row, dead or replayed; -ENOENT. */
+int letters_get(struct store *s, int64_t row,
+                int (*visit)(const struct letter *l, void *arg), void *arg);
+/* Failed deliveries of a letter, oldest first. `n` counts from 1. None for a
+ * row that is gone. */
+int letters_history(struct store *s, int64_t row,
+                    int (*visit)(unsigned n, const struct store_attempt *a,
+                                 void *arg),
+                    void *arg);
+
+/* A letter that is about to be sent. */
+struct letter_mark {
+    int64_t row;
+    uint64_t died_ns;   /* of the letter as it was read */
+    uint64_t marked_ns; /* wall; now */
+    struct ulid token;  /* a new one; `again`: the one that it has, if any */
+    bool again;         /* it is on its way already */
+};
+/* dead -> replayed, with the current boot (store_recall), under that token; or,
+ * again, still replayed. -EALREADY: it is on its way, and was to be dead;
+ * -ENOENT: settled, or it died again. `sent`: as letters_mark_sent, in the same
+ * commit; NULL: none. */
+int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
+                          const struct letter_mark *sent);
+/* Its send has returned. */
+int letters_mark_sent(struct store *s, const struct letter_mark *mark);
+/* replayed -> dead, when the send did not happen; -ENOENT if it is not
+ * replayed, or was sent once more by somebody else meanwhile. */
+int letters_unmark(struct store *s, const struct letter_mark *mark);
+/* Remove letters (dead or replayed) by row, one transaction; how many went. */
+int64_t letters_discard(struct store *s, const int64_t *rows, size_t n);
+/* Give room that removed letters left in the file back to the disk, in steps
+ * that let a running worker in between. Worth it after a large discard only: it
+ * does nothing while less than a quarter of the file (or 1 MiB) is unused. */
+int letters_shrink(struct store *s);
+/* Put in letters from elsewhere as new dead rows, with history; one
+ * transaction per call, all or nothing. m.row is ignored. */
+struct letter_import {
+    struct store_row m;
+    const struct store_attempt *history;
+    size_t history_count;
+};
+int letters_import(struct store *s, const struct letter_import *l, size_t n);
+
+#endif

@@ -1,0 +1,230 @@
+/* store.h - what must survive a reboot: waiting retries, dead letters, history
+ *
+ * WHAT   One SQLite file a queue, WAL mode, full sync. A row is one message in
+ *        one of four states; its failed deliveries hang on it.
+ * WHO    Any thread. Writers that come at once share one commit: the first runs
+ *        the transaction for all that queue up meanwhile. The other programs
+ *        open the same file while the worker runs.
+ * OWNS   Two connections (one to write, one to read), each under its own lock.
+ * FAILS  -ENOSPC disk full, -EIO, -EBUSY locked by another program for longer
+ *        than 5 s, -ENOENT no such row, -ENOMEM. When a write returns 0 it is
+ *        on the disk; when it fails nothing of that call has happened.
+ *        open: a problem with status 73 (cannot be used, no database) or 78
+ *        (of another version, left untouched).
+ */
+#ifndef COMMON_STORE_STORE_H
+#define COMMON_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/problem.h"
+#include "common/base/ulid.h"
+
+struct store; /* opaque; body in store.c */
+struct slot;  /* slot.h */
+
+enum store_state {
+    STORE_WAITING = 1, /* due at due_ns */
+    STORE_PARKED,      /* behind the head of its group */
+    STORE_DEAD,        /* a dead letter */
+    STORE_REPLAYED,    /* a dead letter on its way through the queue again */
+};
+
+/* Why a message died. Text form: store_reason_text. */
+enum store_reason {
+    REASON_NONE,
+    REASON_EXHAUSTED,
+    REASON_REJECTED,
+    REASON_EXPIRED,
+    REASON_CRASHED,
+    REASON_BAD_HEADER,
+    REASON_COUNT,
+};
+const char *store_reason_text(enum store_reason reason); /* "bad-header" */
+/* REASON_COUNT if it is none. */
+enum store_reason store_reason_parse(const char *text);
+
+enum {
+    STORE_REDELIVERED = 1 << 0,     /* may have run without a verdict */
+    STORE_LENGTH_INFERRED = 1 << 1, /* custody rule 3 */
+    /* WAITING: a letter that was sent again, and a worker that stopped had it:
+     * the first of its group, which waits for it as for a letter. */
+    STORE_FRONT = 1 << 2,
+};
+
+/* One message. Pointers are borrowed for the call. */
+struct store_row {
+    int64_t row; /* 0: not stored yet. Never used twice (AUTOINCREMENT) */
+    enum store_state state;
+    uint64_t receive_seq; /* of the custody slot; unique here; 0: none */
+    struct ulid id;
+    uint32_t priority;
+    uint32_t attempts; /* failed deliveries in this life */
+    uint32_t crashes;
+    uint32_t flags;    /* STORE_ bits above */
+    const char *group; /* NULL: none */
+    size_t group_size;
+    uint64_t due_ns;            /* clock_steady_ns; of STORE_WAITING */
+    uint64_t first_received_ns; /* wall */
+    uint64_t died_ns;           /* wall; of dead and replayed */
+    enum store_reason reason;   /* of dead and replayed */
+    const char *error;          /* how the last delivery ended; NULL: none */
+    const void *data;           /* as received, header included */
+    size_t size;
+    size_t header_size; /* bytes of `data` before the body */
+    /* Where it is in custody: made FREE as soon as the row is on the disk,
+     * before anything later is written. NULL: nowhere; always when read. */
+    struct slot *slot;
+};
+
+/* A token names one replay of a letter: from the moment at which an operator
+ * marks it until it is settled. Its first half is the store's own, as the
+ * number of a letter means nothing to another store; the other half is random.
+ */
+#define STORE_IDENTITY 8 /* bytes of the first half */
+/* -errno of getrandom(2). */
+int store_token_make(const struct store *s, struct ulid *token);
+
+/* What a message is whose header names a letter. */
+enum store_replay {
+    REPLAY_NONE, /* no replay of ours: of another store, or made up */
+    REPLAY_OPEN, /* of the last replay, which nobody has settled */
+    REPLAY_OVER, /* of one that was taken: it failed and waits in the store, or
+                    is settled; or of an earlier one */
+};
+/* By the header's letter, id and token. What is OPEN may be in a slot. */
+int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
+                      const struct ulid *token, enum store_replay *out);
+
+/* One failed delivery. */
+struct store_attempt {
+    uint64_t started_ns; /* wall */
+    uint64_t duration_ns;
+    const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
+    const char *stderr_tail; /* at most 4 KiB; any bytes */
+    size_t stderr_size;
+};
+
+/* Missing file: made with mode 0600 if `create`, else -ENOENT. */
+int store_open(struct store **out, const char *path, bool create,
+               struct problem *p);
+void store_close(struct store **store); /* NULL-safe; sets NULL */
+/* The worker, before it looks for what became of its slots: a commit of the
+ * last one that was cut off, so that it is not to be seen, will not be seen
+ * later. A problem as of store_open. */
+int store_claim(struct store *s, struct problem *p);
+
+/* The worker, when its store was removed while it has it open (the -wal or -shm
+ * alone, too: `replace`): write all of it to `path` again, durably, and go on
+ * with that file. Whoever writes or reads waits meanwhile. -EEXIST: there is
+ * another file. After any other failure a copy may be at `path`, which is not
+ * used: to be replaced by the next try. One thread at a time. */
+int store_put_back(struct store *s, const char *path, bool replace,
+                   struct problem *p);
+/* A store of its own at `path` with all that this one holds; as above. */
+int store_copy(struct store *s, const char *path);
+
+struct store_stats {
+    uint64_t writes;  /* calls that were settled, well or not */
+    uint64_t commits; /* transactions they took */
+    unsigned waiting; /* calls that wait for a commit to end now */
+};
+void store_stats(struct store *s, struct store_stats *out);
+
+/* ---- the worker's writes; each durable on return ---- */
+
+/* Write `m` in the state m->state: a new row when m->row is 0 (then *row is
+ * set; it may point to m->row), else that row, whose body stays as it is.
+ * `attempt` (NULL: none) is added to the history. A row that is gone (an
+ * operator discarded it): -ENOENT. A new row whose receive_seq is in the table
+ * already: -EEXIST, nothing written. */
+int store_put(struct store *s, const struct store_row *m,
+              const struct store_attempt *attempt, int64_t *row);
+/* Write several as store_put would, without attempts, in one commit, all or
+ * nothing. One whose receive_seq is in the table already is left as it is, and
+ * one whose row is gone (discarded) stays away. */
+int store_put_all(struct store *s, const struct store_row *rows, size_t n);
+/* Delete the row and its history: done or discarded. A row that is gone: 0. */
+int store_delete(struct store *s, int64_t row);
+/* Letters marked replayed under another boot id, or in another IPC namespace (a
+ * container that was started anew), than now become dead again, since the
+ * kernel queue they were in is gone; but for those that `skip` holds, which
+ * were taken out of it (called with the row, no lock held; NULL: none). How
+ * many, or -errno, and then some may be dead again; -ENOENT where /proc does
+ * not tell the boot id. */
+int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
+                 void *arg);
+
+/* ---- the worker's reads ---- */
+
+/* Rows of state WAITING with due_ns <= now_ns, earliest first, that `skip` does
+ * not hold (called with the row, no lock held; NULL: none). At most `room`; how
+ * many. The due_ns of the first WAITING row after those (skipped ones left out)
+ * goes to *next_ns, UINT64_MAX if there is none. */
+int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
+              bool (*skip)(int64_t row, void *arg), void *arg,
+              uint64_t *next_ns);
+/* Rows of state WAITING that are due after due_ns, by what their message says
+ * of its last moment: that it came, or that a delivery of it ended. Delayed
+ * ones, whose due time is their producer's, are left out. */
+struct store_stepped {
+    uint64_t future;  /* it lies after wall_ns */
+    uint64_t far;     /* it does not, and they are due longer_ns after it */
+    uint64_t due_ns;  /* the last due time of both kinds */
+    uint64_t seen_ns; /* the last such moment */
+};
+int store_stepped(struct store *s, uint64_t due_ns, uint64_t wall_ns,
+                  uint64_t longer_ns, struct store_stepped *out);
+/* Read a row; its data goes to `data` (`room` bytes; -EMSGSIZE if it is larger,
+ * NULL: not read), its group to `group` (256 bytes, NULL: not read).
+ * out->error is NULL. */
+int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
+              size_t room, char *group);
+/* The row with that receive_seq, or -ENOENT. */
+int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row);
+/* The newest row of a message, or -ENOENT. Reads the whole table. */
+int store_find_id(struct store *s, const struct ulid *id, int64_t *row);
+/* Highest receive_seq in the table, 0 if none. */
+int store_max_seq(struct store *s, uint64_t *receive_seq);
+/* Rows that are no letters: WAITING or PARKED. Known from store_claim on, and
+ * exact as soon as a write of ours has returned: no other program writes such
+ * rows. A row whose message runs counts until it is settled. */
+int64_t store_waits(const struct store *s);
+/* Number of rows in a state, or -errno. */
+int64_t store_count(struct store *s, enum store_state state);
+/* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of
+ * death: ordered by (died_ns, row); `after_ns`/`after` name the last one
+ * seen. */
+int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
+                    int64_t *row);
+
+/* ---- ordered groups ---- */
+
+/* The parked row of a group that is next: highest priority, then lowest
+ * receive_seq; with `low` the lowest priority. -ENOENT if there is none. */
+struct store_parked {
+    int64_t row;
+    uint32_t priority;
+    uint64_t receive_seq;
+};
+int store_next_parked(struct store *s, const char *group, size_t size, bool low,
+                      struct store_parked *out);
+/* Whether the group has a letter, dead, replayed or STORE_FRONT: 0 and its row,
+ * -ENOENT. */
+int store_group_letter(struct store *s, const char *group, size_t size,
+                       int64_t *row);
+/* Step through all groups that have rows, in the order of their keys. `key` and
+ * `size` hold the last one seen, "" and 0 at first, and get the next one
+ * (at most 256 bytes). -ENOENT at the end. */
+struct store_group {
+    uint64_t parked;  /* rows behind the head */
+    uint64_t letters; /* dead or replayed */
+    int64_t head;     /* a row that failed and waits for its retry, or else the
+                       * first that is STORE_FRONT; 0: none */
+};
+int store_next_group(struct store *s, char *key, size_t *size,
+                     struct store_group *out);
+
+#endif

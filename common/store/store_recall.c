@@ -1,0 +1,97 @@
+/* store_recall.c - letters that were on their way as the machine went down; see
+ * store.h */
+#include <errno.h>
+#include <string.h>
+
+#include "common/base/fault_point.h"
+#include "common/store/store_sql.h"
+
+#define STRAY_PAGE 64
+
+struct stray {
+    uint64_t died_ns;
+    int64_t row;
+};
+
+/* stray_page - the next letters after *after that were sent in another boot, in
+ * order of death */
+static int stray_page(struct store *s, const struct stray *after,
+                      struct stray page[STRAY_PAGE])
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    int n = 0, more = sql_use(sql, SQL_STRAYS, &st);
+    if (!more) {
+        sql_bind_u64(st, 1, after->died_ns);
+        sqlite3_bind_int64(st, 2, after->row);
+        sql_bind_text(st, 3, store_boot(s), strlen(store_boot(s)));
+        sqlite3_bind_int(st, 4, STRAY_PAGE);
+        while (n < STRAY_PAGE && (more = sql_step(sql, st)) > 0)
+            page[n++] = (struct stray){
+                .died_ns = sql_column_u64(st, 0),
+                .row = sqlite3_column_int64(st, 1),
+            };
+        sql_done(st);
+    }
+    store_read_end(s);
+    return more < 0 ? more : n;
+}
+
+struct recall {
+    const char *boot;
+    int64_t rows[STRAY_PAGE];
+    int n, recalled;
+};
+
+/* recall_apply - they are dead again, unless somebody has sent them
+ * meanwhile */
+static int recall_apply(struct sql *sql, void *arg)
+{
+    struct recall *recall = arg;
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_RECALL, &st);
+    recall->recalled = 0;
+    for (int i = 0; !err && i < recall->n; i++) {
+        sqlite3_bind_int64(st, 1, recall->rows[i]);
+        sql_bind_text(st, 2, recall->boot, strlen(recall->boot));
+        err = sql_run(sql, st);
+        recall->recalled += sqlite3_changes(sql->db);
+    }
+    return err;
+}
+
+/* recall_page - one commit for those that `skip` does not hold; how many */
+static int recall_page(struct store *s, const struct stray *page, int n,
+                       bool (*skip)(int64_t row, void *arg), void *arg)
+{
+    struct recall recall = {.boot = store_boot(s)};
+    for (int i = 0; i < n; i++)
+        if (!skip || !skip(page[i].row, arg))
+            recall.rows[recall.n++] = page[i].row;
+    if (recall.n == 0)
+        return 0;
+    FAULT_POINT("store_recall_before");
+    int err = store_write(s, recall_apply, &recall);
+    FAULT_POINT("store_recall_after");
+    return err ? err : recall.recalled;
+}
+
+/* store_recall - take back what was on its way as the machine went down */
+int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
+                 void *arg)
+{
+    struct stray page[STRAY_PAGE], after = {0};
+    int n, recalled = 0;
+    if (!*store_boot(s))
+        return -ENOENT;
+    do {
+        n = stray_page(s, &after, page);
+        int done = n > 0 ? recall_page(s, page, n, skip, arg) : n;
+        if (done < 0)
+            return done;
+        recalled += done;
+        if (n > 0)
+            after = page[n - 1];
+    } while (n == STRAY_PAGE);
+    return recalled;
+}

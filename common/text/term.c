@@ -1,0 +1,197 @@
+/* term.c - see term.h */
+#include "common/text/term.h"
+
+#include <locale.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "common/base/utf8.h"
+
+#define DEFAULT_WIDTH 80
+#define ESCAPE_MAX    16
+
+/* term_is_terminal - whether a person may be looking */
+bool term_is_terminal(FILE *out)
+{
+    return isatty(fileno(out)) == 1;
+}
+
+/* term_width - columns to fit into; 0 = no limit */
+int term_width(FILE *out)
+{
+    struct winsize size;
+    if (!term_is_terminal(out))
+        return 0;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    const char *text = getenv("COLUMNS");
+    long columns = text ? strtol(text, NULL, 10) : 0;
+    return columns > 0 && columns < 10000 ? (int)columns : DEFAULT_WIDTH;
+}
+
+/* colour_wanted - a terminal that can, and nobody said no (no-color.org) */
+static bool colour_wanted(FILE *out)
+{
+    const char *off = getenv("NO_COLOR");
+    const char *kind = getenv("TERM");
+    return term_is_terminal(out) && !(off && *off) && kind &&
+           strcmp(kind, "dumb") != 0;
+}
+
+/* term_colour - escape sequence, or "" */
+const char *term_colour(FILE *out, enum term_colour colour)
+{
+    static const char *const codes[] = {
+        [TERM_PLAIN] = "\033[0m",  [TERM_BOLD] = "\033[1m",
+        [TERM_DIM] = "\033[2m",    [TERM_RED] = "\033[31m",
+        [TERM_GREEN] = "\033[32m", [TERM_YELLOW] = "\033[33m",
+    };
+    return colour_wanted(out) ? codes[colour] : "";
+}
+
+/* next_printable - the printable form of the first character of `s` to `out`;
+ * *used = the bytes of `s` it stands for; the number of bytes written */
+static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
+                             size_t size, bool one_line, size_t *used)
+{
+    uint32_t rune;
+    *used = utf8_read(s, size, &rune);
+    if (*used == 0) {
+        *used = 1;
+        return (size_t)snprintf(out, ESCAPE_MAX, "\\x%02x", s[0]);
+    }
+    if (rune == '\n' || rune == '\t') {
+        if (one_line)
+            return (size_t)snprintf(out, ESCAPE_MAX, "\\%c",
+                                    rune == '\n' ? 'n' : 't');
+    } else if (rune < 0x20 || rune == 0x7F) {
+        return (size_t)snprintf(out, ESCAPE_MAX, "\\x%02x", (unsigned)rune);
+    } else if (utf8_hidden(rune)) {
+        return (size_t)snprintf(out, ESCAPE_MAX, "\\u{%04X}", (unsigned)rune);
+    }
+    memcpy(out, s, *used);
+    return *used;
+}
+
+/* plain_run - how many bytes from the start are printable ASCII: most are */
+static size_t plain_run(const unsigned char *s, size_t size)
+{
+    size_t n = 0;
+    while (n < size && s[n] >= 0x20 && s[n] < 0x7F)
+        n++;
+    return n;
+}
+
+/* term_safe - untrusted bytes, printable, to `out` */
+void term_safe(FILE *out, const void *data, size_t size, bool one_line)
+{
+    const unsigned char *s = data;
+    char text[ESCAPE_MAX];
+    for (size_t used; size > 0; s += used, size -= used) {
+        used = plain_run(s, size);
+        if (used > 0) {
+            fwrite(s, 1, used, out);
+            continue;
+        }
+        size_t n = next_printable(text, s, size, one_line, &used);
+        fwrite(text, 1, n, out);
+    }
+}
+
+/* term_safe_copy - untrusted bytes, printable and on one line, to `buf` */
+size_t term_safe_copy(char *buf, size_t room, const void *data, size_t size)
+{
+    const unsigned char *s = data;
+    char text[ESCAPE_MAX];
+    size_t at = 0;
+    size_t cut = 0; /* where "..." still fits */
+    if (room == 0)
+        return 0;
+    for (size_t used; size > 0; s += used, size -= used) {
+        size_t n = next_printable(text, s, size, true, &used);
+        if (at + n >= room) {
+            at = cut + (size_t)snprintf(buf + cut, room - cut, "...");
+            return at < room ? at : room - 1;
+        }
+        memcpy(buf + at, text, n);
+        at += n;
+        if (at + 3 < room)
+            cut = at;
+    }
+    buf[at] = '\0';
+    return at;
+}
+
+/* rune_columns - what a terminal gives a character. wcwidth(3) asks the
+ * thread's locale, which a program need not have set: use one with UTF-8. */
+static int rune_columns(uint32_t rune)
+{
+    static locale_t utf8;
+    if (rune < 0x300)
+        return 1;
+    if (!utf8)
+        utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    if (!utf8)
+        return 1;
+    locale_t before = uselocale(utf8);
+    int columns = wcwidth((wchar_t)rune);
+    uselocale(before);
+    return columns < 0 ? 1 : columns;
+}
+
+/* term_fit - bytes of a safe text that take at most `columns` */
+size_t term_fit(const char *text, int columns, int *taken)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t size = strlen(text);
+    size_t at = 0;
+    *taken = 0;
+    while (at < size) {
+        uint32_t rune;
+        size_t n = utf8_read(s + at, size - at, &rune);
+        int wide = n ? rune_columns(rune) : 1;
+        if (*taken + wide > columns)
+            break;
+        *taken += wide;
+        at += n ? n : 1;
+    }
+    return at;
+}
+
+/* term_columns - columns that a UTF-8 text takes */
+int term_columns(const char *text)
+{
+    int columns;
+    term_fit(text, INT32_MAX, &columns);
+    return columns;
+}
+
+/* term_complain - "program: text" on stderr, one safe line */
+void term_complain(const char *program, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, fmt);
+    int size = vasprintf(&text, fmt, args);
+    va_end(args);
+    fprintf(stderr, "%s: ", program);
+    if (size >= 0) {
+        term_safe(stderr, text, (size_t)size, true);
+        free(text);
+    }
+    fputc('\n', stderr);
+}
+
+/* term_tell_input - that a person is waited for */
+void term_tell_input(const char *program, const char *what)
+{
+    if (isatty(STDIN_FILENO) == 1)
+        term_complain(program,
+                      "reads %s from this terminal; Ctrl-D at the start of a "
+                      "line ends it, Ctrl-C gives up",
+                      what);
+}

@@ -1,0 +1,53 @@
+/* term.h - what a person sees: width, colour, safe text
+ *
+ * WHAT   Facts about a terminal, colour only there and without NO_COLOR, and
+ *        untrusted bytes made printable. Tables: term_table.h. Progress bars:
+ *        term_progress.h.
+ * WHO    One thread.
+ * OWNS   Nothing.
+ * FAILS  Never.
+ */
+#ifndef COMMON_TEXT_TERM_H
+#define COMMON_TEXT_TERM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+bool term_is_terminal(FILE *out);
+/* Columns: of the terminal, else $COLUMNS, else 80. Not a terminal: 0, which
+ * means "no limit" to tables. */
+int term_width(FILE *out);
+
+enum term_colour {
+    TERM_PLAIN,
+    TERM_BOLD,
+    TERM_DIM,
+    TERM_RED,
+    TERM_GREEN,
+    TERM_YELLOW,
+};
+/* The escape sequence, or "" where colour is off. */
+const char *term_colour(FILE *out, enum term_colour colour);
+
+/* Untrusted bytes as printable UTF-8: what utf8.h calls hidden and invalid
+ * UTF-8 become \n \t \xNN \u{NNNN}. With `one_line`, newlines are escaped too;
+ * otherwise \n and \t stay. Writes to `out`. */
+void term_safe(FILE *out, const void *data, size_t size, bool one_line);
+/* The same on one line into a buffer, cut at `room` - 1 bytes with "..." at the
+ * end, never inside a character; returns the number of bytes. */
+size_t term_safe_copy(char *buf, size_t room, const void *data, size_t size);
+/* Columns that a UTF-8 text takes. */
+int term_columns(const char *text);
+/* Bytes of `text` that take at most `columns`; *taken: how many they take. */
+size_t term_fit(const char *text, int columns, int *taken);
+
+/* Where stdin is a terminal: that `what` is read from it, and what ends that.
+ * Who forgot an argument learns why nothing happens. */
+void term_tell_input(const char *program, const char *what);
+/* "program: text" on stderr, as one safe line. */
+void term_complain(const char *program, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,109 @@
+/* term_progress.c - see term_progress.h */
+#include "common/text/term_progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/text/term.h"
+
+#define BAR_COLUMNS   20
+#define DRAW_EVERY_NS (100 * NS_PER_MS)
+
+/* term_progress_start - begin at 0; draws nothing yet */
+void term_progress_start(struct term_progress *p, const char *what,
+                         uint64_t total)
+{
+    *p = (struct term_progress){
+        .what = what, .total = total, .on = term_is_terminal(stderr)};
+    if (p->on)
+        p->started_ns = p->drawn_ns = clock_mono_ns();
+}
+
+/* left_text - "  0:03 left", or nothing while there is nothing to judge by */
+static void left_text(char *buf, size_t room, uint64_t left, double rate)
+{
+    double seconds = rate > 0 ? (double)left / rate : 1e9;
+    buf[0] = '\0';
+    if (seconds >= 100 * 3600)
+        return;
+    unsigned s = (unsigned)seconds;
+    if (s >= 3600)
+        snprintf(buf, room, "  %u:%02u:%02u left", s / 3600, s / 60 % 60,
+                 s % 60);
+    else
+        snprintf(buf, room, "  %u:%02u left", s / 60, s % 60);
+}
+
+/* term_progress_text - what the bar shows after `elapsed_ns` */
+void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
+                        char *buf, size_t room)
+{
+    double rate = 0;
+    if (elapsed_ns > 0)
+        rate = (double)p->done * (double)NS_PER_S / (double)elapsed_ns;
+    if (p->total == 0) {
+        snprintf(buf, room, "%s %" PRIu64 "  %.0f/s%s%s", p->what, p->done,
+                 rate, p->note ? "  " : "", p->note ? p->note : "");
+        return;
+    }
+    uint64_t done = p->done < p->total ? p->done : p->total;
+    double part = (double)done / (double)p->total;
+    char bar[BAR_COLUMNS + 1], left[32];
+    memset(bar, ' ', BAR_COLUMNS);
+    memset(bar, '#', (size_t)(part * BAR_COLUMNS));
+    bar[BAR_COLUMNS] = '\0';
+    if (p->note)
+        snprintf(left, sizeof left, "  %s", p->note);
+    else
+        left_text(left, sizeof left, p->total - done, rate);
+    snprintf(buf, room, "%s [%s] %" PRIu64 "/%" PRIu64 "  %d%%  %.0f/s%s",
+             p->what, bar, p->done, p->total, (int)(part * 100), rate, left);
+}
+
+/* draw - now */
+static void draw(struct term_progress *p, uint64_t now)
+{
+    char text[160];
+    int taken;
+    p->drawn_ns = now;
+    term_progress_text(p, now - p->started_ns, text, sizeof text);
+    size_t fits = term_fit(text, term_width(stderr) - 1, &taken);
+    fprintf(stderr, "\r%.*s\033[K", (int)fits, text);
+}
+
+/* term_progress_step - so much is done; draws when it is time */
+void term_progress_step(struct term_progress *p, uint64_t done)
+{
+    bool waited = p->note != NULL;
+    p->done = done;
+    p->note = NULL;
+    if (!p->on)
+        return;
+    uint64_t now = clock_mono_ns();
+    if (waited || now - p->drawn_ns >= DRAW_EVERY_NS)
+        draw(p, now);
+}
+
+/* term_progress_wait - drawn at once: no step will do it */
+void term_progress_wait(struct term_progress *p, const char *note)
+{
+    p->note = note;
+    if (p->on)
+        draw(p, clock_mono_ns());
+}
+
+/* term_progress_clear - the line is free */
+void term_progress_clear(const struct term_progress *p)
+{
+    if (p->on && p->drawn_ns != p->started_ns)
+        fputs("\r\033[K", stderr);
+}
+
+/* term_progress_end - take the bar away */
+void term_progress_end(struct term_progress *p)
+{
+    term_progress_clear(p);
+    p->on = false;
+}

@@ -1,0 +1,190 @@
+/* term_table.c - see term_table.h */
+#include "common/text/term_table.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text/term.h"
+
+#define CELL_MIN 4 /* columns that a cut cell keeps: a letter and "..." */
+#define GAP      2 /* columns between two cells */
+
+struct term_table {
+    struct term_column *columns;
+    size_t n;
+    int *widths;  /* of the widest cell so far, title included */
+    char **cells; /* row by row; NULL = empty */
+    size_t count, room;
+    bool titled; /* the titles are out */
+    bool broken; /* a cell is missing */
+};
+
+/* term_table_open - an empty table, or NULL */
+struct term_table *term_table_open(const struct term_column *columns, size_t n)
+{
+    struct term_table *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->columns = calloc(n, sizeof *t->columns);
+    t->widths = calloc(n, sizeof *t->widths);
+    if (!t->columns || !t->widths) {
+        term_table_close(&t);
+        return NULL;
+    }
+    memcpy(t->columns, columns, n * sizeof *columns);
+    t->n = n;
+    for (size_t i = 0; i < n; i++)
+        t->widths[i] = term_columns(columns[i].title);
+    return t;
+}
+
+/* cell_put - take over a safe text, NULL included, as the next cell */
+static void cell_put(struct term_table *t, char *text)
+{
+    if (t->count == t->room) {
+        size_t room = t->room ? 2 * t->room : 64;
+        char **cells = realloc(t->cells, room * sizeof *cells);
+        if (!cells) {
+            t->broken = true;
+            free(text);
+            return;
+        }
+        t->cells = cells;
+        t->room = room;
+    }
+    int *width = &t->widths[t->count % t->n];
+    int columns = text ? term_columns(text) : 0;
+    if (columns > *width)
+        *width = columns;
+    t->cells[t->count++] = text;
+}
+
+/* term_cell - the next cell, made safe */
+void term_cell(struct term_table *t, const void *text, size_t size)
+{
+    if (!t)
+        return;
+    char *safe = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&safe, &bytes);
+    if (out) {
+        term_safe(out, text, size, true);
+        t->broken |= fclose(out) != 0;
+    }
+    t->broken |= !safe;
+    cell_put(t, safe);
+}
+
+/* term_cellf - the next cell, formatted, made safe */
+void term_cellf(struct term_table *t, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, fmt);
+    int size = vasprintf(&text, fmt, args);
+    va_end(args);
+    term_cell(t, size < 0 ? "" : text, size < 0 ? 0 : (size_t)size);
+    if (size >= 0)
+        free(text);
+    else if (t)
+        t->broken = true;
+}
+
+/* widths_fit - column widths for `limit` columns (0 = none): flexible columns
+ * give way, the last one first */
+static void widths_fit(const struct term_table *t, int limit, int *widths)
+{
+    int total = (int)(t->n - 1) * GAP;
+    for (size_t i = 0; i < t->n; i++) {
+        widths[i] = t->widths[i];
+        total += widths[i];
+    }
+    for (size_t i = t->n; limit > 0 && total > limit && i-- > 0;) {
+        int least = term_columns(t->columns[i].title);
+        if (least < CELL_MIN)
+            least = CELL_MIN;
+        int give = widths[i] - least;
+        if (!t->columns[i].flexible || give <= 0)
+            continue;
+        if (give > total - limit)
+            give = total - limit;
+        widths[i] -= give;
+        total -= give;
+    }
+}
+
+/* cell_print - one cell that starts at column `start`; *at = where the line has
+ * got to, so that no blanks come at its end */
+static void cell_print(FILE *out, const char *text, int width,
+                       enum term_align align, int start, int *at)
+{
+    int taken;
+    const char *end = "";
+    size_t bytes = term_fit(text, width, &taken);
+    if (text[bytes]) {
+        end = "...";
+        bytes = term_fit(text, width - 3, &taken);
+        taken += 3;
+    }
+    if (taken == 0)
+        return;
+    if (align == TERM_RIGHT)
+        start += width - taken;
+    fprintf(out, "%*s%.*s%s", start - *at, "", (int)bytes, text, end);
+    *at = start + taken;
+}
+
+/* row_print - one line; `cells` NULL: the titles */
+static void row_print(const struct term_table *t, FILE *out, const int *widths,
+                      char *const *cells, size_t n)
+{
+    int start = 0, at = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct term_column *c = &t->columns[i];
+        const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
+        cell_print(out, text ? text : "", widths[i], c->align, start, &at);
+        start += widths[i] + GAP;
+    }
+    fputc('\n', out);
+}
+
+/* term_table_print - titles, unless they are out, and the rows since then */
+int term_table_print(struct term_table *t, FILE *out)
+{
+    int *widths = t && !t->broken ? calloc(t->n, sizeof *widths) : NULL;
+    if (!widths) {
+        if (t)
+            t->broken = true;
+        return -ENOMEM;
+    }
+    widths_fit(t, term_width(out), widths);
+    if (!t->titled) {
+        fputs(term_colour(out, TERM_BOLD), out);
+        row_print(t, out, widths, NULL, t->n);
+        fputs(term_colour(out, TERM_PLAIN), out);
+        t->titled = true;
+    }
+    for (size_t at = 0; at < t->count; at += t->n)
+        row_print(t, out, widths, t->cells + at, t->count - at);
+    for (size_t i = 0; i < t->count; i++)
+        free(t->cells[i]);
+    t->count = 0;
+    free(widths);
+    return 0;
+}
+
+/* term_table_close - forget the table; NULL-safe */
+void term_table_close(struct term_table **t)
+{
+    if (!*t)
+        return;
+    for (size_t i = 0; i < (*t)->count; i++)
+        free((*t)->cells[i]);
+    free((*t)->cells);
+    free((*t)->columns);
+    free((*t)->widths);
+    free(*t);
+    *t = NULL;
+}

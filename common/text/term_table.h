@@ -1,0 +1,37 @@
+/* term_table.h - a table that fits the terminal
+ *
+ * WHAT   Cells are collected and made safe (term.h), then printed in columns;
+ *        too wide for the terminal, flexible columns are cut.
+ * WHO    One thread.
+ * OWNS   The cells until they are printed.
+ * FAILS  Without memory for a cell nothing more is printed, and printing says
+ *        -ENOMEM. A NULL table swallows everything and says the same.
+ */
+#ifndef COMMON_TEXT_TERM_TABLE_H
+#define COMMON_TEXT_TERM_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct term_table; /* opaque */
+enum term_align { TERM_LEFT, TERM_RIGHT };
+/* Columns are fixed at open; `flexible` columns are cut when it gets narrow,
+ * the last such column first. Empty columns are kept. */
+struct term_column {
+    const char *title;
+    enum term_align align;
+    bool flexible;
+};
+struct term_table *term_table_open(const struct term_column *columns, size_t n);
+/* The next cell, left to right, row by row; made safe here (one line). */
+void term_cell(struct term_table *t, const void *text, size_t size);
+void term_cellf(struct term_table *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Print the titles, the first time, and the rows since the last print: a long
+ * table may be printed in parts, so that it need not be held whole. 0, or
+ * -ENOMEM: what was to be printed is not all there. */
+int term_table_print(struct term_table *t, FILE *out);
+void term_table_close(struct term_table **t);
+
+#endif

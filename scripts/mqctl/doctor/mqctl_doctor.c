@@ -1,0 +1,45 @@
+/* mqctl_doctor.c - see mqctl_doctor.h */
+#include "scripts/mqctl/doctor/mqctl_doctor.h"
+
+#include "scripts/mqctl/mqctl_say.h"
+
+/* one - a queue by name */
+static int one(struct findings *f, const struct options *o, const char *name)
+{
+    struct problem p;
+    struct view v;
+
+    if (view_open(&v, o->state_dir, name, true, &p) < 0) {
+        f->queue = name;
+        FOUND(f, BAD, "folder", NULL, "%s", p.text);
+    } else {
+        f->queue = v.queue;
+        queue_check(f, &v);
+        clock_check(f, &v);
+        readers_check(f, &v);
+        view_close(&v);
+    }
+    f->queue = NULL;
+    return 0;
+}
+
+/* doctor_run - the machine, then the queue that was named or all with a
+ * worker */
+int doctor_run(const struct options *o)
+{
+    struct findings f = {.json = o->json};
+    struct names queues = {0}, workers = {0};
+
+    if (names_of_queues(&queues, o->state_dir) < 0 ||
+        names_of_workers(&workers, o->state_dir) < 0)
+        return say_memory();
+    machine_check(&f, o, &queues);
+    if (o->operands.count)
+        (void)one(&f, o, o->operands.at[0]);
+    else
+        for (size_t i = 0; i < workers.count; i++)
+            (void)one(&f, o, workers.at[i]);
+    names_free(&workers);
+    names_free(&queues);
+    return f.some ? 1 : 0;
+}

@@ -1,0 +1,220 @@
+/* mqctl_doctor_machine.c - limits, name spaces, state directory (see
+ * mqctl_doctor.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/folder.h"
+#include "common/state/mount_point.h"
+#include "common/mq/mqlimit.h"
+#include "common/mq/queue.h"
+#include "common/state/statedir.h"
+#include "scripts/mqctl/doctor/mqctl_doctor.h"
+
+#define MIB    UINT64_C(1048576)
+#define LITTLE (64 * MIB)            /* of free space in the state directory */
+#define FULL   (64 * UINT64_C(1024)) /* no commit of some size has room */
+
+/* What is charged to us already. */
+struct use {
+    uint64_t queues, bytes;
+    uint64_t unknown; /* that we may not look at */
+};
+
+/* use_count - queues of our user id, as the kernel charges them */
+static void use_count(const struct names *n, struct use *u)
+{
+    struct problem p;
+    struct stat st;
+    struct queue *q;
+
+    *u = (struct use){0};
+    for (size_t i = 0; i < n->count; i++) {
+        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0) {
+            u->unknown++;
+            continue;
+        }
+        if (fstat(queue_fd(q), &st) == 0 && st.st_uid == getuid()) {
+            u->queues++;
+            u->bytes += mqlimit_cost(queue_depth(q), queue_message_size(q));
+        }
+        queue_close(&q);
+    }
+}
+
+/* bytes_check - RLIMIT_MSGQUEUE, which counts for the user as a whole */
+static void bytes_check(struct findings *f, const struct mqlimit *l,
+                        const struct use *u)
+{
+    char user[FOLDER_USER];
+    uint64_t depth = 0, size = 0, cost;
+
+    mqlimit_fill(l, &depth, &size);
+    cost = mqlimit_cost(depth, size);
+    if (l->bytes == UINT64_MAX) {
+        FOUND(f, FINE, "limits", NULL, "no limit on bytes (ulimit -q)");
+        return;
+    }
+    FOUND(f, u->bytes + cost > l->bytes ? WARN : FINE, "limits",
+          u->bytes + cost > l->bytes
+              ? "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
+                "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
+                "nobody needs"
+              : NULL,
+          "%" PRIu64 " queues of %s are charged %" PRIu64 " of %" PRIu64
+          " bytes (depth x size + 96 x depth each); one more of %" PRIu64
+          " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
+          u->queues, folder_user(getuid(), user), u->bytes, l->bytes, depth,
+          size, cost,
+          u->bytes + cost > l->bytes ? "fails, with EMFILE" : "fits");
+}
+
+/* limits_check - what the kernel allows, and how far off it is */
+static void limits_check(struct findings *f, const struct names *n)
+{
+    struct mqlimit l;
+    struct use u;
+
+    mqlimit_read(&l);
+    use_count(n, &u);
+    bytes_check(f, &l, &u);
+    FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
+          n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
+          "%zu of %" PRIu64 " queues%s", n->count, l.queues_max,
+          n->complete ? "" : ", as far as can be seen");
+    FOUND(f, FINE, "limits", NULL,
+          "a queue holds at most %" PRIu64 " messages of %" PRIu64
+          " bytes (fs.mqueue.msg_max, msgsize_max)",
+          l.depth_max, l.message_size_max);
+    if (n->missing[0])
+        FOUND(f, NOTE, "queues", "mount -t mqueue none /dev/mqueue", "%s",
+              n->missing);
+}
+
+/* ---- name spaces ---- */
+
+/* ipc_of - the name space of queues that a process is in; "" if hidden */
+static void ipc_of(const char *pid, char out[64])
+{
+    char path[64];
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/%s/ns/ipc", pid);
+    n = readlink(path, out, 63);
+    out[n > 0 ? n : 0] = '\0';
+}
+
+static void namespace_check(struct findings *f)
+{
+    char ours[64], first[64];
+
+    ipc_of("self", ours);
+    ipc_of("1", first);
+    if (first[0] && strcmp(ours, first) != 0)
+        FOUND(f, NOTE, "namespace", NULL,
+              "these are the queues of %s, not of %s, where process 1 is; "
+              "limits count anew in each",
+              ours, first);
+    else
+        FOUND(f, FINE, "namespace", NULL, "%s", ours);
+}
+
+/* ---- the state directory ---- */
+
+/* left_of - bytes for whoever owns it; root may use what is set aside, too */
+static uint64_t left_of(const char *root, const struct statvfs *s)
+{
+    struct stat st;
+    bool all = stat(root, &st) == 0 && st.st_uid == 0;
+
+    return (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize;
+}
+
+/* left_check - retries and dead letters need room; to remove a letter needs
+ * some as well, so that it is no cure once there is none */
+static void left_check(struct findings *f, const char *root,
+                       const struct statvfs *s, const char *mount)
+{
+    uint64_t left = left_of(root, s) / 1024 * 1024;
+    char text[SIZE_TEXT], mend[PATH_MAX + 256];
+
+    size_print(left >= MIB ? left / MIB * MIB : left, text);
+    snprintf(mend, sizeof mend,
+             "df -h %s; make room there by what is not mqworker's, or enlarge "
+             "it; %s",
+             mount,
+             left < FULL ? "what waits goes on by itself"
+                         : "old dead letters can be removed while there is "
+                           "room: mqdlq purge --older-than 30d QUEUE");
+    if (left < FULL)
+        FOUND(f, BAD, "state directory", mend,
+              "%s is full: %s free; no retry and no dead letter can be "
+              "written, so nothing is taken; nothing is lost",
+              root, text);
+    else
+        FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
+              left < LITTLE ? mend : NULL, "%s has %s free", root, text);
+}
+
+/* space_check - whether it can be written to */
+static void space_check(struct findings *f, const char *root)
+{
+    struct statvfs s;
+    char mount[PATH_MAX], mend[PATH_MAX + 128];
+
+    if (statvfs(root, &s) < 0) {
+        FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
+              strerror(errno));
+        return;
+    }
+    mount_point(root, mount);
+    snprintf(mend, sizeof mend,
+             "dmesg, for errors of the disk: umount and fsck come first then; "
+             "mount -o remount,rw %s",
+             mount);
+    if (s.f_flag & ST_RDONLY)
+        FOUND(f, BAD, "state directory", mend,
+              "%s is on a file system that is read-only, mounted at %s", root,
+              mount);
+    else
+        left_check(f, root, &s, mount);
+    if (s.f_files > 0 && s.f_favail < 16)
+        FOUND(f, BAD, "state directory", "df -i; remove files there",
+              "%s has no inodes left", root);
+}
+
+static void folder_check(struct findings *f, const struct options *o)
+{
+    char root[PATH_MAX];
+    struct problem p;
+    int fd;
+
+    if (statedir_root(root, o->state_dir, &p) < 0) {
+        FOUND(f, BAD, "state directory", NULL, "%s", p.text);
+        return;
+    }
+    fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        FOUND(f, errno == ENOENT ? NOTE : BAD, "state directory", NULL,
+              "%s: %s%s", root, strerror(errno),
+              errno == ENOENT ? "; the first worker makes it" : "");
+        return;
+    }
+    close(fd);
+    space_check(f, root);
+}
+
+void machine_check(struct findings *f, const struct options *o,
+                   const struct names *queues)
+{
+    limits_check(f, queues);
+    namespace_check(f);
+    folder_check(f, o);
+}

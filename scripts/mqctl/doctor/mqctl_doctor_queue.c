@@ -1,0 +1,313 @@
+/* mqctl_doctor_queue.c - one queue and its worker (see mqctl_doctor.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/custody/custody_file.h"
+#include "common/base/fs_type.h"
+#include "common/state/runtimedir.h"
+#include "scripts/mqctl/doctor/mqctl_doctor.h"
+
+#define COMMAND 768
+
+/* command - text for `mend` */
+__attribute__((format(printf, 2, 3))) static const char *
+command(char buf[COMMAND], const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(buf, COMMAND, fmt, args);
+    va_end(args);
+    return buf;
+}
+
+/* kernel_check - the queue itself */
+static void kernel_check(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    if (!v->has_queue)
+        FOUND(f,
+              v->no_queue.status == EX_NOINPUT && v->worker != VIEW_RUNS &&
+                      v->has_folder
+                  ? NOTE
+                  : BAD,
+              "queue", NULL, "%s", v->no_queue.text);
+    else if (v->depth >= v->depth_max)
+        FOUND(f, WARN, "queue",
+              v->worker == VIEW_RUNS
+                  ? command(buf, "mqctl set %s max-concurrency=%u", v->queue,
+                            2 * view_cap(v))
+                  : command(buf, "mqworker %s -- COMMAND", v->queue),
+              "it is full, %ld of %ld messages: senders wait", v->depth,
+              v->depth_max);
+    else
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld messages, %ld bytes",
+              v->depth, v->depth_max, v->bytes);
+}
+
+/* full_found - as many wait as --max-waiting allows */
+static void full_found(struct findings *f, const struct view *v)
+{
+    const char *most = json_string_value(
+        json_object_get(json_object_get(v->live, "settings"), "max-waiting"));
+    char buf[COMMAND];
+
+    FOUND(f, WARN, "worker",
+          command(buf,
+                  "find out what they wait for: mqctl status %s; or let more "
+                  "wait: mqctl set %s max-waiting=N",
+                  v->queue, v->queue),
+          "%" PRId64 " messages wait in the store, --max-waiting allows %s: "
+          "nothing more is taken from the queue until some are done or dead",
+          v->waiting + v->parked, most ? most : "no more");
+}
+
+/* unwritten_found - its disk is full, or broken */
+static void unwritten_found(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    FOUND(f, BAD, "worker",
+          command(buf,
+                  "df -h %s; make room there by what is not mqworker's; the "
+                  "worker goes on by itself",
+                  v->dir.folder),
+          "it takes nothing: its store cannot be written; what it has stays in "
+          "custody");
+}
+
+/* files_check - one that the worker has open and that has lost its name, or
+ * cannot be written; true: so it takes nothing */
+static bool files_check(struct findings *f, const struct view *v)
+{
+    const char *live = json_string_value(json_object_get(v->live, "file_gone"));
+    uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
+    bool gone = holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE);
+
+    if (!live && !holds)
+        return false;
+    FOUND(f, BAD, "files",
+          gone ? "put it back (mv, mount), or move away what has its name; one "
+                 "that was removed the worker writes again by itself; do not "
+                 "kill it: look at its log, event=file_gone"
+               : "look for an error in dmesg; mount -o remount,rw; the worker "
+                 "goes on by itself",
+          "pid %d takes nothing: %s, in %s", (int)v->head.pid,
+          live ? live : counters_holds_text(holds), v->dir.folder);
+    return true;
+}
+
+/* state_check - a worker that runs: does it work? */
+static void state_check(struct findings *f, const struct view *v)
+{
+    const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
+    char buf[COMMAND];
+
+    if (!v->live)
+        FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
+              "%s", v->no_live.text);
+    if (files_check(f, v))
+        return;
+    if (strcmp(view_breaker(v), "closed") != 0)
+        FOUND(f, BAD, "worker",
+              "mend what it says; the worker tries again by itself",
+              "its breaker is %s: %s", view_breaker(v), why);
+    else if (view_paused(v))
+        FOUND(f, WARN, "worker", command(buf, "mqctl resume %s", v->queue),
+              "it is paused");
+    else if (view_full(v))
+        full_found(f, v);
+    else if (strcmp(view_state(v), "store cannot be written") == 0)
+        unwritten_found(f, v);
+    else if (strcmp(view_state(v), "running") != 0)
+        FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
+              view_state(v));
+    else
+        FOUND(f, FINE, "worker", NULL,
+              "pid %d runs, %" PRIu64 " of %u messages in flight", (int)v->pid,
+              v->sum.running, view_capacity(v));
+}
+
+/* groups_check - held groups wait for a person */
+static void groups_check(struct findings *f, const struct view *v)
+{
+    uint64_t n = view_groups_held(v);
+    char buf[COMMAND];
+
+    if (n == 0)
+        return;
+    FOUND(f, WARN, "groups",
+          command(buf,
+                  "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
+                  "or mqdlq discard --group KEY %s",
+                  v->queue, v->queue, v->queue),
+          "%" PRIu64 " group%s held: the head died, and with --on-group-dead "
+          "hold nothing of it runs until that letter was sent again and done, "
+          "or discarded",
+          n, n == 1 ? " is" : "s are");
+}
+
+/* killed_check - what it had in hand is in memory, and may have gone with it */
+static void killed_check(struct findings *f, const struct view *v)
+{
+    char path[PATH_MAX] = "", buf[COMMAND];
+
+    (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
+    if (v->custody < 0)
+        FOUND(f, BAD, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "its last one, pid %d, was killed, and what it had received and "
+              "not finished is not found: its runtime directory is gone, or "
+              "the machine was started again",
+              (int)v->pid);
+    else
+        FOUND(f, BAD, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "its last one, pid %d, was killed; %" PRId64 " messages that it "
+              "had received and not finished wait in %s",
+              (int)v->pid, v->custody, path);
+}
+
+static void worker_check(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    if (v->worker == VIEW_RUNS)
+        state_check(f, v);
+    else if (v->worker == VIEW_KILLED)
+        killed_check(f, v);
+    else if (v->worker == VIEW_UNSEEN)
+        FOUND(f, WARN, "worker", NULL,
+              "whether one runs is not seen from here: the lock %s/%s cannot "
+              "be asked",
+              v->dir.folder, STATEDIR_PIDFILE);
+    else if (v->depth > 0 || view_waits(v) > 0)
+        FOUND(f, WARN, "worker",
+              command(buf, "mqworker %s -- COMMAND", v->queue),
+              "none runs, and messages wait: %ld in the queue, %" PRId64
+              " in custody, %" PRId64 " in the store",
+              v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
+              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0);
+    else
+        FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
+}
+
+/* ---- the queue that the worker has, and the one of that name now ---- */
+
+/* disk_check - where a kill can lose the message in hand */
+static void disk_check(struct findings *f, int fd, const char *path)
+{
+    char text[FS_TYPE_TEXT];
+    struct statfs s;
+
+    if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
+        FOUND(f, WARN, "custody", "mqworker --runtime-dir on a tmpfs",
+              "%s is on %s: a kill while it is written back loses the message "
+              "in hand",
+              path, fs_type_text((long)s.f_type, text));
+}
+
+/* slots_fit - a queue made anew with larger messages ends the worker */
+static void slots_fit(struct findings *f, const struct view *v)
+{
+    struct custody_head h;
+    char path[PATH_MAX], buf[COMMAND];
+    struct problem p;
+    int fd;
+
+    if (runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0)
+        return;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    disk_check(f, fd, path);
+    if (pread(fd, &h, sizeof h, 0) != sizeof h ||
+        custody_head_check(&h, path, &p) < 0)
+        FOUND(f, BAD, "custody", NULL, "%s: not a custody file of this release",
+              path);
+    else if (v->worker == VIEW_RUNS && v->has_queue &&
+             h.body_bytes < (uint64_t)v->message_size)
+        FOUND(f, BAD, "attributes",
+              command(buf, "mqctl drain %s, then start it again", v->queue),
+              "the queue takes messages of %ld bytes, the worker has room for "
+              "%" PRIu64 ": it was made for another queue of that name",
+              v->message_size, h.body_bytes);
+    close(fd);
+}
+
+/* differs_check - a queue that was there before keeps its attributes */
+static void differs_check(struct findings *f, const struct view *v)
+{
+    const char *text =
+        json_string_value(json_object_get(v->live, "queue_differs"));
+    char buf[COMMAND];
+
+    if (text)
+        FOUND(f, WARN, "attributes",
+              command(buf,
+                      "mqctl drain %s; mqctl remove %s; and start the "
+                      "worker again",
+                      v->queue, v->queue),
+              "%s", text);
+}
+
+/* namespace_check - a worker in a container has a queue of its own */
+static void namespace_check(struct findings *f, const struct view *v)
+{
+    char path[64], ours[64] = "", its[64] = "", buf[COMMAND];
+
+    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
+    if (v->worker != VIEW_RUNS ||
+        readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
+        readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
+        return;
+    FOUND(
+        f, WARN, "namespace",
+        command(buf, "nsenter -t %d -i mqctl status %s", (int)v->pid, v->queue),
+        "the worker is in %s, we are in %s: the queue seen here is another "
+        "one of the same name",
+        its, ours);
+}
+
+/* letters_check - what nobody has looked at yet */
+static void letters_check(struct findings *f, const struct view *v)
+{
+    char buf[COMMAND];
+
+    if (v->dead > 0)
+        FOUND(f, WARN, "dead letters",
+              command(buf, "mqdlq list --by error %s", v->queue),
+              "%" PRId64 " messages were given up on", v->dead);
+    else if (v->dead == 0)
+        FOUND(f, FINE, "dead letters", NULL, "none");
+    else
+        FOUND(f, v->no_store.status == EX_NOPERM ? WARN : NOTE, "store", NULL,
+              "%s", v->no_store.text);
+}
+
+void queue_check(struct findings *f, struct view *v)
+{
+    kernel_check(f, v);
+    if (!v->has_folder) {
+        FOUND(f, v->shut ? BAD : NOTE, "worker", NULL, "%s", v->no_live.text);
+        return;
+    }
+    worker_check(f, v);
+    groups_check(f, v);
+    slots_fit(f, v);
+    differs_check(f, v);
+    namespace_check(f, v);
+    letters_check(f, v);
+    if (v->no_counters.text[0])
+        FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
+}

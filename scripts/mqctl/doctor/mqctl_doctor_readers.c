@@ -1,0 +1,209 @@
+/* mqctl_doctor_readers.c - who else receives from a queue (see mqctl_doctor.h)
+ *
+ * A process that is blocked in mq_receive is handed a message past the queue:
+ * whoever waits in poll or epoll, as a worker does, is not even woken
+ * (pipelined_send in ipc/mqueue.c).
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/process_stat.h"
+#include "common/mq/queue.h"
+#include "scripts/mqctl/doctor/mqctl_doctor.h"
+#include "scripts/mqctl/mqctl_fds.h"
+
+#define AGAIN_NS 20000000 /* until a second look at a child of the worker */
+
+struct readers {
+    struct findings *f;
+    const struct view *v;
+    dev_t dev; /* of the queue */
+    ino_t ino;
+    unsigned others;
+};
+
+/* text_read - a short file of proc(5), NUL-terminated; false: not there */
+static bool text_read(const char *path, char *buf, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, buf, room - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    buf[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* may_receive - a descriptor that is only sent to takes nothing away */
+static bool may_receive(pid_t pid, int fd)
+{
+    char path[64], text[512], *at;
+
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", (int)pid, fd);
+    if (!text_read(path, text, sizeof text))
+        return true;
+    at = strstr(text, "flags:");
+    return !at || (strtoul(at + 6, NULL, 8) & O_ACCMODE) != O_WRONLY;
+}
+
+/* blocked_in - a thread that is in mq_timedreceive(fd) now */
+static bool blocked_in(const char *task, int fd)
+{
+    char text[256], *at;
+
+    /* "243 0x3 ...", in numbers of this machine; "running" is neither. */
+    return text_read(task, text, sizeof text) &&
+           strtol(text, &at, 10) == SYS_mq_timedreceive &&
+           strtol(at, NULL, 16) == fd;
+}
+
+/* blocked - any thread of a process */
+static bool blocked(pid_t pid, int fd)
+{
+    char path[64];
+    struct dirent *entry;
+    bool is = false;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    dir = opendir(path);
+    while (dir && !is && (entry = readdir(dir)) != NULL) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/syscall", (int)pid,
+                 entry->d_name);
+        is = blocked_in(path, fd);
+    }
+    if (dir)
+        closedir(dir);
+    return is;
+}
+
+/* same_program - whether both run the same file */
+static bool same_program(pid_t a, pid_t b)
+{
+    char path[32];
+    struct stat x, y;
+
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)a);
+    if (stat(path, &x) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)b);
+    return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* child_of - its parent is that worker, or a child of it that runs the same
+ * program still */
+static bool child_of(pid_t pid, pid_t worker)
+{
+    struct process_stat st;
+
+    if (!process_stat(pid, &st))
+        return false;
+    if (st.parent == worker)
+        return true;
+    return same_program(st.parent, worker) && process_stat(st.parent, &st) &&
+           st.parent == worker;
+}
+
+/* still_open - it has not ended, or closed it, since it was seen */
+static bool still_open(const struct readers *r, const struct fd_seen *seen)
+{
+    char path[64];
+    struct stat st;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
+    return stat(path, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino;
+}
+
+/* outlasts - the same process has it a little later, too */
+static bool outlasts(const struct readers *r, const struct fd_seen *seen,
+                     uint64_t start)
+{
+    struct timespec nap = {.tv_nsec = AGAIN_NS};
+
+    while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
+        ;
+    return still_open(r, seen) && process_start_time(seen->pid) == start;
+}
+
+/* starting - it is a handler that the worker starts just now: until its exec it
+ * has copies of all descriptors of the worker, and takes nothing. The exec
+ * names the new program first and closes them then, so whoever has got there is
+ * looked at twice: a handler that has opened the queue for itself does take
+ * messages. */
+static bool starting(const struct readers *r, const struct fd_seen *seen)
+{
+    pid_t worker = r->v->pid;
+    uint64_t start = process_start_time(seen->pid);
+
+    if (r->v->worker != VIEW_RUNS || !child_of(seen->pid, worker))
+        return false;
+    return same_program(seen->pid, worker) || !outlasts(r, seen, start);
+}
+
+/* reader_look - visit: a descriptor of this queue in another process */
+static void reader_look(const struct fd_seen *seen, void *arg)
+{
+    struct readers *r = arg;
+    char path[64], name[64], mend[64];
+    bool waits;
+
+    if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
+        seen->pid == getpid() ||
+        (r->v->worker == VIEW_RUNS && seen->pid == r->v->pid) ||
+        !may_receive(seen->pid, seen->fd))
+        return;
+    waits = blocked(seen->pid, seen->fd);
+    if (!waits && (starting(r, seen) || !still_open(r, seen)))
+        return;
+    r->others++;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)seen->pid);
+    if (text_read(path, name, sizeof name))
+        name[strcspn(name, "\n")] = '\0';
+    snprintf(mend, sizeof mend, "kill %d", (int)seen->pid);
+    if (waits)
+        FOUND(r->f, BAD, "other consumers", mend,
+              "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
+              "message before a worker is woken",
+              (int)seen->pid, name);
+    else
+        FOUND(
+            r->f, WARN, "other consumers", mend,
+            "pid %d (%s) has the queue open to receive, and may take messages "
+            "from the worker",
+            (int)seen->pid, name);
+}
+
+/* readers_check - all descriptors of this queue that we can see */
+void readers_check(struct findings *f, const struct view *v)
+{
+    struct readers r = {.f = f, .v = v};
+    struct problem p;
+    struct queue *q;
+    struct stat st;
+    size_t hidden = 0;
+
+    if (queue_open(&q, v->queue, 0, NULL, NULL, &p) < 0)
+        return; /* kernel_check has said why */
+    if (fstat(queue_fd(q), &st) == 0) {
+        r.dev = st.st_dev;
+        r.ino = st.st_ino;
+        fds_each(reader_look, &r, &hidden);
+    }
+    queue_close(&q);
+    if (r.others == 0)
+        FOUND(f, FINE, "other consumers", NULL, "none%s",
+              hidden ? " among the processes that we may look into" : "");
+    if (hidden)
+        FOUND(f, NOTE, "other consumers", "run mqctl doctor as root",
+              "%zu processes of other users could not be looked into", hidden);
+}

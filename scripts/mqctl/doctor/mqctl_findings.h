@@ -1,0 +1,34 @@
+/* mqctl_findings.h - what doctor finds, one line each
+ *
+ * WHAT   Prints a finding and the command that mends it, as text or JSON, and
+ *        remembers whether one was bad.
+ * WHO    mqctl_doctor*.c
+ * OWNS   Nothing.
+ * FAILS  Never.
+ */
+#ifndef SCRIPTS_MQCTL_DOCTOR_MQCTL_FINDINGS_H
+#define SCRIPTS_MQCTL_DOCTOR_MQCTL_FINDINGS_H
+
+#include <stdbool.h>
+
+enum level { FINE, NOTE, WARN, BAD };
+
+struct findings {
+    bool json;
+    bool some;         /* a WARN or BAD among them */
+    const char *queue; /* they are of; NULL: of the machine */
+};
+
+struct finding {
+    enum level level;
+    const char *check; /* what was looked at: "limits" */
+    const char *mend;  /* command, or advice; NULL: nothing to mend */
+};
+
+void finding(struct findings *f, const struct finding *what, const char *fmt,
+             ...) __attribute__((format(printf, 3, 4)));
+#define FOUND(f, l, c, m, ...)                                               \
+    finding((f), &(struct finding){.level = (l), .check = (c), .mend = (m)}, \
+            __VA_ARGS__)
+
+#endif

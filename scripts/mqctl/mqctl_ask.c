@@ -1,0 +1,117 @@
+/* mqctl_ask.c - see mqctl_ask.h */
+#include "scripts/mqctl/mqctl_ask.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/local.h"
+#include "common/state/worker_lock.h"
+
+#define ANSWER_MAX 65536
+#define PATIENCE   (3 * NS_PER_S) /* a worker answers in a millisecond */
+
+/* refused - why there is nobody to talk to */
+static int refused(const struct statedir *dir, const char *queue,
+                   const char *path, int err, struct problem *p)
+{
+    char pidfile[PATH_MAX];
+    pid_t pid;
+
+    if ((err == -ENOENT || err == -ECONNREFUSED) &&
+        statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) == 0 &&
+        worker_lock_look(pidfile, &pid) == WORKER_RUNS)
+        problem_fill(p, EX_TEMPFAIL,
+                     "worker %d runs on %s, but nobody listens at %s: it "
+                     "starts or ends just now, or somebody removed the socket; "
+                     "try again, or use signals (mqworker(8))",
+                     (int)pid, queue, path);
+    else if (err == -ENOENT || err == -ECONNREFUSED)
+        problem_fill(p, EX_UNAVAILABLE,
+                     "no worker runs on %s with this state directory (nobody "
+                     "listens at %s); start one with mqworker %s -- COMMAND, "
+                     "or give its --state-dir",
+                     queue, path, queue);
+    else if (err == -EACCES || err == -EPERM)
+        problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
+                     path, strerror(-err));
+    else
+        problem_fill(p, EX_UNAVAILABLE, "%s: %s; look whether the worker runs",
+                     path, strerror(-err));
+    return err;
+}
+
+/* line_read - what comes up to a newline, within a time; bytes or -errno */
+static ssize_t line_read(int fd, char *buf, size_t room)
+{
+    uint64_t end = clock_mono_ns() + PATIENCE;
+    size_t used = 0;
+
+    while (used < room) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint64_t now = clock_mono_ns();
+        int n = now < end ? poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) : 0;
+        ssize_t got = n > 0 ? recv(fd, buf + used, room - used, 0) : 0;
+
+        if (n < 0 || got < 0)
+            return -errno;
+        if (n == 0)
+            return -ETIMEDOUT;
+        if (got == 0)
+            return -EPIPE;
+        used += (size_t)got;
+        if (buf[used - 1] == '\n')
+            return (ssize_t)used;
+    }
+    return -EMSGSIZE;
+}
+
+/* talk - one line out, one object in. Who refuses to hear us says so and
+ * closes, maybe before we have spoken: what it said is there all the same. */
+static int talk(int fd, const char *line, json_t **out)
+{
+    static char buf[ANSWER_MAX];
+    ssize_t n = (ssize_t)strlen(line);
+    bool sent = send(fd, line, (size_t)n, MSG_NOSIGNAL) == n &&
+                send(fd, "\n", 1, MSG_NOSIGNAL) == 1;
+
+    n = sent || errno == EPIPE ? line_read(fd, buf, sizeof buf) : -EPIPE;
+    if (n < 0)
+        return (int)n;
+    *out = json_loadb(buf, (size_t)n, 0, NULL);
+    return json_is_object(*out) ? 0 : -EPROTO;
+}
+
+/* ask - one request */
+int ask(const struct statedir *dir, const char *queue, const char *line,
+        json_t **out, struct problem *p)
+{
+    char path[PATH_MAX];
+    int fd, err;
+
+    *out = NULL;
+    if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) >=
+        (int)sizeof path)
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                           "the path of the control socket is too long");
+    fd = local_connect(path);
+    if (fd < 0)
+        return refused(dir, queue, path, fd, p);
+    err = talk(fd, line, out);
+    close(fd);
+    if (!err)
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    return problem_set(p, EX_TEMPFAIL, -err,
+                       "the worker of %s does not answer: %s; try again, look "
+                       "at its log, or use signals (mqworker(8))",
+                       queue, strerror(-err));
+}

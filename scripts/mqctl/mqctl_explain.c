@@ -1,0 +1,401 @@
+/* mqctl_explain.c - see mqctl_explain.h
+ *
+ * The order of the looks matters, as a message may move meanwhile: custody goes
+ * first, as what leaves it is in the store or in the journal by then.
+ */
+#include "scripts/mqctl/mqctl_explain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/base/json_line.h"
+#include "common/store/letters.h"
+#include "common/state/runtimedir.h"
+#include "common/text/term.h"
+#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_search.h"
+
+/* ago - how long since a wall time, to the millisecond */
+static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
+{
+    uint64_t now = clock_wall_ns();
+
+    return duration_print(
+        (now > wall_ns ? now - wall_ns : 0) / NS_PER_MS * NS_PER_MS, buf);
+}
+
+/* ---- custody ---- */
+
+static int slot_match(const struct custody_seen *seen, void *arg)
+{
+    struct search *s = arg;
+
+    if (s->named ? memcmp(&seen->id, &s->id, sizeof s->id) != 0
+                 : seen->row != s->row)
+        return 0;
+    s->slot = *seen;
+    s->in_slot = true;
+    return 1;
+}
+
+/* in_flight - a handler has it, or its worker died with it */
+static void in_flight(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    char time[DURATION_TEXT];
+
+    put(s, "attempt", json_integer(m->w.attempt));
+    put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
+    if (s->v.worker != VIEW_RUNS) {
+        found(s, "held",
+              "in custody of a worker that is gone; it died while attempt "
+              "%" PRIu32 " ran, started %s ago; the message runs again, "
+              "marked redelivered, when a worker is started: mqworker %s -- "
+              "COMMAND",
+              m->w.attempt, ago(m->started_ns, time), s->v.queue);
+        return;
+    }
+    found(s, "in_flight", "in flight for %s, attempt %" PRIu32,
+          ago(m->started_ns, time), m->w.attempt);
+    if (m->pgid)
+        add(s, ", under pid %" PRId32, m->pgid);
+    add(s, " of worker %d", (int)s->v.pid);
+    if (m->w.flags & SLOT_REDELIVERED)
+        add(s, "; redelivered, %u crashes before", m->w.crashes);
+}
+
+/* ran_before - a handler had it, and ended without a verdict that counts. In
+ * which run that was is known only of the last one in this slot: a row that was
+ * read back from the store says no more than that there was one. */
+static void ran_before(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    char time[DURATION_TEXT];
+
+    found(s, "held", "it was started");
+    if (m->w.attempt)
+        add(s, " %s ago, as attempt %" PRIu32, ago(m->started_ns, time),
+            m->w.attempt);
+    if (m->w.crashes)
+        add(s,
+            ", and the worker died under it, %u time%s so far; it runs again",
+            m->w.crashes, m->w.crashes == 1 ? "" : "s");
+    else
+        add(s, ", and interrupted before it was done: the worker was stopped, "
+               "or ended its handler; it runs again");
+    add(s, ", marked redelivered");
+}
+
+/* not_begun - no handler has had it this time */
+static void not_begun(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    char time[DURATION_TEXT];
+
+    if (m->w.attempt)
+        found(s, "held",
+              "received %s ago; its handler could not be started, or ended "
+              "before it took it; it is tried again",
+              ago(m->received_ns, time));
+    else if (m->failures)
+        found(s, "held",
+              "failed %" PRIu32 " time%s; its next attempt is due, and not "
+              "started yet",
+              m->failures, m->failures == 1 ? "" : "s");
+    else
+        found(s, "held", "received %s ago and not started yet",
+              ago(m->received_ns, time));
+}
+
+/* held - received, and no handler has it now */
+static void held(struct search *s)
+{
+    const struct custody_seen *m = &s->slot;
+    bool again = m->w.flags & SLOT_REDELIVERED;
+
+    put(s, "redelivered", json_boolean(again));
+    if (again)
+        ran_before(s);
+    else
+        not_begun(s);
+    if (s->v.worker != VIEW_RUNS)
+        add(s,
+            "; no worker runs, it runs when one is started: mqworker %s -- "
+            "COMMAND",
+            s->v.queue);
+    else if (strcmp(view_state(&s->v), "running") != 0 && !view_full(&s->v))
+        add(s, "; the worker is %s", view_state(&s->v));
+    if (m->group[0]) {
+        add(s, "; it waits in group %s", m->group);
+        put(s, "group", json_string(m->group));
+        behind(s, m->group);
+    }
+}
+
+/* custody_search - slots go before rows, which they may be a run of */
+static bool custody_search(struct search *s)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
+        custody_look(path, slot_match, s, &p) <= 0)
+        return false;
+    s->id = s->slot.id;
+    s->named = true;
+    put(s, "failures", json_integer(s->slot.failures));
+    put(s, "crashes", json_integer(s->slot.w.crashes));
+    if (s->slot.w.state == SLOT_RUNNING)
+        in_flight(s);
+    else
+        held(s);
+    return true;
+}
+
+/* ---- the store ---- */
+
+/* attempt_last - visit: the last one stays */
+static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
+{
+    (void)n;
+    strlcpy(arg, a->error ? a->error : "", 160);
+    return 0;
+}
+
+/* waiting - for its time */
+static void waiting(struct search *s, const struct store_row *m,
+                    const char *error)
+{
+    char when[SEARCH_UNTIL];
+
+    until(m->due_ns, when);
+    put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
+    if (m->attempts == 0 && m->due_ns <= clock_steady_ns())
+        found(s, "waiting",
+              "in the store and due: it runs as soon as a worker takes it");
+    else if (m->attempts == 0 && m->flags & STORE_REDELIVERED)
+        found(s, "waiting", "waits until %s", when);
+    else if (m->attempts == 0)
+        found(s, "waiting", "waits until %s, as its not-before says", when);
+    else
+        found(s, "waiting",
+              "failed %" PRIu32 " time%s, the last with %s, and waits until "
+              "%s for its next attempt",
+              m->attempts, m->attempts == 1 ? "" : "s",
+              *error ? error : "no error", when);
+    if (m->crashes)
+        add(s, "; a worker died under it, %" PRIu32 " time%s", m->crashes,
+            m->crashes == 1 ? "" : "s");
+    if (m->flags & STORE_REDELIVERED)
+        add(s, "; it had been started without an end, and runs again, marked "
+               "redelivered");
+    if (s->v.worker != VIEW_RUNS)
+        add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
+            s->v.queue);
+}
+
+/* letter - dead, or on its way again */
+static void letter(struct search *s, const struct store_row *m,
+                   const char *error)
+{
+    char when[TIME_TEXT];
+
+    time_print(m->died_ns, when);
+    put(s, "reason", json_string(store_reason_text(m->reason)));
+    put(s, "died_at", json_string(when));
+    if (m->state == STORE_REPLAYED)
+        found(s, "replayed",
+              "died at %s and was sent again: it is one of the %ld messages in "
+              "the queue; mqdlq show %s %" PRId64 " tells all",
+              when, s->v.depth, s->v.queue, m->row);
+    else
+        found(s, "dead",
+              "dead since %s, because %s%s%s, after %" PRIu32 " failed "
+              "attempt%s; mqdlq show %s %" PRId64 " tells all, mqdlq replay %s "
+              "%" PRId64 " sends it again",
+              when, store_reason_text(m->reason), *error ? ": " : "", error,
+              m->attempts, m->attempts == 1 ? "" : "s", s->v.queue, m->row,
+              s->v.queue, m->row);
+}
+
+/* row_tell - what the state of a row means */
+static void row_tell(struct search *s, const struct store_row *m,
+                     const char *group)
+{
+    char error[160] = "";
+
+    (void)letters_history(s->store, m->row, attempt_last, error);
+    put(s, "row", json_integer(m->row));
+    put(s, "failures", json_integer(m->attempts));
+    put(s, "crashes", json_integer(m->crashes));
+    put(s, "error", *error ? json_string(error) : json_null());
+    if (m->group)
+        put(s, "group", json_stringn(group, m->group_size));
+    if (m->state == STORE_WAITING)
+        waiting(s, m, error);
+    else if (m->state != STORE_PARKED)
+        letter(s, m, error);
+    if (m->state != STORE_PARKED)
+        return;
+    found(s, "parked", "parked behind the head of its group %s", group);
+    behind(s, group);
+}
+
+static bool store_search(struct search *s)
+{
+    char group[HEADER_VALUE_MAX + 1] = "";
+    struct store_row m;
+    int64_t row = s->row;
+
+    if (!s->store ||
+        (s->named && !row && store_find_id(s->store, &s->id, &row) != 0))
+        return false;
+    if (store_get(s->store, row, &m, NULL, 0, group) != 0)
+        return false;
+    s->id = m.id;
+    s->named = true;
+    if (m.group)
+        group[m.group_size] = '\0';
+    row_tell(s, &m, group);
+    return true;
+}
+
+/* ---- gone ---- */
+
+static bool journal_search(struct search *s)
+{
+    static const char *const ends[] = {
+        [COUNTERS_NO_END] = "gone",
+        [COUNTERS_DONE] = "done",
+        [COUNTERS_DISCARDED] = "discarded",
+        [COUNTERS_DEAD] = "died",
+    };
+    char when[TIME_TEXT], time[DURATION_TEXT];
+    enum counters_end end;
+    uint64_t at;
+
+    if (!s->v.counters || !s->named ||
+        !counters_find(s->v.counters, &s->id, &end, &at))
+        return false;
+    put(s, "ended_at", json_string(time_print(at, when)));
+    if (end == COUNTERS_DEAD)
+        found(s, "removed", "died at %s, and its letter has been removed since",
+              when);
+    else
+        found(s, ends[end], "%s at %s, %s ago", ends[end], when, ago(at, time));
+    return true;
+}
+
+/* no_letter - a number says nothing of a message whose letter is gone */
+static void no_letter(struct search *s)
+{
+    found(s, "unknown",
+          "there is no letter of that number, or none any more: one that was "
+          "sent again and ended done, or was discarded, is gone; what became "
+          "of its message is known by its id of 26 characters: mqctl explain "
+          "%s ID",
+          s->v.queue);
+}
+
+/* unknown - what is left to believe */
+static void unknown(struct search *s)
+{
+    if (!s->named) {
+        no_letter(s);
+        return;
+    }
+    found(s, "unknown",
+          "nobody here has heard of it: it was never sent, or sent under "
+          "another id, or ended before the last %d that each thread remembers",
+          COUNTERS_JOURNAL);
+    if (s->v.depth > 0)
+        add(s,
+            "; or it is one of the %ld messages in the queue, which cannot "
+            "be looked into",
+            s->v.depth);
+    if (s->v.depth > 0 && s->v.worker == VIEW_RUNS &&
+        strcmp(view_state(&s->v), "running") != 0)
+        add(s, "; the worker takes none of these now: %s", view_state(&s->v));
+}
+
+/* ---- the verb ---- */
+
+/* id_read - an id, or the number of a row as mqdlq shows it */
+static int id_read(struct search *s, const char *text, struct problem *p)
+{
+    char *end;
+
+    if (ulid_parse(text, strlen(text), &s->id) == 0) {
+        s->named = true;
+        return 0;
+    }
+    errno = 0;
+    s->row = strtoll(text, &end, 10);
+    if (*text && !*end && !errno && s->row > 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "explain: \"%.64s\" is no id; give the 26 characters "
+                       "of a message's id, or the number that mqdlq list "
+                       "shows",
+                       text);
+}
+
+/* tell - the answer, in the form that was asked for */
+static int tell(struct search *s, const struct options *o)
+{
+    bool known = strcmp(s->where, "unknown") != 0;
+
+    if (s->named)
+        ulid_print(s->id, s->text_id);
+    if (o->json) {
+        json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue,
+                                "id", s->named ? s->text_id : o->operands.at[1],
+                                "where", s->where, "text", s->text);
+
+        json_object_update(out, s->more);
+        if (!out || json_print_line(out, stdout) < 0)
+            return say_memory();
+        json_decref(out);
+        return known ? 0 : EX_NOINPUT;
+    }
+    if (!known)
+        return say(EX_NOINPUT, "%s: %s", o->operands.at[1], s->text);
+    printf("%s: ", s->named ? s->text_id : o->operands.at[1]);
+    term_safe(stdout, s->text, strlen(s->text), true);
+    putchar('\n');
+    return 0;
+}
+
+/* explain_run - custody, store, journal */
+int explain_run(const struct options *o)
+{
+    static struct search s;
+    struct problem p;
+    int status;
+
+    if (id_read(&s, o->operands.at[1], &p) < 0 ||
+        view_open(&s.v, o->state_dir, o->operands.at[0], true, &p) < 0)
+        return say_problem(&p);
+    s.more = json_object();
+    if (!s.v.has_folder) {
+        view_close(&s.v);
+        return say(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
+                   s.v.queue, s.v.no_store.text);
+    }
+    (void)view_store(&s.v, &s.store);
+    /* Twice: what was on its way between two of these places is in one now. */
+    if (!custody_search(&s) && !store_search(&s) && !journal_search(&s) &&
+        !custody_search(&s) && !store_search(&s) && !journal_search(&s))
+        unknown(&s);
+    status = tell(&s, o);
+    store_close(&s.store);
+    json_decref(s.more);
+    view_close(&s.v);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* mqctl_names.h - which queues there are
+ *
+ * WHAT   Names of queues from all places that tell: the mqueue file system,
+ *        mounted or not, folders of the state directory, descriptors of
+ *        processes. Each name once, sorted.
+ * WHO    One thread.
+ * OWNS   The names.
+ * FAILS  A place that cannot be read is left out, and `missing` says so.
+ */
+#ifndef SCRIPTS_MQCTL_MQCTL_NAMES_H
+#define SCRIPTS_MQCTL_MQCTL_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct names {
+    char **at;
+    size_t count;
+    bool complete;            /* the kernel's own list was read */
+    char missing[256];        /* why it was not, and what to do */
+    char folder_trouble[256]; /* why the state directory was not; "": it was */
+};
+
+/* Those with a folder in the state directory. 0 or -ENOMEM. */
+int names_of_workers(struct names *n, const char *state_dir);
+/* All that can be found. */
+int names_of_queues(struct names *n, const char *state_dir);
+void names_free(struct names *n);
+
+#endif

@@ -1,0 +1,213 @@
+/* mqctl_queues.c - see mqctl_queues.h */
+#include "scripts/mqctl/mqctl_queues.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/json_line.h"
+#include "common/mq/mqlimit.h"
+#include "common/mq/queue.h"
+#include "common/text/term_table.h"
+#include "scripts/mqctl/mqctl_names.h"
+#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_view.h"
+
+static const struct term_column columns[] = {
+    {"QUEUE", TERM_LEFT, true},  {"DEPTH", TERM_RIGHT, false},
+    {"MAX", TERM_RIGHT, false},  {"BYTES", TERM_RIGHT, false},
+    {"SIZE", TERM_RIGHT, false}, {"CHARGED", TERM_RIGHT, false},
+    {"PID", TERM_RIGHT, false},  {"WORKER", TERM_LEFT, true},
+};
+
+/* charged - against RLIMIT_MSGQUEUE; -1: not known */
+static long charged(const struct view *v)
+{
+    return v->has_queue ? (long)mqlimit_cost((uint64_t)v->depth_max,
+                                             (uint64_t)v->message_size)
+                        : -1;
+}
+
+static void cell(struct term_table *t, long value)
+{
+    if (value < 0)
+        term_cellf(t, "-");
+    else
+        term_cellf(t, "%ld", value);
+}
+
+/* worker_text - its state, or why there is nothing to say of the queue */
+static const char *worker_text(const struct view *v)
+{
+    if (v->has_queue)
+        return v->worker == VIEW_NEVER ? "-" : view_state(v);
+    return v->no_queue.status == EX_NOPERM ? "no permission"
+           : v->no_queue.status == EX_NOINPUT
+               ? "no queue; only what was kept of it"
+               : v->no_queue.text;
+}
+
+static void row(struct term_table *t, const struct view *v)
+{
+    term_cellf(t, "%s", v->queue);
+    cell(t, v->depth);
+    cell(t, v->depth_max);
+    cell(t, v->bytes);
+    cell(t, v->message_size);
+    cell(t, charged(v));
+    cell(t, v->worker == VIEW_RUNS ? (long)v->pid : -1);
+    term_cellf(t, "%s", worker_text(v));
+}
+
+static json_t *known(long value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+static int object(const struct view *v)
+{
+    json_t *o =
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue", v->queue,
+                  "depth", known(v->depth), "queue_depth", known(v->depth_max),
+                  "bytes", known(v->bytes), "message_size",
+                  known(v->message_size), "charged", known(charged(v)), "pid",
+                  known(v->worker == VIEW_RUNS ? (long)v->pid : -1), "worker",
+                  worker_text(v));
+    int err = o ? json_print_line(o, stdout) : -ENOMEM;
+
+    json_decref(o);
+    return err;
+}
+
+/* list - all that were found */
+static int list(const struct options *o, const struct names *n)
+{
+    struct term_table *table =
+        term_table_open(columns, sizeof columns / sizeof *columns);
+    int status = 0;
+
+    for (size_t i = 0; i < n->count; i++) {
+        struct problem p;
+        struct view v;
+
+        if (view_open(&v, o->state_dir, n->at[i], false, &p) < 0) {
+            status = say_problem(&p);
+            continue;
+        }
+        if (!o->json)
+            row(table, &v);
+        else if (object(&v) < 0)
+            status = say_memory();
+        view_close(&v);
+    }
+    if (!o->json)
+        term_table_print(table, stdout);
+    term_table_close(&table);
+    return status;
+}
+
+/* queues_run - and what could not be looked at */
+int queues_run(const struct options *o)
+{
+    struct names n = {0};
+    int status;
+
+    if (names_of_queues(&n, o->state_dir) < 0)
+        return say_memory();
+    status = list(o, &n);
+    if (n.missing[0])
+        say(0, "%s", n.missing);
+    if (n.folder_trouble[0])
+        say(0, "workers are not shown: %s", n.folder_trouble);
+    names_free(&n);
+    return status;
+}
+
+/* create_run - one that is there already is no success: it may be another */
+int create_run(const struct options *o)
+{
+    struct queue_attr want = {.depth = o->depth,
+                              .message_size = o->message_size,
+                              .mode = (mode_t)o->mode};
+    struct problem p = {0};
+    char text[256];
+    struct queue *q;
+    bool created;
+    int status = 0;
+
+    if (queue_open(&q, o->operands.at[0], QUEUE_CREATE, &want, &created, &p) <
+        0)
+        return say_problem(&p);
+    if (created)
+        printf("%s: made, room for %zu messages of %zu bytes\n", queue_label(q),
+               queue_depth(q), queue_message_size(q));
+    else if (queue_differs(q, &want, text, sizeof text))
+        status = say(EX_CANTCREAT,
+                     "%s is there already, and differs: %s; remove it first, "
+                     "with mqctl remove %s",
+                     queue_label(q), text, queue_label(q));
+    else
+        status = say(EX_CANTCREAT,
+                     "%s is there already, with room for %zu messages of %zu "
+                     "bytes",
+                     queue_label(q), queue_depth(q), queue_message_size(q));
+    queue_close(&q);
+    return status;
+}
+
+/* in_the_way - what would be lost or cut off; 0: nothing */
+static int in_the_way(const struct view *v)
+{
+    if (v->worker == VIEW_UNSEEN)
+        return say(v->no_live.status,
+                   "cannot see whether a worker runs on it: %s; or give "
+                   "--force",
+                   v->no_live.text);
+    if (v->worker == VIEW_RUNS)
+        return say(EX_UNAVAILABLE,
+                   "worker %d runs on %s, and would make it anew; stop it "
+                   "first, with mqctl drain %s, or give --force",
+                   (int)v->pid, v->queue, v->queue);
+    if (v->depth > 0)
+        return say(EX_UNAVAILABLE,
+                   "%s holds %ld messages, which would be lost; let a worker "
+                   "take them, or give --force",
+                   v->queue, v->depth);
+    if (!v->has_queue && v->no_queue.status != EX_NOINPUT)
+        return say(v->no_queue.status,
+                   "cannot see whether it holds messages: %s; or give --force",
+                   v->no_queue.text);
+    return 0;
+}
+
+/* remove_run - the queue; what was kept of it stays */
+int remove_run(const struct options *o)
+{
+    struct problem p = {0};
+    struct view v;
+    int status, err;
+
+    if (view_open(&v, o->state_dir, o->operands.at[0], true, &p) < 0)
+        return say_problem(&p);
+    status = o->force ? 0 : in_the_way(&v);
+    if (!status) {
+        err = queue_unlink(v.queue);
+        if (err == -ENOENT)
+            status = say(EX_NOINPUT,
+                         "there is no queue %s; mqctl queues "
+                         "lists those that are",
+                         v.queue);
+        else if (err)
+            status = say(err == -EACCES ? EX_NOPERM : EX_OSERR,
+                         "cannot remove %s: %s; its owner and root may",
+                         v.queue, strerror(-err));
+        else
+            printf("%s: removed%s%s\n", v.queue,
+                   v.has_folder ? "; retries and dead letters are kept in "
+                                : "",
+                   v.has_folder ? v.dir.folder : "");
+    }
+    view_close(&v);
+    return status;
+}

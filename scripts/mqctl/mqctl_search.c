@@ -1,0 +1,115 @@
+/* mqctl_search.c - see mqctl_search.h */
+#include "scripts/mqctl/mqctl_search.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/state/runtimedir.h"
+
+/* found - the answer */
+void found(struct search *s, const char *where, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->text, sizeof s->text, fmt, args);
+    va_end(args);
+    s->where = where;
+}
+
+/* add - to the sentence */
+void add(struct search *s, const char *fmt, ...)
+{
+    size_t used = strlen(s->text);
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->text + used, sizeof s->text - used, fmt, args);
+    va_end(args);
+}
+
+void put(struct search *s, const char *name, json_t *value)
+{
+    (void)json_object_set_new(s->more, name, value);
+}
+
+/* until - "2026-… (in 3s)", or "now" */
+const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
+{
+    uint64_t now = clock_wall_ns();
+    char time[TIME_TEXT], left[DURATION_TEXT];
+
+    if (wall_ns <= now)
+        strlcpy(buf, "now", SEARCH_UNTIL);
+    else
+        snprintf(buf, SEARCH_UNTIL, "%s (in %s)", time_print(wall_ns, time),
+                 duration_print((wall_ns - now) / NS_PER_MS * NS_PER_MS, left));
+    return buf;
+}
+
+struct head {
+    const char *group;
+    const struct custody_seen *self; /* NULL: it is not in a slot */
+    struct custody_seen first;
+    bool seen;
+};
+
+/* head_slot - the message of a group that runs, else the first in its order */
+static int head_slot(const struct custody_seen *seen, void *arg)
+{
+    struct head *h = arg;
+    bool before;
+
+    if (strcmp(seen->group, h->group) != 0 ||
+        (h->self && seen->seq == h->self->seq))
+        return 0;
+    before = seen->w.state == SLOT_RUNNING ||
+             (h->first.w.state != SLOT_RUNNING && seen->seq < h->first.seq);
+    if (!h->seen || before)
+        h->first = *seen;
+    h->seen = true;
+    return 0;
+}
+
+/* group_row - what the store has of a group; false: nothing */
+static bool group_row(struct search *s, const char *group,
+                      struct store_group *out)
+{
+    char key[HEADER_VALUE_MAX + 1] = "";
+    size_t size = 0;
+
+    while (s->store && store_next_group(s->store, key, &size, out) == 0)
+        if (size == strlen(group) && memcmp(key, group, size) == 0)
+            return true;
+    return false;
+}
+
+/* behind - who is at the head of the group of a message that is not */
+void behind(struct search *s, const char *group)
+{
+    struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
+    char path[PATH_MAX], id[ULID_TEXT], when[SEARCH_UNTIL];
+    struct store_group g = {0};
+    struct store_row m;
+    struct problem p;
+
+    if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
+        (void)custody_look(path, head_slot, &h, &p);
+    (void)group_row(s, group, &g);
+    put(s, "group_parked", json_integer((json_int_t)g.parked));
+    if (h.seen && h.first.w.state == SLOT_RUNNING) {
+        put(s, "head", json_string(ulid_print(h.first.id, id)));
+        add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
+    } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
+        put(s, "head", json_string(ulid_print(m.id, id)));
+        add(s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
+            m.attempts, m.attempts == 1 ? "" : "s", until(m.due_ns, when));
+    } else if (g.letters) {
+        add(s, "; the group has a dead letter, and with --on-group-dead hold "
+               "waits until mqdlq replays or discards it");
+    }
+}

@@ -1,0 +1,42 @@
+/* mqctl_search.h - a message that is looked for
+ *
+ * WHAT   What explain has found so far, as a sentence and as fields.
+ * WHO    mqctl_explain.c, mqctl_search.c.
+ * OWNS   Nothing; explain_run owns the parts.
+ * FAILS  Never; a sentence that is too long is cut.
+ */
+#ifndef SCRIPTS_MQCTL_MQCTL_SEARCH_H
+#define SCRIPTS_MQCTL_MQCTL_SEARCH_H
+
+#include "common/custody/custody_look.h"
+#include "scripts/mqctl/mqctl_view.h"
+
+struct search {
+    struct view v;
+    struct store *store; /* NULL: none */
+    struct ulid id;
+    bool named;  /* false: only the row is known */
+    int64_t row; /* that was asked for; 0: an id was */
+    char text_id[ULID_TEXT];
+    struct custody_seen slot; /* of the message */
+    bool in_slot;
+    const char *where; /* in_flight, held, waiting, ... */
+    char text[1024];   /* the sentence */
+    json_t *more;      /* fields of the object */
+};
+
+/* The answer; `where` is static. */
+void found(struct search *s, const char *where, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* More of the sentence. */
+void add(struct search *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A field of the object. */
+void put(struct search *s, const char *name, json_t *value);
+/* "2026-... (in 3s)", or "now". */
+#define SEARCH_UNTIL 96
+const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL]);
+/* Who is at the head of the group of a message that is not. */
+void behind(struct search *s, const char *group);
+
+#endif

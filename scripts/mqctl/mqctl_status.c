@@ -1,0 +1,345 @@
+/* mqctl_status.c - see mqctl_status.h */
+#include "scripts/mqctl/mqctl_status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/json_line.h"
+#include "common/text/term.h"
+#include "common/text/term_table.h"
+#include "scripts/mqctl/mqctl_names.h"
+#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_view.h"
+
+/* ---- a table of several ---- */
+
+/* cell - a number, "-" if it is not known */
+static void cell(struct term_table *t, int64_t value)
+{
+    if (value < 0)
+        term_cellf(t, "-");
+    else
+        term_cellf(t, "%" PRId64, value);
+}
+
+static const struct term_column columns[] = {
+    {"QUEUE", TERM_LEFT, true},     {"STATE", TERM_LEFT, true},
+    {"PID", TERM_RIGHT, false},     {"DEPTH", TERM_RIGHT, false},
+    {"FLIGHT", TERM_RIGHT, false},  {"CAP", TERM_RIGHT, false},
+    {"WAITING", TERM_RIGHT, false}, {"DEAD", TERM_RIGHT, false},
+    {"DONE", TERM_RIGHT, false},
+};
+
+static void row(struct term_table *t, const struct view *v)
+{
+    bool runs = v->worker == VIEW_RUNS;
+
+    term_cellf(t, "%s", v->queue);
+    term_cellf(t, "%s", view_state(v));
+    cell(t, runs ? v->pid : -1);
+    cell(t, v->depth);
+    cell(t, runs ? (int64_t)v->sum.running : -1);
+    cell(t, runs ? (int64_t)view_capacity(v) : -1);
+    cell(t, view_waits(v));
+    cell(t, v->dead);
+    cell(t, v->counters ? (int64_t)v->sum.done : -1);
+}
+
+/* ---- one in detail ---- */
+
+static void line(const char *name, const char *text)
+{
+    printf("%s%-16s%s ", term_colour(stdout, TERM_BOLD), name,
+           term_colour(stdout, TERM_PLAIN));
+    term_safe(stdout, text, strlen(text), true);
+    putchar('\n');
+}
+
+/* linef - a line that is put together */
+__attribute__((format(printf, 2, 3))) static void linef(const char *name,
+                                                        const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    line(name, text);
+}
+
+/* times - three quantiles of a histogram, as durations; none is over `most` */
+static void times(const char *name, const struct histogram_sum *h,
+                  uint64_t most)
+{
+    static const double parts[] = {0.5, 0.9, 0.99};
+    char text[3][DURATION_TEXT];
+
+    if (h->total == 0)
+        return;
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t ns = histogram_quantile(h, parts[i]);
+
+        duration_print((ns < most ? ns : most) / NS_PER_US * NS_PER_US,
+                       text[i]);
+    }
+    linef(name, "half within %s, 90%% within %s, 99%% within %s", text[0],
+          text[1], text[2]);
+}
+
+/* totals - since the worker started */
+static void totals(const struct view *v)
+{
+    static struct histogram_sum handler, latency;
+    const struct counters_sum *s = &v->sum;
+    char when[TIME_TEXT];
+
+    linef(v->worker == VIEW_RUNS ? "since" : "last run since", "%s",
+          time_print(v->head.started_ns, when));
+    linef("ended",
+          "%" PRIu64 " done, %" PRIu64 " discarded, %" PRIu64 " dead (%" PRIu64
+          " expired), %" PRIu64 " failed and tried again",
+          s->done, s->discarded, s->dead, s->expired, s->retried);
+    if (s->crashes)
+        linef("crashes", "%" PRIu64 ": a worker died under so many handlers",
+              s->crashes);
+    counters_histograms(v->counters, &handler, &latency);
+    times("handler time", &handler, s->longest_ns);
+    times("latency", &latency, UINT64_MAX);
+    if (v->head.texts[COUNTERS_LAST_ERROR][0])
+        linef("last error", "%s, at %s", v->head.texts[COUNTERS_LAST_ERROR],
+              time_print(v->head.text_ns[COUNTERS_LAST_ERROR], when));
+}
+
+/* settings - one a line, as they could be set */
+static void settings(const struct view *v)
+{
+    json_t *all = json_object_get(v->live, "settings"), *value;
+    const char *name, *title = "settings";
+
+    json_object_foreach(all, name, value)
+    {
+        linef(title, "%s=%s", name, json_string_value(value));
+        title = "";
+    }
+}
+
+/* state_line - and why it is so */
+static void state_line(const struct view *v)
+{
+    bool closed = strcmp(view_breaker(v), "closed") == 0;
+    const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
+
+    const json_t *left = json_object_get(v->live, "paused_for_ns");
+    char more[DURATION_TEXT + 16] = "", text[DURATION_TEXT];
+
+    if (left && json_integer_value(left) > 0)
+        snprintf(
+            more, sizeof more, " for %s more",
+            duration_print(((uint64_t)json_integer_value(left) + NS_PER_S - 1) /
+                               NS_PER_S * NS_PER_S,
+                           text));
+    if (v->worker == VIEW_RUNS)
+        linef("state", "%s%s%s%s, pid %d", view_state(v), more,
+              closed ? "" : ": ", closed ? "" : why, (int)v->pid);
+    else
+        line("state", view_state(v));
+}
+
+/* in_flight - of how many there could be */
+static void in_flight(const struct view *v)
+{
+    char how[96] = "";
+
+    if (view_window(v) > 1)
+        snprintf(how, sizeof how,
+                 ": %u handlers at most, each with up to %u (--window)",
+                 view_cap(v), view_window(v));
+    linef("in flight", "%" PRIu64 " of %u%s", v->sum.running, view_capacity(v),
+          how);
+}
+
+/* in_custody - what was received and is not finished */
+static void in_custody(const struct view *v)
+{
+    char groups[96] = "";
+
+    if (v->grouped > 0)
+        snprintf(groups, sizeof groups,
+                 ", %" PRId64 " of them in line in their groups", v->grouped);
+    if (v->custody < 0)
+        return;
+    if (v->worker == VIEW_RUNS)
+        linef("in custody",
+              "%" PRId64 " in flight, %" PRId64 " received and waiting%s",
+              v->custody - v->held, v->held, groups);
+    else
+        linef("in custody", "%" PRId64 " received and not finished%s%s",
+              v->held, groups,
+              v->held ? "; they run when a worker is started" : "");
+}
+
+/* groups - worth a line where there are any */
+static void groups(const struct view *v)
+{
+    if (v->worker != VIEW_RUNS || view_groups(v) == 0)
+        return;
+    linef("groups", "%" PRIu64 " known, %" PRIu64 " held by a dead letter%s%s",
+          view_groups(v), view_groups_held(v),
+          view_groups_held(v) ? ": mqdlq list --by group " : "",
+          view_groups_held(v) ? v->queue : "");
+}
+
+static void details(const struct view *v)
+{
+    line("queue", v->queue);
+    state_line(v);
+    if (v->has_queue)
+        linef("in the queue",
+              "%ld of %ld messages, %ld bytes; at most %ld "
+              "bytes each",
+              v->depth, v->depth_max, v->bytes, v->message_size);
+    else
+        line("in the queue", v->no_queue.text);
+    if (v->worker == VIEW_RUNS)
+        in_flight(v);
+    in_custody(v);
+    if (v->waiting >= 0)
+        linef("in the store",
+              "%" PRId64 " wait for a retry, %" PRId64
+              " parked behind the head of their group, %" PRId64
+              " dead, %" PRId64 " sent again",
+              v->waiting, v->parked, v->dead, v->replayed);
+    groups(v);
+    if (v->counters)
+        totals(v);
+    settings(v);
+}
+
+/* ---- the verb ---- */
+
+/* kept - what the last worker left; "" if nothing */
+static const char *kept(const struct view *v, char buf[96])
+{
+    buf[0] = '\0';
+    if (v->custody > 0)
+        snprintf(buf, 96,
+                 "; %" PRId64 " message%s in custody, and run%s when a worker "
+                 "is started",
+                 v->custody, v->custody == 1 ? " is" : "s are",
+                 v->custody == 1 ? "s" : "");
+    return buf;
+}
+
+/* absent - a queue that was named has no worker: what is known of the last */
+static int absent(const struct view *v)
+{
+    char when[TIME_TEXT], buf[96];
+
+    if (v->worker == VIEW_KILLED && v->counters)
+        return say(EX_UNAVAILABLE,
+                   "no worker runs on %s; its last one, pid %d, started at %s, "
+                   "was killed%s",
+                   v->queue, (int)v->pid, time_print(v->head.started_ns, when),
+                   kept(v, buf));
+    if (v->worker == VIEW_KILLED)
+        return say(EX_UNAVAILABLE,
+                   "no worker runs on %s; its last one, pid %d, was killed%s",
+                   v->queue, (int)v->pid, kept(v, buf));
+    if (v->worker == VIEW_ENDED)
+        return say(EX_UNAVAILABLE,
+                   "no worker runs on %s; the last one ended "
+                   "at %s%s",
+                   v->queue,
+                   time_print(v->head.gauges[COUNTERS_ENDED_NS], when),
+                   kept(v, buf));
+    if (v->worker == VIEW_UNSEEN && !v->shut)
+        return say(EX_UNAVAILABLE,
+                   "whether a worker runs on %s is not seen from here: the "
+                   "lock %s/%s cannot be asked",
+                   v->queue, v->dir.folder, STATEDIR_PIDFILE);
+    if (v->has_folder && v->no_counters.text[0])
+        return say_problem(&v->no_counters);
+    if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)
+        return say(EX_NOINPUT,
+                   "there is no queue %s, and no worker has run on it; mqctl "
+                   "queues lists those that are",
+                   v->queue);
+    return say_problem(&v->no_live);
+}
+
+/* show - one queue, in the form that was asked for */
+static int show(const struct options *o, const char *name,
+                struct term_table *table)
+{
+    struct problem p;
+    struct view v;
+    json_t *object;
+    int status = 0;
+
+    if (view_open(&v, o->state_dir, name, true, &p) < 0)
+        return say_problem(&p);
+    if (o->json) {
+        object = view_json(&v);
+        if (!object || json_print_line(object, stdout) < 0)
+            status = say_memory();
+        json_decref(object);
+    } else if (table) {
+        row(table, &v);
+    } else {
+        details(&v);
+    }
+    if (!status && v.worker != VIEW_RUNS && (o->operands.count || v.shut))
+        status = absent(&v);
+    else if (!status && v.worker == VIEW_RUNS && !v.live)
+        status = say_problem(&v.no_live);
+    view_close(&v);
+    return status;
+}
+
+/* show_all - one after the other; the first trouble is the status */
+static int show_all(const struct options *o, char *const *names, size_t count,
+                    bool tabular)
+{
+    struct term_table *table =
+        tabular ? term_table_open(columns, sizeof columns / sizeof *columns)
+                : NULL;
+    int status = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        int one = show(o, names[i], table);
+
+        status = status ? status : one;
+    }
+    if (table)
+        term_table_print(table, stdout);
+    term_table_close(&table);
+    return status;
+}
+
+/* status_run - those that were named, else all that have a folder */
+int status_run(const struct options *o)
+{
+    struct names n = {0};
+    int status;
+
+    if (o->operands.count)
+        return show_all(o, o->operands.at, (size_t)o->operands.count,
+                        !o->json && o->operands.count > 1);
+    if (names_of_workers(&n, o->state_dir) < 0)
+        return say_memory();
+    if (n.folder_trouble[0])
+        status = say(EX_CANTCREAT, "%s", n.folder_trouble);
+    else if (n.count == 0)
+        status = say(EX_UNAVAILABLE, "no worker has run with this state "
+                                     "directory; start one with mqworker QUEUE "
+                                     "-- COMMAND, or see --state-dir");
+    else
+        status = show_all(o, n.at, n.count, !o->json);
+    names_free(&n);
+    return status;
+}

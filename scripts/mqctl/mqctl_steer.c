@@ -1,0 +1,105 @@
+/* mqctl_steer.c - see mqctl_steer.h */
+#include "scripts/mqctl/mqctl_steer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/base/json_line.h"
+#include "common/mq/queue.h"
+#include "scripts/mqctl/mqctl_ask.h"
+#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_view.h"
+
+#define LINE 2048
+
+/* line_make - the verb and what stands after the queue */
+static int line_make(const struct options *o, char line[LINE])
+{
+    strlcpy(line, verb_name(o->verb), LINE);
+    for (int i = 1; i < o->operands.count; i++) {
+        const char *word = o->operands.at[i];
+
+        if (strpbrk(word, " \t\r\n"))
+            return say(EX_USAGE,
+                       "%s: \"%s\" has a space in it; give NAME="
+                       "VALUE without any, like backoff=1s,5s",
+                       verb_name(o->verb), word);
+        strlcat(line, " ", LINE);
+        if (strlcat(line, word, LINE) >= LINE)
+            return say(EX_USAGE,
+                       "%s: too much at once; give less than %d "
+                       "bytes",
+                       verb_name(o->verb), LINE);
+    }
+    return 0;
+}
+
+/* text_of - a string of an object, or NULL. Not json_unpack, which needs
+ * memory: what was done is not told as a failure for want of it. */
+static const char *text_of(const json_t *o, const char *name)
+{
+    return json_string_value(json_object_get(o, name));
+}
+
+/* told - for a person */
+static void told(const struct options *o, const char *queue, json_t *answer)
+{
+    static const char *const words[VERB_COUNT] = {
+        [VERB_PAUSE] = "paused",   [VERB_RESUME] = "resumed",
+        [VERB_DRAIN] = "draining", [VERB_STOP] = "stopping",
+        [VERB_QUIT] = "quitting",
+    };
+    json_t *all = json_object_get(answer, "settings"), *one;
+    const char *name, *old, *new;
+    size_t i;
+
+    if (o->verb != VERB_SET) {
+        printf("%s: %s%s%s\n", queue, words[o->verb],
+               o->operands.count > 1 ? " for " : "",
+               o->operands.count > 1 ? o->operands.at[1] : "");
+        return;
+    }
+    json_array_foreach(all, i, one)
+    {
+        name = text_of(one, "name");
+        old = text_of(one, "old");
+        new = text_of(one, "new");
+        if (name && old && new)
+            printf("%s: %s %s -> %s\n", queue, name, old, new);
+    }
+}
+
+/* steer_run - ask, and tell what came of it */
+int steer_run(const struct options *o)
+{
+    char line[LINE], queue[QUEUE_NAME_MAX];
+    static struct statedir dir;
+    struct problem p = {0};
+    const char *error;
+    json_t *answer;
+    int status = line_make(o, line);
+
+    if (status)
+        return status;
+    if (queue_name(o->operands.at[0], queue, &p) < 0)
+        return say_problem(&p);
+    if (view_folder(&dir, o->state_dir, queue, &p) < 0)
+        return say_problem(&p);
+    if (ask(&dir, queue, line, &answer, &p) < 0)
+        return say_problem(&p);
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        status = (int)json_integer_value(json_object_get(answer, "status"));
+        status = status ? status : EX_SOFTWARE;
+    }
+    if (o->json)
+        (void)json_print_line(answer, stdout);
+    else if (!status)
+        told(o, queue, answer);
+    error = text_of(answer, "error");
+    if (status)
+        say(status, "%s", error ? error : "it does not say why");
+    json_decref(answer);
+    return status;
+}

@@ -1,0 +1,129 @@
+/* mqctl_top.c - see mqctl_top.h */
+#include "scripts/mqctl/top/mqctl_top.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/text/interrupt.h"
+#include "common/base/json_line.h"
+#include "common/text/term.h"
+#include "scripts/mqctl/mqctl_say.h"
+
+#define HEAD_EVERY 20 /* lines between two titles */
+
+/* line_text - one queue, as plain text */
+static void line_text(const struct top_row *r)
+{
+    const struct view *v = &r->v;
+    char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[256];
+    char depth[TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
+    char when[TIME_TEXT];
+
+    term_safe_copy(name, sizeof name, r->queue, strlen(r->queue));
+    time_print(clock_wall_ns(), when);
+    if (!r->looked) {
+        printf("%.8s  %-20s  ", when + 11, name);
+        term_safe(stdout, r->problem.text, strlen(r->problem.text), true);
+        putchar('\n');
+        return;
+    }
+    printf("%.8s  %-20s  %-12s %6s %9.1f %4" PRIu64 "/%-4u %8s %6s %7s %7s "
+           "%7s\n",
+           when + 11, name, view_state(v), top_count(v->depth, depth), r->rate,
+           v->sum.running, v->worker == VIEW_RUNS ? view_capacity(v) : 0,
+           top_count(view_waits(v), waiting), top_count(v->dead, dead),
+           top_duration(r->p50, p50), top_duration(r->p99, p99),
+           top_duration(r->wait99, wait));
+}
+
+/* line_json - what status has of it, and what is of the last interval */
+static int line_json(const struct top_row *r)
+{
+    char when[TIME_TEXT];
+    json_t *o = r->looked ? view_json(&r->v)
+                          : json_pack("{s:s, s:s}", "queue", r->queue, "error",
+                                      r->problem.text);
+    json_t *last = json_pack("{s:s, s:f, s:I, s:I, s:I}", "time",
+                             time_print(clock_wall_ns(), when), "rate", r->rate,
+                             "interval_handler_p50_ns", (json_int_t)r->p50,
+                             "interval_handler_p99_ns", (json_int_t)r->p99,
+                             "interval_latency_p99_ns", (json_int_t)r->wait99);
+    int err = !o || json_object_update(o, last) < 0
+                  ? -ENOMEM
+                  : json_print_line(o, stdout);
+
+    json_decref(last);
+    json_decref(o);
+    return err;
+}
+
+/* round_print - all queues, as they were looked at just now */
+static int round_print(const struct top *t, uint64_t *printed)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->o->json) {
+            if (line_json(t->rows[i]) < 0)
+                return -ENOMEM;
+            continue;
+        }
+        if ((*printed)++ % HEAD_EVERY == 0)
+            printf("%-8s  %-20s  %-12s %6s %9s %9s %8s %6s %7s %7s %7s\n",
+                   "TIME", "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
+                   "WAITING", "DEAD", "P50", "P99", "WAIT99");
+        line_text(t->rows[i]);
+    }
+    return 0;
+}
+
+/* nap - until the next look; false: it is to end */
+static bool nap(uint64_t ns)
+{
+    return poll(NULL, 0, (int)(ns / NS_PER_MS)) >= 0 && !interrupt_seen();
+}
+
+/* lines - look after look, for pipes and files */
+static int lines(struct top *t)
+{
+    uint64_t printed = 0;
+
+    interrupt_catch();
+    for (uint64_t round = 0; !interrupt_seen(); round++) {
+        if (top_look(t) < 0)
+            return say_memory();
+        if (t->count == 0)
+            return say(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
+                       t->trouble[0] ? t->trouble
+                                     : "no worker has run with this state "
+                                       "directory; see --state-dir");
+        if (round_print(t, &printed) < 0)
+            return say_memory();
+        if (fflush(stdout) != 0 ||
+            (t->o->rounds && round + 1 == t->o->rounds) ||
+            !nap(t->o->interval_ns))
+            break;
+    }
+    return 0;
+}
+
+/* top_run - on a terminal that can do more than print, a screen; not for
+ * JSON */
+int top_run(const struct options *o)
+{
+    struct top t = {.o = o};
+    const char *term = getenv("TERM");
+    bool screen = !o->json && term_is_terminal(stdout) &&
+                  isatty(STDIN_FILENO) && term && *term &&
+                  strcmp(term, "dumb") != 0;
+    int status = screen ? top_screen(&t) : lines(&t);
+
+    top_free(&t);
+    interrupt_die();
+    return status;
+}

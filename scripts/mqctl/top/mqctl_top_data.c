@@ -1,0 +1,169 @@
+/* mqctl_top_data.c - see mqctl_top_data.h */
+#include "scripts/mqctl/top/mqctl_top_data.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <bsd/stdlib.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "scripts/mqctl/mqctl_names.h"
+
+/* row_get - the row of a queue, a new one if need be; NULL: no memory */
+static struct top_row *row_get(struct top *t, const char *queue)
+{
+    struct top_row **more, *r;
+
+    for (size_t i = 0; i < t->count; i++)
+        if (strcmp(t->rows[i]->queue, queue) == 0)
+            return t->rows[i];
+    more = reallocarray(t->rows, t->count + 1, sizeof *more);
+    if (!more)
+        return NULL;
+    t->rows = more;
+    r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    strlcpy(r->queue, queue, sizeof r->queue);
+    t->rows[t->count++] = r;
+    return r;
+}
+
+/* between - what came since the look before; a worker that was started anew
+ * began at 0 */
+static void between(struct top_row *r, uint64_t now)
+{
+    static struct histogram_sum handler, latency, part;
+    bool same = r->at_ns && r->head.started_ns == r->v.head.started_ns &&
+                r->v.sum.ended >= r->sum.ended;
+    double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
+
+    counters_histograms(r->v.counters, &handler, &latency);
+    r->rate = same && seconds > 0
+                  ? (double)(r->v.sum.ended - r->sum.ended) / seconds
+                  : 0;
+    if (!same) {
+        memset(&r->handler, 0, sizeof r->handler);
+        memset(&r->latency, 0, sizeof r->latency);
+    }
+    histogram_since(&part, &handler, &r->handler);
+    r->p50 = histogram_quantile(&part, 0.5);
+    r->p99 = histogram_quantile(&part, 0.99);
+    histogram_since(&part, &latency, &r->latency);
+    r->wait99 = histogram_quantile(&part, 0.99);
+    r->handler = handler;
+    r->latency = latency;
+    r->sum = r->v.sum;
+    r->head = r->v.head;
+}
+
+/* row_look - once more */
+static void row_look(struct top *t, struct top_row *r)
+{
+    uint64_t now = clock_mono_ns();
+    size_t at = r->looks++ % TOP_HISTORY;
+
+    if (r->looked)
+        view_close(&r->v);
+    r->looked =
+        view_open(&r->v, t->o->state_dir, r->queue, true, &r->problem) == 0;
+    r->rate = 0;
+    r->p50 = r->p99 = r->wait99 = 0;
+    if (r->looked && r->v.counters)
+        between(r, now);
+    r->at_ns = now;
+    r->depth[at] = r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;
+    r->waits[at] = r->wait99;
+    r->rates[at] = (uint64_t)(r->rate + 0.5);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp((*(struct top_row *const *)a)->queue,
+                  (*(struct top_row *const *)b)->queue);
+}
+
+/* rows_find - those that were named, else whatever has a folder by now */
+static int rows_find(struct top *t)
+{
+    struct names n = {0};
+    char label[QUEUE_NAME_MAX];
+    int err = 0;
+
+    for (int i = 0; i < t->o->operands.count && !err; i++) {
+        if (queue_name(t->o->operands.at[i], label, NULL) < 0)
+            strlcpy(label, t->o->operands.at[i], sizeof label);
+        err = row_get(t, label) ? 0 : -ENOMEM;
+    }
+    if (t->o->operands.count == 0)
+        err = names_of_workers(&n, t->o->state_dir);
+    strlcpy(t->trouble, n.folder_trouble, sizeof t->trouble);
+    for (size_t i = 0; i < n.count && !err; i++)
+        err = row_get(t, n.at[i]) ? 0 : -ENOMEM;
+    names_free(&n);
+    if (t->count)
+        qsort(t->rows, t->count, sizeof *t->rows, compare);
+    return err;
+}
+
+/* top_look - at all of them */
+int top_look(struct top *t)
+{
+    int err = rows_find(t);
+
+    for (size_t i = 0; i < t->count && !err; i++)
+        row_look(t, t->rows[i]);
+    return err;
+}
+
+void top_free(struct top *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->rows[i]->looked)
+            view_close(&t->rows[i]->v);
+        free(t->rows[i]);
+    }
+    free(t->rows);
+    t->rows = NULL;
+    t->count = 0;
+}
+
+uint64_t top_past(const struct top_row *r, const uint64_t *ring, uint64_t back)
+{
+    if (back >= r->looks || back >= TOP_HISTORY)
+        return 0;
+    return ring[(r->looks - 1 - back) % TOP_HISTORY];
+}
+
+/* top_duration - three digits and a unit */
+const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
+                 {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
+    size_t i = 0;
+    double value;
+
+    if (ns == 0)
+        return "-";
+    while (i < 5 && (double)ns < units[i].ns)
+        i++;
+    value = (double)ns / units[i].ns;
+    snprintf(buf, TOP_SHORT, value < 10 ? "%.1f%s" : "%.0f%s", value,
+             units[i].unit);
+    return buf;
+}
+
+/* top_count - a number, "-" if it is not known */
+const char *top_count(int64_t n, char buf[TOP_COUNT])
+{
+    if (n < 0)
+        return "-";
+    snprintf(buf, TOP_COUNT, "%" PRId64, n);
+    return buf;
+}

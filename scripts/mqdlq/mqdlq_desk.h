@@ -1,0 +1,41 @@
+/* mqdlq_desk.h - what every verb has before it: options, queue, open store
+ *
+ * WHAT   Finds and opens the store of a queue; says on stderr what goes wrong
+ *        and turns it into an exit status.
+ * WHO    One thread.
+ * OWNS   The store.
+ * FAILS  desk_open: an exit status, the reason is out on stderr. No store is no
+ *        failure: `store` is NULL then, and stderr says where it was looked
+ *        for.
+ */
+#ifndef SCRIPTS_MQDLQ_MQDLQ_DESK_H
+#define SCRIPTS_MQDLQ_MQDLQ_DESK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/mq/queue.h"
+#include "common/store/store.h"
+#include "scripts/mqdlq/mqdlq_options.h"
+
+struct desk {
+    const struct options *o;
+    char queue[QUEUE_NAME_MAX];
+    struct store *store; /* NULL: there is none */
+};
+
+/* With `create` the store is made if it is missing. 0 or an exit status. */
+int desk_open(struct desk *d, const struct options *o, bool create);
+void desk_close(struct desk *d);
+
+/* "mqdlq: text" on stderr; returns `status`. */
+int desk_say(int status, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A -errno of the store while it was asked to `what`; the exit status. */
+int desk_store_failed(const char *what, int err);
+/* "s", or "" for one. */
+const char *desk_plural(uint64_t n);
+/* First trouble wins: the status to keep. */
+int desk_worse(int status, int other);
+
+#endif

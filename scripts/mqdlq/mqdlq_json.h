@@ -1,0 +1,33 @@
+/* mqdlq_json.h - a dead letter as a JSON object, out and in
+ *
+ * WHAT   The object has all there is to a letter but its receive sequence: what
+ *        is written and read again is the same letter, byte for byte. Bytes
+ *        that are not UTF-8, or have a NUL, are base64 in NAME_base64.
+ * WHO    One thread.
+ * OWNS   A draft owns what its import points to.
+ * FAILS  Writing: -errno. Reading: -EINVAL and a sentence in `why`, -ENOMEM.
+ */
+#ifndef SCRIPTS_MQDLQ_MQDLQ_JSON_H
+#define SCRIPTS_MQDLQ_MQDLQ_JSON_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/store/letters.h"
+
+#define JSON_WHY 256
+
+/* Print the letter as one line to `out`; -ENOENT if it is gone. */
+int json_print_letter(struct store *s, const char *queue, int64_t row,
+                      FILE *out);
+
+/* A letter that was read. */
+struct draft {
+    struct letter_import letter;
+    struct draft_block *blocks; /* what `letter` points to */
+};
+int draft_read(struct draft *d, const char *text, size_t size,
+               char why[JSON_WHY]);
+void draft_free(struct draft *d);
+
+#endif

@@ -1,0 +1,213 @@
+/* mqdlq_list.c - see mqdlq_list.h */
+#include "scripts/mqdlq/mqdlq_list.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/text/interrupt.h"
+#include "common/base/json_line.h"
+#include "common/text/term.h"
+#include "common/text/term_table.h"
+#include "scripts/mqdlq/mqdlq_choice.h"
+#include "scripts/mqdlq/mqdlq_json.h"
+
+#define PREVIEW_BYTES 256  /* of a body in the table */
+#define TABLE_PART    1000 /* rows that are laid out together */
+
+/* ---- the table ---- */
+
+struct listing {
+    struct term_table *table;
+    uint64_t rows;
+};
+
+/* letter_row - visit: one line of the table */
+static int letter_row(const struct letter *l, void *arg)
+{
+    struct listing *listing = arg;
+    struct term_table *t = listing->table;
+    char time[TIME_TEXT];
+    const char *error = l->m.error ? l->m.error : "";
+    size_t preview =
+        l->body_size < PREVIEW_BYTES ? l->body_size : PREVIEW_BYTES;
+    term_cellf(t, "%" PRId64, l->m.row);
+    term_cellf(t, "%s", time_print(l->m.died_ns, time));
+    term_cellf(t, "%" PRIu32, l->m.attempts);
+    term_cellf(t, "%s", store_reason_text(l->m.reason));
+    term_cell(t, error, strlen(error));
+    term_cell(t, l->m.group ? l->m.group : "", l->m.group_size);
+    term_cellf(t, "%zu", l->body_size);
+    term_cell(t, l->body, preview);
+    if (++listing->rows % TABLE_PART == 0)
+        term_table_print(t, stdout);
+    return interrupt_seen() ? -EINTR : 0;
+}
+
+/* list_table - newest first */
+static int list_table(struct desk *d)
+{
+    static const struct term_column columns[] = {
+        {"ID", TERM_RIGHT, false},    {"DIED", TERM_LEFT, false},
+        {"TRIES", TERM_RIGHT, false}, {"REASON", TERM_LEFT, false},
+        {"ERROR", TERM_LEFT, true},   {"GROUP", TERM_LEFT, true},
+        {"SIZE", TERM_RIGHT, false},  {"BODY", TERM_LEFT, true},
+    };
+    struct listing listing = {
+        .table = term_table_open(columns, sizeof columns / sizeof *columns)};
+    int err = 0;
+    if (!listing.table)
+        return desk_store_failed("print the table", -ENOMEM);
+    if (d->store)
+        err =
+            letters_each(d->store, &d->o->filter, false, letter_row, &listing);
+    int out = term_table_print(listing.table, stdout);
+    term_table_close(&listing.table);
+    if (!err && out)
+        return desk_store_failed("print the table", out);
+    return err && err != -EINTR ? desk_store_failed("read the letters", err)
+                                : 0;
+}
+
+/* ---- --count, --by ---- */
+
+struct summary {
+    struct term_table *table; /* NULL: JSON */
+    const char *by;
+    uint64_t total;
+};
+
+/* tally_count - visit: add up */
+static int tally_count(const char *value, size_t size, uint64_t count,
+                       uint64_t newest_ns, void *arg)
+{
+    struct summary *summary = arg;
+    (void)value, (void)size, (void)newest_ns;
+    summary->total += count;
+    return 0;
+}
+
+/* list_count - a number */
+static int list_count(struct desk *d)
+{
+    struct summary summary = {0};
+    int err = 0;
+    if (d->store)
+        err = letters_summary(d->store, LETTER_BY_REASON, &d->o->filter,
+                              tally_count, &summary);
+    if (err)
+        return desk_store_failed("count the letters", err);
+    printf("%" PRIu64 "\n", summary.total);
+    return 0;
+}
+
+/* tally_json - visit: {"reason":"rejected","count":3,"newest":"..."} */
+static int tally_json(const char *value, size_t size, uint64_t count,
+                      uint64_t newest_ns, void *arg)
+{
+    const struct summary *summary = arg;
+    char time[TIME_TEXT], safe[1024];
+    if (value)
+        term_safe_copy(safe, sizeof safe, value, size);
+    json_t *object =
+        json_pack("{s:s?, s:I, s:s}", summary->by, value ? safe : NULL, "count",
+                  (json_int_t)count, "newest", time_print(newest_ns, time));
+    if (!object || json_print_line(object, stdout) != 0)
+        return -ENOMEM;
+    json_decref(object);
+    return 0;
+}
+
+/* tally_row - visit: one line of the table */
+static int tally_row(const char *value, size_t size, uint64_t count,
+                     uint64_t newest_ns, void *arg)
+{
+    struct summary *summary = arg;
+    char time[TIME_TEXT];
+    if (!summary->table)
+        return tally_json(value, size, count, newest_ns, arg);
+    term_cellf(summary->table, "%" PRIu64, count);
+    term_cell(summary->table, value ? value : "-", value ? size : 1);
+    term_cellf(summary->table, "%s", time_print(newest_ns, time));
+    return 0;
+}
+
+/* list_by - the most frequent value first */
+static int list_by(struct desk *d)
+{
+    static const char *const names[] = {
+        [LETTER_BY_REASON] = "reason",
+        [LETTER_BY_ERROR] = "error",
+        [LETTER_BY_GROUP] = "group",
+    };
+    static const char *const titles[] = {
+        [LETTER_BY_REASON] = "REASON",
+        [LETTER_BY_ERROR] = "ERROR",
+        [LETTER_BY_GROUP] = "GROUP",
+    };
+    const struct term_column columns[] = {
+        {"COUNT", TERM_RIGHT, false},
+        {titles[d->o->by], TERM_LEFT, true},
+        {"NEWEST", TERM_LEFT, false},
+    };
+    struct summary summary = {.by = names[d->o->by]};
+    int err = 0;
+    if (!d->o->json)
+        summary.table = term_table_open(columns, 3);
+    if (!d->o->json && !summary.table)
+        return desk_store_failed("print the table", -ENOMEM);
+    if (d->store)
+        err = letters_summary(d->store, (enum letter_by)d->o->by, &d->o->filter,
+                              tally_row, &summary);
+    int out = d->o->json ? 0 : term_table_print(summary.table, stdout);
+    term_table_close(&summary.table);
+    if (!err && out)
+        return desk_store_failed("print the table", out);
+    return err ? desk_store_failed("count the letters", err) : 0;
+}
+
+/* ---- JSON ---- */
+
+/* json_lines - the chosen letters; one that is gone by now is left out */
+static int json_lines(struct desk *d, const struct choice *c, bool backwards)
+{
+    for (size_t i = 0; i < c->count && !interrupt_seen(); i++) {
+        size_t at = backwards ? c->count - 1 - i : i;
+        int err =
+            json_print_letter(d->store, d->queue, c->picks[at].row, stdout);
+        if (err && err != -ENOENT)
+            return desk_store_failed("print a letter", err);
+    }
+    return c->missing ? EX_NOINPUT : 0;
+}
+
+/* list_json - choose, then print */
+int list_json(struct desk *d, bool backwards)
+{
+    struct choice c;
+    int status = choice_make(&c, d);
+    if (status)
+        return status;
+    status = json_lines(d, &c, backwards);
+    choice_free(&c);
+    return status;
+}
+
+/* list_run - list */
+int list_run(struct desk *d)
+{
+    if (d->o->count)
+        return list_count(d);
+    if (d->o->has_by)
+        return list_by(d);
+    return d->o->json ? list_json(d, true) : list_table(d);
+}
+
+/* export_run - export: oldest first, so that import keeps the order */
+int export_run(struct desk *d)
+{
+    return list_json(d, false);
+}

@@ -1,0 +1,18 @@
+/* mqdlq_list.h - the verbs that look at many letters: list, export
+ *
+ * WHAT   Tables, counts and JSON lines of dead letters on stdout.
+ * WHO    main, once.
+ * OWNS   Nothing.
+ * FAILS  Returns the exit status; the reason is out on stderr.
+ */
+#ifndef SCRIPTS_MQDLQ_MQDLQ_LIST_H
+#define SCRIPTS_MQDLQ_MQDLQ_LIST_H
+
+#include "scripts/mqdlq/mqdlq_desk.h"
+
+int list_run(struct desk *d);
+int export_run(struct desk *d);
+/* The chosen letters as JSON lines, oldest first unless `backwards`. */
+int list_json(struct desk *d, bool backwards);
+
+#endif

@@ -1,0 +1,289 @@
+/* mqdlq_options.c - see mqdlq_options.h */
+#include "scripts/mqdlq/mqdlq_options.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/options/completion.h"
+#include "common/message/header.h"
+#include "common/options/verbs.h"
+
+#define DURATION_MAX ((uint64_t)INT64_MAX)
+
+static const struct verb_row verbs[] = {
+    [VERB_LIST] = {"list", "[options] QUEUE",
+                   "List dead letters, newest first."},
+    [VERB_SHOW] = {"show", "[options] QUEUE ID...",
+                   "Show letters with the history of their attempts."},
+    [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
+                     "Send letters into the queue again, oldest first."},
+    [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
+                      "Remove letters for good."},
+    [VERB_PURGE] = {"purge", "[options] QUEUE --older-than DUR|--all|filter",
+                    "Remove letters that died long ago for good."},
+    [VERB_EXPORT] = {"export", "[options] QUEUE [ID...|-]",
+                     "Print letters as JSON, one a line, oldest first."},
+    [VERB_IMPORT] = {"import", "[options] QUEUE [FILE]",
+                     "Put in letters that export printed, from FILE or "
+                     "stdin."},
+};
+
+/* read_reason - --reason */
+static int read_reason(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    o->filter.reason = store_reason_parse(text);
+    if (o->filter.reason != REASON_NONE && o->filter.reason != REASON_COUNT)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--reason: \"%s\" is not a reason; give exhausted, "
+                       "rejected, expired, crashed or bad-header",
+                       text);
+}
+
+/* time_read - a point in time for one of the flags */
+static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
+                     struct problem *p)
+{
+    if (time_parse(text, clock_wall_ns(), wall_ns) == 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: \"%s\" is not a time; give 2026-11-20, "
+                       "2026-11-20T19:22:59Z, @1763666579 or how long ago, "
+                       "like 2h",
+                       flag, text);
+}
+
+/* read_since - --since */
+static int read_since(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    return time_read("--since", text, &o->filter.since_ns, p);
+}
+
+/* read_until - --until; the epoch itself would read as "no limit" */
+static int read_until(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    int err = time_read("--until", text, &o->filter.until_ns, p);
+    if (!err && o->filter.until_ns == 0)
+        o->filter.until_ns = 1;
+    return err;
+}
+
+#define AT(member)   .offset = offsetof(struct options, member)
+#define SEEN(member) .seen = offsetof(struct options, member) + 1
+#define V(verb)      (1u << VERB_##verb)
+#define REMOVE       (V(REPLAY) | V(DISCARD) | V(PURGE))
+#define FILTER       (V(LIST) | V(SHOW) | REMOVE | V(EXPORT))
+#define EVERY        ((1u << VERB_COUNT) - 1)
+
+/* Each flag and the verbs that take it. */
+static const struct verb_flag flags[] = {
+    {FILTER,
+     {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
+      .help = "only letters that died of exhausted, rejected, expired, "
+              "crashed or bad-header"}},
+    {FILTER,
+     {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
+      .help = "only letters whose error matches, like 'exit 1*'"}},
+    {FILTER,
+     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
+      .help = "only letters of that group"}},
+    {FILTER,
+     {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
+      .help = "only letters with TEXT in the body"}},
+    {FILTER,
+     {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
+      .help = "only letters that died at TIME or later: RFC 3339, "
+              "@seconds, or how long ago, like 2h"}},
+    {FILTER,
+     {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
+      .help = "only letters that died before TIME"}},
+    {FILTER,
+     {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+      AT(filter.limit), .help = "only the N newest of them"}},
+    {FILTER,
+     {"replayed", 0, OPT_FLAG, AT(filter.replayed),
+      .help = "letters on their way through the queue, instead of "
+              "dead ones"}},
+    {REMOVE, {"all", 'a', OPT_FLAG, AT(all), .help = "all letters"}},
+    {V(PURGE),
+     {"older-than", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
+      AT(older_than_ns), SEEN(has_older_than),
+      .help = "only letters that died longer ago than DUR"}},
+    {V(LIST) | V(SHOW),
+     {"json", 'j', OPT_FLAG, AT(json),
+      .help = "one JSON object a line, with history"}},
+    {V(LIST),
+     {"count", 0, OPT_FLAG, AT(count),
+      .help = "print only how many there are"}},
+    {V(LIST),
+     {"by", 0, OPT_CHOICE, .value = "reason|error|group",
+      .words = "reason|error|group", AT(by), SEEN(has_by),
+      .help = "count them by reason, error or group"}},
+    {V(SHOW),
+     {"body", 0, OPT_FLAG, AT(body),
+      .help = "print the body alone, byte for byte"}},
+    {V(REPLAY),
+     {"to", 0, OPT_STRING, .value = "QUEUE", AT(to),
+      .help = "send to another queue; the letter is then removed"}},
+    {V(REPLAY),
+     {"raw", 0, OPT_FLAG, AT(raw),
+      .help = "send the bytes as they were received; the letter is "
+              "then removed"}},
+    {V(REPLAY),
+     {"reset-expiry", 0, OPT_FLAG, AT(reset_expiry),
+      .help = "drop the time a letter expires at; one that has "
+              "passed is refused without this"}},
+    {V(REPLAY),
+     {"again", 0, OPT_FLAG, AT(again),
+      .help = "send letters once more that are on their way already: "
+              "those that are named, or --replayed"}},
+    {V(REPLAY),
+     {"canary", 0, OPT_FLAG, AT(canary),
+      .help = "send one first, and the others only if it ended "
+              "done"}},
+    {V(REPLAY),
+     {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000,
+      AT(rate), .help = "send N a second"}},
+    {V(REPLAY),
+     {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
+      SEEN(has_wait),
+      .help = "wait at most DUR for room in the queue, for each "
+              "letter, and for the canary; without this as long as "
+              "it takes"}},
+    {REMOVE,
+     {"dry-run", 'n', OPT_FLAG, AT(dry_run),
+      .help = "print what would be done and do nothing"}},
+    {EVERY,
+     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
+      .help = "state directory of the worker; without this as the "
+              "worker finds it"}},
+    {EVERY, {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"}},
+};
+static const char notes[] =
+    "Exit status: 0; 64 usage; 65 refused (body too large, expired, not JSON);"
+    "\n66 no such letter or queue; 71 system limit; 73 state directory;\n"
+    "75 the queue stayed full, the canary died, the store is locked.\n"
+    "See mqdlq(1).";
+
+static const struct verb_table table = {
+    .program = "mqdlq",
+    .usage = "VERB [options] QUEUE ...",
+    .about = "Inspect, replay and discard the dead letters of a queue.",
+    .notes = notes,
+    .verbs = verbs,
+    .verb_count = VERB_COUNT,
+    .flags = flags,
+    .flag_count = sizeof flags / sizeof *flags,
+};
+
+/* verb_parse - the verb of that name */
+enum verb verb_parse(const char *text)
+{
+    return (enum verb)verbs_find(&table, text);
+}
+
+/* filter_given - whether anything narrows the choice */
+bool filter_given(const struct options *o)
+{
+    const struct letter_filter *f = &o->filter;
+    return f->reason != REASON_NONE || f->error_glob || f->group || f->match ||
+           f->since_ns || f->until_ns || f->limit || f->replayed;
+}
+
+/* choice_check - a verb that removes must be told of what, and not twice */
+static int choice_check(const struct options *o, struct problem *p)
+{
+    const char *verb = verbs[o->verb].name;
+    bool ids = o->operand_count > 1;
+    bool narrowed = filter_given(o);
+    if (ids && o->verb == VERB_PURGE)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "purge takes no ids; use discard for them");
+    struct options other = *o;
+    other.filter.replayed = false;
+    if (ids && (o->all || filter_given(&other)))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: ids and %s are both given; give one", verb,
+                           o->all ? "--all" : "a filter");
+    bool must = o->verb == VERB_SHOW || o->verb == VERB_REPLAY ||
+                o->verb == VERB_DISCARD || o->verb == VERB_PURGE;
+    if (!must || ids || narrowed || o->all)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL, "%s: nothing chosen; give %s", verb,
+                       o->verb == VERB_SHOW ? "ids or a filter"
+                       : o->verb == VERB_PURGE
+                           ? "--older-than, another filter, or --all"
+                           : "ids, - for ids on stdin, a filter, or --all");
+}
+
+/* options_check - what the flags cannot mean together */
+static int options_check(const struct options *o, struct problem *p)
+{
+    const char *text = NULL;
+    if (o->operand_count < 1)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no queue given; usage: mqdlq %s %s",
+                           verbs[o->verb].name, verbs[o->verb].usage);
+    if (o->verb == VERB_LIST && o->operand_count > 1)
+        text = "list takes no ids; use show for them";
+    else if (o->verb == VERB_IMPORT && o->operand_count > 2)
+        text = "import takes one FILE";
+    else if (o->count + o->has_by > 1 || (o->json && (o->count || o->body)))
+        text = "--count, --by, --json and --body do not go together, only "
+               "--by and --json do";
+    else if (o->raw && o->reset_expiry)
+        text = "--raw sends the old expiry with the old header; leave out "
+               "--raw or --reset-expiry";
+    else if (o->canary && (o->raw || o->to))
+        text = "--canary must see how the letter ends, which it cannot with "
+               "--raw or --to";
+    else if (o->again && (o->raw || o->to))
+        text = "--again sends a copy that the worker must know for one, which "
+               "it cannot with --raw or --to";
+    else if (o->again && o->operand_count == 1 && !o->filter.replayed)
+        text = "--again is about letters that are on their way; give their "
+               "ids, or --replayed";
+    if (text)
+        return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+    return choice_check(o, p);
+}
+
+/* older_than_apply - --older-than is another way to say --until */
+static void older_than_apply(struct options *o)
+{
+    uint64_t now = clock_wall_ns();
+    uint64_t until = o->older_than_ns < now ? now - o->older_than_ns : 1;
+    if (o->filter.until_ns == 0 || until < o->filter.until_ns)
+        o->filter.until_ns = until;
+}
+
+/* options_read - the flags of the verb, and what they mean together */
+int options_read(struct options *o, int argc, char **argv, struct problem *p)
+{
+    struct verb_operands operands = {0};
+    int err = verbs_read(&table, o->verb, argc, argv, o, &operands, p);
+    if (err || o->help)
+        return err;
+    if (o->has_older_than)
+        older_than_apply(o);
+    o->operands = operands.at;
+    o->operand_count = operands.count;
+    return options_check(o, p);
+}
+
+/* options_complete - -1: argv does not ask for it */
+int options_complete(int argc, char **argv)
+{
+    return completion_verbs(&table, argc, argv);
+}
+
+/* help_print - of one verb, or the list of verbs */
+void help_print(enum verb verb, FILE *out)
+{
+    verbs_help(&table, verb, out);
+}

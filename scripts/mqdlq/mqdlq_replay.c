@@ -1,0 +1,417 @@
+/* mqdlq_replay.c - see mqdlq_replay.h */
+#include "scripts/mqdlq/mqdlq_replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/text/interrupt.h"
+#include "common/store/letters.h"
+#include "common/text/pace.h"
+#include "common/text/patience.h"
+#include "common/text/term_progress.h"
+#include "common/state/worker_lock.h"
+#include "scripts/mqdlq/mqdlq_canary.h"
+#include "scripts/mqdlq/mqdlq_choice.h"
+#include "scripts/mqdlq/mqdlq_parcel.h"
+
+struct replay {
+    struct desk *desk;
+    struct choice choice;
+    struct queue *queue;
+    struct parcel parcel;
+    struct pace pace;
+    struct term_progress bar;
+    struct patience patience;
+    struct letter_mark last; /* was sent, which is not noted yet */
+    bool unnoted;            /* there is one */
+    uint64_t sent, refused, on_way;
+    int status;  /* of letters that were passed over */
+    bool packed; /* the parcel is to be sent */
+};
+
+/* letter_refuse - name a letter that is not sent; the others go on */
+static void letter_refuse(struct replay *r, int64_t row, int status,
+                          const char *why)
+{
+    r->refused++;
+    r->status = desk_worse(r->status, status);
+    desk_say(0, "letter %" PRId64 " is not sent: %s", row, why);
+}
+
+/* letter_pass - one that is on its way: only counted, unless it was named. That
+ * many of them are is no fault of a command that is about all; but who asked
+ * for these was refused. */
+static void letter_pass(struct replay *r, int64_t row, const char *why)
+{
+    if (r->choice.by_id)
+        desk_say(0, "letter %" PRId64 " %s", row, why);
+    r->on_way++;
+    if (r->choice.by_id || r->desk->o->filter.replayed)
+        r->status = desk_worse(r->status, EX_DATAERR);
+}
+
+/* on_way_tell - since when, and what to do if it is not */
+static void on_way_tell(struct replay *r, const struct letter *l)
+{
+    const struct letter_replay *how = &l->replay;
+    char why[256], time[TIME_TEXT];
+    if (!how->known)
+        snprintf(why, sizeof why,
+                 "was sent by an older version and may be on its way, or have "
+                 "run; --again sends it once more");
+    else if (how->sent)
+        snprintf(why, sizeof why,
+                 "is on its way since %s; --again sends it once more",
+                 time_print(how->marked_ns, time));
+    else
+        snprintf(why, sizeof why,
+                 "was marked %s and maybe not sent: another mqdlq is at it, or "
+                 "was killed; --again sends it",
+                 time_print(how->marked_ns, time));
+    letter_pass(r, l->m.row, why);
+}
+
+/* parcel_status - the exit status for a letter that cannot be packed: it is the
+ * letter's fault, or the machine's, which has no random number for it */
+static int parcel_status(int err)
+{
+    bool letters = err == -EKEYEXPIRED || err == -EMSGSIZE || err == -EBADMSG;
+    return letters ? EX_DATAERR : EX_OSERR;
+}
+
+/* letter_pack - visit: make the parcel, or refuse the letter. What was sent in
+ * another boot, or to queues of another container, is on its way no more. */
+static int letter_pack(const struct letter *l, void *arg)
+{
+    struct replay *r = arg;
+    const struct options *o = r->desk->o;
+    char why[PARCEL_WHY] = "";
+    bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
+    r->packed = false;
+    if (on_way && !o->again) {
+        on_way_tell(r, l);
+        return 0;
+    }
+    int err = parcel_pack(&r->parcel, l, clock_wall_ns(), why);
+    if (err)
+        letter_refuse(r, l->m.row, parcel_status(err), why);
+    else if (on_way && r->parcel.kind != PARCEL_TRACKED)
+        letter_refuse(r, l->m.row, EX_DATAERR,
+                      "behind a header it would be too large for the queue, "
+                      "and without one the worker cannot know it for a copy");
+    else if (o->canary && r->sent == 0 && r->parcel.kind != PARCEL_TRACKED)
+        letter_refuse(r, l->m.row, EX_DATAERR,
+                      "behind a header it would be too large for the queue, "
+                      "and without one it is no canary");
+    else
+        r->packed = true;
+    return 0;
+}
+
+/* parcel_foretell - --dry-run */
+static void parcel_foretell(const struct replay *r)
+{
+    const struct parcel *p = &r->parcel;
+    printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32 "%s\n",
+           p->mark.row, queue_label(r->queue), p->size, p->priority,
+           p->kind == PARCEL_TRACKED     ? ""
+           : p->kind == PARCEL_UNTRACKED ? ", and remove it"
+                                         : ", as received, and remove it");
+}
+
+/* room_say - the queue has been full for a second: who would make room, and
+ * what ends the wait */
+static void room_say(bool first, void *arg)
+{
+    struct replay *r = arg;
+    const struct options *o = r->desk->o;
+    const char *name = queue_label(r->queue);
+    char worker[WORKER_CLAUSE];
+    if (first) {
+        term_progress_clear(&r->bar);
+        desk_say(0, "%s is full (%zu messages), %s; waiting for room%s", name,
+                 queue_depth(r->queue),
+                 worker_lock_clause(o->state_dir, name, worker),
+                 o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
+    }
+    term_progress_wait(&r->bar, "waiting for room");
+}
+
+/* parcel_post - the parcel into the queue; 0 or -errno. A queue whose name is
+ * gone is as good as none: -ENOENT. One that lost it meanwhile has the message,
+ * and only a worker that holds the queue can still take it: -ESTALE. */
+static int parcel_post(struct replay *r)
+{
+    const struct options *o = r->desk->o;
+    uint64_t deadline = UINT64_MAX;
+    if (o->has_wait)
+        deadline = ns_add(clock_mono_ns(), o->wait_ns);
+    if (interrupt_seen())
+        return -EINTR;
+    if (queue_gone(r->queue))
+        return -ENOENT;
+    int err = patience_send(&(struct patient_send){
+        .patience = &r->patience,
+        .queue = r->queue,
+        .data = r->parcel.bytes,
+        .size = r->parcel.size,
+        .priority = r->parcel.priority,
+        .deadline_ns = deadline,
+        .say = room_say,
+        .arg = r,
+    });
+    return !err && queue_gone(r->queue) ? -ESTALE : err;
+}
+
+/* post_failed - why the sending stops; the exit status */
+static int post_failed(const struct replay *r, int err)
+{
+    const char *name = queue_label(r->queue);
+    if (err == -EINTR)
+        return desk_say(EX_TEMPFAIL, "interrupted");
+    if (err == -EAGAIN)
+        return desk_say(EX_TEMPFAIL, "%s stayed full", name);
+    if (err == -ENOENT)
+        return desk_say(EX_NOINPUT, "%s was removed meanwhile", name);
+    if (err == -ESTALE)
+        return desk_say(EX_NOINPUT,
+                        "%s was removed just as letter %" PRId64
+                        " was sent: a worker that takes what is left in it may "
+                        "run it, nobody else can; it stays in the store%s",
+                        name, r->parcel.mark.row,
+                        r->parcel.kind == PARCEL_TRACKED ? ", marked replayed"
+                                                         : "");
+    return desk_say(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
+}
+
+/* sent_note - that the last one is in the queue. It is noted with the next
+ * mark, in one commit; here, where none follows soon. What is not noted looks
+ * as if it might not have been sent, so an error costs nobody anything. */
+static void sent_note(struct replay *r)
+{
+    if (r->unnoted)
+        (void)letters_mark_sent(r->desk->store, &r->last);
+    r->unnoted = false;
+}
+
+/* mark_failed - somebody else was quicker, or the store cannot be written */
+static int mark_failed(struct replay *r, int err)
+{
+    int64_t row = r->parcel.mark.row;
+    if (err == -EALREADY)
+        letter_pass(r, row, "was just sent by somebody else");
+    else if (err == -ENOENT)
+        letter_refuse(r, row, 0, "it was settled or died again meanwhile");
+    else
+        return desk_store_failed("mark a letter", err);
+    return 0;
+}
+
+/* mark_undo - a letter that was not sent is dead again
+ * Not one that was on its way already: that message may yet come. Nor one that
+ * went into a queue which has just lost its name: so may that. */
+static void mark_undo(struct replay *r, int failed)
+{
+    const struct letter_mark *mark = &r->parcel.mark;
+    if (mark->again || failed == -ESTALE)
+        return;
+    int err = letters_unmark(r->desk->store, mark);
+    if (!err || err == -ENOENT)
+        return;
+    desk_store_failed("take back the mark of a letter", err);
+    desk_say(0,
+             "letter %" PRId64 " was not sent but is marked replayed; "
+             "`mqdlq replay --again %s %" PRId64 "` sends it",
+             mark->row, r->desk->queue, mark->row);
+}
+
+/* send_tracked - mark the letter, send it, take the mark back if that failed
+ *
+ * The mark comes first: the worker may settle the message before mq_send has
+ * returned here, and must find the token in the store.
+ * Crash before the mark: nothing happened.
+ * Crash between the mark and the send: the letter is in the store, marked, not
+ * noted as sent, and in no queue. `list --replayed` shows it, and --again sends
+ * it.
+ * Crash after the send, before that is noted: the worker settles the letter. To
+ * mqdlq it looks as before the send; the copy that --again sends then has the
+ * same token, and the worker runs one of the two and drops the other.
+ * So a crash here can lose nothing and repeat nothing.
+ */
+static int send_tracked(struct replay *r)
+{
+    const struct letter_mark *mark = &r->parcel.mark;
+    int err = letters_mark_replayed(r->desk->store, mark,
+                                    r->unnoted ? &r->last : NULL);
+    if (err)
+        return mark_failed(r, err);
+    r->unnoted = false;
+    FAULT_POINT("replay_before_send");
+    int failed = parcel_post(r);
+    FAULT_POINT("replay_after_send");
+    if (failed) {
+        mark_undo(r, failed);
+        return post_failed(r, failed);
+    }
+    r->last = *mark;
+    r->unnoted = true;
+    r->sent++;
+    return 0;
+}
+
+/* send_untracked - send the letter, then remove it, as nothing will tell of its
+ * end: it has moved into the queue
+ * Crash before the removal: it is in both, and can be sent a second time. So it
+ * is when the queue has lost its name, as nobody may be there to take it.
+ * So this can repeat a message and never lose one.
+ */
+static int send_untracked(struct replay *r)
+{
+    int failed = parcel_post(r);
+    if (failed)
+        return post_failed(r, failed);
+    r->sent++;
+    FAULT_POINT("replay_moved_before_remove");
+    int64_t n = letters_discard(r->desk->store, &r->parcel.mark.row, 1);
+    if (n >= 0)
+        return 0;
+    desk_say(0, "letter %" PRId64 " was sent and is still in the store",
+             r->parcel.mark.row);
+    return desk_store_failed("remove a letter", (int)n);
+}
+
+/* letter_replay - one letter; 0 to go on, or an exit status */
+static int letter_replay(struct replay *r, const struct pick *pick)
+{
+    struct desk *d = r->desk;
+    int err = letters_get(d->store, pick->row, letter_pack, r);
+    if (err == -ENOENT) {
+        letter_refuse(r, pick->row, r->choice.by_id ? EX_NOINPUT : 0,
+                      "it is gone");
+        return 0;
+    }
+    if (err)
+        return desk_store_failed("read a letter", err);
+    if (!r->packed)
+        return 0;
+    if (d->o->dry_run) {
+        parcel_foretell(r);
+        r->sent++;
+        return 0;
+    }
+    if (pace_wait(&r->pace) != 0)
+        return post_failed(r, -EINTR);
+    uint64_t sent = r->sent;
+    int status =
+        r->parcel.kind == PARCEL_TRACKED ? send_tracked(r) : send_untracked(r);
+    if (!status && d->o->canary && sent == 0 && r->sent == 1) {
+        sent_note(r);
+        status = canary_wait(d, r->parcel.mark.row, r->parcel.mark.died_ns,
+                             d->o->has_wait ? d->o->wait_ns : UINT64_MAX);
+    }
+    return status;
+}
+
+/* on_way_count - visit */
+static int on_way_count(const struct letter *l, void *arg)
+{
+    uint64_t *n = arg;
+    *n += l->replay.here;
+    return 0;
+}
+
+/* on_way_find - those that the filter would have chosen, had they not been sent
+ * before: who sends all wants to know that some are not among them */
+static int on_way_find(struct replay *r)
+{
+    struct letter_filter f = r->desk->o->filter;
+    f.replayed = true;
+    if (r->choice.by_id || r->desk->o->filter.replayed || !r->desk->store)
+        return 0;
+    int err = letters_each(r->desk->store, &f, true, on_way_count, &r->on_way);
+    return err ? desk_store_failed("read the letters", err) : 0;
+}
+
+/* on_way_print - the end of the line */
+static void on_way_print(const struct replay *r)
+{
+    if (r->on_way > 0)
+        printf("; %" PRIu64 " %s on %s way already: see list --replayed",
+               r->on_way, r->on_way == 1 ? "is" : "are",
+               r->on_way == 1 ? "its" : "their");
+}
+
+/* choice_replay - all of them, and say how it went; the exit status */
+static int choice_replay(struct replay *r)
+{
+    const struct options *o = r->desk->o;
+    size_t total = r->choice.count;
+    int status = 0;
+    if (total > 1 && !o->dry_run)
+        term_progress_start(&r->bar, "replaying", total);
+    pace_start(&r->pace, o->rate, clock_mono_ns());
+    for (size_t i = 0; i < total && !status; i++) {
+        status = letter_replay(r, &r->choice.picks[i]);
+        term_progress_step(&r->bar, r->sent);
+    }
+    sent_note(r);
+    term_progress_end(&r->bar);
+    printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
+           desk_plural(total), o->dry_run ? "would be sent" : "sent",
+           queue_label(r->queue));
+    if (r->refused > 0)
+        printf(", %" PRIu64 " not", r->refused);
+    on_way_print(r);
+    putchar('\n');
+    status = desk_worse(status, r->status);
+    return desk_worse(status, r->choice.missing ? EX_NOINPUT : 0);
+}
+
+/* target_open - the queue to send to, and a parcel as large as it takes */
+static int target_open(struct replay *r)
+{
+    const struct options *o = r->desk->o;
+    struct problem p = {0};
+    char name[QUEUE_NAME_MAX];
+    if (queue_name(o->to ? o->to : r->desk->queue, name, &p) ||
+        queue_open(&r->queue, name, QUEUE_SEND, NULL, NULL, &p))
+        return desk_say(p.status, "%s", p.text);
+    r->parcel = (struct parcel){
+        .raw = o->raw,
+        .elsewhere = strcmp(name, r->desk->queue) != 0,
+        .reset_expiry = o->reset_expiry,
+        .store = r->desk->store,
+        .room = queue_message_size(r->queue),
+    };
+    if (parcel_open(&r->parcel) != 0)
+        return desk_store_failed("replay", -ENOMEM);
+    return 0;
+}
+
+/* replay_run - replay */
+int replay_run(struct desk *d)
+{
+    struct replay r = {.desk = d};
+    int status = choice_make(&r.choice, d);
+    if (!status)
+        status = on_way_find(&r);
+    if (!status && r.choice.count == 0) {
+        status = r.choice.missing ? EX_NOINPUT : 0;
+        fputs("0 letters chosen", stdout);
+        on_way_print(&r);
+        putchar('\n');
+    } else if (!status) {
+        status = target_open(&r);
+        if (!status)
+            status = choice_replay(&r);
+    }
+    parcel_close(&r.parcel);
+    queue_close(&r.queue);
+    choice_free(&r.choice);
+    return status;
+}

@@ -1,0 +1,202 @@
+/* mqdlq_show.c - see mqdlq_show.h */
+#include "scripts/mqdlq/mqdlq_show.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/store/letters.h"
+#include "common/text/term.h"
+#include "scripts/mqdlq/mqdlq_choice.h"
+#include "scripts/mqdlq/mqdlq_list.h"
+
+#define BODY_SHOWN (16u << 10)
+
+/* field - "name            value" with a value that is trusted */
+__attribute__((format(printf, 2, 3))) static void field(const char *name,
+                                                        const char *fmt, ...)
+{
+    va_list args;
+    printf("%-16s", name);
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    putchar('\n');
+}
+
+/* field_safe - the same with bytes from elsewhere */
+static void field_safe(const char *name, const void *data, size_t size)
+{
+    printf("%-16s", name);
+    term_safe(stdout, data, size, true);
+    putchar('\n');
+}
+
+/* block_print - many lines from elsewhere, indented, a newline at the end */
+static void block_print(const char *data, size_t size, const char *indent)
+{
+    while (size > 0) {
+        const char *end = memchr(data, '\n', size);
+        size_t line = end ? (size_t)(end - data) : size;
+        fputs(indent, stdout);
+        term_safe(stdout, data, line, false);
+        putchar('\n');
+        data += line + (end != NULL);
+        size -= line + (end != NULL);
+    }
+}
+
+/* header_print - the header's lines but the first and the empty one */
+static void header_print(const struct store_row *m)
+{
+    const char *data = m->data;
+    const char *line = memchr(data, '\n', m->header_size);
+    if (!line)
+        return;
+    size_t skip = (size_t)(line + 1 - data);
+    printf("%sHeader%s\n", term_colour(stdout, TERM_BOLD),
+           term_colour(stdout, TERM_PLAIN));
+    if (m->header_size > skip + 1)
+        block_print(data + skip, m->header_size - skip - 1, "  ");
+}
+
+/* state_print - dead, or since when it is on its way */
+static void state_print(const struct letter *l)
+{
+    const struct letter_replay *how = &l->replay;
+    char time[TIME_TEXT];
+    if (l->m.state != STORE_REPLAYED)
+        field("state", "dead");
+    else if (!how->here)
+        field("state", "replayed, and the machine was started since");
+    else if (!how->known)
+        field("state", "replayed, on its way");
+    else
+        field("state", "replayed, %s %s",
+              how->sent ? "on its way since" : "maybe not sent; marked",
+              time_print(how->marked_ns, time));
+}
+
+/* fields_print - visit: everything but history and body */
+static int fields_print(const struct letter *l, void *arg)
+{
+    const struct desk *d = arg;
+    const struct store_row *m = &l->m;
+    char id[ULID_TEXT], time[TIME_TEXT];
+    printf("%sLetter %" PRId64 " of %s%s\n", term_colour(stdout, TERM_BOLD),
+           m->row, d->queue, term_colour(stdout, TERM_PLAIN));
+    field("message id", "%s", ulid_print(m->id, id));
+    state_print(l);
+    field("died", "%s", time_print(m->died_ns, time));
+    field("reason", "%s", store_reason_text(m->reason));
+    if (m->error)
+        field_safe("error", m->error, strlen(m->error));
+    field("attempts", "%" PRIu32, m->attempts);
+    field("crashes", "%" PRIu32, m->crashes);
+    if (m->first_received_ns)
+        field("first received", "%s", time_print(m->first_received_ns, time));
+    field("priority", "%" PRIu32, m->priority);
+    if (m->group)
+        field_safe("group", m->group, m->group_size);
+    field("size", "%zu", l->body_size);
+    if (m->flags & STORE_REDELIVERED)
+        field("redelivered", "a handler may have seen it without a verdict");
+    if (m->flags & STORE_LENGTH_INFERRED)
+        field("size inferred", "the worker was killed while it received it");
+    if (m->header_size > 0)
+        header_print(m);
+    return 0;
+}
+
+/* attempt_print - visit: one failed delivery */
+static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
+{
+    char time[TIME_TEXT], took[DURATION_TEXT];
+    uint64_t whole = a->duration_ns;
+    (void)arg;
+    if (whole >= NS_PER_MS)
+        whole -= whole % NS_PER_MS; /* for people; --json has all digits */
+    if (n == 1)
+        printf("%sAttempts%s\n", term_colour(stdout, TERM_BOLD),
+               term_colour(stdout, TERM_PLAIN));
+    printf("  %u  %s  took %s  ", n, time_print(a->started_ns, time),
+           duration_print(whole, took));
+    if (a->error)
+        term_safe(stdout, a->error, strlen(a->error), true);
+    putchar('\n');
+    block_print(a->stderr_tail, a->stderr_size, "       ");
+    return 0;
+}
+
+/* body_print - visit: the body, made safe, as far as a person may read it */
+static int body_print(const struct letter *l, void *arg)
+{
+    size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
+    (void)arg;
+    printf("%sBody%s\n", term_colour(stdout, TERM_BOLD),
+           term_colour(stdout, TERM_PLAIN));
+    block_print(l->body, shown, "  ");
+    if (shown < l->body_size)
+        printf("  (%zu more bytes; --body prints all)\n", l->body_size - shown);
+    return 0;
+}
+
+/* body_write - visit: the body, byte for byte */
+static int body_write(const struct letter *l, void *arg)
+{
+    (void)arg;
+    fwrite(l->body, 1, l->body_size, stdout);
+    return 0;
+}
+
+/* letter_show - one letter; 0 or -errno */
+static int letter_show(struct desk *d, int64_t row)
+{
+    if (d->o->body)
+        return letters_get(d->store, row, body_write, NULL);
+    int err = letters_get(d->store, row, fields_print, d);
+    if (!err)
+        err = letters_history(d->store, row, attempt_print, NULL);
+    if (!err)
+        err = letters_get(d->store, row, body_print, NULL);
+    return err;
+}
+
+/* choice_show - the chosen letters, newest first */
+static int choice_show(struct desk *d, const struct choice *c)
+{
+    int status = c->missing ? EX_NOINPUT : 0;
+    if (d->o->body && c->count > 1)
+        return desk_say(
+            EX_USAGE, "--body is for one letter, and %zu are chosen", c->count);
+    if (c->count == 0 && !c->missing)
+        return desk_say(EX_NOINPUT, "no letter of %s matches", d->queue);
+    for (size_t i = c->count; i-- > 0;) {
+        int err = letter_show(d, c->picks[i].row);
+        if (err && err != -ENOENT)
+            return desk_store_failed("read a letter", err);
+        if (err)
+            status = desk_say(EX_NOINPUT, "letter %" PRId64 " is gone",
+                              c->picks[i].row);
+        if (i > 0)
+            putchar('\n');
+    }
+    return status;
+}
+
+/* show_run - show */
+int show_run(struct desk *d)
+{
+    struct choice c;
+    if (d->o->json)
+        return list_json(d, true);
+    int status = choice_make(&c, d);
+    if (status)
+        return status;
+    status = choice_show(d, &c);
+    choice_free(&c);
+    return status;
+}

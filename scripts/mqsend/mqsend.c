@@ -1,0 +1,301 @@
+/* mqsend.c - push messages into a POSIX queue (docs/mqsend.1) */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/options/completion.h"
+#include "common/text/interrupt.h"
+#include "common/options/options.h"
+#include "common/mq/queue.h"
+#include "common/text/term.h"
+#include "scripts/mqsend/mqsend_envelope.h"
+#include "scripts/mqsend/mqsend_input.h"
+#include "scripts/mqsend/mqsend_post.h"
+
+#define DURATION_MAX ((uint64_t)INT64_MAX)
+#define COUNT_MAX    ((uint64_t)INT64_MAX)
+
+struct options {
+    struct envelope envelope;
+    struct queue_attr attr;
+    const char *file;
+    uint64_t priority, timeout_ns, wait_ns, repeat, rate, mode;
+    bool lines, null, raw, create, no_wait, print_id, help, version;
+    bool has_delay, has_depth, has_size, has_mode, has_wait;
+};
+
+/* read_id - --id */
+static int read_id(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    o->envelope.has_id = true;
+    if (ulid_parse(text, strlen(text), &o->envelope.id) == 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--id: \"%s\" is not an id; give a ULID, 26 characters "
+                       "like 01JD3Z6Q9V0X8N5T2K7B4M1C3F",
+                       text);
+}
+
+/* read_group - --group */
+static int read_group(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    o->envelope.group = text;
+    if (header_value_ok(text, strlen(text)))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--group: \"%s\" is not a group; give 1 to %d bytes of "
+                       "printable UTF-8 without blanks at its ends",
+                       text, HEADER_VALUE_MAX);
+}
+
+/* read_header - --header, any number of times */
+static int read_header(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    return envelope_add_x(&o->envelope, text, p);
+}
+
+#define AT(member)   .offset = offsetof(struct options, member)
+#define SEEN(member) .seen = offsetof(struct options, member) + 1
+
+static const struct option_row rows[] = {
+    {"priority", 'p', OPT_NUMBER, .value = "N", .max = QUEUE_PRIORITY_MAX,
+     .preset = "0", AT(priority),
+     .help = "priority of the message; higher ones are received first"},
+    {"group", 0, OPT_CALL, .value = "KEY", .call = read_group,
+     .help = "ordered group the message belongs to"},
+    {"id", 0, OPT_CALL, .value = "ID", .call = read_id,
+     .help = "id of the message, a ULID; only for one message"},
+    {"delay", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
+     AT(envelope.delay_ns), SEEN(has_delay),
+     .help = "the worker holds the message that long before it runs"},
+    {"ttl", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
+     AT(envelope.ttl_ns),
+     .help = "the message is dead if it was not started by then"},
+    {"timeout", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
+     AT(timeout_ns), .help = "time limit of its handler, in whole ms"},
+    {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", .call = read_header,
+     .help = "a line of your own in the header; may be repeated"},
+    {"raw", 0, OPT_FLAG, AT(raw),
+     .help = "send the body alone, without a header"},
+    {"file", 0, OPT_STRING, .value = "FILE", AT(file),
+     .help = "take the body from FILE"},
+    {"lines", 0, OPT_FLAG, AT(lines),
+     .help = "one message for each line of the input"},
+    {"null", '0', OPT_FLAG, AT(null),
+     .help = "one message for each record that a NUL byte ends"},
+    {"repeat", 0, OPT_NUMBER, .value = "N", .min = 1, .max = COUNT_MAX,
+     .preset = "1", AT(repeat), .help = "send each message N times"},
+    {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000, AT(rate),
+     .help = "send N messages a second"},
+    {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
+     SEEN(has_wait),
+     .help = "wait at most DUR for room in a full queue, for each message; "
+             "without this as long as it takes"},
+    {"no-wait", 0, OPT_FLAG, AT(no_wait),
+     .help = "do not wait for room in a full queue"},
+    {"print-id", 0, OPT_FLAG, AT(print_id),
+     .help = "print the id of each message that was sent, one a line"},
+    {"create", 0, OPT_FLAG, AT(create),
+     .help = "create the queue if it is missing"},
+    {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
+     AT(attr.depth), SEEN(has_depth),
+     .help = "messages that a created queue holds"},
+    {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = 16 << 20,
+     AT(attr.message_size), SEEN(has_size),
+     .help = "largest message of a created queue"},
+    {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
+     AT(mode), SEEN(has_mode), .help = "access mode of a created queue"},
+    {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"},
+    {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
+};
+
+static const struct option_table table = {
+    .program = "mqsend",
+    .usage = "[options] QUEUE [BODY]",
+    .about = "Send messages to a POSIX message queue.",
+    .notes = "The body is BODY, else FILE, else what stdin gives until its "
+             "end.\n"
+             "Exit status: 0; 64 usage; 65 body too large; 66 no such queue;\n"
+             "71 system limit; 75 the queue stayed full; 77 no permission.\n"
+             "See mqsend(1).",
+    .rows = rows,
+    .count = sizeof rows / sizeof *rows,
+};
+
+/* usage - refuse the command line */
+static int usage(struct problem *p, const char *text)
+{
+    return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+}
+
+/* raw_check - flags that would need the header that --raw leaves out */
+static int raw_check(const struct options *o, struct problem *p)
+{
+    const struct envelope *e = &o->envelope;
+    const char *flag = e->has_id       ? "--id"
+                       : e->group      ? "--group"
+                       : o->has_delay  ? "--delay"
+                       : e->ttl_ns     ? "--ttl"
+                       : o->timeout_ns ? "--timeout"
+                       : e->x_count    ? "--header"
+                       : o->print_id   ? "--print-id"
+                                       : NULL;
+    if (!o->raw || !flag)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s needs a header, and --raw sends none; leave one of "
+                       "them out",
+                       flag);
+}
+
+/* options_check - what the flags cannot mean together */
+static int options_check(const struct options *o, const char *body,
+                         struct problem *p)
+{
+    bool many = o->lines || o->null;
+    if (body && o->file)
+        return usage(p, "BODY and --file are both given; give one");
+    if (o->lines && o->null)
+        return usage(p, "--lines and --null are both given; give one");
+    if (o->has_wait && o->no_wait)
+        return usage(p, "--wait and --no-wait are both given; give one");
+    if (o->envelope.has_id && (many || o->repeat > 1))
+        return usage(p, "--id is for one message; without it each message "
+                        "gets an id of its own");
+    if (!o->create && (o->has_depth || o->has_size || o->has_mode))
+        return usage(p, "--queue-depth, --message-size and --mode are for a "
+                        "queue that is made; add --create");
+    if (o->envelope.ttl_ns && o->envelope.delay_ns >= o->envelope.ttl_ns)
+        return usage(p, "--delay is not shorter than --ttl: the message would "
+                        "be dead before it may run");
+    return raw_check(o, p);
+}
+
+/* body_find - the operands: QUEUE, and BODY before or after "--" */
+static int body_find(int argc, char **argv, int operands, int rest,
+                     const char **body, struct problem *p)
+{
+    int after = rest < 0 ? 0 : argc - rest;
+    *body = NULL;
+    if (operands < 1)
+        return usage(p, "no queue given; usage: mqsend [options] QUEUE [BODY]");
+    if (operands + after > 2)
+        return usage(p, "more than QUEUE and BODY given; quote a body with "
+                        "blanks in it");
+    if (operands == 2)
+        *body = argv[1];
+    else if (after == 1)
+        *body = argv[rest];
+    return 0;
+}
+
+/* queue_get - open the queue to send to; say what an existing one has else */
+static int queue_get(const struct options *o, const char *text,
+                     struct queue **queue, struct problem *p)
+{
+    char name[QUEUE_NAME_MAX], differs[256];
+    struct queue_attr attr = o->attr;
+    attr.mode = o->has_mode ? (mode_t)o->mode : 0600;
+    bool created = false;
+    int err = queue_name(text, name, p);
+    if (!err)
+        err =
+            queue_open(queue, name, QUEUE_SEND | (o->create ? QUEUE_CREATE : 0),
+                       &attr, &created, p);
+    if (err || !o->create || created)
+        return err;
+    if (!o->has_mode)
+        attr.mode = 0;
+    if (queue_differs(*queue, &attr, differs, sizeof differs))
+        term_complain("mqsend", "warning: %s exists: %s", name, differs);
+    return 0;
+}
+
+/* input_get - open what the bodies come from */
+static int input_get(const struct options *o, const char *body,
+                     const struct queue *queue, struct input **input,
+                     struct problem *p)
+{
+    struct input_spec spec = {
+        .text = body,
+        .file = o->file,
+        .delimiter = o->lines  ? '\n'
+                     : o->null ? '\0'
+                               : INPUT_WHOLE,
+        .keep = queue_message_size(queue),
+    };
+    return input_open(input, &spec, p);
+}
+
+/* run - open, send, close; the exit status */
+static int run(struct options *o, const char *name, const char *body)
+{
+    struct problem p = {0};
+    struct queue *queue = NULL;
+    struct input *input = NULL;
+    struct envelope *e = &o->envelope;
+    int status;
+    e->raw = o->raw;
+    e->timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (envelope_check(e, &p) || queue_get(o, name, &queue, &p) ||
+        input_get(o, body, queue, &input, &p)) {
+        term_complain("mqsend", "%s", p.text);
+        status = p.status;
+    } else {
+        if (!body && !o->file)
+            term_tell_input("mqsend", o->lines  ? "messages, one a line,"
+                                      : o->null ? "messages, each up to a NUL,"
+                                                : "the body");
+        status = post_run(&(struct post){
+            .queue = queue,
+            .input = input,
+            .envelope = e,
+            .priority = (uint32_t)o->priority,
+            .wait_ns = o->no_wait    ? 0
+                       : o->has_wait ? o->wait_ns
+                                     : UINT64_MAX,
+            .repeat = o->repeat,
+            .rate = o->rate,
+            .many = o->lines || o->null,
+            .print_id = o->print_id,
+        });
+    }
+    input_close(&input);
+    queue_close(&queue);
+    return status;
+}
+
+/* main - mqsend */
+int main(int argc, char **argv)
+{
+    static struct options o = {.repeat = 1};
+    struct problem p = {0};
+    const char *body = NULL;
+    int operands = 0, rest = -1, asked = completion_options(&table, argc, argv);
+    if (asked >= 0)
+        return asked;
+    int err = options_parse(&table, argc, argv, &o, &operands, &rest, &p);
+    if (!err && o.help) {
+        options_help(&table, stdout, term_width(stdout));
+        return 0;
+    }
+    if (!err && o.version) {
+        puts("mqsend " MQW_VERSION);
+        return 0;
+    }
+    if (!err)
+        err = body_find(argc, argv, operands, rest, &body, &p);
+    if (!err)
+        err = options_check(&o, body, &p);
+    if (err) {
+        term_complain("mqsend", "%s", p.text);
+        return p.status;
+    }
+    interrupt_catch();
+    return run(&o, argv[0], body);
+}

@@ -1,0 +1,42 @@
+/* mqsend_envelope.h - a body and the header that goes in front of it
+ *
+ * WHAT   Holds what all messages of one run share; makes the bytes of each.
+ * WHO    One thread.
+ * OWNS   Nothing; strings point into argv.
+ * FAILS  check: a problem with status 64. fill: -EMSGSIZE.
+ */
+#ifndef SCRIPTS_MQSEND_MQSEND_ENVELOPE_H
+#define SCRIPTS_MQSEND_MQSEND_ENVELOPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/message/header.h"
+#include "common/base/problem.h"
+#include "common/base/ulid.h"
+
+struct envelope {
+    bool raw;            /* no header at all */
+    bool has_id;         /* `id` instead of a fresh one */
+    struct ulid id;      /* of the message made last */
+    const char *group;   /* NULL: none */
+    uint64_t delay_ns;   /* 0: none */
+    uint64_t ttl_ns;     /* 0: none */
+    uint64_t timeout_ms; /* 0: none */
+    struct header_x x[HEADER_X_MAX];
+    size_t x_count;
+    size_t header_bytes; /* of the message made last */
+};
+
+/* Take "x-name=value". */
+int envelope_add_x(struct envelope *e, const char *text, struct problem *p);
+/* Whether headers made from this are within HEADER_MAX. */
+int envelope_check(const struct envelope *e, struct problem *p);
+/* The message for a body, to `buf`: its bytes, or -EMSGSIZE when header_bytes
+ * and `size` together are more than `room`. */
+ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
+                      char *buf, size_t room);
+
+#endif

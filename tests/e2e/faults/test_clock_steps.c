@@ -1,0 +1,369 @@
+/* mqworker: somebody sets the clock by an hour while messages wait
+ *
+ * Within one run what waits is due by the monotonic clock; across restarts by
+ * the wall clock. The clock is set for the programs of one test only, see
+ * tests/harness/plugins/clock_shift.c.
+ */
+#include "tests/e2e/tools/run_fixture.h"
+#include "tests/harness/letters.h"
+
+#include <signal.h>
+#include <sqlite3.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HOUR    3600
+#define SOON_MS 5000
+#define LATE_MS 500 /* on a machine that is not idle */
+#define NS_MS   UINT64_C(1000000)
+
+static const long steps[] = {HOUR, -HOUR};
+
+/* clock_set - so many seconds off from now on, for programs of this test */
+static void clock_set(long seconds)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%ld\n", seconds);
+    harness_write("clock.new", text, strlen(text));
+    cr_assert_eq(rename(harness_path("clock.new"), harness_path("clock")), 0);
+}
+
+/* shifted_init - programs see the clock of this test */
+static void shifted_init(void)
+{
+    const char *old = getenv("ASAN_OPTIONS");
+    char options[1024];
+    harness_init();
+    clock_set(0);
+    /* Ours comes before the sanitizer's runtime. */
+    snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
+             old ? old : "", old ? ":" : "");
+    setenv("ASAN_OPTIONS", options, 1);
+}
+
+TestSuite(clock_steps, .init = shifted_init, .fini = harness_fini,
+          .timeout = 60);
+
+/* shifted - start a program that sees the clock of this test */
+static struct harness_process *shifted(const char *const *argv)
+{
+    char preload[1024], file[1024];
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
+             harness_plugin("clock_shift"));
+    snprintf(file, sizeof file, "CLOCK_SHIFT=%s", harness_path("clock"));
+    return harness_start(&(struct harness_spec){
+        .argv = argv, .env = HARNESS_LIST(preload, file)});
+}
+
+#define worker(q, ...)                                                        \
+    shifted(HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), (q), \
+                         "--jitter", "0", __VA_ARGS__))
+#define send(...)                                                            \
+    cr_assert_eq(                                                            \
+        harness_wait(shifted(HARNESS_LIST("mqsend", __VA_ARGS__)), SOON_MS), \
+        0)
+
+/* log_hour - hour of the day of a line in the log */
+static int log_hour(const char *line)
+{
+    int hour = -1;
+    cr_assert_eq(sscanf(line, "time=%*d-%*d-%*dT%d", &hour), 1, "%s", line);
+    return hour;
+}
+
+/* wait_check - the second try of "x" came when it was due by the monotonic
+ * clock */
+static void wait_check(uint64_t want_ms)
+{
+    size_t n;
+    uint64_t ended = 0, started = 0;
+    const struct run_span *s = run_spans(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].body[0] == 'x' && s[i].attempt == 1)
+            ended = s[i].end_ns;
+        if (s[i].body[0] == 'x' && s[i].attempt == 2)
+            started = s[i].start_ns;
+    }
+    cr_assert(ended && started);
+    uint64_t gap = started - ended;
+    cr_assert_geq(gap, want_ms * NS_MS, "early: %" PRIu64 " ms", gap / NS_MS);
+    cr_assert_leq(gap, (want_ms + run_slow(LATE_MS)) * NS_MS,
+                  "late: %" PRIu64 " ms", gap / NS_MS);
+}
+
+Test(clock_steps, the_programs_see_the_step_and_nobody_else)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = worker(q, "--", SPAN, "0");
+    int before = log_hour(harness_wait_log(w, "event=started", SOON_MS));
+    clock_set(2 * HOUR);
+    harness_signal(w, SIGUSR2);
+    int after = log_hour(harness_wait_log(w, "event=paused", SOON_MS));
+    int moved = (after - before + 24) % 24;
+    cr_assert(moved == 2 || moved == 3, "%d", moved);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(clock_steps, a_retry_that_waits_comes_neither_early_nor_late)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const char *q = harness_queue(0, 0);
+        harness_send_text(q, "x");
+        struct harness_process *w =
+            worker(q, "--backoff", "1s", "--", SPAN, "0", "1");
+        harness_wait_log(w, "event=retry", SOON_MS);
+        clock_set(steps[i]);
+        harness_until_lines("spans", 2, SOON_MS);
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+        wait_check(1000);
+        clock_set(0);
+        unlink(harness_path("spans"));
+    }
+}
+
+Test(clock_steps, a_retry_that_begins_to_wait_after_it_is_on_time_as_well)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w =
+            worker(q, "--backoff", "700ms", "--", SPAN, "0", "1");
+        harness_wait_log(w, "event=started", SOON_MS);
+        clock_set(steps[i]);
+        harness_send_text(q, "x");
+        harness_until_lines("spans", 2, SOON_MS);
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+        wait_check(700);
+        clock_set(0);
+        unlink(harness_path("spans"));
+    }
+}
+
+Test(clock_steps, many_steps_back_and_forth_lose_and_delay_nothing)
+{
+    enum { MESSAGES = 10 };
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < MESSAGES; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w =
+        worker(q, "-c", "2", "--max-attempts", "4", "--backoff", "300ms", "--",
+               SPAN, "0", "1");
+    uint64_t end = harness_deadline(20000);
+    for (unsigned i = 0; harness_lines("spans") < 4 * MESSAGES; i++) {
+        clock_set(steps[i % 2]);
+        harness_nap(end, "all attempts");
+    }
+    size_t n;
+    const struct run_span *s = run_spans(&n);
+    harness_wait_letters(q, MESSAGES, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(n, 4 * MESSAGES);
+    for (size_t i = 0; i + MESSAGES < n; i++) {
+        cr_assert_geq(s[i + MESSAGES].start_ns - s[i].start_ns, 300 * NS_MS);
+        cr_assert_leq(s[i + MESSAGES].start_ns - s[i].start_ns,
+                      (300 + run_slow(LATE_MS)) * NS_MS);
+    }
+}
+
+/* delayed_check - one that waits for 800 ms when the clock is set */
+static void delayed_check(long seconds)
+{
+    size_t n;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = worker(q, "-v", "--", SPAN, "0");
+    send("--delay", "800ms", q, "x");
+    uint64_t sent_ms = harness_now_ms();
+    harness_wait_log(w, "event=delayed", SOON_MS);
+    clock_set(seconds);
+    harness_until_lines("spans", 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    uint64_t ran_ms = run_spans(&n)[0].start_ns / NS_MS;
+    /* It was sent up to some ms before we saw mqsend end. */
+    cr_assert_geq(ran_ms - sent_ms + run_slow(200), 800);
+    cr_assert_leq(ran_ms - sent_ms, 800 + run_slow(LATE_MS));
+    clock_set(0);
+    unlink(harness_path("spans"));
+}
+
+Test(clock_steps, a_delayed_message_that_waits_is_on_time)
+{
+    delayed_check(HOUR);
+    delayed_check(-HOUR);
+}
+
+Test(clock_steps, a_delay_that_is_given_after_the_step_is_kept)
+{
+    for (size_t i = 0; i < 2; i++) {
+        size_t n;
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w = worker(q, "--", SPAN, "0");
+        harness_wait_log(w, "event=started", SOON_MS);
+        clock_set(steps[i]);
+        uint64_t before_ms = harness_now_ms();
+        send("--delay", "500ms", q, "x");
+        harness_until_lines("spans", 1, SOON_MS);
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+        uint64_t ran_ms = run_spans(&n)[0].start_ns / NS_MS;
+        cr_assert_geq(ran_ms - before_ms, 500);
+        cr_assert_leq(ran_ms - before_ms, 500 + run_slow(LATE_MS));
+        clock_set(0);
+        unlink(harness_path("spans"));
+    }
+}
+
+/* ---- across a restart: by the wall clock ---- */
+
+/* waits - a retry in the store that is due in `backoff`; its worker is gone */
+static const char *waits(const char *backoff)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = worker(
+        q, "--backoff", backoff, "--exit-when-idle", "--", SPAN, "0", "1");
+    cr_assert_eq(run_end(w, SOON_MS).retried, 1);
+    return q;
+}
+
+Test(clock_steps, an_hour_that_passed_between_two_runs_is_time_that_passed)
+{
+    const char *q = waits("30m");
+    struct harness_process *w = worker(q, "--exit-when-idle", "--", SPAN, "0");
+    cr_assert_eq(run_end(w, SOON_MS).deliveries, 0, "not due");
+    clock_set(HOUR);
+    w = worker(q, "--exit-when-idle", "--", SPAN, "0");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1, "due by the wall clock");
+    cr_assert_eq(harness_lines_with("spans", " 2 x"), 1);
+}
+
+Test(clock_steps, a_clock_set_back_between_two_runs_makes_it_wait_longer)
+{
+    const char *q = waits("200ms");
+    clock_set(-HOUR);
+    struct harness_process *w =
+        worker(q, "--exit-when-idle=600ms", "--", SPAN, "0");
+    cr_assert_eq(run_end(w, SOON_MS).deliveries, 0);
+    clock_set(0);
+    w = worker(q, "--exit-when-idle=600ms", "--", SPAN, "0");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1);
+}
+
+/* doctor - what it says of the clock; "" for nothing */
+static const char *doctor(const char *q, int status)
+{
+    struct harness_process *p = shifted(
+        HARNESS_LIST("mqctl", "doctor", "--state-dir", harness_state_dir(), q));
+    cr_assert_eq(harness_wait(p, SOON_MS), status, "%s",
+                 harness_stdout(p, NULL));
+    const char *line = strstr(harness_stdout(p, NULL), " clock: ");
+    return line ? line : "";
+}
+
+/* advice_taken - the statement that it gives for the store, as it stands */
+static void advice_taken(const char *q, const char *says)
+{
+    char sql[1024];
+    const char *from = strchr(strstr(says, "sqlite3 "), '\'') + 1;
+    sqlite3 *db;
+    snprintf(sql, sizeof sql, "%.*s", (int)strcspn(from, "'"), from);
+    cr_assert_eq(
+        sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(), q),
+                     &db),
+        SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s: %s",
+                 sql, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+Test(clock_steps, doctor_finds_what_waits_since_the_clock_was_set_back)
+{
+    const char *q = waits("200ms");
+    clock_set(-30 * 24 * HOUR);
+    const char *says = doctor(q, 1);
+    cr_assert(strstr(says, "the clock was set back: 1 message from the future"),
+              "%s", says);
+    cr_assert(strstr(says, "in 29d23h") || strstr(says, "in 30d"), "%s", says);
+    struct harness_process *w = worker(q, "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert(strstr(doctor(q, 1), "1 message from the future"),
+              "while a worker runs, too");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    advice_taken(q, says);
+    w = worker(q, "--exit-when-idle", "--", SPAN, "0");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1);
+}
+
+/* The worker that stored it has it in time by its own clock. */
+Test(clock_steps, doctor_is_content_with_a_worker_that_saw_the_step)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        worker(q, "--backoff", "30s", "--", SPAN, "0", "1");
+    harness_send_text(q, "x");
+    harness_wait_log(w, "event=retry", SOON_MS);
+    clock_set(-HOUR);
+    cr_assert_str_empty(doctor(q, 0));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(strstr(doctor(q, 1), "1 message from the future"));
+}
+
+Test(clock_steps, doctor_only_notes_a_delay_that_may_be_meant)
+{
+    cr_assert_null(strstr(doctor(waits("30m"), 1), "clock"));
+    const char *says = doctor(waits("exp:3d,3d"), 1);
+    cr_assert(strstr(says, "1 message waits more than 1d"), "%s", says);
+}
+
+Test(clock_steps,
+     a_retry_is_on_time_through_a_restart_of_a_worker_that_saw_none)
+{
+    const char *q = waits("900ms");
+    struct harness_process *w = worker(q, "-c", "1", "--", SPAN, "0");
+    /* It has asked for the time once it has run something. */
+    harness_send_text(q, "y");
+    harness_until_lines("spans", 2, SOON_MS);
+    clock_set(-HOUR); /* from here on it does not matter */
+    harness_until_lines("spans", 3, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    wait_check(900);
+}
+
+/* ---- what has nothing to do with the wall clock ---- */
+
+Test(clock_steps, a_time_limit_of_a_handler_is_kept)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const char *q = harness_queue(0, 0);
+        harness_send_text(q, "x");
+        struct harness_process *w =
+            worker(q, "--timeout", "700ms", "--max-attempts", "1", "--", "sh",
+                   "-c", "echo >>started; sleep 20");
+        harness_until_lines("started", (int)i + 1, SOON_MS);
+        uint64_t before_ms = harness_now_ms();
+        clock_set(steps[i]);
+        const struct harness_letter *l = harness_wait_letters(q, 1, SOON_MS);
+        uint64_t took_ms = harness_now_ms() - before_ms;
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+        cr_assert_str_eq(l->error, "timeout 700ms");
+        cr_assert_geq(took_ms + run_slow(200), 700);
+        cr_assert_leq(took_ms, 700 + run_slow(1000));
+        clock_set(0);
+    }
+}
+
+Test(clock_steps, a_bounded_run_and_an_open_breaker_keep_their_times)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const char *q = harness_queue(0, 0);
+        harness_send_text(q, "x");
+        struct harness_process *w = worker(
+            q, "--run-for", "1500ms", "--estimated-duration", "1ms",
+            "--breaker-pause", "400ms", "--", harness_path("no-such-handler"));
+        harness_wait_log(w, "event=breaker_open", SOON_MS);
+        clock_set(steps[i]);
+        struct run_summary s = run_end(w, SOON_MS);
+        cr_assert_geq(s.ran_us, 1400000);
+        cr_assert_leq(s.ran_us, 1500000 + run_slow(300) * 1000);
+        /* At 0, 0.4 and 1.2 s. */
+        cr_assert_eq(harness_log_count(w, "event=breaker_open"), 3);
+        clock_set(0);
+    }
+}

@@ -1,0 +1,175 @@
+/* mqctl: each call it makes fails, at its first use, its second, and so on; it
+ * ends with a status of its page and says why, and the worker goes on */
+#include "tests/e2e/faults/faults_fixture.h"
+
+#include <ctype.h>
+
+TestSuite(faults_look, .init = faults_init, .fini = harness_fini,
+          .timeout = 300);
+
+/* At most so many positions of a call are tried, all over the run. */
+#define POSITIONS 24
+
+struct look {
+    const char *const *argv;
+    const char *fault; /* CALL[@TEXT]:N:ERRNO */
+};
+
+static const char *page_statuses(void)
+{
+    return " 0 1 66 69 71 73 75 77 78 ";
+}
+
+/* look_check - a status that the page has; a failure has one line that says so,
+ * without bytes that a terminal takes for orders */
+static void look_check(const struct look *l, const struct harness_process *p,
+                       int status)
+{
+    char word[16];
+    size_t size;
+    const char *err = harness_stderr(p, &size);
+    snprintf(word, sizeof word, " %d ", status);
+    cr_assert_not_null(strstr(page_statuses(), word), "mqctl %s: %s: %d: %s",
+                       l->argv[1], l->fault, status, err);
+    /* doctor says what it finds on stdout. */
+    if (status > 1)
+        cr_assert(fault_said(p, "mqctl", ""), "mqctl %s: %s: %d: %s",
+                  l->argv[1], l->fault, status, err);
+    for (size_t i = 0; i < size; i++)
+        cr_assert(err[i] == '\n' || !iscntrl((unsigned char)err[i]));
+}
+
+/* look_run - with the fault; how many such calls there were */
+static uint64_t look_run(const struct look *l)
+{
+    uint64_t seen, failed;
+    struct harness_process *p = fault_start(l->fault, "tally", l->argv);
+    look_check(l, p, harness_wait(p, 30000));
+    fault_tally("tally", &seen, &failed);
+    return seen;
+}
+
+/* call_run - the call fails at positions from the first to the last */
+static void call_run(const char *const *argv, const char *call, int err)
+{
+    char fault[96];
+    struct look l = {argv, fault};
+    snprintf(fault, sizeof fault, "%s:1:%d:0", call, err);
+    look_run(&l); /* all of them */
+    snprintf(fault, sizeof fault, "%s:%u:%d", call, 1u << 30, err);
+    uint64_t last = look_run(&l);
+    uint64_t step = last / POSITIONS + 1;
+    for (uint64_t n = 1; n <= last; n += step) {
+        snprintf(fault, sizeof fault, "%s:%u:%d", call, (unsigned)n, err);
+        look_run(&l);
+    }
+}
+
+/* argv_of - mqctl with a verb, on the state directory of the test */
+static const char *const *argv_of(const char *verb, const char *queue)
+{
+    static const char *argv[8];
+    size_t n = 0;
+    argv[n++] = "mqctl";
+    argv[n++] = verb;
+    argv[n++] = "--state-dir";
+    argv[n++] = harness_state_dir();
+    if (strcmp(verb, "metrics") == 0) {
+        argv[n++] = "--textfile";
+        argv[n++] = harness_path("metrics.prom");
+    } else if (strcmp(verb, "queues") != 0) {
+        argv[n++] = queue;
+    }
+    argv[n] = NULL;
+    return argv;
+}
+
+/* calls_run - each of the calls with a verb, beside a worker */
+static void calls_run(const char *verb)
+{
+    static const struct {
+        const char *call;
+        int err;
+    } calls[] = {
+        {"malloc", ENOMEM},   {"open", EMFILE},     {"read", EIO},
+        {"mmap", ENOMEM},     {"fstat", EIO},       {"stat", EACCES},
+        {"lstat", EACCES},    {"socket", EMFILE},   {"connect", EACCES},
+        {"poll", EINTR},      {"rename", EACCES},   {"fsync", EIO},
+        {"send", EPIPE},      {"recv", ECONNRESET}, {"opendir", EMFILE},
+        {"readlink", EACCES}, {"pread", EIO},       {"mq_getattr", EIO},
+        {"write", ENOSPC},
+    };
+    const char *queue = harness_queue(10, 256);
+    struct harness_process *w =
+        harness_worker(queue, "--", harness_path("handler"));
+    harness_wait_log(w, "event=started", 10000);
+    harness_send_text(queue, "dead");
+    harness_wait_log(w, "event=dead", 10000);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        call_run(argv_of(verb, queue), calls[i].call, calls[i].err);
+    harness_send_text(queue, "after");
+    harness_until(harness_lines_with("done", "after") == 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+}
+
+Test(faults_look, a_list_of_queues_ends_with_a_status_of_its_page)
+{
+    calls_run("queues");
+}
+
+Test(faults_look, a_status_is_told_or_it_is_said_why_not)
+{
+    calls_run("status");
+}
+
+Test(faults_look, a_doctor_without_means_names_them)
+{
+    calls_run("doctor");
+}
+
+Test(faults_look, metrics_are_whole_or_not_written)
+{
+    calls_run("metrics");
+}
+
+Test(faults_look, an_order_is_taken_or_refused_and_the_worker_goes_on)
+{
+    calls_run("resume");
+}
+
+/* steered - whether a worker one of whose calls failed is steered soon */
+static void steered(const char *call, int err, const char *refused)
+{
+    char fault[32];
+    const char *queue = harness_queue(10, 256);
+    const char *const argv[] = {
+        "mqworker", "--state-dir", harness_state_dir(),
+        queue,      "--",          harness_path("handler"),
+        NULL};
+    uint64_t seen, failed;
+    snprintf(fault, sizeof fault, "%s:1:%d", call, err);
+    struct harness_process *w = fault_start(fault, "tally", argv);
+    harness_wait_log(w, "event=started", 10000);
+    struct harness_result r = harness_run("mqctl", "resume", "--state-dir",
+                                          harness_state_dir(), queue);
+    fault_tally("tally", &seen, &failed);
+    cr_assert_eq(failed, 1, "%s", fault);
+    if (refused)
+        cr_assert_not_null(strstr(r.err, refused), "%s: %s", fault, r.err);
+    else
+        cr_assert_eq(r.status, 0, "%s: %s", fault, r.err);
+    r = harness_run("mqctl", "resume", "--state-dir", harness_state_dir(),
+                    queue);
+    cr_assert_eq(r.status, 0, "%s: %s", fault, r.err);
+    harness_send_text(queue, fault);
+    harness_until(harness_lines_with("done", fault) == 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+}
+
+Test(faults_look, a_worker_that_cannot_answer_one_answers_the_next)
+{
+    steered("accept4", EMFILE, NULL); /* it is let in later */
+    steered("recv", ECONNRESET, "does not answer");
+    steered("send", EPIPE, "does not answer");
+    steered("getsockopt", ENOMEM, "only the worker's user");
+}

@@ -1,0 +1,240 @@
+/* mqworker: groups whose messages wait in so many places that no slot is left
+ *
+ * What is behind a blocked head needs the store, and its head needs a slot.
+ * Both are missing here, and come back.
+ */
+#include "common/custody/custody.h"
+#include "tests/e2e/faults/faults_fixture.h"
+#include "tests/harness/disk.h"
+#include "tests/harness/harness.h"
+#include "tests/harness/turns.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(groups_full, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+/* ---- a full disk ---- */
+
+/* send_delayed - 0.1 to 0.`count` of group a, all due after the same time */
+static void send_delayed(const char *q, unsigned count, const char *delay)
+{
+    char input[2048];
+    size_t size = 0;
+
+    for (unsigned i = 1; i <= count; i++)
+        size +=
+            (size_t)snprintf(input + size, sizeof input - size, "0.%u\n", i);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqsend", "--lines", "--group", "a", "--delay",
+                             delay, q),
+        .input = input,
+        .input_size = size});
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* They would take a slot each, as their line has no room and the store cannot
+ * be told that they are in it. */
+Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
+{
+    enum { DELAYED = 60 };
+    disk_mount("16m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--lookahead", "4", "--max-attempts",
+                       "1000", "--backoff", "8s", "--", TURN);
+
+    turns_tell("fail", "0.0");
+    turns_send(q, "a", 0, "0.0");
+    send_delayed(q, DELAYED, "3s");
+    harness_until(turns_rows(q, TURNS_WAITING) == DELAYED + 1, 2500);
+    disk_fill();
+    /* The second time, all of them are due. */
+    harness_wait_log(w, "again_in=2s", 10000);
+    turns_untell("fail", "0.0");
+    cr_assert_eq(harness_run("sleep", "0.2").status, 0);
+    disk_free();
+    harness_until(turns_done() == DELAYED + 1, 40000);
+    cr_assert_leq(harness_log_count(w, "event=trouble"), 8, "no spin");
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), DELAYED + 1);
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+/* ---- a store that takes long ---- */
+
+/* in_line - messages that the worker has in slots and has not started */
+static unsigned in_line(const char *q)
+{
+    struct harness_result r =
+        harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
+    const char *at = strstr(r.out, "in flight, ");
+    unsigned n = 0;
+
+    if (at)
+        sscanf(at, "in flight, %u received", &n);
+    return n;
+}
+
+#define LINE                                                                   \
+    "-c", "2", "--lookahead", "64", "--max-attempts", "1000", "--jitter", "0", \
+        "--backoff", "3s", "--", TURN
+
+/* While 32 of them are on their way to the store, 64 more get in line, and the
+ * next start finds one in each slot. */
+Test(groups_full, one_that_starts_without_a_free_slot_goes_on)
+{
+    enum { SLOTS = 2 * 2 + 64 + 16 };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, LINE);
+    unsigned sent = 0;
+
+    turns_tell("fail", "0.0");
+    turns_send(q, "a", 0, "0.0");
+    harness_wait_log(w, "event=retry ", 10000);
+    struct sqlite3 *db = disk_lock(q);
+    for (unsigned n = 0; n < SLOTS;) {
+        char body[64];
+        int size =
+            snprintf(body, sizeof body, "MQW/1\ngroup: a\n\n0.%u", sent + 1);
+
+        if (harness_try_send(q, body, (size_t)size, 0)) {
+            sent++;
+        } else {
+            n = in_line(q);
+        }
+        cr_assert_lt(sent, 2 * SLOTS);
+    }
+    harness_kill(w);
+    disk_unlock(db);
+    turns_untell("fail", "0.0");
+    w = harness_worker(q, LINE);
+    harness_wait_log(w, "event=recovered", 5000);
+    harness_until(turns_done() == sent + 1, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    struct turns t = turns_read();
+    cr_assert_eq(turns_check(&t), sent + 1);
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+/* ---- more slots in the file than the worker asks for ---- */
+
+#define BODY_BYTES 256
+/* With these bodies a file of 32 slots more fills its last page, too. */
+enum { WHOLE_PAGES = 66 * 32 };
+
+/* all_taken - custody as a worker leaves it that was killed with a message in
+ * each slot: these headers, and a number of its own as the body */
+static void all_taken(const char *q, unsigned slots, const char *headers)
+{
+    const char *path = harness_custody(q);
+    const struct custody_spec spec = {
+        .body_bytes = BODY_BYTES, .slots = slots, .slots_max = slots};
+    struct problem p = {0};
+    struct custody *c;
+    struct slot *slot;
+    size_t size;
+
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(custody_open(&c, path, &spec, &p), 0, "%s", p.text);
+    cr_assert_eq(custody_recover(c, NULL, NULL, &p), 0, "%s", p.text);
+    custody_seq_raise(c, 1000); /* the store has smaller ones */
+    while ((slot = custody_acquire(c)) != NULL) {
+        slot_arm(slot, custody_fill(c), custody_seq_next(c));
+        slot->priority = 0;
+        slot_taken(slot,
+                   (uint32_t)snprintf((char *)slot->body, BODY_BYTES,
+                                      "MQW/1\n%s\n%llu", headers,
+                                      (unsigned long long)slot->seq),
+                   1);
+        custody_seq_used(c);
+    }
+    const char *killed = harness_read(path, &size);
+    custody_close(&c);
+    harness_write(path, killed, size);
+}
+
+/* The one before had a larger --lookahead. Each message waits for its group, so
+ * room is made; and what was due comes into it, and goes back to the store. */
+static void starts_with_all_taken(unsigned slots)
+{
+    const char *q = harness_queue(0, BODY_BYTES);
+    struct harness_process *w = harness_worker(q, "--", "true");
+
+    cr_assert_eq(
+        harness_run("mqsend", "--group", "b", "--delay", "2s", q, "due").status,
+        0);
+    harness_until(turns_rows(q, TURNS_WAITING) == 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    all_taken(q, slots, "group: a\n");
+    harness_run("sleep", "2"); /* it is due */
+    w = harness_worker(q, "-c", "2", "--lookahead", "4", "--plugin",
+                       harness_plugin("done"));
+    harness_wait_log(w, "event=recovered", 10000);
+    harness_until_lines("done", slots + 1, 20000);
+    cr_assert_eq(harness_lines_with("done", "due"), 1);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines("done"), slots + 1);
+    cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+Test(groups_full, more_slots_than_it_asks_for_are_taken_and_it_goes_on)
+{
+    starts_with_all_taken(WHOLE_PAGES + 1);
+}
+
+Test(groups_full, more_slots_than_it_asks_for_up_to_the_last_page_as_well)
+{
+    starts_with_all_taken(WHOLE_PAGES);
+}
+
+/* slots_refused - a worker whose slots are all taken, and that gets no more */
+static struct harness_process *slots_refused(const char *q, const char *headers)
+{
+    struct harness_process *w = harness_worker(q, "--", "true");
+
+    harness_wait_log(w, "event=started", 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    all_taken(q, 100, headers);
+    return fault_start("pwrite@custody:1:28:0", "tally", /* ENOSPC */
+                       HARNESS_LIST("mqworker", "--state-dir",
+                                    harness_state_dir(), "-c", "2", q,
+                                    "--plugin", harness_plugin("done")));
+}
+
+/* As their handlers end, slots become free. */
+Test(groups_full, a_start_that_gets_no_slots_runs_what_has_no_group,
+     .init = faults_init)
+{
+    const char *q = harness_queue(0, BODY_BYTES);
+    struct harness_process *w = slots_refused(q, "");
+    uint64_t seen, failed;
+
+    harness_until_lines("done", 100, 10000);
+    harness_send_text(q, "one more");
+    harness_until_lines("done", 101, 10000);
+    harness_wait_log(w, "event=slots_full", 1000);
+    fault_tally("tally", &seen, &failed);
+    cr_assert_eq(failed, 1);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* A group's message is taken by way of a free slot, and none would ever be. */
+Test(groups_full, a_start_that_gets_no_slots_and_needs_one_says_so,
+     .init = faults_init)
+{
+    const char *q = harness_queue(0, BODY_BYTES);
+    struct harness_process *w = slots_refused(q, "group: a\n");
+
+    cr_assert_eq(harness_wait(w, 10000), 73);
+    cr_assert(fault_said(w, "mqworker", "free some space"), "%s",
+              harness_stderr(w, NULL));
+    cr_assert_eq(harness_lines("done"), 0);
+    w = harness_worker(q, "--plugin", harness_plugin("done"));
+    harness_until_lines("done", 100, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}

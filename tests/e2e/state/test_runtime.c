@@ -1,0 +1,439 @@
+/* mqworker: what is in flight lies in memory, and is found again wherever the
+ * last worker had it */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <ftw.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(runtime, .init = harness_init, .fini = harness_fini, .timeout = 120);
+
+#define TMPFS 0x01021994
+/* In the custody file, docs/custody-format.md. */
+#define BOOT_AT 72
+/* Runs on in the first worker, ends well in the next one. */
+#define HANDLER                                 \
+    "read b; echo $b $MQW_REDELIVERED >>runs\n" \
+    "[ $MQW_REDELIVERED = 1 ] || exec sleep 1000"
+
+static struct harness_process *worker(const char *q)
+{
+    return harness_worker(q, "-c", "2", "--",
+                          harness_script("handler", HANDLER));
+}
+
+/* killed_over - a worker was killed while it had the message `body` */
+static void killed_over(const char *q, const char *body)
+{
+    struct harness_process *w = worker(q);
+    size_t before = harness_lines("runs");
+
+    harness_send_text(q, body);
+    harness_until_lines("runs", before + 1, SOON_MS);
+    harness_kill(w);
+}
+
+/* in_runs - the message ran twice, and said so */
+static void in_runs(const char *body)
+{
+    const char *line = harness_path("%s 1", body);
+
+    harness_until(harness_lines_with("runs", strrchr(line, '/') + 1) == 1,
+                  SOON_MS);
+}
+
+static int node_remove(const char *path, const struct stat *st, int type,
+                       struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static const char *folder(const char *q)
+{
+    return harness_path("%s%s", harness_runtime_dir(), q);
+}
+
+static void folder_remove(const char *path)
+{
+    cr_assert_eq(nftw(path, node_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* mounts_own - what is mounted from here on is seen by this test alone */
+static void mounts_own(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        cr_skip_test("no mounts of our own here (%s): run as root",
+                     strerror(errno));
+}
+
+static void memory_at(const char *path, const char *options)
+{
+    cr_assert_eq(mount("tmpfs", path, "tmpfs", 0, options), 0, "%s: %s", path,
+                 strerror(errno));
+}
+
+/* disk_at - what is at `path` is on the disk of the scratch directory */
+static void disk_at(const char *path)
+{
+    const char *dir = harness_path("disk.%d", (int)strlen(path));
+    struct statfs s;
+
+    cr_assert_eq(mkdir(dir, 0755), 0);
+    cr_assert_eq(statfs(dir, &s), 0);
+    if (s.f_type == TMPFS)
+        cr_skip_test("%s is in memory; set TMPDIR to a disk", dir);
+    cr_assert_eq(mount(dir, path, NULL, MS_BIND, NULL), 0, "%s: %s", path,
+                 strerror(errno));
+}
+
+/* plain - a worker with no $RUNTIME_DIRECTORY and these flags, to its end */
+#define plain(q, ...)                                                          \
+    harness_run_spec(&(struct harness_spec){                                   \
+        .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(),   \
+                             "--exit-when-idle", (q), __VA_ARGS__, "--", "sh", \
+                             "-c", "cat >>done; echo >>done"),                 \
+        .env = HARNESS_LIST("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR")})
+
+/* ---- where ---- */
+
+Test(runtime, by_default_it_is_the_first_directory_in_memory)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs root");
+    mounts_own();
+    const char *q = harness_queue(0, 0);
+    memory_at("/run", "mode=0755");
+    memory_at("/dev/shm", "mode=1777");
+    struct harness_result r = plain(q, "-v");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.err, harness_path("/run/mqworker%s ", q)), "%s", r.err);
+    disk_at("/run");
+    r = plain(q, "-v");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.err, harness_path("/dev/shm/mqworker-0%s ", q)), "%s",
+              r.err);
+}
+
+Test(runtime, without_memory_a_start_is_refused_and_with_the_flag_warned_of)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs root");
+    mounts_own();
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "kept");
+    disk_at("/run");
+    disk_at("/dev/shm");
+    struct harness_result r = plain(q, "-v");
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(strstr(r.err, "/run/mqworker (") &&
+                  strstr(r.err, "/dev/shm/mqworker-0 (") &&
+                  strstr(r.err, "--runtime-dir DIR on a tmpfs") &&
+                  strstr(r.err, "--allow-disk-custody"),
+              "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 1);
+    r = plain(q, "--allow-disk-custody");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.err, "level=warn event=custody_on_disk"), "%s", r.err);
+    cr_assert_eq(harness_lines_with("done", "kept"), 1);
+    cr_assert(
+        harness_exists(harness_path("%s%s/custody", harness_state_dir(), q)));
+    r = ctl("doctor", q);
+    cr_assert(strstr(r.out, "loses the message in hand"), "%s", r.out);
+}
+
+Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)
+{
+    const char *q = harness_queue(0, 0), *disk = harness_path("disk");
+    struct statfs s;
+
+    harness_send_text(q, "kept");
+    cr_assert_eq(statfs(harness_dir(), &s), 0);
+    if (s.f_type == TMPFS)
+        cr_skip_test("TMPDIR is in memory");
+    struct harness_result r = plain(q, "--runtime-dir", disk);
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(strstr(r.err, disk) && strstr(r.err, "--allow-disk-custody"),
+              "%s", r.err);
+    cr_assert(!harness_exists(disk));
+    r = plain(q, "--runtime-dir", disk, "--allow-disk-custody");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.err, "event=custody_on_disk"), "%s", r.err);
+    cr_assert(harness_exists(harness_path("%s%s/custody", disk, q)));
+    cr_assert_eq(harness_lines_with("done", "kept"), 1);
+}
+
+Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs root");
+    mounts_own();
+    const char *q = harness_queue(0, 0), *small = harness_path("small");
+    cr_assert_eq(mkdir(small, 0700), 0);
+    memory_at(small, "size=16k,mode=0700");
+    harness_send_text(q, "kept");
+    /* 2 x 2 + 64 + 16 slots of 128 + 256 bytes */
+    struct harness_result r = plain(q, "-c", "2", "--runtime-dir", small);
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(
+        strstr(r.err, "84 slots x 384 bytes = 32256 bytes are needed, ") &&
+            strstr(r.err, "mount -o remount,size=") &&
+            strstr(r.err, "--lookahead"),
+        "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 1);
+    cr_assert_eq(mount("tmpfs", small, "tmpfs", MS_REMOUNT, "size=1m"), 0);
+    r = plain(q, "-c", "2", "--runtime-dir", small);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(harness_lines_with("done", "kept"), 1);
+    /* To grow is refused in the same way, and it runs on. */
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--runtime-dir", small, "--", harness_handler("record"));
+    harness_wait_log(w, "event=started", SOON_MS);
+    struct statvfs room;
+    cr_assert_eq(statvfs(small, &room), 0);
+    char size[64];
+    snprintf(size, sizeof size, "size=%llu",
+             (unsigned long long)(room.f_blocks - room.f_bfree + 1) *
+                 room.f_frsize);
+    cr_assert_eq(mount("tmpfs", small, "tmpfs", MS_REMOUNT, size), 0);
+    r = ctl("set", q, "max-concurrency=50");
+    cr_assert_neq(r.status, 0);
+    cr_assert(strstr(r.err, "96 slots x 384 bytes = 36864 bytes are needed, "),
+              "%s", r.err);
+    harness_send_text(q, "next");
+    harness_until_lines("runs", 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(runtime, what_cannot_be_locked_is_told_with_the_number)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs root to give up a capability");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_program(
+        "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=4096",
+        harness_bin("mqworker"), "--state-dir", harness_state_dir(), "-c", "2",
+        q, "--", "true");
+    const char *line =
+        harness_wait_log(w, "level=warn event=custody_not_locked", SOON_MS);
+    /* 4096 + 84 x 384 bytes, in whole pages */
+    cr_assert(strstr(line, "kib=36 ") && strstr(line, "LimitMEMLOCK="), "%s",
+              line);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = harness_program("setpriv", "--bounding-set=-ipc_lock", "prlimit",
+                        "--memlock=36864", harness_bin("mqworker"),
+                        "--state-dir", harness_state_dir(), "-c", "2", q, "--",
+                        "true");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "custody_not_locked"), 0);
+}
+
+/* ---- what the last one left ---- */
+
+Test(runtime, a_start_by_another_rule_takes_over_what_the_last_one_left)
+{
+    const char *q = harness_queue(0, 0);
+    const char *other = harness_path("%s/other", harness_runtime_dir());
+    struct harness_process *w;
+
+    killed_over(q, "moved");
+    w = harness_worker(q, "--runtime-dir", other, "--",
+                       harness_path("handler"));
+    in_runs("moved");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(!harness_exists(folder(q)), "the old folder is gone");
+    cr_assert(harness_exists(harness_path("%s%s/custody", other, q)));
+    cr_assert_eq(harness_log_count(w, "event=custody_missing"), 0);
+    w = worker(q); /* and back */
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 2, "nothing ran again");
+}
+
+Test(runtime, custody_that_is_gone_is_told_with_its_path)
+{
+    const char *q = harness_queue(0, 0), *line;
+    struct harness_process *w;
+
+    killed_over(q, "lost");
+    folder_remove(folder(q));
+    w = worker(q);
+    line = harness_wait_log(w, "level=warn event=custody_missing", SOON_MS);
+    cr_assert(strstr(line, folder(q)), "%s", line);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    folder_remove(folder(q));
+    w = worker(q); /* nothing was in it */
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "custody_missing"), 0);
+}
+
+/* The way of docs/runbook.md. */
+Test(runtime,
+     messages_of_a_state_directory_that_is_gone_are_told_and_can_be_run)
+{
+    const char *q = harness_queue(0, 0);
+    const char *dir = harness_path("new"), *name = q + 1;
+    struct harness_process *w;
+
+    killed_over(q, "orphan");
+    folder_remove(harness_state_dir());
+    w = worker(q);
+    const char *line =
+        harness_wait_log(w, "level=warn event=custody_stranger", SOON_MS);
+    cr_assert(strstr(line, folder(q)), "%s", line);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1, "left alone");
+    struct harness_result r = harness_run(
+        "sh", "-c",
+        "umask 077; mkdir -m 700 $0 $0/$1\n"
+        "{ echo folder $2; grep -v '^folder ' $2/owner; } > $0/$1/runtime\n",
+        dir, name, folder(q));
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    w = harness_program("mqworker", "--state-dir", dir, q, "--",
+                        harness_path("handler"));
+    in_runs("orphan");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* golden - the custody file that an older release left in the state directory:
+ * bodies "golden 1" to "golden 6" of group g, and "golden 7"; the first and the
+ * last one were running. It is put into this run of the machine. */
+static void golden(const char *q)
+{
+    const char *state = harness_path("%s%s", harness_state_dir(), q);
+    const char *path = harness_path("%s/custody", state);
+    char boot[40] = {0};
+    size_t size;
+    char *file = realpath("tests/golden/custody-2", NULL);
+    char *data = (char *)harness_read(file, &size);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    cr_assert_eq(size, 16384);
+    cr_assert(f && fgets(boot, sizeof boot, f));
+    fclose(f);
+    free(file);
+    boot[36] = '\0';
+    memcpy(data + BOOT_AT, boot, sizeof boot);
+    (void)mkdir(harness_state_dir(), 0700);
+    (void)mkdir(state, 0700);
+    harness_write(path, data, size);
+    cr_assert_eq(chmod(path, 0600), 0);
+}
+
+#define GOLDEN "read -r b; echo \"$b $MQW_REDELIVERED\" >>golden"
+
+static void golden_ran(void)
+{
+    harness_until_lines("golden", 7, SOON_MS);
+    for (int i = 1; i <= 7; i++) {
+        char line[32];
+
+        snprintf(line, sizeof line, "golden %d %d", i, i == 1 || i == 7);
+        cr_assert_eq(harness_lines_with("golden", line), 1, "%s: %s", line,
+                     harness_read("golden", NULL));
+    }
+}
+
+Test(runtime, custody_of_an_older_release_is_recovered_once)
+{
+    const char *q = harness_queue(0, 256);
+    const char *old = harness_path("%s%s/custody", harness_state_dir(), q);
+    const char *handler = harness_script("golden.sh", GOLDEN);
+    struct harness_process *w;
+
+    golden(q);
+    w = harness_worker(q, "-c", "1", "--", handler);
+    golden_ran();
+    cr_assert(!harness_exists(old));
+    cr_assert(harness_exists(harness_custody(q)));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = harness_worker(q, "--", handler);
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("golden"), 7, "once");
+}
+
+Test(runtime, an_older_release_that_ran_in_between_and_this_one_lose_nothing)
+{
+    const char *q = harness_queue(0, 256);
+    struct harness_process *w;
+
+    killed_over(q, "newer"); /* its number is one of the older file, too */
+    golden(q);
+    w = harness_worker(q, "-c", "1", "--",
+                       harness_script("both.sh", GOLDEN "; :"));
+    harness_until_lines("golden", 8, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines_with("golden", "newer 1"), 1);
+    cr_assert_eq(harness_lines_with("golden", "golden "), 7);
+}
+
+Test(runtime, totals_outlive_the_memory_after_an_orderly_stop)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", "true");
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_send_text(q, "one");
+    harness_send_text(q, "two");
+    harness_until(ctl_number(q, "done") == 2, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    folder_remove(folder(q));
+    struct harness_result r = ctl("status", q);
+    cr_assert(strstr(r.out, "not running") && strstr(r.out, "2 done"), "%s",
+              r.out);
+    w = harness_worker(q, "--", "true");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert(
+        !harness_exists(harness_path("%s%s/counters", harness_state_dir(), q)),
+        "it would tell of a run before the last one");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- what it is for ---- */
+
+/* written - bytes that process has had written to disks */
+static long long written(const struct harness_process *w)
+{
+    const char *text =
+        harness_read(harness_path("/proc/%d/io", (int)harness_pid(w)), NULL);
+    const char *at = strstr(text, "\nwrite_bytes: ");
+
+    cr_assert_not_null(at, "%s", text);
+    return atoll(at + strlen("\nwrite_bytes: "));
+}
+
+Test(runtime, messages_that_are_done_write_nothing_to_a_disk)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_program("mqworker", "--state-dir", harness_state_dir(), "-c",
+                        "2", "--plugin", harness_plugin("nothing"), q);
+    long long before;
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_send_text(q, "first");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    before = written(w);
+    cr_assert_eq(harness_run("mqsend", "--repeat", "20000", q, "x").status, 0);
+    harness_until(ctl_number(q, "done") == 20001, SOON_MS);
+    cr_assert_eq(written(w), before);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

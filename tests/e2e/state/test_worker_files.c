@@ -1,0 +1,485 @@
+/* mqworker: its files removed, moved, replaced or made read-only under it */
+#include "tests/e2e/faults/faults_fixture.h"
+#include "tests/harness/disk.h"
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(worker_files, .init = faults_init, .fini = harness_fini,
+          .timeout = 90);
+
+/* Fails unless the body is "good". */
+#define GOOD_ONLY \
+    "--", "sh", "-c", "read b; echo $b >>runs; [ $b = good ] || exit 65"
+/* Runs until there is a file of the body's name. */
+#define UNTIL                                                           \
+    "--", "sh", "-c",                                                   \
+        "read b; echo $b $MQW_REDELIVERED >>runs; until [ -e $b ]; do " \
+        "sleep 0.02; done"
+
+/* file - of the queue's folder */
+static const char *file(const char *q, const char *name)
+{
+    return harness_path("%s%s/%s", harness_state_dir(), q, name);
+}
+
+/* shell - a command that must succeed; "$S" is the queue's state folder, "$R"
+ * its runtime folder */
+static void shell(const char *q, const char *command)
+{
+    char state[256], runtime[256];
+    snprintf(state, sizeof state, "S=%s%s", harness_state_dir(), q);
+    snprintf(runtime, sizeof runtime, "R=%s%s", harness_runtime_dir(), q);
+    struct harness_result r = harness_run_spec(
+        &(struct harness_spec){.argv = HARNESS_LIST("sh", "-euc", command),
+                               .env = HARNESS_LIST(state, runtime)});
+    cr_assert_eq(r.status, 0, "%s: %d: %s", command, r.status, r.err);
+}
+
+/* looked - at an order to raise the cap, which the thread takes that would see
+ * the queue, too */
+static size_t looked(const struct harness_process *w)
+{
+    return harness_log_count(w, "event=max_concurrency") +
+           harness_log_count(w, "event=cap_not_raised");
+}
+
+/* alone_check - what was sent stays in the queue although the worker looked */
+static void alone_check(struct harness_process *w, const char *q, long left)
+{
+    size_t before = looked(w);
+    harness_signal(w, SIGTTIN);
+    harness_until(looked(w) > before, 5000);
+    cr_assert_eq(harness_queue_length(q), left);
+}
+
+/* rejecting - a worker that has made letters of three messages */
+static struct harness_process *rejecting(const char *q)
+{
+    struct harness_process *w = harness_worker(q, "-c", "2", GOOD_ONLY);
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "bad\n");
+    harness_wait_letters(q, 3, 10000);
+    return w;
+}
+
+static void removed_store(const char *names)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    shell(q, names);
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_send_text(q, "bad\n");
+    harness_wait_letters(q, 4, 10000);
+    harness_kill(w);
+    harness_wait_letters(q, 4, 5000); /* on the disk, not in a dead process */
+    w = harness_worker(q, "--exit-when-idle", GOOD_ONLY);
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    cr_assert_eq(harness_lines("runs"), 4, "none ran twice");
+}
+
+Test(worker_files, a_removed_store_is_written_again)
+{
+    removed_store("rm $S/store.db*");
+}
+
+Test(worker_files, a_removed_wal_is_written_again)
+{
+    removed_store("rm $S/store.db-wal");
+}
+
+Test(worker_files, a_removed_shm_is_written_again)
+{
+    removed_store("rm $S/store.db-shm");
+}
+
+Test(worker_files, a_removed_database_beside_its_wal_is_written_again)
+{
+    removed_store("rm $S/store.db");
+}
+
+Test(worker_files, a_removed_folder_is_made_again)
+{
+    removed_store("rm -r $S");
+}
+
+Test(worker_files, removed_directories_are_made_again)
+{
+    removed_store("rm -r ${S%/*} ${R%/*}");
+}
+
+/* The operator is told what to do, and what he then does works. */
+Test(worker_files, another_file_in_place_of_the_store_stops_the_taking)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    shell(q, "touch x; mv -f x $S/store.db");
+    const char *line = harness_wait_log(w, "event=file_gone", 10000);
+    cr_assert(strstr(line, "replaced") && strstr(line, "store.db") &&
+                  strstr(line, "move the other file away"),
+              "%s", line);
+    harness_send_text(q, "good\n");
+    alone_check(w, q, 1);
+    struct harness_result r =
+        harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, "takes nothing: store.db was replaced"), "%s",
+              r.out);
+    r = harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
+    cr_assert(strstr(r.out, "store.db is gone"), "%s", r.out);
+    shell(q, "mv $S/store.db $S/other");
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_until_lines("runs", 4, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    harness_wait_letters(q, 3, 5000);
+    cr_assert_eq(harness_log_count(w, "event=file_gone"), 1, "said once");
+}
+
+Test(worker_files, a_stop_saves_a_store_whose_name_is_taken)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    shell(q, "touch x; mv -f x $S/store.db");
+    harness_wait_log(w, "event=file_gone", 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    const char *line = harness_wait_log(w, "event=store_saved", 1000);
+    cr_assert(strstr(line, "move it to store.db"), "%s", line);
+    shell(q, "mv $S/store.db.saved-* $S/store.db; rm -f $S/store.db-*");
+    harness_wait_letters(q, 3, 5000);
+}
+
+/* A verdict that comes meanwhile stays in its slot: a kill loses neither. */
+Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--", "sh", "-c",
+                       "echo >>runs; until [ -e go ]; do sleep 0.02; done; "
+                       "exit 65");
+    harness_send_text(q, "x");
+    harness_until_lines("runs", 1, 10000);
+    shell(q, "mv $S/store.db $S/away");
+    harness_wait_log(w, "event=file_gone", 10000);
+    shell(q, "touch go");
+    harness_wait_log(w, "event=store_cannot_write", 10000);
+    harness_kill(w);
+    shell(q, "mv $S/away $S/store.db");
+    w = harness_worker(q, "--", "sh", "-c", "echo $MQW_REDELIVERED >>runs");
+    harness_until_lines("runs", 2, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "1"), 1, "marked: it may have run");
+}
+
+/* moved_away - nothing is taken until it comes back, then by itself */
+static void moved_away(const char *away, const char *back)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    shell(q, away);
+    const char *line = harness_wait_log(w, "event=file_gone", 10000);
+    cr_assert(strstr(line, "moved away") && strstr(line, "put it back"), "%s",
+              line);
+    harness_send_text(q, "good\n");
+    alone_check(w, q, 1);
+    shell(q, back);
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_until_lines("runs", 4, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    harness_wait_letters(q, 3, 5000);
+}
+
+Test(worker_files, a_moved_store_is_waited_for)
+{
+    moved_away("mv $S/store.db $S/x", "mv $S/x $S/store.db");
+}
+
+Test(worker_files, a_moved_custody_is_waited_for)
+{
+    moved_away("mv $R/custody $R/x", "mv $R/x $R/custody");
+}
+
+Test(worker_files, a_moved_folder_is_waited_for)
+{
+    moved_away("mv $S $S.away", "mv $S.away $S");
+}
+
+Test(worker_files, a_moved_runtime_folder_is_waited_for)
+{
+    moved_away("mv $R $R.away", "mv $R.away $R");
+}
+
+Test(worker_files, a_moved_state_directory_is_waited_for)
+{
+    moved_away("mv ${S%/*} away", "mv away ${S%/*}");
+}
+
+/* Nothing is taken while a kill would lose it; what was in flight is done. */
+Test(worker_files, a_removed_custody_is_written_again_when_nothing_runs)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", UNTIL);
+    harness_send_text(q, "one\n");
+    harness_until_lines("runs", 1, 10000);
+    shell(q, "rm $R/custody");
+    harness_wait_log(w, "event=file_gone", 10000);
+    harness_send_text(q, "two\n");
+    alone_check(w, q, 1);
+    cr_assert(!harness_exists(harness_custody(q)));
+    shell(q, "touch one");
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_until_lines("runs", 2, 10000);
+    harness_kill(w);
+    shell(q, "touch two");
+    w = harness_worker(q, "--", "sh", "-c",
+                       "read b; echo $b $MQW_REDELIVERED >>runs");
+    harness_until_lines("runs", 3, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "one 0\ntwo 0\ntwo 1\n");
+}
+
+/* The note and the owner file say where it is: they come back, too. */
+Test(worker_files, a_removed_runtime_folder_is_made_again)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", UNTIL);
+    harness_wait_log(w, "event=started", 5000);
+    shell(q, "rm -r $R; rm $S/runtime");
+    harness_until(harness_exists(harness_custody(q)) &&
+                      harness_exists(file(q, "runtime")),
+                  10000);
+    harness_send_text(q, "one\n");
+    harness_until_lines("runs", 1, 10000);
+    harness_kill(w);
+    shell(q, "touch one");
+    w = harness_worker(q, "--", "sh", "-c",
+                       "read b; echo $b $MQW_REDELIVERED >>runs");
+    harness_until_lines("runs", 2, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "one 0\none 1\n");
+}
+
+/* What waits in slots for its turn in a group goes along. */
+Test(worker_files, what_waits_in_a_removed_custody_is_in_the_new_one)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--", "sh", "-c",
+        "read b; echo $b >>runs; until [ -e go ]; do sleep 0.02; done");
+    for (int i = 0; i < 5; i++) {
+        char body[64];
+        snprintf(body, sizeof body, "MQW/1\ngroup: g\n\n%d\n", i);
+        harness_send_text(q, body);
+    }
+    harness_until(harness_queue_length(q) == 0, 10000);
+    harness_until_lines("runs", 1, 10000);
+    shell(q, "rm $R/custody; touch go");
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_until_lines("runs", 5, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "0\n1\n2\n3\n4\n");
+}
+
+Test(worker_files, a_removed_pidfile_lets_no_second_worker_in)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, GOOD_ONLY), *second;
+    harness_wait_log(w, "event=started", 5000);
+    harness_signal(w, SIGSTOP); /* it cannot write it again yet */
+    shell(q, "rm $S/worker.pid");
+    second = harness_worker(q, GOOD_ONLY);
+    cr_assert_eq(harness_wait(second, 30000), 69);
+    const char *why = harness_stderr(second, NULL);
+    cr_assert(strstr(why, "already has a consumer"), "%s", why);
+    harness_signal(w, SIGCONT);
+    harness_wait_log(w, "event=file_back", 10000);
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)harness_pid(w));
+    cr_assert_str_eq(harness_read(file(q, "worker.pid"), NULL), pid);
+    second = harness_worker(q, GOOD_ONLY);
+    cr_assert_eq(harness_wait(second, 5000), 69);
+    cr_assert(strstr(harness_stderr(second, NULL), pid));
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert(!harness_exists(file(q, "worker.pid")));
+}
+
+Test(worker_files, removed_counters_stop_nothing_and_come_back)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "-c", "2", UNTIL);
+    harness_send_text(q, "one\n");
+    harness_until_lines("runs", 1, 10000);
+    shell(q, "rm $R/counters");
+    const char *line = harness_wait_log(w, "event=file_gone", 10000);
+    cr_assert(strstr(line, "level=warn"), "%s", line);
+    harness_send_text(q, "two\n");
+    harness_until_lines("runs", 2, 10000);
+    shell(q, "touch one two");
+    harness_wait_log(w, "event=file_back", 10000);
+    struct harness_result r =
+        harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 0);
+    cr_assert(strstr(r.out, "2 done"), "%s", r.out);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* inotify does not tell of a mount. */
+Test(worker_files, a_mount_over_the_state_directory_is_noticed_at_work)
+{
+    const char *q = harness_queue(0, 0);
+    disk_mount("4m");
+    struct harness_process *w = rejecting(q);
+    cr_assert_eq(mount("tmpfs", harness_state_dir(), "tmpfs", 0, "size=1m"), 0);
+    while (harness_log_count(w, "event=file_gone") == 0)
+        if (!harness_try_send(q, "good\n", 5, 0))
+            harness_run("sleep", "0.01");
+    cr_assert_eq(umount2(harness_state_dir(), 0), 0);
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_until(harness_queue_length(q) == 0, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    harness_wait_letters(q, 3, 5000);
+}
+
+Test(worker_files, an_unmount_under_it_is_noticed_at_work)
+{
+    const char *q = harness_queue(0, 0);
+    disk_mount("4m");
+    struct harness_process *w = rejecting(q);
+    const char *held = harness_path("held");
+    cr_assert_eq(mkdir(held, 0700), 0);
+    cr_assert_eq(mount(harness_state_dir(), held, NULL, MS_BIND, NULL), 0);
+    cr_assert_eq(umount2(harness_state_dir(), MNT_DETACH), 0);
+    while (harness_log_count(w, "event=file_gone") == 0)
+        if (!harness_try_send(q, "good\n", 5, 0))
+            harness_run("sleep", "0.01");
+    harness_run("sleep", "0.1");
+    harness_send_text(q, "good\n");
+    alone_check(w, q, harness_queue_length(q));
+    cr_assert_eq(mount(held, harness_state_dir(), NULL, MS_BIND, NULL), 0);
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_until(harness_queue_length(q) == 0, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    harness_wait_letters(q, 3, 5000);
+}
+
+/* error_of - the switch that makes a file system of ext4 stop as after an error
+ * of its disk; NULL: there is none here */
+static const char *error_of(const char *device)
+{
+    const char *path = harness_path("/sys/fs/ext4/%s/trigger_fs_error",
+                                    strrchr(device, '/') + 1);
+    return access(path, W_OK) == 0 ? path : NULL;
+}
+
+/* A worker without failures would not notice by itself: it writes nothing. */
+Test(worker_files, an_error_of_the_disk_stops_the_taking)
+{
+    const char *q = harness_queue(0, 0);
+    disk_mount("1m"); /* a name space of our own */
+    char command[512];
+    snprintf(command, sizeof command,
+             "truncate -s 16M image; mkfs.ext4 -q -F image; mount -o "
+             "loop,errors=remount-ro image %s; findmnt -no SOURCE %s | tail -1",
+             harness_state_dir(), harness_state_dir());
+    struct harness_result r = harness_run("sh", "-ec", command);
+    char *device = strdup(r.out);
+    device[strcspn(device, "\n")] = '\0';
+    if (r.status != 0 || !strrchr(device, '/') || !error_of(device))
+        cr_skip_test("no ext4 can be mounted here: %s", r.err);
+    cr_assert_eq(chmod(harness_state_dir(), 0700), 0);
+    struct harness_process *w = harness_worker(q, GOOD_ONLY);
+    harness_send_text(q, "good\n");
+    harness_until_lines("runs", 1, 10000);
+    harness_write(error_of(device), "x", 1);
+    while (harness_log_count(w, "event=read_only") == 0)
+        if (!harness_try_send(q, "good\n", 5, 0))
+            harness_run("sleep", "0.01");
+    harness_run("sleep", "0.1");
+    harness_send_text(q, "good\n");
+    alone_check(w, q, harness_queue_length(q));
+    harness_kill(w);
+    free(device);
+}
+
+/* faulty - a worker one of whose calls fails */
+static struct harness_process *faulty(const char *q, const char *fault)
+{
+    return fault_start(fault, "tally",
+                       HARNESS_LIST("mqworker", "--state-dir",
+                                    harness_state_dir(), q, GOOD_ONLY));
+}
+
+Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "good\n");
+    struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:2");
+    const char *line = harness_wait_log(w, "event=read_only", 10000);
+    cr_assert(strstr(line, "remount,rw"), "%s", line);
+    cr_assert_eq(harness_queue_length(q), 1, "before anything is taken");
+    harness_wait_log(w, "event=writable_again", 10000);
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_log_count(w, "event=read_only"), 1, "said once");
+}
+
+Test(worker_files, without_inotify_it_looks_at_work)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = faulty(q, "inotify_init1:2:24");
+    harness_wait_log(w, "event=files_not_watched", 5000);
+    shell(q, "rm $S/store.db*");
+    while (harness_log_count(w, "event=file_gone") == 0)
+        if (!harness_try_send(q, "good\n", 5, 0))
+            harness_run("sleep", "0.01");
+    harness_wait_log(w, "event=file_back", 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* A tool that finds no store makes none: the worker's would have no place. */
+Test(worker_files, no_tool_makes_a_store_under_a_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    shell(q, "mv $S/store.db $S/away");
+    harness_wait_log(w, "event=file_gone", 10000);
+    harness_write("export", "", 0);
+    struct harness_result r = harness_run("mqdlq", "import", "--state-dir",
+                                          harness_state_dir(), q, "export");
+    cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "store.db was removed under"), "%s", r.err);
+    cr_assert(!harness_exists(file(q, "store.db")));
+    shell(q, "touch $S/store.db");
+    r = harness_run("mqdlq", "list", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "is not the file that worker"), "%s", r.err);
+    shell(q, "mv $S/away $S/store.db");
+    harness_wait_log(w, "event=file_back", 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* SQLite would lay the old -wal over a new store. */
+Test(worker_files, a_start_beside_a_wal_without_its_store_is_73)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    harness_kill(w);
+    shell(q, "mv $S/store.db $S/away");
+    w = harness_worker(q, GOOD_ONLY);
+    cr_assert_eq(harness_wait(w, 5000), 73);
+    const char *why = harness_stderr(w, NULL);
+    cr_assert(strstr(why, "store.db is missing, but its -wal"), "%s", why);
+    shell(q, "mv $S/away $S/store.db");
+    harness_wait_letters(q, 3, 5000);
+}

@@ -1,0 +1,518 @@
+/* mqctl: status, pause, resume, set, drain, stop, quit against a real worker */
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl, .init = harness_init, .fini = harness_fini, .timeout = 120);
+
+#define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
+
+/* open_gate - handlers of GATE end */
+static void open_gate(void)
+{
+    harness_write("open", "", 0);
+}
+
+/* ---- status ---- */
+
+Test(mqctl, status_as_json_has_what_scripts_rely_on)
+{
+    static const char *const fields[] = {
+        "pid",  "queue",           "depth",  "in_flight", "waiting",
+        "dead", "max_concurrency", "paused", "breaker",
+    };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--max-attempts", "1", "--", "false");
+    json_t *o;
+
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    o = ctl_status(q);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        cr_assert_not_null(json_object_get(o, fields[i]), "%s", fields[i]);
+    cr_assert_str_eq(json_string_value(json_object_get(o, "queue")), q);
+    cr_assert_str_eq(json_string_value(json_object_get(o, "breaker")),
+                     "closed");
+    cr_assert_str_eq(json_string_value(json_object_get(o, "last_error")),
+                     "exit 1");
+    cr_assert(json_is_false(json_object_get(o, "paused")));
+    json_decref(o);
+    cr_assert_eq(ctl_number(q, "pid"), harness_pid(w));
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 2);
+    cr_assert_eq(ctl_number(q, "deliveries"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, status_counts_what_runs_and_what_waits)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--backoff", "1h", "--", "sh", "-c",
+                   "read b; [ $b = good ] || exit 1; " GATE);
+
+    harness_send_text(q, "bad\n");
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    harness_send_text(q, "good\n");
+    harness_send_text(q, "good\n");
+    harness_until_lines("started", 2, SOON_MS);
+    harness_send_text(q, "good\n");
+    harness_until(ctl_number(q, "in_flight") == 2, SOON_MS);
+    cr_assert_eq(ctl_number(q, "depth"), 1);
+    open_gate();
+    harness_until(ctl_number(q, "done") == 3, SOON_MS);
+    cr_assert_eq(ctl_number(q, "in_flight"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, status_without_a_name_lists_every_worker)
+{
+    const char *a = harness_queue(0, 0), *b = harness_queue(0, 0);
+    struct harness_process *x = ctl_worker(a, "--", "true");
+    struct harness_process *y = ctl_worker(b, "--", "true");
+    struct harness_result r = ctl("status", "--json");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, a) && strstr(r.out, b), "%s", r.out);
+    cr_assert_eq(harness_stop(x, SOON_MS), 0);
+    r = ctl("status", NULL);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, "not running") && strstr(r.out, "running"), "%s",
+              r.out);
+    cr_assert_eq(harness_stop(y, SOON_MS), 0);
+}
+
+Test(mqctl, status_of_a_queue_without_a_worker_is_69_and_says_what_was)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("status", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "ended at"), "%s", r.err);
+    w = ctl_worker(q, "--", "true");
+    harness_kill(w);
+    r = ctl("status", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "was killed"), "%s", r.err);
+    r = ctl("status", "--json", q);
+    cr_assert_not_null(strstr(r.out, "\"pid\":null"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "\"state\":\"killed\""), "%s", r.out);
+}
+
+Test(mqctl, no_state_directory_is_73_and_named)
+{
+    struct harness_result r =
+        harness_run("mqctl", "status", "--state-dir", "/nonexistent/mqw");
+
+    cr_assert_eq(r.status, 73);
+    cr_assert_not_null(strstr(r.err, "/nonexistent/mqw"), "%s", r.err);
+}
+
+/* mqctl VERB --state-dir ... QUEUE as another user */
+static struct harness_result foreign(const char *verb, const char *q)
+{
+    return harness_run("setpriv", "--reuid=65534", "--clear-groups",
+                       harness_bin("mqctl"), verb, "--state-dir",
+                       harness_state_dir(), q);
+}
+
+Test(mqctl, a_folder_of_somebody_else_is_77_and_nothing_is_said_of_chown)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    struct harness_result r;
+
+    if (geteuid() != 0 ||
+        harness_run("setpriv", "--reuid=65534", "--clear-groups",
+                    harness_bin("mqctl"), "--version")
+                .status != 0)
+        cr_skip_test("nobody else can be asked here");
+    w = ctl_worker(q, "--", "true");
+    cr_assert_eq(chmod(harness_dir(), 0755), 0);
+    cr_assert_eq(chmod(harness_state_dir(), 0755), 0);
+    r = foreign("status", q);
+    cr_assert_eq(r.status, 77, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "belongs to root"), "%s", r.err);
+    cr_assert_null(strstr(r.err, "chown"), "%s", r.err);
+    cr_assert_eq(foreign("pause", q).status, 77);
+    cr_assert_eq(foreign("metrics", NULL).status, 77);
+    cr_assert_eq(foreign("remove", q).status, 77);
+    cr_assert_eq(foreign("doctor", q).status, 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    const char *path = harness_path("%s%s/counters", harness_runtime_dir(), q);
+    struct harness_result r;
+    FILE *f = fopen(path, "r+");
+
+    cr_assert_not_null(f);
+    cr_assert_eq(fseek(f, 8, SEEK_SET), 0);
+    fputc(99, f);
+    fclose(f);
+    r = ctl("status", "--json", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "\"state\":\"running\""), "%s", r.out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("status", q);
+    cr_assert_eq(r.status, 78, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "version"), "%s", r.err);
+}
+
+Test(mqctl, the_breaker_and_its_reason_are_shown)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--breaker-pause", "1h", "--", "/nonexistent/handler");
+
+    harness_send_text(q, "x");
+    harness_until(ctl_is(q, "breaker", "open"), SOON_MS);
+    cr_assert_not_null(strstr(ctl_out("status", q), "/nonexistent/handler"),
+                       "%s", ctl_out("status", q));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- pause and resume ---- */
+
+/* paused - what status says */
+static bool paused(const char *q)
+{
+    json_t *o = ctl_status(q);
+    bool is = json_is_true(json_object_get(o, "paused"));
+
+    json_decref(o);
+    return is;
+}
+
+Test(mqctl, pause_keeps_messages_in_the_queue_until_resume)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+
+    cr_assert_not_null(strstr(ctl_out("pause", q), "paused"));
+    cr_assert(paused(q));
+    harness_send_text(q, "x");
+    cr_assert_eq(ctl_number(q, "depth"), 1);
+    cr_assert_not_null(strstr(ctl_out("resume", q), "resumed"));
+    harness_until_lines("runs", 1, SOON_MS);
+    cr_assert_not(paused(q));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_pause_with_a_duration_ends_by_itself_and_the_last_one_counts)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+
+    ctl_out("pause", q, "1h");
+    harness_send_text(q, "x");
+    ctl_out("pause", q, "50ms");
+    harness_until_lines("runs", 1, SOON_MS);
+    cr_assert_not(paused(q));
+    cr_assert_eq(ctl("pause", q, "soon").status, 64);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, resume_by_signal_ends_a_pause_with_a_duration_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+
+    ctl_out("pause", q, "100ms");
+    harness_signal(w, SIGCONT);
+    harness_wait_log(w, "event=resumed", SOON_MS);
+    ctl_out("pause", q);
+    harness_send_text(q, "x");
+    /* The old limit must not end the new pause: a longer one passes first. */
+    harness_run("sleep", "0.3");
+    cr_assert(paused(q));
+    cr_assert_eq(harness_lines("runs"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- set ---- */
+
+Test(mqctl, set_tells_old_and_new_and_changes_all_or_nothing)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--", "true");
+    struct harness_result r;
+    const char *out;
+
+    out =
+        ctl_out("set", q, "max-concurrency=3", "timeout=30s", "backoff=1s,5s");
+    cr_assert_not_null(strstr(out, "max-concurrency 1 -> 3"), "%s", out);
+    cr_assert_not_null(strstr(out, "timeout none -> 30s"), "%s", out);
+    cr_assert_not_null(strstr(out, "backoff exp:1s,5m -> 1s,5s"), "%s", out);
+    r = ctl("set", q, "max-concurrency=5", "timeout=never");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "never"), "%s", r.err);
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
+    r = ctl("set", q, "lookahead=5");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "start it anew"), "%s", r.err);
+    cr_assert_eq(ctl("set", q, "max-concurrency=0").status, 64);
+    cr_assert_eq(ctl("set", q, "max-concurrency").status, 64);
+    cr_assert_eq(ctl("set", q, "nothing=5").status, 64);
+    out = ctl_out("set", "--json", q, "grace=1m");
+    cr_assert_not_null(strstr(out, "\"old\":\"30s\",\"new\":\"1m\""), "%s",
+                       out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_higher_cap_starts_handlers_at_once_and_a_lower_one_ends_none)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE "; echo >>ended");
+
+    for (int i = 0; i < 8; i++)
+        harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    ctl_out("set", q, "max-concurrency=4");
+    harness_until_lines("started", 4, SOON_MS);
+    ctl_out("set", q, "max-concurrency=1");
+    cr_assert_eq(ctl_number(q, "in_flight"), 4);
+    open_gate();
+    harness_until_lines("ended", 8, SOON_MS);
+    cr_assert_eq(harness_lines("started"), 8, "nothing twice");
+    harness_until(ctl_number(q, "done") == 8, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_cap_that_goes_up_and_down_under_load_loses_nothing)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", "read b; echo $b >>runs");
+    char numbers[300 * 5] = "";
+
+    for (int i = 1; i <= 300; i++)
+        sprintf(numbers + strlen(numbers), "%d\n", i);
+    struct harness_process *sender = harness_start(
+        &(struct harness_spec){.argv = HARNESS_LIST("mqsend", "--lines", q),
+                               .input = numbers,
+                               .input_size = strlen(numbers)});
+
+    for (int i = 0; i < 10; i++) {
+        ctl_out("set", q, "max-concurrency=16");
+        ctl_out("set", q, "max-concurrency=1");
+    }
+    cr_assert_eq(harness_wait(sender, 60000), 0, "%s",
+                 harness_stderr(sender, NULL));
+    harness_until_lines("runs", 300, 60000);
+    harness_until(ctl_number(q, "done") == 300, SOON_MS);
+    cr_assert_str_eq(
+        harness_run("sh", "-c", "sort -un runs | wc -l | tr -d ' \\n'").out,
+        "300");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_new_time_limit_is_that_of_the_next_handler)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--max-attempts", "1", "--", "sleep", "3600");
+
+    ctl_out("set", q, "timeout=50ms", "kill-after=50ms");
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    cr_assert(ctl_is(q, "last_error", "timeout 50ms"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, new_attempts_and_backoff_are_those_of_the_next_failure)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--backoff", "1h", "--", "sh", "-c",
+                   "echo $MQW_MAX_ATTEMPTS >>runs; exit 1");
+
+    ctl_out("set", q, "backoff=1ms", "jitter=0", "max-attempts=2");
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    cr_assert_str_eq(harness_read("runs", NULL), "2\n2\n");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_breaker_that_is_turned_on_opens)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--", "false");
+
+    ctl_out("set", q, "breaker-failures=2", "breaker-pause=1h");
+    harness_send_text(q, "x");
+    harness_send_text(q, "y");
+    harness_until(ctl_is(q, "breaker", "open"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- the ways to end ---- */
+
+Test(mqctl, drain_finishes_what_runs_and_takes_no_more)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--grace", "10ms", "--", "sh", "-c",
+                   GATE "; echo >>ended");
+
+    harness_send_text(q, "x");
+    harness_send_text(q, "y");
+    harness_until_lines("started", 1, SOON_MS);
+    ctl_out("drain", q);
+    harness_until(ctl_is(q, "state", "stopping"), SOON_MS);
+    open_gate();
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("ended"), 1);
+    cr_assert_eq(harness_queue_length(q), 1);
+    cr_assert_not_null(harness_wait_log(w, "why=drain", 0));
+}
+
+Test(mqctl, stop_gives_the_grace_and_quit_gives_none)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--grace", "1h", "--",
+                                           "sh", "-c", GATE "; echo >>ended");
+
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    ctl_out("stop", q);
+    cr_assert(harness_running(w));
+    ctl_out("quit", q);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert_not_null(harness_wait_log(w, "event=unfinished", 0));
+    cr_assert_eq(harness_lines("ended"), 0);
+}
+
+/* ---- the socket ---- */
+
+/* dial - a connection to the worker's socket, as any program would make one */
+static int dial(const char *q)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(to.sun_path, sizeof to.sun_path, "%s%s/control",
+             harness_state_dir(), q);
+    cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+Test(mqctl, the_socket_is_for_its_owner_and_goes_with_the_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    const char *path = harness_path("%s%s/control", harness_state_dir(), q);
+    struct stat st;
+
+    cr_assert_eq(lstat(path, &st), 0);
+    cr_assert(S_ISSOCK(st.st_mode));
+    cr_assert_eq(st.st_mode & 0777, 0600);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_neq(lstat(path, &st), 0);
+    cr_assert_eq(ctl("pause", q).status, 69);
+}
+
+Test(mqctl, another_user_is_refused)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    char line[256] = "";
+    int fd;
+
+    if (geteuid() != 0)
+        cr_skip_test("only root can become another user");
+    w = ctl_worker(q, "--", "true");
+    const char *path = harness_path("%s%s", harness_state_dir(), q);
+    /* The folder is closed to others; so is what the kernel says of them. */
+    cr_assert_eq(chmod(harness_state_dir(), 0777), 0);
+    cr_assert_eq(chmod(harness_dir(), 0777), 0);
+    cr_assert_eq(chmod(path, 0711), 0);
+    cr_assert_eq(chmod(harness_path("%s/control", path), 0666), 0);
+    cr_assert_eq(seteuid(65534), 0);
+    fd = dial(q);
+    cr_assert_eq(seteuid(0), 0);
+    cr_assert_gt(read(fd, line, sizeof line - 1), 0);
+    cr_assert_not_null(strstr(line, "\"ok\":false"), "%s", line);
+    cr_assert_eq(read(fd, line, sizeof line), 0, "and is hung up on");
+    close(fd);
+    harness_wait_log(w, "event=control_refused", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, clients_that_are_stuck_hurt_nobody)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+    int mute[20], deaf = dial(q);
+    char junk[4096];
+
+    for (size_t i = 0; i < 20; i++)
+        mute[i] = dial(q); /* and say nothing */
+    /* One that asks and never reads, until it is dropped. */
+    memset(junk, 'x', sizeof junk);
+    for (size_t i = 0; i < sizeof junk; i += 7)
+        memcpy(junk + i, "status\n",
+               i + 7 <= sizeof junk ? 7 : sizeof junk - i);
+    while (send(deaf, junk, sizeof junk, MSG_NOSIGNAL) > 0)
+        ;
+    cr_assert_eq(ctl_number(q, "pid"), harness_pid(w));
+    harness_send_text(q, "x");
+    harness_until_lines("runs", 1, SOON_MS);
+    memset(junk, 'y', sizeof junk); /* a line that never ends */
+    (void)send(mute[19], junk, sizeof junk, MSG_NOSIGNAL);
+    cr_assert(ctl_is(q, "state", "running"));
+    for (size_t i = 0; i < 20; i++)
+        close(mute[i]);
+    close(deaf);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_killed_workers_socket_is_in_nobodys_way)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    harness_kill(w);
+    cr_assert_eq(ctl("pause", q).status, 69);
+    w = ctl_worker(q, "--", "true");
+    ctl_out("pause", q);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- the process title ---- */
+
+Test(mqctl, the_title_tells_what_runs_waits_and_is_dead)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "3", "--max-attempts", "1", "--", "sh", "-c",
+                   "read b; [ $b = good ] || exit 1; " GATE);
+    const char *title = harness_path("/proc/%d/cmdline", (int)harness_pid(w));
+    char want[128];
+
+    harness_send_text(q, "bad\n");
+    harness_send_text(q, "good\n");
+    harness_until_lines("started", 1, SOON_MS);
+    snprintf(want, sizeof want, "mqworker: %s [1 of 3 busy, 0 waiting, 1 dead]",
+             q);
+    harness_until(strstr(harness_read(title, NULL), want), SOON_MS);
+    open_gate();
+    snprintf(want, sizeof want, "mqworker: %s [0 of 3 busy, 0 waiting, 1 dead]",
+             q);
+    harness_until(strstr(harness_read(title, NULL), want), SOON_MS);
+    ctl_out("pause", q);
+    strcat(want, " [paused]");
+    harness_until(strstr(harness_read(title, NULL), want), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

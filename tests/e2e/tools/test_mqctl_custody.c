@@ -1,0 +1,324 @@
+/* mqctl: what it says of messages that were received and are not finished */
+#include <limits.h>
+#include <signal.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_custody, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+#define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
+
+/* told - what explain says of a message, a sentence */
+static const char *told(const char *q, const char *id)
+{
+    return ctl_good(ctl("explain", q, id));
+}
+
+/* interrupted - whether it says that it ran, and will again */
+static bool interrupted(const char *q, const char *id)
+{
+    const char *text = told(q, id);
+
+    return strstr(text, "in the store and due") &&
+           strstr(text, "started without an end") &&
+           strstr(text, "marked redelivered") && strstr(text, "no worker runs");
+}
+
+/* ---- explain ---- */
+
+Test(mqctl_custody, explain_of_a_message_that_a_stop_interrupted)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--grace", "0s", "--", "sh", "-c", GATE);
+    const char *id = ctl_send(q, "x");
+
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(interrupted(q, id), "%s", told(q, id));
+}
+
+Test(mqctl_custody, explain_of_a_message_that_quit_interrupted)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE);
+    const char *id = ctl_send(q, "x");
+
+    harness_until_lines("started", 1, SOON_MS);
+    ctl_out("quit", q);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert(interrupted(q, id), "%s", told(q, id));
+}
+
+/* The worker that comes after has one thread, and another message in it. */
+Test(mqctl_custody,
+     explain_counts_the_crashes_of_a_message_that_is_to_run_again)
+{
+    const char *q = harness_queue(0, 0), *text;
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--", "sh", "-c", GATE);
+    const char *first = ctl_send(q, "x"), *second = ctl_send(q, "y");
+
+    harness_until_lines("started", 2, SOON_MS);
+    harness_kill(w);
+    text = told(q, second);
+    cr_assert(strstr(text, "died while attempt 1 ran") &&
+                  strstr(text, "marked redelivered"),
+              "%s", text);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE);
+    harness_until_lines("started", 3, SOON_MS);
+    text = told(q, first);
+    if (strstr(text, "in flight"))
+        text = told(q, second);
+    cr_assert(strstr(text, "the worker died under it, 1 time so far; it runs "
+                           "again, marked redelivered"),
+              "%s", text);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_custody, explain_of_a_number_speaks_of_a_letter)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r = ctl("explain", q, "1");
+
+    cr_assert_eq(r.status, 66);
+    cr_assert_not_null(strstr(r.err, "no letter of that number"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "26 characters"), "%s", r.err);
+    cr_assert_null(strstr(r.err, "never sent"), "%s", r.err);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- status, doctor, metrics ---- */
+
+/* is_null - a field of the first object, which is there */
+static bool is_null(const json_t *o, const char *field)
+{
+    const json_t *value = json_object_get(o, field);
+
+    cr_assert_not_null(value, "%s is missing", field);
+    return json_is_null(value);
+}
+
+/* metric - the value of a gauge of a queue; -1: it is not printed */
+static double metric(const char *q, const char *name)
+{
+    char want[300];
+    const char *at;
+
+    snprintf(want, sizeof want, "\n%s{queue=\"%s\"} ", name, q);
+    at = strstr(ctl_good(ctl("metrics", NULL)), want);
+    return at ? atof(at + strlen(want)) : -1;
+}
+
+/* send_group - a message of a group */
+static void send_group(const char *q, const char *group, const char *body)
+{
+    cr_assert_eq(harness_run("mqsend", "--group", group, q, body).status, 0);
+}
+
+Test(mqctl_custody, status_counts_what_waits_in_slots_behind_a_failed_head)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--backoff", "1h", "--", "false");
+
+    send_group(q, "g", "1");
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    send_group(q, "g", "2");
+    send_group(q, "g", "3");
+    harness_until(ctl_number(q, "held") == 2, SOON_MS);
+    cr_assert_eq(ctl_number(q, "custody"), 2);
+    cr_assert_eq(ctl_number(q, "in_flight"), 0);
+    out = ctl_out("status", q);
+    cr_assert_not_null(strstr(out, "2 received and waiting, 2 of them in line "
+                                   "in their groups"),
+                       "%s", out);
+    cr_assert_eq(metric(q, "mqworker_held"), 2);
+    cr_assert_eq(metric(q, "mqworker_custody"), 2);
+    cr_assert_not_null(strstr(ctl_out("status", NULL), " 3 "),
+                       "the table adds them to what waits: %s",
+                       ctl_out("status", NULL));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_custody, status_and_doctor_count_what_a_killed_worker_left)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "4", "--", "sh", "-c", GATE);
+    struct harness_result r;
+    json_t *o;
+
+    for (int i = 0; i < 4; i++)
+        harness_send_text(q, "x");
+    harness_until_lines("started", 4, SOON_MS);
+    harness_until(ctl_number(q, "custody") == 4, SOON_MS);
+    cr_assert_eq(ctl_number(q, "held"), 0);
+    harness_kill(w);
+    r = ctl("status", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.out, "4 received and not finished; they run "
+                                     "when a worker is started"),
+                       "%s", r.out);
+    cr_assert_not_null(strstr(r.err, "4 messages are in custody"), "%s", r.err);
+    r = ctl("status", "--json", q);
+    o = ctl_json(r.out);
+    cr_assert_eq(json_integer_value(json_object_get(o, "custody")), 4);
+    cr_assert_eq(json_integer_value(json_object_get(o, "held")), 4);
+    json_decref(o);
+    r = ctl("doctor", q);
+    cr_assert_eq(r.status, 1);
+    cr_assert_not_null(strstr(r.out, "4 messages that it had received"), "%s",
+                       r.out);
+    cr_assert_eq(metric(q, "mqworker_held"), 4);
+}
+
+Test(mqctl_custody, doctor_does_not_call_it_nothing_what_a_stop_left)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--grace", "0s", "--", "sh", "-c", GATE);
+    struct harness_result r;
+
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, "0 in custody, 1 in the store"), "%s",
+                       r.out);
+    cr_assert_null(strstr(r.out, "nothing waits"), "%s", r.out);
+}
+
+Test(mqctl_custody, a_retry_that_runs_is_in_flight_and_does_not_wait)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "10ms", "--", "sh", "-c",
+                   "[ $MQW_ATTEMPT = 2 ] || exit 1; " GATE);
+
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "in_flight"), 1);
+    cr_assert_eq(ctl_number(q, "waiting"), 0);
+    cr_assert_eq(ctl_number(q, "custody"), 1);
+    cr_assert_eq(metric(q, "mqworker_waiting"), 0);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "custody"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* Its child takes what comes and answers nothing until it is let. */
+Test(mqctl_custody, capacity_is_concurrency_times_window)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w = ctl_worker(
+        q, "-c", "1", "--window", "3", "--stream", "--", "sh", "-c",
+        "while read m id n x; do read b; echo x >>started; ids=\"$ids $id\";"
+        " [ $(wc -l <started) = 3 ] || continue;"
+        " while [ ! -e open ]; do sleep 0.02; done;"
+        " for i in $ids; do echo OK $i; done; done");
+
+    cr_assert_eq(ctl_number(q, "window"), 3);
+    cr_assert_eq(ctl_number(q, "capacity"), 3);
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 1);
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "x");
+    harness_until_lines("started", 3, SOON_MS);
+    harness_until(ctl_number(q, "in_flight") == 3, SOON_MS);
+    out = ctl_out("status", q);
+    cr_assert_not_null(strstr(out, "3 of 3: 1 handlers at most, each with up "
+                                   "to 3 (--window)"),
+                       "%s", out);
+    cr_assert_eq(metric(q, "mqworker_in_flight"), 3);
+    cr_assert_eq(metric(q, "mqworker_capacity"), 3);
+    cr_assert_eq(metric(q, "mqworker_window"), 3);
+    cr_assert_eq(metric(q, "mqworker_max_concurrency"), 1);
+    cr_assert_not_null(strstr(ctl_out("top", "-n", "1", q), " 3/3 "));
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 3, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_custody, a_group_that_a_letter_holds_is_told_with_what_releases_it)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--max-attempts", "1", "--on-group-dead",
+                   "hold", "--", "false");
+
+    send_group(q, "g", "1");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    harness_until(ctl_number(q, "groups_held") == 1, SOON_MS);
+    out = ctl_out("status", q);
+    cr_assert_not_null(strstr(out, "1 held by a dead letter: mqdlq list --by "
+                                   "group"),
+                       "%s", out);
+    harness_until(metric(q, "mqworker_groups_held") == 1, SOON_MS);
+    out = ctl("doctor", q).out;
+    cr_assert_not_null(strstr(out, "groups: 1 group is held"), "%s", out);
+    cr_assert_not_null(strstr(out, "mqdlq discard --group KEY"), "%s", out);
+    cr_assert_eq(harness_run("mqdlq", "discard", "--state-dir",
+                             harness_state_dir(), "--group", "g", q)
+                     .status,
+                 0);
+    harness_until(ctl_number(q, "groups_held") == 0, SOON_MS);
+    cr_assert_null(strstr(ctl("doctor", q).out, "held: the head died"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_custody, what_is_not_known_without_a_worker_is_null_not_missing)
+{
+    static const char *const live[] = {
+        "pid",    "max_concurrency", "window",   "capacity",
+        "groups", "groups_held",     "settings", "paused_for_ns",
+    };
+    static const char *const counted[] = {
+        "deliveries", "done",    "retried",    "died",          "discarded",
+        "expired",    "crashes", "last_error", "last_error_at",
+    };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+    json_t *o;
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("status", "--json", q);
+    o = ctl_json(r.out);
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+        cr_assert(is_null(o, live[i]), "%s: %s", live[i], r.out);
+    cr_assert_eq(json_integer_value(json_object_get(o, "custody")), 0);
+    json_decref(o);
+    r = ctl("status", "--json", harness_queue(0, 0));
+    o = ctl_json(r.out);
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+        cr_assert(is_null(o, live[i]), "%s: %s", live[i], r.out);
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+        cr_assert(is_null(o, counted[i]), "%s: %s", counted[i], r.out);
+    cr_assert(is_null(o, "custody") && is_null(o, "held"), "%s", r.out);
+    json_decref(o);
+}
+
+/* Every field that the page lists, whatever is known of it. */
+Test(mqctl_custody, json_has_every_field_that_the_page_names)
+{
+    const char *q = harness_queue(0, 0);
+    char page[PATH_MAX];
+
+    cr_assert_not_null(realpath("docs/mqctl.1", page));
+    struct harness_result r = harness_run(
+        "sh", "-c",
+        "sed -n '/^.Ss JSON/,/^.Sh/p' \"$1\" | sed -n 's/^.Ql //p' |"
+        "sed 's/[ ,;.]*$//' | sort | tee named | wc -l;"
+        "\"$2\" status --json --state-dir \"$3\" \"$4\" >said;"
+        "while read -r f; do grep -q \"\\\"$f\\\":\" said || echo missing $f;"
+        "done <named",
+        "sh", page, harness_bin("mqctl"), harness_state_dir(), q);
+
+    cr_assert_geq(atoi(r.out), 30, "%s%s", r.out, r.err);
+    cr_assert_null(strstr(r.out, "missing"), "%s", r.out);
+}

@@ -1,0 +1,344 @@
+/* mqctl: explain, queues, create, remove, doctor */
+#include <fcntl.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_look, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+#define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
+
+/* ---- explain ---- */
+
+/* where - what explain says of a message */
+static const char *where(const char *q, const char *id)
+{
+    static char text[64];
+    struct harness_result r = ctl("explain", "--json", q, id);
+    json_t *o;
+
+    cr_assert(r.status == 0 || r.status == 66, "%d: %s", r.status, r.err);
+    o = ctl_json(r.out);
+    snprintf(text, sizeof text, "%s",
+             json_string_value(json_object_get(o, "where")));
+    json_decref(o);
+    return text;
+}
+
+static bool is_at(const char *q, const char *id, const char *place)
+{
+    return strcmp(where(q, id), place) == 0;
+}
+
+/* says - whether the sentence holds a text */
+static bool says(const char *q, const char *id, const char *text)
+{
+    return strstr(ctl("explain", q, id).out, text) != NULL;
+}
+
+Test(mqctl_look, explain_follows_a_message_from_flight_to_its_end)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", "echo $$ >pid; " GATE);
+    const char *id = ctl_send(q, "x"), *next = ctl_send(q, "y");
+    char pid[32];
+
+    harness_until_lines("started", 1, SOON_MS);
+    harness_until(is_at(q, id, "in_flight"), SOON_MS);
+    snprintf(pid, sizeof pid, "under pid %d", atoi(harness_read("pid", NULL)));
+    cr_assert(says(q, id, pid), "%s", ctl("explain", q, id).out);
+    cr_assert(is_at(q, next, "unknown"));
+    cr_assert_not_null(strstr(ctl("explain", q, next).err, "1 messages"));
+    harness_write("open", "", 0);
+    harness_until(is_at(q, id, "done"), SOON_MS);
+    harness_until(is_at(q, next, "done"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(is_at(q, id, "done"), "the journal outlives the worker");
+}
+
+Test(mqctl_look, explain_knows_what_waits_died_and_was_discarded)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "1h", "--on-exit", "3=discard",
+                   "--", "sh", "-c", "read b; exit $b");
+    const char *waits = ctl_send(q, "1\n"), *dead = ctl_send(q, "65\n");
+    const char *gone = ctl_send(q, "3\n");
+
+    harness_until(is_at(q, gone, "discarded"), SOON_MS);
+    cr_assert(is_at(q, waits, "waiting"), "%s", where(q, waits));
+    cr_assert(says(q, waits, "failed 1 time, the last with exit 1"), "%s",
+              ctl("explain", q, waits).out);
+    cr_assert(is_at(q, dead, "dead"));
+    cr_assert(says(q, dead, "rejected"));
+    cr_assert(is_at(q, "2", "dead"), "by the number that mqdlq shows");
+    cr_assert_eq(harness_run("mqdlq", "discard", "--state-dir",
+                             harness_state_dir(), q, "--all")
+                     .status,
+                 0);
+    cr_assert(is_at(q, dead, "removed"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, explain_names_the_head_of_a_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--backoff", "1h", "--", "false");
+    char head[32], behind[32];
+
+    snprintf(
+        head, sizeof head, "%.26s",
+        ctl_good(harness_run("mqsend", "--print-id", "--group", "g", q, "a")));
+    harness_until(is_at(q, head, "waiting"), SOON_MS);
+    snprintf(
+        behind, sizeof behind, "%.26s",
+        ctl_good(harness_run("mqsend", "--print-id", "--group", "g", q, "b")));
+    harness_until(is_at(q, behind, "held"), SOON_MS);
+    cr_assert(says(q, behind, "group g"), "%s", ctl("explain", q, behind).out);
+    cr_assert(says(q, behind, head), "%s", ctl("explain", q, behind).out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, explain_of_a_message_whose_worker_was_killed)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE);
+    const char *id = ctl_send(q, "x");
+
+    harness_until_lines("started", 1, SOON_MS);
+    harness_kill(w);
+    cr_assert(is_at(q, id, "held"));
+    cr_assert(says(q, id, "runs again"), "%s", ctl("explain", q, id).out);
+    harness_write("open", "", 0);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE);
+    harness_until(is_at(q, id, "done"), SOON_MS);
+    cr_assert_eq(ctl_number(q, "crashes"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, explain_refuses_what_is_no_id)
+{
+    const char *q = harness_queue(0, 0);
+
+    cr_assert_eq(ctl("explain", q, "hello").status, 64);
+    cr_assert_eq(ctl("explain", q, "01JD3Z6Q9V0X8N5T2K7B4M1C3F").status, 66);
+}
+
+/* ---- queues, create, remove ---- */
+
+Test(mqctl_look, queues_lists_a_queue_with_its_worker)
+{
+    const char *q = harness_queue(5, 64);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r = ctl("queues", "--json");
+    const char *at;
+    json_t *o;
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    at = strstr(r.out, q);
+    cr_assert_not_null(at, "%s", r.out);
+    while (at > r.out && at[-1] != '\n')
+        at--;
+    o = ctl_json(at);
+    cr_assert_eq(json_integer_value(json_object_get(o, "queue_depth")), 5);
+    cr_assert_eq(json_integer_value(json_object_get(o, "message_size")), 64);
+    cr_assert_eq(json_integer_value(json_object_get(o, "charged")),
+                 5 * 64 + 96 * 5);
+    cr_assert_eq(json_integer_value(json_object_get(o, "pid")), harness_pid(w));
+    json_decref(o);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, queues_without_a_list_says_what_is_missing)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    struct harness_result r;
+
+    if (geteuid() != 0 ||
+        harness_run("grep", "-q", " mqueue ", "/proc/self/mounts").status ==
+            0 ||
+        harness_run("sh", "-c", "command -v setpriv").status != 0)
+        cr_skip_test("the kernel's list can be read here");
+    w = ctl_worker(q, "--", "true");
+    r = harness_run("setpriv", "--bounding-set=-sys_admin",
+                    "--inh-caps=-sys_admin", harness_bin("mqctl"), "queues",
+                    "--state-dir", harness_state_dir());
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, q), "its folder tells: %s", r.out);
+    cr_assert_not_null(strstr(r.err, "mount -t mqueue"), "%s", r.err);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, create_makes_a_queue_once_and_remove_takes_care)
+{
+    const char *q = harness_queue_name();
+    struct harness_result r = harness_run("mqctl", "create", "--queue-depth",
+                                          "3", "--message-size", "32", q);
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "3 messages of 32 bytes"), "%s", r.out);
+    r = harness_run("mqctl", "create", "--queue-depth", "4", q);
+    cr_assert_eq(r.status, 73);
+    cr_assert_not_null(strstr(r.err, "differs"), "%s", r.err);
+    harness_send_text(q, "x");
+    r = ctl("remove", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "holds 1 messages"), "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 1);
+    cr_assert_eq(ctl("remove", "--force", q).status, 0);
+    cr_assert_eq(harness_queue_length(q), -1);
+    cr_assert_eq(ctl("remove", q).status, 66);
+}
+
+Test(mqctl_look, remove_refuses_a_queue_that_a_worker_consumes)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r = ctl("remove", q);
+
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "mqctl drain"), "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- doctor ---- */
+
+/* finding - the line of a check of the queue, with that level */
+static bool finding(const char *out, const char *check, const char *level)
+{
+    char want[128];
+
+    snprintf(want, sizeof want, "\"check\":\"%s\",\"level\":\"%s\"", check,
+             level);
+    return strstr(out, want) != NULL;
+}
+
+Test(mqctl_look, doctor_is_content_with_a_worker_that_works)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    const char *out = ctl("doctor", "--json", q).out;
+
+    cr_assert(finding(out, "worker", "ok"), "%s", out);
+    cr_assert(finding(out, "other consumers", "ok"), "%s", out);
+    cr_assert(finding(out, "dead letters", "ok"), "%s", out);
+    cr_assert(finding(out, "namespace", "ok") ||
+                  finding(out, "namespace", "note"),
+              "%s", out);
+    cr_assert_not_null(strstr(out, "depth x size + 96 x depth"), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, doctor_finds_a_pause_and_dead_letters_and_says_what_mends)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "1", "--", "false");
+    struct harness_result r;
+
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    ctl_out("pause", q);
+    r = ctl("doctor", q);
+    cr_assert_eq(r.status, 1);
+    cr_assert_not_null(strstr(r.out, "-> mqctl resume"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "-> mqdlq list --by error"), "%s", r.out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, doctor_finds_a_queue_that_is_not_as_the_flags_say)
+{
+    const char *q = harness_queue(5, 64);
+    struct harness_process *w =
+        ctl_worker(q, "--queue-depth", "7", "--", "true");
+    const char *out = ctl("doctor", "--json", q).out;
+
+    cr_assert(finding(out, "attributes", "warn"), "%s", out);
+    cr_assert(strstr(out, "5") && strstr(out, "7"), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, doctor_finds_a_killed_worker_and_a_full_queue)
+{
+    const char *q = harness_queue(1, 16);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    const char *out;
+
+    harness_kill(w);
+    harness_send_text(q, "x");
+    out = ctl("doctor", "--json", q).out;
+    cr_assert(finding(out, "worker", "bad"), "%s", out);
+    cr_assert(finding(out, "queue", "warn"), "%s", out);
+}
+
+/* A process between fork and exec has all descriptors of the worker; a plugin
+ * makes some that stay so. */
+Test(mqctl_look, doctor_takes_a_copy_of_the_worker_for_no_other_consumer)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--plugin", harness_plugin("copies"));
+
+    harness_send_text(q, "x");
+    harness_until_lines("copies", 2, SOON_MS);
+    out = ctl("doctor", "--json", q).out;
+    cr_assert(finding(out, "other consumers", "ok"), "%s", out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, doctor_finds_a_handler_that_opened_the_queue_for_itself)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", harness_handler("hold"));
+    char text[32];
+
+    harness_send_text(q, "x");
+    harness_until_lines("holds", 1, SOON_MS);
+    snprintf(text, sizeof text, "kill %d", atoi(harness_read("holds", NULL)));
+    cr_assert_not_null(strstr(ctl("doctor", q).out, text), "%s",
+                       ctl("doctor", q).out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* receive - blocks until it is killed */
+static void receive(const char *q)
+{
+    char buf[8192];
+    mqd_t d = mq_open(q, O_RDONLY);
+
+    (void)!mq_receive(d, buf, sizeof buf, NULL);
+    _exit(0);
+}
+
+Test(mqctl_look, doctor_finds_who_blocks_in_mq_receive)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    pid_t pid = fork();
+    char text[32];
+
+    if (pid == 0)
+        receive(q);
+    snprintf(text, sizeof text, "kill %d", (int)pid);
+    harness_until(strstr(ctl("doctor", q).out, text), SOON_MS);
+    harness_until(strstr(ctl("doctor", q).out, "blocked in mq_receive"),
+                  SOON_MS);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    cr_assert_null(strstr(ctl("doctor", q).out, text));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

@@ -1,0 +1,193 @@
+/* mqctl metrics: held against a parser as strict as the format */
+#include <ctype.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_metrics, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+struct family {
+    char name[128], type[16];
+    long samples;
+};
+
+struct exposition {
+    struct family families[64];
+    size_t count;
+};
+
+/* name_end - after a metric or label name; NULL: there is none */
+static const char *name_end(const char *at, bool colon)
+{
+    const char *from = at;
+
+    if (!isalpha((unsigned char)*at) && *at != '_' && !(colon && *at == ':'))
+        return NULL;
+    while (isalnum((unsigned char)*at) || *at == '_' || (colon && *at == ':'))
+        at++;
+    return at > from ? at : NULL;
+}
+
+/* labels_end - after "{name=\"value\",...}" */
+static const char *labels_end(const char *at)
+{
+    for (at++; *at != '}'; at += *at == ',') {
+        at = name_end(at, false);
+        cr_assert(at && at[0] == '=' && at[1] == '"', "a label: %s", at);
+        for (at += 2; *at != '"'; at++) {
+            cr_assert(*at && *at != '\n', "a value without an end");
+            if (*at == '\\') {
+                at++;
+                cr_assert(strchr("\\\"n", *at), "an escape: %s", at);
+            }
+        }
+        at++;
+        cr_assert(*at == ',' || *at == '}', "after a label: %s", at);
+    }
+    return at + 1;
+}
+
+/* family_of - that a sample belongs to: the last one, by name and suffix */
+static struct family *family_of(struct exposition *e, const char *name,
+                                size_t size)
+{
+    static const char *const suffixes[] = {"_bucket", "_sum", "_count"};
+    struct family *f = e->count ? &e->families[e->count - 1] : NULL;
+
+    cr_assert_not_null(f, "a sample before its TYPE");
+    if (strlen(f->name) == size && memcmp(f->name, name, size) == 0)
+        return f;
+    cr_assert_str_eq(f->type, "histogram", "%.*s is of no family", (int)size,
+                     name);
+    for (size_t i = 0; i < 3; i++)
+        if (size == strlen(f->name) + strlen(suffixes[i]) &&
+            memcmp(name, f->name, strlen(f->name)) == 0 &&
+            memcmp(name + strlen(f->name), suffixes[i], strlen(suffixes[i])) ==
+                0)
+            return f;
+    cr_assert_fail("%.*s is not of %s", (int)size, name, f->name);
+    return NULL;
+}
+
+/* comment - "# HELP name text", "# TYPE name type" */
+static void comment(struct exposition *e, const char *at)
+{
+    char name[128], rest[512];
+    struct family *f = e->count ? &e->families[e->count - 1] : NULL;
+
+    if (sscanf(at, "# HELP %127s %511[^\n]", name, rest) == 2) {
+        for (size_t i = 0; i < e->count; i++)
+            cr_assert_str_neq(e->families[i].name, name, "told twice");
+        cr_assert_lt(e->count, 64);
+        strcpy(e->families[e->count++].name, name);
+    } else {
+        cr_assert_eq(sscanf(at, "# TYPE %127s %511[^\n]", name, rest), 2, "%s",
+                     at);
+        cr_assert(f && strcmp(f->name, name) == 0, "TYPE of %s", name);
+        cr_assert(strcmp(rest, "gauge") == 0 || strcmp(rest, "counter") == 0 ||
+                  strcmp(rest, "histogram") == 0);
+        snprintf(f->type, sizeof f->type, "%.15s", rest);
+        /* promtool: a counter ends in _total, nothing else does. */
+        cr_assert_eq(strcmp(rest, "counter") == 0,
+                     strlen(name) > 6 &&
+                         strcmp(name + strlen(name) - 6, "_total") == 0,
+                     "%s", name);
+    }
+}
+
+/* parse - all of it; ends the test at what no parser would take */
+static void parse(struct exposition *e, const char *text)
+{
+    memset(e, 0, sizeof *e);
+    for (const char *at = text; *at; at = strchr(at, '\n') + 1) {
+        const char *end;
+        char *after;
+
+        cr_assert_not_null(strchr(at, '\n'), "the last line has no end");
+        if (*at == '#') {
+            comment(e, at);
+            continue;
+        }
+        end = name_end(at, true);
+        cr_assert_not_null(end, "a name: %.80s", at);
+        family_of(e, at, (size_t)(end - at))->samples++;
+        if (*end == '{')
+            end = labels_end(end);
+        cr_assert_eq(*end, ' ', "before a value: %.80s", at);
+        (void)strtod(end + 1, &after);
+        cr_assert(after > end + 1 && *after == '\n', "a value: %.80s", at);
+    }
+}
+
+/* sample - the value of a line that begins so; -1: there is none */
+static double sample(const char *text, const char *begin)
+{
+    const char *at = strstr(text, begin);
+
+    return at ? strtod(at + strlen(begin), NULL) : -1;
+}
+
+Test(mqctl_metrics, metrics_are_what_a_strict_parser_takes)
+{
+    static struct exposition e;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--max-attempts", "1", "--", "sh",
+                                           "-c", "read b; [ $b = good ]");
+    char begin[128];
+    const char *text;
+
+    harness_send_text(q, "good\n");
+    harness_send_text(q, "bad\n");
+    harness_until(ctl_number(q, "dead") == 1 && ctl_number(q, "done") == 1,
+                  SOON_MS);
+    text = ctl_out("metrics", NULL);
+    parse(&e, text);
+    cr_assert_geq(e.count, 20);
+    for (size_t i = 0; i < e.count; i++)
+        cr_assert_gt(e.families[i].samples, 0, "%s", e.families[i].name);
+    snprintf(begin, sizeof begin, "mqworker_done_total{queue=\"%s\"} ", q);
+    cr_assert_eq(sample(text, begin), 1);
+    snprintf(begin, sizeof begin, "mqworker_dead_letters{queue=\"%s\"} ", q);
+    cr_assert_eq(sample(text, begin), 1);
+    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\"} ", q);
+    cr_assert_eq(sample(text, begin), 1);
+    snprintf(begin, sizeof begin,
+             "mqworker_handler_seconds_bucket{queue=\"%s\",le=\"+Inf\"} ", q);
+    cr_assert_eq(sample(text, begin), 2);
+    snprintf(begin, sizeof begin,
+             "mqworker_handler_seconds_count{queue=\"%s\"} ", q);
+    cr_assert_eq(sample(text, begin), 2);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    text = ctl_out("metrics", NULL);
+    parse(&e, text);
+    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\"} ", q);
+    cr_assert_eq(sample(text, begin), 0);
+}
+
+Test(mqctl_metrics, metrics_escape_what_a_label_may_not_hold)
+{
+    static struct exposition e;
+    char name[64];
+
+    snprintf(name, sizeof name, "%s\"\\x", harness_queue_name());
+    cr_assert_eq(harness_run("mkdir", "-p",
+                             harness_path("%s%s", harness_state_dir(), name))
+                     .status,
+                 0);
+    parse(&e, ctl_out("metrics", NULL));
+}
+
+Test(mqctl_metrics, metrics_replace_a_file_whole_or_leave_it)
+{
+    static struct exposition e;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    harness_write("m.prom", "old\n", 4);
+    ctl_out("metrics", "--textfile", harness_path("m.prom"));
+    parse(&e, harness_read("m.prom", NULL));
+    cr_assert_eq(ctl("metrics", "--textfile", harness_path("no/m.prom")).status,
+                 73);
+    cr_assert_str_eq(harness_run("sh", "-c", "ls m.prom*").out, "m.prom\n");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

@@ -1,0 +1,178 @@
+/* mqctl top: on terminals, and where there is none */
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_top, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+Test(mqctl_top, top_prints_lines_where_there_is_no_terminal)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "2", "--", "true");
+    const char *out = ctl_out("top", "--rounds", "2", "--interval", "100ms");
+    const char *first = strstr(out, q);
+
+    cr_assert_not_null(first, "%s", out);
+    cr_assert_not_null(strstr(first + 1, q), "two looks: %s", out);
+    cr_assert_not_null(strstr(out, "0/2"), "%s", out);
+    cr_assert_null(strchr(out, '\033'));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, top_as_json_has_the_last_interval_too)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "2", "--", "true");
+    const char *out = ctl_out("top", "--json", "--rounds", "1");
+    json_t *o = ctl_json(out);
+
+    cr_assert_str_eq(json_string_value(json_object_get(o, "queue")), q);
+    cr_assert_eq(json_integer_value(json_object_get(o, "max_concurrency")), 2);
+    cr_assert(json_is_real(json_object_get(o, "rate")), "%s", out);
+    json_decref(o);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, top_shows_what_is_not_known_as_a_dash)
+{
+    const char *out = ctl_out("top", "--rounds", "1", "/mqwt-never-was");
+
+    cr_assert_not_null(strstr(out, "not running"), "%s", out);
+    cr_assert_null(strstr(out, "-1"), "%s", out);
+}
+
+struct terminal {
+    pid_t pid;
+    int fd;
+    char seen[256 << 10];
+    size_t used;
+};
+
+/* terminal_open - top on a terminal of that size */
+static void terminal_open(struct terminal *t, unsigned short rows,
+                          unsigned short columns)
+{
+    struct winsize size = {.ws_row = rows, .ws_col = columns};
+
+    memset(t, 0, sizeof *t);
+    t->pid = forkpty(&t->fd, NULL, NULL, &size);
+    cr_assert_geq(t->pid, 0);
+    if (t->pid == 0) {
+        setenv("TERM", "xterm", 1);
+        execl(harness_bin("mqctl"), "mqctl", "top", "--state-dir",
+              harness_state_dir(), "-i", "100ms", (char *)NULL);
+        _exit(127);
+    }
+}
+
+/* shows - whether a text has been drawn since the last terminal_key */
+static bool shows(struct terminal *t, const char *text)
+{
+    struct pollfd p = {.fd = t->fd, .events = POLLIN};
+    ssize_t n;
+
+    while (poll(&p, 1, 0) > 0) {
+        if (t->used > sizeof t->seen / 2) {
+            memmove(t->seen, t->seen + t->used / 2, t->used - t->used / 2);
+            t->used -= t->used / 2;
+        }
+        n = read(t->fd, t->seen + t->used, sizeof t->seen - t->used - 1);
+        if (n <= 0)
+            break;
+        t->used += (size_t)n;
+        t->seen[t->used] = '\0';
+    }
+    return strstr(t->seen, text) != NULL;
+}
+
+static void terminal_key(struct terminal *t, const char *key)
+{
+    t->used = 0;
+    t->seen[0] = '\0';
+    cr_assert_eq(write(t->fd, key, strlen(key)), (ssize_t)strlen(key));
+}
+
+/* drive - every key, on a terminal of that size */
+static void drive(unsigned short rows, unsigned short columns)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--max-attempts", "1", "--", "false");
+    int status;
+
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    terminal_open(&t, rows, columns);
+    harness_until(shows(&t, q), SOON_MS);
+    harness_until(shows(&t, "q quit"), SOON_MS);
+    terminal_key(&t, "p");
+    harness_until(ctl_is(q, "state", "paused"), SOON_MS);
+    terminal_key(&t, "p");
+    harness_until(ctl_is(q, "state", "running"), SOON_MS);
+    terminal_key(&t, "+");
+    harness_until(ctl_number(q, "max_concurrency") == 3, SOON_MS);
+    terminal_key(&t, "-");
+    harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
+    terminal_key(&t, "d");
+    harness_until(shows(&t, "exhausted"), SOON_MS);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, "\033[?1049l"), waitpid(t.pid, &status, WNOHANG)),
+                  SOON_MS);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x",
+              (unsigned)status);
+    cr_assert(shows(&t, "\033[?1049l"), "the screen is given back");
+    close(t.fd);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, top_on_a_terminal_of_80_by_24_obeys_its_keys)
+{
+    drive(24, 80);
+}
+
+/* Where nothing was started there is no duration, and no rate in its place. */
+Test(mqctl_top, top_labels_the_latency_of_an_idle_queue_as_a_duration)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0), *latency, *most;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    int status;
+
+    terminal_open(&t, 24, 100);
+    harness_until(shows(&t, "IN FLIGHT"), SOON_MS);
+    latency = strstr(t.seen, "latency");
+    cr_assert_not_null(latency, "%s", t.seen);
+    most = strstr(latency, "most ");
+    cr_assert_not_null(most, "%s", t.seen);
+    cr_assert_eq(strncmp(most, "most -", 6), 0, "%.12s", most);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
+    close(t.fd);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, top_on_a_terminal_of_200_by_50_obeys_its_keys)
+{
+    drive(50, 200);
+}
+
+Test(mqctl_top, top_on_a_terminal_that_is_too_small_does_no_harm)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    int status;
+
+    terminal_open(&t, 5, 20);
+    harness_until(shows(&t, "mqctl top"), SOON_MS);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(t.fd);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

@@ -1,0 +1,644 @@
+/* mqworker: runs that end by themselves */
+#include "tests/e2e/tools/run_fixture.h"
+#include "tests/harness/disk.h"
+#include "tests/harness/letters.h"
+
+#include <dirent.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(bounds, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+/* A run that ends well within a second if nothing holds it up. */
+#define SOON_MS  5000
+#define QUICK_US (run_slow(1000) * 1000)
+
+/* endless - somebody sends for as long as there is room */
+static struct harness_process *endless(const char *q, const char *count)
+{
+    return harness_program("mqsend", "--repeat", count, q, "x");
+}
+
+/* cpu_us - time that all its threads spent on a processor */
+static uint64_t cpu_us(const struct harness_process *w)
+{
+    char path[64];
+    uint64_t sum = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)harness_pid(w));
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (e->d_name[0] != '.')
+            sum += strtoull(
+                harness_read(harness_path("%s/%s/schedstat", path, e->d_name),
+                             NULL),
+                NULL, 10);
+    if (dir)
+        closedir(dir);
+    return sum / 1000;
+}
+
+/* ---- --run-for ---- */
+
+Test(bounds, run_for_5s_with_an_endless_queue_ends_between_3500_and_5000_ms)
+{
+    const char *q = harness_queue(0, 0);
+    endless(q, "1000000");
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--run-for", "5s", "--estimated-duration",
+                       "100ms", "--tolerance-factor", "2", "--", SPAN, "300");
+    struct run_summary s = run_end(w, 10000);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_geq(s.ran_us, 3500000);
+    cr_assert_leq(s.ran_us, 5000000);
+    cr_assert_geq(s.deliveries, 8);
+    cr_assert_eq(s.done, s.deliveries, "what ran was finished");
+    cr_assert_eq((size_t)s.done, harness_lines("spans"));
+    cr_assert_geq(s.mean_us, 300000);
+    cr_assert_geq(s.longest_us, s.mean_us);
+}
+
+Test(bounds, run_for_with_8_at_once_ends_in_time_as_well)
+{
+    const char *q = harness_queue(0, 0);
+    endless(q, "1000000");
+    struct harness_process *w =
+        harness_worker(q, "-c", "8", "--run-for", "3s", "--estimated-duration",
+                       "100ms", "--tolerance-factor", "2", "--", SPAN, "300");
+    struct run_summary s = run_end(w, 10000);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_geq(s.ran_us, 1500000);
+    cr_assert_leq(s.ran_us, 3000000);
+    cr_assert_eq(s.done, s.deliveries);
+}
+
+Test(bounds, only_handlers_that_have_ended_count_for_the_mean)
+{
+    static const char *const bodies[] = {"1.1\n", "1.6\n", "1.6\n",
+                                         "1.6\n", "1.1\n", "1.1\n"};
+    const char *q = harness_queue(0, 0);
+    for (size_t i = 0; i < 6; i++)
+        harness_send_text(q, bodies[i]);
+    /* When the first of four ends after 1.1 s, the mean is 1.1 s and not a
+     * quarter of it: twice that is not left of 2 s. */
+    struct harness_process *w = harness_worker(
+        q, "-c", "4", "--run-for", "2s", "--estimated-duration", "50ms",
+        "--tolerance-factor", "2", "--", "sh", "-c", "read b; sleep $b");
+    struct run_summary s = run_end(w, 10000);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_eq(s.deliveries, 4, "%ld", s.deliveries);
+    cr_assert_leq(s.ran_us, 2000000);
+    cr_assert_eq(s.in_queue, 2);
+}
+
+Test(bounds, run_for_with_an_empty_queue_waits_and_uses_no_processor)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "4", "--run-for", "2s", "--estimated-duration",
+                       "100ms", "--tolerance-factor", "2", "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    if (harness_lines_with(harness_path("/proc/%d/maps", harness_pid(w)),
+                           "libtsan"))
+        cr_skip_test("the thread sanitizer's own thread never sleeps");
+    run_nap(200); /* its start is over */
+    uint64_t before = cpu_us(w);
+    cr_assert_gt(before, 0, "the measure works");
+    run_nap(1200);
+    cr_assert_leq(cpu_us(w) - before, 2000, "us in 1.2 s: %" PRIu64,
+                  cpu_us(w) - before);
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_geq(s.ran_us, 1800000, "2 s less 2 x 100 ms");
+    cr_assert_leq(s.ran_us, 2000000 + run_slow(300) * 1000);
+    cr_assert_eq(s.deliveries, 0);
+}
+
+Test(bounds, a_message_that_comes_while_run_for_waits_is_run)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--run-for", "3s", "--estimated-duration", "100ms",
+                       "--tolerance-factor", "2", "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    run_nap(300);
+    harness_send_text(q, "x");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_eq(s.done, 1);
+    cr_assert_geq(s.ran_us, 2500000, "and it was waited on");
+}
+
+Test(bounds, an_empty_queue_is_waited_on_until_the_margin_of_the_mean)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    /* 700 ms x 2 before 3 s is 1.6 s; the estimate would say 2.9 s. */
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--run-for", "3s", "--estimated-duration",
+                       "50ms", "--tolerance-factor", "2", "--", SPAN, "700");
+    struct run_summary s = run_end(w, 10000);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_eq(s.done, 1);
+    cr_assert_leq(s.ran_us, 3000000 - 2 * s.mean_us + run_slow(200) * 1000);
+    cr_assert_leq(s.ran_us, 2200000);
+}
+
+/* It would take nothing, this time and each time. */
+Test(bounds, a_run_shorter_than_its_margin_is_refused_with_the_arithmetic)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-q", "--run-for", "8s", "--", SPAN, "0");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64);
+    cr_assert_str_eq(harness_stderr(w, NULL),
+                     "mqworker: --run-for 8s is shorter than 5 x "
+                     "--estimated-duration 2s = 10s: nothing would be taken; "
+                     "give a longer --run-for, or --estimated-duration\n");
+    w = harness_worker(q, "--run-for", "1m", "--tolerance-factor", "3",
+                       "--estimated-duration", "20s", "--", SPAN, "0");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64);
+    cr_assert_not_null(strstr(harness_stderr(w, NULL),
+                              "--run-for 1m is no longer than 3 x "
+                              "--estimated-duration 20s = 1m: "));
+    w = harness_worker(q, "--run-for", "100000d", "--tolerance-factor", "1000",
+                       "--estimated-duration", "100000d", "--", SPAN, "0");
+    cr_assert_eq(harness_wait(w, SOON_MS), 64, "the product is no number");
+    cr_assert_eq(harness_queue_length(q), 1);
+    w = harness_worker(q, "--run-for", "11s", "--exit-when-idle", "--", SPAN,
+                       "0");
+    cr_assert_eq(run_end(w, SOON_MS).done, 1, "10 s are less than 11 s");
+}
+
+Test(bounds, a_handler_that_takes_longer_than_thought_is_waited_for)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    harness_send_text(q, "y");
+    struct harness_process *w = harness_worker(
+        q, "-c", "1", "--run-for", "500ms", "--estimated-duration", "10ms",
+        "--tolerance-factor", "1", "--", SPAN, "1000");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_geq(s.ran_us, 1000000);
+    cr_assert_eq(s.deliveries, 1);
+    cr_assert_eq(s.done, 1);
+    cr_assert_eq(s.in_queue, 1);
+}
+
+Test(bounds, run_for_ends_under_an_open_breaker_and_keeps_the_message)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--run-for", "600ms", "--estimated-duration", "10ms",
+                       "--", harness_path("handler"));
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "run-for");
+    cr_assert_eq(s.deliveries, 0, "it could not be started");
+    cr_assert_leq(s.ran_us, 600000 + QUICK_US);
+    w = harness_worker(q, "--exit-when-idle", "--", RECORD);
+    cr_assert_eq(run_end(w, SOON_MS).done, 1);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 1);
+}
+
+Test(bounds, a_run_that_finds_another_worker_is_69_at_once)
+{
+    char pid[32];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "--run-for", "60s", "--estimated-duration", "1s", "--", RECORD);
+    harness_wait_log(w, "event=started", SOON_MS);
+    uint64_t before = harness_now_ms();
+    struct harness_process *second =
+        harness_worker(q, "--run-for", "30s", "--", RECORD);
+    cr_assert_eq(harness_wait(second, SOON_MS), 69);
+    cr_assert_leq(harness_now_ms() - before, run_slow(1500));
+    snprintf(pid, sizeof pid, "pid %d", (int)harness_pid(w));
+    cr_assert_not_null(strstr(harness_stderr(second, NULL), pid));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* ---- the last line ---- */
+
+/* Ends as the body says. */
+#define BY_BODY                                                             \
+    "--", "sh", "-c",                                                       \
+        "read b; echo $b >>runs; case $b in bad) exit 1;; dead) exit 65;; " \
+        "drop) exit 3;; slow) sleep 0.2;; esac"
+
+Test(bounds, the_last_line_counts_what_came_of_each_delivery)
+{
+    static const char *const bodies[] = {"good\n", "bad\n",  "good\n", "dead\n",
+                                         "drop\n", "slow\n", "good\n"};
+    const char *q = harness_queue(0, 0);
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+        harness_send_text(q, bodies[i]);
+    harness_send_text(q, "MQW/1\nbroken\n\n"); /* dead without a delivery */
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "1h", "--on-exit", "3=discard",
+                       "--exit-when-idle", BY_BODY);
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.deliveries, 7);
+    cr_assert_eq(s.done, 4);
+    cr_assert_eq(s.retried, 1);
+    cr_assert_eq(s.dead, 2);
+    cr_assert_eq(s.discarded, 1);
+    cr_assert_eq(s.in_queue, 0);
+    cr_assert_geq(s.longest_us, 200000);
+    cr_assert_leq(s.longest_us, s.ran_us);
+    cr_assert_geq(s.mean_us, 200000 / 7);
+    cr_assert_lt(s.mean_us, s.longest_us);
+    cr_assert_eq(harness_lines("runs"), 7);
+}
+
+/* ---- --exit-when-idle ---- */
+
+Test(bounds, an_idle_run_on_an_empty_queue_ends_at_once)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--exit-when-idle", "--", RECORD);
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.deliveries, 0);
+    cr_assert_leq(s.ran_us, QUICK_US);
+}
+
+Test(bounds, an_idle_run_takes_all_there_is_and_waits_for_what_runs)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 6; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-c", "2", "--exit-when-idle", "--", SPAN, "300");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 6);
+    cr_assert_geq(s.ran_us, 900000);
+    cr_assert_eq(s.in_queue, 0);
+}
+
+Test(bounds, idle_for_300_ms_is_waited_for_and_not_much_longer)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--exit-when-idle=300ms", "--", RECORD);
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_geq(s.ran_us, 300000);
+    cr_assert_leq(s.ran_us, 300000 + run_slow(400) * 1000);
+}
+
+Test(bounds, a_message_within_the_idle_time_starts_the_count_anew)
+{
+    size_t n;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--exit-when-idle=600ms", "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    for (int i = 1; i <= 3; i++) {
+        run_nap(350);
+        harness_send_text(q, "x");
+        harness_until_lines("spans", i, SOON_MS);
+    }
+    struct run_summary s = run_end(w, SOON_MS);
+    uint64_t ended_ms = harness_now_ms();
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 3);
+    const struct run_span *spans = run_spans(&n);
+    cr_assert_geq(ended_ms - spans[n - 1].end_ns / 1000000, 600);
+    cr_assert_geq(s.ran_us, 3 * 350000 + 600000);
+}
+
+Test(bounds, a_long_handler_is_not_idle_time)
+{
+    size_t n;
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--exit-when-idle=300ms", "--", SPAN, "700");
+    run_end(w, SOON_MS);
+    uint64_t ended_ms = harness_now_ms();
+    const struct run_span *spans = run_spans(&n);
+    cr_assert_eq(n, 1);
+    cr_assert_geq(ended_ms - spans[0].end_ns / 1000000, 300);
+}
+
+Test(bounds, retries_that_wait_are_left_to_the_next_run)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "700ms", "--jitter", "0",
+                       "--exit-when-idle", "--", SPAN, "0", "1");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_eq(s.retried, 1);
+    cr_assert_leq(s.ran_us, 700000, "it did not wait for it");
+    /* Not due yet: this run leaves it as well. */
+    w = harness_worker(q, "--exit-when-idle", "--", SPAN, "0");
+    s = run_end(w, SOON_MS);
+    cr_assert_eq(s.deliveries, 0);
+    run_nap(800);
+    /* Due: it is taken, though the queue is empty and the run may end. */
+    w = harness_worker(q, "--exit-when-idle", "--", SPAN, "0");
+    s = run_end(w, SOON_MS);
+    cr_assert_eq(s.done, 1);
+    cr_assert_eq(harness_lines_with("spans", " 2 x"), 1);
+}
+
+Test(bounds, a_retry_that_is_due_within_the_idle_time_is_taken)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "--backoff", "300ms", "--jitter", "0", "--exit-when-idle=900ms",
+        "--", "sh", "-c", "echo $MQW_ATTEMPT >>runs; [ $MQW_ATTEMPT = 2 ]");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_eq(s.deliveries, 2);
+    cr_assert_eq(s.done, 1);
+    cr_assert_geq(s.ran_us, 1200000);
+}
+
+/* parked_run - five of a group whose head fails, and one of another; it ends
+ * with all but that one left */
+static void parked_run(const char *q, const char *lookahead)
+{
+    static const char *const bodies[] = {"a1", "a2", "a3", "a4", "a5"};
+    harness_script("handler", "read b; echo $b >>runs; [ -e good ] || "
+                              "[ $b = other ]");
+    for (size_t i = 0; i < 5; i++)
+        cr_assert_eq(harness_run("mqsend", "--group", "g", q, bodies[i]).status,
+                     0);
+    cr_assert_eq(harness_run("mqsend", "--group", "h", q, "other").status, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--backoff", "500ms", "--jitter", "0", "--lookahead",
+        lookahead, "--exit-when-idle", "--", harness_path("handler"));
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.deliveries, 2);
+    cr_assert_eq(s.retried, 1);
+    cr_assert_eq(s.done, 1);
+    cr_assert_eq(s.in_queue, 0);
+}
+
+/* parked_rest - the next run has the group in order */
+static void parked_rest(const char *q)
+{
+    harness_write("good", "", 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--exit-when-idle=900ms", "--", harness_path("handler"));
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_eq(s.done, 5);
+    cr_assert_not_null(
+        strstr(harness_read("runs", NULL), "\na1\na2\na3\na4\na5\n"), "%s",
+        harness_read("runs", NULL));
+}
+
+Test(bounds, messages_that_wait_behind_a_head_do_not_keep_a_run_alive)
+{
+    const char *q = harness_queue(0, 0);
+    parked_run(q, "64");
+    parked_rest(q);
+}
+
+Test(bounds, messages_parked_in_the_store_do_not_keep_a_run_alive)
+{
+    const char *q = harness_queue(0, 0);
+    parked_run(q, "3");
+    parked_rest(q);
+}
+
+Test(bounds, a_message_whose_command_cannot_be_started_is_not_idle)
+{
+    const char *q = harness_queue(0, 0);
+    char text[1024];
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--breaker-pause", "50ms", "--exit-when-idle", "--",
+                       harness_path("handler"));
+    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    cr_assert(harness_running(w));
+    snprintf(text, sizeof text, "exec %s", RECORD);
+    harness_script("handler", text);
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 1);
+}
+
+Test(bounds, a_run_with_nothing_to_do_ends_though_its_child_cannot_be_started)
+{
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 5; i++) {
+        struct harness_process *w =
+            harness_worker(q, "-c", "1", "--stream", "--exit-when-idle", "--",
+                           harness_path("handler"));
+        struct run_summary s = run_end(w, SOON_MS);
+        cr_assert_str_eq(s.why, "idle");
+        cr_assert_eq(s.deliveries, 0);
+    }
+}
+
+Test(bounds, a_due_retry_whose_child_cannot_be_started_is_not_idle)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "1ms", "--jitter", "0",
+                       "--max-deliveries", "1", "--", "false");
+    cr_assert_eq(run_end(w, SOON_MS).retried, 1);
+    w = harness_worker(q, "-c", "1", "--stream", "--breaker-pause", "50ms",
+                       "--exit-when-idle", "--", harness_path("handler"));
+    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    cr_assert(harness_running(w));
+    harness_script("handler", "while read -r msg id rest; do read -r body; "
+                              "echo OK $id; done");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 1);
+}
+
+Test(bounds, a_verdict_that_cannot_be_written_is_not_idle_and_then_it_ends)
+{
+    disk_mount("1m");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "--max-attempts", "1", "--exit-when-idle=500ms", "--", RECORD, "1");
+    harness_wait_log(w, "event=started", SOON_MS);
+    disk_fill();
+    harness_send_text(q, "x");
+    harness_wait_log(w, "event=store_cannot_write", SOON_MS);
+    run_nap(700);
+    cr_assert(harness_running(w), "its verdict is not on the disk");
+    disk_free();
+    struct run_summary s = run_end(w, 15000);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.dead, 1);
+}
+
+/* ---- --max-deliveries ---- */
+
+/* exactly - that many at once of 40; the rest is there for the next run */
+static void exactly(const char *at_once, const char *most)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *sender = endless(q, "40");
+    struct harness_process *w = harness_worker(
+        q, "-c", at_once, "--max-deliveries", most, "--", SPAN, "5");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "max-deliveries");
+    cr_assert_eq(s.deliveries, atol(most), "%ld", s.deliveries);
+    cr_assert_eq(harness_lines("spans"), (size_t)atol(most));
+    w = harness_worker(q, "--exit-when-idle=300ms", "--", SPAN, "0");
+    s = run_end(w, SOON_MS);
+    cr_assert_eq(harness_wait(sender, SOON_MS), 0);
+    cr_assert_eq(s.done, 40 - atol(most), "%ld", s.done);
+}
+
+Test(bounds, max_deliveries_is_exact_one_at_a_time)
+{
+    exactly("1", "7");
+}
+
+Test(bounds, max_deliveries_is_exact_with_8_at_once)
+{
+    exactly("8", "21");
+}
+
+Test(bounds, max_deliveries_below_the_number_of_threads_is_exact)
+{
+    exactly("8", "3");
+}
+
+Test(bounds, one_delivery_is_enough_if_told_so)
+{
+    exactly("8", "1");
+}
+
+Test(bounds, retries_are_deliveries)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-c", "8", "--backoff", "1ms", "--max-attempts", "9",
+                       "--max-deliveries", "3", "--", SPAN, "0", "1");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "max-deliveries");
+    cr_assert_eq(s.deliveries, 3);
+    cr_assert_eq(s.retried, 3);
+    cr_assert_eq(harness_lines("spans"), 3);
+}
+
+Test(bounds, what_dies_or_waits_without_a_run_is_no_delivery)
+{
+    char later[64];
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "-c", "8", "--max-deliveries", "12", "--", RECORD);
+    snprintf(later, sizeof later, "MQW/1\nnot-before: %lld000000000\n\nx",
+             (long long)time(NULL) + 3600);
+    for (int i = 0; i < 10; i++) {
+        harness_send_text(q, "MQW/1\nbroken\n\nx");
+        harness_send_text(q, "MQW/1\nexpires: 1\n\nx");
+        harness_send_text(q, later);
+        harness_send_text(q, "good");
+    }
+    harness_until_lines("runs", 10, SOON_MS);
+    harness_wait_letters(q, 20, SOON_MS);
+    cr_assert(harness_running(w), "two are missing");
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "good");
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "max-deliveries");
+    cr_assert_eq(s.deliveries, 12);
+    cr_assert_eq(s.dead, 20);
+    cr_assert_eq(harness_lines("runs"), 12);
+    cr_assert_eq(harness_queue_length(q), 1);
+}
+
+Test(bounds, a_command_that_cannot_be_started_is_no_delivery)
+{
+    char text[1024];
+    const char *q = harness_queue(0, 0);
+    for (int i = 0; i < 6; i++)
+        harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-c", "4", "--max-deliveries", "4", "--breaker-pause",
+                       "30ms", "--", harness_path("handler"));
+    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    snprintf(text, sizeof text, "exec %s", RECORD);
+    harness_script("handler", text);
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "max-deliveries");
+    cr_assert_eq(s.deliveries, 4);
+    cr_assert_eq(harness_lines("runs"), 4);
+    w = harness_worker(q, "--exit-when-idle", "--", RECORD);
+    cr_assert_eq(run_end(w, SOON_MS).done, 2);
+}
+
+/* ---- all together ---- */
+
+Test(bounds, the_bound_that_is_reached_first_ends_the_run)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    harness_send_text(q, "x");
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--run-for", "60s", "--exit-when-idle=30s",
+                       "--max-deliveries", "1", "--", SPAN, "0");
+    cr_assert_str_eq(run_end(w, SOON_MS).why, "max-deliveries");
+    w = harness_worker(q, "--run-for", "60s", "--exit-when-idle",
+                       "--max-deliveries", "9", "--", SPAN, "0");
+    cr_assert_str_eq(run_end(w, SOON_MS).why, "idle");
+    w = harness_worker(q, "--run-for", "600ms", "--estimated-duration", "10ms",
+                       "--exit-when-idle=30s", "--max-deliveries", "9", "--",
+                       SPAN, "0");
+    cr_assert_str_eq(run_end(w, SOON_MS).why, "run-for");
+}
+
+Test(bounds, a_signal_ends_a_bounded_run_before_its_time)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "--run-for", "60s", "--exit-when-idle=30s", "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_signal(w, SIGTERM);
+    cr_assert_str_eq(run_end(w, SOON_MS).why, "signal");
+}
+
+/* While it is looked for, nothing is taken; what ran has ended all the same. */
+Test(bounds, a_handler_that_ends_while_the_queue_is_missing_is_not_idle_time)
+{
+    const char *q = harness_queue(0, 0);
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--no-create", "--exit-when-idle=1500ms", "--", "sh",
+        "-c", "until [ -e go ]; do sleep 0.02; done");
+    harness_wait_log(w, "event=started", SOON_MS);
+    run_nap(1600); /* since the start it is more than the idle time */
+    mq_unlink(q);
+    harness_wait_log(w, "event=trouble", SOON_MS); /* for a second */
+    harness_write("go", "", 0);
+    uint64_t ends_ms = harness_now_ms();
+    struct run_summary s = run_end(w, SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    cr_assert_eq(s.done, 1);
+    cr_assert_geq(harness_now_ms() - ends_ms, 1500);
+}
+
+/* It is looked for again after 1 s, 2 s and so on. */
+Test(bounds, a_queue_that_is_missing_does_not_keep_a_run_alive)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(
+        q, "-c", "1", "--no-create", "--exit-when-idle=2500ms", "--", "true");
+    harness_wait_log(w, "event=started", SOON_MS);
+    mq_unlink(q);
+    harness_wait_log(w, "event=queue_not_opened", SOON_MS);
+    struct run_summary s = run_end(w, 3 * SOON_MS);
+    cr_assert_str_eq(s.why, "idle");
+    /* Tries at 0 and 1 s; had the second begun the time anew, one at 3 s. */
+    cr_assert_leq(harness_log_count(w, "event=queue_not_opened"), 2);
+}

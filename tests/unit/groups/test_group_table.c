@@ -1,0 +1,197 @@
+/* test_group_table.c - groups by key: many of them, of every shape */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/groups/group_table.h"
+
+#define KEYS 3000
+#define OPS  300000
+
+static struct group_table table;
+
+static void setup(void)
+{
+    cr_assert_eq(group_table_init(&table), 0);
+}
+
+static void teardown(void)
+{
+    const char *wrong = group_table_check(&table);
+
+    cr_assert_null(wrong, "%s", wrong);
+    group_table_fini(&table);
+}
+
+TestSuite(group_table, .init = setup, .fini = teardown, .timeout = 120);
+
+static struct group *get(const char *key, size_t size)
+{
+    return group_table_get(&table, group_hash(key, size), key, size);
+}
+
+static struct group *find(const char *key, size_t size)
+{
+    return group_table_find(&table, group_hash(key, size), key, size);
+}
+
+/* key_of - of any length up to the longest, no two the same */
+static size_t key_of(unsigned k, char key[GROUP_KEY_MAX])
+{
+    size_t size = 4 + k * 7 % (GROUP_KEY_MAX - 3);
+
+    memset(key, (int)(k % 251), GROUP_KEY_MAX);
+    memcpy(key + (k % 2 ? 0 : size - 4), &k, 4);
+    return size;
+}
+
+Test(group_table, finds_what_is_in_it_and_nothing_else_in_random_turns)
+{
+    static struct group *model[KEYS];
+    const char *given = getenv("MQW_SEED");
+    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10)
+                          : (unsigned)time(NULL) ^ (unsigned)getpid();
+    char key[GROUP_KEY_MAX];
+    size_t count = 0;
+
+    fprintf(stderr, "MQW_SEED=%u\n", seed);
+    srandom(seed);
+    for (unsigned op = 0; op < OPS; op++) {
+        /* Rather grow, then rather shrink. */
+        bool grow = op / (OPS / 8) % 2 == 0;
+        unsigned k = (unsigned)random() % KEYS;
+        size_t size = key_of(k, key);
+
+        cr_assert_eq(find(key, size), model[k], "op %u", op);
+        if (model[k] && (!grow || random() % 4 == 0)) {
+            group_table_remove(&table, model[k]);
+            model[k] = NULL;
+            count--;
+        } else if (grow || random() % 8 == 0) {
+            struct group *group = get(key, size);
+
+            cr_assert(group && (!model[k] || group == model[k]), "op %u", op);
+            cr_assert(group->key_size == size &&
+                      !memcmp(group->key, key, size));
+            count += !model[k];
+            model[k] = group;
+        }
+        cr_assert_eq(table.count, count);
+        if (op % 1000 == 0)
+            cr_assert_null(group_table_check(&table), "op %u", op);
+    }
+}
+
+Test(group_table, keys_with_one_hash_are_told_apart)
+{
+    static const char *const keys[] = {"abd", "abc", "ab", "a", "b"};
+    struct group *group[5];
+
+    for (unsigned k = 0; k < 5; k++)
+        group[k] = group_table_get(&table, 7, keys[k], strlen(keys[k]));
+    for (unsigned k = 0; k < 5; k++)
+        cr_assert_eq(group_table_find(&table, 7, keys[k], strlen(keys[k])),
+                     group[k]);
+    cr_assert_eq(table.count, 5);
+    for (unsigned k = 0; k < 5; k++)
+        group_table_remove(&table, group[k]);
+    cr_assert_null(group_table_find(&table, 7, "a", 1));
+}
+
+Test(group_table, grows_and_shrinks_with_what_is_in_it)
+{
+    size_t least = table.size;
+    unsigned n = 100000;
+
+    for (unsigned k = 0; k < n; k++)
+        cr_assert_not_null(get((char *)&k, sizeof k));
+    cr_assert_geq(table.size, n);
+    cr_assert_leq(table.size, 4 * (size_t)n);
+    for (unsigned k = 0; k < n; k++)
+        group_table_remove(&table, find((char *)&k, sizeof k));
+    cr_assert_eq(table.size, least);
+    cr_assert_eq(table.count, 0);
+}
+
+/* probes - slots that a search looks at, on average, with so many keys */
+static double probes(const char *format, unsigned n, unsigned step)
+{
+    size_t sum = 0;
+    char key[64];
+
+    for (unsigned k = 0; k < n; k++) {
+        int size = snprintf(key, sizeof key, format, k * step, k * step);
+
+        cr_assert_not_null(get(key, (size_t)size));
+    }
+    cr_assert_eq(table.count, n, "%s: a key was taken for another one", format);
+    for (size_t i = 0; i < table.size; i++)
+        if (table.slots[i].group)
+            sum += ((i - table.slots[i].hash) & (table.size - 1)) + 1;
+    group_table_fini(&table);
+    cr_assert_eq(group_table_init(&table), 0);
+    return (double)sum / n;
+}
+
+/* Numbered keys once shared 10 buckets in 1000. */
+Test(group_table, keys_that_differ_in_few_places_spread)
+{
+    static const char *const formats[] = {
+        "%u",         "%07u",          "account-%06u",   "account-%07u",
+        "user-%x",    "%08x",          "%015u",          "%016x",
+        "%u@example", "session/%x/in", "00000000%08u",   "%u-00000000-0000",
+        "%08u%08u",   "a%03ub",        "tenant-12/%05u", "%033u",
+    };
+    static const unsigned steps[] = {1, 10, 4096};
+
+    for (unsigned f = 0; f < sizeof formats / sizeof *formats; f++)
+        for (unsigned s = 0; s < 3; s++) {
+            double mean = probes(formats[f], 700, steps[s]);
+
+            cr_assert_leq(mean, 2.5, "%s by %u: %.1f slots", formats[f],
+                          steps[s], mean);
+        }
+}
+
+Test(group_table, bytes_in_any_place_spread)
+{
+    char key[24] = {0};
+
+    for (size_t size = 1; size <= sizeof key; size++)
+        for (size_t at = 0; at < size; at++) {
+            size_t sum = 0;
+
+            for (unsigned k = 0; k < 256; k++) {
+                key[at] = (char)k;
+                cr_assert_not_null(get(key, size));
+            }
+            cr_assert_eq(table.count, 256);
+            for (size_t i = 0; i < table.size; i++)
+                if (table.slots[i].group)
+                    sum += ((i - table.slots[i].hash) & (table.size - 1)) + 1;
+            cr_assert_leq(sum, 3 * 256, "byte %zu of %zu: %zu", at, size, sum);
+            for (unsigned k = 0; k < 256; k++) {
+                key[at] = (char)k;
+                group_table_remove(&table, find(key, size));
+            }
+            key[at] = 0;
+        }
+}
+
+Test(group_table, memory_of_freed_groups_is_used_again_but_not_kept_for_ever)
+{
+    struct group *first = get("a", 1), *again;
+
+    group_table_remove(&table, first);
+    again = get("b", 1);
+    cr_assert_eq(again, first);
+    cr_assert_eq(again->state, GROUP_IDLE);
+    for (unsigned k = 0; k < 10000; k++)
+        cr_assert_not_null(get((char *)&k, sizeof k));
+    for (unsigned k = 0; k < 10000; k++)
+        group_table_remove(&table, find((char *)&k, sizeof k));
+    cr_assert_leq(table.spares, 1024);
+}

@@ -1,0 +1,261 @@
+/* stream_fixture.h - lanes without an engine around them
+ *
+ * WHAT   A handler whose command is a shell script, messages for it, and what
+ *        it logs. The script runs each body as a command, with $id set.
+ * WHO    Unit tests of lanes; TestSuite(name, .init = stream_setup,
+ *        .fini = stream_teardown).
+ * OWNS   The handler; stream_teardown closes it.
+ * FAILS  By ending the test.
+ */
+#ifndef TESTS_STREAM_FIXTURE_H
+#define TESTS_STREAM_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/handlers/lane.h"
+#include "worker/handlers/handler.h"
+#include "worker/loop/loop.h"
+
+#define STREAM_BODY 65536
+#define STREAM_MANY 64
+
+/* A child that does what bodies say. */
+#define STREAM_EACH \
+    "while read -r msg id size rest; do read -r body; eval \"$body\"; done"
+
+struct stream_message {
+    struct delivery d;
+    struct slot *slot;
+};
+
+static struct settings set;
+static struct timers *timers;
+static struct loop *loop;
+static struct handler *handler;
+static struct lane *lane;
+static struct outcome out;
+static struct stream_message messages[STREAM_MANY];
+static char stream_queue[64];
+static char stream_log[1 << 20];
+static size_t stream_logged;
+static pthread_mutex_t stream_mtx = PTHREAD_MUTEX_INITIALIZER;
+
+#define OPS   (&handler_stream)
+#define LANES (handler_stream.lanes)
+
+/* stream_sink - all lines, one after the other */
+static inline void stream_sink(enum log_level level, const char *line,
+                               size_t size, void *arg)
+{
+    (void)level;
+    (void)arg;
+    pthread_mutex_lock(&stream_mtx);
+    if (stream_logged + size + 2 < sizeof stream_log) {
+        memcpy(stream_log + stream_logged, line, size);
+        stream_logged += size;
+        stream_log[stream_logged++] = '\n';
+    }
+    pthread_mutex_unlock(&stream_mtx);
+}
+
+/* logged - how many lines contain this */
+static inline unsigned logged(const char *text)
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&stream_mtx);
+    stream_log[stream_logged] = '\0';
+    for (const char *at = stream_log; (at = strstr(at, text)) != NULL; n++)
+        at = strchr(at, '\n');
+    pthread_mutex_unlock(&stream_mtx);
+    return n;
+}
+
+/* logged_number - what stands behind "name=" in the n-th line with `text` */
+static inline long logged_number(const char *text, const char *name)
+{
+    const char *at = strstr(stream_log, text);
+
+    cr_assert(at, "no %s in: %s", text, stream_log);
+    at = strstr(at, name);
+    cr_assert(at, "no %s in: %s", name, stream_log);
+    return atol(at + strlen(name));
+}
+
+static inline void stream_setup(void)
+{
+    log_setup(LOG_DEBUG, LOG_TEXT);
+    log_divert(stream_sink, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    settings_init(&set);
+    set.kill_after_ns = 30 * NS_PER_S;
+    snprintf(stream_queue, sizeof stream_queue, "/mqw-lane-%d", (int)getpid());
+    for (unsigned i = 0; i < STREAM_MANY; i++) {
+        messages[i].slot = calloc(1, SLOT_HEADER + STREAM_BODY);
+        cr_assert(messages[i].slot);
+    }
+}
+
+/* stream_open_with - a handler with this command, and a lane of it */
+static inline void stream_open_with(char **argv)
+{
+    struct problem p;
+
+    set.command = argv;
+    snprintf(set.queue, sizeof set.queue, "%s", stream_queue);
+    cr_assert_eq(timers_open(&timers), 0);
+    cr_assert_eq(loop_open(&loop, timers), 0);
+    cr_assert_eq(OPS->open(&handler,
+                           &(struct handler_setup){.settings = &set,
+                                                   .nonce = clock_wall_ns(),
+                                                   .timers = timers,
+                                                   .loop = loop},
+                           &p),
+                 0);
+    lane = LANES->get(handler);
+    cr_assert(lane);
+}
+
+/* stream_open_script - the same for sh -c */
+static inline void stream_open_script(const char *script)
+{
+    static char sh[] = "/bin/sh", c[] = "-c";
+    static char *argv[] = {sh, c, NULL, NULL};
+
+    argv[2] = strdup(script);
+    stream_open_with(argv);
+}
+
+/* stream_shut - closed as the engine does it */
+static inline void stream_shut(void)
+{
+    if (handler)
+        OPS->close(&handler);
+}
+
+static inline void stream_teardown(void)
+{
+    stream_shut();
+    loop_close(&loop);
+    timers_close(&timers);
+    cr_assert_eq(waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG), -1,
+                 "a child is left");
+    log_divert(NULL, NULL);
+}
+
+/* stream_id - of message i */
+static inline const char *stream_id(unsigned i)
+{
+    return delivery_id(&messages[i].d);
+}
+
+/* stream_make - message i, about to run */
+static inline struct delivery *stream_make(unsigned i, const char *text,
+                                           size_t size)
+{
+    struct stream_message *m = &messages[i];
+    struct slot_meta meta = {.length = (uint32_t)size, .seq = i + 1};
+
+    cr_assert_leq(size, STREAM_BODY);
+    memcpy(m->slot->body, text, size);
+    slot_hold(m->slot, &meta);
+    delivery_read(&m->d, m->slot, 0);
+    slot_run(m->slot, 1);
+    return &m->d;
+}
+
+/* ready - the lane can be sent to */
+static inline void ready(void)
+{
+    cr_assert_eq(LANES->ready(lane, &out), 0, "%s", out.error);
+    cr_assert_gt(LANES->room(lane), 0);
+}
+
+/* give - message i with this body */
+static inline void give(unsigned i, const char *body)
+{
+    LANES->send(lane, stream_make(i, body, strlen(body)));
+}
+
+/* next_is - message i comes out, as a verdict with this error */
+static inline void next_is(unsigned i, enum mqw_verdict verdict,
+                           const char *error)
+{
+    struct delivery *d = LANES->next(lane, &out);
+
+    cr_assert_eq(d, &messages[i].d, "message %td instead of %u: %s",
+                 d ? (struct stream_message *)(void *)d - messages : -1, i,
+                 stream_log);
+    cr_assert_eq(out.kind, OUTCOME_VERDICT, "%s", stream_log);
+    cr_assert_eq(out.verdict, verdict, "%s", stream_log);
+    cr_assert_str_eq(out.error, error);
+}
+
+/* next_kind - message i comes out, as this */
+static inline void next_kind(unsigned i, enum outcome_kind kind)
+{
+    cr_assert_eq(LANES->next(lane, &out), &messages[i].d);
+    cr_assert_eq(out.kind, kind, "kind %d: %s", (int)out.kind, stream_log);
+}
+
+/* something - the child did something */
+static inline void something(void)
+{
+    struct pollfd p = {.fd = lane_fd(lane), .events = POLLIN};
+
+    cr_assert_eq(poll(&p, 1, -1), 1);
+}
+
+/* idle_end - nothing is open; until the child has ended */
+static inline void idle_end(void)
+{
+    do
+        something();
+    while (lane_look(lane));
+}
+
+/* heard - something is open; until the child wrote this line to stderr */
+static inline void heard(const char *line)
+{
+    for (;;) {
+        LANES->wake(lane);
+        cr_assert_null(LANES->next(lane, &out));
+        if (logged(line))
+            break;
+        something();
+    }
+}
+
+/* next_woken - as next, whoever wakes it meanwhile */
+static inline struct delivery *next_woken(void)
+{
+    struct delivery *d;
+
+    do
+        d = LANES->next(lane, &out);
+    while (!d);
+    return d;
+}
+
+/* one - a message from its way in to its way out */
+static inline void one(const char *body, enum mqw_verdict verdict,
+                       const char *error)
+{
+    ready();
+    give(0, body);
+    next_is(0, verdict, error);
+}
+
+#endif

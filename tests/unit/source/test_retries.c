@@ -1,0 +1,358 @@
+/* test_retries.c - rows are handed out when they are due, once, earliest first
+ *
+ * Time is real here, but no test waits for it to pass: what must not be due is
+ * an hour away, what must be is in the past.
+ */
+#include "tests/unit/storage/store_fixture.h"
+
+#include <bsd/stdlib.h>
+#include <errno.h>
+#include <poll.h>
+
+#include "worker/source/retries.h"
+
+#define FLYING 256
+#define HOUR   (3600 * NS_PER_S)
+
+static struct store *store;
+static struct timers *timers;
+static struct retries *retries;
+static unsigned dues; /* calls of the callback */
+
+static void on_due(void *arg)
+{
+    (void)arg;
+    dues++;
+}
+
+static void setup(void)
+{
+    fixture_init();
+    store = fixture_open();
+    cr_assert_eq(timers_open(&timers), 0);
+    cr_assert_eq(retries_open(&retries, store, timers, FLYING, on_due, NULL),
+                 0);
+    dues = 0;
+}
+
+static void teardown(void)
+{
+    retries_close(&retries);
+    timers_close(&timers);
+    store_close(&store);
+    fixture_fini();
+}
+
+TestSuite(retries, .init = setup, .fini = teardown, .timeout = 60);
+
+/* waiting - a row that is due `late_ns` ago */
+static int64_t waiting(uint64_t late_ns)
+{
+    struct store_row m = fixture_row(STORE_WAITING, "body");
+    int64_t row;
+
+    m.due_ns = clock_steady_ns() - late_ns;
+    cr_assert_eq(store_put(store, &m, NULL, &row), 0);
+    return row;
+}
+
+/* waiting_in - a row that is due only then; noted, as settle does it */
+static int64_t waiting_in(uint64_t ns)
+{
+    struct store_row m = fixture_row(STORE_WAITING, "body");
+    int64_t row;
+
+    m.due_ns = clock_steady_ns() + ns;
+    cr_assert_eq(store_put(store, &m, NULL, &row), 0);
+    retries_note(retries, m.due_ns);
+    return row;
+}
+
+static int64_t taken(void)
+{
+    int64_t row = 0;
+    int err = retries_take(retries, &row);
+
+    cr_assert_eq(err, 0, "nothing is due: %d", err);
+    return row;
+}
+
+static void none_is_due(void)
+{
+    int64_t row;
+
+    cr_assert_eq(retries_take(retries, &row), -EAGAIN);
+}
+
+/* wheel_turns - wait for the timer, as the peeker does */
+static bool wheel_turns(int limit_ms)
+{
+    struct pollfd p = {.fd = timers_fd(timers), .events = POLLIN};
+
+    if (poll(&p, 1, limit_ms) != 1)
+        return false;
+    timers_run(timers);
+    return true;
+}
+
+Test(retries, what_the_last_run_left_is_looked_at_without_a_timer)
+{
+    int64_t row = waiting(NS_PER_S);
+
+    cr_assert(retries_ready(retries));
+    cr_assert_eq(taken(), row);
+    none_is_due();
+    cr_assert_not(retries_ready(retries), "and then it costs no look");
+}
+
+Test(retries, whether_one_is_due_is_found_out_where_it_is_not_known)
+{
+    cr_assert_not(retries_due(retries));
+    cr_assert_not(retries_ready(retries), "and then it costs no look");
+    int64_t row = waiting(NS_PER_S);
+    retries_note(retries, clock_steady_ns());
+    cr_assert(wheel_turns(10000));
+    cr_assert(retries_due(retries));
+    cr_assert(retries_due(retries), "it was not taken");
+    cr_assert_eq(taken(), row);
+    cr_assert_not(retries_due(retries), "it is in flight");
+}
+
+Test(retries, earliest_due_comes_first)
+{
+    int64_t c = waiting(1 * NS_PER_S), a = waiting(9 * NS_PER_S),
+            b = waiting(5 * NS_PER_S);
+
+    cr_assert_eq(taken(), a);
+    cr_assert_eq(taken(), b);
+    cr_assert_eq(taken(), c);
+    none_is_due();
+}
+
+Test(retries, row_that_is_not_due_stays)
+{
+    waiting_in(HOUR);
+    none_is_due();
+    cr_assert_not(retries_ready(retries));
+    cr_assert_not(wheel_turns(0));
+}
+
+Test(retries, row_becomes_due_by_the_timer)
+{
+    int64_t row = waiting_in(30 * NS_PER_MS);
+
+    none_is_due();
+    while (dues == 0)
+        cr_assert(wheel_turns(10000));
+    cr_assert(retries_ready(retries));
+    cr_assert_eq(taken(), row);
+    cr_assert_eq(dues, 1);
+}
+
+Test(retries, noted_row_is_never_taken_before_its_time)
+{
+    struct store_row m = fixture_row(STORE_WAITING, "body");
+    int64_t row;
+    uint64_t due;
+
+    none_is_due();
+    m.due_ns = due = clock_steady_ns() + 20 * NS_PER_MS;
+    cr_assert_eq(store_put(store, &m, NULL, &row), 0);
+    retries_note(retries, due);
+    while (dues == 0)
+        cr_assert(wheel_turns(10000));
+    cr_assert_geq(clock_steady_ns(), due);
+    cr_assert_eq(taken(), row);
+}
+
+Test(retries, earlier_row_moves_the_timer_forward)
+{
+    int64_t row;
+
+    waiting_in(HOUR);
+    none_is_due();
+    row = waiting_in(10 * NS_PER_MS);
+    while (dues == 0)
+        cr_assert(wheel_turns(10000));
+    cr_assert_eq(taken(), row);
+    none_is_due();
+}
+
+Test(retries, later_row_does_not_put_the_timer_off)
+{
+    int64_t row = waiting_in(30 * NS_PER_MS);
+
+    none_is_due();
+    waiting_in(HOUR);
+    while (dues == 0)
+        cr_assert(wheel_turns(10000));
+    cr_assert_eq(taken(), row);
+}
+
+Test(retries, row_in_flight_is_not_handed_out_again_until_it_landed)
+{
+    int64_t row = waiting(NS_PER_S);
+
+    cr_assert_eq(taken(), row);
+    none_is_due();
+    cr_assert_not(retries_fly(retries, row), "it is in flight");
+    retries_land(retries, row);
+    retries_note(retries, 0); /* it was stored again, due at once */
+    while (dues == 0)
+        cr_assert(wheel_turns(10000));
+    cr_assert_eq(taken(), row);
+}
+
+Test(retries, row_of_a_held_slot_is_not_handed_out)
+{
+    int64_t held = waiting(9 * NS_PER_S), other = waiting(NS_PER_S);
+
+    cr_assert_not(retries_flies(retries, held));
+    cr_assert(retries_fly(retries, held));
+    cr_assert_not(retries_fly(retries, held));
+    cr_assert(retries_flies(retries, held));
+    cr_assert_eq(taken(), other);
+    cr_assert(retries_flies(retries, other));
+    none_is_due();
+    retries_land(retries, held);
+    cr_assert_not(retries_flies(retries, held));
+    retries_land(retries, held); /* twice does no harm */
+    cr_assert(retries_fly(retries, held));
+}
+
+Test(retries, a_letter_that_is_moved_is_told_from_one_in_flight)
+{
+    int64_t moved = waiting(9 * NS_PER_S), held = waiting(8 * NS_PER_S);
+
+    cr_assert(retries_move(retries, moved));
+    cr_assert(retries_claim(retries, held) == 0);
+    cr_assert_eq(retries_claim(retries, moved), -EXDEV);
+    cr_assert_eq(retries_claim(retries, held), -EALREADY);
+    cr_assert_not(retries_move(retries, held));
+    cr_assert_eq(retries_claim(retries, held), -EALREADY, "it was not moved");
+    retries_land(retries, moved);
+    cr_assert(retries_claim(retries, moved) == 0);
+    cr_assert_eq(retries_claim(retries, moved), -EALREADY);
+}
+
+Test(retries, row_that_waits_in_the_batch_cannot_be_flown_by_another)
+{
+    int64_t a = waiting(9 * NS_PER_S), b = waiting(NS_PER_S);
+
+    cr_assert_eq(taken(), a);
+    cr_assert_not(retries_fly(retries, b));
+    cr_assert_eq(taken(), b);
+}
+
+Test(retries, more_rows_than_a_batch_all_come_in_order)
+{
+    int64_t row[200];
+
+    for (int i = 0; i < 200; i++)
+        row[i] = waiting((uint64_t)(1000 - i) * NS_PER_MS);
+    for (int i = 0; i < 200; i++)
+        cr_assert_eq(taken(), row[i], "number %d", i);
+    none_is_due();
+}
+
+Test(retries, no_more_fly_than_there_is_room_for)
+{
+    int64_t row[FLYING + 10], last;
+
+    for (int i = 0; i < FLYING + 10; i++)
+        row[i] = waiting((uint64_t)(1000 - i) * NS_PER_MS);
+    for (int i = 0; i < FLYING; i++)
+        last = taken();
+    none_is_due();
+    cr_assert(retries_ready(retries), "there is more");
+    retries_land(retries, last);
+    store_delete(store, last);
+    cr_assert_eq(taken(), row[FLYING]);
+}
+
+Test(retries, closing_takes_the_timer_along)
+{
+    waiting_in(300 * NS_PER_MS); /* the disk may take its time */
+    none_is_due();
+    retries_close(&retries);
+    wheel_turns(350); /* would call into freed memory */
+    cr_assert_eq(dues, 0);
+    retries_close(&retries);
+}
+
+/* ---- against a dumb model ---- */
+
+enum { LIFE_NONE, LIFE_WAITS, LIFE_FLIES };
+#define ROWS 100
+
+struct life {
+    int64_t row;
+    int state;
+};
+
+/* any_waits - there must be more to come */
+static bool any_waits(const struct life *lives)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (lives[i].state == LIFE_WAITS)
+            return true;
+    return false;
+}
+
+static struct life *life_of(struct life *lives, int64_t row)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (lives[i].row == row && lives[i].state != LIFE_NONE)
+            return &lives[i];
+    return NULL;
+}
+
+/* add, take, fail again, end: at random. No row is given out twice, none is
+ * forgotten. */
+Test(retries, random_lives_lose_no_row_and_repeat_none)
+{
+    struct life lives[ROWS] = {{0}};
+    unsigned seed = arc4random(), flying = 0;
+
+    fprintf(stderr, "seed: %u\n", seed);
+    srandom(seed);
+    for (int step = 0; step < 3000; step++) {
+        struct life *l = &lives[random() % ROWS];
+        int64_t row;
+
+        if (l->state == LIFE_NONE) {
+            *l = (struct life){.row = waiting(0), .state = LIFE_WAITS};
+            retries_note(retries, 0);
+        } else if (l->state == LIFE_FLIES && random() % 2) {
+            cr_assert_eq(store_delete(store, l->row), 0);
+            retries_land(retries, l->row);
+            l->state = LIFE_NONE;
+            flying--;
+        } else if (l->state == LIFE_FLIES) {
+            struct store_row m = fixture_row(STORE_WAITING, "again");
+
+            m.row = l->row;
+            m.due_ns = clock_steady_ns();
+            cr_assert_eq(store_put(store, &m, NULL, NULL), 0);
+            retries_land(retries, l->row);
+            retries_note(retries, m.due_ns);
+            l->state = LIFE_WAITS;
+            flying--;
+        } else if (retries_take(retries, &row) == 0) {
+            l = life_of(lives, row);
+            cr_assert(l && l->state == LIFE_WAITS, "row %lld came twice",
+                      (long long)row);
+            l->state = LIFE_FLIES;
+            flying++;
+        }
+    }
+    while (any_waits(lives)) {
+        struct life *l = life_of(lives, taken());
+
+        cr_assert(l && l->state == LIFE_WAITS);
+        l->state = LIFE_FLIES;
+        flying++;
+    }
+    none_is_due();
+    cr_assert_gt(flying, 0);
+}

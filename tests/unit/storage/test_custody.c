@@ -1,0 +1,623 @@
+/* test_custody.c - the file: made, refused, grown; its slots, its sequence */
+#include "tests/unit/storage/custody_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sysexits.h>
+#include <bsd/stdlib.h>
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+TestSuite(custody, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+
+/* ---- making and refusing ---- */
+
+Test(custody, new_file_is_private_empty_and_allocated)
+{
+    struct custody *c = fixture_open(4);
+    struct stat st;
+
+    cr_assert_eq(stat(fixture_file, &st), 0);
+    cr_assert_eq(st.st_mode & 07777, 0600);
+    cr_assert_geq(st.st_blocks * 512, st.st_size, "a hole could find no room");
+    cr_assert_eq(custody_slots(c), 4);
+    cr_assert_eq(custody_body_bytes(c), FIXTURE_ROOM);
+    cr_assert_eq(custody_free_slots(c), 0, "none before recovery");
+    cr_assert_eq(fixture_recover(c).count, 0);
+    cr_assert_eq(custody_free_slots(c), 4);
+    cr_assert_eq(custody_seq_next(c), 1);
+    cr_assert_not(custody_torn(c));
+    cr_assert_eq(fixture_names("custody"), 1, "nothing temporary is left");
+    custody_close(&c);
+    cr_assert_null(c);
+    custody_close(&c);
+}
+
+/* refused - custody_open fails with that status and leaves the file alone */
+static void refused(int status, const char *text)
+{
+    struct custody_spec spec = fixture_spec(4);
+    struct custody *c = (struct custody *)1;
+    struct problem p = {0};
+    size_t before_size, after_size;
+    char *before = fixture_bytes(fixture_file, &before_size), *after;
+
+    cr_assert_lt(custody_open(&c, fixture_file, &spec, &p), 0);
+    cr_assert_null(c);
+    cr_assert_eq(p.status, status, "%d: %s", p.status, p.text);
+    cr_assert(strstr(p.text, text), "no \"%s\" in: %s", text, p.text);
+    after = fixture_bytes(fixture_file, &after_size);
+    cr_assert_eq(before_size, after_size);
+    cr_assert_arr_eq(before, after, before_size);
+    cr_assert_eq(fixture_names("custody"), 1);
+    free(before);
+    free(after);
+}
+
+/* made - a file as a killed worker leaves it, with one message */
+static void made(void)
+{
+    struct custody *c = fixture_open(4);
+
+    fixture_recover(c);
+    fixture_take(c, "hello");
+    custody_close(&c);
+}
+
+Test(custody, other_version_is_refused_with_78_and_left_untouched)
+{
+    made();
+    fixture_patch(fixture_file, AT_VERSION, &(uint32_t){CUSTODY_VERSION + 1},
+                  4);
+    refused(EX_CONFIG, "version 2");
+}
+
+Test(custody, other_layout_is_refused_with_78)
+{
+    made();
+    fixture_patch(fixture_file, 16, &(uint32_t){192}, 4);
+    refused(EX_CONFIG, "192");
+}
+
+Test(custody, foreign_file_is_refused_with_78)
+{
+    made();
+    fixture_patch(fixture_file, 0, "SQLite f", 8);
+    refused(EX_CONFIG, "no custody file");
+}
+
+Test(custody, empty_file_is_refused_with_78)
+{
+    made();
+    cr_assert_eq(truncate(fixture_file, 0), 0);
+    refused(EX_CONFIG, "no custody file");
+}
+
+Test(custody, each_damaged_byte_of_the_geometry_is_refused_with_78)
+{
+    static const off_t at[] = {24, 25, 31, 32, 39, 40, 47, 48, 55};
+
+    made();
+    for (size_t i = 0; i < COUNT(at); i++) {
+        unsigned char byte, other;
+
+        fixture_peek(fixture_file, at[i], &byte, 1);
+        other = byte ^ 0x11;
+        fixture_patch(fixture_file, at[i], &other, 1);
+        refused(EX_CONFIG, "damaged");
+        fixture_patch(fixture_file, at[i], &byte, 1);
+    }
+}
+
+Test(custody, file_cut_short_is_refused_with_78)
+{
+    made();
+    cr_assert_eq(truncate(fixture_file, AT_SLOT + 100), 0);
+    refused(EX_CONFIG, "cut short");
+}
+
+Test(custody, impossible_number_of_slots_is_refused_with_78)
+{
+    made();
+    fixture_patch(fixture_file, AT_SLOTS, &(uint32_t){UINT32_MAX}, 4);
+    refused(EX_CONFIG, "cut short");
+}
+
+Test(custody, symbolic_link_is_refused_with_73)
+{
+    struct custody_spec spec = fixture_spec(4);
+    char other[160];
+    struct custody *c;
+    struct problem p = {0};
+
+    snprintf(other, sizeof other, "%s/other", fixture_dir);
+    made();
+    cr_assert_eq(rename(fixture_file, other), 0);
+    cr_assert_eq(symlink(other, fixture_file), 0);
+    cr_assert_lt(custody_open(&c, fixture_file, &spec, &p), 0);
+    cr_assert_eq(p.status, EX_CANTCREAT, "%s", p.text);
+}
+
+Test(custody, directory_that_is_missing_is_refused_with_73)
+{
+    struct custody_spec spec = fixture_spec(4);
+    char path[160];
+    struct custody *c;
+    struct problem p = {0};
+
+    snprintf(path, sizeof path, "%s/none/custody", fixture_dir);
+    cr_assert_lt(custody_open(&c, path, &spec, &p), 0);
+    cr_assert_eq(p.status, EX_CANTCREAT, "%s", p.text);
+    cr_assert(strstr(p.text, path), "%s", p.text);
+}
+
+/* ---- slots ---- */
+
+Test(custody, slots_are_handed_out_once_and_told_apart)
+{
+    struct custody *c = fixture_open(4);
+    struct slot *s[4];
+    unsigned seen = 0;
+
+    fixture_recover(c);
+    for (int i = 0; i < 4; i++) {
+        s[i] = custody_acquire(c);
+        cr_assert(s[i]);
+        seen |= 1u << custody_index(c, s[i]);
+    }
+    cr_assert_eq(seen, 15);
+    cr_assert_null(custody_acquire(c));
+    cr_assert_eq(custody_free_slots(c), 0);
+    custody_release(c, s[2]);
+    cr_assert_eq(custody_acquire(c), s[2]);
+    for (int i = 0; i < 4; i++)
+        custody_release(c, s[i]);
+    cr_assert_eq(custody_free_slots(c), 4);
+    custody_close(&c);
+}
+
+struct traffic {
+    struct custody *c;
+    atomic_bool stop;
+    atomic_uint bad;
+};
+
+/* traffic_run - take a slot, mark it, find the mark, give it back */
+static void *traffic_run(void *arg)
+{
+    struct traffic *t = arg;
+
+    while (!atomic_load(&t->stop)) {
+        struct slot *slot = custody_acquire(t->c);
+        uint64_t mark = (uint64_t)(uintptr_t)&mark;
+
+        if (!slot)
+            continue;
+        slot->started_ns = mark;
+        memcpy(slot->body, "traffic", 7);
+        if (slot->started_ns != mark || memcmp(slot->body, "traffic", 7) != 0)
+            atomic_fetch_add(&t->bad, 1);
+        custody_release(t->c, slot);
+    }
+    return NULL;
+}
+
+Test(custody, grows_while_slots_are_in_use)
+{
+    struct traffic t = {.c = fixture_open(2)};
+    struct slot *held;
+    pthread_t thread[2];
+    struct problem p;
+
+    fixture_recover(t.c);
+    held = fixture_take(t.c, "held all the while");
+    for (int i = 0; i < 2; i++)
+        pthread_create(&thread[i], NULL, traffic_run, &t);
+    for (unsigned n = 3; n <= 64; n++)
+        cr_assert_eq(custody_grow(t.c, n, &p), 0);
+    atomic_store(&t.stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
+    cr_assert_eq(atomic_load(&t.bad), 0);
+    cr_assert_eq(custody_slots(t.c), 64);
+    cr_assert_eq(custody_free_slots(t.c), 63);
+    fixture_text_is(held, "held all the while");
+    custody_close(&t.c);
+}
+
+Test(custody, grown_slots_are_there_and_filled_after_a_kill)
+{
+    struct custody *c = fixture_open(2);
+    struct problem p;
+    struct fixture_found f;
+    char copy[160];
+
+    snprintf(copy, sizeof copy, "%s/copy", fixture_dir);
+    fixture_recover(c);
+    cr_assert_eq(custody_grow(c, 40, &p), 0);
+    for (int i = 0; i < 40; i++)
+        fixture_take(c, "one of forty");
+    fixture_copy(fixture_file, copy);
+    custody_close(&c);
+    c = fixture_open_at(copy, FIXTURE_ROOM, 2);
+    cr_assert_eq(custody_slots(c), 40);
+    f = fixture_recover(c);
+    cr_assert_eq(f.count, 40);
+    for (unsigned i = 0; i < 40; i++)
+        fixture_text_is(f.slot[i], "one of forty");
+    custody_close(&c);
+}
+
+Test(custody, growing_over_what_was_reserved_is_refused_and_changes_nothing)
+{
+    struct custody *c = fixture_open(2);
+    struct problem p = {0};
+
+    fixture_recover(c);
+    cr_assert_eq(custody_grow(c, 100000, &p), -ENOSPC);
+    cr_assert(strstr(p.text, "100000"), "%s", p.text);
+    cr_assert_eq(custody_slots(c), 2);
+    cr_assert_eq(custody_grow(c, 1, &p), 0, "fewer than there are: no effect");
+    cr_assert_eq(custody_slots(c), 2);
+    custody_close(&c);
+}
+
+/* custody_slots_most is what others have made room for: the last page may hold
+ * more. */
+Test(custody, grows_to_the_number_that_was_reserved_and_not_by_one_more)
+{
+    struct custody_spec spec = fixture_spec(2);
+    struct custody *c;
+    struct problem p = {0};
+
+    spec.slots_max = 3;
+    spec.slots_more = 2;
+    cr_assert_eq(custody_open(&c, fixture_file, &spec, &p), 0, "%s", p.text);
+    fixture_recover(c);
+    cr_assert_eq(custody_slots_most(c), 5);
+    cr_assert_eq(custody_grow(c, 6, &p), -ENOSPC);
+    cr_assert_eq(custody_slots(c), 2);
+    cr_assert_eq(custody_grow(c, 5, &p), 0);
+    cr_assert_eq(custody_slots(c), 5);
+    cr_assert_eq(custody_free_slots(c), 5);
+    custody_close(&c);
+}
+
+Test(custody, a_file_with_more_slots_than_asked_for_can_grow_all_the_same)
+{
+    struct custody_spec spec = fixture_spec(2);
+    struct custody *c = fixture_open(60);
+    struct problem p = {0};
+
+    fixture_recover(c);
+    for (int i = 0; i < 60; i++)
+        fixture_take(c, "one of sixty");
+    custody_close(&c);
+    spec.slots_max = 3;
+    spec.slots_more = 20; /* two pages and more */
+    cr_assert_eq(custody_open(&c, fixture_file, &spec, &p), 0, "%s", p.text);
+    cr_assert_eq(fixture_recover(c).count, 60);
+    cr_assert_eq(custody_slots_most(c), 80);
+    cr_assert_eq(custody_grow(c, 80, &p), 0, "%s", p.text);
+    for (int i = 0; i < 20; i++)
+        fixture_take(c, "one of twenty");
+    cr_assert_null(custody_acquire(c));
+    cr_assert_eq(custody_grow(c, 81, &p), -ENOSPC);
+    custody_close(&c);
+}
+
+Test(custody, more_slots_asked_for_at_the_next_start_are_added)
+{
+    struct custody *c = fixture_open(2);
+    struct fixture_found f;
+
+    fixture_recover(c);
+    fixture_take(c, "kept");
+    custody_close(&c);
+    c = fixture_open(10);
+    cr_assert_eq(custody_slots(c), 10);
+    f = fixture_recover(c);
+    cr_assert_eq(f.count, 1);
+    fixture_text_is(f.slot[0], "kept");
+    cr_assert_eq(custody_free_slots(c), 9);
+    custody_close(&c);
+}
+
+/* ---- sequence ---- */
+
+Test(custody, sequence_counts_on_over_restarts_and_new_geometries)
+{
+    uint64_t last = 0;
+
+    for (size_t room = 128; room <= 1024; room += 128) {
+        struct custody *c = fixture_open_at(fixture_file, room, 2);
+        struct slot *slot;
+
+        fixture_recover(c);
+        cr_assert_gt(custody_seq_next(c), last, "with %zu bytes", room);
+        slot = fixture_take(c, "x");
+        cr_assert_gt(slot->seq, last);
+        last = slot->seq;
+        slot_retire(slot);
+        custody_release(c, slot);
+        custody_close(&c);
+    }
+}
+
+Test(custody, sequence_counts_on_when_bodies_shrink)
+{
+    struct custody *c = fixture_open_at(fixture_file, 1024, 2);
+
+    fixture_recover(c);
+    custody_seq_raise(c, 1000);
+    custody_close(&c);
+    c = fixture_open_at(fixture_file, 128, 2);
+    fixture_recover(c);
+    cr_assert_geq(custody_seq_next(c), 1000);
+    custody_close(&c);
+}
+
+Test(custody, sequence_is_raised_and_never_lowered)
+{
+    struct custody *c = fixture_open(2);
+
+    fixture_recover(c);
+    custody_seq_raise(c, 500);
+    cr_assert_eq(custody_seq_next(c), 500);
+    custody_seq_raise(c, 3);
+    cr_assert_eq(custody_seq_next(c), 500);
+    custody_seq_used(c);
+    cr_assert_eq(custody_seq_next(c), 501);
+    custody_close(&c);
+}
+
+Test(custody, sequence_of_a_held_slot_is_not_given_twice)
+{
+    struct custody *c = fixture_open(2);
+
+    fixture_recover(c);
+    custody_seq_raise(c, 70);
+    fixture_take(c, "seventy");
+    custody_close(&c);
+    fixture_patch(fixture_file, 64, &(uint64_t){1}, 8); /* an older header */
+    c = fixture_open(2);
+    fixture_recover(c);
+    cr_assert_eq(custody_seq_next(c), 71);
+    custody_close(&c);
+}
+
+Test(custody, nonce_is_of_the_file)
+{
+    struct custody *c = fixture_open(2);
+    uint64_t nonce = custody_nonce(c);
+
+    custody_close(&c);
+    c = fixture_open(2);
+    cr_assert_eq(custody_nonce(c), nonce);
+    custody_close(&c);
+    cr_assert_eq(unlink(fixture_file), 0);
+    c = fixture_open(2);
+    cr_assert_neq(custody_nonce(c), nonce);
+    custody_close(&c);
+}
+
+/* ---- a file that is removed under its worker ---- */
+
+Test(custody, a_removed_file_is_put_back_with_what_is_in_its_slots)
+{
+    struct custody *c = fixture_open(2);
+    struct problem p = {0};
+    struct fixture_found f;
+    struct slot *slot;
+    char copy[160];
+
+    snprintf(copy, sizeof copy, "%s/copy", fixture_dir);
+    fixture_recover(c);
+    cr_assert_eq(custody_grow(c, 5, &p), 0);
+    slot = fixture_take(c, "taken before");
+    cr_assert_eq(unlink(fixture_file), 0);
+    cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
+    fixture_text_is(slot, "taken before");
+    fixture_take(c, "taken after"); /* what is written now is in the file */
+    cr_assert_eq(custody_grow(c, 9, &p), 0, "and so is what it grows by");
+    fixture_copy(fixture_file, copy); /* as a kill leaves it */
+    custody_close(&c);
+    c = fixture_open_at(copy, FIXTURE_ROOM, 2);
+    cr_assert_eq(custody_slots(c), 9);
+    f = fixture_recover(c);
+    cr_assert_eq(f.count, 2);
+    fixture_text_is(f.slot[0], "taken before");
+    fixture_text_is(f.slot[1], "taken after");
+    custody_close(&c);
+}
+
+Test(custody, another_file_of_that_name_is_not_replaced)
+{
+    struct custody *c = fixture_open(2);
+    struct problem p = {0};
+    struct slot *slot;
+    struct stat st;
+
+    fixture_recover(c);
+    slot = fixture_take(c, "kept");
+    cr_assert_eq(unlink(fixture_file), 0);
+    cr_assert_eq(close(open(fixture_file, O_WRONLY | O_CREAT, 0600)), 0);
+    cr_assert_eq(custody_put_back(c, &p), -EEXIST);
+    cr_assert(strstr(p.text, fixture_file), "%s", p.text);
+    cr_assert(stat(fixture_file, &st) == 0 && st.st_size == 0);
+    fixture_text_is(slot, "kept");
+    cr_assert_eq(unlink(fixture_file), 0);
+    cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
+    custody_close(&c);
+}
+
+Test(custody, without_its_folder_nothing_changes)
+{
+    struct custody *c = fixture_open(2);
+    struct problem p = {0};
+    struct slot *slot;
+
+    fixture_recover(c);
+    slot = fixture_take(c, "kept");
+    cr_assert(unlink(fixture_file) == 0 && rmdir(fixture_dir) == 0);
+    cr_assert_eq(custody_put_back(c, &p), -ENOENT);
+    fixture_text_is(slot, "kept");
+    cr_assert_eq(mkdir(fixture_dir, 0700), 0);
+    cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
+    custody_close(&c);
+}
+
+/* ---- from another place ---- */
+
+static const char *other_file(void)
+{
+    static char path[128];
+
+    snprintf(path, sizeof path, "%s/other", fixture_dir);
+    return path;
+}
+
+/* killed_with - a file as a kill leaves it, with these messages */
+static void killed_with(const char *path, const char *a, const char *b)
+{
+    struct custody *c = fixture_open_at(path, FIXTURE_ROOM, 4);
+
+    fixture_recover(c);
+    fixture_take(c, a);
+    if (b)
+        fixture_take(c, b);
+    custody_close(&c);
+}
+
+static int carried(bool truth, struct problem *p)
+{
+    struct custody_spec spec = fixture_spec(4);
+
+    return custody_carry(fixture_file, other_file(), truth, &spec, p);
+}
+
+/* carried_are - the file holds these, in this order; all else is free */
+static void carried_are(const char *a, const char *b, const char *c)
+{
+    const char *const want[] = {a, b, c};
+    struct custody *now = fixture_open(4);
+    struct fixture_found f = fixture_recover(now);
+    uint64_t last = 0;
+
+    for (unsigned i = 0; i < 3 && want[i]; i++) {
+        cr_assert_gt(f.count, i);
+        fixture_text_is(f.slot[i], want[i]);
+        cr_assert_gt(f.slot[i]->seq, last);
+        last = f.slot[i]->seq;
+    }
+    cr_assert_eq(f.count, !!a + !!b + !!c);
+    cr_assert_gt(custody_seq_next(now), last);
+    custody_close(&now);
+}
+
+Test(custody, what_another_file_holds_is_carried_over)
+{
+    struct problem p = {0};
+
+    killed_with(other_file(), "one", "two");
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are("one", "two", NULL);
+}
+
+Test(custody, an_empty_file_or_none_is_carried_over_as_nothing)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert(access(fixture_file, F_OK) < 0);
+}
+
+Test(custody, a_carry_that_was_cut_off_is_done_again_from_what_still_counts)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(other_file(), "one", NULL);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    /* The kill came here; the old place was used once more. */
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    struct fixture_found f = fixture_recover(c);
+    slot_retire(f.slot[0]);
+    custody_release(c, f.slot[0]);
+    fixture_take(c, "two");
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are("two", NULL, NULL);
+    /* The same, and nothing was left there. */
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    f = fixture_recover(c);
+    slot_retire(f.slot[0]);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert(access(fixture_file, F_OK) < 0, "it was a copy");
+}
+
+Test(custody, what_a_carry_left_behind_is_not_carried_twice)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(other_file(), "one", NULL);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    c = fixture_open(4); /* it counts from here on */
+    struct fixture_found f = fixture_recover(c);
+    slot_retire(f.slot[0]);
+    custody_close(&c);
+    cr_assert_eq(carried(false, &p), 0, "%s", p.text);
+    carried_are(NULL, NULL, NULL);
+}
+
+Test(custody, messages_of_an_older_release_that_ran_since_join_ours)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(fixture_file, "ours", NULL);
+    killed_with(other_file(), "theirs 1", "theirs 2");
+    cr_assert_eq(carried(false, &p), 0, "%s", p.text);
+    carried_are("theirs 1", "theirs 2", "ours");
+    c = fixture_open(4);
+    struct fixture_found f = fixture_recover(c);
+    cr_assert_eq(slot_word(f.slot[0]).flags, 0);
+    cr_assert_eq(slot_word(f.slot[2]).flags, SLOT_REDELIVERED,
+                 "its verdict cannot be asked for any more");
+    custody_close(&c);
+}
+
+Test(custody, messages_in_two_places_that_both_count_are_refused)
+{
+    struct problem p = {0};
+
+    killed_with(fixture_file, "ours", NULL);
+    killed_with(other_file(), "theirs", NULL);
+    cr_assert_eq(carried(true, &p), -EEXIST);
+    cr_assert_eq(p.status, EX_CONFIG);
+    cr_assert(strstr(p.text, fixture_file) && strstr(p.text, other_file()),
+              "%s", p.text);
+    carried_are("ours", NULL, NULL);
+}
+
+Test(custody, larger_bodies_are_carried_whole)
+{
+    char text[2 * FIXTURE_ROOM];
+    struct problem p = {0};
+    struct custody *c = fixture_open_at(other_file(), sizeof text, 4);
+
+    fixture_recover(c);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    fixture_take(c, text);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are(text, NULL, NULL);
+}

@@ -1,0 +1,321 @@
+/* test_term.c - common/term, term_table, term_progress */
+#include <criterion/criterion.h>
+
+#include <pty.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/text/term.h"
+#include "common/text/term_progress.h"
+#include "common/text/term_table.h"
+#include "tests/unit/text/hidden_fixture.h"
+
+/* safe - what term_safe makes of `data`; freed by nobody, the test ends soon */
+static const char *safe(const void *data, size_t size, bool one_line)
+{
+    static char *text;
+    size_t bytes;
+    free(text);
+    FILE *out = open_memstream(&text, &bytes);
+    term_safe(out, data, size, one_line);
+    fclose(out);
+    return text;
+}
+
+Test(term, control_bytes_are_escaped)
+{
+    cr_assert_str_eq(safe("a\033[2Jb\r\b\0c\x7f", 11, true),
+                     "a\\x1b[2Jb\\x0d\\x08\\x00c\\x7f");
+}
+
+Test(term, newline_and_tab_stay_only_in_many_lines)
+{
+    cr_assert_str_eq(safe("a\n\tb", 4, true), "a\\n\\tb");
+    cr_assert_str_eq(safe("a\n\tb", 4, false), "a\n\tb");
+}
+
+Test(term, every_kind_of_broken_utf8_is_escaped_byte_by_byte)
+{
+    cr_assert_str_eq(safe("\x80", 1, true), "\\x80");
+    cr_assert_str_eq(safe("\xc0\xaf", 2, true), "\\xc0\\xaf"); /* overlong */
+    cr_assert_str_eq(safe("\xe0\x80\xaf", 3, true), "\\xe0\\x80\\xaf");
+    cr_assert_str_eq(safe("\xed\xa0\x80", 3, true), "\\xed\\xa0\\x80");
+    cr_assert_str_eq(safe("\xf4\x90\x80\x80", 4, true), "\\xf4\\x90\\x80\\x80");
+    cr_assert_str_eq(safe("\xe2\x82", 2, true), "\\xe2\\x82"); /* cut short */
+    cr_assert_str_eq(safe("\xff\xfe", 2, true), "\\xff\\xfe");
+}
+
+Test(term, good_utf8_stays)
+{
+    const char *text = "Zürich 東京 €5 😀";
+    cr_assert_str_eq(safe(text, strlen(text), true), text);
+}
+
+Test(term, bidi_and_invisible_characters_are_escaped)
+{
+    cr_assert_str_eq(safe("a\u202Eb", 5, true), "a\\u{202E}b");
+    cr_assert_str_eq(safe("\u200B\uFEFF", 6, true), "\\u{200B}\\u{FEFF}");
+    cr_assert_str_eq(safe("\xc2\x85", 2, true), "\\u{0085}");
+    cr_assert_str_eq(safe("\u2028", 3, true), "\\u{2028}");
+    cr_assert_str_eq(safe("\U000E0041", 4, true), "\\u{E0041}");
+}
+
+static void is_escaped(uint32_t point, const char *what)
+{
+    char text[4], want[16];
+    size_t size = hidden_put(text, point);
+    snprintf(want, sizeof want, point < 0x80 ? "\\x%02x" : "\\u{%04X}", point);
+    if (point != '\n' && point != '\t') /* \n \t */
+        cr_assert_str_eq(safe(text, size, true), want, "U+%04X, %s", point,
+                         what);
+}
+
+static void is_shown(uint32_t point, const char *what)
+{
+    char text[5] = "";
+    size_t size = hidden_put(text, point);
+    if (point < 0xD800 || point > 0xDFFF)
+        cr_assert_str_eq(safe(text, size, true), text, "U+%04X, beside %s",
+                         point, what);
+}
+
+Test(term, both_ends_of_each_hidden_range_are_escaped)
+{
+    hidden_each(is_escaped, is_shown);
+}
+
+/* is_safe - no byte a terminal could act on */
+static bool is_safe(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7F)
+            return false;
+    return true;
+}
+
+Test(term, random_bytes_never_reach_the_output_as_control_bytes)
+{
+    unsigned seed = (unsigned)clock_mono_ns();
+    fprintf(stderr, "seed %u\n", seed);
+    srand(seed);
+    for (int run = 0; run < 2000; run++) {
+        char data[64], copy[40];
+        size_t size = (size_t)rand() % sizeof data;
+        for (size_t i = 0; i < size; i++)
+            data[i] = (char)rand();
+        cr_assert(is_safe(safe(data, size, true)), "seed %u", seed);
+        size_t room = 1 + (size_t)rand() % sizeof copy;
+        memset(copy, 'X', sizeof copy);
+        size_t n = term_safe_copy(copy, room, data, size);
+        cr_assert_lt(n, room);
+        cr_assert_eq(strlen(copy), n, "seed %u", seed);
+        cr_assert(is_safe(copy), "seed %u", seed);
+        /* nothing in it that had to be escaped: no character was cut */
+        cr_assert_str_eq(safe(copy, n, true), copy);
+    }
+}
+
+Test(term, a_copy_that_is_cut_says_so_and_keeps_characters_whole)
+{
+    char buf[16];
+    cr_assert_eq(term_safe_copy(buf, 8, "1234567", 7), 7);
+    cr_assert_str_eq(buf, "1234567");
+    cr_assert_eq(term_safe_copy(buf, 8, "12345678", 8), 7);
+    cr_assert_str_eq(buf, "1234...");
+    term_safe_copy(buf, 8, "123\u20AC5678", 10);
+    cr_assert_str_eq(buf, "123...");
+    term_safe_copy(buf, 8, "ab\033\033\033", 5);
+    cr_assert_str_eq(buf, "ab...");
+    for (size_t room = 0; room < 5; room++)
+        cr_assert_leq(term_safe_copy(buf, room, "abcdefgh", 8), room);
+}
+
+Test(term, columns_count_wide_and_combining_characters)
+{
+    cr_assert_eq(term_columns("abc"), 3);
+    cr_assert_eq(term_columns("Zürich"), 6);
+    cr_assert_eq(term_columns("東京"), 4);
+    cr_assert_eq(term_columns("e\u0301"), 1);
+}
+
+Test(term, a_file_is_no_terminal_and_gets_no_colour)
+{
+    FILE *f = tmpfile();
+    setenv("TERM", "xterm", 1);
+    cr_assert(!term_is_terminal(f));
+    cr_assert_eq(term_width(f), 0);
+    cr_assert_str_eq(term_colour(f, TERM_RED), "");
+    fclose(f);
+}
+
+/* terminal - a pseudo terminal of `columns`; *master reads what is shown */
+static FILE *terminal(int columns, int *master)
+{
+    int slave;
+    struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    cr_assert_eq(openpty(master, &slave, NULL, NULL, &size), 0);
+    return fdopen(slave, "w");
+}
+
+/* shown - what was written to the terminal since the last time; a byte of ours
+ * behind it tells that it is all there */
+static const char *shown(int master, FILE *out)
+{
+    static char text[4096];
+    size_t used = 0;
+    fputc('\1', out);
+    fflush(out);
+    while (used == 0 || text[used - 1] != '\1') {
+        ssize_t n = read(master, text + used, sizeof text - used);
+        cr_assert_gt(n, 0);
+        used += (size_t)n;
+    }
+    text[used - 1] = '\0';
+    return text;
+}
+
+Test(term, a_terminal_has_its_width_and_colour_unless_refused)
+{
+    int master;
+    FILE *out = terminal(97, &master);
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    cr_assert_eq(term_width(out), 97);
+    cr_assert_str_eq(term_colour(out, TERM_RED), "\033[31m");
+    setenv("NO_COLOR", "1", 1);
+    cr_assert_str_eq(term_colour(out, TERM_RED), "");
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    cr_assert_str_eq(term_colour(out, TERM_RED), "");
+    fclose(out);
+}
+
+Test(term, without_a_window_size_COLUMNS_counts_then_80)
+{
+    int master;
+    FILE *out = terminal(0, &master);
+    setenv("COLUMNS", "123", 1);
+    cr_assert_eq(term_width(out), 123);
+    setenv("COLUMNS", "-4", 1);
+    cr_assert_eq(term_width(out), 80);
+    unsetenv("COLUMNS");
+    cr_assert_eq(term_width(out), 80);
+    fclose(out);
+}
+
+static const struct term_column three[] = {
+    {"ID", TERM_RIGHT, false},
+    {"WHAT", TERM_LEFT, true},
+    {"BODY", TERM_LEFT, true},
+};
+
+/* table_fill - two rows; the second one's middle cell is empty */
+static struct term_table *table_fill(void)
+{
+    struct term_table *t = term_table_open(three, 3);
+    term_cellf(t, "%d", 7);
+    term_cell(t, "exit 1", 6);
+    term_cell(t, "some text that is long\n", 23);
+    term_cellf(t, "%d", 1234);
+    term_cell(t, "", 0);
+    term_cell(t, "x", 1);
+    return t;
+}
+
+Test(term, a_table_aligns_columns_and_leaves_no_blanks_at_the_end)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    struct term_table *t = table_fill();
+    term_table_print(t, out);
+    fclose(out);
+    cr_assert_str_eq(text, "  ID  WHAT    BODY\n"
+                           "   7  exit 1  some text that is long\\n\n"
+                           "1234          x\n");
+    term_table_close(&t);
+    cr_assert_null(t);
+    free(text);
+}
+
+Test(term, a_table_printed_in_parts_has_its_titles_once)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    struct term_table *t = table_fill();
+    term_table_print(t, out);
+    term_cell(t, "8", 1);
+    term_cell(t, "y", 1);
+    term_table_print(t, out);
+    fclose(out);
+    cr_assert_str_eq(strrchr(text, 'x'), "x\n   8  y\n");
+    cr_assert_null(strstr(strstr(text, "ID") + 1, "ID"));
+    term_table_close(&t);
+    free(text);
+}
+
+Test(term, a_narrow_terminal_cuts_the_last_flexible_column_first)
+{
+    int master;
+    setenv("NO_COLOR", "1", 1);
+    FILE *out = terminal(24, &master);
+    struct term_table *t = table_fill();
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out), "  ID  WHAT    BODY\r\n"
+                                         "   7  exit 1  some te...\r\n"
+                                         "1234          x\r\n");
+    term_table_close(&t);
+    fclose(out);
+}
+
+Test(term, a_very_narrow_terminal_cuts_all_flexible_columns)
+{
+    int master;
+    setenv("NO_COLOR", "1", 1);
+    FILE *out = terminal(10, &master);
+    struct term_table *t = table_fill();
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out), "  ID  WHAT  BODY\r\n"
+                                         "   7  e...  s...\r\n"
+                                         "1234        x\r\n");
+    term_table_close(&t);
+    fclose(out);
+}
+
+Test(term, progress_shows_share_speed_and_time_left)
+{
+    struct term_progress p = {.what = "sending", .total = 1000, .done = 500};
+    char text[160];
+    term_progress_text(&p, 2 * NS_PER_S, text, sizeof text);
+    cr_assert_str_eq(text, "sending [##########          ] 500/1000  50%  "
+                           "250/s  0:02 left");
+    p.total = 0;
+    term_progress_text(&p, 2 * NS_PER_S, text, sizeof text);
+    cr_assert_str_eq(text, "sending 500  250/s");
+    p = (struct term_progress){.what = "sending", .total = 5, .done = 7};
+    term_progress_text(&p, 0, text, sizeof text);
+    cr_assert_str_eq(text, "sending [####################] 7/5  100%  0/s");
+}
+
+Test(term, no_progress_bar_when_stderr_is_no_terminal)
+{
+    FILE *file = tmpfile();
+    int saved = dup(2);
+    dup2(fileno(file), 2);
+    struct term_progress p;
+    term_progress_start(&p, "sending", 2);
+    term_progress_step(&p, 1);
+    term_progress_end(&p);
+    term_complain("mqsend", "no queue \"%s\"", "\033[31m\n");
+    fflush(stderr);
+    dup2(saved, 2);
+    char text[100] = "";
+    rewind(file);
+    cr_assert_gt(fread(text, 1, sizeof text - 1, file), 0);
+    cr_assert_str_eq(text, "mqsend: no queue \"\\x1b[31m\\n\"\n");
+    fclose(file);
+}

@@ -1,0 +1,171 @@
+/* stress_timers.c - start, move and cancel from many threads while they fire
+ *
+ * For each start exactly one of two things happens: a cancel says true, or the
+ * callback runs. A plain program, so that it runs under the thread sanitizer.
+ * stress_timers [SECONDS [SEED]].
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <bsd/stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
+#include "worker/loop/timers.h"
+
+#define THREADS 4
+#define TIMERS  64 /* of one thread; nobody else starts or cancels them */
+
+struct item {
+    struct timer timer;
+    atomic_uint fired;
+    unsigned started, cancelled; /* its thread's */
+};
+
+struct worker {
+    pthread_t thread;
+    struct item item[TIMERS];
+    uint64_t random;
+};
+
+static struct timers *timers;
+static struct worker worker[THREADS];
+static atomic_bool stop, drained;
+
+static void fire(struct timer *timer)
+{
+    struct item *i = CONTAINER_OF(timer, struct item, timer);
+
+    atomic_fetch_add(&i->fired, 1);
+}
+
+/* next - a random number of this thread (xorshift64) */
+static uint64_t next(struct worker *w)
+{
+    w->random ^= w->random << 13;
+    w->random ^= w->random >> 7;
+    w->random ^= w->random << 17;
+    return w->random;
+}
+
+/* start_anew - a start after the one before has come to its end */
+static void start_anew(struct worker *w, struct item *i)
+{
+    uint64_t delay = next(w) % (200 * NS_PER_US);
+
+    if (i->started != i->cancelled + atomic_load(&i->fired))
+        return;
+    i->started++;
+    if (next(w) % 2)
+        timers_start(timers, &i->timer, clock_mono_ns() + delay);
+    else
+        timers_start_after(timers, &i->timer, delay);
+}
+
+/* step - something to a random timer */
+static void step(struct worker *w)
+{
+    struct item *i = &w->item[next(w) % TIMERS];
+
+    switch (next(w) % 4) {
+    case 0:
+    case 1:
+        start_anew(w, i);
+        break;
+    case 2:
+        i->cancelled += timers_cancel(timers, &i->timer);
+        break;
+    default:
+        i->cancelled += timers_cancel_sync(timers, &i->timer);
+    }
+}
+
+static void *worker_run(void *arg)
+{
+    struct worker *w = arg;
+
+    while (!atomic_load(&stop))
+        step(w);
+    return NULL;
+}
+
+static void *peeker_run(void *arg)
+{
+    struct pollfd p = {.fd = timers_fd(timers), .events = POLLIN};
+
+    (void)arg;
+    while (!atomic_load(&drained))
+        if (poll(&p, 1, 10) == 1)
+            timers_run(timers);
+    return NULL;
+}
+
+/* wrong - how many timers did not come to exactly one end a start */
+static int wrong(void)
+{
+    int n = 0;
+
+    for (int t = 0; t < THREADS; t++)
+        for (int k = 0; k < TIMERS; k++) {
+            struct item *i = &worker[t].item[k];
+
+            if (i->started == i->cancelled + atomic_load(&i->fired))
+                continue;
+            n++;
+            fprintf(stderr, "timer %d/%d: %u started, %u cancelled, %u fired\n",
+                    t, k, i->started, i->cancelled, atomic_load(&i->fired));
+        }
+    return n;
+}
+
+/* settle - all that is pending fires, within the limit; a lost wake-up would
+ * leave some */
+static void settle(void)
+{
+    uint64_t end = clock_mono_ns() + 5 * NS_PER_S;
+
+    for (int t = 0; t < THREADS; t++)
+        for (int k = 0; k < TIMERS; k++) {
+            struct item *i = &worker[t].item[k];
+
+            while (i->started != i->cancelled + atomic_load(&i->fired) &&
+                   clock_mono_ns() < end)
+                poll(NULL, 0, 1);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
+    unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : arc4random();
+    unsigned long starts = 0, fires = 0;
+    pthread_t peeker;
+
+    printf("stress_timers: seed %u\n", seed);
+    if (timers_open(&timers) < 0)
+        return 1;
+    for (unsigned t = 0; t < THREADS; t++) {
+        worker[t].random = seed * UINT64_C(0x9e3779b97f4a7c15) + t + 1;
+        for (int k = 0; k < TIMERS; k++)
+            timer_init(&worker[t].item[k].timer, fire);
+        pthread_create(&worker[t].thread, NULL, worker_run, &worker[t]);
+    }
+    pthread_create(&peeker, NULL, peeker_run, NULL);
+    poll(NULL, 0, (int)seconds * 1000);
+    atomic_store(&stop, true);
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(worker[t].thread, NULL);
+    settle();
+    atomic_store(&drained, true);
+    pthread_join(peeker, NULL);
+    for (int t = 0; t < THREADS; t++)
+        for (int k = 0; k < TIMERS; k++) {
+            starts += worker[t].item[k].started;
+            fires += atomic_load(&worker[t].item[k].fired);
+        }
+    printf("stress_timers: %lu started, %lu fired\n", starts, fires);
+    timers_close(&timers);
+    return wrong() || fires == 0 || fires == starts;
+}

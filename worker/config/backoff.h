@@ -1,0 +1,33 @@
+/* backoff.h - how long a failed message waits
+ *
+ * WHAT   "exp:1s,5m" or "1s,5s,30s", and the jitter on top.
+ * WHO    Any thread; read-only after parsing.
+ * OWNS   Nothing.
+ * FAILS  backoff_parse: a problem with status 64.
+ */
+#ifndef WORKER_CONFIG_BACKOFF_H
+#define WORKER_CONFIG_BACKOFF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/problem.h"
+
+#define BACKOFF_STEPS 32
+
+struct backoff {
+    bool exponential; /* step[0] doubles up to step[1] */
+    size_t count;     /* of step[]; the last one repeats */
+    uint64_t step_ns[BACKOFF_STEPS];
+};
+
+int backoff_parse(const char *spec, struct backoff *out, struct problem *p);
+/* As backoff_parse reads it back, if there is room. */
+void backoff_print(const struct backoff *b, char *out, size_t room);
+/* Delay after the `failures`th failure (1 and up), with up to `jitter_percent`
+ * (0 to 1000) added at random: never less than the spec says. */
+uint64_t backoff_delay(const struct backoff *b, uint32_t failures,
+                       unsigned jitter_percent);
+
+#endif

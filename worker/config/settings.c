@@ -1,0 +1,412 @@
+/* settings.c - everything that a worker can be told (see settings.h) */
+#include "worker/config/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "worker/config/operands.h"
+
+#define PERCENT_MAX 1000
+#define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
+#define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
+#define TEXT_MAX    1024
+#define DELAY_MAX   (UINT64_C(400) * 24 * 3600 * NS_PER_S) /* by default */
+
+/* verdict_parse - "retry" to MQW_RETRY; -1: none */
+static int verdict_parse(const char *text)
+{
+    static const char *const names[] = {
+        [MQW_DONE] = "done",
+        [MQW_RETRY] = "retry",
+        [MQW_DEAD] = "dead",
+        [MQW_DISCARD] = "discard",
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* read_on_exit - "3=discard,70=dead" */
+static int read_on_exit(const char *text, void *into, struct problem *p)
+{
+    uint8_t *map = into;
+    char copy[TEXT_MAX], *rest = copy, *entry;
+
+    if (strlcpy(copy, text, sizeof copy) >= sizeof copy)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--on-exit: the map is over %d bytes", TEXT_MAX - 1);
+    while ((entry = strsep(&rest, ",")) != NULL) {
+        char *word = strchr(entry, '=');
+        const char *wrong = NULL;
+        long long code = 0;
+        int verdict = -1;
+
+        if (word) {
+            *word++ = '\0';
+            code = strtonum(entry, 0, 255, &wrong);
+            verdict = verdict_parse(word);
+        }
+        if (!word || wrong || verdict < 0)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--on-exit: \"%s\" has an entry that is not "
+                               "CODE=VERDICT; give exit codes 0 to 255 with "
+                               "done, retry, dead or discard, like "
+                               "3=discard,70=dead",
+                               text);
+        map[code] = (uint8_t)verdict;
+    }
+    return 0;
+}
+
+static int read_backoff(const char *text, void *into, struct problem *p)
+{
+    return backoff_parse(text, into, p);
+}
+
+/* read_queue_name - the name of a queue, checked before anything is opened */
+static int read_queue_name(const char *text, void *into, struct problem *p)
+{
+    return queue_name(text, into, p);
+}
+
+/* read_separator - one byte that cannot be part of a group's key by accident */
+static int read_separator(const char *text, void *into, struct problem *p)
+{
+    char *separator = into;
+
+    if (text[0] == '\0' || text[1] != '\0' || (unsigned char)text[0] >= 0x80)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--group-separator: \"%s\" is not one ASCII "
+                           "character; give one, like ':'",
+                           text);
+    *separator = text[0];
+    return 0;
+}
+
+/* read_any - a text that may be empty: what it says is the plugin's affair */
+static int read_any(const char *text, void *into, struct problem *p)
+{
+    (void)p;
+    *(const char **)into = text;
+    return 0;
+}
+
+#define AT(member)   .offset = offsetof(struct settings, member)
+#define SEEN(member) .seen = offsetof(struct settings, member) + 1
+
+static const struct option_row rows[] = {
+    {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
+     .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
+     .help = "handlers at once, all kinds together"},
+    {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .preset = "1s", AT(batch_limit_ns),
+     .help = "how long one receive work item keeps its thread; 0 is one "
+             "message, none is until the queue is empty"},
+    {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
+     .preset = "5", AT(max_attempts),
+     .help = "failed deliveries before a message is dead"},
+    {"backoff", 0, OPT_CALL, .value = "SPEC", .preset = "exp:1s,5m",
+     AT(backoff), .call = read_backoff,
+     .help = "how long a failed message waits: exp:BASE,MAX, or a list like "
+             "1s,5s,30s whose last entry repeats"},
+    {"jitter", 0, OPT_NUMBER, .value = "PERCENT", .max = PERCENT_MAX,
+     .preset = "20", AT(jitter_percent),
+     .help = "added to the backoff, at "
+             "random; a retry never comes earlier than the backoff says"},
+    {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,
+     .preset = "none", AT(retry_for_ns),
+     .help = "a failure of a message that was received DUR ago or earlier is "
+             "its last"},
+    {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .preset = "400d", AT(max_delay_ns),
+     .help = "a message whose not-before lies further ahead is dead; a handler "
+             "that asks for a longer delay gets this one"},
+    {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
+     .preset = "3", AT(max_crashes),
+     .help = "times the worker may die under a message before it is dead"},
+    {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
+     .help = "exit code to verdict, like 3=discard,70=dead; verdicts: done, "
+             "retry, dead, discard"},
+    {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
+     .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
+     .help = "time limit of a handler: SIGTERM to its process group; a "
+             "message's own timeout goes before it"},
+    {"max-timeout", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .min = NS_PER_MS, .preset = "none", AT(max_timeout_ns),
+     .help = "the longest time limit that a message may ask for; a longer one "
+             "counts as this"},
+    {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort),
+     .help = "a plugin that runs on for --kill-after past its time limit ends "
+             "the worker, as a crash; the next start brings the message back"},
+    {"kill-after", 0, OPT_DURATION, .value = "DUR", .preset = "5s",
+     AT(kill_after_ns),
+     .help = "how long after that SIGKILL follows, to all it started"},
+    {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
+     .help = "at SIGTERM or SIGINT, how long running handlers may finish; a "
+             "second signal skips the rest"},
+    {"run-for", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+     AT(run_for_ns),
+     .help = "bounded run: take no message that might not be finished by then, "
+             "and exit 0"},
+    {"estimated-duration", 0, OPT_DURATION, .value = "DUR", .preset = "2s",
+     AT(estimated_duration_ns),
+     .help = "of a handler, for a bounded run, until one has been measured"},
+    {"tolerance-factor", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
+     .preset = "5", AT(tolerance_factor),
+     .help = "a bounded run leaves N times the mean handler time at its end"},
+    {"exit-when-idle", 0, OPT_DURATION, true, .value = "DUR", .preset = "0s",
+     AT(exit_when_idle_ns), SEEN(exit_when_idle),
+     .help = "exit once the queue has been empty and nothing ran for DUR; "
+             "retries that wait do not count, the next run takes them"},
+    {"max-deliveries", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     AT(max_deliveries), .help = "exit after N deliveries"},
+    {"breaker-failures", 0, OPT_NUMBER, .value = "N", .max = 1000000,
+     .preset = "0", AT(breaker_failures),
+     .help = "handler failures in a row that open the breaker; 0 is off"},
+    {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+     .preset = "10s", AT(breaker_pause_ns),
+     .help = "how long nothing is taken once the breaker is open; then one "
+             "probe"},
+    {"lookahead", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
+     .preset = "64", AT(lookahead),
+     .help = "messages that may be held for ordered groups"},
+    {"group-quantum", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
+     .preset = "10", AT(group_quantum),
+     .help = "messages run from one group before others get the thread"},
+    {"max-parked", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     .preset = "100000", AT(max_parked),
+     .help = "messages behind blocked groups that the store takes; at this "
+             "number nothing more is received"},
+    {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     .preset = "1000000", AT(max_waiting),
+     .help =
+         "messages that may wait in the store, for whatever; at this number "
+         "nothing more is taken from the queue"},
+    {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
+     .words = "continue|hold", .preset = "continue", AT(on_group_dead),
+     .help = "what a group does whose head died: go on with the next, or wait "
+             "until mqdlq has replayed or discarded it"},
+    {"group-separator", 0, OPT_CALL, .value = "CHAR", AT(group_separator),
+     .call = read_separator,
+     .help = "the group of a message without a header is what stands before "
+             "the first CHAR of its body"},
+    {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
+     .call = read_queue_name,
+     .help = "also move dead letters into this POSIX queue as it has room"},
+    {"plugin", 0, OPT_STRING, .value = "FILE.so", AT(plugin),
+     .help = "call the C function of a shared object instead of a command"},
+    {"plugin-arg", 0, OPT_CALL, .value = "S", AT(plugin_arg), .call = read_any,
+     .help = "argument of the plugin's mqw_init"},
+    {"stream", 0, OPT_FLAG, AT(stream),
+     .help = "COMMAND is started once for each thread and kept; it reads "
+             "messages from stdin and writes verdicts to stdout"},
+    {"window", 0, OPT_NUMBER, .value = "N", .min = 1, .max = WINDOW_MAX,
+     .preset = "1", AT(window),
+     .help = "messages that each child of --stream may have open"},
+    {"max-requests", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     AT(max_requests), .help = "replace a child of --stream after N messages"},
+    {"max-rss", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = INT64_MAX,
+     AT(max_rss),
+     .help = "replace a child of --stream whose resident memory has grown over "
+             "SIZE"},
+    {"no-create", 0, OPT_FLAG, AT(no_create),
+     .help = "do not create the queue if it is missing"},
+    {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
+     AT(queue_depth), .help = "messages that a created queue holds"},
+    {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = SIZE_MAX_Q,
+     AT(message_size), .help = "largest message of a created queue"},
+    {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
+     AT(mode), .help = "access mode of a created queue"},
+    {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
+     .help = "where retries and dead letters are kept"},
+    {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
+     .help = "where messages in flight are kept, on a tmpfs"},
+    {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
+     .help = "run also where no tmpfs is: a kill while the disk is written may "
+             "lose the message in hand"},
+    {"log-format", 0, OPT_CHOICE, .value = "text|json", .words = "text|json",
+     .preset = "text", AT(log_format), .help = "lines on stderr"},
+    {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
+     .preset = "200", AT(stderr_rate),
+     .help = "lines a second that are logged of what handlers write to stderr, "
+             "ten seconds' worth at once; 0 is all"},
+    {"verbose", 'v', OPT_COUNT, AT(verbose),
+     .help = "log each delivery that ends well, too"},
+    {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "log warnings and errors only"},
+    {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"},
+    {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
+};
+
+const struct option_table settings_table = {
+    .program = "mqworker",
+    .usage = "[options] QUEUE -- COMMAND [ARG...]\n"
+             "[options] --plugin FILE.so QUEUE",
+    .about = "Run COMMAND for each message of a POSIX message queue and lose "
+             "none.",
+    .notes = "COMMAND gets the body on stdin and MQW_* in its environment.\n"
+             "Exit 0: done. 65: dead at once. 126, 127: cannot be started, "
+             "nothing is counted.\n"
+             "Anything else: again after the backoff.\n\n"
+             "Signals: TERM and INT finish and stop, QUIT stops now, USR2 "
+             "pauses,\nCONT resumes, TTIN and TTOU raise and lower the "
+             "concurrency.\n\n"
+             "Example:\n"
+             "  mqworker -c 4 /orders -- ./handle-order\n\n"
+             "See also: mqctl(1), mqsend(1), mqdlq(1)",
+    .rows = rows,
+    .count = sizeof rows / sizeof rows[0],
+};
+
+const struct option_row *settings_row(const char *flag)
+{
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (strcmp(settings_table.rows[i].name, flag) == 0)
+            return &settings_table.rows[i];
+    return NULL;
+}
+
+/* settings_check_number - UINT64_MAX is the row's word, where it has one */
+int settings_check_number(const struct option_row *row, uint64_t value,
+                          struct problem *p)
+{
+    uint64_t most = row->max ? row->max : INT64_MAX;
+
+    if ((row->words && value == UINT64_MAX) ||
+        (value >= row->min && value <= most))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: %" PRIu64 " is out of range, allowed are "
+                       "%" PRIu64 " to %" PRIu64,
+                       row->name, value, row->min, most);
+}
+
+/* settings_init - the defaults of the table */
+void settings_init(struct settings *s)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    *s = (struct settings){
+        .concurrency = processors > 0 ? (uint64_t)processors : 1,
+        .batch_limit_ns = NS_PER_S,
+        .max_attempts = 5,
+        .jitter_percent = 20,
+        .max_crashes = 3,
+        .retry_for_ns = UINT64_MAX,
+        .timeout_ns = UINT64_MAX,
+        .max_timeout_ns = UINT64_MAX,
+        .max_delay_ns = DELAY_MAX,
+        .take_signals = true,
+        .kill_after_ns = 5 * NS_PER_S,
+        .grace_ns = 30 * NS_PER_S,
+        .breaker_pause_ns = 10 * NS_PER_S,
+        .estimated_duration_ns = 2 * NS_PER_S,
+        .tolerance_factor = 5,
+        .window = 1,
+        .lookahead = 64,
+        .group_quantum = 10,
+        .max_parked = 100000,
+        .max_waiting = 1000000,
+        .stderr_rate = 200,
+    };
+    memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
+    s->backoff = (struct backoff){
+        .exponential = true,
+        .count = 2,
+        .step_ns = {NS_PER_S, 300 * NS_PER_S},
+    };
+}
+
+/* Guards the backoff of all settings; held for a copy, and innermost. */
+static pthread_mutex_t backoff_mtx = PTHREAD_MUTEX_INITIALIZER;
+
+void settings_backoff(const struct settings *s, struct backoff *out)
+{
+    pthread_mutex_lock(&backoff_mtx);
+    *out = s->backoff;
+    pthread_mutex_unlock(&backoff_mtx);
+}
+
+void settings_set_backoff(struct settings *s, const struct backoff *b)
+{
+    pthread_mutex_lock(&backoff_mtx);
+    s->backoff = *b;
+    pthread_mutex_unlock(&backoff_mtx);
+}
+
+int settings_queue_flags(const struct settings *s)
+{
+    return QUEUE_RECEIVE | (s->no_create ? 0 : QUEUE_CREATE);
+}
+
+void settings_attr(const struct settings *s, struct queue_attr *out)
+{
+    *out = (struct queue_attr){.depth = s->queue_depth,
+                               .message_size = s->message_size,
+                               .mode = (mode_t)s->mode};
+}
+
+/* settings_margin - how long the next handler of a bounded run may take */
+uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
+{
+    uint64_t wide;
+
+    if (__builtin_mul_overflow(mean_ns, s->tolerance_factor, &wide) ||
+        wide > UINT64_MAX / 2)
+        return UINT64_MAX / 2;
+    return wide;
+}
+
+/* run_for_check - at its very start something can be taken: bounds_take asks
+ * whether now and the margin are before the end */
+static int run_for_check(const struct settings *s, struct problem *p)
+{
+    uint64_t margin = settings_margin(s, s->estimated_duration_ns);
+    char run[DURATION_TEXT], one[DURATION_TEXT], all[DURATION_TEXT];
+
+    if (s->run_for_ns == 0 || s->run_for_ns > margin)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--run-for %s is %s than %" PRIu64
+                       " x --estimated-duration %s = %s: nothing would be "
+                       "taken; give a longer --run-for, or "
+                       "--estimated-duration",
+                       duration_print(s->run_for_ns, run),
+                       s->run_for_ns < margin ? "shorter" : "no longer",
+                       s->tolerance_factor,
+                       duration_print(s->estimated_duration_ns, one),
+                       duration_print(margin, all));
+}
+
+/* settings_check - what no single setting can tell */
+int settings_check(const struct settings *s, struct problem *p)
+{
+    if (strcmp(s->dead_letter_queue, s->queue) == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--dead-letter-queue: \"%s\" is the queue that is "
+                           "consumed; give another name",
+                           s->dead_letter_queue);
+    return run_for_check(s, p);
+}
+
+/* settings_parse - argv to settings */
+int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
+{
+    int count, rest;
+    int err = options_parse(&settings_table, argc, argv, s, &count, &rest, p);
+
+    if (err || s->help || s->version)
+        return err;
+    err = operands_take(s, count, rest < 0 ? NULL : argv + rest, argv, p);
+    return err ? err : settings_check(s, p);
+}

@@ -1,0 +1,110 @@
+/* settings.h - everything that a worker can be told
+ *
+ * WHAT   The flags of mqworker as values. One table (settings.c) names, checks
+ *        and explains each of them.
+ * WHO    Filled by main, read by all parts; constant after engine_open, except
+ *        what tune.h may change: that is atomic, or under its lock.
+ * OWNS   Nothing; strings are argv's.
+ * FAILS  settings_parse: a problem with status 64.
+ */
+#ifndef WORKER_CONFIG_SETTINGS_H
+#define WORKER_CONFIG_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/log.h"
+#include "common/options/options.h"
+#include "common/base/problem.h"
+#include "common/mq/queue.h"
+#include "worker/config/backoff.h"
+#include "worker/mqworker.h"
+
+#define CONCURRENCY_MAX 1024
+#define WINDOW_MAX      256
+/* Work items in use: the cap, and one for each pool thread that has counted
+ * itself out and not yet put its own away. */
+#define ITEMS_MAX     (2 * CONCURRENCY_MAX + 16)
+#define EXIT_UNMAPPED 0xff
+
+/* What becomes of a group whose head died: words of --on-group-dead. */
+enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
+
+struct inproc; /* handler_inproc.h */
+
+struct settings {
+    char queue[QUEUE_NAME_MAX];
+    char **command;                  /* NULL-terminated; NULL: a plugin */
+    const char *plugin, *plugin_arg; /* NULL: none */
+    const struct inproc *inproc;     /* the function of a program that embeds
+                                        us; NULL: we are the program */
+    int passed_fd; /* of the queue, which was opened for us; 0: none was */
+    bool take_signals;
+    bool timeout_abort;
+    bool stream;           /* the command is long-lived */
+    uint64_t window;       /* messages open for a child, 1 to WINDOW_MAX */
+    uint64_t max_requests; /* messages of a child's life; 0: no bound */
+    uint64_t max_rss;      /* bytes a child may grow to; 0: no bound */
+    uint64_t queue_depth, message_size, mode; /* 0: not given */
+    bool no_create;
+    _Atomic uint64_t concurrency;
+    _Atomic uint64_t batch_limit_ns; /* UINT64_MAX: none */
+    _Atomic uint64_t max_attempts;
+    struct backoff backoff; /* settings_backoff */
+    _Atomic uint64_t jitter_percent;
+    uint64_t max_crashes;
+    uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
+    _Atomic uint64_t timeout_ns; /* of a handler; UINT64_MAX: none */
+    /* What a message may ask for; UINT64_MAX: anything. */
+    _Atomic uint64_t max_timeout_ns, max_delay_ns;
+    _Atomic uint64_t kill_after_ns;
+    _Atomic uint64_t grace_ns;
+    _Atomic uint64_t breaker_failures; /* 0: off */
+    _Atomic uint64_t breaker_pause_ns;
+    _Atomic uint64_t retry_for_ns; /* UINT64_MAX: no limit by age */
+    uint64_t run_for_ns;           /* 0: no end */
+    uint64_t estimated_duration_ns, tolerance_factor;
+    bool exit_when_idle;
+    uint64_t exit_when_idle_ns;
+    uint64_t max_deliveries; /* 0: no bound */
+    uint64_t lookahead;
+    _Atomic uint64_t group_quantum, max_parked;
+    _Atomic uint64_t max_waiting;           /* rows of the store */
+    uint64_t on_group_dead;                 /* enum group_dead */
+    char group_separator;                   /* 0: none */
+    char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
+    const char *state_dir;                  /* NULL: found as statedir.h says */
+    const char *runtime_dir;                /* NULL: as runtimedir.h says */
+    bool allow_disk_custody;
+    _Atomic uint64_t stderr_rate; /* lines a second; 0: all */
+    uint64_t log_format;          /* enum log_format */
+    uint64_t verbose;
+    bool quiet, help, version;
+};
+
+extern const struct option_table settings_table;
+
+/* The row of a flag; NULL: there is none. */
+const struct option_row *settings_row(const char *flag);
+/* A number in the range of its row: 0, or a problem with status 64. */
+int settings_check_number(const struct option_row *row, uint64_t value,
+                          struct problem *p);
+void settings_init(struct settings *s);
+/* The backoff, which is more than one number and may be set while the worker
+ * runs. Any thread. */
+void settings_backoff(const struct settings *s, struct backoff *out);
+void settings_set_backoff(struct settings *s, const struct backoff *b);
+/* How the queue is opened: QUEUE_ flags, and the attributes asked for. */
+int settings_queue_flags(const struct settings *s);
+void settings_attr(const struct settings *s, struct queue_attr *out);
+/* How long the next handler of a bounded run may take, ns: the tolerance factor
+ * times `mean_ns`, at most UINT64_MAX / 2. */
+uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
+/* What no single setting can tell: a problem that begins with the flag it is
+ * about, or 0. */
+int settings_check(const struct settings *s, struct problem *p);
+/* Read argv. `s->help` and `s->version` are returned early, unchecked. */
+int settings_parse(struct settings *s, int argc, char **argv,
+                   struct problem *p);
+
+#endif

@@ -1,0 +1,19 @@
+/* slots.c - how many slots a worker needs (see slots.h) */
+#include "worker/config/slots.h"
+
+#define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
+
+/* slots_for - one that a thread receives into, those it delivers (of a group,
+ * or as many as a child may have open), and the lookahead */
+unsigned slots_for(const struct settings *set, unsigned cap)
+{
+    return cap * (1 + (unsigned)set->window) + (unsigned)set->lookahead +
+           SPARE_SLOTS;
+}
+
+/* slots_more - one for each that may run, so that none waits until one of those
+ * in use is free */
+unsigned slots_more(const struct settings *set)
+{
+    return (unsigned)set->concurrency;
+}

@@ -1,0 +1,209 @@
+/* bounds.c - runs that end by themselves (see bounds.h) */
+#include "worker/flow/bounds.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
+#include "worker/engine.h"
+#include "worker/flow/ordered.h"
+#include "worker/flow/receive.h"
+
+#define UNREAD_MOST 5 /* looks, a second apart */
+
+/* mean - of the handlers that have ended; the estimate while there is none */
+static uint64_t mean(struct engine *e)
+{
+    struct receive_stats s;
+    uint64_t one;
+
+    receive_stats(e, &s);
+    if (s.ended == 0)
+        return e->set->estimated_duration_ns;
+    one = s.took_ns / s.ended; /* read while they change */
+    return one < s.longest_ns ? one : s.longest_ns;
+}
+
+/* margin - how long the next handler may take */
+static uint64_t margin(struct engine *e)
+{
+    return settings_margin(e->set, mean(e));
+}
+
+/* at_end - whether a message taken now might run past the end */
+static bool at_end(struct engine *e)
+{
+    return ns_add(clock_mono_ns(), margin(e)) >= e->bounds.end_ns;
+}
+
+/* end_arm - an empty queue is waited on until the margin begins */
+static void end_arm(struct engine *e)
+{
+    uint64_t m = margin(e), end = e->bounds.end_ns;
+
+    timers_start(e->timers, &e->bounds.end_timer, end > m ? end - m : 0);
+}
+
+/* end_due - the mean may have fallen since the timer was started */
+static void end_due(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, bounds.end_timer);
+
+    if (at_end(e))
+        engine_finish(e, "run-for");
+    else
+        end_arm(e);
+}
+
+/* idle - 1: nothing runs, nothing is there that could run now; 0: something
+ * does; -errno: the store does not tell
+ * The store is asked last: a work item that could not start its child has left
+ * without a look at it.
+ */
+static int idle(struct engine *e)
+{
+    int due;
+
+    if (atomic_load(&e->running) > 0 || atomic_load(&e->waiting) > 0 ||
+        atomic_load(&e->unsettled) > 0 || ordered_ready(e) ||
+        queue_length(e->queue) > 0)
+        return 0;
+    due = retries_due(e->retries);
+    return due < 0 ? due : !due;
+}
+
+/* unreadable - a store that is damaged stays so: nobody would end such a run */
+static void unreadable(struct engine *e, int err)
+{
+    if (err == -EIO && ++e->bounds.unread == UNREAD_MOST) {
+        log_error("store_unreadable", F_STR("queue", e->set->queue),
+                  F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
+                  F_STR("next", "keep a copy, save what can be read with "
+                                "sqlite3's .recover, or use another "
+                                "--state-dir; nothing is lost until then"));
+        atomic_store(&e->status, EX_CANTCREAT);
+        engine_finish(e, "store-unreadable");
+        return;
+    }
+    timers_start(e->timers, &e->bounds.idle_timer, clock_mono_ns() + NS_PER_S);
+}
+
+/* idle_end - when it has been idle for long enough, if nothing comes */
+static uint64_t idle_end(const struct engine *e)
+{
+    return ns_add(atomic_load(&e->bounds.idle_since), e->bounds.idle_ns);
+}
+
+/* idle_due - has it been idle for long enough? Work that came meanwhile starts
+ * the timer again when it leaves; verdicts that could not be written yet are no
+ * work that leaves, so look again once they may have been. The end is read
+ * last: what ended has moved it before it counted itself out. */
+static void idle_due(struct timer *timer)
+{
+    struct engine *e = CONTAINER_OF(timer, struct engine, bounds.idle_timer);
+    uint64_t end;
+    int is;
+
+    if (atomic_load(&e->unsettled)) {
+        timers_start(e->timers, timer, clock_mono_ns() + NS_PER_S);
+        return;
+    }
+    is = idle(e);
+    if (is < 0) {
+        unreadable(e, is);
+        return;
+    }
+    e->bounds.unread = 0;
+    if (!is)
+        return;
+    end = idle_end(e);
+    if (clock_mono_ns() >= end)
+        engine_finish(e, "idle");
+    else
+        timers_start(e->timers, timer, end);
+}
+
+void bounds_init(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+    const struct settings *set = e->set;
+
+    b->started_ns = clock_mono_ns();
+    b->end_ns =
+        set->run_for_ns ? ns_add(b->started_ns, set->run_for_ns) : UINT64_MAX;
+    b->max_deliveries = set->max_deliveries ? set->max_deliveries : UINT64_MAX;
+    b->idle_ends = set->exit_when_idle;
+    b->idle_ns = set->exit_when_idle_ns;
+    timer_init(&b->end_timer, end_due);
+    timer_init(&b->idle_timer, idle_due);
+}
+
+/* bounds_start - everything is ready to take messages */
+void bounds_start(struct engine *e)
+{
+    bounds_busy(e);
+    bounds_left(e);
+}
+
+/* bounds_busy - the latest of all that say so at once */
+void bounds_busy(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+    uint64_t now, since;
+
+    if (!b->idle_ends)
+        return;
+    now = clock_mono_ns();
+    since = atomic_load(&b->idle_since);
+    while (since < now &&
+           !atomic_compare_exchange_weak(&b->idle_since, &since, now))
+        ;
+}
+
+/* bounds_take - before each message */
+bool bounds_take(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+
+    if (b->end_ns != UINT64_MAX && at_end(e)) {
+        engine_finish(e, "run-for");
+        return false;
+    }
+    if (b->max_deliveries == UINT64_MAX)
+        return true;
+    if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
+        return true;
+    /* The hold first: an item that gives its ticket back meanwhile lifts it. */
+    engine_hold(e, HOLD_BOUND);
+    bounds_untake(e);
+    return false;
+}
+
+void bounds_untake(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+
+    if (b->max_deliveries != UINT64_MAX &&
+        atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
+        atomic_load(&e->holds) & HOLD_BOUND)
+        engine_unhold(e, HOLD_BOUND);
+}
+
+/* bounds_left - the run may be over */
+void bounds_left(struct engine *e)
+{
+    struct bounds *b = &e->bounds;
+
+    if (atomic_load(&e->running) > 0)
+        return;
+    if (b->end_ns != UINT64_MAX)
+        end_arm(e);
+    if (atomic_load(&b->tickets) >= b->max_deliveries) {
+        engine_finish(e, "max-deliveries");
+    } else if (b->idle_ends) {
+        timers_start(e->timers, &b->idle_timer, idle_end(e));
+    }
+}

@@ -1,0 +1,45 @@
+/* bounds.h - runs that end by themselves
+ *
+ * WHAT   --run-for, --exit-when-idle, --max-deliveries: when to take no more.
+ *        For cron and timers; docs/bounded-runs.
+ * WHO    take, untake, busy, left: pool threads. start: the engine.
+ * OWNS   Two timers. Costs nothing where no bound was asked for.
+ * FAILS  Never.
+ */
+#ifndef WORKER_FLOW_BOUNDS_H
+#define WORKER_FLOW_BOUNDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/loop/timers.h"
+
+struct engine;
+
+/* c = constant after start   a = atomic */
+struct bounds {
+    uint64_t started_ns;         /* c  monotonic */
+    uint64_t end_ns;             /* c  UINT64_MAX: no end */
+    uint64_t max_deliveries;     /* c  UINT64_MAX: no bound */
+    bool idle_ends;              /* c */
+    uint64_t idle_ns;            /* c */
+    _Atomic uint64_t tickets;    /* a  deliveries made or about to be made */
+    _Atomic uint64_t idle_since; /* a  monotonic; grows: last bounds_busy */
+    unsigned unread; /* idle_timer's: looks in a row at a store that failed */
+    struct timer end_timer, idle_timer;
+};
+
+void bounds_init(struct engine *e);
+void bounds_start(struct engine *e);
+/* May one more message be taken? It counts as a delivery until untaken. */
+bool bounds_take(struct engine *e);
+/* Nothing was there, or it was not delivered. */
+void bounds_untake(struct engine *e);
+/* A message came, or a delivery has ended, in a work item that still counts. A
+ * try that found none is no work, nor is one that failed. */
+void bounds_busy(struct engine *e);
+/* A work item has left. */
+void bounds_left(struct engine *e);
+
+#endif

@@ -1,0 +1,627 @@
+/* ordered.c - messages of groups: from slots and the store to a thread (see
+ * ordered.h) */
+#include "worker/flow/ordered.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
+#include "worker/engine.h"
+#include "worker/source/load.h"
+#include "worker/source/release.h"
+#include "worker/source/row.h"
+
+#define PARK_MOST 64       /* messages in one commit */
+#define AGAIN_NS  NS_PER_S /* a row that could not be parked is due again */
+
+/* A slot whose message waits in its group; one for each slot. */
+struct member {
+    struct group_item item;
+    struct slot *slot;
+};
+
+/* c = constant after open   p = whoever set parking   a = atomic */
+struct ordered {
+    struct groups *groups;  /* c */
+    struct member *members; /* c  by slot index */
+    atomic_bool parking;    /* a  one thread parks at a time: in order */
+    struct group_item *items[PARK_MOST]; /* p */
+    struct store_row rows[PARK_MOST];    /* p */
+    struct delivery read[PARK_MOST];     /* p */
+    atomic_bool full_told; /* a  the bound of parked messages was logged */
+};
+
+int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
+{
+    struct ordered *o = calloc(1, sizeof *o);
+    int err = -ENOMEM;
+
+    *out = NULL;
+    if (o)
+        o->members = calloc(slots, sizeof *o->members);
+    if (o && o->members)
+        err = groups_open(&o->groups, (unsigned)e->set->group_quantum);
+    if (err) {
+        if (o)
+            free(o->members);
+        free(o);
+        return err;
+    }
+    /* A letter on its way keeps its group waiting; a parked row is none. */
+    if (e->set->on_group_dead == GROUP_DEAD_HOLD)
+        groups_keep_front(o->groups);
+    *out = o;
+    return 0;
+}
+
+void ordered_close(struct ordered **ordered)
+{
+    struct ordered *o = *ordered;
+
+    if (!o)
+        return;
+    *ordered = NULL;
+    groups_close(&o->groups);
+    free(o->members);
+    free(o);
+}
+
+/* ordered_restore - one pass over the groups that have rows */
+int ordered_restore(struct engine *e)
+{
+    char key[HEADER_VALUE_MAX];
+    struct store_group g;
+    size_t size = 0;
+    int err;
+
+    while ((err = store_next_group(e->store, key, &size, &g)) == 0) {
+        bool held = e->set->on_group_dead == GROUP_DEAD_HOLD && g.letters > 0;
+
+        err = groups_restore(e->ordered->groups, key, size, g.parked, g.head,
+                             held);
+        if (err)
+            return err;
+    }
+    return err == -ENOENT ? 0 : err;
+}
+
+/* crowded - half the lookahead is taken and some of it cannot run; or no slot
+ * is left, and what it waits for needs one, whatever the bounds say */
+static bool crowded(const struct engine *e)
+{
+    const struct groups *g = e->ordered->groups;
+
+    return groups_stuck(g) > 0 &&
+           (custody_free_slots(e->custody) == 0 ||
+            (groups_waiting(g) * 2 >= e->set->lookahead &&
+             groups_parked(g) < e->set->max_parked));
+}
+
+bool ordered_stuck(const struct engine *e)
+{
+    return crowded(e) && !atomic_load(&e->ordered->parking);
+}
+
+bool ordered_ready(const struct engine *e)
+{
+    return groups_ready(e->ordered->groups) > 0 || ordered_stuck(e);
+}
+
+bool ordered_empty(const struct engine *e)
+{
+    const struct ordered *o = e->ordered;
+
+    return groups_waiting(o->groups) == 0 && groups_parked(o->groups) == 0 &&
+           groups_ready(o->groups) == 0;
+}
+
+/* ordered_room - lookahead in slots, --max-parked in the store */
+bool ordered_room(struct engine *e)
+{
+    struct ordered *o = e->ordered;
+
+    if (groups_parked(o->groups) < e->set->max_parked) {
+        atomic_store_explicit(&o->full_told, false, memory_order_relaxed);
+        return groups_waiting(o->groups) < e->set->lookahead;
+    }
+    if (!atomic_exchange(&o->full_told, true))
+        log_warn("parked_full", F_STR("queue", e->set->queue),
+                 F_UINT("parked", groups_parked(o->groups)),
+                 F_STR("next",
+                       "nothing more is received, not even a replay, until "
+                       "blocked groups go on; mqdlq discard frees a group "
+                       "that is held, or raise --max-parked"));
+    return false;
+}
+
+/* member_of - the place of a slot */
+static struct member *member_of(struct engine *e, struct slot *slot)
+{
+    return &e->ordered->members[custody_index(e->custody, slot)];
+}
+
+/* member_make - what stands in a group for a message in a slot
+ * A letter that an operator sent again goes first: it is what a held group
+ * waits for.
+ */
+static struct member *member_make(struct engine *e, const struct delivery *d)
+{
+    struct member *m = member_of(e, d->slot);
+
+    m->slot = d->slot;
+    m->item.seq = d->slot->seq;
+    m->item.priority = d->letter || d->front ? GROUP_FRONT : d->slot->priority;
+    return m;
+}
+
+/* refused - its group does not take it */
+static int refused(struct delivery *d, int err)
+{
+    if (err != -ESHUTDOWN)
+        return err;
+    d->broken = true;
+    strcpy(d->why, "its group was closed");
+    return 0;
+}
+
+/* ordered_add - to its place in its group */
+int ordered_add(struct engine *e, struct delivery *d)
+{
+    struct member *m = member_make(e, d);
+    int err =
+        groups_add(e->ordered->groups, d->group.at, d->group.size, &m->item);
+
+    return err ? refused(d, err) : HANDED_OVER;
+}
+
+/* ordered_enter - at once, if there is nothing to wait for */
+int ordered_enter(struct engine *e, struct delivery *d)
+{
+    int err = groups_pass(e->ordered->groups, d->group.at, d->group.size,
+                          d->slot->priority, &d->lease);
+
+    return err == -EAGAIN ? ordered_add(e, d) : err;
+}
+
+/* put_by - a due message to the store again, behind what its group has there
+ * Any number may be due at once. Were they all to wait in slots, none would be
+ * left to run one of them; so one that cannot be written goes back, too.
+ * Crash before the commit: it waits as before. After it: it is parked, and
+ * recovery frees the slot, which has not run.
+ */
+static int put_by(struct engine *e, struct delivery *d)
+{
+    struct groups *g = e->ordered->groups;
+    struct member *m = member_make(e, d);
+    struct group_item *item = &m->item;
+    struct store_row row;
+    int err = groups_park_one(g, d->group.at, d->group.size, item);
+
+    if (err)
+        return refused(d, err);
+    row_make(&row, d);
+    row.state = STORE_PARKED;
+    err = store_put_all(e->store, &row, 1);
+    if (err) { /* it waits in the store as before */
+        groups_park_undo(g, item);
+        slot_retire(d->slot);
+        retries_land(e->retries, row.row);
+        retries_note(e->retries, clock_steady_ns() + AGAIN_NS);
+        engine_trouble(e, "parking a message in the store", -err);
+        return PUT_BY;
+    }
+    FAULT_POINT("park_due_after_put");
+    retries_land(e->retries, row.row);
+    groups_park_end(g, &item, 1, true);
+    return PUT_BY;
+}
+
+/* head_lease - the lease of a retry's group
+ * The retry is in the store before its group is blocked by it
+ * (ordered_settled), so it can be due while the group is leased still. Once the
+ * group is not leased it is blocked by this row, or it has nothing to do with
+ * it: the lease is tried a second time for that.
+ */
+static int head_lease(struct engine *e, struct delivery *d)
+{
+    struct groups *g = e->ordered->groups;
+    const char *key = d->group.at;
+    size_t size = d->group.size;
+
+    d->lease = groups_resume(g, key, size, d->slot->row);
+    if (d->lease)
+        return 0;
+    if (d->slot->failures > 0 && groups_leased(g, key, size))
+        return -EINPROGRESS;
+    d->lease = groups_resume(g, key, size, d->slot->row);
+    return d->lease ? 0 : -ENOENT;
+}
+
+/* ordered_due - a retry goes on where its group stopped; a delayed message gets
+ * in line
+ * A letter that a stop kept goes before all that is parked, so it is not parked
+ * itself; it waits in a slot for what runs before it, unless that needs the
+ * last one.
+ */
+int ordered_due(struct engine *e, struct delivery *d)
+{
+    int err = head_lease(e, d);
+
+    if (err != -ENOENT)
+        return err;
+    if (d->front)
+        return custody_free_slots(e->custody) > 0 ? ordered_enter(e, d)
+                                                  : -EINPROGRESS;
+    return groups_waiting(e->ordered->groups) < e->set->lookahead
+               ? ordered_enter(e, d)
+               : put_by(e, d);
+}
+
+/* before - whether a parked message comes before an item */
+static bool before(const struct store_parked *p, const struct group_item *item,
+                   bool low)
+{
+    if (!item)
+        return true;
+    if (item->priority == GROUP_FRONT)
+        return false;
+    if (p->priority != item->priority)
+        return low ? p->priority < item->priority
+                   : p->priority > item->priority;
+    return p->receive_seq < item->seq;
+}
+
+/* take_item - a message that waits in a slot */
+static int take_item(struct engine *e, struct group *lease,
+                     struct group_item *item, struct delivery *d)
+{
+    struct member *m = CONTAINER_OF(item, struct member, item);
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    groups_take(e->ordered->groups, lease, item, m->slot->priority);
+    delivery_read(d, m->slot, 0);
+    delivery_regroup(d, key, size);
+    d->lease = lease;
+    return 0;
+}
+
+/* take_parked - a message that waits in the store
+ * Whoever wrote it there may not be back from the commit yet: then it flies
+ * still, -EINPROGRESS. It lands before its group is told that it has arrived
+ * (put_by, parked). So a group that is given back waits for that (PARKING), or
+ * the row has landed.
+ */
+static int take_parked(struct engine *e, struct group *lease,
+                       const struct store_parked *p, struct slot *slot,
+                       struct delivery *d)
+{
+    int err = load_row(&e->load, p->row, STORE_PARKED, slot, d);
+
+    if (!err && !retries_fly(e->retries, p->row)) {
+        slot_retire(slot); /* it is in the store as before */
+        err = -EINPROGRESS;
+    }
+    if (!err || err == -EMSGSIZE)
+        groups_take(e->ordered->groups, lease, NULL, p->priority);
+    d->lease = lease;
+    return err;
+}
+
+/* take_next - the next message of a leased group; -ENOENT: it has none;
+ * -EINPROGRESS: not yet */
+static int take_next(struct engine *e, struct group *lease, struct slot *slot,
+                     struct delivery *d)
+{
+    struct groups *g = e->ordered->groups;
+    struct group_item *item = groups_peek(g, lease);
+    bool low = groups_low_turn(lease);
+    struct store_parked p;
+    size_t size;
+    const char *key = groups_key(lease, &size);
+    int err = -ENOENT;
+
+    if (groups_parked_of(g, lease) > 0) {
+        err = store_next_parked(e->store, key, size, low, &p);
+        if (err == -ENOENT)
+            groups_unpark(g, lease);
+        else if (err)
+            return err;
+    }
+    if (!err && before(&p, item, low))
+        return take_parked(e, lease, &p, slot, d);
+    return item ? take_item(e, lease, item, d) : -ENOENT;
+}
+
+/* ordered_take - lease a group, take its next message
+ * One whose next message has not landed is left to the next try: it is on the
+ * run queue, or gets there when the message has, and whoever has nothing else
+ * to do looks there before it goes to sleep.
+ */
+int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
+{
+    static const struct store_row dead = {.state = STORE_DEAD};
+    struct group *lease;
+    int err = -EAGAIN;
+
+    while ((lease = groups_lease(e->ordered->groups)) != NULL) {
+        err = take_next(e, lease, slot, d);
+        if (!err)
+            return 0;
+        ordered_settled(e, lease, err == -EMSGSIZE ? &dead : NULL, false);
+        if (err == -EINPROGRESS)
+            return -EAGAIN;
+        if (err != -ENOENT && err != -EMSGSIZE)
+            return err;
+        err = -EAGAIN;
+    }
+    return err;
+}
+
+/* park - write what was taken out of its place, in one commit
+ * Crash before the commit: each message is HELD in its slot. After it, before
+ * the slot is FREE: recovery finds the row by the receive sequence (or the row
+ * in the slot) and frees the slot.
+ */
+static int park(struct engine *e, size_t n)
+{
+    struct ordered *o = e->ordered;
+    const char *key;
+    size_t size;
+
+    for (size_t i = 0; i < n; i++) {
+        struct member *m = CONTAINER_OF(o->items[i], struct member, item);
+        struct delivery *d = &o->read[i];
+
+        delivery_read(d, m->slot, 0);
+        key = groups_key(m->item.group, &size); /* it was found by this one */
+        delivery_regroup(d, key, size);
+        row_make(&o->rows[i], d);
+        o->rows[i].state = STORE_PARKED;
+    }
+    return store_put_all(e->store, o->rows, n);
+}
+
+/* parked - the slots are FREE; the place of each is used until they are given
+ * back */
+static void parked(struct engine *e, size_t n)
+{
+    struct ordered *o = e->ordered;
+    struct slot *slots[PARK_MOST];
+
+    FAULT_POINT("park_after_put");
+    for (size_t i = 0; i < n; i++) {
+        slots[i] = CONTAINER_OF(o->items[i], struct member, item)->slot;
+        if (slots[i]->row)
+            retries_land(e->retries, slots[i]->row);
+    }
+    groups_park_end(o->groups, o->items, n, true);
+    for (size_t i = 0; i < n; i++)
+        custody_release(e->custody, slots[i]);
+    backlog_look(e);
+}
+
+/* park_some - one commit; whether there was something to park */
+static bool park_some(struct engine *e)
+{
+    struct ordered *o = e->ordered;
+    size_t n = groups_park_begin(o->groups, o->items, PARK_MOST);
+    int err = n ? park(e, n) : 0;
+
+    if (err) {
+        groups_park_end(o->groups, o->items, n, false);
+        engine_trouble(e, "parking messages in the store", -err);
+    } else if (n) {
+        parked(e, n);
+    }
+    return n && !err;
+}
+
+/* ordered_relieve - park until there is room
+ * Who finds another thread parking goes away, and nobody else would see that
+ * the lookahead was filled meanwhile: so whoever parked looks again after it
+ * has said that it does not park any more. While a delay after trouble runs it
+ * is not tried again: take_any comes by with each message.
+ */
+void ordered_relieve(struct engine *e)
+{
+    struct ordered *o = e->ordered;
+    bool more = true;
+
+    while (more && crowded(e) && !(atomic_load(&e->holds) & HOLD_QUEUE) &&
+           !atomic_exchange(&o->parking, true)) {
+        more = park_some(e);
+        atomic_store(&o->parking, false);
+    }
+}
+
+/* still_dead - whether a held group has a letter left; with trouble, it has:
+ * who holds it then asks again (held) */
+static bool still_dead(struct engine *e, struct group *lease)
+{
+    int64_t row;
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    return store_group_letter(e->store, key, size, &row) != -ENOENT;
+}
+
+/* let_go - a held group goes on if it has no letter: 1 it does, 0 it has one,
+ * or -errno
+ * The store is asked without the lock. What dies meanwhile finds the group held
+ * already and makes it doubted, so the store is asked again.
+ */
+static int let_go(struct engine *e, const char *key, size_t size)
+{
+    int64_t row;
+    int err;
+
+    do {
+        err = store_group_letter(e->store, key, size, &row);
+        if (err != -ENOENT)
+            return err;
+    } while (!groups_unhold(e->ordered->groups, key, size));
+    log_info("group_released", F_STR("queue", e->set->queue),
+             F_BYTES("group", key, size));
+    return 1;
+}
+
+/* ordered_release - each held group, by a copy of its key */
+int ordered_release(struct engine *e)
+{
+    struct groups *g = e->ordered->groups;
+    size_t bytes, size;
+    char *keys = groups_held_keys(g, &bytes);
+    int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0, went;
+
+    for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
+        const char *key = keys + at + sizeof size;
+
+        memcpy(&size, keys + at, sizeof size);
+        went = let_go(e, key, size);
+        if (went < 0)
+            err = went;
+        else
+            n += went;
+    }
+    free(keys);
+    return err ? err : n;
+}
+
+size_t ordered_held(const struct engine *e)
+{
+    return groups_held(e->ordered->groups);
+}
+
+void ordered_set_quantum(struct engine *e, unsigned quantum)
+{
+    groups_set_quantum(e->ordered->groups, quantum);
+}
+
+size_t ordered_groups(const struct engine *e)
+{
+    return groups_count(e->ordered->groups);
+}
+
+/* One walk of ordered_list. */
+struct walk {
+    bool (*visit)(const struct slot *slot, void *arg);
+    void *arg;
+};
+
+static bool walk_item(const struct group_item *item, void *arg)
+{
+    const struct walk *w = arg;
+
+    return w->visit(CONTAINER_OF(item, const struct member, item)->slot,
+                    w->arg);
+}
+
+int ordered_list(struct engine *e, const char *key, size_t size,
+                 bool (*visit)(const struct slot *slot, void *arg), void *arg)
+{
+    struct walk w = {.visit = visit, .arg = arg};
+
+    return groups_list(e->ordered->groups, key, size, walk_item, &w);
+}
+
+int ordered_shut(struct engine *e, const char *key, size_t size)
+{
+    int err = groups_shut(e->ordered->groups, key, size);
+
+    if (!err)
+        log_info("group_closed", F_STR("queue", e->set->queue),
+                 F_BYTES("group", key, size));
+    return err;
+}
+
+/* held - it waits for an operator
+ * Who is watching already may have looked when the letter was gone and the
+ * group not held yet: so look once more. What goes later than that is noticed.
+ */
+static void held(struct engine *e, const char *key, size_t size)
+{
+    int went;
+
+    log_warn("group_held", F_STR("queue", e->set->queue),
+             F_BYTES("group", key, size),
+             F_STR("next", "its letter keeps it waiting: mqdlq replay or "
+                           "mqdlq discard"));
+    if (!e->release)
+        return;
+    release_watch(e->release);
+    went = let_go(e, key, size);
+    if (went > 0)
+        engine_poke(e);
+    else if (went < 0)
+        release_again(e->release);
+}
+
+/* hold - the lease ends; its key is not ours any more then */
+static void hold(struct engine *e, struct group *lease)
+{
+    char copy[GROUP_KEY_MAX];
+    size_t size;
+    const char *key = groups_key(lease, &size);
+
+    memcpy(copy, key, size);
+    groups_hold(e->ordered->groups, lease);
+    held(e, copy, size);
+}
+
+/* go_on - unless a letter of it is left */
+static void go_on(struct engine *e, struct group *lease, bool ask)
+{
+    while (!(ask && still_dead(e, lease))) {
+        if (groups_release(e->ordered->groups, lease))
+            return;
+        ask = true; /* one came meanwhile */
+    }
+    hold(e, lease);
+}
+
+/* ordered_settled - the lease ends as the verdict says */
+void ordered_settled(struct engine *e, struct group *lease,
+                     const struct store_row *row, bool letter)
+{
+    bool holds = e->set->on_group_dead == GROUP_DEAD_HOLD;
+
+    if (row && row->state == STORE_WAITING && row->attempts > 0)
+        groups_block(e->ordered->groups, lease, row->row);
+    else if (holds && row && row->state == STORE_DEAD)
+        hold(e, lease);
+    else
+        go_on(e, lease, holds && letter);
+}
+
+void ordered_died(struct engine *e, const struct store_row *row)
+{
+    struct groups *g = e->ordered->groups;
+    const char *key = row->group;
+    size_t size = row->group_size;
+    struct group *lease = groups_resume(g, key, size, row->row);
+    int err = 0;
+
+    if (lease)
+        ordered_settled(e, lease, row, false);
+    else if (e->set->on_group_dead == GROUP_DEAD_HOLD)
+        err = groups_hold_late(g, key, size);
+    if (err > 0)
+        held(e, key, size);
+    else if (err < 0)
+        engine_trouble(e, "holding a group", -err);
+}
+
+void ordered_return(struct engine *e, struct group *lease, struct slot *slot)
+{
+    struct member *m = member_of(e, slot);
+
+    m->slot = slot;
+    m->item.seq = slot->seq;
+    groups_return(e->ordered->groups, lease, &m->item);
+}

@@ -1,0 +1,18 @@
+/* recover.h - what the last worker left in custody
+ *
+ * WHAT   Kills handlers left over, drops what was settled already, counts
+ *        crashes, and puts the rest on the held list in receive order.
+ * WHO    The engine at start, with the lock and before any thread.
+ * OWNS   Nothing.
+ * FAILS  A problem.
+ */
+#ifndef WORKER_FLOW_RECOVER_H
+#define WORKER_FLOW_RECOVER_H
+
+#include "common/base/problem.h"
+
+struct engine;
+
+int recover(struct engine *e, struct problem *p);
+
+#endif

@@ -1,0 +1,268 @@
+/* window.c - a work item that keeps several deliveries open (see
+ * receive_inner.h)
+ *
+ * The item fills its lane with what there is, then waits for the first that
+ * ends. While it waits with room in the lane it is on the engine's list of
+ * those that would take one more: whoever has a message and no room for another
+ * item wakes one of them. It leaves the list before it takes, and pokes after
+ * it entered, so that nothing that came in between is missed.
+ */
+#include "worker/flow/receive_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "worker/rules/breaker.h"
+#include "worker/handlers/handler.h"
+#include "worker/flow/receive.h"
+
+/* A delivery that a child has. */
+struct open {
+    struct delivery d; /* first: lanes know it by this */
+    uint64_t since_ns;
+    struct open *next; /* free */
+};
+
+/* window_open - room for as many as a lane takes */
+static int window_open(struct receive *item)
+{
+    size_t n = item->engine->set->window;
+
+    if (item->window)
+        return 0;
+    item->window = calloc(n, sizeof *item->window);
+    if (!item->window)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        item->window[i].d.count = item->count;
+        item->window[i].next = item->free_open;
+        item->free_open = &item->window[i];
+    }
+    return 0;
+}
+
+void window_fini(struct receive *item)
+{
+    free(item->window);
+}
+
+/* over - its time is, and it took one at least */
+static bool over(const struct receive *item)
+{
+    return item->took && item->now_ns >= item->end_ns;
+}
+
+/* may_take - it may have waited for long since it was asked to leave; beside
+ * what is open already: while the breaker lets a probe through, that is one */
+static bool may_take(struct receive *item)
+{
+    struct engine *e = item->engine;
+
+    return atomic_load(&e->running) <= engine_room(e) &&
+           (item->open == 0 || breaker_state(&e->breaker) == BREAKER_CLOSED);
+}
+
+/* send - what was taken is the child's */
+static void send(struct receive *item)
+{
+    struct open *o = item->free_open;
+
+    item->free_open = o->next;
+    if (o->d.slot == item->slot)
+        item->slot = NULL;
+    o->since_ns = receive_look(item);
+    receive_begins(item, &o->d);
+    item->open++;
+    item->took = true;
+    item->engine->ops->lanes->send(item->lane, &o->d);
+}
+
+/* fill - take and send; 0: the lane is full, or may not take more; -EAGAIN:
+ * there is no more, -errno trouble. TAKEN_NONE: look at what is open first. */
+static int fill(struct receive *item)
+{
+    const struct lane_ops *lanes = item->engine->ops->lanes;
+    int err = 0;
+
+    receive_look(item); /* it may have waited for long */
+    while (!err && may_take(item) && lanes->room(item->lane) > 0) {
+        item->d = &item->free_open->d;
+        err = take(item);
+        if (!err)
+            send(item);
+        else if (err == TAKEN_NONE && item->open == 0)
+            err = 0;
+    }
+    take_flush(item);
+    return err;
+}
+
+/* want - on the list, and see whether there is something already */
+static bool want(struct receive *item)
+{
+    struct engine *e = item->engine;
+
+    if (e->ops->lanes->room(item->lane) == 0)
+        return false;
+    pthread_mutex_lock(&e->held_mtx);
+    item->wants = true;
+    LIST_INSERT_HEAD(&e->wanting, item, wanted);
+    atomic_fetch_add(&e->wants, 1);
+    pthread_mutex_unlock(&e->held_mtx);
+    engine_poke(e);
+    return true;
+}
+
+/* unwant_locked - off the list */
+static void unwant_locked(struct engine *e, struct receive *item)
+{
+    item->wants = false;
+    LIST_REMOVE(item, wanted);
+    atomic_fetch_sub(&e->wants, 1);
+}
+
+/* unwant - nobody wakes it any more on return */
+static void unwant(struct receive *item)
+{
+    struct engine *e = item->engine;
+
+    pthread_mutex_lock(&e->held_mtx);
+    if (item->wants)
+        unwant_locked(e, item);
+    pthread_mutex_unlock(&e->held_mtx);
+}
+
+/* window_wake - the one that began to wait last
+ * Under the lock, as the lane is the item's only while that cannot leave.
+ */
+bool window_wake(struct engine *e)
+{
+    struct receive *item;
+
+    if (atomic_load(&e->wants) == 0)
+        return false;
+    pthread_mutex_lock(&e->held_mtx);
+    item = LIST_FIRST(&e->wanting);
+    if (item) {
+        unwant_locked(e, item);
+        e->ops->lanes->wake(item->lane);
+    }
+    pthread_mutex_unlock(&e->held_mtx);
+    return item != NULL;
+}
+
+/* lane_set - under the lock, so that receive_hold finds only lanes that are in
+ * use */
+static void lane_set(struct receive *item, struct lane *lane)
+{
+    pthread_mutex_lock(&item->engine->held_mtx);
+    item->lane = lane;
+    pthread_mutex_unlock(&item->engine->held_mtx);
+}
+
+/* receive_hold - who waits for a child to be started again looks whether it has
+ * to leave */
+void receive_hold(struct engine *e)
+{
+    struct receive *item;
+
+    pthread_mutex_lock(&e->held_mtx);
+    LIST_FOREACH (item, &e->items, all)
+        if (item->lane)
+            e->ops->lanes->wake(item->lane);
+    pthread_mutex_unlock(&e->held_mtx);
+}
+
+/* collect - wait for the next that ends, and settle it */
+static void collect(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct delivery *d = e->ops->lanes->next(item->lane, &item->out);
+    struct open *o = (struct open *)d;
+
+    if (!d)
+        return;
+    if (receive_ends(item, d, o->since_ns) == SETTLED_FREE)
+        custody_release(e->custody, d->slot);
+    item->open--;
+    o->next = item->free_open;
+    item->free_open = o;
+}
+
+/* ready - the lane can be sent to; false: it cannot, and the breaker knows */
+static bool ready(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int err = e->ops->lanes->ready(item->lane, &item->out);
+
+    if (err && err != -EINTR)
+        engine_breaker(e, BREAKER_NOT_STARTED, item->out.error);
+    return err == 0;
+}
+
+/* step - fill, and wait for one that ends; false: nothing is there and nothing
+ * is open */
+static bool step(struct receive *item)
+{
+    struct engine *e = item->engine;
+    int err = fill(item);
+    bool wants;
+
+    if (err < 0 && err != -EAGAIN)
+        engine_trouble(e, "receiving", -err);
+    if (item->open == 0)
+        return err >= 0 || (err == -EAGAIN && receive_dwell(item));
+    receive_dwelt(item);
+    wants = err != TAKEN_NONE && want(item);
+    if (!wants)
+        engine_poke(e); /* there may be more: for others */
+    if (err == TAKEN_NONE)
+        e->ops->lanes->wake(item->lane); /* no wait: there may be more */
+    collect(item);
+    if (wants)
+        unwant(item);
+    return true;
+}
+
+/* lane_batch - what is open is waited for before the lane is left */
+static enum why lane_batch(struct receive *item)
+{
+    enum why why;
+
+    for (;;) {
+        if (item->open == 0) {
+            if (receive_must_leave(item, &why))
+                return why;
+            if (over(item))
+                return LEFT_TIME;
+            if (!ready(item))
+                continue; /* told to leave, or the breaker is open now */
+        }
+        if (!step(item))
+            return LEFT_EMPTY;
+    }
+}
+
+/* window_batch - with a lane of its own */
+enum why window_batch(struct receive *item)
+{
+    struct engine *e = item->engine;
+    struct lane *lane;
+    enum why why = LEFT_EMPTY;
+
+    item->end_ns = ns_add(receive_look(item), e->set->batch_limit_ns);
+    item->dwells = 0;
+    item->took = false;
+    counters_put(&item->count->since_ns, COUNTERS_BUSY);
+    lane = window_open(item) == 0 ? e->ops->lanes->get(e->handler) : NULL;
+    if (!lane) {
+        engine_trouble(e, "starting a work item", ENOMEM);
+        return why;
+    }
+    lane_set(item, lane);
+    why = lane_batch(item);
+    lane_set(item, NULL);
+    e->ops->lanes->put(e->handler, lane);
+    return why;
+}

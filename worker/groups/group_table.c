@@ -1,0 +1,237 @@
+/* group_table.c - groups by key (see group_table.h)
+ *
+ * Linear probing; what is removed leaves no mark, as those behind it move up.
+ */
+#include "worker/groups/group_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE_LEAST  256
+#define SPARES_MOST 1024
+/* Groups with a key up to this size are all of one size: any can be reused. */
+#define KEY_SHORT ((size_t)128 - sizeof(struct group))
+
+/* word_of - up to 8 bytes, without a loop */
+static uint64_t word_of(const char *key, size_t size)
+{
+    uint32_t low, high;
+    uint64_t word = 0;
+
+    if (size >= 8) {
+        memcpy(&word, key, 8);
+    } else if (size >= 4) {
+        memcpy(&low, key, 4);
+        memcpy(&high, key + size - 4, 4);
+        word = (uint64_t)high << 32 | low;
+    } else if (size) {
+        word = (uint64_t)(unsigned char)key[0] << 16 |
+               (uint64_t)(unsigned char)key[size / 2] << 8 |
+               (unsigned char)key[size - 1];
+    }
+    return word;
+}
+
+/* group_hash - 8 bytes at a time, the last 8 overlap
+ * Keys come from senders; a sender that builds collisions slows its own queue
+ * down, so no secret is mixed in.
+ */
+uint32_t group_hash(const char *key, size_t size)
+{
+    uint64_t h = size * UINT64_C(0x9e3779b97f4a7c15);
+
+    for (; size > 8; key += 8, size -= 8) {
+        h = (h ^ word_of(key, 8)) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 32;
+        if (size < 16) {
+            key -= 16 - size;
+            size = 16;
+        }
+    }
+    h ^= word_of(key, size);
+    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return (uint32_t)(h ^ h >> 32);
+}
+
+/* slots_alloc - all empty */
+static int slots_alloc(struct group_table *t, size_t size)
+{
+    struct group_slot *slots = calloc(size, sizeof *slots);
+
+    if (!slots)
+        return -ENOMEM;
+    t->slots = slots;
+    t->size = size;
+    return 0;
+}
+
+int group_table_init(struct group_table *t)
+{
+    *t = (struct group_table){0};
+    return slots_alloc(t, SIZE_LEAST);
+}
+
+void group_table_fini(struct group_table *t)
+{
+    for (size_t i = 0; i < t->size; i++)
+        free(t->slots[i].group);
+    while (t->spare) {
+        struct group *next = TAILQ_NEXT(t->spare, link);
+
+        free(t->spare);
+        t->spare = next;
+    }
+    free(t->slots);
+    *t = (struct group_table){0};
+}
+
+/* place - in the first slot that is empty */
+static void place(struct group_table *t, struct group_slot slot)
+{
+    size_t i = slot.hash & (t->size - 1);
+
+    while (t->slots[i].group)
+        i = (i + 1) & (t->size - 1);
+    t->slots[i] = slot;
+}
+
+/* resize - to another number of slots; without memory, not */
+static void resize(struct group_table *t, size_t size)
+{
+    struct group_table old = *t;
+
+    if (slots_alloc(t, size))
+        return;
+    for (size_t i = 0; i < old.size; i++)
+        if (old.slots[i].group)
+            place(t, old.slots[i]);
+    free(old.slots);
+}
+
+/* is_it - the key has the same hash already */
+static bool is_it(const struct group *group, const char *key, size_t size)
+{
+    return group->key_size == size && memcmp(group->key, key, size) == 0;
+}
+
+/* search - its slot, or the empty one that it would get */
+static size_t search(const struct group_table *t, uint32_t hash,
+                     const char *key, size_t size)
+{
+    size_t i = hash & (t->size - 1);
+
+    while (t->slots[i].group &&
+           !(t->slots[i].hash == hash && is_it(t->slots[i].group, key, size)))
+        i = (i + 1) & (t->size - 1);
+    return i;
+}
+
+struct group *group_table_find(const struct group_table *t, uint32_t hash,
+                               const char *key, size_t size)
+{
+    return t->slots[search(t, hash, key, size)].group;
+}
+
+/* group_new - one that was freed, or another */
+static struct group *group_new(struct group_table *t, size_t key_size)
+{
+    bool small = key_size <= KEY_SHORT;
+    struct group *group = small ? t->spare : NULL;
+
+    if (group) {
+        t->spare = TAILQ_NEXT(group, link);
+        t->spares--;
+    } else {
+        group = malloc(sizeof *group + (small ? KEY_SHORT : key_size));
+    }
+    return group;
+}
+
+/* group_free - keep it if few are kept */
+static void group_free(struct group_table *t, struct group *group)
+{
+    if (group->key_size > KEY_SHORT || t->spares >= SPARES_MOST) {
+        free(group);
+        return;
+    }
+    TAILQ_NEXT(group, link) = t->spare;
+    t->spare = group;
+    t->spares++;
+}
+
+struct group *group_table_get(struct group_table *t, uint32_t hash,
+                              const char *key, size_t size)
+{
+    size_t i = search(t, hash, key, size);
+    struct group *group = t->slots[i].group;
+
+    if (group)
+        return group;
+    if (t->count >= t->size / 4 * 3) {
+        resize(t, t->size * 2);
+        i = search(t, hash, key, size);
+    }
+    if (t->count + 1 >= t->size) /* one stays empty: it ends a search */
+        return NULL;
+    group = group_new(t, size);
+    if (!group)
+        return NULL;
+    *group = (struct group){.hash = hash, .key_size = (uint16_t)size};
+    memcpy(group->key, key, size);
+    t->slots[i] = (struct group_slot){group, hash};
+    t->count++;
+    return group;
+}
+
+/* close_gap - slot `gap` is free: what could not have it moves up */
+static void close_gap(struct group_table *t, size_t gap)
+{
+    size_t mask = t->size - 1;
+
+    for (size_t i = (gap + 1) & mask; t->slots[i].group; i = (i + 1) & mask) {
+        size_t home = t->slots[i].hash & mask;
+
+        if (((i - home) & mask) >= ((i - gap) & mask)) {
+            t->slots[gap] = t->slots[i];
+            gap = i;
+        }
+    }
+    t->slots[gap].group = NULL;
+}
+
+void group_table_remove(struct group_table *t, struct group *group)
+{
+    size_t i = group->hash & (t->size - 1);
+
+    while (t->slots[i].group != group)
+        i = (i + 1) & (t->size - 1);
+    close_gap(t, i);
+    t->count--;
+    group_free(t, group);
+    if (t->size > SIZE_LEAST && t->count < t->size / 16)
+        resize(t, t->size / 4);
+}
+
+const char *group_table_check(const struct group_table *t)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < t->size; i++) {
+        const struct group *group = t->slots[i].group;
+
+        if (!group)
+            continue;
+        if (t->slots[i].hash != group->hash ||
+            group->hash != group_hash(group->key, group->key_size))
+            return "a group has another hash";
+        if (group_table_find(t, group->hash, group->key, group->key_size) !=
+            group)
+            return "a group cannot be found";
+        count++;
+    }
+    if (count != t->count || count >= t->size)
+        return "the table's count is wrong";
+    return NULL;
+}

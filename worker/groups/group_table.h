@@ -1,0 +1,76 @@
+/* group_table.h - groups by key: an open hash table that grows and shrinks
+ *
+ * WHAT   The struct of a group, and the table that finds it. Hashes lie beside
+ *        the pointers, so that a search that finds nothing, growing and
+ *        shrinking touch no group.
+ * WHO    groups.c and its neighbours, under their lock; group_hash: any thread.
+ * OWNS   The groups in it, and a few freed ones for reuse.
+ * FAILS  NULL: no memory. When there is none to grow, the table gets slower
+ *        first and refuses when it is full.
+ */
+#ifndef WORKER_GROUPS_GROUP_TABLE_H
+#define WORKER_GROUPS_GROUP_TABLE_H
+
+#include <bsd/sys/queue.h>
+
+#include "worker/groups/group_items.h"
+
+#pragma GCC visibility push(hidden)
+
+enum group_state {
+    GROUP_IDLE,    /* nothing to deliver; only between two steps */
+    GROUP_QUEUED,  /* on the run queue */
+    GROUP_RUNNING, /* leased */
+    GROUP_BLOCKED, /* its head waits for a retry */
+    GROUP_HELD,    /* its head died, an operator decides */
+    GROUP_PARKING, /* its head is settled, items go to the store */
+};
+
+/* What a message without trouble needs comes first, in one line of the
+ * cache. */
+struct group {
+    TAILQ_ENTRY(group) link; /* run queue, or the list of blocked ones */
+    struct group_items items;
+    struct group_item *ahead; /* lessee's: out of its place, not yet taken */
+    _Atomic uint64_t parked;  /* messages in the store behind its head */
+    uint32_t parking;         /* items on their way to the store */
+    uint32_t hash;
+    uint16_t used; /* of the quantum */
+    uint16_t high; /* lessee's: of priority above 0 in a row */
+    uint16_t key_size;
+    uint8_t state; /* enum group_state */
+    bool closing : 1;
+    bool doubted : 1; /* a letter came while it ran, or was held already */
+    int64_t head;     /* the row that waits; 0: none */
+    char key[];
+};
+
+struct group_slot {
+    struct group *group; /* NULL: nothing there */
+    uint32_t hash;
+};
+
+struct group_table {
+    struct group_slot *slots;
+    size_t size;         /* a power of two */
+    size_t count;        /* groups */
+    struct group *spare; /* freed ones, by link.tqe_next */
+    unsigned spares;
+};
+
+uint32_t group_hash(const char *key, size_t size);
+
+int group_table_init(struct group_table *t);
+void group_table_fini(struct group_table *t); /* frees the groups */
+struct group *group_table_find(const struct group_table *t, uint32_t hash,
+                               const char *key, size_t size);
+/* That group; if it is not there, a new one in state IDLE. NULL: no memory. */
+struct group *group_table_get(struct group_table *t, uint32_t hash,
+                              const char *key, size_t size);
+void group_table_remove(struct group_table *t, struct group *group);
+/* Every invariant; NULL or what is wrong. */
+const char *group_table_check(const struct group_table *t);
+
+#pragma GCC visibility pop
+
+#endif

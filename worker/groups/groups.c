@@ -1,0 +1,445 @@
+/* groups.c - ordered groups: adding, leasing, ending a lease (see groups.h)
+ *
+ * A lease takes its next item out of its place (`ahead`): at once, when nothing
+ * of the group is parked, and peek and take need no lock; else when it is
+ * looked at.
+ */
+#include "worker/groups/groups_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* `used` of a group that was leased out of its turn: its quantum is over. */
+#define USED_UP UINT16_MAX
+
+/* counter_add - the lock is held: nobody else writes */
+static void counter_add(atomic_size_t *counter, size_t n)
+{
+    atomic_store_explicit(
+        counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+        memory_order_release);
+}
+
+static void counter_sub(atomic_size_t *counter, size_t n)
+{
+    counter_add(counter, (size_t)0 - n);
+}
+
+int groups_open(struct groups **out, unsigned quantum)
+{
+    struct groups *g = calloc(1, sizeof *g);
+    int err;
+
+    *out = NULL;
+    if (!g)
+        return -ENOMEM;
+    err = group_table_init(&g->table);
+    if (err) {
+        free(g);
+        return err;
+    }
+    pthread_mutex_init(&g->mtx, NULL);
+    TAILQ_INIT(&g->runs);
+    TAILQ_INIT(&g->blocked);
+    groups_set_quantum(g, quantum);
+    *out = g;
+    return 0;
+}
+
+void groups_set_quantum(struct groups *g, unsigned quantum)
+{
+    pthread_mutex_lock(&g->mtx);
+    g->quantum = quantum < USED_UP ? quantum : USED_UP;
+    pthread_mutex_unlock(&g->mtx);
+}
+
+void groups_close(struct groups **groups)
+{
+    struct groups *g = *groups;
+
+    if (!g)
+        return;
+    *groups = NULL;
+    group_table_fini(&g->table);
+    pthread_mutex_destroy(&g->mtx);
+    free(g);
+}
+
+/* ---- states ---- */
+
+bool group_is_blocked(const struct group *group)
+{
+    return group->state == GROUP_BLOCKED || group->state == GROUP_HELD;
+}
+
+size_t group_movable(const struct groups *g, const struct group *group)
+{
+    return group->items.count - (g->keep_front ? group->items.fronts : 0);
+}
+
+/* unlink_locked - off the list that its state put it on */
+static void unlink_locked(struct groups *g, struct group *group)
+{
+    if (group->state == GROUP_QUEUED) {
+        TAILQ_REMOVE(&g->runs, group, link);
+        counter_sub(&g->ready, 1);
+    } else if (group_is_blocked(group)) {
+        TAILQ_REMOVE(&g->blocked, group, link);
+        counter_sub(&g->stuck, group_movable(g, group));
+        if (group->state == GROUP_HELD)
+            counter_sub(&g->held, 1);
+    }
+    group->state = GROUP_IDLE;
+}
+
+void group_run_locked(struct groups *g, struct group *group)
+{
+    unlink_locked(g, group);
+    group->state = GROUP_RUNNING;
+}
+
+void group_queue_locked(struct groups *g, struct group *group, bool front)
+{
+    unlink_locked(g, group);
+    group->state = GROUP_QUEUED;
+    if (front)
+        TAILQ_INSERT_HEAD(&g->runs, group, link);
+    else
+        TAILQ_INSERT_TAIL(&g->runs, group, link);
+    counter_add(&g->ready, 1);
+}
+
+void group_block_locked(struct groups *g, struct group *group,
+                        enum group_state state)
+{
+    size_t movable = group_movable(g, group);
+
+    unlink_locked(g, group);
+    group->state = (uint8_t)state;
+    if (movable)
+        TAILQ_INSERT_HEAD(&g->blocked, group, link);
+    else
+        TAILQ_INSERT_TAIL(&g->blocked, group, link);
+    counter_add(&g->stuck, movable);
+    if (state == GROUP_HELD)
+        counter_add(&g->held, 1);
+}
+
+/* group_wake_locked - to the end of the line
+ * While items of it are on their way to the store, nothing that comes after
+ * them may run.
+ */
+void group_wake_locked(struct groups *g, struct group *group)
+{
+    group->head = 0;
+    group->used = 0;
+    if (group->parking) {
+        unlink_locked(g, group);
+        group->state = GROUP_PARKING;
+    } else if (group->items.count || group->parked) {
+        group_queue_locked(g, group, false);
+    } else {
+        unlink_locked(g, group);
+        group_table_remove(&g->table, group);
+    }
+}
+
+/* stuck_locked - what could be parked of a blocked group is more or less than
+ * it was */
+static void stuck_locked(struct groups *g, struct group *group, size_t was)
+{
+    size_t is = group_movable(g, group);
+
+    if (is == was)
+        return;
+    counter_add(&g->stuck, is - was);
+    if (is && was)
+        return;
+    TAILQ_REMOVE(&g->blocked, group, link);
+    if (is)
+        TAILQ_INSERT_HEAD(&g->blocked, group, link);
+    else
+        TAILQ_INSERT_TAIL(&g->blocked, group, link);
+}
+
+void group_insert_locked(struct groups *g, struct group *group,
+                         struct group_item *item)
+{
+    bool blocked = group_is_blocked(group);
+    size_t was = blocked ? group_movable(g, group) : 0;
+
+    item->group = group;
+    group_items_add(&group->items, item);
+    counter_add(&g->waiting, 1);
+    if (blocked)
+        stuck_locked(g, group, was);
+    /* A held group runs what an operator sent again, nothing else. */
+    if (group->state == GROUP_IDLE ||
+        (group->state == GROUP_HELD && item->priority == GROUP_FRONT))
+        group_queue_locked(g, group, false);
+}
+
+void group_remove_locked(struct groups *g, struct group *group,
+                         struct group_item *item)
+{
+    bool blocked = group_is_blocked(group);
+    size_t was = blocked ? group_movable(g, group) : 0;
+
+    group_items_remove(&group->items, item);
+    counter_sub(&g->waiting, 1);
+    if (blocked)
+        stuck_locked(g, group, was);
+}
+
+/* ---- coming ---- */
+
+/* groups_add - a message of a group came */
+int groups_add(struct groups *g, const char *key, size_t size,
+               struct group_item *item)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int err = 0;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_get(&g->table, hash, key, size);
+    if (!group) {
+        err = -ENOMEM;
+    } else if (group->closing) {
+        err = -ESHUTDOWN;
+    } else {
+        group_insert_locked(g, group, item);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return err;
+}
+
+/* ---- a lease ---- */
+
+bool groups_low_turn(const struct group *lease)
+{
+    return lease->high >= GROUP_HIGH_ROW;
+}
+
+/* next_item - first in turn, or first of the lowest priority when that has its
+ * turn; what must go first goes first always */
+static struct group_item *next_item(const struct group *lease)
+{
+    struct group_item *item = group_items_first(&lease->items);
+
+    if (item && item->priority != GROUP_FRONT && groups_low_turn(lease))
+        item = group_items_low(&lease->items);
+    return item;
+}
+
+/* ahead_locked - what is next leaves its place: whatever gets in line from now
+ * on cannot move it, as one that was delayed could */
+static void ahead_locked(struct groups *g, struct group *group)
+{
+    group->ahead = next_item(group);
+    if (group->ahead)
+        group_remove_locked(g, group, group->ahead);
+}
+
+/* groups_lease - the first group of the run queue */
+struct group *groups_lease(struct groups *g)
+{
+    struct group *group;
+
+    if (atomic_load(&g->ready) == 0)
+        return NULL;
+    pthread_mutex_lock(&g->mtx);
+    group = TAILQ_FIRST(&g->runs);
+    if (group) {
+        group_run_locked(g, group);
+        if (group->parked == 0)
+            ahead_locked(g, group);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return group;
+}
+
+struct group_item *groups_peek(struct groups *g, struct group *lease)
+{
+    if (lease->ahead)
+        return lease->ahead;
+    pthread_mutex_lock(&g->mtx);
+    ahead_locked(g, lease);
+    pthread_mutex_unlock(&g->mtx);
+    return lease->ahead;
+}
+
+uint64_t groups_parked_of(struct groups *g, struct group *lease)
+{
+    (void)g;
+    return atomic_load(&lease->parked);
+}
+
+const char *groups_key(const struct group *lease, size_t *size)
+{
+    *size = lease->key_size;
+    return lease->key;
+}
+
+/* count_high - for the turn of the lowest priority, which is not used up by
+ * what must go first */
+static void count_high(struct group *lease, const struct group_item *item,
+                       uint32_t priority)
+{
+    bool front = item && item->priority == GROUP_FRONT;
+
+    if (priority == 0 || (groups_low_turn(lease) && !front))
+        lease->high = 0;
+    else if (!groups_low_turn(lease))
+        lease->high++;
+}
+
+/* groups_take - it is delivered now */
+void groups_take(struct groups *g, struct group *lease, struct group_item *item,
+                 uint32_t priority)
+{
+    count_high(lease, item, priority);
+    if (item) { /* it left its place when it was looked at */
+        lease->ahead = NULL;
+        return;
+    }
+    pthread_mutex_lock(&g->mtx);
+    lease->parked--;
+    g->parked--;
+    pthread_mutex_unlock(&g->mtx);
+}
+
+/* groups_pass - a group that is not known has nothing before this message
+ * Whatever waits, runs or is parked keeps its group known, and so does a
+ * closing one.
+ */
+int groups_pass(struct groups *g, const char *key, size_t size,
+                uint32_t priority, struct group **lease)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int err = -EAGAIN;
+
+    *lease = NULL;
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    if (atomic_load(&g->ready) == 0) {
+        group = group_table_get(&g->table, hash, key, size);
+        if (!group) {
+            err = -ENOMEM;
+        } else if (group->state == GROUP_IDLE) { /* it is new */
+            err = 0;
+            *lease = group;
+            group_run_locked(g, group);
+            count_high(group, NULL, priority);
+        }
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return err;
+}
+
+/* groups_unpark - an operator took it away, or the count was wrong */
+void groups_unpark(struct groups *g, struct group *lease)
+{
+    pthread_mutex_lock(&g->mtx);
+    g->parked -= lease->parked;
+    lease->parked = 0;
+    pthread_mutex_unlock(&g->mtx);
+}
+
+/* ---- the end of a lease ---- */
+
+/* put_back_locked - what was not taken */
+static void put_back_locked(struct groups *g, struct group *lease)
+{
+    struct group_item *item = lease->ahead;
+
+    lease->ahead = NULL;
+    if (item)
+        group_insert_locked(g, lease, item);
+}
+
+/* release_locked - on with the same group while its quantum lasts */
+static void release_locked(struct groups *g, struct group *lease)
+{
+    put_back_locked(g, lease);
+    if (lease->parking || (lease->items.count == 0 && lease->parked == 0) ||
+        lease->used + 1u >= g->quantum) {
+        group_wake_locked(g, lease);
+    } else {
+        lease->used++;
+        group_queue_locked(g, lease, true);
+    }
+}
+
+bool groups_release(struct groups *g, struct group *lease)
+{
+    bool doubted;
+
+    pthread_mutex_lock(&g->mtx);
+    doubted = lease->doubted;
+    lease->doubted = false;
+    if (!doubted)
+        release_locked(g, lease);
+    pthread_mutex_unlock(&g->mtx);
+    return !doubted;
+}
+
+void groups_block(struct groups *g, struct group *lease, int64_t head)
+{
+    pthread_mutex_lock(&g->mtx);
+    put_back_locked(g, lease);
+    lease->head = head;
+    group_block_locked(g, lease, GROUP_BLOCKED);
+    pthread_mutex_unlock(&g->mtx);
+}
+
+/* groups_hold - but what an operator sent again meanwhile runs */
+void groups_hold(struct groups *g, struct group *lease)
+{
+    pthread_mutex_lock(&g->mtx);
+    put_back_locked(g, lease);
+    lease->head = 0;
+    lease->used = 0;
+    lease->doubted = false;
+    if (lease->items.fronts)
+        group_queue_locked(g, lease, false);
+    else
+        group_block_locked(g, lease, GROUP_HELD);
+    pthread_mutex_unlock(&g->mtx);
+}
+
+/* groups_return - first in line again, and its group too */
+void groups_return(struct groups *g, struct group *lease,
+                   struct group_item *item)
+{
+    pthread_mutex_lock(&g->mtx);
+    put_back_locked(g, lease);
+    lease->head = 0;
+    item->priority = GROUP_FRONT;
+    group_insert_locked(g, lease, item);
+    group_queue_locked(g, lease, true);
+    pthread_mutex_unlock(&g->mtx);
+}
+
+/* groups_resume - out of its turn: what comes next waits for the group's own */
+struct group *groups_resume(struct groups *g, const char *key, size_t size,
+                            int64_t row)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_find(&g->table, hash, key, size);
+    if (group && (group->state != GROUP_BLOCKED || group->head != row))
+        group = NULL;
+    if (group) {
+        group_run_locked(g, group);
+        group->used = USED_UP;
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return group;
+}

@@ -1,0 +1,152 @@
+/* groups.h - ordered groups: one delivery of a group at a time, in order
+ *
+ * WHAT   For each group what waits in front of it, and a run queue of groups
+ *        that have something to deliver. A thread leases a group, delivers one
+ *        message of it, and gives it back; no thread ever waits for a group.
+ *        A pure data structure under one mutex: it knows nothing of slots, rows
+ *        or handlers. docs/ordering has the picture of the states.
+ * WHO    Any thread. A leased group belongs to the thread that leased it.
+ * OWNS   Groups; a group that is empty, idle and has nothing parked is freed.
+ *        Items are the caller's, embedded in its own structs.
+ * FAILS  groups_add: -ENOMEM, -ESHUTDOWN the group was closed, -ENAMETOOLONG
+ *        its key is.
+ */
+#ifndef WORKER_GROUPS_GROUPS_H
+#define WORKER_GROUPS_GROUPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <bsd/sys/tree.h>
+
+struct groups; /* opaque; body in groups.c */
+struct group;  /* a lease, or NULL */
+
+/* A message that waits in its group. */
+struct group_item {
+    uint64_t seq;      /* order inside one priority */
+    uint32_t priority; /* higher first; GROUP_FRONT: before all of them */
+    /* Set by groups_add: */
+    struct group *group;
+    struct group_item *next; /* of the same priority; NULL: none */
+    /* Of the first one of its priority: the last one, the place among the
+     * first ones of others. */
+    struct group_item *tail;
+    RB_ENTRY(group_item) node;
+};
+#define GROUP_FRONT UINT32_MAX
+
+/* Bytes of a key. */
+#define GROUP_KEY_MAX 256
+
+/* Messages of priority above 0 in a row, after which one of the lowest priority
+ * that waits gets its turn. */
+#define GROUP_HIGH_ROW 7
+
+int groups_open(struct groups **out, unsigned quantum);
+/* From the next turn of each group on. */
+void groups_set_quantum(struct groups *g, unsigned quantum);
+/* GROUP_FRONT is never parked; before the first item. */
+void groups_keep_front(struct groups *g);
+void groups_close(struct groups **g); /* NULL-safe; frees what is there */
+
+/* Put an item in its place. Calls for one group come in receive order. */
+int groups_add(struct groups *g, const char *key, size_t size,
+               struct group_item *item);
+
+/* The short way of a message whose group has nothing else, where no other group
+ * has its turn: its group is leased for it, and it is taken. -EAGAIN: it has to
+ * wait in its place; -ENOMEM, -ENAMETOOLONG. */
+int groups_pass(struct groups *g, const char *key, size_t size,
+                uint32_t priority, struct group **lease);
+/* The next group that has something to deliver, or NULL. It is RUNNING until
+ * one of the four calls that end a lease. */
+struct group *groups_lease(struct groups *g);
+/* What is next among the items of a leased group, NULL if it has none. What
+ * gets in line from then on comes after it. If the lease ends without
+ * groups_take it goes back to its place; meanwhile it may count as taken. */
+struct group_item *groups_peek(struct groups *g, struct group *lease);
+/* Whether it is the turn of the lowest priority. */
+bool groups_low_turn(const struct group *lease);
+/* Messages of the leased group that are parked. */
+uint64_t groups_parked_of(struct groups *g, struct group *lease);
+const char *groups_key(const struct group *lease, size_t *size);
+/* This one is delivered now: an item, or (NULL) a parked message. */
+void groups_take(struct groups *g, struct group *lease, struct group_item *item,
+                 uint32_t priority);
+/* What was thought to be parked is not there. */
+void groups_unpark(struct groups *g, struct group *lease);
+
+/* ---- the end of a lease ---- */
+
+/* It is settled: the next one may run. False: it was doubted
+ * (groups_hold_late), and is not any more; the lease goes on. */
+bool groups_release(struct groups *g, struct group *lease);
+/* It failed and waits as `head`: the group waits with it. */
+void groups_block(struct groups *g, struct group *lease, int64_t head);
+/* It died, and the group waits until groups_unhold, or until an item comes that
+ * is GROUP_FRONT; one that is there already runs. */
+void groups_hold(struct groups *g, struct group *lease);
+/* It was not delivered: it is first in line again. `item` was taken before. */
+void groups_return(struct groups *g, struct group *lease,
+                   struct group_item *item);
+
+/* The head `row` is due: lease its group; NULL if it is not that group's
+ * head. */
+struct group *groups_resume(struct groups *g, const char *key, size_t size,
+                            int64_t row);
+/* Whether the group is leased now: what its lease becomes is not known yet. */
+bool groups_leased(struct groups *g, const char *key, size_t size);
+/* A message of it died that nobody had a lease for: 1 it is held now; 0 it
+ * waits for its head; or it was held, or runs first, and is doubted at the end
+ * of that; -ENOMEM, -ENAMETOOLONG. */
+int groups_hold_late(struct groups *g, const char *key, size_t size);
+/* No letter of it was found: if it is held it goes on. False: it was doubted,
+ * and is not any more; it is held still. */
+bool groups_unhold(struct groups *g, const char *key, size_t size);
+/* Copies of the keys of all held groups, one after the other as a size_t and
+ * the bytes, in memory to be freed; NULL if there is none. */
+char *groups_held_keys(struct groups *g, size_t *bytes);
+
+/* At start: what the store knows of a group. -EEXIST: it is there already. */
+int groups_restore(struct groups *g, const char *key, size_t size,
+                   uint64_t parked, int64_t head, bool held);
+
+/* ---- parking: items of blocked groups move to the store ---- */
+
+/* Take up to `room` items of blocked groups out of their places, in order. They
+ * are the caller's until groups_park_end. */
+size_t groups_park_begin(struct groups *g, struct group_item **items,
+                         size_t room);
+/* The same for one item that has not been in its place. A group that has
+ * nothing else waits for it; one that is ready or runs does not. As
+ * groups_add. */
+int groups_park_one(struct groups *g, const char *key, size_t size,
+                    struct group_item *item);
+/* They are in the store (`parked`), or go back. */
+void groups_park_end(struct groups *g, struct group_item *const *items,
+                     size_t n, bool parked);
+/* The one of groups_park_one is as before: not in its place, and not parked. */
+void groups_park_undo(struct groups *g, struct group_item *item);
+
+/* ---- looking ---- */
+
+size_t groups_ready(const struct groups *g);   /* that could be leased now */
+size_t groups_waiting(const struct groups *g); /* items in their places */
+size_t groups_stuck(const struct groups *g);   /* that could be parked now */
+uint64_t groups_parked(const struct groups *g);
+size_t groups_count(struct groups *g);
+size_t groups_held(const struct groups *g); /* groups that are held */
+/* The items of a group, in the order they would be delivered; stops when
+ * `visit` is false. `visit` runs under the lock and must not call back.
+ * -ENOENT. */
+int groups_list(struct groups *g, const char *key, size_t size,
+                bool (*visit)(const struct group_item *item, void *arg),
+                void *arg);
+/* Close a group: refuse new messages, deliver what is there, then forget it.
+ * -ENOENT if there is no such group. */
+int groups_shut(struct groups *g, const char *key, size_t size);
+/* Every invariant, for tests; NULL or what is wrong. */
+const char *groups_check(struct groups *g);
+
+#endif

@@ -1,0 +1,58 @@
+/* groups_inner.h - what the files of groups.h share
+ *
+ * WHAT   The struct, and the steps from one state of a group to another.
+ * WHO    groups*.c, with the lock held where a name ends in _locked.
+ * OWNS   Nothing of its own.
+ * FAILS  Never.
+ */
+#ifndef WORKER_GROUPS_GROUPS_INNER_H
+#define WORKER_GROUPS_GROUPS_INNER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "worker/groups/group_table.h"
+
+#pragma GCC visibility push(hidden)
+
+TAILQ_HEAD(group_list, group);
+
+/* m = under mtx   c = constant after open   a = written under mtx, read
+ * freely */
+struct groups {
+    pthread_mutex_t mtx;
+    struct group_table table; /* m */
+    struct group_list runs;   /* m  QUEUED; FIFO, but for one in its quantum */
+    /* m  BLOCKED and HELD; those with something to park before the others */
+    struct group_list blocked;
+    unsigned quantum;        /* m */
+    bool keep_front;         /* c  GROUP_FRONT is not parked */
+    atomic_size_t ready;     /* a  groups on `runs` */
+    atomic_size_t waiting;   /* a  items in their places */
+    atomic_size_t stuck;     /* a  to park, of the groups on `blocked` */
+    atomic_size_t held;      /* a  groups in state HELD */
+    _Atomic uint64_t parked; /* a  of all groups */
+};
+
+/* Whether a group is on the list of the blocked ones. */
+bool group_is_blocked(const struct group *group);
+/* How many of its items could be parked. */
+size_t group_movable(const struct groups *g, const struct group *group);
+/* To RUNNING, off whatever list it is on. */
+void group_run_locked(struct groups *g, struct group *group);
+void group_queue_locked(struct groups *g, struct group *group, bool front);
+/* `state` is BLOCKED or HELD. */
+void group_block_locked(struct groups *g, struct group *group,
+                        enum group_state state);
+/* Its head is settled or gone: to the run queue, or wait for parking to end, or
+ * forget it. */
+void group_wake_locked(struct groups *g, struct group *group);
+/* To its place; a group that waited for it goes to the run queue. */
+void group_insert_locked(struct groups *g, struct group *group,
+                         struct group_item *item);
+void group_remove_locked(struct groups *g, struct group *group,
+                         struct group_item *item);
+
+#pragma GCC visibility pop
+
+#endif

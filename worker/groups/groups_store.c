@@ -1,0 +1,205 @@
+/* groups_store.c - ordered groups: what the store has a part in (see
+ * groups.h) */
+#include "worker/groups/groups_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void groups_keep_front(struct groups *g)
+{
+    g->keep_front = true;
+}
+
+/* groups_restore - before any item is added */
+int groups_restore(struct groups *g, const char *key, size_t size,
+                   uint64_t parked, int64_t head, bool held)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int err = 0;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    if (!parked && !head && !held)
+        return 0;
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_get(&g->table, hash, key, size);
+    if (!group) {
+        err = -ENOMEM;
+    } else if (group->state != GROUP_IDLE) {
+        err = -EEXIST;
+    } else {
+        group->parked = parked;
+        g->parked += parked;
+        group->head = head;
+        if (head || held)
+            group_block_locked(g, group, head ? GROUP_BLOCKED : GROUP_HELD);
+        else
+            group_queue_locked(g, group, false);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return err;
+}
+
+/* groups_hold_late - a lease cannot be taken back: its end asks; and what goes
+ * first goes first. Of one that is held somebody may have found just now that
+ * it has no letter (groups_unhold). */
+int groups_hold_late(struct groups *g, const char *key, size_t size)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int held = 0;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_get(&g->table, hash, key, size);
+    if (!group) {
+        held = -ENOMEM;
+    } else if (group->state == GROUP_RUNNING || group->items.fronts ||
+               group->state == GROUP_HELD) {
+        group->doubted = true;
+    } else if (group->state != GROUP_BLOCKED) {
+        held = 1;
+        group->used = 0;
+        group_block_locked(g, group, GROUP_HELD);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return held;
+}
+
+bool groups_unhold(struct groups *g, const char *key, size_t size)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    bool doubted = false;
+
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_find(&g->table, hash, key, size);
+    if (group && group->state == GROUP_HELD) {
+        doubted = group->doubted;
+        group->doubted = false;
+        if (!doubted)
+            group_wake_locked(g, group);
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return !doubted;
+}
+
+/* held_size - what the keys of all held groups take */
+static size_t held_size(const struct groups *g)
+{
+    struct group *group;
+    size_t bytes = 0;
+
+    TAILQ_FOREACH (group, &g->blocked, link)
+        if (group->state == GROUP_HELD)
+            bytes += sizeof(size_t) + group->key_size;
+    return bytes;
+}
+
+/* groups_held_keys - for whoever asks the store about them, without the lock */
+char *groups_held_keys(struct groups *g, size_t *bytes)
+{
+    struct group *group;
+    char *keys = NULL, *at;
+
+    pthread_mutex_lock(&g->mtx);
+    *bytes = held_size(g);
+    if (*bytes)
+        keys = malloc(*bytes);
+    if (!keys)
+        *bytes = 0;
+    at = keys;
+    TAILQ_FOREACH (group, &g->blocked, link)
+        if (keys && group->state == GROUP_HELD) {
+            size_t size = group->key_size;
+
+            memcpy(at, &size, sizeof size);
+            memcpy(at + sizeof size, group->key, size);
+            at += sizeof size + size;
+        }
+    pthread_mutex_unlock(&g->mtx);
+    return keys;
+}
+
+/* groups_park_begin - out of their places; each group remembers how many */
+size_t groups_park_begin(struct groups *g, struct group_item **items,
+                         size_t room)
+{
+    struct group *group;
+    size_t n = 0;
+
+    pthread_mutex_lock(&g->mtx);
+    while (n < room && (group = TAILQ_FIRST(&g->blocked)) != NULL &&
+           group_movable(g, group)) {
+        items[n] = g->keep_front ? group_items_behind(&group->items)
+                                 : group_items_first(&group->items);
+        group_remove_locked(g, group, items[n++]);
+        group->parking++;
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return n;
+}
+
+/* groups_park_one - one that comes late goes to the store at once; its group
+ * stays until it is there */
+int groups_park_one(struct groups *g, const char *key, size_t size,
+                    struct group_item *item)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group;
+    int err = 0;
+
+    if (size > GROUP_KEY_MAX)
+        return -ENAMETOOLONG;
+    pthread_mutex_lock(&g->mtx);
+    group = group_table_get(&g->table, hash, key, size);
+    if (!group) {
+        err = -ENOMEM;
+    } else if (group->closing) {
+        err = -ESHUTDOWN;
+    } else {
+        item->group = group;
+        group->parking++;
+        if (group->state == GROUP_IDLE)
+            group->state = GROUP_PARKING;
+    }
+    pthread_mutex_unlock(&g->mtx);
+    return err;
+}
+
+/* arrived_locked - one of its items is on its way no more */
+static void arrived_locked(struct groups *g, struct group *group)
+{
+    group->parking--;
+    if (group->state == GROUP_PARKING)
+        group_wake_locked(g, group);
+}
+
+void groups_park_undo(struct groups *g, struct group_item *item)
+{
+    pthread_mutex_lock(&g->mtx);
+    arrived_locked(g, item->group);
+    pthread_mutex_unlock(&g->mtx);
+}
+
+/* groups_park_end - a group whose last item has arrived may go on */
+void groups_park_end(struct groups *g, struct group_item *const *items,
+                     size_t n, bool parked)
+{
+    pthread_mutex_lock(&g->mtx);
+    for (size_t i = 0; i < n; i++) {
+        struct group *group = items[i]->group;
+
+        if (parked) {
+            group->parked++;
+            g->parked++;
+        } else {
+            group_insert_locked(g, group, items[i]);
+        }
+        arrived_locked(g, group);
+    }
+    pthread_mutex_unlock(&g->mtx);
+}

@@ -1,0 +1,320 @@
+/* handler_inproc.c - a C function as handler (see handler_inproc.h)
+ *
+ * The time limit is the place's (place.h). Its answer is asked for once, when
+ * the function has returned: in time, and what it returned is the verdict; or
+ * too late, and the verdict is the timeout.
+ */
+#include "worker/handlers/handler_inproc.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
+#include "worker/handlers/place.h"
+#include "worker/loop/timers.h"
+#include "worker/rules/verdict.h"
+
+/* c = constant after open   a = atomic */
+struct handler {
+    struct inproc what;         /* c */
+    const struct settings *set; /* c */
+    struct timers *timers;      /* c */
+    atomic_int signal;          /* a  sent by stop; 0: none yet */
+    /* By the number of the work item; each made at its first call. A slot stays
+     * mapped, so that stop may look at one whose call has ended. */
+    struct place *places; /* in `memory` */
+    void *memory;
+};
+
+struct mqw_context {
+    struct handler *handler;
+    struct outcome *out;
+};
+
+/* A call; on the stack of its thread. */
+struct call {
+    char id[ULID_TEXT];         /* "" until somebody asks */
+    struct mqw_message message; /* what the function is given */
+    struct mqw_context context;
+    const struct delivery *d;
+    struct timer abort; /* after the limit, if it is wanted */
+    uint64_t limit_ns;  /* UINT64_MAX: none */
+    atomic_bool late;   /* the limit has passed */
+};
+
+static const struct call *call_of(const struct mqw_message *message)
+{
+    return CONTAINER_OF(message, const struct call, message);
+}
+
+/* ---- what a handler may call ---- */
+
+const char *mqw_id(const struct mqw_message *message)
+{
+    struct call *c = (struct call *)call_of(message);
+
+    return c->id[0] ? c->id : ulid_print(c->d->slot->id, c->id);
+}
+
+const char *mqw_header(const struct mqw_message *message, const char *name,
+                       size_t *size)
+{
+    const struct delivery *d = call_of(message)->d;
+    struct header_text key, value;
+    size_t cursor = 0, want = strlen(name);
+
+    if (d->header.x_count == 0 && strncmp(name, "x-", 2) == 0)
+        return NULL;
+    while (header_next(d->slot->body, &d->header, &cursor, &key, &value)) {
+        if (key.size == want && memcmp(key.at, name, want) == 0) {
+            *size = value.size;
+            return value.at;
+        }
+    }
+    return NULL;
+}
+
+int mqw_cancelled(const struct mqw_message *message)
+{
+    const struct call *c = call_of(message);
+
+    return atomic_load_explicit(&c->late, memory_order_relaxed) ||
+           atomic_load_explicit(&c->context.handler->signal,
+                                memory_order_relaxed);
+}
+
+void *mqw_user(const struct mqw_context *context)
+{
+    return context->handler->what.user;
+}
+
+struct mqw_worker *mqw_worker_of(const struct mqw_context *context)
+{
+    return context->handler->what.worker;
+}
+
+void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns)
+{
+    context->out->delayed = true;
+    context->out->delay_ns = delay_ns;
+}
+
+void mqw_set_reason(struct mqw_context *context, const char *text)
+{
+    strlcpy(context->out->error, text, sizeof context->out->error);
+}
+
+/* ---- a call ---- */
+
+/* view - the message as the function sees it */
+static void view(struct call *c, struct handler *h, const struct delivery *d,
+                 struct slot_word w)
+{
+    const struct slot *slot = d->slot;
+
+    c->message = (struct mqw_message){
+        .body = d->body,
+        .size = d->body_size,
+        .queue = h->set->queue,
+        .group = d->group.at,
+        .group_size = d->group.size,
+        .received_ns = slot->received_ns,
+        .sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0,
+        .priority = slot->priority,
+        .attempt = slot->failures + 1,
+        .max_attempts = (uint32_t)h->set->max_attempts,
+        .redelivered = (w.flags & SLOT_REDELIVERED) != 0,
+        .length_inferred = (w.flags & SLOT_LENGTH_INFERRED) != 0,
+    };
+    c->d = d;
+    c->id[0] = '\0';
+    c->context.handler = h;
+    atomic_init(&c->late, false);
+}
+
+/* end_process - it had its time; custody brings the message back */
+static void end_process(struct timer *timer)
+{
+    const struct call *c = CONTAINER_OF(timer, struct call, abort);
+    char id[ULID_TEXT];
+
+    log_error("handler_abort", F_STR("msg", ulid_print(c->d->slot->id, id)),
+              F_DURATION("limit", c->limit_ns),
+              F_STR("next", "the process aborts; the next one runs the message "
+                            "again and counts the crash"));
+    abort();
+}
+
+/* limit_over - the time limit came before the end
+ * The worker's own stop, if it came first, is no failure of the handler.
+ */
+static void limit_over(void *call)
+{
+    struct call *c = call;
+    struct handler *h = c->context.handler;
+    char id[ULID_TEXT];
+
+    if (atomic_load(&h->signal))
+        return;
+    atomic_store(&c->late, true);
+    log_info("handler_timeout", F_STR("msg", ulid_print(c->d->slot->id, id)),
+             F_DURATION("limit", c->limit_ns),
+             F_STR("next", "it sees mqw_cancelled"));
+    if (!h->set->timeout_abort)
+        return;
+    timer_init(&c->abort, end_process);
+    timers_start_after(h->timers, &c->abort, h->set->kill_after_ns);
+}
+
+/* judge - what it returned, unless the time limit came first */
+static void judge(const struct call *c, int returned, struct outcome *out)
+{
+    static const char *const said[] = {
+        [MQW_RETRY] = "returned retry", [MQW_DEAD] = "returned dead"};
+    struct handler *h = c->context.handler;
+
+    out->kind = OUTCOME_VERDICT;
+    if (atomic_load_explicit(&c->late, memory_order_relaxed)) {
+        log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
+                 F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
+        verdict_timeout(out, c->limit_ns);
+        out->delayed = false;
+        return;
+    }
+    out->verdict = (enum mqw_verdict)returned;
+    if (returned < MQW_DONE || returned > MQW_DISCARD) {
+        snprintf(out->error, sizeof out->error, "returned %d, no verdict",
+                 returned);
+        out->verdict = MQW_RETRY;
+    } else if (!out->error[0] && (size_t)returned < 3 && said[returned]) {
+        strlcpy(out->error, said[returned], sizeof out->error);
+    }
+    if (out->verdict == MQW_RETRY && atomic_load(&h->signal))
+        out->kind = OUTCOME_STOPPED;
+}
+
+/* inproc_run - one message, one call */
+void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
+{
+    struct call c;
+    struct place *place = &h->places[d->place];
+    int returned;
+
+    view(&c, h, d, slot_word(d->slot));
+    c.context.out = out;
+    c.limit_ns =
+        delivery_limit_ns(d, h->set->timeout_ns, h->set->max_timeout_ns);
+    out->error[0] = '\0';
+    out->tail_size = 0;
+    out->delayed = false;
+    out->ran = true;
+    if (!place->timers)
+        place_init(place, h->timers);
+    place_enter(place, d->slot, c.limit_ns, limit_over, &c);
+    returned = h->what.handle(&c.message, &c.context);
+    if (place_leave(place) && c.late && h->set->timeout_abort)
+        timers_cancel_sync(h->timers, &c.abort);
+    judge(&c, returned, out);
+}
+
+/* inproc_settled - a verdict is durable */
+void inproc_settled(struct handler *h, const struct settlement *s)
+{
+    struct delivery d;
+    struct call c;
+
+    if (!h->what.settled)
+        return;
+    delivery_read(&d, s->slot, 0);
+    view(&c, h, &d, s->was);
+    if (s->group.at) {
+        c.message.group = s->group.at;
+        c.message.group_size = s->group.size;
+    }
+    h->what.settled(&c.message, s->verdict, s->took_ns, h->what.user);
+}
+
+/* inproc_seize - a thread cannot be killed, but what it returns can be ignored
+ * A crash in here counts as one. A call that ends first settles as always.
+ */
+unsigned inproc_seize(struct handler *h)
+{
+    unsigned taken = 0;
+
+    for (size_t i = 0; i < ITEMS_MAX; i++) {
+        struct slot *slot = place_seize(&h->places[i]);
+
+        if (slot)
+            slot_unrun(slot, true);
+        taken += place_seized(&h->places[i]);
+    }
+    return taken;
+}
+
+void inproc_stop(struct handler *h, int sig)
+{
+    atomic_store(&h->signal, sig);
+}
+
+int inproc_open(struct handler **out, const struct handler_setup *setup,
+                const struct inproc *what, struct problem *p)
+{
+    const size_t align = _Alignof(struct place);
+    struct handler *h = calloc(1, sizeof *h);
+
+    *out = NULL;
+    if (h)
+        h->memory = calloc(1, ITEMS_MAX * sizeof *h->places + align);
+    if (h && !h->memory) {
+        free(h);
+        h = NULL;
+    }
+    if (!h)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    h->places = (void *)(((uintptr_t)h->memory + align - 1) / align * align);
+    h->what = *what;
+    h->set = setup->settings;
+    h->timers = setup->timers;
+    *out = h;
+    return 0;
+}
+
+void inproc_close(struct handler **handler)
+{
+    struct handler *h = *handler;
+
+    if (!h)
+        return;
+    *handler = NULL;
+    if (h->what.fini)
+        h->what.fini(h->what.user);
+    for (size_t i = 0; i < ITEMS_MAX; i++)
+        if (h->places[i].timers)
+            place_fini(&h->places[i]);
+    free(h->memory);
+    free(h);
+}
+
+static int embedded_open(struct handler **out,
+                         const struct handler_setup *setup, struct problem *p)
+{
+    return inproc_open(out, setup, setup->settings->inproc, p);
+}
+
+const struct handler_ops handler_inproc = {
+    .name = "in-process",
+    .within = true,
+    .guess_ns = NS_PER_US,
+    .open = embedded_open,
+    .run = inproc_run,
+    .stop = inproc_stop,
+    .close = inproc_close,
+    .settled = inproc_settled,
+};

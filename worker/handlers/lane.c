@@ -1,0 +1,382 @@
+/* lane.c - a long-lived child and the messages that it has open (see lane.h) */
+#include "worker/handlers/lane_inner.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+#include "worker/rules/verdict.h"
+
+#define RSS_PAUSE (100 * NS_PER_MS) /* between two looks at its memory */
+
+int lane_open(struct lane **out, struct stream *stream)
+{
+    struct lane *l = calloc(1, sizeof *l);
+    size_t window = stream->set->window;
+    int err;
+
+    *out = NULL;
+    if (!l)
+        return -ENOMEM;
+    l->stream = stream;
+    l->state = LANE_EMPTY;
+    l->until_ns = UINT64_MAX;
+    child_init(&l->child);
+    TAILQ_INIT(&l->open);
+    TAILQ_INIT(&l->spare);
+    l->messages = calloc(window, sizeof *l->messages);
+    for (size_t i = 0; l->messages && i < window; i++)
+        TAILQ_INSERT_TAIL(&l->spare, &l->messages[i], link);
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    l->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    err = !l->messages ? -ENOMEM : l->epoll < 0 || l->waker < 0 ? -errno : 0;
+    if (!err)
+        err = lane_watch_waker(l);
+    if (err) {
+        lane_close(&l);
+        return err;
+    }
+    *out = l;
+    return 0;
+}
+
+void lane_close(struct lane **lane)
+{
+    struct lane *l = *lane;
+
+    if (!l)
+        return;
+    *lane = NULL;
+    child_close(&l->epoll);
+    child_close(&l->waker);
+    child_fini(&l->child);
+    free(l->output.bytes);
+    free(l->messages);
+    free(l);
+}
+
+/* ---- starting ---- */
+
+/* begin - a child that has had nothing yet */
+static void begin(struct lane *l)
+{
+    LOG_AT(l->recycled ? LOG_DEBUG : LOG_INFO, "stream_child_started",
+           F_INT("pid", l->child.pid));
+    tail_init_child(&l->tail, l->child.pid, l->stream->stderr_limit);
+    l->sent = l->answered = 0;
+    l->output.written = 0;
+    l->rss_next_ns = l->kill_at_ns = l->seen_ns = 0;
+    l->why = NULL;
+    l->recycled = false;
+    l->shut[0] = l->cause[0] = '\0';
+    lane_step(l, LANE_STARTED);
+}
+
+/* start - a child, or -errno and why not */
+static int start(struct lane *l, struct outcome *out)
+{
+    struct stream *s = l->stream;
+    struct child_spec spec = {.command = &s->command,
+                              .base = &s->base,
+                              .mark = atomic_fetch_add(&s->marks, 1),
+                              .signal = &s->signal,
+                              .measured = s->set->max_rss != 0};
+    int err = child_start(&l->child, &spec);
+    siginfo_t how;
+
+    if (!err)
+        err = lane_watch(l);
+    if (!err) {
+        begin(l);
+        return 0;
+    }
+    if (l->child.pid) {
+        child_signal(&l->child, SIGKILL);
+        lane_unwatch_all(l);
+        (void)child_reap(&l->child, &how);
+    }
+    verdict_cannot_start(out, s->set->command[0], err);
+    out->ran = false;
+    out->tail_size = 0;
+    return err;
+}
+
+/* lane_ready - the usual case is a child that runs */
+int lane_ready(struct lane *l, struct outcome *out)
+{
+    int err = 0;
+
+    while (!err && l->state != LANE_RUNS) {
+        if (lane_stops(l)) {
+            err = -EINTR;
+        } else if (l->state == LANE_EMPTY) {
+            err = start(l, out);
+        } else if (l->state == LANE_ENDED) {
+            lane_bury(l);
+        } else {
+            if (l->state == LANE_SPENT)
+                lane_leave(l);
+            lane_turn(l, true);
+            if (l->woken)
+                err = -EINTR;
+            l->woken = false;
+        }
+    }
+    return err || !lane_stops(l) ? err : -EINTR;
+}
+
+/* ---- sending ---- */
+
+unsigned lane_room(const struct lane *l)
+{
+    uint64_t room = l->stream->set->window - l->count;
+    uint64_t life = l->stream->set->max_requests;
+
+    if (l->state != LANE_RUNS || lane_stops(l) ||
+        (l->count && TAILQ_LAST(&l->open, open_list)->at == OPEN_NEVER))
+        return 0;
+    if (life && life - l->sent < room)
+        room = life - l->sent;
+    return (unsigned)room;
+}
+
+/* name_child - whose the message is, before a byte of it can reach the child
+ * As in handler_exec: the start time before the group, which is not killed by
+ * recovery without it; the mark is enough to find the child all the same.
+ */
+static void name_child(const struct lane *l, struct slot *slot)
+{
+    FAULT_POINT("stream_before_name");
+    slot->handler_mark = l->child.mark;
+    slot->handler_start = l->child.start;
+    atomic_store_explicit(&slot->handler_pgid, l->child.pid,
+                          memory_order_release);
+}
+
+/* lane_send - to the output; lane_next writes it */
+void lane_send(struct lane *l, struct delivery *d)
+{
+    const struct settings *set = l->stream->set;
+    struct open_message *m = TAILQ_FIRST(&l->spare);
+
+    m->d = d;
+    m->late = m->heard = false;
+    m->deadline_ns = UINT64_MAX;
+    m->limit_ns = delivery_limit_ns(d, set->timeout_ns, set->max_timeout_ns);
+    m->at = l->output.written + (l->output.end - l->output.begin);
+    name_child(l, d->slot);
+    if (lane_append(l, d) < 0)
+        m->at = OPEN_NEVER; /* no memory: it comes back unsent */
+    if (m->limit_ns != UINT64_MAX) {
+        m->deadline_ns = ns_add(clock_mono_ns(), m->limit_ns);
+        l->limited++;
+    }
+    if (l->count++ == 0)
+        tail_forget(&l->tail); /* what was there was of others */
+    TAILQ_REMOVE(&l->spare, m, link);
+    TAILQ_INSERT_TAIL(&l->open, m, link);
+    if (++l->sent == set->max_requests)
+        lane_step(l, LANE_IS_FULL);
+}
+
+/* ---- answers ---- */
+
+/* find - the oldest with this id; in the usual case the first of all */
+static struct open_message *find(const struct lane *l,
+                                 const struct header_text *id)
+{
+    struct open_message *m;
+
+    if (id->size != ULID_TEXT - 1)
+        return NULL;
+    TAILQ_FOREACH (m, &l->open, link)
+        if (memcmp(delivery_id(m->d), id->at, ULID_TEXT - 1) == 0 &&
+            !m->heard && m->at < l->output.written)
+            return m;
+    return NULL;
+}
+
+/* decide - an answer as an outcome; when the worker stops, a failure is none */
+static void decide(struct lane *l, const struct stream_answer *a,
+                   struct outcome *out)
+{
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = a->verdict;
+    out->ran = true;
+    out->delayed = a->delayed;
+    out->delay_ns = a->delay_ns;
+    out->tail_size = 0;
+    out->error[0] = '\0';
+    if (a->verdict == MQW_DONE)
+        return;
+    stream_answer_error(a, out->error);
+    if (a->verdict == MQW_DISCARD)
+        return;
+    /* What it wrote before the answer is in the pipe. */
+    if (l->child.err >= 0)
+        tail_drain(lane_tail(l), l->child.err);
+    tail_copy(&l->tail, out);
+    if (a->verdict == MQW_RETRY && lane_stops(l))
+        out->kind = OUTCOME_STOPPED;
+}
+
+/* measure - whether it has grown too large; a look costs a system call
+ * One that is too large right after its first answer is so by nature: to
+ * replace it would only make the same again.
+ */
+static void measure(struct lane *l)
+{
+    uint64_t most = l->stream->set->max_rss, now = clock_mono_ns(), rss;
+
+    if (now < l->rss_next_ns || l->state != LANE_RUNS)
+        return;
+    rss = child_rss(&l->child);
+    if (rss <= most) {
+        l->rss_next_ns = now + RSS_PAUSE;
+    } else if (l->rss_next_ns) {
+        log_info("stream_child_grown", F_INT("pid", l->child.pid),
+                 F_UINT("rss", rss), F_UINT("max_rss", most));
+        l->why = "max-rss";
+        lane_step(l, LANE_IS_FULL);
+    } else if (!atomic_exchange(&l->stream->unmeasured, true)) {
+        log_warn("stream_rss_off", F_INT("pid", l->child.pid),
+                 F_UINT("rss", rss), F_UINT("max_rss", most),
+                 F_STR("next", "a new child is over --max-rss after its first "
+                               "answer already, so no child is replaced for "
+                               "that; give a larger --max-rss"));
+    }
+}
+
+/* accept - the message that was answered, or NULL */
+static struct delivery *accept(struct lane *l, const struct header_text *line,
+                               struct outcome *out)
+{
+    struct stream_answer a;
+    struct open_message *m;
+
+    if (stream_answer_parse(line->at, line->size, &a) < 0) {
+        lane_fault(l, "wrote garbage", line);
+        return NULL;
+    }
+    m = find(l, &a.id);
+    if (!m) {
+        lane_fault(l, "answered an unknown id", line);
+        return NULL;
+    }
+    if (m->late) {
+        m->heard = true;
+        log_info("handler_late", F_STR("msg", delivery_id(m->d)),
+                 F_INT("pid", l->child.pid),
+                 F_BYTES("answer", line->at, line->size),
+                 F_DURATION("limit", m->limit_ns));
+        return NULL;
+    }
+    if (l->answered++ == 0)
+        l->failures = 0;
+    decide(l, &a, out);
+    if (l->stream->set->max_rss &&
+        !atomic_load_explicit(&l->stream->unmeasured, memory_order_relaxed))
+        measure(l);
+    return lane_take_out(l, m);
+}
+
+/* answered - the next that was, of what has been read */
+static struct delivery *answered(struct lane *l, struct outcome *out)
+{
+    struct delivery *d = NULL;
+    struct header_text line;
+
+    while (!d && lane_line(l, &line))
+        d = accept(l, &line, out);
+    return d;
+}
+
+struct delivery *lane_next(struct lane *l, struct outcome *out)
+{
+    struct delivery *d;
+
+    for (;;) {
+        d = answered(l, out);
+        if (!d)
+            d = lane_lost(l, out);
+        if (d)
+            return d;
+        if (l->state == LANE_ENDED) {
+            if (!lane_read(l))
+                lane_bury(l);
+        } else if (l->woken) {
+            l->woken = false;
+            return NULL;
+        } else {
+            lane_turn(l, true);
+        }
+    }
+}
+
+/* ---- from outside ---- */
+
+void lane_wake(struct lane *l)
+{
+    uint64_t one = 1;
+
+    (void)!write(l->waker, &one, sizeof one);
+}
+
+void lane_signal(struct lane *l, int sig)
+{
+    child_signal(&l->child, sig);
+}
+
+int lane_fd(const struct lane *l)
+{
+    return l->epoll;
+}
+
+/* lane_look - one that we ended needs more than a look: that waits until the
+ * lane is used again, or closed */
+bool lane_look(struct lane *l)
+{
+    struct outcome none;
+
+    lane_turn(l, false);
+    (void)answered(l, &none);
+    if (l->state == LANE_ENDED && !l->why && !lane_stops(l))
+        lane_bury(l);
+    return lane_lives(l);
+}
+
+/* lane_rest - usually an answer is the last thing that a child said */
+bool lane_rest(struct lane *l)
+{
+    return l->input.begin == l->input.end ? lane_lives(l) : lane_look(l);
+}
+
+void lane_leave(struct lane *l)
+{
+    if (!lane_lives(l))
+        return;
+    if (!l->why)
+        l->why = l->state == LANE_SPENT ? "max-requests" : "closing";
+    l->recycled = true;
+    lane_step(l, LANE_LEAVE);
+}
+
+pid_t lane_await(struct lane *l)
+{
+    while (lane_lives(l))
+        lane_turn(l, true);
+    return l->child.pid;
+}
+
+void lane_finish(struct lane *l)
+{
+    if (l->state == LANE_ENDED)
+        lane_bury(l);
+}

@@ -1,0 +1,51 @@
+/* stream_line.h - the lines that are spoken with a long-lived handler
+ *
+ * WHAT   Writes the head of a message and reads an answer, as docs/handlers.md
+ *        says:
+ *          MSG <id> <bytes> attempt=<n> priority=<n> [group=<key>]
+ *              [redelivered=1] [length-inferred=1] [x-name=value...]
+ *          OK <id>
+ *          RETRY <id> [delay=<dur>] [reason...]
+ *          DEAD <id> [reason...]
+ *          DISCARD <id>
+ *        In a group's key and the value of an x- line each byte that is not
+ *        printable ASCII, and ' ', '%' and '=', is written as %XX. So a head is
+ *        one line of ASCII, its words are what stands between spaces, and a
+ *        word's name is what stands before its only '='. (All beyond ASCII is
+ *        written so, not control bytes alone: there are spaces in Unicode, too,
+ *        and some languages split at them.)
+ * WHO    Any thread. Pure functions.
+ * OWNS   Nothing; what an answer names points into the line.
+ * FAILS  stream_answer_parse: -EBADMSG.
+ */
+#ifndef WORKER_HANDLERS_STREAM_LINE_H
+#define WORKER_HANDLERS_STREAM_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/rules/delivery.h"
+
+#define STREAM_HEAD   4096 /* no head is longer */
+#define STREAM_ANSWER 8192 /* an answer with its newline may not be longer */
+
+/* The head of a message that runs, newline included; how many bytes. */
+size_t stream_head(char buf[STREAM_HEAD], struct delivery *d);
+
+struct stream_answer {
+    enum mqw_verdict verdict;
+    struct header_text id; /* whatever stands there */
+    bool delayed;          /* a retry with a delay of its own */
+    uint64_t delay_ns;
+    struct header_text reason; /* as it was written; may be empty */
+};
+/* One line, without its newline. */
+int stream_answer_parse(const char *line, size_t size,
+                        struct stream_answer *out);
+/* The reason as an outcome tells it: one line of printable UTF-8, cut where it
+ * is too long; which verdict it was where no reason was given. */
+void stream_answer_error(const struct stream_answer *a,
+                         char error[OUTCOME_ERROR]);
+
+#endif

@@ -1,0 +1,37 @@
+/* dirty.c - what others see of the worker is old (see dirty.h) */
+#include "worker/loop/dirty.h"
+
+#include "common/base/clock.h"
+
+void dirty_init(struct dirty *d, uint64_t pause_ns,
+                void (*count)(struct timer *timer))
+{
+    timer_init(&d->timer, count);
+    atomic_store(&d->state, true);
+    atomic_store(&d->pause_ns, pause_ns);
+}
+
+void dirty_state(struct dirty *d)
+{
+    atomic_store(&d->state, true);
+}
+
+bool dirty_state_take(struct dirty *d)
+{
+    return atomic_load_explicit(&d->state, memory_order_relaxed) &&
+           atomic_exchange(&d->state, false);
+}
+
+void dirty_count(struct dirty *d)
+{
+    if (atomic_load_explicit(&d->counted_soon, memory_order_relaxed) ||
+        atomic_exchange(&d->counted_soon, true))
+        return;
+    timers_start(d->timers, &d->timer,
+                 clock_mono_ns() + atomic_load(&d->pause_ns));
+}
+
+void dirty_count_begins(struct dirty *d)
+{
+    atomic_store(&d->counted_soon, false);
+}

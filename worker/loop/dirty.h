@@ -1,0 +1,39 @@
+/* dirty.h - what others see of the worker is old
+ *
+ * WHAT   Two marks that any part sets and the board reads, so that no part has
+ *        to know the board: the state has changed (shown in the next round),
+ *        and the numbers have (counted soon, by a timer).
+ * WHO    init: the engine. The others: any thread.
+ * OWNS   Its timer, whose callback is the board's.
+ * FAILS  Never.
+ */
+#ifndef WORKER_LOOP_DIRTY_H
+#define WORKER_LOOP_DIRTY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/loop/timers.h"
+
+/* a = atomic   c = constant after init */
+struct dirty {
+    struct timers *timers;     /* c  set before the first dirty_count */
+    struct timer timer;        /* fires when it is time to count */
+    atomic_bool state;         /* a */
+    atomic_bool counted_soon;  /* a  the timer runs */
+    _Atomic uint64_t pause_ns; /* a  until the next count */
+};
+
+void dirty_init(struct dirty *d, uint64_t pause_ns,
+                void (*count)(struct timer *timer));
+/* The state has changed. */
+void dirty_state(struct dirty *d);
+/* Whether it has since it was asked last. Costs a load as a rule. */
+bool dirty_state_take(struct dirty *d);
+/* Something was done: the numbers are to be counted. Costs a load as a rule. */
+void dirty_count(struct dirty *d);
+/* The count begins; from now on the next change starts another one. */
+void dirty_count_begins(struct dirty *d);
+
+#endif

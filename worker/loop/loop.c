@@ -1,0 +1,134 @@
+/* loop.c - the event loop (see loop.h) */
+#include "worker/loop/loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/container.h"
+
+#define EVENTS 16
+
+/* c = constant after open */
+struct loop {
+    int epoll;                 /* c */
+    struct loop_source wake;   /* c  an eventfd */
+    struct loop_source expiry; /* c  the timers' descriptor */
+    struct timers *timers;     /* c */
+};
+
+/* woken - there is nothing to do but to ask `finished` */
+static void woken(struct loop_source *source)
+{
+    uint64_t ignored;
+
+    (void)!read(source->fd, &ignored, sizeof ignored);
+}
+
+static void expired(struct loop_source *source)
+{
+    timers_run(CONTAINER_OF(source, struct loop, expiry)->timers);
+}
+
+int loop_open(struct loop **out, struct timers *timers)
+{
+    struct loop *l = calloc(1, sizeof *l);
+    int err = 0;
+
+    *out = NULL;
+    if (!l)
+        return -ENOMEM;
+    l->timers = timers;
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    l->wake = (struct loop_source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                                   .ready = woken};
+    l->expiry = (struct loop_source){.fd = timers_fd(timers), .ready = expired};
+    if (l->epoll < 0 || l->wake.fd < 0)
+        err = -errno;
+    if (!err)
+        err = loop_add(l, &l->wake, EPOLLIN);
+    if (!err)
+        err = loop_add(l, &l->expiry, EPOLLIN);
+    if (err) {
+        loop_close(&l);
+        return err;
+    }
+    *out = l;
+    return 0;
+}
+
+void loop_close(struct loop **loop)
+{
+    struct loop *l = *loop;
+
+    if (!l)
+        return;
+    *loop = NULL;
+    if (l->epoll >= 0)
+        close(l->epoll);
+    if (l->wake.fd >= 0)
+        close(l->wake.fd);
+    free(l);
+}
+
+/* control - epoll_ctl for a source; told apart by its address */
+static int control(struct loop *l, int op, struct loop_source *source,
+                   uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = source};
+
+    return epoll_ctl(l->epoll, op, source->fd, &ev) < 0 ? -errno : 0;
+}
+
+int loop_add(struct loop *l, struct loop_source *source, uint32_t events)
+{
+    source->added = true;
+    return control(l, EPOLL_CTL_ADD, source, events);
+}
+
+/* loop_watch - one-shot
+ * `added` says which call is likely to do. It is wrong where the descriptor
+ * was closed meanwhile, which takes it out of the set, or is another one.
+ */
+int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
+{
+    int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, err;
+
+    source->added = true; /* now, as it may be told of at once */
+    err = control(l, op, source, events | EPOLLONESHOT);
+    if (err == -ENOENT && op == EPOLL_CTL_MOD)
+        err = control(l, op = EPOLL_CTL_ADD, source, events | EPOLLONESHOT);
+    if (err == -EEXIST)
+        err = control(l, op = EPOLL_CTL_MOD, source, events | EPOLLONESHOT);
+    if (err)
+        source->added = op == EPOLL_CTL_MOD;
+    return err;
+}
+
+void loop_wake(struct loop *l)
+{
+    uint64_t one = 1;
+
+    /* A full counter wakes as well. */
+    (void)!write(l->wake.fd, &one, sizeof one);
+}
+
+void loop_run(struct loop *l, const struct loop_hooks *hooks, void *arg)
+{
+    struct epoll_event events[EVENTS];
+
+    while (!hooks->finished(arg)) {
+        int n = epoll_wait(l->epoll, events, EVENTS, hooks->wait_ms(arg));
+
+        for (int i = 0; i < n; i++) {
+            struct loop_source *source = events[i].data.ptr;
+
+            source->ready(source);
+        }
+        if (n == 0)
+            hooks->quiet(arg);
+        hooks->round(arg);
+    }
+}

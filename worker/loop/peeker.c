@@ -1,0 +1,212 @@
+/* peeker.c - the one waiting thread (see peeker.h)
+ *
+ * A busy worker whose handlers take microseconds runs one work item and leaves
+ * peek mode off: peeking at each message would cost a thread switch for each.
+ * Should a handler then take long, nobody would fetch the next message; so
+ * while there is room for more work items and peek mode is off, the wait is
+ * limited, and a round in which no delivery was started enters peek mode. An
+ * idle worker is in peek mode and waits without a limit.
+ *
+ * Who lingers and takes a message leaves peek mode off as well, but the peeker
+ * sleeps and does not see it; a timer makes it look.
+ */
+#include "worker/loop/peeker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
+
+/* The same after lingering. To start the timer is a system call before the
+ * handler's first instruction, and it wakes the peeker, which then is in the
+ * way of another message: fewer than one in a hundred, where one comes each few
+ * ms. */
+#define LINGER_MS 250
+
+/* Peek mode: who waits for the queue. Each leaves what it entered: somebody
+ * else who took a state away would let a third one enter it, and then two
+ * threads would wait, with one kick between them.
+ *
+ *   from     event                                   to
+ *   OFF      peeker_arm                              EPOLL
+ *   EPOLL    the queue has a message                 OFF, by the peeker
+ *   EPOLL    the queue was made again: epoll has     OFF, by who did
+ *            lost the old one
+ *   OFF      peeker_linger                           THREAD
+ *   THREAD   a message, or a kick                    OFF, by that thread
+ */
+enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
+
+/* c = constant after open   a = atomic */
+struct peeker {
+    struct peeker_setup setup; /* c */
+    struct loop_source source; /* the queue; of whoever entered PEEK_EPOLL */
+    int kick;                  /* c  ends the lingering */
+    atomic_int mode;           /* a  PEEK_ */
+    atomic_bool released;      /* a  nobody may linger */
+    struct timer look_timer;
+    _Atomic uint64_t look_ns; /* a  when it was started for last */
+};
+
+/* shift - from one mode to another; false: it was not in that one */
+static bool shift(struct peeker *p, int from, int to)
+{
+    return atomic_compare_exchange_strong(&p->mode, &from, to);
+}
+
+/* look_due - the peeker is awake, and its next wait has a limit */
+static void look_due(struct timer *timer)
+{
+    struct peeker *p = CONTAINER_OF(timer, struct peeker, look_timer);
+
+    atomic_store_explicit(&p->look_ns, 0, memory_order_relaxed);
+}
+
+/* readable - off before a work item is tried: an item that leaves meanwhile
+ * sees it off and arms, or we see the room that it left */
+static void readable(struct loop_source *source)
+{
+    struct peeker *p = CONTAINER_OF(source, struct peeker, source);
+
+    shift(p, PEEK_EPOLL, PEEK_OFF);
+    p->setup.ready(p->setup.arg);
+}
+
+/* peeker_open - not yet in peek mode */
+int peeker_open(struct peeker **out, const struct peeker_setup *setup)
+{
+    struct peeker *p = calloc(1, sizeof *p);
+
+    *out = NULL;
+    if (!p)
+        return -ENOMEM;
+    p->setup = *setup;
+    p->source.ready = readable;
+    timer_init(&p->look_timer, look_due);
+    p->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->kick < 0) {
+        int err = -errno;
+
+        free(p);
+        return err;
+    }
+    *out = p;
+    return 0;
+}
+
+void peeker_close(struct peeker **peeker)
+{
+    struct peeker *p = *peeker;
+
+    if (!p)
+        return;
+    *peeker = NULL;
+    timers_cancel(p->setup.timers, &p->look_timer);
+    close(p->kick);
+    free(p);
+}
+
+/* peeker_arm - one-shot, so that a message wakes the peeker once, not until it
+ * was taken
+ * The queue is added when it is waited for first: an entry that never fired is
+ * not off, whatever its events are (the kernel adds EPOLLERR and EPOLLHUP), and
+ * each message that is sent would wake the peeker in vain.
+ */
+void peeker_arm(struct peeker *p)
+{
+    int err;
+
+    if (!shift(p, PEEK_OFF, PEEK_EPOLL))
+        return;
+    p->source.fd = queue_fd(p->setup.queue);
+    err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
+    if (!err)
+        return;
+    shift(p, PEEK_EPOLL, PEEK_OFF);
+    p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
+}
+
+/* kick - whoever lingers looks again; it stays until somebody has seen it */
+static void kick(struct peeker *p)
+{
+    uint64_t one = 1;
+
+    (void)!write(p->kick, &one, sizeof one);
+}
+
+/* peeker_queue_changed - epoll dropped the old queue when it was closed; the
+ * next arm finds that out by itself. A thread that waits for the old one is
+ * told; one that begins to wait now has the new one already.
+ */
+void peeker_queue_changed(struct peeker *p)
+{
+    if (!shift(p, PEEK_EPOLL, PEEK_OFF) && atomic_load(&p->mode) == PEEK_THREAD)
+        kick(p);
+}
+
+/* look_in - make the peeker look, in at most so many ms
+ * look_ns may be read old: then the timer is asked once more, or is firing,
+ * which is a look as well.
+ */
+static void look_in(struct peeker *p, unsigned ms)
+{
+    uint64_t now = clock_mono_ns(), when = now + ms * NS_PER_MS;
+    uint64_t pending = atomic_load_explicit(&p->look_ns, memory_order_relaxed);
+
+    if (pending > now && pending <= when)
+        return;
+    atomic_store_explicit(&p->look_ns, when, memory_order_relaxed);
+    timers_start_earlier(p->setup.timers, &p->look_timer, when);
+}
+
+/* peeker_linger - one thread at a time, as peek mode is entered once */
+bool peeker_linger(struct peeker *p)
+{
+    if (atomic_load(&p->released) || !shift(p, PEEK_OFF, PEEK_THREAD))
+        return false;
+    if (!atomic_load(&p->released))
+        return true;
+    shift(p, PEEK_THREAD, PEEK_OFF);
+    return false;
+}
+
+/* peeker_lingered - off before a work item is tried, as in readable */
+bool peeker_lingered(struct peeker *p)
+{
+    struct pollfd fds[2] = {{.fd = queue_fd(p->setup.queue), .events = POLLIN},
+                            {.fd = p->kick, .events = POLLIN}};
+    uint64_t ignored;
+
+    (void)poll(fds, 2, -1);
+    if (fds[1].revents && !atomic_load(&p->released))
+        (void)!read(p->kick, &ignored, sizeof ignored);
+    shift(p, PEEK_THREAD, PEEK_OFF);
+    return fds[0].revents & POLLIN;
+}
+
+void peeker_look_soon(struct peeker *p)
+{
+    look_in(p, PEEKER_STUCK_MS);
+}
+
+void peeker_look_later(struct peeker *p)
+{
+    look_in(p, LINGER_MS);
+}
+
+void peeker_release(struct peeker *p)
+{
+    atomic_store(&p->released, true);
+    kick(p);
+}
+
+bool peeker_armed(const struct peeker *p)
+{
+    return atomic_load(&p->mode) != PEEK_OFF;
+}

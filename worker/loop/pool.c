@@ -1,0 +1,195 @@
+/* pool.c - bounded pool of threads (see pool.h) */
+#include "worker/loop/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define STACK_BYTES (256u << 10) /* handlers in C run on it, too */
+
+/* A thread that has nothing to do; on its own stack. */
+struct idler {
+    LIST_ENTRY(idler) link;
+    pthread_cond_t wake;
+    bool woken;
+};
+
+/* m = under mtx   c = constant after open */
+struct pool {
+    pthread_mutex_t mtx;
+    pthread_cond_t gone;         /* m  threads fell */
+    TAILQ_HEAD(, pool_job) jobs; /* m  FIFO */
+    LIST_HEAD(, idler) idle;     /* m  last to sleep is first */
+    unsigned threads;            /* m */
+    unsigned woken;              /* m  on their way to a job */
+    unsigned queued;             /* m  jobs waiting */
+    unsigned max_threads;        /* m */
+    bool closing;                /* m */
+    pthread_attr_t attr;         /* c */
+};
+
+/* pool_open - no thread is started yet */
+int pool_open(struct pool **out, unsigned max_threads)
+{
+    struct pool *p = calloc(1, sizeof *p);
+
+    *out = NULL;
+    if (!p)
+        return -ENOMEM;
+    pthread_mutex_init(&p->mtx, NULL);
+    pthread_cond_init(&p->gone, NULL);
+    pthread_attr_init(&p->attr);
+    pthread_attr_setstacksize(&p->attr, STACK_BYTES);
+    pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
+    TAILQ_INIT(&p->jobs);
+    LIST_INIT(&p->idle);
+    p->max_threads = max_threads;
+    *out = p;
+    return 0;
+}
+
+/* wake_locked - send one idle thread to the jobs */
+static void wake_locked(struct pool *p)
+{
+    struct idler *i = LIST_FIRST(&p->idle);
+
+    LIST_REMOVE(i, link);
+    i->woken = true;
+    p->woken++;
+    pthread_cond_signal(&i->wake);
+}
+
+/* rest_locked - sleep until woken */
+static void rest_locked(struct pool *p)
+{
+    struct idler me = {.woken = false};
+
+    pthread_cond_init(&me.wake, NULL);
+    LIST_INSERT_HEAD(&p->idle, &me, link);
+    while (!me.woken)
+        pthread_cond_wait(&me.wake, &p->mtx);
+    p->woken--;
+    pthread_cond_destroy(&me.wake);
+}
+
+/* thread_main - run jobs until the pool closes or shrinks */
+static void *thread_main(void *arg)
+{
+    struct pool *p = arg;
+
+    pthread_mutex_lock(&p->mtx);
+    p->woken--; /* pool_submit counted the new thread as on its way */
+    for (;;) {
+        struct pool_job *job = TAILQ_FIRST(&p->jobs);
+
+        if (job) {
+            TAILQ_REMOVE(&p->jobs, job, link);
+            p->queued--;
+            pthread_mutex_unlock(&p->mtx);
+            job->run(job);
+            pthread_mutex_lock(&p->mtx);
+        } else if (p->closing || p->threads > p->max_threads) {
+            break;
+        } else {
+            rest_locked(p);
+        }
+    }
+    p->threads--;
+    pthread_cond_broadcast(&p->gone);
+    pthread_mutex_unlock(&p->mtx);
+    return NULL;
+}
+
+/* start_locked - one more thread; signals are the peeker's business */
+static int start_locked(struct pool *p)
+{
+    pthread_t thread;
+    sigset_t all, old;
+    int err;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    err = pthread_create(&thread, &p->attr, thread_main, p);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
+        return -err;
+    p->threads++;
+    p->woken++;
+    return 0;
+}
+
+/* staff_locked - threads on their way for that many jobs, as far as there
+ * are */
+static int staff_locked(struct pool *p, unsigned jobs)
+{
+    int err = 0;
+
+    while (p->woken < jobs && !err) {
+        if (!LIST_EMPTY(&p->idle))
+            wake_locked(p);
+        else if (p->threads < p->max_threads)
+            err = start_locked(p);
+        else
+            break;
+    }
+    return err;
+}
+
+/* pool_submit - queue a job and see that a thread comes for it */
+int pool_submit(struct pool *pool, struct pool_job *job)
+{
+    int err;
+
+    pthread_mutex_lock(&pool->mtx);
+    if (pool->closing) {
+        pthread_mutex_unlock(&pool->mtx);
+        return -ESHUTDOWN;
+    }
+    err = staff_locked(pool, pool->queued + 1);
+    /* A thread that exists takes the job when it is done with its own. */
+    if (err == 0 || pool->threads > 0) {
+        err = 0;
+        TAILQ_INSERT_TAIL(&pool->jobs, job, link);
+        pool->queued++;
+    }
+    pthread_mutex_unlock(&pool->mtx);
+    return err;
+}
+
+/* pool_resize - a new bound */
+void pool_resize(struct pool *pool, unsigned max_threads)
+{
+    pthread_mutex_lock(&pool->mtx);
+    pool->max_threads = max_threads;
+    for (unsigned over = pool->threads; over > max_threads; over--)
+        if (!LIST_EMPTY(&pool->idle))
+            wake_locked(pool);
+    (void)staff_locked(pool, pool->queued); /* else when one is free */
+    pthread_mutex_unlock(&pool->mtx);
+}
+
+/* pool_close - queued jobs still run; returns when the last thread has left
+ * A job may still submit by way of *pool, and is refused: so that is there
+ * until no thread is.
+ */
+void pool_close(struct pool **pool)
+{
+    struct pool *p = *pool;
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->mtx);
+    p->closing = true;
+    while (!LIST_EMPTY(&p->idle))
+        wake_locked(p);
+    while (p->threads > 0)
+        pthread_cond_wait(&p->gone, &p->mtx);
+    pthread_mutex_unlock(&p->mtx);
+    *pool = NULL;
+    pthread_attr_destroy(&p->attr);
+    pthread_cond_destroy(&p->gone);
+    pthread_mutex_destroy(&p->mtx);
+    free(p);
+}

@@ -1,0 +1,228 @@
+/* timers.c - the timer service: wheel + timerfd + one lock (see timers.h) */
+#include "worker/loop/timers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/panic.h"
+
+#define NOT_ARMED UINT64_MAX
+#define BUDGET    4096 /* timers moved in one hold of the lock */
+
+/* m = under mtx   c = constant after open */
+struct timers {
+    pthread_mutex_t mtx;
+    pthread_cond_t fired; /* m  `firing` changed */
+    struct wheel *wheel;  /* m */
+    struct timer *firing; /* m  its callback runs now */
+    uint64_t armed_ns;    /* m  what the timerfd is set to, NOT_ARMED: off */
+    int fd;               /* c */
+};
+
+/* set - the timerfd; 0 ns: off. Asked twice, as without it messages would wait
+ * for ever: 0 or -errno. */
+static int set(int fd, uint64_t when_ns)
+{
+    const struct itimerspec at = {
+        .it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
+                     .tv_nsec = (long)(when_ns % NS_PER_S)}};
+
+    int rc = timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL);
+
+    if (rc < 0)
+        rc = timerfd_settime(fd, TFD_TIMER_ABSTIME, &at, NULL);
+    return rc < 0 ? -errno : 0;
+}
+
+/* timers_open - a stopped clock, nothing armed */
+int timers_open(struct timers **out)
+{
+    struct timers *t = calloc(1, sizeof *t);
+    int err;
+
+    *out = NULL;
+    if (!t)
+        return -ENOMEM;
+    err = wheel_open(&t->wheel, clock_mono_ns());
+    t->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (!err && t->fd < 0)
+        err = -errno;
+    if (!err)
+        err = set(t->fd, 0); /* a filter of system calls is met here */
+    if (err) {
+        wheel_close(&t->wheel);
+        if (t->fd >= 0)
+            close(t->fd);
+        free(t);
+        return err;
+    }
+    t->armed_ns = NOT_ARMED;
+    pthread_mutex_init(&t->mtx, NULL);
+    pthread_cond_init(&t->fired, NULL);
+    *out = t;
+    return 0;
+}
+
+/* timers_close - forget all timers */
+void timers_close(struct timers **timers)
+{
+    struct timers *t = *timers;
+
+    if (!t)
+        return;
+    *timers = NULL;
+    close(t->fd);
+    wheel_close(&t->wheel);
+    pthread_cond_destroy(&t->fired);
+    pthread_mutex_destroy(&t->mtx);
+    free(t);
+}
+
+/* never - the wheel's own callback; timers are popped, not fired */
+static void never(struct wheel_timer *timer, uint64_t missed)
+{
+    (void)timer;
+    (void)missed;
+    panic("timers: the wheel fired a timer that was to be popped");
+}
+
+void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
+{
+    wheel_timer_init(&timer->wheel, never);
+    timer->fire = fire;
+}
+
+/* arm_locked - set the timerfd to the next expiry, if that is another one
+ * An expiry that has passed is set as 1 ns, which is in the past as well: 0
+ * would switch the timerfd off.
+ */
+static void arm_locked(struct timers *t)
+{
+    uint64_t next;
+    int err;
+
+    if (!wheel_next(t->wheel, &next))
+        next = NOT_ARMED;
+    if (next == t->armed_ns)
+        return;
+    err = set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
+    if (err) /* it was set when it was opened */
+        panic("timers: timerfd_settime(%" PRIu64 "): %s", next, strerror(-err));
+    t->armed_ns = next;
+}
+
+/* arm_earlier_locked - as above, but a later expiry is left to timers_run */
+static void arm_earlier_locked(struct timers *t)
+{
+    uint64_t next;
+
+    if (wheel_next(t->wheel, &next) && next < t->armed_ns)
+        arm_locked(t);
+}
+
+/* timers_start - fire at when_ns */
+void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
+{
+    pthread_mutex_lock(&t->mtx);
+    wheel_start(t->wheel, &timer->wheel, when_ns);
+    arm_earlier_locked(t);
+    pthread_mutex_unlock(&t->mtx);
+}
+
+/* timers_start_after - the clock is read inside the lock, so that of two with
+ * one limit the one that was started first has the earlier deadline */
+void timers_start_after(struct timers *t, struct timer *timer,
+                        uint64_t limit_ns)
+{
+    pthread_mutex_lock(&t->mtx);
+    wheel_start(t->wheel, &timer->wheel, ns_add(clock_mono_ns(), limit_ns));
+    arm_earlier_locked(t);
+    pthread_mutex_unlock(&t->mtx);
+}
+
+/* timers_start_earlier - never later than it is pending for */
+void timers_start_earlier(struct timers *t, struct timer *timer,
+                          uint64_t when_ns)
+{
+    pthread_mutex_lock(&t->mtx);
+    if (!wheel_pending(&timer->wheel) || when_ns < timer->wheel.when_ns) {
+        wheel_start(t->wheel, &timer->wheel, when_ns);
+        arm_earlier_locked(t);
+    }
+    pthread_mutex_unlock(&t->mtx);
+}
+
+/* timers_cancel - true if its callback will not run */
+bool timers_cancel(struct timers *t, struct timer *timer)
+{
+    bool was;
+
+    pthread_mutex_lock(&t->mtx);
+    was = wheel_cancel(t->wheel, &timer->wheel);
+    pthread_mutex_unlock(&t->mtx);
+    return was;
+}
+
+/* timers_cancel_sync - and a running callback has returned; what it started is
+ * cancelled as well */
+bool timers_cancel_sync(struct timers *t, struct timer *timer)
+{
+    bool was;
+
+    pthread_mutex_lock(&t->mtx);
+    was = wheel_cancel(t->wheel, &timer->wheel);
+    while (t->firing == timer) {
+        pthread_cond_wait(&t->fired, &t->mtx);
+        was = wheel_cancel(t->wheel, &timer->wheel) || was;
+    }
+    pthread_mutex_unlock(&t->mtx);
+    return was;
+}
+
+int timers_fd(const struct timers *t)
+{
+    return t->fd;
+}
+
+/* timers_run - run what is due
+ * "armed" is forgotten before draining and computed again after it: a timer
+ * that another thread starts meanwhile arms the timerfd by itself. The clock is
+ * read inside the lock, so that no timer started before it is later than it,
+ * and once: a timer that starts itself again for now waits for the next round.
+ */
+void timers_run(struct timers *t)
+{
+    uint64_t ignored, missed, now;
+    bool more = true;
+
+    if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
+        panic("timers: read: %s", strerror(errno)); /* not the same file */
+    pthread_mutex_lock(&t->mtx);
+    t->armed_ns = NOT_ARMED;
+    now = clock_mono_ns();
+    while (more) {
+        struct wheel_timer *w =
+            wheel_pop(t->wheel, now, BUDGET, &missed, &more);
+
+        if (w) {
+            t->firing = (struct timer *)(void *)w;
+            pthread_mutex_unlock(&t->mtx);
+            t->firing->fire(t->firing);
+            pthread_mutex_lock(&t->mtx);
+            t->firing = NULL;
+            pthread_cond_broadcast(&t->fired);
+            more = true;
+        } else if (more) { /* let others at the lock between two budgets */
+            pthread_mutex_unlock(&t->mtx);
+            pthread_mutex_lock(&t->mtx);
+        }
+    }
+    arm_locked(t);
+    pthread_mutex_unlock(&t->mtx);
+}

@@ -1,0 +1,52 @@
+/* timers.h - the timer service: wheel + timerfd + one lock
+ *
+ * WHAT   Start and cancel from any thread; callbacks run in the peeker, with no
+ *        lock held, in the order of (deadline, start). It is the timeout
+ *        manager as well: timers_start_after counts for the item that the timer
+ *        is embedded in, with any limit; timers_cancel answers whether that
+ *        came in time. For each start exactly one of the two happens: a cancel
+ *        returns true, or the callback is called.
+ * WHO    Any thread; timers_run and timers_fd: the peeker.
+ * OWNS   The wheel and the timerfd. A timer is embedded in the caller's struct.
+ * FAILS  open: -errno. Starting cannot fail.
+ */
+#ifndef WORKER_LOOP_TIMERS_H
+#define WORKER_LOOP_TIMERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/wheel/wheel.h"
+
+struct timers; /* opaque; body in timers.c */
+
+struct timer {
+    struct wheel_timer wheel;
+    void (*fire)(struct timer *timer);
+};
+
+int timers_open(struct timers **out);
+void timers_close(struct timers **timers); /* NULL-safe; sets NULL */
+
+void timer_init(struct timer *timer, void (*fire)(struct timer *timer));
+/* Fire at the monotonic time `when_ns`; a pending timer is moved. */
+void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns);
+/* Fire `limit_ns` from now. Of two timers with the same limit the one that was
+ * started first fires first. */
+void timers_start_after(struct timers *t, struct timer *timer,
+                        uint64_t limit_ns);
+/* As timers_start, unless it is pending for an earlier time. */
+void timers_start_earlier(struct timers *t, struct timer *timer,
+                          uint64_t when_ns);
+/* True exactly if it was pending: its callback will not run. After false it has
+ * run or is running. */
+bool timers_cancel(struct timers *t, struct timer *timer);
+/* As timers_cancel, and on return no callback of it is running and it is not
+ * pending, even if its callback started it again: it may be freed. Not from a
+ * callback. */
+bool timers_cancel_sync(struct timers *t, struct timer *timer);
+
+int timers_fd(const struct timers *t); /* readable: call timers_run */
+void timers_run(struct timers *t);
+
+#endif

@@ -1,0 +1,42 @@
+/* board.h - what others see of a worker: its title and the counters' header
+ *
+ * WHAT   Puts the state into the counters file and, unless we are embedded, the
+ *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
+ *        then what is not as usual. The rows of the store are counted at most
+ *        once a second while there is something to do, on a pool thread.
+ * WHO    show: the peeker. init, count: the engine.
+ * OWNS   Its job.
+ * FAILS  Never.
+ */
+#ifndef WORKER_OPERATE_BOARD_H
+#define WORKER_OPERATE_BOARD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/loop/pool.h"
+#include "worker/loop/timers.h"
+
+struct engine;
+
+/* Somebody else who reads the title, whenever it has changed; in the peeker. */
+struct board_reader {
+    void (*read)(struct board_reader *reader, const char *title);
+};
+
+/* a = atomic   j = by its job, one at a time */
+struct board {
+    struct pool_job job;
+    _Atomic int64_t rows[3];     /* a  waiting, parked, dead; -1: not known */
+    uint64_t deliveries;         /* j  at the last count */
+    struct board_reader *reader; /* set before the worker runs; NULL: nobody */
+};
+
+void board_init(struct engine *e);
+/* Count now; before the worker runs. */
+void board_count(struct engine *e);
+/* After each wait; does nothing unless something has changed. */
+void board_show(struct engine *e);
+
+#endif

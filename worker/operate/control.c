@@ -1,0 +1,232 @@
+/* control.c - a socket to steer the worker by (see control.h) */
+#include "worker/operate/control.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/local.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
+#include "worker/operate/control_verbs.h"
+#include "worker/engine.h"
+#include "worker/loop/loop.h"
+
+#define CLIENTS 16
+#define LINE    2048
+#define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */
+
+/* All of it is the peeker's. */
+struct client {
+    struct loop_source source; /* fd -1: free */
+    struct control *control;
+    uint64_t heard; /* when it said something last, counted */
+    size_t used;
+    char line[LINE];
+};
+
+struct control {
+    struct engine *engine;
+    struct loop_source door;
+    struct timer door_timer; /* when there was no descriptor for who came */
+    struct client clients[CLIENTS];
+    uint64_t heard; /* things said so far */
+    char path[PATH_MAX];
+};
+
+/* ---- clients ---- */
+
+static void client_drop(struct client *c)
+{
+    if (c->source.fd >= 0)
+        close(c->source.fd);
+    c->source.fd = -1;
+    c->source.added = false; /* epoll forgot it */
+    c->used = 0;
+}
+
+/* reply - whole, or the client is dropped: it does not read its answers */
+static bool reply(struct client *c, json_t *answer)
+{
+    char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+    size_t size = text ? strlen(text) : 0;
+    bool sent;
+
+    if (text)
+        text[size] = '\n'; /* in place of the NUL */
+    sent = text && send(c->source.fd, text, size + 1,
+                        MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size + 1;
+    free(text);
+    json_decref(answer);
+    if (!sent)
+        client_drop(c);
+    return sent;
+}
+
+/* lines - answer each that is complete; the rest stays */
+static void lines(struct client *c)
+{
+    char *from = c->line, *end;
+
+    while ((end = memchr(from, '\n', c->used)) != NULL) {
+        *end++ = '\0';
+        c->used -= (size_t)(end - from);
+        if (!reply(c, control_answer(c->control->engine, from)))
+            return;
+        from = end;
+    }
+    memmove(c->line, from, c->used);
+    if (c->used == sizeof c->line &&
+        reply(c, control_refusal(EX_USAGE, "the line is too long")))
+        client_drop(c);
+}
+
+/* client_ready - something came, or it went */
+static void client_ready(struct loop_source *source)
+{
+    struct client *c = CONTAINER_OF(source, struct client, source);
+    ssize_t n;
+
+    if (source->fd < 0)
+        return; /* dropped in the same round */
+    n = recv(source->fd, c->line + c->used, sizeof c->line - c->used,
+             MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        client_drop(c);
+        return;
+    }
+    if (n > 0) {
+        c->heard = ++c->control->heard;
+        c->used += (size_t)n;
+        lines(c);
+    }
+    if (source->fd >= 0 &&
+        loop_watch(c->control->engine->loop, source, EPOLLIN) < 0)
+        client_drop(c);
+}
+
+/* client_free - a free place, or that of the one that was quiet for longest */
+static struct client *client_free(struct control *k)
+{
+    struct client *oldest = &k->clients[0];
+
+    for (size_t i = 0; i < CLIENTS; i++) {
+        if (k->clients[i].source.fd < 0)
+            return &k->clients[i];
+        if (k->clients[i].heard < oldest->heard)
+            oldest = &k->clients[i];
+    }
+    client_drop(oldest);
+    return oldest;
+}
+
+/* known - whether the other side may speak: its uid is ours, or root's */
+static bool known(int fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0)
+        return false;
+    if (who.uid == 0 || who.uid == geteuid())
+        return true;
+    log_warn("control_refused", F_UINT("uid", who.uid), F_INT("pid", who.pid),
+             F_STR("next", "the worker's user and root may steer it"));
+    return false;
+}
+
+/* door_open - for the next */
+static void door_open(struct timer *timer)
+{
+    struct control *k = CONTAINER_OF(timer, struct control, door_timer);
+
+    (void)loop_watch(k->engine->loop, &k->door, EPOLLIN);
+}
+
+/* door_ready - let one in; who cannot be let in for want of a descriptor waits,
+ * and shall not keep us busy */
+static void door_ready(struct loop_source *source)
+{
+    struct control *k = CONTAINER_OF(source, struct control, door);
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    bool full = fd < 0 && errno != EAGAIN && errno != ECONNABORTED;
+    struct client *c = fd >= 0 ? client_free(k) : NULL;
+
+    if (c) {
+        c->control = k;
+        c->source.fd = fd;
+        c->source.ready = client_ready;
+        c->heard = ++k->heard;
+        if (!known(fd)) {
+            (void)reply(c, control_refusal(EX_NOPERM, "only the worker's user "
+                                                      "and root may ask"));
+            client_drop(c);
+        } else if (loop_watch(k->engine->loop, &c->source, EPOLLIN) < 0) {
+            client_drop(c);
+        }
+    }
+    if (full)
+        timers_start_after(k->engine->timers, &k->door_timer, FULL_NS);
+    else
+        door_open(&k->door_timer);
+}
+
+/* ---- open and close ---- */
+
+/* deaf - why nobody can steer us */
+static struct control *deaf(struct control *k, struct engine *e, int err)
+{
+    log_warn("control_off", F_STR("queue", e->set->queue),
+             F_STR("folder", e->dir.folder), F_STR("error", strerror(err)),
+             F_STR("next", "the worker runs; signals work, mqctl cannot steer "
+                           "it"));
+    control_close(&k);
+    return NULL;
+}
+
+struct control *control_open(struct engine *e)
+{
+    struct control *k = calloc(1, sizeof *k);
+    int err;
+
+    if (!k)
+        return deaf(NULL, e, ENOMEM);
+    k->engine = e;
+    k->door.fd = -1;
+    k->door.ready = door_ready;
+    timer_init(&k->door_timer, door_open);
+    for (size_t i = 0; i < CLIENTS; i++)
+        k->clients[i].source.fd = -1;
+    if (snprintf(k->path, sizeof k->path, "%s/%s", e->dir.folder,
+                 STATEDIR_CONTROL) >= (int)sizeof k->path)
+        return deaf(k, e, ENAMETOOLONG);
+    k->door.fd = local_listen(k->path, CLIENTS);
+    if (k->door.fd < 0)
+        return deaf(k, e, -k->door.fd);
+    err = loop_watch(e->loop, &k->door, EPOLLIN);
+    return err ? deaf(k, e, -err) : k;
+}
+
+void control_close(struct control **control)
+{
+    struct control *k = *control;
+
+    if (!k)
+        return;
+    *control = NULL;
+    timers_cancel(k->engine->timers, &k->door_timer);
+    for (size_t i = 0; i < CLIENTS; i++)
+        client_drop(&k->clients[i]);
+    if (k->door.fd >= 0) {
+        close(k->door.fd);
+        unlink(k->path);
+    }
+    free(k);
+}

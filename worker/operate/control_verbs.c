@@ -1,0 +1,251 @@
+/* control_verbs.c - what can be said over the control socket (see
+ * control_verbs.h) */
+#include "worker/operate/control_verbs.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/state/counters.h"
+#include "common/base/log.h"
+#include "worker/engine.h"
+#include "worker/source/file_watch.h"
+#include "worker/flow/ordered.h"
+#include "worker/config/tune.h"
+
+#define WORDS_MAX 32
+
+struct request {
+    struct engine *engine;
+    char *words[WORDS_MAX]; /* without the verb */
+    size_t count;
+};
+
+json_t *control_refusal(int status, const char *text)
+{
+    return json_pack("{s:b, s:i, s:s}", "ok", 0, "status", status, "error",
+                     text);
+}
+
+static json_t *yes(void)
+{
+    return json_pack("{s:b}", "ok", 1);
+}
+
+/* ---- status ---- */
+
+/* settings_json - all that can be set, as it is now */
+static json_t *settings_json(struct engine *e)
+{
+    json_t *all = json_object();
+    char text[TUNE_TEXT];
+
+    for (size_t i = 0; tune_name(i); i++) {
+        tune_print(e, tune_name(i), text);
+        json_object_set_new(all, tune_name(i), json_string(text));
+    }
+    return all;
+}
+
+/* differs_json - the queue, from what it would be made like; null: it does
+ * not */
+static json_t *differs_json(const struct engine *e)
+{
+    struct queue_attr want;
+    char text[256];
+
+    settings_attr(e->set, &want);
+    return queue_differs(e->queue, &want, text, sizeof text) ? json_string(text)
+                                                             : json_null();
+}
+
+static json_t *status(struct request *r)
+{
+    struct engine *e = r->engine;
+    unsigned holds = atomic_load(&e->holds);
+    struct counters_sum s;
+    json_t *out;
+    char why[160];
+
+    counters_sum(e->counters, &s);
+    breaker_reason(&e->breaker, why, sizeof why);
+    out = json_pack(
+        "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
+        "pid", (int)getpid(), "queue", e->set->queue, "max_concurrency",
+        (int)atomic_load(&e->cap), "in_flight", (json_int_t)s.running, "busy",
+        (int)atomic_load(&e->running), "state", counters_holds_text(holds),
+        "paused", (holds & HOLD_PAUSE) != 0, "breaker",
+        breaker_state_text(breaker_state(&e->breaker)), "breaker_reason", why,
+        "queue_differs", differs_json(e), "settings", settings_json(e));
+    if (out)
+        json_object_update_new(
+            out,
+            json_pack("{s:I, s:I, s:I}", "window", (json_int_t)e->set->window,
+                      "groups", (json_int_t)ordered_groups(e), "groups_held",
+                      (json_int_t)ordered_held(e)));
+    if (out && e->pause_until_ns)
+        json_object_set_new(
+            out, "paused_for_ns",
+            json_integer((json_int_t)(e->pause_until_ns - clock_mono_ns())));
+    if (out && holds & HOLD_FILES)
+        json_object_set_new(out, "file_gone",
+                            json_string(file_watch_text(e->file_watch)));
+    return out;
+}
+
+/* ---- orders ---- */
+
+static json_t *pause_it(struct request *r)
+{
+    uint64_t limit = 0;
+
+    if (r->count > 1)
+        return control_refusal(EX_USAGE, "pause takes one duration at most, "
+                                         "like pause 5m");
+    if (r->count == 1 &&
+        (duration_parse(r->words[0], &limit) < 0 || limit == 0))
+        return control_refusal(EX_USAGE, "pause: not a duration; give a number "
+                                         "with ms, s, m, h or d, like 5m");
+    engine_pause_for(r->engine, limit);
+    return yes();
+}
+
+static json_t *resume(struct request *r)
+{
+    engine_pause(r->engine, false);
+    return yes();
+}
+
+/* drain - no more; what runs may take as long as it takes */
+static json_t *drain(struct request *r)
+{
+    engine_finish(r->engine, "drain");
+    return yes();
+}
+
+static json_t *stop(struct request *r)
+{
+    engine_finish(r->engine, "stop"); /* the first reason counts */
+    engine_stop(r->engine, SIGTERM);
+    return yes();
+}
+
+static json_t *quit(struct request *r)
+{
+    engine_finish(r->engine, "quit");
+    engine_stop(r->engine, SIGQUIT);
+    return yes();
+}
+
+/* assignment - "name=value" cut in two; NULL: it is none */
+static char *assignment(char *word)
+{
+    char *value = strchr(word, '=');
+
+    if (value)
+        *value++ = '\0';
+    return value;
+}
+
+/* set_check - all of them before any of them is done */
+static json_t *set_check(struct request *r, char *values[WORDS_MAX])
+{
+    struct problem p = {.status = EX_USAGE,
+                        .text = "set: give NAME=VALUE, like "
+                                "max-concurrency=8"};
+
+    for (size_t i = 0; i < r->count; i++) {
+        values[i] = assignment(r->words[i]);
+        if (!values[i] || tune_check(r->words[i], values[i], &p) < 0)
+            return control_refusal(p.status, p.text);
+    }
+    return r->count ? NULL : control_refusal(p.status, p.text);
+}
+
+/* set - old and new of each */
+static json_t *set(struct request *r)
+{
+    char old[TUNE_TEXT], now[TUNE_TEXT], *values[WORDS_MAX] = {0};
+    json_t *out = set_check(r, values), *all;
+    struct problem p;
+
+    if (out)
+        return out;
+    all = json_array();
+    for (size_t i = 0; i < r->count; i++) {
+        if (tune_text(r->engine, r->words[i], values[i], old, now, &p) < 0) {
+            out = control_refusal(p.status, p.text);
+            break;
+        }
+        json_array_append_new(all,
+                              json_pack("{s:s, s:s, s:s}", "name", r->words[i],
+                                        "old", old, "new", now));
+    }
+    if (!out)
+        out = yes();
+    json_object_set_new(out, "settings", all);
+    return out;
+}
+
+static const struct {
+    const char *name;
+    json_t *(*answer)(struct request *r);
+    bool order; /* it changes something: worth a line in the log */
+} verbs[] = {
+    {"status", status, false}, {"pause", pause_it, true},
+    {"resume", resume, true},  {"set", set, true},
+    {"drain", drain, true},    {"stop", stop, true},
+    {"quit", quit, true},
+};
+
+#define VERBS (sizeof verbs / sizeof verbs[0])
+
+/* request_read - the words of a line; the verb, or NULL */
+static const char *request_read(struct request *r, char *line)
+{
+    const char *verb = NULL;
+    char *word;
+
+    while ((word = strsep(&line, " \t\r")) != NULL) {
+        if (*word == '\0')
+            continue;
+        if (!verb)
+            verb = word;
+        else if (r->count < WORDS_MAX)
+            r->words[r->count++] = word;
+        else
+            return NULL;
+    }
+    return verb;
+}
+
+/* verb_of - its place in the table; VERBS: there is none */
+static size_t verb_of(const char *name)
+{
+    size_t i = 0;
+
+    while (i < VERBS && (!name || strcmp(verbs[i].name, name) != 0))
+        i++;
+    return i;
+}
+
+/* control_answer - one line */
+json_t *control_answer(struct engine *e, char *line)
+{
+    struct request r = {.engine = e};
+    size_t i = verb_of(request_read(&r, line));
+
+    if (i == VERBS)
+        return control_refusal(EX_USAGE,
+                               "not a request; give status, pause [DUR], "
+                               "resume, set NAME=VALUE..., drain, stop or "
+                               "quit");
+    if (verbs[i].order)
+        log_info("control", F_STR("queue", e->set->queue),
+                 F_STR("order", verbs[i].name));
+    /* The answer is an object of its own, whatever it was made from. */
+    /* cppcheck-suppress returnDanglingLifetime */
+    return verbs[i].answer(&r);
+}

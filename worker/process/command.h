@@ -1,0 +1,30 @@
+/* command.h - the command that is run for messages: where it is, and a start
+ *
+ * WHAT   Looks a command up in $PATH once, and again when it is no longer
+ *        there.
+ * WHO    open, close: the engine. start: any thread, several at once.
+ * OWNS   A copy of the path.
+ * FAILS  start: -errno as process_start. A command that cannot be found at open
+ *        is logged; it may be put in place later.
+ */
+#ifndef WORKER_PROCESS_COMMAND_H
+#define WORKER_PROCESS_COMMAND_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+/* m = under mtx   c = constant after open */
+struct command {
+    char *const *argv; /* c */
+    pthread_mutex_t mtx;
+    char path[PATH_MAX]; /* m  "": not found */
+};
+
+void command_init(struct command *c, char *const *argv);
+void command_fini(struct command *c);
+/* `env` and `fds` as process_start. */
+int command_start(struct command *c, pid_t *out, char *const env[],
+                  const int fds[3]);
+
+#endif

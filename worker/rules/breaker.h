@@ -1,0 +1,61 @@
+/* breaker.h - when to stop taking messages because the trouble is not in them
+ *
+ * WHAT   Closed, open, probing. Opens when the handler cannot be started, or
+ *        after N failures in a row; after a pause one probe at a time; a probe
+ *        that goes well closes it. The pause doubles, up to 16 times the first,
+ *        while probes keep failing. A table; docs/lifecycle has the drawing.
+ * WHO    Any thread.
+ * OWNS   Nothing; the caller runs the pause (a timer).
+ * FAILS  Never.
+ */
+#ifndef WORKER_RULES_BREAKER_H
+#define WORKER_RULES_BREAKER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_PROBING };
+
+const char *breaker_state_text(enum breaker_state state); /* "closed" */
+
+enum breaker_event {
+    BREAKER_GOOD, /* a delivery ended done (or dead, discarded: it ran) */
+    BREAKER_BAD,  /* a delivery failed */
+    BREAKER_NOT_STARTED, /* the handler could not be started */
+    BREAKER_PAUSE_OVER,
+    BREAKER_EVENTS,
+};
+
+/* m = under mtx   c = constant   a = atomic, for readers without the lock */
+struct breaker {
+    pthread_mutex_t mtx;
+    uint64_t pause_ns; /* m  the first pause */
+    /* a  failures in a row that open it; 0: off; written under mtx */
+    _Atomic uint64_t limit;
+    uint64_t row;       /* m  failures in a row so far */
+    unsigned doublings; /* m  of the pause, 0 to 4 */
+    bool for_failures;  /* m  opened by failures, not by a start */
+    _Atomic int state;  /* a  enum breaker_state, written under mtx */
+    char reason[160];   /* m  of the last opening */
+};
+
+void breaker_init(struct breaker *b, uint64_t failures, uint64_t pause_ns);
+void breaker_fini(struct breaker *b);
+/* Other numbers from here on; an open one stays open for its pause. */
+void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns);
+enum breaker_state breaker_state(const struct breaker *b);
+
+/* What the caller has to do after an event. */
+struct breaker_step {
+    bool opened; /* run a pause of pause_ns, then BREAKER_PAUSE_OVER */
+    bool closed; /* take messages again */
+    bool first;  /* opened from closed: worth a line in the log */
+    uint64_t pause_ns;
+};
+/* `reason` is kept when it opens; NULL: none. */
+struct breaker_step breaker_tell(struct breaker *b, enum breaker_event event,
+                                 const char *reason);
+void breaker_reason(struct breaker *b, char *buf, size_t room);
+
+#endif

@@ -1,0 +1,91 @@
+/* delivery.c - one message on its way through a handler (see delivery.h) */
+#include "worker/rules/delivery.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+/* has_id - whether the slot's message was named before */
+static bool has_id(const struct slot *slot)
+{
+    static const struct ulid none;
+
+    return memcmp(&slot->id, &none, sizeof none) != 0;
+}
+
+/* raw_group - what stands before the separator of a message without a header
+ * A message without the separator has no group. One that a header could not
+ * name either is broken: nobody meant it.
+ */
+static void raw_group(struct delivery *d, char separator)
+{
+    const char *at = (const char *)d->body;
+    const char *end = memchr(at, separator, d->body_size);
+
+    if (!end)
+        return;
+    d->group = (struct header_text){.at = at, .size = (size_t)(end - at)};
+    if (header_value_ok(at, d->group.size))
+        return;
+    d->group = (struct header_text){0};
+    d->broken = true;
+    snprintf(d->why, sizeof d->why,
+             "group of %zu bytes before the separator; 1 to %d bytes of "
+             "printable UTF-8 are allowed",
+             (size_t)(end - at), HEADER_VALUE_MAX);
+}
+
+/* delivery_read - header, id, body, group
+ * Crash before the id is in the slot: the next run names the message again,
+ * and nobody has seen the other name.
+ */
+void delivery_read(struct delivery *d, struct slot *slot, char separator)
+{
+    uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
+
+    d->slot = slot;
+    d->lease = NULL;
+    d->front = false;
+    d->group = (struct header_text){0};
+    d->letter = d->repeat = false;
+    d->broken = header_parse(slot->body, length, &d->header, d->why) < 0;
+    if (d->broken)
+        d->header.bytes = d->header.fields = d->header.x_count = 0;
+    if (!has_id(slot))
+        slot->id = d->header.fields & HEADER_ID
+                       ? d->header.id
+                       : ulid_make(slot->received_ns ? slot->received_ns
+                                                     : clock_wall_ns());
+    d->id_text[0] = '\0';
+    d->body = slot->body + d->header.bytes;
+    d->body_size = length - d->header.bytes;
+    if (d->header.fields & HEADER_GROUP)
+        d->group = d->header.group;
+    else if (separator && !d->broken && d->header.bytes == 0)
+        raw_group(d, separator);
+}
+
+const char *delivery_id(struct delivery *d)
+{
+    return d->id_text[0] ? d->id_text : ulid_print(d->slot->id, d->id_text);
+}
+
+/* delivery_limit_ns - the message's own, else the worker's */
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
+                           uint64_t most)
+{
+    uint64_t ms = d->header.timeout_ms, limit = UINT64_MAX;
+
+    if (!(d->header.fields & HEADER_TIMEOUT))
+        return otherwise;
+    if (ms < UINT64_MAX / NS_PER_MS)
+        limit = ms * NS_PER_MS;
+    return limit < most ? limit : most;
+}
+
+void delivery_regroup(struct delivery *d, const char *key, size_t size)
+{
+    memcpy(d->key, key, size);
+    d->group = (struct header_text){.at = d->key, .size = size};
+}

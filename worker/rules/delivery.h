@@ -1,0 +1,78 @@
+/* delivery.h - one message on its way through a handler
+ *
+ * WHAT   The message as a handler sees it, and how the handler ended.
+ * WHO    One pool thread at a time.
+ * OWNS   The slot it names, until settled. Views point into the slot.
+ * FAILS  Never.
+ */
+#ifndef WORKER_RULES_DELIVERY_H
+#define WORKER_RULES_DELIVERY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/message/header.h"
+#include "common/custody/slot.h"
+#include "worker/mqworker.h"
+
+#define OUTCOME_ERROR 160
+#define OUTCOME_TAIL  4096
+
+struct counters_block; /* common/state/counters.h */
+struct group;          /* groups.h */
+
+struct delivery {
+    struct slot *slot;
+    struct group *lease; /* of its group; NULL: it has none, or not yet */
+    /* Where its end is counted: that of the work item. NULL: it has none. Set
+     * once by whoever makes the delivery; nothing here changes it. */
+    struct counters_block *count;
+    unsigned place; /* of the work item; no two that run have the same */
+    struct header header;
+    struct header_text group;  /* at NULL: none; else in the slot or `key` */
+    const unsigned char *body; /* in the slot */
+    size_t body_size;
+    char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
+    bool front;              /* its row is STORE_FRONT; set by load_row */
+    bool broken;             /* the header is; the whole message is the body */
+    bool letter;             /* sent again, and linked to its row (replay.h) */
+    bool repeat;             /* of a letter that was taken already: to drop */
+    char why[HEADER_WHY];    /* what is wrong with it */
+    char key[HEADER_VALUE_MAX]; /* group of a stored row */
+};
+
+/* Look at a HELD slot: header, id (assigned and written to the slot if there is
+ * none yet), body, group. `separator`: where the group of a message without a
+ * header ends; 0: such a message has none. */
+void delivery_read(struct delivery *d, struct slot *slot, char separator);
+/* Its time limit: the message's own, up to `most`, else `otherwise`, which is
+ * the worker's and not bounded; UINT64_MAX: none. */
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
+                           uint64_t most);
+/* Its id as text; it costs something, so it is made when somebody wants it. */
+const char *delivery_id(struct delivery *d);
+/* Its group is this one, whatever the message says: it was stored so. */
+void delivery_regroup(struct delivery *d, const char *key, size_t size);
+
+/* How a handler ended. */
+enum outcome_kind {
+    OUTCOME_VERDICT,     /* it said (or failed to say) what to do */
+    OUTCOME_NOT_STARTED, /* it never ran, or cannot: not the message's fault */
+    OUTCOME_STOPPED,     /* we ended it because the worker stops */
+    OUTCOME_UNSENT,      /* its child ended before it had all of it */
+};
+
+struct outcome {
+    enum outcome_kind kind;
+    enum mqw_verdict verdict;
+    bool ran;                  /* something of it may have happened */
+    char error[OUTCOME_ERROR]; /* "exit 1", "signal 11"; "" when done */
+    uint64_t duration_ns;
+    bool delayed;      /* a retry waits delay_ns, whatever the backoff says */
+    uint64_t delay_ns; /* so it is 0, false, where a handler cannot say so */
+    size_t tail_size;
+    char tail[OUTCOME_TAIL]; /* end of its stderr */
+};
+
+#endif

@@ -1,0 +1,88 @@
+/* verdict.c - how a handler process ended (see verdict.h) */
+#include "worker/rules/verdict.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND      127
+
+void verdict_not_started(struct outcome *out, const char *fmt, ...)
+{
+    va_list args;
+
+    out->kind = OUTCOME_NOT_STARTED;
+    va_start(args, fmt);
+    vsnprintf(out->error, sizeof out->error, fmt, args);
+    va_end(args);
+}
+
+void verdict_cannot_start(struct outcome *out, const char *command, int err)
+{
+    verdict_not_started(out, "cannot start %s: %s", command,
+                        err == -ENOEXEC
+                            ? "not a program, and no #! in its first line"
+                            : strerror(-err));
+}
+
+/* verdict_no_command - as shells report it */
+bool verdict_no_command(struct outcome *out, int code)
+{
+    if (code != EXIT_NOT_EXECUTABLE && code != EXIT_NOT_FOUND)
+        return false;
+    verdict_not_started(out, "exit %d: the command %s", code,
+                        code == EXIT_NOT_FOUND ? "was not found"
+                                               : "is not executable");
+    return true;
+}
+
+/* by_code - what an exit code means */
+static void by_code(struct outcome *out, const struct settings *set, int code)
+{
+    bool mapped = set->on_exit[code & 0xff] != EXIT_UNMAPPED;
+
+    if (code != 0 || mapped)
+        snprintf(out->error, sizeof out->error, "exit %d", code);
+    if (mapped)
+        out->verdict = (enum mqw_verdict)set->on_exit[code & 0xff];
+    else if (code == 0)
+        out->verdict = MQW_DONE;
+    else if (code == EX_DATAERR)
+        out->verdict = MQW_DEAD;
+    else
+        (void)verdict_no_command(out, code);
+}
+
+/* verdict_exit - exit status to verdict */
+void verdict_exit(struct outcome *out, const struct settings *set,
+                  const siginfo_t *info, bool stopped)
+{
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_RETRY;
+    if (info->si_code == CLD_EXITED)
+        by_code(out, set, info->si_status);
+    else if (info->si_code == 0)
+        snprintf(out->error, sizeof out->error, "exit unknown: waitid: %s",
+                 strerror(info->si_errno));
+    else
+        snprintf(out->error, sizeof out->error, "signal %d", info->si_status);
+    if (stopped && out->verdict == MQW_RETRY)
+        out->kind = OUTCOME_STOPPED;
+}
+
+/* verdict_timeout - whatever it says now */
+void verdict_timeout(struct outcome *out, uint64_t limit_ns)
+{
+    char limit[DURATION_TEXT];
+
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_RETRY;
+    snprintf(out->error, sizeof out->error, "timeout %s",
+             duration_print(limit_ns, limit));
+}

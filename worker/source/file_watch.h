@@ -1,0 +1,38 @@
+/* file_watch.h - the files of a worker that runs stay where they are
+ *
+ * WHAT   Notices that the store, custody, the pidfile or the counters, or a
+ *        folder above them, was removed, moved or replaced, or that their file
+ *        system became read-only, and stops the taking of messages (HOLD_
+ *        bits). What was only moved is waited for; what has no name any more is
+ *        written again from what the worker has open. inotify on the folders
+ *        tells at once; a mount or unmount, which that does not see, is looked
+ *        for each second while messages are taken. Costs an idle worker
+ *        nothing, or where inotify cannot be had one look a minute.
+ * WHO    open, start, last, close: the engine. soon: any thread.
+ * OWNS   A descriptor of each file (O_PATH), and that of inotify.
+ * FAILS  open: a problem.
+ */
+#ifndef WORKER_SOURCE_FILE_WATCH_H
+#define WORKER_SOURCE_FILE_WATCH_H
+
+#include "common/base/problem.h"
+
+struct engine;
+struct file_watch; /* opaque; body in file_watch.c */
+
+/* After all files are open. */
+int file_watch_open(struct file_watch **out, struct engine *e,
+                    struct problem *p);
+/* The first look, before anything is taken. */
+void file_watch_start(struct file_watch *w);
+/* Work goes on: look again. */
+void file_watch_soon(struct file_watch *w);
+/* While a hold of it is on, which file and why: "store.db was removed"; until
+ * the next look. The peeker. */
+const char *file_watch_text(const struct file_watch *w);
+/* At the end, with no thread left but this one: write again what is removed, or
+ * the store beside its name. */
+void file_watch_last(struct file_watch *w);
+void file_watch_close(struct file_watch **watch); /* NULL-safe; sets NULL */
+
+#endif

@@ -1,0 +1,29 @@
+/* lock.h - one worker for each queue and state directory
+ *
+ * WHAT   The pidfile is the lock (pidfile(3) of libbsd, flock(2) below it), and
+ *        so is the folder it is in: a pidfile that somebody removes lets no
+ *        second worker in.
+ * WHO    The engine, at start and end; put_back: one thread at a time.
+ * OWNS   The open pidfile and folder; the kernel drops the locks when their
+ *        last owner dies, which includes a handler that has not reached its
+ *        exec yet.
+ * FAILS  A problem: 69 a worker runs (its pid), 73 the file cannot be used.
+ */
+#ifndef WORKER_SOURCE_LOCK_H
+#define WORKER_SOURCE_LOCK_H
+
+#include "common/base/problem.h"
+
+struct lock; /* opaque; body in lock.c */
+
+/* Takes the lock. An owner that is just dying is waited for, a living one is
+ * not, and who only looks (common/state/worker_lock.h) is no owner. */
+int lock_open(struct lock **out, const char *path, const char *queue,
+              struct problem *p);
+/* The pidfile was removed, maybe with its folder, which is there again: make
+ * and lock another one. -EEXIST: somebody else has it. */
+int lock_put_back(struct lock *lock);
+/* The pidfile goes, unless its name is somebody else's. NULL-safe. */
+void lock_close(struct lock **lock);
+
+#endif

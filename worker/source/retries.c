@@ -1,0 +1,231 @@
+/* retries.c - stored messages whose time has come (see retries.h) */
+#include "worker/source/retries.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
+
+#define BATCH 64
+
+/* m = under mtx   c = constant after open   a = atomic */
+struct retries {
+    struct timer timer;     /* the earliest row that waits */
+    struct store *store;    /* c */
+    struct timers *timers;  /* c */
+    void (*due)(void *arg); /* c */
+    void *arg;              /* c */
+    pthread_mutex_t mtx;
+    int64_t batch[BATCH]; /* m  due, not yet handed out */
+    size_t at, count;     /* m */
+    int64_t *flying;      /* m  handed out, not yet landed */
+    size_t flying_count;  /* m */
+    size_t flying_max;    /* c */
+    int64_t moving;       /* m  one of them, to another queue; 0: none */
+    atomic_bool ready;    /* a  something is due */
+};
+
+/* timer_fired - the earliest row is due */
+static void timer_fired(struct timer *timer)
+{
+    struct retries *r = CONTAINER_OF(timer, struct retries, timer);
+
+    atomic_store(&r->ready, true);
+    r->due(r->arg);
+}
+
+/* retries_open - what the last run left may be due at once */
+int retries_open(struct retries **out, struct store *store,
+                 struct timers *timers, unsigned in_flight_max,
+                 void (*due)(void *arg), void *arg)
+{
+    struct retries *r = calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return -ENOMEM;
+    r->flying_max = in_flight_max;
+    r->flying = calloc(in_flight_max, sizeof *r->flying);
+    if (!r->flying) {
+        free(r);
+        return -ENOMEM;
+    }
+    r->store = store;
+    r->timers = timers;
+    r->due = due;
+    r->arg = arg;
+    timer_init(&r->timer, timer_fired);
+    pthread_mutex_init(&r->mtx, NULL);
+    atomic_store(&r->ready, true);
+    *out = r;
+    return 0;
+}
+
+void retries_close(struct retries **retries)
+{
+    struct retries *r = *retries;
+
+    if (!r)
+        return;
+    *retries = NULL;
+    timers_cancel_sync(r->timers, &r->timer);
+    pthread_mutex_destroy(&r->mtx);
+    free(r->flying);
+    free(r);
+}
+
+bool retries_ready(const struct retries *r)
+{
+    return atomic_load(&r->ready);
+}
+
+/* flying_locked - whether a row is in flight or about to be */
+static bool flying_locked(int64_t row, void *arg)
+{
+    const struct retries *r = arg;
+
+    for (size_t i = 0; i < r->flying_count; i++)
+        if (r->flying[i] == row)
+            return true;
+    return false;
+}
+
+/* arm - wake up when the row after these is due */
+static void arm(struct retries *r, uint64_t due_ns)
+{
+    uint64_t now = clock_steady_ns();
+    uint64_t wait = due_ns > now ? due_ns - now : 0;
+
+    if (due_ns != UINT64_MAX)
+        timers_start_earlier(r->timers, &r->timer,
+                             ns_add(clock_mono_ns(), wait));
+}
+
+/* fill_locked - read the next rows that are due */
+static int fill_locked(struct retries *r)
+{
+    uint64_t next;
+    int n;
+
+    /* Before the store is asked: a row that is noted from here on sets it
+     * again, or arms the timer. */
+    atomic_store(&r->ready, false);
+    n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, flying_locked,
+                  r, &next);
+    r->at = 0;
+    r->count = n > 0 ? (size_t)n : 0;
+    if (n != 0) /* more may be due; after an error, ask again */
+        atomic_store(&r->ready, true);
+    if (n < 0)
+        return n;
+    arm(r, next);
+    return 0;
+}
+
+/* retries_take - the next row that is due */
+int retries_take(struct retries *r, int64_t *row)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&r->mtx);
+    if (r->at == r->count)
+        err = fill_locked(r);
+    if (!err && (r->at == r->count || r->flying_count == r->flying_max))
+        err = -EAGAIN;
+    if (!err) {
+        *row = r->batch[r->at++];
+        r->flying[r->flying_count++] = *row;
+    }
+    pthread_mutex_unlock(&r->mtx);
+    return err;
+}
+
+int retries_due(struct retries *r)
+{
+    int err = 0;
+    bool due;
+
+    if (!retries_ready(r))
+        return 0;
+    pthread_mutex_lock(&r->mtx);
+    if (r->at == r->count)
+        err = fill_locked(r);
+    due = r->at < r->count;
+    pthread_mutex_unlock(&r->mtx);
+    return err ? err : due;
+}
+
+/* claim_locked - retries_claim */
+static int claim_locked(struct retries *r, int64_t row)
+{
+    if (r->moving == row)
+        return -EXDEV;
+    if (flying_locked(row, r))
+        return -EALREADY;
+    for (size_t i = r->at; i < r->count; i++)
+        if (r->batch[i] == row)
+            return -EALREADY;
+    if (r->flying_count == r->flying_max)
+        return -ENOMEM;
+    r->flying[r->flying_count++] = row;
+    return 0;
+}
+
+int retries_claim(struct retries *r, int64_t row)
+{
+    int err;
+
+    pthread_mutex_lock(&r->mtx);
+    err = claim_locked(r, row);
+    pthread_mutex_unlock(&r->mtx);
+    return err;
+}
+
+bool retries_fly(struct retries *r, int64_t row)
+{
+    return retries_claim(r, row) == 0;
+}
+
+bool retries_move(struct retries *r, int64_t row)
+{
+    bool ok;
+
+    pthread_mutex_lock(&r->mtx);
+    ok = claim_locked(r, row) == 0;
+    if (ok)
+        r->moving = row;
+    pthread_mutex_unlock(&r->mtx);
+    return ok;
+}
+
+bool retries_flies(struct retries *r, int64_t row)
+{
+    bool flies;
+
+    pthread_mutex_lock(&r->mtx);
+    flies = flying_locked(row, r);
+    pthread_mutex_unlock(&r->mtx);
+    return flies;
+}
+
+void retries_land(struct retries *r, int64_t row)
+{
+    pthread_mutex_lock(&r->mtx);
+    for (size_t i = 0; i < r->flying_count; i++)
+        if (r->flying[i] == row) {
+            r->flying[i] = r->flying[--r->flying_count];
+            break;
+        }
+    if (r->moving == row)
+        r->moving = 0;
+    pthread_mutex_unlock(&r->mtx);
+}
+
+void retries_note(struct retries *r, uint64_t due_ns)
+{
+    arm(r, due_ns);
+}
