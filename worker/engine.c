@@ -183,6 +183,35 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
     return 0;
 }
 
+/* store_ready - what the last worker wrote is there, or it is told that it is
+ * not; before anything is written, as that may overwrite what is left of it
+ * Crash before it is told: the next start finds, copies and tells the same.
+ */
+static int store_ready(struct engine *e, struct problem *p)
+{
+    _Atomic uint64_t *last = counters_commits(e->counters);
+    uint64_t was = atomic_load(last), commits = store_commits(e->store);
+    char copy[PATH_MAX];
+    int err;
+
+    if (commits < was) {
+        err = store_set_aside(e->store, copy);
+        log_error("store_behind", F_STR("queue", e->set->queue),
+                  F_UINT("commits", was - commits),
+                  F_STR("copy", err ? strerror(-err) : copy),
+                  F_STR("next",
+                        "the last worker's commits, as many, are not in "
+                        "the store: its files were damaged, or "
+                        "replaced by older ones. Look at the disk; "
+                        "keep the copy, it has what is left of them"));
+    }
+    if (commits == UINT64_MAX)
+        last = NULL;
+    else
+        atomic_store(last, commits);
+    return store_claim(e->store, last, p);
+}
+
 /* files_ready - lock first: from then on the last owner is known to be dead */
 static int files_ready(struct engine *e, struct problem *p)
 {
@@ -207,13 +236,13 @@ static int files_ready(struct engine *e, struct problem *p)
         err = statedir_path(&e->dir, STATEDIR_STORE, path, p);
     if (!err)
         err = store_open(&e->store, path, true, p);
-    if (!err)
-        err = store_claim(e->store, p);
     if (err)
         return err;
     spec.body_bytes = queue_message_size(e->queue);
     err = custody_ready(e, &spec, p);
-    return err ? err : counters_ready(e, p);
+    if (!err)
+        err = counters_ready(e, p);
+    return err ? err : store_ready(e, p);
 }
 
 /* on_letters - there are more of them than before */

@@ -37,6 +37,7 @@
 
 #include "common/base/clock.h"
 #include "common/custody/custody.h"
+#include "common/base/file.h"
 #include "common/base/fs_type.h"
 
 #define MAGIC      "MQWCUSTO"
@@ -111,25 +112,6 @@ void custody_complain(struct problem *p, int err, const char *what,
     problem_limit(p, err);
 }
 
-/* custody_write - pwrite until all is out */
-int custody_write(int fd, const void *data, size_t size, off_t at)
-{
-    const char *from = data;
-
-    while (size > 0) {
-        ssize_t n = pwrite(fd, from, size, at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        from += n;
-        at += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
 /* custody_slots_write - FREE, filled slots from..to-1 and the rest of the last
  * page */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
@@ -144,9 +126,9 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
     if (image)
         slot_scrub((struct slot *)(void *)image, fill, body);
     for (unsigned i = from; i < to && !err; i++)
-        err = custody_write(fd, image, stride, (off_t)(FILE_HEAD + stride * i));
+        err = file_write(fd, image, stride, (off_t)(FILE_HEAD + stride * i));
     for (; end < custody_file_bytes(stride, to) && !err; end += sizeof zero)
-        err = custody_write(fd, zero, sizeof zero, (off_t)end);
+        err = file_write(fd, zero, sizeof zero, (off_t)end);
     free(image);
     return err;
 }
@@ -234,7 +216,7 @@ int custody_file_create(const char *path, const struct custody_head *h, int *fd,
         return custody_problem(p, errno, "create", path);
     err = custody_allocate(*fd, path, h->stride, 0, h->slots, p);
     if (!err) {
-        err = custody_write(*fd, h, sizeof *h, 0);
+        err = file_write(*fd, h, sizeof *h, 0);
         if (!err)
             err = custody_slots_write(*fd, h->stride, &fill, 0, h->slots);
         if (!err && fsync(*fd) < 0)

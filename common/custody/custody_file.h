@@ -56,7 +56,6 @@ void custody_complain(struct problem *p, int err, const char *what,
         custody_complain(p, custody_err_, what, path); \
         problem_code(custody_err_);                    \
     })
-int custody_write(int fd, const void *data, size_t size, off_t at);
 /* FREE, filled slots from..to-1, and the rest of the last page. */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
                         unsigned from, unsigned to);

@@ -9,6 +9,7 @@
 
 #include "common/custody/custody_inner.h"
 #include "common/base/fault_point.h"
+#include "common/base/file.h"
 
 /* copy_make - all bytes of the mapping in a file at `temp`, on the disk */
 static int copy_make(const struct custody *c, const char *temp, int *fd)
@@ -18,7 +19,7 @@ static int copy_make(const struct custody *c, const char *temp, int *fd)
     *fd = open(temp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (*fd < 0)
         return -errno;
-    err = custody_write(*fd, c->base, c->mapped, 0);
+    err = file_write(*fd, c->base, c->mapped, 0);
     if (!err && fsync(*fd) < 0)
         err = -errno;
     return err;

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/custody/custody_inner.h"
 #include "common/base/fault_point.h"
+#include "common/base/file.h"
 
 /* custody_resolve - no slot is RECEIVING any more */
 void custody_resolve(struct custody *c)
@@ -40,7 +41,7 @@ static int copy_aside(struct custody *c, struct problem *p)
     fd = open(c->copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return custody_problem(p, errno, "create", c->copy);
-    err = custody_write(fd, c->base, c->mapped, 0);
+    err = file_write(fd, c->base, c->mapped, 0);
     if (!err && fsync(fd) < 0)
         err = -errno;
     close(fd);

@@ -15,7 +15,7 @@
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/state/counters_inner.h"
-#include "common/custody/custody_file.h"
+#include "common/base/file.h"
 #include "common/base/panic.h"
 #include "common/base/process_stat.h"
 
@@ -92,7 +92,7 @@ static int bytes_copy(int out, int in)
         if (n < 0 && errno != EINTR)
             return -errno;
         if (n > 0) {
-            err = custody_write(out, buf, (size_t)n, at);
+            err = file_write(out, buf, (size_t)n, at);
             at += n;
         }
     }
@@ -171,12 +171,14 @@ static void head_write(struct counters *c, unsigned blocks_max)
     struct counters_head *h = counters_head(c);
     uint32_t used = atomic_load(&h->blocks);
     struct boot now, then = {.time = h->boot_time};
-    bool torn;
+    uint64_t commits;
+    bool same, torn;
 
     memcpy(then.id, h->boot_id, sizeof then.id);
     boot_now(&now);
-    torn = !boot_same(&now, &then) &&
-           counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
+    same = boot_same(&now, &then);
+    torn = !same && counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
+    commits = same ? counters_get(&h->gauges[COUNTERS_COMMITS]) : 0;
     for (unsigned i = 0; i < used && i < blocks_max; i++) {
         allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
         block_clear(counters_at(c, i), torn);
@@ -188,7 +190,7 @@ static void head_write(struct counters *c, unsigned blocks_max)
     h->boot_time = now.time;
     memcpy(h->boot_id, now.id, sizeof now.id);
     for (size_t i = 0; i < COUNTERS_GAUGES; i++)
-        counters_put(&h->gauges[i], 0);
+        counters_put(&h->gauges[i], i == COUNTERS_COMMITS ? commits : 0);
     for (size_t i = 0; i < COUNTERS_TEXTS; i++)
         memset((void *)&h->texts[i], 0, sizeof h->texts[i]);
     counters_put(&h->started_ns, clock_wall_ns());
@@ -229,7 +231,7 @@ static int copy_make(const struct counters *c, const char *temp, int *fd)
     if (unlink(temp) < 0 && errno != ENOENT)
         return -errno;
     *fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return *fd < 0 ? -errno : custody_write(*fd, c->map, size, 0);
+    return *fd < 0 ? -errno : file_write(*fd, c->map, size, 0);
 }
 
 /* counters_put_back - the copy, then its pages in the place of the old ones
@@ -322,6 +324,11 @@ void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value)
 {
     counters_put(&counters_head(c)->gauges[which], value);
+}
+
+_Atomic uint64_t *counters_commits(struct counters *c)
+{
+    return &counters_head(c)->gauges[COUNTERS_COMMITS];
 }
 
 /* counters_say - odd while it is written, so that a reader tries again */

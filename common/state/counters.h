@@ -202,6 +202,7 @@ enum counters_gauge {
     COUNTERS_ENDED_NS,    /* wall; 0: it runs, or was killed */
     COUNTERS_WINDOW,      /* messages that each handler may have; 0: not told */
     COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
+    COUNTERS_COMMITS,     /* number of the store's last one on the disk */
     COUNTERS_GAUGES,
 };
 /* Bits of COUNTERS_HOLDS, and the one that goes before the others as a text;
@@ -222,6 +223,10 @@ enum {
 const char *counters_holds_text(uint64_t holds);
 void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value);
+
+/* COUNTERS_COMMITS, for the store. At first that of the last worker, if it was
+ * of this run of the machine, else 0. */
+_Atomic uint64_t *counters_commits(struct counters *c);
 
 /* Texts of the header, with the wall time they are of. Cut to COUNTERS_TEXT. */
 enum counters_text {

@@ -16,8 +16,8 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/custody/custody_file.h"
 #include "common/base/fault_point.h"
+#include "common/base/file.h"
 #include "common/base/folder.h"
 
 #define TEXT (PATH_MAX + 512)
@@ -95,7 +95,7 @@ static int text_write(const char *path, const char *text, size_t size)
 
     if (fd < 0)
         return -errno;
-    err = custody_write(fd, text, size, 0);
+    err = file_write(fd, text, size, 0);
     if (!err && fsync(fd) < 0)
         err = -errno;
     close(fd);

@@ -21,12 +21,19 @@
  * nothing here. So the frames are made worthless first (store_wal_bury). If the
  * process dies before that, its slots are as they were, and the receive
  * sequence tells, as above.
+ * The number of a worker's commit (commit_number) is a row of the same
+ * transaction, so the store has the number if and only if it has the commit;
+ * *last gets it as soon as COMMIT says that it is on the disk, before anybody
+ * is told. Crash between the two: the store is ahead. So it is behind *last
+ * only if it lost what was durable. That a store to a mapped file is seen after
+ * a kill of the process is the kernel's promise for this run of the machine.
  * A checkpoint that fails loses nothing: frames leave the -wal only after a
  * checkpoint whose sync succeeded.
  */
 #include <bsd/sys/queue.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "common/store/commit.h"
@@ -49,6 +56,7 @@ TAILQ_HEAD(batch, op);
 /* c = constant after open   m = under mtx   l = used by the leader only */
 struct commit {
     struct sql *writer;       /* l */
+    _Atomic uint64_t *last;   /* l  commit_number; NULL: no numbers */
     pthread_mutex_t mtx;      /* held by nobody who waits for a disk */
     struct batch queue;       /* m  in order of arrival */
     bool leading;             /* m  a leader is at work or was named */
@@ -100,18 +108,42 @@ static int op_apply(struct sql *sql, struct op *op)
     return err ? err : sql_exec(sql, SQL_RELEASE);
 }
 
+/* number_write - the transaction has a number; an insert writes the same page */
+static int number_write(struct sql *sql, uint64_t n)
+{
+    sqlite3_stmt *st;
+    int err = sql_use(sql, SQL_NUMBER, &st);
+    if (err)
+        return err;
+    sql_bind_u64(st, 1, n);
+    err = sql_run(sql, st);
+    if (err || sqlite3_changes(sql->db) > 0)
+        return err;
+    err = sql_use(sql, SQL_FIRST_NUMBER, &st);
+    if (err)
+        return err;
+    sql_bind_u64(st, 1, n);
+    return sql_run(sql, st);
+}
+
 /* range_commit - one transaction for the operations from `first` up to `end`
  * 0: each op->result holds. Else: nothing of any of them has happened. */
-static int range_commit(struct sql *sql, struct op *first, struct op *end)
+static int range_commit(struct commit *c, struct op *first, struct op *end)
 {
+    struct sql *sql = c->writer;
+    uint64_t n = c->last ? atomic_load(c->last) + 1 : 0;
     int err = sql_exec(sql, SQL_BEGIN);
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         err = op_apply(sql, op);
+    if (!err && c->last)
+        err = number_write(sql, n);
     FAULT_POINT("commit_before");
     bool written = !err;
     if (!err)
         err = sql_exec(sql, SQL_COMMIT);
     FAULT_POINT("commit_after");
+    if (!err && c->last)
+        atomic_store(c->last, n);
     /* Without room for the -wal it is not whole; SQLite writes the -shm
      * last. */
     bool whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
@@ -129,14 +161,14 @@ static int range_commit(struct sql *sql, struct op *first, struct op *end)
  * For a full disk: a large message must not take small ones along, nor stop
  * deletes, which make room. A checkpoint first, since a -wal that is copied
  * over starts from its beginning again and needs no new block. */
-static unsigned batch_commit_singly(struct sql *sql, struct batch *batch)
+static unsigned batch_commit_singly(struct commit *c, struct batch *batch)
 {
     unsigned commits = 0;
     struct op *op;
-    sqlite3_wal_checkpoint_v2(sql->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL,
-                              NULL);
+    sqlite3_wal_checkpoint_v2(c->writer->db, NULL, SQLITE_CHECKPOINT_PASSIVE,
+                              NULL, NULL);
     TAILQ_FOREACH (op, batch, link) {
-        int err = range_commit(sql, op, TAILQ_NEXT(op, link));
+        int err = range_commit(c, op, TAILQ_NEXT(op, link));
         if (err)
             op->result = err;
         else
@@ -147,14 +179,14 @@ static unsigned batch_commit_singly(struct sql *sql, struct batch *batch)
 
 /* batch_commit - give every operation of the batch its result; how many
  * transactions were committed for that */
-static unsigned batch_commit(struct sql *sql, struct batch *batch)
+static unsigned batch_commit(struct commit *c, struct batch *batch)
 {
     struct op *op;
-    int err = range_commit(sql, TAILQ_FIRST(batch), NULL);
+    int err = range_commit(c, TAILQ_FIRST(batch), NULL);
     if (!err)
         return 1;
     if (err == -ENOSPC)
-        return batch_commit_singly(sql, batch);
+        return batch_commit_singly(c, batch);
     TAILQ_FOREACH (op, batch, link)
         op->result = err;
     return 0;
@@ -203,7 +235,7 @@ static void lead_locked(struct commit *c)
     c->stats.waiting = 0;
     pthread_mutex_unlock(&c->mtx);
 
-    unsigned commits = batch_commit(c->writer, &batch);
+    unsigned commits = batch_commit(c, &batch);
 
     pthread_mutex_lock(&c->mtx);
     c->stats.commits += commits;
@@ -248,6 +280,12 @@ int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
     pthread_mutex_unlock(&c->mtx);
     pthread_cond_destroy(&op.wake);
     return op.result;
+}
+
+/* commit_number - before the first operation */
+void commit_number(struct commit *c, _Atomic uint64_t *last)
+{
+    c->last = last;
 }
 
 /* commit_stats - counters so far */

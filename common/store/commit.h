@@ -13,6 +13,7 @@
 #ifndef COMMON_STORE_COMMIT_H
 #define COMMON_STORE_COMMIT_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "common/store/store_sql.h"
@@ -37,6 +38,9 @@ int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
  * One thread at a time. */
 void commit_stop(struct commit *c);
 void commit_go(struct commit *c);
+/* Give commits numbers from *last + 1 on; *last is the number of the last one
+ * that is on the disk. Nothing is under way. */
+void commit_number(struct commit *c, _Atomic uint64_t *last);
 void commit_stats(struct commit *c, struct store_stats *out);
 
 #endif

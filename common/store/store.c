@@ -25,6 +25,7 @@
 #include "common/store/store_wal.h"
 
 #define BOOT_MAX 128
+#define WAL_HEAD 32 /* bytes; a -wal that is no longer holds nothing */
 
 /* c = constant after open   r = under read_mtx   l = the commit's leader
  * only   a = atomic */
@@ -34,7 +35,6 @@ struct store {
     pthread_mutex_t read_mtx; /* held for one query; no callback under it */
     struct commit *commit;    /* c */
     _Atomic int64_t waits;    /* a  rows that are no letters */
-    bool others;              /* c  had it open before us */
     char boot[BOOT_MAX];      /* c  "" if not known */
     uint8_t identity[8];      /* c  random; of this file */
 };
@@ -83,9 +83,8 @@ static void boot_read(char boot[BOOT_MAX])
 /* connection_open - connect in one of the two roles; nothing of a file that is
  * not ours is changed, not even by a checkpoint as it is closed again */
 static int connection_open(struct sql *sql, const char *path,
-                           enum sql_role role, bool *others, struct problem *p)
+                           enum sql_role role, struct problem *p)
 {
-    struct store_wal_state wal = {0};
     int rc = sql_open(sql, path);
     if (rc != SQLITE_OK)
         return store_file_refuse(sql->db, rc, path, p);
@@ -93,10 +92,9 @@ static int connection_open(struct sql *sql, const char *path,
         return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
     int err = store_file_check(sql->db, path, p);
     if (!err && role == SQL_WRITER) /* which is the first one */
-        err = store_wal_check(sql->db, path, &wal, p);
+        err = store_wal_whole(sql->db, path, p);
     if (err)
         return err;
-    *others |= wal.others;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     rc = sql_setup(sql, role);
     if (rc != SQLITE_OK)
@@ -105,8 +103,6 @@ static int connection_open(struct sql *sql, const char *path,
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    if (wal.torn)
-        store_wal_reset(sql->db);
     return role == SQL_WRITER ? store_file_upgrade(sql->db, path, p) : 0;
 }
 
@@ -117,7 +113,7 @@ static int orphan(const char *path, struct problem *p)
     char wal[PATH_MAX + 8];
     struct stat st;
     snprintf(wal, sizeof wal, "%s-wal", path);
-    if (stat(wal, &st) < 0 || st.st_size <= STORE_WAL_HEAD)
+    if (stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
         return 0;
     return problem_set(p, EX_CANTCREAT, ENOENT,
                        "%s is missing, but its -wal is there: somebody removed "
@@ -161,9 +157,9 @@ static int identity_read(struct store *s, const char *path, struct problem *p)
 /* store_fill - open what a store is made of; undone by store_close */
 static int store_fill(struct store *s, const char *path, struct problem *p)
 {
-    int err = connection_open(&s->writer, path, SQL_WRITER, &s->others, p);
+    int err = connection_open(&s->writer, path, SQL_WRITER, p);
     if (!err)
-        err = connection_open(&s->reader, path, SQL_READER, &s->others, p);
+        err = connection_open(&s->reader, path, SQL_READER, p);
     if (!err)
         err = identity_read(s, path, p);
     if (!err)
@@ -212,10 +208,9 @@ int64_t store_waits(const struct store *s)
 static int swap(struct store *s, const char *path, struct problem *p)
 {
     struct sql writer = {0}, reader = {0};
-    bool others = false;
-    int err = connection_open(&writer, path, SQL_WRITER, &others, p);
+    int err = connection_open(&writer, path, SQL_WRITER, p);
     if (!err)
-        err = connection_open(&reader, path, SQL_READER, &others, p);
+        err = connection_open(&reader, path, SQL_READER, p);
     if (!err)
         err = store_file_modes(path, p);
     if (err) {
@@ -266,15 +261,13 @@ int store_copy(struct store *s, const char *path)
  * sync may not have ended, and a checkpoint begins with one. A disk that is
  * full now was when the commit was written: it has no room for a whole one.
  * Crash before it is done: the next start does it. */
-int store_claim(struct store *s, struct problem *p)
+int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
 {
     sqlite3 *db = s->writer.db;
-    int rc = s->others ? store_wal_bury(db)
-                       : sqlite3_wal_checkpoint_v2(
-                             db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC &&
-        (s->others || rc != SQLITE_BUSY)) /* another one's checkpoint */
+    int rc = store_wal_bury(db);
+    if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC)
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
+    commit_number(s->commit, last);
     waits_count(s);
     return 0;
 }

@@ -15,6 +15,8 @@
 #ifndef COMMON_STORE_STORE_H
 #define COMMON_STORE_STORE_H
 
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -113,8 +115,17 @@ int store_open(struct store **out, const char *path, bool create,
 void store_close(struct store **store); /* NULL-safe; sets NULL */
 /* The worker, before it looks for what became of its slots: a commit of the
  * last one that was cut off, so that it is not to be seen, will not be seen
- * later. A problem as of store_open. */
-int store_claim(struct store *s, struct problem *p);
+ * later. *last (NULL: commits get no numbers) is what store_commits said; from
+ * then on it is the number of the last commit that is on the disk. A problem as
+ * of store_open. */
+int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
+/* Before that: the number of a worker's last commit that the store has, 0 if
+ * there is none, UINT64_MAX if it cannot be read. Less than *last of the last
+ * worker: what it wrote after that is lost. */
+uint64_t store_commits(struct store *s);
+/* Copy the file and its -wal, as they are, to `copy` and `copy`-wal beside
+ * them. -errno: there is no copy, or a part of it. */
+int store_set_aside(struct store *s, char copy[PATH_MAX]);
 
 /* The worker, when its store was removed while it has it open (the -wal or -shm
  * alone, too: `replace`): write all of it to `path` again, durably, and go on

@@ -62,6 +62,9 @@ enum sql_id {
     SQL_DISCARD,
     SQL_FREE_PAGES,
     SQL_SHRINK,
+    SQL_NUMBER,
+    SQL_FIRST_NUMBER,
+    SQL_COMMITS,
     SQL_IDS
 };
 

@@ -473,7 +473,7 @@ Test(store_rows, what_waits_is_counted_through_all_that_happens)
     struct store *s = fixture_open();
     fprintf(stderr, "seed %u\n", seed);
     srandom(seed);
-    cr_assert(store_claim(s, &p) == 0);
+    cr_assert(store_claim(s, NULL, &p) == 0);
     cr_assert(store_waits(s) == 0);
     for (int i = 0; i < 400; i++) {
         waits_step(s, 1 + i, &seq);
@@ -482,7 +482,7 @@ Test(store_rows, what_waits_is_counted_through_all_that_happens)
         if (i % 100 == 99) { /* the next worker finds them */
             store_close(&s);
             s = fixture_open();
-            cr_assert(store_claim(s, &p) == 0);
+            cr_assert(store_claim(s, NULL, &p) == 0);
             waits_right(s);
         }
     }
