@@ -72,6 +72,8 @@ CRASH   := $(call only,$(call test,crash,test))
 BENCH   := $(BUILD)/tests/bench/bench
 TORTURE := $(BUILD)/tests/crash/torture
 FUZZ    := $(call only,$(call test,fuzz,fuzz))
+unknown := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
+$(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
 # the benchmark, test_torture the torture program.
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
