@@ -14,14 +14,15 @@
 #include "common/base/log.h"
 #include "worker/operate/control.h"
 #include "worker/source/dead_queue.h"
-#include "worker/engine_inner.h"
+#include "worker/flow/cap.h"
 #include "worker/source/file_watch.h"
 #include "worker/flow/keep.h"
 #include "worker/source/lock.h"
 #include "worker/loop/loop.h"
 #include "worker/flow/ordered.h"
 #include "worker/loop/peeker.h"
-#include "worker/flow/receive.h"
+#include "worker/flow/schedule.h"
+#include "worker/flow/totals.h"
 #include "worker/flow/recover.h"
 #include "worker/source/release.h"
 #include "worker/source/reopen.h"
@@ -52,60 +53,6 @@ static int queue_ready(struct engine *e, struct problem *p)
     else if (queue_differs(e->queue, &attr, text, sizeof text))
         log_warn("queue_differs", F_STR("queue", set->queue),
                  F_STR("what", text));
-    return 0;
-}
-
-/* counters_bring - what the last worker left in another place
- * A copy in the state folder is that of an orderly stop, and of an older
- * version; it goes, so that it never tells of a run before the last one.
- */
-static void counters_bring(struct engine *e, const char *path)
-{
-    char other[PATH_MAX];
-
-    if (e->runtime.lock < 0 ||
-        statedir_path(&e->dir, RUNTIMEDIR_COUNTERS, other, NULL) < 0)
-        return;
-    if (access(path, F_OK) < 0)
-        (void)counters_copy(path, other);
-    (void)unlink(other);
-}
-
-/* counters_keep - totals of an orderly stop outlive the machine */
-static void counters_keep(struct engine *e)
-{
-    char path[PATH_MAX], other[PATH_MAX];
-
-    if (e->started && !counters_private(e->counters) && e->runtime.lock >= 0 &&
-        runtimedir_path(&e->runtime, RUNTIMEDIR_COUNTERS, path, NULL) == 0 &&
-        statedir_path(&e->dir, RUNTIMEDIR_COUNTERS, other, NULL) == 0)
-        (void)counters_copy(other, path);
-}
-
-void engine_ended(struct engine *e)
-{
-    if (!e->counters)
-        return;
-    counters_gauge(e->counters, COUNTERS_ENDED_NS, clock_wall_ns());
-    counters_keep(e);
-}
-
-/* counters_ready - a worker that others cannot look at works as well */
-static int counters_ready(struct engine *e, struct problem *p)
-{
-    char path[PATH_MAX];
-    int err = runtimedir_path(&e->runtime, RUNTIMEDIR_COUNTERS, path, p);
-
-    if (err)
-        return err;
-    counters_bring(e, path);
-    if (counters_open(&e->counters, path, 1 + ITEMS_MAX) < 0)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    if (counters_private(e->counters))
-        log_warn("counters_private", F_STR("path", path),
-                 F_STR("error", counters_private(e->counters)),
-                 F_STR("next", "the worker runs; mqctl cannot see its numbers "
-                               "until it is started with room for them"));
     return 0;
 }
 
@@ -241,8 +188,21 @@ static int files_ready(struct engine *e, struct problem *p)
     spec.body_bytes = queue_message_size(e->queue);
     err = custody_ready(e, &spec, p);
     if (!err)
-        err = counters_ready(e, p);
+        err = totals_open(e, p);
     return err ? err : store_ready(e, p);
+}
+
+/* on_gate - the gate says that something has changed */
+static void on_gate(void *arg, enum gate_event event)
+{
+    struct engine *e = arg;
+
+    if (event == GATE_CHANGED)
+        schedule_poke(e);
+    else if (event == GATE_WIDER)
+        peeker_look_soon(e->peeker);
+    else if (e->ops->lanes)
+        items_wake_all(&e->items, e->ops->lanes->wake);
 }
 
 /* on_letters - there are more of them than before */
@@ -261,7 +221,7 @@ static int ask_held(void *arg)
     int released = ordered_release(e);
 
     if (released != 0)
-        engine_poke(e);
+        gate_changed(&e->gate);
     return released;
 }
 
@@ -273,51 +233,54 @@ static size_t held(void *arg)
 /* on_gone - the queue's name is; what is left in it is to be taken */
 static void on_gone(void *arg)
 {
-    engine_poke(arg);
+    schedule_poke(arg);
 }
 
 static void on_ended(void *arg, const char *why, int status)
 {
     struct engine *e = arg;
 
-    atomic_store(&e->status, status);
-    engine_finish(e, why);
+    gate_finish(&e->gate, why, status);
 }
 
 static void row_due(void *arg)
 {
-    engine_poke(arg);
+    schedule_poke(arg);
 }
 
 /* on_message - the queue has one, and peek mode is off */
 static void on_message(void *arg)
 {
-    (void)receive_start(arg);
+    (void)schedule_start(arg);
 }
 
 static void on_trouble(void *arg, const char *what, int err)
 {
-    engine_trouble(arg, what, err);
+    struct engine *e = arg;
+
+    gate_trouble(&e->gate, what, err);
 }
 
 /* on_signal - what an operator's signals mean */
 static void on_signal(void *arg, int signal)
 {
+    struct engine *e = arg;
+
     switch (signal) {
     case SIGUSR2:
-        engine_pause(arg, true);
+        gate_pause(&e->gate, true);
         break;
     case SIGCONT:
-        engine_pause(arg, false);
+        gate_pause(&e->gate, false);
         break;
     case SIGTTIN:
-        engine_cap(arg, +1);
+        cap_change(e, +1);
         break;
     case SIGTTOU:
-        engine_cap(arg, -1);
+        cap_change(e, -1);
         break;
     default:
-        engine_stop(arg, signal);
+        stop_worker(e, signal);
     }
 }
 
@@ -366,6 +329,11 @@ static int source_ready(struct engine *e, struct problem *p)
 static void borrow(struct engine *e)
 {
     e->dirty.timers = e->timers;
+    e->dirty.loop = e->loop;
+    e->gate.timers = e->timers;
+    e->gate.dirty = &e->dirty;
+    e->gate.counters = e->counters;
+    e->items.counters = e->counters;
     e->load = (struct load){.store = e->store,
                             .room = custody_body_bytes(e->custody),
                             .died = settle_died,
@@ -387,8 +355,9 @@ static int parts_ready(struct engine *e, struct problem *p)
     unsigned most = custody_slots_most(e->custody);
     int err;
 
-    e->held_of = calloc(most, sizeof *e->held_of);
-    err = e->held_of ? timers_open(&e->timers) : -ENOMEM;
+    err = ready_open(&e->ready, e->custody);
+    if (!err)
+        err = timers_open(&e->timers);
     if (!err)
         err =
             pool_open(&e->pool, (unsigned)e->set->concurrency + SPARE_THREADS);
@@ -442,18 +411,12 @@ static void engine_init(struct engine *e, struct settings *set,
     e->runtime.lock = -1;
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
     pthread_mutex_init(&e->receive_mtx, NULL);
-    pthread_mutex_init(&e->held_mtx, NULL);
-    STAILQ_INIT(&e->held);
-    LIST_INIT(&e->items);
-    LIST_INIT(&e->spare);
-    LIST_INIT(&e->wanting);
+    items_init(&e->items, ops->guess_ns);
+    gate_init(&e->gate, set, on_gate, e);
+    stop_init(&e->stop);
     pending_init(e);
     recall_init(&e->recall);
-    breaker_init(&e->breaker, set->breaker_failures, set->breaker_pause_ns);
     bounds_init(e);
-    engine_flow_init(e);
-    atomic_store(&e->cap, (unsigned)set->concurrency);
-    atomic_store(&e->pace_ns, ops->guess_ns);
     board_init(e);
 }
 
@@ -491,7 +454,7 @@ static void hello(struct engine *e)
     const char *disk = custody_disk(e->custody, &doubtful);
 
     log_info("started", F_STR("queue", e->set->queue), F_INT("pid", getpid()),
-             F_UINT("max_concurrency", atomic_load(&e->cap)),
+             F_UINT("max_concurrency", atomic_load(&e->gate.cap)),
              F_STR("handler", e->ops->name), F_STR("state_dir", e->dir.folder),
              F_STR("runtime_dir", e->runtime.folder),
              F_INT("in_queue", queue_length(e->queue)));
@@ -523,13 +486,13 @@ static uint64_t whole_us(uint64_t ns)
 /* summary - the last line of a run */
 static void summary(struct engine *e)
 {
-    struct receive_stats s;
+    struct items_stats s;
     struct counters_sum n;
 
-    receive_stats(e, &s);
+    items_stats(&e->items, &s);
     counters_sum(e->counters, &n);
     log_info("stopped", F_STR("queue", e->set->queue),
-             F_STR("why", atomic_load(&e->why)),
+             F_STR("why", atomic_load(&e->gate.why)),
              F_DURATION("ran", (clock_mono_ns() - e->bounds.started_ns) /
                                    NS_PER_MS * NS_PER_MS),
              F_UINT("deliveries", s.deliveries), F_UINT("done", n.done),
@@ -540,6 +503,31 @@ static void summary(struct engine *e)
              F_DURATION("longest", whole_us(s.longest_ns)),
              F_INT("in_queue", queue_length(e->queue)));
 }
+
+static bool finished(void *arg)
+{
+    const struct engine *e = arg;
+
+    return gate_finished(&e->gate);
+}
+
+static int wait_ms(void *arg)
+{
+    return schedule_wait_ms(arg);
+}
+
+static void quiet(void *arg)
+{
+    schedule_quiet(arg);
+}
+
+static void show(void *arg)
+{
+    board_show(arg);
+}
+
+static const struct loop_hooks rounds = {
+    .finished = finished, .wait_ms = wait_ms, .quiet = quiet, .round = show};
 
 /* engine_run - the calling thread becomes the peeker */
 int engine_run(struct engine *e)
@@ -555,13 +543,13 @@ int engine_run(struct engine *e)
     board_count(e);
     bounds_start(e);
     file_watch_start(e->file_watch);
-    for (unsigned n = atomic_load(&e->waiting); n > 0; n--)
-        engine_poke(e);
-    engine_poke(e);
-    loop_run(e->loop, &engine_rounds, e);
+    for (unsigned n = ready_waiting(&e->ready); n > 0; n--)
+        schedule_poke(e);
+    schedule_poke(e);
+    loop_run(e->loop, &rounds, e);
     stderr_limit_tell(&e->stderr_limit);
     summary(e);
-    return e->status;
+    return e->gate.status;
 }
 
 /* engine_close - in the order that lets each part finish what it began */
@@ -588,7 +576,6 @@ void engine_close(struct engine **engine)
     if (e->handler)
         e->ops->close(&e->handler);
     stderr_limit_fini(&e->stderr_limit);
-    receive_fini(e);
     if (e->started)
         keep_all(e);
     retries_close(&e->retries);
@@ -597,7 +584,7 @@ void engine_close(struct engine **engine)
     signals_close(&e->signals);
     loop_close(&e->loop);
     timers_close(&e->timers);
-    engine_ended(e);
+    totals_ended(e);
     counters_close(&e->counters);
     empty = e->custody && custody_empty(e->custody);
     custody_close(&e->custody);
@@ -607,10 +594,9 @@ void engine_close(struct engine **engine)
     lock_close(&e->lock);
     if (!e->started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
-    breaker_fini(&e->breaker);
-    suspects_fini(&e->suspects);
-    pthread_mutex_destroy(&e->held_mtx);
+    items_fini(&e->items);
+    gate_fini(&e->gate);
     pthread_mutex_destroy(&e->receive_mtx);
-    free(e->held_of);
+    ready_close(&e->ready);
     free(e);
 }

@@ -27,6 +27,7 @@
 #include "worker/handlers/handler_inproc.h"
 #include "worker/library.h"
 #include "worker/flow/ordered.h"
+#include "worker/flow/stop.h"
 #include "worker/loop/loop.h"
 #include "worker/config/tune.h"
 
@@ -64,16 +65,16 @@ static void orders_ready(struct loop_source *source)
     (void)!read(source->fd, &ignored, sizeof ignored);
     pause = atomic_exchange(&w->pause, ORDER_NONE);
     if (pause != ORDER_NONE)
-        engine_pause(e, pause == ORDER_PAUSE);
+        gate_pause(&e->gate, pause == ORDER_PAUSE);
     cap = atomic_exchange(&w->cap, 0);
     if (cap && tune_number(e, "max-concurrency", cap, &p) < 0)
         log_error("cap_not_raised", F_STR("error", p.text));
     for (stops = atomic_exchange(&w->stops, 0); stops > 0; stops--) {
-        engine_finish(e, "mqw_stop");
-        engine_stop(e, 0);
+        gate_finish(&e->gate, "mqw_stop", 0);
+        stop_worker(e, 0);
     }
     if (loop_watch(e->loop, source, EPOLLIN) < 0)
-        engine_finish(e, "epoll_ctl");
+        gate_finish(&e->gate, "epoll_ctl", 0);
 }
 
 /* wake - async-signal-safe, so errno stays as it is */

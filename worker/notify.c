@@ -192,7 +192,7 @@ static void title_read(struct board_reader *reader, const char *title)
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
     char text[512];
 
-    if (atomic_load(&n->engine->holds) & HOLD_STOP)
+    if (atomic_load(&n->engine->gate.holds) & HOLD_STOP)
         stopping_say(n);
     memcpy(text, status, sizeof status);
     term_safe_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),

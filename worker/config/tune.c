@@ -11,27 +11,29 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/options/option_value.h"
+#include "worker/flow/cap.h"
 #include "worker/engine.h"
 #include "worker/flow/ordered.h"
 
 /* ---- what a change means to others than those who read the setting ---- */
 
-static int cap_change(struct engine *e, uint64_t value, struct problem *p)
+static int concurrency_change(struct engine *e, uint64_t value,
+                              struct problem *p)
 {
-    return engine_set_cap(e, (unsigned)value, p);
+    return cap_set(e, (unsigned)value, p);
 }
 
 static int failures_change(struct engine *e, uint64_t value, struct problem *p)
 {
     (void)p;
-    breaker_tune(&e->breaker, value, e->set->breaker_pause_ns);
+    breaker_tune(&e->gate.breaker, value, e->set->breaker_pause_ns);
     return 0;
 }
 
 static int pause_change(struct engine *e, uint64_t value, struct problem *p)
 {
     (void)p;
-    breaker_tune(&e->breaker, e->set->breaker_failures, value);
+    breaker_tune(&e->gate.breaker, e->set->breaker_failures, value);
     return 0;
 }
 
@@ -48,7 +50,7 @@ static const struct {
     const char *name;
     int (*change)(struct engine *e, uint64_t value, struct problem *p);
 } tunables[] = {
-    {"max-concurrency", cap_change},
+    {"max-concurrency", concurrency_change},
     {"timeout", NULL},
     {"max-timeout", NULL},
     {"max-delay", NULL},
@@ -138,7 +140,7 @@ static int number_set(struct engine *e, size_t at, uint64_t value,
         return err;
     atomic_store(number_at(e->live, row), value);
     backlog_look(e);
-    engine_poke(e); /* more may be parked now */
+    gate_changed(&e->gate); /* more may be parked now */
     return 0;
 }
 

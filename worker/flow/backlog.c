@@ -26,7 +26,7 @@ static bool full(const struct engine *e)
 
 static bool held(const struct engine *e)
 {
-    return (atomic_load(&e->holds) & HOLD_WAITING) != 0;
+    return (atomic_load(&e->gate.holds) & HOLD_WAITING) != 0;
 }
 
 /* over - it was full, and is so far from it that this is told */
@@ -71,10 +71,10 @@ void backlog_look(struct engine *e)
         return;
     while (held(e) != full(e)) {
         if (held(e)) {
-            engine_unhold(e, HOLD_WAITING);
+            gate_unhold(&e->gate, HOLD_WAITING);
         } else {
             tell_full(e);
-            engine_hold(e, HOLD_WAITING);
+            gate_hold(&e->gate, HOLD_WAITING);
         }
     }
     if (over(e))

@@ -10,17 +10,16 @@
 #include "common/base/container.h"
 #include "worker/engine.h"
 #include "worker/flow/ordered.h"
-#include "worker/flow/receive.h"
 
 #define UNREAD_MOST 5 /* looks, a second apart */
 
 /* mean - of the handlers that have ended; the estimate while there is none */
 static uint64_t mean(struct engine *e)
 {
-    struct receive_stats s;
+    struct items_stats s;
     uint64_t one;
 
-    receive_stats(e, &s);
+    items_stats(&e->items, &s);
     if (s.ended == 0)
         return e->set->estimated_duration_ns;
     one = s.took_ns / s.ended; /* read while they change */
@@ -53,7 +52,7 @@ static void end_due(struct timer *timer)
     struct engine *e = CONTAINER_OF(timer, struct engine, bounds.end_timer);
 
     if (at_end(e))
-        engine_finish(e, "run-for");
+        gate_finish(&e->gate, "run-for", 0);
     else
         end_arm(e);
 }
@@ -67,7 +66,7 @@ static int idle(struct engine *e)
 {
     int due;
 
-    if (atomic_load(&e->running) > 0 || atomic_load(&e->waiting) > 0 ||
+    if (atomic_load(&e->gate.running) > 0 || ready_waiting(&e->ready) > 0 ||
         atomic_load(&e->unsettled) > 0 || ordered_ready(e) ||
         queue_length(e->queue) > 0)
         return 0;
@@ -84,8 +83,7 @@ static void unreadable(struct engine *e, int err)
                   F_STR("next", "keep a copy, save what can be read with "
                                 "sqlite3's .recover, or use another "
                                 "--state-dir; nothing is lost until then"));
-        atomic_store(&e->status, EX_CANTCREAT);
-        engine_finish(e, "store-unreadable");
+        gate_finish(&e->gate, "store-unreadable", EX_CANTCREAT);
         return;
     }
     timers_start(e->timers, &e->bounds.idle_timer, clock_mono_ns() + NS_PER_S);
@@ -121,7 +119,7 @@ static void idle_due(struct timer *timer)
         return;
     end = idle_end(e);
     if (clock_mono_ns() >= end)
-        engine_finish(e, "idle");
+        gate_finish(&e->gate, "idle", 0);
     else
         timers_start(e->timers, timer, end);
 }
@@ -169,7 +167,7 @@ bool bounds_take(struct engine *e)
     struct bounds *b = &e->bounds;
 
     if (b->end_ns != UINT64_MAX && at_end(e)) {
-        engine_finish(e, "run-for");
+        gate_finish(&e->gate, "run-for", 0);
         return false;
     }
     if (b->max_deliveries == UINT64_MAX)
@@ -177,7 +175,7 @@ bool bounds_take(struct engine *e)
     if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
         return true;
     /* The hold first: an item that gives its ticket back meanwhile lifts it. */
-    engine_hold(e, HOLD_BOUND);
+    gate_hold(&e->gate, HOLD_BOUND);
     bounds_untake(e);
     return false;
 }
@@ -188,8 +186,8 @@ void bounds_untake(struct engine *e)
 
     if (b->max_deliveries != UINT64_MAX &&
         atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
-        atomic_load(&e->holds) & HOLD_BOUND)
-        engine_unhold(e, HOLD_BOUND);
+        atomic_load(&e->gate.holds) & HOLD_BOUND)
+        gate_unhold(&e->gate, HOLD_BOUND);
 }
 
 /* bounds_left - the run may be over */
@@ -197,12 +195,12 @@ void bounds_left(struct engine *e)
 {
     struct bounds *b = &e->bounds;
 
-    if (atomic_load(&e->running) > 0)
+    if (atomic_load(&e->gate.running) > 0)
         return;
     if (b->end_ns != UINT64_MAX)
         end_arm(e);
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
-        engine_finish(e, "max-deliveries");
+        gate_finish(&e->gate, "max-deliveries", 0);
     } else if (b->idle_ends) {
         timers_start(e->timers, &b->idle_timer, idle_end(e));
     }

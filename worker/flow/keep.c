@@ -25,7 +25,6 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/engine_inner.h"
 #include "worker/source/file_watch.h"
 #include "worker/handlers/handler.h"
 #include "worker/source/pending.h"
@@ -33,6 +32,7 @@
 #include "worker/source/replay.h"
 #include "worker/source/row.h"
 #include "worker/flow/settle.h"
+#include "worker/flow/totals.h"
 
 #define TICK_NS NS_PER_MS
 
@@ -193,7 +193,7 @@ static int row_of(struct engine *e, struct left *l, struct store_row *m)
  * happened if it fails */
 static int write_rows(struct engine *e, struct keep *k)
 {
-    int err = atomic_load(&e->holds) & HOLD_STORE_GONE ? -ESTALE : 0;
+    int err = atomic_load(&e->gate.holds) & HOLD_STORE_GONE ? -ESTALE : 0;
 
     for (size_t i = 0; i < k->count && err >= 0; i++) {
         err = row_of(e, &k->all[i], &k->rows[k->row_count]);
@@ -281,7 +281,7 @@ static bool busy(struct engine *e)
 {
     unsigned taken = e->ops->seize(e->handler);
 
-    return atomic_load(&e->running) > taken || !pending_quiet(e);
+    return atomic_load(&e->gate.running) > taken || !pending_quiet(e);
 }
 
 /* keep_and_exit - what a handler of ours returns from here on is not asked for
@@ -303,7 +303,7 @@ _Noreturn void keep_and_exit(struct engine *e)
     }
     if (wait) {
         log_error("not_kept", F_STR("queue", e->set->queue),
-                  F_UINT("running", atomic_load(&e->running)),
+                  F_UINT("running", atomic_load(&e->gate.running)),
                   F_STR("error", "a thread of the worker is still busy"),
                   F_STR("next", "their messages stay in custody; start a "
                                 "worker, which goes on with them"));
@@ -311,7 +311,7 @@ _Noreturn void keep_and_exit(struct engine *e)
         file_watch_last(e->file_watch);
         pending_fini(e);
         keep_all(e);
-        engine_ended(e);
+        totals_ended(e);
         runtimedir_close(&e->runtime, &e->dir, custody_empty(e->custody));
     }
     _exit(EX_OK);

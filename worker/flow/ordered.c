@@ -212,7 +212,7 @@ static int put_by(struct engine *e, struct delivery *d)
         slot_retire(d->slot);
         retries_land(e->retries, row.row);
         retries_note(e->retries, clock_steady_ns() + AGAIN_NS);
-        engine_trouble(e, "parking a message in the store", -err);
+        gate_trouble(&e->gate, "parking a message in the store", -err);
         return PUT_BY;
     }
     FAULT_POINT("park_due_after_put");
@@ -415,7 +415,7 @@ static bool park_some(struct engine *e)
 
     if (err) {
         groups_park_end(o->groups, o->items, n, false);
-        engine_trouble(e, "parking messages in the store", -err);
+        gate_trouble(&e->gate, "parking messages in the store", -err);
     } else if (n) {
         parked(e, n);
     }
@@ -433,7 +433,7 @@ void ordered_relieve(struct engine *e)
     struct ordered *o = e->ordered;
     bool more = true;
 
-    while (more && crowded(e) && !(atomic_load(&e->holds) & HOLD_QUEUE) &&
+    while (more && crowded(e) && !(atomic_load(&e->gate.holds) & HOLD_QUEUE) &&
            !atomic_exchange(&o->parking, true)) {
         more = park_some(e);
         atomic_store(&o->parking, false);
@@ -557,7 +557,7 @@ static void held(struct engine *e, const char *key, size_t size)
     release_watch(e->release);
     went = let_go(e, key, size);
     if (went > 0)
-        engine_poke(e);
+        gate_changed(&e->gate);
     else if (went < 0)
         release_again(e->release);
 }
@@ -614,7 +614,7 @@ void ordered_died(struct engine *e, const struct store_row *row)
     if (err > 0)
         held(e, key, size);
     else if (err < 0)
-        engine_trouble(e, "holding a group", -err);
+        gate_trouble(&e->gate, "holding a group", -err);
 }
 
 void ordered_return(struct engine *e, struct group *lease, struct slot *slot)

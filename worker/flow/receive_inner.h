@@ -1,5 +1,5 @@
-/* receive_inner.h - inside of the receive work item: receive.c, take.c,
- * window.c
+/* receive_inner.h - inside of the receive work item: items.c, take.c,
+ * receive.c, window.c, schedule.c
  *
  * WHAT   The work item, and the steps that its ways of delivering share.
  * WHO    The thread that runs the item, unless marked otherwise.
@@ -17,12 +17,13 @@
 #include "common/state/counters.h"
 #include "worker/rules/delivery.h"
 #include "worker/engine.h"
+#include "worker/flow/items.h"
 #include "worker/flow/settle.h"
 
 struct lane; /* handler.h */
 struct open; /* window.c */
 
-/* c = constant   a = atomic   h = under engine's held_mtx
+/* c = constant   a = atomic   h = under the items' mtx
  * Everything else belongs to the thread that runs it. */
 struct receive {
     LIST_ENTRY(receive) all;   /* h */
@@ -55,7 +56,7 @@ struct receive {
 
 enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CROWD };
 
-/* ---- receive.c ---- */
+/* ---- items.c ---- */
 
 /* What time it is; one look a message, where handlers are quick. */
 uint64_t receive_look(struct receive *item);
@@ -64,14 +65,20 @@ static inline uint64_t receive_wall(const struct receive *item)
 {
     return item->now_ns + item->wall_ns;
 }
+/* What was taken and needs no slot any more, or has lost it. */
+void receive_slot_back(struct receive *item, struct delivery *d,
+                       enum settled settled);
+
+/* ---- receive.c ---- */
+
+/* One time-limited batch. `running` still counts the item, unless it is
+ * LEFT_TOLD or LEFT_CROWD. */
+enum why receive_batch(struct receive *item);
 /* A handler is about to get the message. */
 void receive_begins(struct receive *item, struct delivery *d);
 /* It ended, item->out but for its duration: count and settle. */
 enum settled receive_ends(struct receive *item, struct delivery *d,
                           uint64_t since_ns);
-/* What was taken and needs no slot any more, or has lost it. */
-void receive_slot_back(struct receive *item, struct delivery *d,
-                       enum settled settled);
 /* Over the cap (or a hold, which is a cap of 0), or in a crowd whose handlers
  * are too quick for it. If so, it is counted out already. */
 bool receive_must_leave(struct receive *item, enum why *why);
@@ -92,10 +99,7 @@ void take_flush(struct receive *item);
 
 /* ---- window.c ---- */
 
-/* As a batch of receive.c, with many deliveries open in a lane. */
+/* As receive_batch, with many deliveries open in a lane. */
 enum why window_batch(struct receive *item);
-/* Let an item that waits for its lane take one more; false: none would. */
-bool window_wake(struct engine *e);
-void window_fini(struct receive *item);
 
 #endif

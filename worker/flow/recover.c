@@ -16,7 +16,6 @@
 #include "common/state/counters.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/engine_inner.h"
 #include "worker/process/leftover.h"
 #include "worker/flow/ordered.h"
 #include "worker/source/replay.h"
@@ -231,7 +230,7 @@ static int row_crashed(struct engine *e, const struct found *f,
         return err;
     tell_row(e, m);
     return e->ops->within && m->state != STORE_DEAD
-               ? suspects_add(&e->suspects, NULL, m->row)
+               ? suspects_add(&e->gate.suspects, NULL, m->row)
                : 0;
 }
 
@@ -343,9 +342,9 @@ static int revive(struct engine *e, struct slot *slot)
     if (d.group.at)
         err = ordered_add(e, &d);
     if (err == 0)
-        engine_hold_slot(e, slot, false);
+        ready_put(&e->ready, slot, false);
     if (err >= 0 && e->ops->within && slot_word(slot).crashes > 0)
-        err = suspects_add(&e->suspects, slot, 0);
+        err = suspects_add(&e->gate.suspects, slot, 0);
     return err < 0 ? err : 0;
 }
 
@@ -388,7 +387,7 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
  * the held list runs in its own, a verdict is written, groups are parked */
 static bool goes_on(const struct engine *e)
 {
-    return atomic_load(&e->waiting) > 0 || atomic_load(&e->unsettled) > 0 ||
+    return ready_waiting(&e->ready) > 0 || atomic_load(&e->unsettled) > 0 ||
            ordered_stuck(e);
 }
 

@@ -120,7 +120,7 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
         later_op(e, &op, &d[i], slots[i]);
         rows[i] = op.row;
     }
-    err = atomic_load(&e->holds) & HOLD_STORE_GONE
+    err = atomic_load(&e->gate.holds) & HOLD_STORE_GONE
               ? -ESTALE
               : store_put_all(e->store, rows, n);
     for (size_t i = 0; i < n; i++) {
@@ -215,7 +215,7 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
 static bool plain(const struct engine *e, const struct delivery *d)
 {
     return !d->slot->row && d->count && e->set->breaker_failures == 0 &&
-           breaker_state(&e->breaker) == BREAKER_CLOSED &&
+           breaker_state(&e->gate.breaker) == BREAKER_CLOSED &&
            !log_enabled(LOG_DEBUG);
 }
 
@@ -257,17 +257,17 @@ static enum settled by_verdict(struct engine *e, struct delivery *d,
     case MQW_DONE:
         if (plain(e, d))
             return plain_done(e, d, out);
-        engine_breaker(e, BREAKER_GOOD, NULL);
+        gate_breaker(&e->gate, BREAKER_GOOD, NULL);
         return finished(e, d, false, out);
     case MQW_DISCARD:
-        engine_breaker(e, BREAKER_GOOD, NULL);
+        gate_breaker(&e->gate, BREAKER_GOOD, NULL);
         return finished(e, d, true, out);
     case MQW_DEAD:
-        engine_breaker(e, BREAKER_GOOD, NULL);
+        gate_breaker(&e->gate, BREAKER_GOOD, NULL);
         return failed(e, d, out, REASON_REJECTED);
     case MQW_RETRY:
     default:
-        engine_breaker(e, BREAKER_BAD, out->error);
+        gate_breaker(&e->gate, BREAKER_BAD, out->error);
         return failed(e, d, out,
                       exhausted(e, d) ? REASON_EXHAUSTED : REASON_NONE);
     }
@@ -280,7 +280,7 @@ enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
     case OUTCOME_NOT_STARTED:
         slot_unrun(d->slot, out->ran);
         op_give_back(e, d->slot, d->lease);
-        engine_breaker(e, BREAKER_NOT_STARTED, out->error);
+        gate_breaker(&e->gate, BREAKER_NOT_STARTED, out->error);
         return SETTLED_KEPT;
     case OUTCOME_UNSENT:
         slot_unrun(d->slot, false);

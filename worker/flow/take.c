@@ -118,7 +118,7 @@ static int sort(struct receive *item, struct slot *slot)
     if (!err)
         err = ordered_enter(e, d);
     if (err < 0)
-        engine_hold_slot(e, slot, false);
+        ready_put(&e->ready, slot, false);
     return err;
 }
 
@@ -195,7 +195,7 @@ static int receive_next(struct receive *item)
 /* take_fresh - as receive_next, if there is room for what may come */
 static int take_fresh(struct receive *item)
 {
-    if (!engine_takes(item->engine) || !ordered_room(item->engine))
+    if (!gate_takes(&item->engine->gate) || !ordered_room(item->engine))
         return -EAGAIN; /* who makes room pokes */
     return receive_next(item);
 }
@@ -260,8 +260,7 @@ static bool only_fresh(const struct receive *item)
 {
     struct engine *e = item->engine;
 
-    return item->slot && engine_takes(e) &&
-           atomic_load_explicit(&e->waiting, memory_order_relaxed) == 0 &&
+    return item->slot && gate_takes(&e->gate) && ready_empty(&e->ready) &&
            !retries_ready(e->retries) && ordered_empty(e);
 }
 
@@ -278,7 +277,7 @@ static int take_any(struct receive *item)
             return err;
         item->slot = NULL;
     }
-    while ((held = engine_take_held(e)) != NULL) {
+    while ((held = ready_take(&e->ready)) != NULL) {
         receive_look(item);
         err = sort(item, held);
         if (err != HANDED_OVER)

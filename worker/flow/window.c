@@ -15,7 +15,6 @@
 #include "common/base/clock.h"
 #include "worker/rules/breaker.h"
 #include "worker/handlers/handler.h"
-#include "worker/flow/receive.h"
 
 /* A delivery that a child has. */
 struct open {
@@ -42,11 +41,6 @@ static int window_open(struct receive *item)
     return 0;
 }
 
-void window_fini(struct receive *item)
-{
-    free(item->window);
-}
-
 /* over - its time is, and it took one at least */
 static bool over(const struct receive *item)
 {
@@ -59,8 +53,9 @@ static bool may_take(struct receive *item)
 {
     struct engine *e = item->engine;
 
-    return atomic_load(&e->running) <= engine_room(e) &&
-           (item->open == 0 || breaker_state(&e->breaker) == BREAKER_CLOSED);
+    return gate_running(&e->gate) <= gate_room(&e->gate) &&
+           (item->open == 0 ||
+            breaker_state(&e->gate.breaker) == BREAKER_CLOSED);
 }
 
 /* send - what was taken is the child's */
@@ -105,73 +100,9 @@ static bool want(struct receive *item)
 
     if (e->ops->lanes->room(item->lane) == 0)
         return false;
-    pthread_mutex_lock(&e->held_mtx);
-    item->wants = true;
-    LIST_INSERT_HEAD(&e->wanting, item, wanted);
-    atomic_fetch_add(&e->wants, 1);
-    pthread_mutex_unlock(&e->held_mtx);
-    engine_poke(e);
+    items_want(&e->items, item);
+    gate_changed(&e->gate);
     return true;
-}
-
-/* unwant_locked - off the list */
-static void unwant_locked(struct engine *e, struct receive *item)
-{
-    item->wants = false;
-    LIST_REMOVE(item, wanted);
-    atomic_fetch_sub(&e->wants, 1);
-}
-
-/* unwant - nobody wakes it any more on return */
-static void unwant(struct receive *item)
-{
-    struct engine *e = item->engine;
-
-    pthread_mutex_lock(&e->held_mtx);
-    if (item->wants)
-        unwant_locked(e, item);
-    pthread_mutex_unlock(&e->held_mtx);
-}
-
-/* window_wake - the one that began to wait last
- * Under the lock, as the lane is the item's only while that cannot leave.
- */
-bool window_wake(struct engine *e)
-{
-    struct receive *item;
-
-    if (atomic_load(&e->wants) == 0)
-        return false;
-    pthread_mutex_lock(&e->held_mtx);
-    item = LIST_FIRST(&e->wanting);
-    if (item) {
-        unwant_locked(e, item);
-        e->ops->lanes->wake(item->lane);
-    }
-    pthread_mutex_unlock(&e->held_mtx);
-    return item != NULL;
-}
-
-/* lane_set - under the lock, so that receive_hold finds only lanes that are in
- * use */
-static void lane_set(struct receive *item, struct lane *lane)
-{
-    pthread_mutex_lock(&item->engine->held_mtx);
-    item->lane = lane;
-    pthread_mutex_unlock(&item->engine->held_mtx);
-}
-
-/* receive_hold - who waits for a child to be started again looks whether it has
- * to leave */
-void receive_hold(struct engine *e)
-{
-    struct receive *item;
-
-    pthread_mutex_lock(&e->held_mtx);
-    LIST_FOREACH (item, &e->items, all)
-        if (item->lane)
-            e->ops->lanes->wake(item->lane);
-    pthread_mutex_unlock(&e->held_mtx);
 }
 
 /* collect - wait for the next that ends, and settle it */
@@ -197,7 +128,7 @@ static bool ready(struct receive *item)
     int err = e->ops->lanes->ready(item->lane, &item->out);
 
     if (err && err != -EINTR)
-        engine_breaker(e, BREAKER_NOT_STARTED, item->out.error);
+        gate_breaker(&e->gate, BREAKER_NOT_STARTED, item->out.error);
     return err == 0;
 }
 
@@ -210,18 +141,18 @@ static bool step(struct receive *item)
     bool wants;
 
     if (err < 0 && err != -EAGAIN)
-        engine_trouble(e, "receiving", -err);
+        gate_trouble(&e->gate, "receiving", -err);
     if (item->open == 0)
         return err >= 0 || (err == -EAGAIN && receive_dwell(item));
     receive_dwelt(item);
     wants = err != TAKEN_NONE && want(item);
     if (!wants)
-        engine_poke(e); /* there may be more: for others */
+        gate_changed(&e->gate); /* there may be more: for others */
     if (err == TAKEN_NONE)
         e->ops->lanes->wake(item->lane); /* no wait: there may be more */
     collect(item);
     if (wants)
-        unwant(item);
+        items_unwant(&e->items, item);
     return true;
 }
 
@@ -257,12 +188,12 @@ enum why window_batch(struct receive *item)
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
     lane = window_open(item) == 0 ? e->ops->lanes->get(e->handler) : NULL;
     if (!lane) {
-        engine_trouble(e, "starting a work item", ENOMEM);
+        gate_trouble(&e->gate, "starting a work item", ENOMEM);
         return why;
     }
-    lane_set(item, lane);
+    items_lane_set(&e->items, item, lane);
     why = lane_batch(item);
-    lane_set(item, NULL);
+    items_lane_set(&e->items, item, NULL);
     e->ops->lanes->put(e->handler, lane);
     return why;
 }

@@ -2,6 +2,7 @@
 #include "worker/loop/dirty.h"
 
 #include "common/base/clock.h"
+#include "worker/loop/loop.h"
 
 void dirty_init(struct dirty *d, uint64_t pause_ns,
                 void (*count)(struct timer *timer))
@@ -14,6 +15,12 @@ void dirty_init(struct dirty *d, uint64_t pause_ns,
 void dirty_state(struct dirty *d)
 {
     atomic_store(&d->state, true);
+}
+
+void dirty_state_now(struct dirty *d)
+{
+    dirty_state(d);
+    loop_wake(d->loop);
 }
 
 bool dirty_state_take(struct dirty *d)

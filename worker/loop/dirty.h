@@ -16,9 +16,12 @@
 
 #include "worker/loop/timers.h"
 
+struct loop;
+
 /* a = atomic   c = constant after init */
 struct dirty {
     struct timers *timers;     /* c  set before the first dirty_count */
+    struct loop *loop;         /* c  and before dirty_state_now */
     struct timer timer;        /* fires when it is time to count */
     atomic_bool state;         /* a */
     atomic_bool counted_soon;  /* a  the timer runs */
@@ -29,6 +32,8 @@ void dirty_init(struct dirty *d, uint64_t pause_ns,
                 void (*count)(struct timer *timer));
 /* The state has changed. */
 void dirty_state(struct dirty *d);
+/* The same, and the loop shows it at once. */
+void dirty_state_now(struct dirty *d);
 /* Whether it has since it was asked last. Costs a load as a rule. */
 bool dirty_state_take(struct dirty *d);
 /* Something was done: the numbers are to be counted. Costs a load as a rule. */

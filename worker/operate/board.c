@@ -19,7 +19,6 @@
 #include "worker/source/file_watch.h"
 #include "worker/flow/ordered.h"
 #include "worker/loop/loop.h"
-#include "worker/flow/receive.h"
 
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most one part in so many */
@@ -54,7 +53,7 @@ void board_count(struct engine *e)
 static void count_job(struct pool_job *job)
 {
     struct engine *e = CONTAINER_OF(job, struct engine, board.job);
-    struct receive_stats s;
+    struct items_stats s;
 
     /* Not before: a job that is queued still cannot be queued again. */
     dirty_count_begins(&e->dirty);
@@ -62,8 +61,9 @@ static void count_job(struct pool_job *job)
     dirty_state(&e->dirty);
     loop_wake(e->loop);
     file_watch_soon(e->file_watch);
-    receive_stats(e, &s);
-    if (s.deliveries != e->board.deliveries && atomic_load(&e->running) > 0)
+    items_stats(&e->items, &s);
+    if (s.deliveries != e->board.deliveries &&
+        atomic_load(&e->gate.running) > 0)
         dirty_count(
             &e->dirty); /* a batch without an end; others stir as they end */
     e->board.deliveries = s.deliveries;
@@ -101,7 +101,7 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
 static void state_text(struct engine *e, const char *why, char *out,
                        size_t room)
 {
-    unsigned holds = atomic_load(&e->holds) & ~(unsigned)HOLD_BOUND;
+    unsigned holds = atomic_load(&e->gate.holds) & ~(unsigned)HOLD_BOUND;
 
     out[0] = '\0';
     if (holds & HOLD_FILES && !(holds & HOLD_STOP))
@@ -109,7 +109,7 @@ static void state_text(struct engine *e, const char *why, char *out,
                  file_watch_text(e->file_watch));
     else if (holds)
         snprintf(out, room, " [%s]", counters_holds_text(holds));
-    else if (breaker_state(&e->breaker) != BREAKER_CLOSED)
+    else if (breaker_state(&e->gate.breaker) != BREAKER_CLOSED)
         snprintf(out, room, " [breaker open: %s]", why);
 }
 
@@ -124,8 +124,9 @@ static void title(struct engine *e, const char *why)
     state_text(e, why, state, sizeof state);
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
-             e->set->queue, atomic_load(&e->running), atomic_load(&e->cap),
-             waiting + parked, atomic_load(&b->rows[ROWS_DEAD]), state);
+             e->set->queue, atomic_load(&e->gate.running),
+             atomic_load(&e->gate.cap), waiting + parked,
+             atomic_load(&b->rows[ROWS_DEAD]), state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)
         b->reader->read(b->reader, text);
@@ -137,9 +138,9 @@ static void gauges(struct engine *e)
     struct counters *c = e->counters;
     struct board *b = &e->board;
 
-    counters_gauge(c, COUNTERS_CAP, atomic_load(&e->cap));
-    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&e->holds));
-    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&e->breaker));
+    counters_gauge(c, COUNTERS_CAP, atomic_load(&e->gate.cap));
+    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&e->gate.holds));
+    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&e->gate.breaker));
     counters_gauge(c, COUNTERS_WAITING,
                    (uint64_t)atomic_load(&b->rows[ROWS_WAITING]));
     counters_gauge(c, COUNTERS_PARKED,
@@ -158,7 +159,7 @@ void board_show(struct engine *e)
 
     if (!dirty_state_take(&e->dirty))
         return;
-    breaker_reason(&e->breaker, why, sizeof why);
+    breaker_reason(&e->gate.breaker, why, sizeof why);
     gauges(e);
     if (!e->set->inproc)
         title(e, why);

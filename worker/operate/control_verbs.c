@@ -13,6 +13,7 @@
 #include "worker/engine.h"
 #include "worker/source/file_watch.h"
 #include "worker/flow/ordered.h"
+#include "worker/flow/stop.h"
 #include "worker/config/tune.h"
 
 #define WORDS_MAX 32
@@ -64,31 +65,32 @@ static json_t *differs_json(const struct engine *e)
 static json_t *status(struct request *r)
 {
     struct engine *e = r->engine;
-    unsigned holds = atomic_load(&e->holds);
+    unsigned holds = atomic_load(&e->gate.holds);
     struct counters_sum s;
     json_t *out;
     char why[160];
 
     counters_sum(e->counters, &s);
-    breaker_reason(&e->breaker, why, sizeof why);
+    breaker_reason(&e->gate.breaker, why, sizeof why);
     out = json_pack(
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
         "pid", (int)getpid(), "queue", e->set->queue, "max_concurrency",
-        (int)atomic_load(&e->cap), "in_flight", (json_int_t)s.running, "busy",
-        (int)atomic_load(&e->running), "state", counters_holds_text(holds),
-        "paused", (holds & HOLD_PAUSE) != 0, "breaker",
-        breaker_state_text(breaker_state(&e->breaker)), "breaker_reason", why,
-        "queue_differs", differs_json(e), "settings", settings_json(e));
+        (int)atomic_load(&e->gate.cap), "in_flight", (json_int_t)s.running,
+        "busy", (int)atomic_load(&e->gate.running), "state",
+        counters_holds_text(holds), "paused", (holds & HOLD_PAUSE) != 0,
+        "breaker", breaker_state_text(breaker_state(&e->gate.breaker)),
+        "breaker_reason", why, "queue_differs", differs_json(e), "settings",
+        settings_json(e));
     if (out)
         json_object_update_new(
             out,
             json_pack("{s:I, s:I, s:I}", "window", (json_int_t)e->set->window,
                       "groups", (json_int_t)ordered_groups(e), "groups_held",
                       (json_int_t)ordered_held(e)));
-    if (out && e->pause_until_ns)
-        json_object_set_new(
-            out, "paused_for_ns",
-            json_integer((json_int_t)(e->pause_until_ns - clock_mono_ns())));
+    if (out && e->gate.pause_until_ns)
+        json_object_set_new(out, "paused_for_ns",
+                            json_integer((json_int_t)(e->gate.pause_until_ns -
+                                                      clock_mono_ns())));
     if (out && holds & HOLD_FILES)
         json_object_set_new(out, "file_gone",
                             json_string(file_watch_text(e->file_watch)));
@@ -108,34 +110,34 @@ static json_t *pause_it(struct request *r)
         (duration_parse(r->words[0], &limit) < 0 || limit == 0))
         return control_refusal(EX_USAGE, "pause: not a duration; give a number "
                                          "with ms, s, m, h or d, like 5m");
-    engine_pause_for(r->engine, limit);
+    gate_pause_for(&r->engine->gate, limit);
     return yes();
 }
 
 static json_t *resume(struct request *r)
 {
-    engine_pause(r->engine, false);
+    gate_pause(&r->engine->gate, false);
     return yes();
 }
 
 /* drain - no more; what runs may take as long as it takes */
 static json_t *drain(struct request *r)
 {
-    engine_finish(r->engine, "drain");
+    gate_finish(&r->engine->gate, "drain", 0);
     return yes();
 }
 
 static json_t *stop(struct request *r)
 {
-    engine_finish(r->engine, "stop"); /* the first reason counts */
-    engine_stop(r->engine, SIGTERM);
+    gate_finish(&r->engine->gate, "stop", 0); /* the first reason counts */
+    stop_worker(r->engine, SIGTERM);
     return yes();
 }
 
 static json_t *quit(struct request *r)
 {
-    engine_finish(r->engine, "quit");
-    engine_stop(r->engine, SIGQUIT);
+    gate_finish(&r->engine->gate, "quit", 0);
+    stop_worker(r->engine, SIGQUIT);
     return yes();
 }
 

@@ -38,7 +38,6 @@
 #include "worker/engine.h"
 #include "worker/source/lock.h"
 #include "worker/loop/loop.h"
-#include "worker/flow/receive.h"
 #include "worker/source/release.h"
 
 #define AGAIN_NS NS_PER_S        /* from one look to the next in trouble */
@@ -306,12 +305,12 @@ static void not_put_back(struct file_watch *w, const char *path,
 /* hold - one bit, as it must be */
 static void hold(struct file_watch *w, unsigned bit, bool on)
 {
-    bool is = (atomic_load(&w->engine->holds) & bit) != 0;
+    bool is = (atomic_load(&w->engine->gate.holds) & bit) != 0;
 
     if (on && !is)
-        engine_hold(w->engine, bit);
+        gate_hold(&w->engine->gate, bit);
     else if (!on && is)
-        engine_unhold(w->engine, bit);
+        gate_unhold(&w->engine->gate, bit);
 }
 
 /* hold_all - before anything is told: nothing more is taken */
@@ -371,16 +370,30 @@ static int folders_ready(struct file_watch *w, struct problem *p)
     return 0;
 }
 
+/* still - no work item has a slot but to wait with, and no verdict waits to be
+ * written: true, and none gets one before items_go_on
+ * A verdict that waits (pending.h) frees its slot before it is counted out.
+ */
+static bool still(struct engine *e)
+{
+    if (!items_still(&e->items))
+        return false;
+    if (atomic_load(&e->unsettled) == 0)
+        return true;
+    items_go_on(&e->items);
+    return false;
+}
+
 /* custody_again - while no work item has a slot; else at a later look */
 static int custody_again(struct file_watch *w, struct problem *p)
 {
     struct engine *e = w->engine;
     int err;
 
-    if (!receive_still(e))
+    if (!still(e))
         return 0;
     err = custody_put_back(e->custody, p);
-    receive_go_on(e);
+    items_go_on(&e->items);
     if (!err)
         file_again(&w->files[CUSTODY]);
     return err;
@@ -393,11 +406,11 @@ static void counters_again(struct file_watch *w)
     struct file *f = &w->files[COUNTERS];
     struct engine *e = w->engine;
 
-    if (f->state != REMOVED || !receive_still(e))
+    if (f->state != REMOVED || !still(e))
         return;
     if (counters_put_back(e->counters, f->path) == 0)
         file_again(f);
-    receive_go_on(e);
+    items_go_on(&e->items);
 }
 
 /* store_job - the copy takes as long as the store is large */

@@ -79,7 +79,7 @@ enum settled pending_keep(struct engine *e, struct slot *slot,
     slot_unrun(slot, slot_word(slot).state == SLOT_RUNNING);
     if (!p) {
         op_give_back(e, slot, op->lease);
-        engine_trouble(e, "memory", ENOMEM);
+        gate_trouble(&e->gate, "memory", ENOMEM);
         return SETTLED_KEPT;
     }
     atomic_fetch_add(&e->unsettled, 1);
@@ -89,7 +89,7 @@ enum settled pending_keep(struct engine *e, struct slot *slot,
                   F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
                   F_STR("next", advice(err)));
         e->settle_wait_ns = WAIT_FIRST;
-        engine_hold(e, HOLD_STORE);
+        gate_hold(&e->gate, HOLD_STORE);
         timers_start(e->timers, &e->settle_timer,
                      clock_mono_ns() + e->settle_wait_ns);
     }
@@ -144,11 +144,11 @@ static void flush_job(struct pool_job *job)
     if (err)
         return;
     log_info("store_writes_again", F_STR("queue", e->set->queue));
-    engine_unhold(e, HOLD_STORE);
+    gate_unhold(&e->gate, HOLD_STORE);
     /* The next trouble may have come between, and its hold is lifted now. */
     pthread_mutex_lock(&e->settle_mtx);
     if (!STAILQ_EMPTY(&e->pending))
-        engine_hold(e, HOLD_STORE);
+        gate_hold(&e->gate, HOLD_STORE);
     pthread_mutex_unlock(&e->settle_mtx);
 }
 

@@ -24,7 +24,7 @@ int op_write(struct engine *e, struct op *op)
 {
     int err;
 
-    if (atomic_load(&e->holds) & HOLD_STORE_GONE)
+    if (atomic_load(&e->gate.holds) & HOLD_STORE_GONE)
         return -ESTALE;
     if (op->kind != OP_PUT)
         return store_delete(e->store, op->row.row);
@@ -213,5 +213,5 @@ void op_give_back(struct engine *e, struct slot *slot, struct group *lease)
     if (lease)
         ordered_return(e, lease, slot);
     else
-        engine_hold_slot(e, slot, true);
+        ready_put(&e->ready, slot, true);
 }

@@ -1,0 +1,261 @@
+/* items.c - the work items that there are (see items.h) */
+#include "worker/flow/items.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/state/counters.h"
+#include "common/custody/custody.h"
+#include "worker/flow/receive_inner.h"
+
+#define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
+#define PACE_PART 8         /* of the moving mean that is one handler's time */
+#define PACE_STEP 4         /* times the mean that one handler counts at most */
+/* A step of the wall clock is seen by then. */
+#define WALL_NS (10 * NS_PER_MS)
+
+void items_init(struct items *it, uint64_t guess_ns)
+{
+    pthread_mutex_init(&it->mtx, NULL);
+    LIST_INIT(&it->all);
+    LIST_INIT(&it->spare);
+    LIST_INIT(&it->wanting);
+    atomic_store(&it->pace_ns, guess_ns);
+}
+
+void items_fini(struct items *it)
+{
+    struct receive *item;
+
+    while ((item = LIST_FIRST(&it->all)) != NULL) {
+        LIST_REMOVE(item, all);
+        free(item->window);
+        free(item);
+    }
+    pthread_mutex_destroy(&it->mtx);
+}
+
+/* item_new - under the lock */
+static struct receive *item_new(struct items *it, struct engine *e)
+{
+    struct receive *item = calloc(1, sizeof *item);
+
+    if (!item)
+        return NULL;
+    item->engine = e;
+    item->d = &item->own;
+    item->own.place = it->made++;
+    item->count = item->own.count = counters_claim(it->counters);
+    LIST_INSERT_HEAD(&it->all, item, all);
+    return item;
+}
+
+struct receive *items_get(struct items *it, struct engine *e)
+{
+    struct receive *item;
+
+    pthread_mutex_lock(&it->mtx);
+    item = LIST_FIRST(&it->spare);
+    if (item)
+        LIST_REMOVE(item, spare);
+    else
+        item = item_new(it, e);
+    pthread_mutex_unlock(&it->mtx);
+    return item;
+}
+
+void items_put(struct items *it, struct receive *item)
+{
+    counters_put(&item->count->since_ns, COUNTERS_AWAY);
+    pthread_mutex_lock(&it->mtx);
+    LIST_INSERT_HEAD(&it->spare, item, spare);
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* items_linger - under the lock, as items_still answers for the slot */
+void items_linger(struct items *it, struct receive *item)
+{
+    pthread_mutex_lock(&it->mtx);
+    if (item->slot) /* it has nothing better to do now */
+        slot_scrub(item->slot, custody_fill(item->engine->custody),
+                   item->slot->dirty);
+    it->lingering++;
+    pthread_mutex_unlock(&it->mtx);
+}
+
+void items_linger_end(struct items *it)
+{
+    pthread_mutex_lock(&it->mtx);
+    it->lingering--;
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* items_still - no slot changes until items_go_on
+ * An item that is not spare may write to slots. It gets off the list of the
+ * spare ones, or on from lingering, only with the lock, which is held from here
+ * on; and what the spare ones wrote before they came there with it is visible.
+ */
+bool items_still(struct items *it)
+{
+    struct receive *item;
+    unsigned still;
+
+    pthread_mutex_lock(&it->mtx);
+    still = it->lingering;
+    LIST_FOREACH (item, &it->spare, spare)
+        still++;
+    if (still == it->made)
+        return true;
+    pthread_mutex_unlock(&it->mtx);
+    return false;
+}
+
+void items_go_on(struct items *it)
+{
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* items_crowded - who is in a handler that takes long is in nobody's way */
+bool items_crowded(struct items *it, const struct receive *item)
+{
+    struct receive *other;
+    unsigned quick = 0;
+
+    pthread_mutex_lock(&it->mtx);
+    LIST_FOREACH (other, &it->all, all) {
+        uint64_t since = counters_get(&other->count->since_ns);
+
+        if (other != item && since != COUNTERS_AWAY &&
+            (since == COUNTERS_BUSY || since + LONG_NS > item->now_ns))
+            quick++;
+    }
+    pthread_mutex_unlock(&it->mtx);
+    return quick > 0;
+}
+
+/* items_pace - the moving mean that decides how many threads pay off
+ * A handler that was interrupted for once does not count as slow: with that,
+ * the next dozen of messages would go the way of slow ones, over two more
+ * threads.
+ */
+void items_pace(struct items *it, uint64_t took)
+{
+    uint64_t mean = atomic_load_explicit(&it->pace_ns, memory_order_relaxed);
+
+    if (took > PACE_STEP * mean + NS_PER_US)
+        took = PACE_STEP * mean + NS_PER_US;
+
+    mean = took > mean ? mean + (took - mean) / PACE_PART
+                       : mean - (mean - took) / PACE_PART;
+    atomic_store_explicit(&it->pace_ns, mean, memory_order_relaxed);
+}
+
+/* items_stats - the sum; each item counts for itself */
+void items_stats(struct items *it, struct items_stats *out)
+{
+    struct receive *item;
+
+    *out = (struct items_stats){0};
+    pthread_mutex_lock(&it->mtx);
+    LIST_FOREACH (item, &it->all, all) {
+        const struct counters_block *b = item->count;
+        uint64_t longest = counters_get(&b->longest_ns);
+
+        out->deliveries += counters_get(&b->deliveries);
+        out->ended += counters_get(&b->ended);
+        out->took_ns += counters_get(&b->took_ns);
+        if (out->longest_ns < longest)
+            out->longest_ns = longest;
+    }
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* ---- items that keep several deliveries open ---- */
+
+void items_want(struct items *it, struct receive *item)
+{
+    pthread_mutex_lock(&it->mtx);
+    item->wants = true;
+    LIST_INSERT_HEAD(&it->wanting, item, wanted);
+    atomic_fetch_add(&it->wants, 1);
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* unwant_locked - off the list */
+static void unwant_locked(struct items *it, struct receive *item)
+{
+    item->wants = false;
+    LIST_REMOVE(item, wanted);
+    atomic_fetch_sub(&it->wants, 1);
+}
+
+/* items_unwant - nobody wakes it any more on return */
+void items_unwant(struct items *it, struct receive *item)
+{
+    pthread_mutex_lock(&it->mtx);
+    if (item->wants)
+        unwant_locked(it, item);
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* items_wake_one - under the lock, as the lane is the item's only while that
+ * cannot leave */
+bool items_wake_one(struct items *it, void (*wake)(struct lane *lane))
+{
+    struct receive *item;
+
+    if (atomic_load(&it->wants) == 0)
+        return false;
+    pthread_mutex_lock(&it->mtx);
+    item = LIST_FIRST(&it->wanting);
+    if (item) {
+        unwant_locked(it, item);
+        wake(item->lane);
+    }
+    pthread_mutex_unlock(&it->mtx);
+    return item != NULL;
+}
+
+void items_wake_all(struct items *it, void (*wake)(struct lane *lane))
+{
+    struct receive *item;
+
+    pthread_mutex_lock(&it->mtx);
+    LIST_FOREACH (item, &it->all, all)
+        if (item->lane)
+            wake(item->lane);
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* items_lane_set - under the lock, so that items_wake_all finds only lanes that
+ * are in use */
+void items_lane_set(struct items *it, struct receive *item, struct lane *lane)
+{
+    pthread_mutex_lock(&it->mtx);
+    item->lane = lane;
+    pthread_mutex_unlock(&it->mtx);
+}
+
+/* ---- one item ---- */
+
+uint64_t receive_look(struct receive *item)
+{
+    item->now_ns = clock_mono_ns();
+    if (item->now_ns >= item->wall_old) {
+        item->wall_ns = clock_wall_ns() - item->now_ns;
+        item->wall_old = item->now_ns + WALL_NS;
+    }
+    return item->now_ns;
+}
+
+/* receive_slot_back - kept for the next message, if it is the item's own */
+void receive_slot_back(struct receive *item, struct delivery *d,
+                       enum settled settled)
+{
+    if (settled == SETTLED_KEPT) {
+        if (d->slot == item->slot)
+            item->slot = NULL;
+    } else if (d->slot != item->slot) {
+        custody_release(item->engine->custody, d->slot);
+    }
+}

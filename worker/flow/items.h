@@ -1,0 +1,78 @@
+/* items.h - the work items that there are
+ *
+ * WHAT   A work item is made when one more runs at once than ever before, and
+ *        kept until the end. Which of them have work, which would take one
+ *        more message, what they did so far.
+ * WHO    init, fini: the engine. Any thread.
+ * OWNS   The items.
+ * FAILS  get: NULL, no memory.
+ */
+#ifndef WORKER_FLOW_ITEMS_H
+#define WORKER_FLOW_ITEMS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <bsd/sys/queue.h>
+
+struct counters;
+struct engine;
+struct lane;
+struct receive; /* receive_inner.h: one work item */
+
+/* a = atomic   m = under mtx   c = constant once the worker runs */
+struct items {
+    struct counters *counters; /* c */
+    _Atomic uint64_t pace_ns;  /* a  moving mean of handler time */
+    atomic_uint wants;         /* a  items on the wanting list */
+    pthread_mutex_t mtx;
+    LIST_HEAD(, receive) all;     /* m  all that were ever made */
+    unsigned made;                /* m  never over ITEMS_MAX */
+    unsigned lingering;           /* m  of them, waiting for the queue */
+    LIST_HEAD(, receive) spare;   /* m  those without work */
+    LIST_HEAD(, receive) wanting; /* m  those that wait and would take more */
+};
+
+/* `guess_ns`: how long a handler takes before one has been measured. */
+void items_init(struct items *it, uint64_t guess_ns);
+void items_fini(struct items *it); /* nothing runs any more */
+
+/* A spare item, or a new one. */
+struct receive *items_get(struct items *it, struct engine *e);
+/* It has no work; before it is counted out, so that whoever counts itself in
+ * finds it. */
+void items_put(struct items *it, struct receive *item);
+/* It waits for the queue, and keeps still: from here on, until the end of it. */
+void items_linger(struct items *it, struct receive *item);
+void items_linger_end(struct items *it);
+
+/* While no work item has a slot but to wait with: true, and none gets one
+ * before items_go_on. */
+bool items_still(struct items *it);
+void items_go_on(struct items *it);
+/* Whether another thread than that of `item` is as quick as this one. */
+bool items_crowded(struct items *it, const struct receive *item);
+/* A handler took so long. */
+void items_pace(struct items *it, uint64_t took_ns);
+
+/* What all of them did so far. */
+struct items_stats {
+    uint64_t deliveries; /* handlers started */
+    uint64_t ended;      /* of these */
+    uint64_t took_ns;    /* they, together */
+    uint64_t longest_ns;
+};
+void items_stats(struct items *it, struct items_stats *out);
+
+/* An item that waits for its lane would take one more message: on and off the
+ * list of these. */
+void items_want(struct items *it, struct receive *item);
+void items_unwant(struct items *it, struct receive *item);
+/* Wake the one that began to wait last; false: none does. */
+bool items_wake_one(struct items *it, void (*wake)(struct lane *lane));
+/* Wake all that have a lane. */
+void items_wake_all(struct items *it, void (*wake)(struct lane *lane));
+void items_lane_set(struct items *it, struct receive *item, struct lane *lane);
+
+#endif

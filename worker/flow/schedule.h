@@ -1,0 +1,27 @@
+/* schedule.h - start work items, or wait for the queue
+ *
+ * WHAT   Whenever something may have changed: one more work item, one more
+ *        message for an item that has room, or peek mode.
+ * WHO    Any thread; the loop's hooks: the loop.
+ * OWNS   Nothing; what runs is in items.h, whether it may is in gate.h.
+ * FAILS  Trouble goes to gate_trouble.
+ */
+#ifndef WORKER_FLOW_SCHEDULE_H
+#define WORKER_FLOW_SCHEDULE_H
+
+#include <stdbool.h>
+
+struct engine;
+
+/* Start a work item or peek. */
+void schedule_poke(struct engine *e);
+/* Start one more work item, or give one that keeps several deliveries open one
+ * more; false if there is no room. */
+bool schedule_start(struct engine *e);
+
+/* How long the loop may wait for its next event, ms; -1: no limit. */
+int schedule_wait_ms(struct engine *e);
+/* It waited that long, and nothing came. */
+void schedule_quiet(struct engine *e);
+
+#endif

@@ -1,0 +1,30 @@
+/* stop.h - the way a worker is stopped: grace, then signals to its handlers
+ *
+ * WHAT   The first signal lets what runs end within --grace, then handlers are
+ *        ended: by SIGTERM, and after --kill-after by SIGKILL. A second signal
+ *        skips the rest of the grace.
+ * WHO    The loop.
+ * OWNS   Its timer.
+ * FAILS  Never.
+ */
+#ifndef WORKER_FLOW_STOP_H
+#define WORKER_FLOW_STOP_H
+
+#include <stdbool.h>
+
+#include "worker/loop/timers.h"
+
+struct engine;
+
+/* All of it is the loop's. */
+struct stop {
+    struct timer timer;
+    int signals; /* to stop, so far */
+    bool ending; /* handlers were told to end */
+};
+
+void stop_init(struct stop *s);
+/* `signal`: SIGTERM, SIGINT, SIGQUIT; 0: as SIGTERM. */
+void stop_worker(struct engine *e, int signal);
+
+#endif
