@@ -325,7 +325,7 @@ static int settle_old(struct engine *e, const struct found *f,
     return err ? unreadable(e, err, p) : 0;
 }
 
-/* revive - a message that runs: to its group, or to the held list */
+/* revive - a message that runs: to its group, or to the ready list */
 static int revive(struct engine *e, struct slot *slot)
 {
     struct delivery d = {0};
@@ -384,7 +384,7 @@ static int revive_all(struct engine *e, struct found *f, struct problem *p)
 }
 
 /* goes_on - without a free slot, as one becomes free by and by: a message on
- * the held list runs in its own, a verdict is written, groups are parked */
+ * the ready list runs in its own, a verdict is written, groups are parked */
 static bool goes_on(const struct engine *e)
 {
     return ready_waiting(&e->ready) > 0 || atomic_load(&e->unsettled) > 0 ||

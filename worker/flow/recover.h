@@ -1,7 +1,7 @@
 /* recover.h - what the last worker left in custody
  *
  * WHAT   Kills handlers left over, drops what was settled already, counts
- *        crashes, and puts the rest on the held list in receive order.
+ *        crashes, and puts the rest on the ready list in receive order.
  * WHO    The engine at start, with the lock and before any thread.
  * OWNS   Nothing.
  * FAILS  A problem.
