@@ -8,6 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/custody/custody_look.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/base/folder.h"
@@ -104,6 +105,7 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
     const struct runtimedir_wish wish = {
         .dir = e->set->runtime_dir,
         .allow_disk = e->set->allow_disk_custody,
+        .holds = custody_holds,
     };
     char path[PATH_MAX];
     bool doubtful;

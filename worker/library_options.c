@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/panic.h"
+#include "common/base/queue_name.h"
 
 #define FIELD_TEXT 64
 

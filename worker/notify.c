@@ -22,6 +22,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/safe_text.h"
 #include "common/mq/queue.h"
 #include "common/text/term.h"
 #include "common/base/container.h"
@@ -195,7 +196,7 @@ static void title_read(struct board_reader *reader, const char *title)
     if (atomic_load(&n->engine->gate.holds) & HOLD_STOP)
         stopping_say(n);
     memcpy(text, status, sizeof status);
-    term_safe_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
+    safe_text_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
                    title, strlen(title));
     (void)say(n, text, MSG_DONTWAIT);
 }

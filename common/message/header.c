@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/message/header.h"
+#include "common/base/safe_text.h"
 #include "common/text/term.h"
 #include "common/base/utf8.h"
 
@@ -66,10 +67,10 @@ line_refuse(const struct line *line, const char *fmt, ...)
     return -EBADMSG;
 }
 
-/* safe_text - untrusted bytes made printable and cut, for a sentence */
-static const char *safe_text(struct header_text text, char buf[SAFE_TEXT])
+/* shown - untrusted bytes made printable and cut, for a sentence */
+static const char *shown(struct header_text text, char buf[SAFE_TEXT])
 {
-    term_safe_copy(buf, SAFE_TEXT, text.at, text.size);
+    safe_text_copy(buf, SAFE_TEXT, text.at, text.size);
     return buf;
 }
 
@@ -78,7 +79,7 @@ static int value_refuse(const struct line *line, const char *sentence)
 {
     char value[SAFE_TEXT];
     return line_refuse(line, "%.*s: \"%s\" %s", (int)line->name.size,
-                       line->name.at, safe_text(line->value, value), sentence);
+                       line->name.at, shown(line->value, value), sentence);
 }
 
 /* text_printable - whether all bytes are printable UTF-8 */
@@ -216,14 +217,14 @@ static int line_split(struct line *line, const char *at, size_t size)
     const char *cut = memmem(at, size, ": ", 2);
     if (!cut)
         return line_refuse(line, "\"%s\" is not of the form \"name: value\"",
-                           safe_text((struct header_text){at, size}, text));
+                           shown((struct header_text){at, size}, text));
     line->name = (struct header_text){at, (size_t)(cut - at)};
     line->value = (struct header_text){cut + 2, size - line->name.size - 2};
     if (!name_ok(line->name))
         return line_refuse(line,
                            "the name \"%s\" is not 1 to 32 characters "
                            "of a-z, 0-9 and -",
-                           safe_text(line->name, text));
+                           shown(line->name, text));
     const char *flaw = value_flaw(line->value.at, line->value.size);
     return flaw ? value_refuse(line, flaw) : 0;
 }

@@ -14,6 +14,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/folder.h"
+#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/text/term.h"
@@ -37,39 +39,6 @@ struct opening {
     bool sized;             /* depth or message size was given */
     struct queue_attr want; /* complete: defaults are filled in */
 };
-
-/* name_flaw - what is wrong with a name without its slash, NULL if nothing */
-static const char *name_flaw(const char *name)
-{
-    if (name[0] == '\0')
-        return "is empty: a queue is called /NAME";
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return "is not allowed: it names a directory";
-    if (strlen(name) > QUEUE_NAME_MAX - 2)
-        return "is too long: 254 bytes after the slash are allowed";
-    for (const char *c = name; *c; c++) {
-        if (*c == '/')
-            return "has a slash inside: a queue is called /NAME";
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return "has a control character, which is not allowed";
-    }
-    return NULL;
-}
-
-/* queue_name - "/orders" or "orders" to "/orders" */
-int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
-{
-    const char *name = text[0] == '/' ? text + 1 : text;
-    const char *flaw = name_flaw(name);
-    if (flaw) {
-        char safe[SAFE_NAME];
-        term_safe_copy(safe, sizeof safe, text, strlen(text));
-        return problem_set(p, EX_USAGE, EINVAL, "queue name \"%s\" %s", safe,
-                           flaw);
-    }
-    snprintf(out, QUEUE_NAME_MAX, "/%s", name);
-    return 0;
-}
 
 /* fd_open - mq_open, non-blocking; the descriptor or -errno */
 static int fd_open(const char *label, int oflag, mode_t mode,
@@ -162,7 +131,7 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
     char safe[SAFE_NAME];
     struct mqlimit limit;
     bool gone = err == EMFILE && problem_descriptors_gone();
-    term_safe_copy(safe, sizeof safe, o->label, strlen(o->label));
+    safe_text_copy(safe, sizeof safe, o->label, strlen(o->label));
     if (err == ENOENT)
         return problem_set(p, EX_NOINPUT, err,
                            "queue %s does not exist; its mqworker makes it "
@@ -296,7 +265,7 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
         err = queue_wrap(out, label, fd);
     if (!err)
         return 0;
-    term_safe_copy(safe, sizeof safe, label, strlen(label));
+    safe_text_copy(safe, sizeof safe, label, strlen(label));
     if (err == -EBADF)
         return problem_set(p, EX_USAGE, EBADF,
                            "queue %s: descriptor %d that was passed in is no "

@@ -18,7 +18,6 @@
 
 #include "common/base/problem.h"
 
-#define QUEUE_NAME_MAX     256 /* "/", up to 254 bytes, NUL */
 #define QUEUE_PRIORITY_MAX 32767
 
 struct queue; /* opaque; body in queue.c */
@@ -35,10 +34,6 @@ enum {
     QUEUE_SEND = 1 << 1,
     QUEUE_CREATE = 1 << 2, /* when missing */
 };
-
-/* "/orders" or "orders" to "/orders" in `out`. Refuses an empty name, "." and
- * "..", a second slash, control bytes, over 254 bytes. */
-int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p);
 
 /* Always O_NONBLOCK and close-on-exec. `flags` with neither RECEIVE nor SEND:
  * to look only, which needs read permission. `attr` may be NULL. *created (may

@@ -29,7 +29,6 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/custody/custody_look.h"
 #include "common/base/fault_point.h"
 #include "common/base/folder.h"
 #include "common/base/fs_type.h"
@@ -50,12 +49,12 @@ enum claim {
 
 /* holds - whether a folder has messages in flight; what cannot be read may
  * have */
-static bool holds(const char *folder)
+static bool holds(const struct runtimedir *r, const char *folder)
 {
     char path[PATH_MAX];
 
     return !folder_join(path, folder, "/", RUNTIMEDIR_CUSTODY) ||
-           custody_holds(path) != 0;
+           r->holds(path) != 0;
 }
 
 /* there - whether a folder has a custody file */
@@ -100,13 +99,13 @@ static enum claim judge(const struct runtimedir *r, const char *folder,
     bool theirs;
 
     if (runtimedir_note_read(&owner, folder, RUNTIMEDIR_OWNER) < 0)
-        return holds(folder) ? STRANGE : FREE;
+        return holds(r, folder) ? STRANGE : FREE;
     theirs = !same(owner.folder, state) && claimed(&owner, folder);
     if (strcmp(owner.id, r->id) == 0 && !theirs)
         return OURS;
     if (theirs)
         return THEIRS;
-    return holds(folder) ? STRANGE : FREE;
+    return holds(r, folder) ? STRANGE : FREE;
 }
 
 /* unusable - a system call on a folder failed */
@@ -331,6 +330,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
 
     memset(out, 0, sizeof *out);
     out->lock = -1;
+    out->holds = wish->holds;
     if (!realpath(dir->folder, state))
         return unusable(errno, dir->folder, p);
     err = note_find(&note, state, &known, p);

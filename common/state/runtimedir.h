@@ -49,11 +49,14 @@ struct runtimedir {
     char id[RUNTIMEDIR_ID]; /* of the state folder, for ever */
     int lock;               /* of `folder`; -1: it is the state folder */
     bool made;              /* `folder` was not there */
+    int (*holds)(const char *path); /* runtimedir_wish */
 };
 
 struct runtimedir_wish {
     const char *dir; /* --runtime-dir, or NULL */
     bool allow_disk; /* --allow-disk-custody */
+    /* Whether a custody file has messages: 0 none, 1, or -errno. */
+    int (*holds)(const char *path);
 };
 
 /* `dir`, or else the first of these that lies in memory: $RUNTIME_DIRECTORY

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/folder.h"
+#include "common/base/queue_name.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 

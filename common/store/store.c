@@ -20,7 +20,6 @@
 #include "common/base/boot_id.h"
 #include "common/store/commit.h"
 #include "common/base/fault_point.h"
-#include "common/custody/slot.h"
 #include "common/store/store_file.h"
 #include "common/store/store_wal.h"
 
@@ -255,6 +254,40 @@ int store_copy(struct store *s, const char *path)
     return err;
 }
 
+/* store_number - first column of a statement with up to two values; -ENOENT
+ * where it gives no row */
+int store_number(struct store *s, enum sql_id id, uint64_t a, int64_t b,
+                 int64_t *number)
+{
+    struct sql *sql = store_read_begin(s);
+    sqlite3_stmt *st;
+    int err = sql_use(sql, id, &st);
+    if (!err) {
+        if (sqlite3_bind_parameter_count(st) > 0)
+            sql_bind_u64(st, 1, a);
+        if (sqlite3_bind_parameter_count(st) > 1)
+            sqlite3_bind_int64(st, 2, b);
+        err = sql_step(sql, st);
+        if (err > 0)
+            *number = sqlite3_column_int64(st, 0);
+        sql_done(st);
+        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
+    }
+    store_read_end(s);
+    return err;
+}
+
+/* store_count - how many rows are in a state */
+int64_t store_count(struct store *s, enum store_state state)
+{
+    int64_t number = 0;
+    enum sql_id id = state == STORE_WAITING  ? SQL_COUNT_WAITING
+                     : state == STORE_PARKED ? SQL_COUNT_PARKED
+                                             : SQL_COUNT_LETTERS;
+    int err = store_number(s, id, (uint64_t)state, 0, &number);
+    return err ? err : number;
+}
+
 /* store_claim - the last worker's commit that was cut off never comes back, or
  * is here to stay
  * Where nobody else had the store open, we have taken over what there was; its
@@ -375,7 +408,7 @@ static void put_durable(void *arg)
     const struct put *put = arg;
     atomic_fetch_add(&put->store->waits, put->more);
     if (put->m->slot)
-        slot_retire(put->m->slot);
+        put->m->retire(put->m->slot);
 }
 
 /* store_put - bring a message to the disk */
@@ -427,7 +460,7 @@ static void put_all_durable(void *arg)
     atomic_fetch_add(&all->store->waits, all->more);
     for (size_t i = 0; i < all->n; i++)
         if (all->rows[i].slot)
-            slot_retire(all->rows[i].slot);
+            all->rows[i].retire(all->rows[i].slot);
 }
 
 /* store_put_all - several messages, one commit */

@@ -76,9 +76,11 @@ struct store_row {
     const void *data;           /* as received, header included */
     size_t size;
     size_t header_size; /* bytes of `data` before the body */
-    /* Where it is in custody: made FREE as soon as the row is on the disk,
-     * before anything later is written. NULL: nowhere; always when read. */
+    /* Where it is in custody: `retire` frees it as soon as the row is on the
+     * disk, before anything later is written. NULL: nowhere; always when
+     * read. */
     struct slot *slot;
+    void (*retire)(struct slot *slot);
 };
 
 /* A token names one replay of a letter: from the moment at which an operator

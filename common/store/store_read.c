@@ -146,33 +146,10 @@ int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
     return err;
 }
 
-/* number_get - first column of a statement with up to two values; -ENOENT
- * where it gives no row */
-static int number_get(struct store *s, enum sql_id id, uint64_t a, int64_t b,
-                      int64_t *number)
-{
-    struct sql *sql = store_read_begin(s);
-    sqlite3_stmt *st;
-    int err = sql_use(sql, id, &st);
-    if (!err) {
-        if (sqlite3_bind_parameter_count(st) > 0)
-            sql_bind_u64(st, 1, a);
-        if (sqlite3_bind_parameter_count(st) > 1)
-            sqlite3_bind_int64(st, 2, b);
-        err = sql_step(sql, st);
-        if (err > 0)
-            *number = sqlite3_column_int64(st, 0);
-        sql_done(st);
-        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
-    }
-    store_read_end(s);
-    return err;
-}
-
 /* store_find_seq - the row that a slot's message became */
 int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row)
 {
-    return number_get(s, SQL_FIND_SEQ, receive_seq, 0, row);
+    return store_number(s, SQL_FIND_SEQ, receive_seq, 0, row);
 }
 
 /* store_find_id - for people: there is no index for it */
@@ -197,26 +174,15 @@ int store_find_id(struct store *s, const struct ulid *id, int64_t *row)
 int store_max_seq(struct store *s, uint64_t *receive_seq)
 {
     int64_t number = 0;
-    int err = number_get(s, SQL_MAX_SEQ, 0, 0, &number);
+    int err = store_number(s, SQL_MAX_SEQ, 0, 0, &number);
     if (!err)
         *receive_seq = (uint64_t)number;
     return err;
-}
-
-/* store_count - how many rows are in a state */
-int64_t store_count(struct store *s, enum store_state state)
-{
-    int64_t number = 0;
-    enum sql_id id = state == STORE_WAITING  ? SQL_COUNT_WAITING
-                     : state == STORE_PARKED ? SQL_COUNT_PARKED
-                                             : SQL_COUNT_LETTERS;
-    int err = number_get(s, id, (uint64_t)state, 0, &number);
-    return err ? err : number;
 }
 
 /* store_next_dead - the letter that died next */
 int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
                     int64_t *row)
 {
-    return number_get(s, SQL_NEXT_DEAD, after_ns, after, row);
+    return store_number(s, SQL_NEXT_DEAD, after_ns, after, row);
 }

@@ -169,8 +169,7 @@ static const char *const sql_texts[SQL_IDS] = {
     [SQL_FREE_PAGES] = "SELECT freelist_count, page_count FROM"
                        " pragma_freelist_count, pragma_page_count",
     [SQL_SHRINK] = "PRAGMA incremental_vacuum(1024)",
-    [SQL_NUMBER] =
-        "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'commits'",
+    [SQL_NUMBER] = "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'commits'",
     [SQL_FIRST_NUMBER] =
         "INSERT INTO sqlite_sequence (name, seq) VALUES ('commits', ?1)",
     [SQL_COMMITS] = "SELECT seq FROM sqlite_sequence WHERE name = 'commits'",

@@ -160,6 +160,10 @@ int sql_insert_attempt(struct sql *sql, int64_t row,
 /* The reading connection, locked until store_read_end. */
 struct sql *store_read_begin(struct store *s);
 void store_read_end(struct store *s);
+/* The first column of a statement with up to two values; -ENOENT where it gives
+ * no row. */
+int store_number(struct store *s, enum sql_id id, uint64_t a, int64_t b,
+                 int64_t *number);
 /* Run `apply` inside a shared commit; see commit_run. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void *arg);

@@ -1,8 +1,7 @@
-/* term.h - what a person sees: width, colour, safe text
+/* term.h - what a person sees: width, colour
  *
- * WHAT   Facts about a terminal, colour only there and without NO_COLOR, and
- *        untrusted bytes made printable. Tables: term_table.h. Progress bars:
- *        term_progress.h.
+ * WHAT   Facts about a terminal, and colour only there and without NO_COLOR.
+ *        Tables: term_table.h. Progress bars: term_progress.h.
  * WHO    One thread.
  * OWNS   Nothing.
  * FAILS  Never.
@@ -31,13 +30,6 @@ enum term_colour {
 /* The escape sequence, or "" where colour is off. */
 const char *term_colour(FILE *out, enum term_colour colour);
 
-/* Untrusted bytes as printable UTF-8: what utf8.h calls hidden and invalid
- * UTF-8 become \n \t \xNN \u{NNNN}. With `one_line`, newlines are escaped too;
- * otherwise \n and \t stay. Writes to `out`. */
-void term_safe(FILE *out, const void *data, size_t size, bool one_line);
-/* The same on one line into a buffer, cut at `room` - 1 bytes with "..." at the
- * end, never inside a character; returns the number of bytes. */
-size_t term_safe_copy(char *buf, size_t room, const void *data, size_t size);
 /* Columns that a UTF-8 text takes. */
 int term_columns(const char *text);
 /* Bytes of `text` that take at most `columns`; *taken: how many they take. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/safe_text.h"
 #include "common/text/term.h"
 
 #define CELL_MIN 4 /* columns that a cut cell keeps: a letter and "..." */
@@ -70,7 +71,7 @@ void term_cell(struct term_table *t, const void *text, size_t size)
     size_t bytes = 0;
     FILE *out = open_memstream(&safe, &bytes);
     if (out) {
-        term_safe(out, text, size, true);
+        safe_text(out, text, size, true);
         t->broken |= fclose(out) != 0;
     }
     t->broken |= !safe;

@@ -14,7 +14,8 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/json_line.h"
+#include "common/base/safe_text.h"
+#include "common/text/json_line.h"
 #include "common/store/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
@@ -367,7 +368,7 @@ static int tell(struct search *s, const struct options *o)
     if (!known)
         return say(EX_NOINPUT, "%s: %s", o->operands.at[1], s->text);
     printf("%s: ", s->named ? s->text_id : o->operands.at[1]);
-    term_safe(stdout, s->text, strlen(s->text), true);
+    safe_text(stdout, s->text, strlen(s->text), true);
     putchar('\n');
     return 0;
 }

@@ -15,6 +15,7 @@
 #include <bsd/stdlib.h>
 #include <bsd/string.h>
 
+#include "common/base/queue_name.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl_fds.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/json_line.h"
+#include "common/text/json_line.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/text/term_table.h"

@@ -8,7 +8,8 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/json_line.h"
+#include "common/base/safe_text.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_names.h"
@@ -55,7 +56,7 @@ static void line(const char *name, const char *text)
 {
     printf("%s%-16s%s ", term_colour(stdout, TERM_BOLD), name,
            term_colour(stdout, TERM_PLAIN));
-    term_safe(stdout, text, strlen(text), true);
+    safe_text(stdout, text, strlen(text), true);
     putchar('\n');
 }
 

@@ -6,7 +6,8 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
-#include "common/base/json_line.h"
+#include "common/base/queue_name.h"
+#include "common/text/json_line.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_say.h"

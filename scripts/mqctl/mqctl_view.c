@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/queue_name.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/mqctl_ask.h"

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/base/queue_name.h"
 #include "common/state/counters.h"
 #include "common/base/problem.h"
 #include "common/mq/queue.h"

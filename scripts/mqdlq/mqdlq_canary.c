@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/text/interrupt.h"
 #include "common/store/letters.h"
-#include "common/text/patience.h"
+#include "common/mq/patience.h"
 #include "common/state/worker_lock.h"
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/base/queue_name.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"

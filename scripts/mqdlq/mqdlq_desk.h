@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/queue_name.h"
 #include "common/mq/queue.h"
 #include "common/store/store.h"
 #include "scripts/mqdlq/mqdlq_options.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 #include "common/text/term.h"
@@ -164,7 +165,7 @@ static unsigned read_flag(const struct reading *r, const char *name,
 static int refuse_reason(const struct reading *r, const char *reason)
 {
     char safe[48];
-    term_safe_copy(safe, sizeof safe, reason, strlen(reason));
+    safe_text_copy(safe, sizeof safe, reason, strlen(reason));
     return refuse(r,
                   "reason \"%s\" is not one of exhausted, rejected, expired, "
                   "crashed, bad-header",

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/json_line.h"
+#include "common/text/json_line.h"
 #include "scripts/mqdlq/mqdlq_base64.h"
 
 /* A letter on its way to JSON. */

@@ -8,8 +8,9 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/text/interrupt.h"
-#include "common/base/json_line.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
 #include "scripts/mqdlq/mqdlq_choice.h"
@@ -111,7 +112,7 @@ static int tally_json(const char *value, size_t size, uint64_t count,
     const struct summary *summary = arg;
     char time[TIME_TEXT], safe[1024];
     if (value)
-        term_safe_copy(safe, sizeof safe, value, size);
+        safe_text_copy(safe, sizeof safe, value, size);
     json_t *object =
         json_pack("{s:s?, s:I, s:s}", summary->by, value ? safe : NULL, "count",
                   (json_int_t)count, "newest", time_print(newest_ns, time));

@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/text/interrupt.h"
 #include "common/store/letters.h"
 #include "common/text/term.h"
@@ -27,7 +28,7 @@ static int letter_foretell(const struct letter *l, void *arg)
            store_reason_text(l->m.reason));
     if (l->m.error) {
         fputs(": ", stdout);
-        term_safe(stdout, l->m.error, strlen(l->m.error), true);
+        safe_text(stdout, l->m.error, strlen(l->m.error), true);
     }
     putchar('\n');
     return 0;

@@ -9,10 +9,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
+#include "common/base/queue_name.h"
 #include "common/text/interrupt.h"
 #include "common/store/letters.h"
 #include "common/text/pace.h"
-#include "common/text/patience.h"
+#include "common/mq/patience.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqdlq/mqdlq_canary.h"

@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/store/letters.h"
 #include "common/text/term.h"
 #include "scripts/mqdlq/mqdlq_choice.h"
@@ -31,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void field(const char *name,
 static void field_safe(const char *name, const void *data, size_t size)
 {
     printf("%-16s", name);
-    term_safe(stdout, data, size, true);
+    safe_text(stdout, data, size, true);
     putchar('\n');
 }
 
@@ -42,7 +43,7 @@ static void block_print(const char *data, size_t size, const char *indent)
         const char *end = memchr(data, '\n', size);
         size_t line = end ? (size_t)(end - data) : size;
         fputs(indent, stdout);
-        term_safe(stdout, data, line, false);
+        safe_text(stdout, data, line, false);
         putchar('\n');
         data += line + (end != NULL);
         size -= line + (end != NULL);
@@ -125,7 +126,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
     printf("  %u  %s  took %s  ", n, time_print(a->started_ns, time),
            duration_print(whole, took));
     if (a->error)
-        term_safe(stdout, a->error, strlen(a->error), true);
+        safe_text(stdout, a->error, strlen(a->error), true);
     putchar('\n');
     block_print(a->stderr_tail, a->stderr_size, "       ");
     return 0;

@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/queue_name.h"
 #include "common/options/completion.h"
 #include "common/text/interrupt.h"
 #include "common/options/options.h"

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/text/interrupt.h"
 #include "common/text/pace.h"
-#include "common/text/patience.h"
+#include "common/mq/patience.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"

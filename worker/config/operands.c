@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/queue_name.h"
 
 #define PATH_TEXT 300
 #define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */

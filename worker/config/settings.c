@@ -13,6 +13,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/queue_name.h"
 #include "worker/config/operands.h"
 
 #define PERCENT_MAX 1000

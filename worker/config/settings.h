@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "common/base/log.h"
+#include "common/base/queue_name.h"
 #include "common/options/options.h"
 #include "common/base/problem.h"
 #include "common/mq/queue.h"

@@ -183,6 +183,7 @@ static int row_of(struct engine *e, struct left *l, struct store_row *m)
     if (err)
         return err == -ENOENT ? 0 : err;
     m->slot = slot;
+    m->retire = slot_retire;
     if (m->receive_seq == slot->seq)
         return old_row(m, slot);
     letter_row(m, &l->d);

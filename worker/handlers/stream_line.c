@@ -10,6 +10,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/text/term.h"
 
 /* Each byte of a header may become three; the rest is what stands around it. */
@@ -198,7 +199,7 @@ void stream_answer_error(const struct stream_answer *a,
     };
 
     if (a->reason.size)
-        term_safe_copy(error, OUTCOME_ERROR, a->reason.at, a->reason.size);
+        safe_text_copy(error, OUTCOME_ERROR, a->reason.at, a->reason.size);
     else
         strlcpy(error, said[a->verdict], OUTCOME_ERROR);
 }

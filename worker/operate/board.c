@@ -13,6 +13,7 @@
 #include <bsd/unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/queue_name.h"
 #include "common/state/counters.h"
 #include "common/base/container.h"
 #include "worker/engine.h"

@@ -21,6 +21,7 @@ void row_make(struct store_row *m, const struct delivery *d)
         .size = atomic_load(&slot->length),
         .header_size = d->header.bytes,
         .slot = d->slot,
+        .retire = slot_retire,
     };
     if (w.flags & SLOT_REDELIVERED)
         m->flags |= STORE_REDELIVERED;

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/json_line.h"
+#include "common/base/safe_text.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 
 static const struct {
@@ -40,10 +41,10 @@ static void as_text(const struct findings *f, const struct finding *what,
            levels[what->level].name, term_colour(stdout, TERM_PLAIN),
            f->queue ? f->queue : "", f->queue ? " " : "");
     printf("%s: ", what->check);
-    term_safe(stdout, text, strlen(text), true);
+    safe_text(stdout, text, strlen(text), true);
     if (what->mend) {
         fputs("\n      -> ", stdout);
-        term_safe(stdout, what->mend, strlen(what->mend), true);
+        safe_text(stdout, what->mend, strlen(what->mend), true);
     }
     putchar('\n');
 }

@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/text/interrupt.h"
-#include "common/base/json_line.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/mqctl_say.h"
 
@@ -26,11 +27,11 @@ static void line_text(const struct top_row *r)
     char depth[TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
     char when[TIME_TEXT];
 
-    term_safe_copy(name, sizeof name, r->queue, strlen(r->queue));
+    safe_text_copy(name, sizeof name, r->queue, strlen(r->queue));
     time_print(clock_wall_ns(), when);
     if (!r->looked) {
         printf("%.8s  %-20s  ", when + 11, name);
-        term_safe(stdout, r->problem.text, strlen(r->problem.text), true);
+        safe_text(stdout, r->problem.text, strlen(r->problem.text), true);
         putchar('\n');
         return;
     }

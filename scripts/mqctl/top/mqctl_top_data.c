@@ -10,6 +10,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/queue_name.h"
 #include "scripts/mqctl/mqctl_names.h"
 
 /* row_get - the row of a queue, a new one if need be; NULL: no memory */

@@ -9,6 +9,7 @@
 #ifndef SCRIPTS_MQCTL_TOP_MQCTL_TOP_DATA_H
 #define SCRIPTS_MQCTL_TOP_MQCTL_TOP_DATA_H
 
+#include "common/base/queue_name.h"
 #include "scripts/mqctl/mqctl_options.h"
 #include "scripts/mqctl/mqctl_view.h"
 

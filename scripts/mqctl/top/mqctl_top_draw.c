@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/custody/custody_look.h"
 #include "common/store/letters.h"
 #include "common/state/runtimedir.h"
@@ -37,7 +38,7 @@ put(const struct screen *s, int x, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    term_safe_copy(safe, sizeof safe, text, strlen(text));
+    safe_text_copy(safe, sizeof safe, text, strlen(text));
     mvaddnstr(s->y, x, safe, (int)term_fit(safe, COLS - x, &taken));
 }
 
@@ -294,7 +295,7 @@ static void foot(const struct screen *s)
     char safe[SCREEN_TEXT];
     int taken;
 
-    term_safe_copy(safe, sizeof safe, s->note, strlen(s->note));
+    safe_text_copy(safe, sizeof safe, s->note, strlen(s->note));
     mvaddnstr(LINES - 2, 0, safe, (int)term_fit(safe, COLS, &taken));
     attron(A_DIM);
     mvaddnstr(LINES - 1, 0, keys, COLS - 1);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/custody/custody.h"
+#include "common/custody/custody_look.h"
 #include "common/state/runtimedir_note.h"
 
 #define TMPFS  0x01021994
@@ -86,7 +87,7 @@ static const char *below(const char *rest)
 
 static void expect_root(const char *flag, const char *want)
 {
-    const struct runtimedir_wish wish = {.dir = flag};
+    const struct runtimedir_wish wish = {.dir = flag, .holds = custody_holds};
     struct problem p = {0};
     char root[PATH_MAX];
     bool disk;
@@ -98,7 +99,7 @@ static void expect_root(const char *flag, const char *want)
 
 static void refused_root(const char *flag, const char *say)
 {
-    const struct runtimedir_wish wish = {.dir = flag};
+    const struct runtimedir_wish wish = {.dir = flag, .holds = custody_holds};
     struct problem p = {0};
     char root[PATH_MAX];
     bool disk;
@@ -201,7 +202,8 @@ static struct statedir state(const char *name)
 static struct runtimedir started_at(const char *name, const char *runtime,
                                     const char *want)
 {
-    const struct runtimedir_wish wish = {.dir = runtime};
+    const struct runtimedir_wish wish = {.dir = runtime,
+                                         .holds = custody_holds};
     struct statedir dir = state(name);
     struct problem p = {0};
     struct runtimedir r;
@@ -382,7 +384,7 @@ Test(runtimedir, the_copy_of_a_state_directory_gets_a_folder_of_its_own)
 
 Test(runtimedir, a_planted_folder_is_refused)
 {
-    const struct runtimedir_wish wish = {.dir = memory};
+    const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
     struct statedir dir = state("a");
     struct problem p = {0};
     struct runtimedir r;
@@ -506,7 +508,7 @@ Test(runtimedir, custody_of_an_older_version_is_found)
 
 Test(runtimedir, a_damaged_note_is_refused_and_left_as_it_is)
 {
-    const struct runtimedir_wish wish = {.dir = memory};
+    const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
     struct statedir dir = state("a");
     struct problem p = {0};
     struct runtimedir r;
@@ -548,7 +550,8 @@ Test(runtimedir, who_looks_needs_the_state_directory_alone)
 
 Test(runtimedir, disk_if_it_is_allowed_is_the_state_folder)
 {
-    const struct runtimedir_wish wish = {.allow_disk = true};
+    const struct runtimedir_wish wish = {.allow_disk = true,
+                                         .holds = custody_holds};
     struct statedir dir = state("a");
     struct problem p = {0};
     struct runtimedir r;

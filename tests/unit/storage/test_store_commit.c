@@ -160,6 +160,7 @@ Test(commit, the_slot_is_free_before_anything_later_is_written)
     w[0] = (struct writer){.s = s, .puts = 1};
     w[0].m = fixture_row(STORE_WAITING, "first");
     w[0].m.slot = later_slot;
+    w[0].m.retire = slot_retire;
     pthread_create(&w[0].thread, NULL, writer_run, &w[0]);
     WAIT_FOR(atomic_load(&at_gate) == 1);
     cr_assert_eq(slot_word(later_slot).state, SLOT_HELD, "not on the disk yet");
@@ -182,6 +183,7 @@ Test(commit, slots_are_in_use_as_before_when_a_sync_fails)
     struct store *s = fixture_open();
     struct store_row m = fixture_row(STORE_WAITING, "x");
     m.slot = slot;
+    m.retire = slot_retire;
     atomic_store(&fail_from, atomic_load(&syncs) + 1);
     cr_assert_eq(store_put(s, &m, NULL, NULL), -EIO);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);

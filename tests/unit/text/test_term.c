@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/text/term_table.h"
@@ -20,7 +21,7 @@ static const char *safe(const void *data, size_t size, bool one_line)
     size_t bytes;
     free(text);
     FILE *out = open_memstream(&text, &bytes);
-    term_safe(out, data, size, one_line);
+    safe_text(out, data, size, one_line);
     fclose(out);
     return text;
 }
@@ -109,7 +110,7 @@ Test(term, random_bytes_never_reach_the_output_as_control_bytes)
         cr_assert(is_safe(safe(data, size, true)), "seed %u", seed);
         size_t room = 1 + (size_t)rand() % sizeof copy;
         memset(copy, 'X', sizeof copy);
-        size_t n = term_safe_copy(copy, room, data, size);
+        size_t n = safe_text_copy(copy, room, data, size);
         cr_assert_lt(n, room);
         cr_assert_eq(strlen(copy), n, "seed %u", seed);
         cr_assert(is_safe(copy), "seed %u", seed);
@@ -121,16 +122,16 @@ Test(term, random_bytes_never_reach_the_output_as_control_bytes)
 Test(term, a_copy_that_is_cut_says_so_and_keeps_characters_whole)
 {
     char buf[16];
-    cr_assert_eq(term_safe_copy(buf, 8, "1234567", 7), 7);
+    cr_assert_eq(safe_text_copy(buf, 8, "1234567", 7), 7);
     cr_assert_str_eq(buf, "1234567");
-    cr_assert_eq(term_safe_copy(buf, 8, "12345678", 8), 7);
+    cr_assert_eq(safe_text_copy(buf, 8, "12345678", 8), 7);
     cr_assert_str_eq(buf, "1234...");
-    term_safe_copy(buf, 8, "123\u20AC5678", 10);
+    safe_text_copy(buf, 8, "123\u20AC5678", 10);
     cr_assert_str_eq(buf, "123...");
-    term_safe_copy(buf, 8, "ab\033\033\033", 5);
+    safe_text_copy(buf, 8, "ab\033\033\033", 5);
     cr_assert_str_eq(buf, "ab...");
     for (size_t room = 0; room < 5; room++)
-        cr_assert_leq(term_safe_copy(buf, room, "abcdefgh", 8), room);
+        cr_assert_leq(safe_text_copy(buf, room, "abcdefgh", 8), room);
 }
 
 Test(term, columns_count_wide_and_combining_characters)

@@ -1,5 +1,5 @@
 /* patience.c - no program waits for ever without a word (see patience.h) */
-#include "common/text/patience.h"
+#include "common/mq/patience.h"
 
 #include <errno.h>
 

@@ -7,8 +7,8 @@
  * OWNS   Nothing; embedded in the caller. All zero is a good start.
  * FAILS  Never.
  */
-#ifndef COMMON_TEXT_PATIENCE_H
-#define COMMON_TEXT_PATIENCE_H
+#ifndef COMMON_MQ_PATIENCE_H
+#define COMMON_MQ_PATIENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* json_line.c - JSON, an object a line (see json_line.h) */
-#include "common/base/json_line.h"
+#include "common/text/json_line.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * OWNS   Nothing.
  * FAILS  -ENOMEM.
  */
-#ifndef COMMON_BASE_JSON_LINE_H
-#define COMMON_BASE_JSON_LINE_H
+#ifndef COMMON_TEXT_JSON_LINE_H
+#define COMMON_TEXT_JSON_LINE_H
 
 #include <jansson.h>
 #include <stdio.h>
