@@ -146,8 +146,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
         slot_fill_init(&c->fill, c->head->nonce);
         custody_resolve(c);
     }
-    err = custody_rebuild(busy ? c : NULL, NULL, c->path, spec,
-                          c->head->next_seq, p);
+    err = custody_rebuild(c, NULL, c->path, spec, c->head->next_seq, p);
     if (err)
         return err;
     custody_file_close(c);

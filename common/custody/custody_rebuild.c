@@ -78,6 +78,8 @@ static int copy_made(const char *temp, const struct custody_head *h,
  * another place
  * Built complete beside `path`, on the disk, then renamed: a crash before the
  * rename leaves what was at `path`, after it the new one, and never a mixture.
+ * It keeps the number of `old`, empty or not: by that a copy of it that a carry
+ * left behind is still known as one (custody_carry).
  * The numbers of `lost` are raised above those of `old`, which an older version
  * gave while it did not know of `lost`: two messages of one number would be
  * taken for one.
@@ -90,7 +92,7 @@ int custody_rebuild(struct custody *old, struct custody *lost, const char *path,
     struct custody_head h;
     struct boot boot;
     uint64_t later = lost ? next_seq : 0;
-    unsigned slots = old ? old->head->slots : 0;
+    unsigned slots = old && custody_busy(old) ? old->head->slots : 0;
     int err;
 
     if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)

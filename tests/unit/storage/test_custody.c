@@ -577,6 +577,28 @@ Test(custody, what_a_carry_left_behind_is_not_carried_twice)
     carried_are(NULL, NULL, NULL);
 }
 
+/* The kill came after the note; larger messages came, and then the old rule. */
+Test(custody, what_a_carry_left_behind_is_known_after_a_change_of_size)
+{
+    struct problem p = {0};
+    struct custody *c;
+
+    killed_with(fixture_file, "one", NULL);
+    struct custody_spec spec = fixture_spec(4);
+    cr_assert_eq(custody_carry(other_file(), fixture_file, true, &spec, &p), 0,
+                 "%s", p.text);
+    c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
+    struct fixture_found f = fixture_recover(c);
+    cr_assert_eq(f.count, 1);
+    slot_retire(f.slot[0]);
+    custody_close(&c);
+    c = fixture_open_at(other_file(), 2 * FIXTURE_ROOM, 4);
+    cr_assert_eq(fixture_recover(c).count, 0);
+    custody_close(&c);
+    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    carried_are(NULL, NULL, NULL);
+}
+
 Test(custody, messages_of_an_older_release_that_ran_since_join_ours)
 {
     struct problem p = {0};
