@@ -468,10 +468,21 @@ int runtimedir_put_back(struct runtimedir *r, const struct statedir *dir,
     return err ? unusable(-err, dir->folder, p) : 0;
 }
 
+/* note_ours - or none. Where somebody removed the state folder under us and
+ * started another worker, what is there now tells where that one's messages
+ * are. */
+static bool note_ours(const struct runtimedir *r, const char *state)
+{
+    struct runtimedir_note note;
+
+    return runtimedir_note_read(&note, state, RUNTIMEDIR_NOTE) < 0 ||
+           strcmp(note.id, r->id) == 0;
+}
+
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
                       bool orderly)
 {
-    if (r->noted && orderly)
+    if (r->noted && orderly && note_ours(r, dir->folder))
         (void)note_put(r, dir->folder, false);
     if (!r->noted && r->made && !there(r->folder)) {
         leftovers_remove(r->folder);

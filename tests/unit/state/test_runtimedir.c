@@ -348,6 +348,22 @@ Test(runtimedir, a_state_directory_made_again_is_another_one)
     stopped(&a, "a", false);
 }
 
+Test(runtimedir, the_end_of_a_worker_leaves_the_note_of_another_one)
+{
+    struct runtimedir a = started("a", "mem/orders"), b;
+
+    settled(&a, "a");
+    state_remove("a"); /* under a worker that runs; another one is started */
+    b = started("a", "mem/orders.2");
+    custody_put(b.folder, true);
+    settled(&b, "a");
+    stopped(&a, "a", true);
+    stopped(&b, "a", false);
+    b = started("a", "mem/orders");
+    cr_assert_str_eq(b.from, below("mem/orders.2"), "in flight of the killed");
+    stopped(&b, "a", false);
+}
+
 Test(runtimedir, a_state_directory_that_was_moved_keeps_its_folder)
 {
     struct runtimedir a = started("a", "mem/orders");
