@@ -320,6 +320,9 @@ static void old_find(struct runtimedir *r, bool known, const char *state)
     r->old_true = !known;
 }
 
+/* runtimedir_open - where both directories are one, the state folder does: its
+ * lock and its name are taken
+ */
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p)
 {
@@ -342,7 +345,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
         strlcpy(out->id, note.id, sizeof out->id);
     else
         runtimedir_note_id(out->id);
-    if (root[0])
+    if (root[0] && !same(root, dir->root))
         err = memory_open(out, root,
                           !wish->dir && folder_variable("RUNTIME_DIRECTORY"),
                           strrchr(state, '/'), state, p);

@@ -364,6 +364,25 @@ Test(runtimedir, the_end_of_a_worker_leaves_the_note_of_another_one)
     stopped(&b, "a", false);
 }
 
+/* Both in memory: the state folder does for both, and no other folder lies
+ * beside it, where each is that of a queue. */
+Test(runtimedir, that_of_the_state_is_used_for_both)
+{
+    struct runtimedir r = started_at("mem", memory, "mem/orders");
+    struct stat st;
+
+    cr_assert_eq(r.lock, -1, "that of the state folder is held already");
+    custody_put(r.folder, true);
+    settled(&r, "mem");
+    stopped(&r, "mem", false);
+    r = started_at("mem", below("mem/../mem/"), "mem/orders");
+    cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
+    cr_assert(r.from[0] == '\0' && r.old[0] == '\0');
+    settled(&r, "mem");
+    stopped(&r, "mem", false);
+    cr_assert(stat(below("mem/orders.2"), &st) < 0);
+}
+
 Test(runtimedir, a_state_directory_that_was_moved_keeps_its_folder)
 {
     struct runtimedir a = started("a", "mem/orders");
