@@ -19,6 +19,9 @@
 #include "common/base/panic.h"
 #include "common/base/process_stat.h"
 
+/* The file of version 1: its blocks had a journal each, at their end. */
+enum { OLD_STRIDE = 118784, OLD_PAST = 19712, OLD_ENTRIES = 4096 };
+
 /* lost - from here on the numbers are in memory only; the first reason
  * counts */
 static void lost(struct counters *c, const char *what, int err)
@@ -148,19 +151,74 @@ static int map(struct counters *c, const char *path, unsigned blocks_max)
     if (at == MAP_FAILED)
         return -ENOMEM;
     c->map = at;
-    allocate(c, 0, COUNTERS_HEAD);
+    allocate(c, 0, COUNTERS_BLOCKS);
     return 0;
 }
 
-/* block_clear - numbers from 0; the journal stays, or goes with the rest */
-static void block_clear(struct counters_block *b, bool journal)
+/* is_torn - the machine went down under its worker */
+static bool is_torn(const struct counters_head *h)
 {
-    uint64_t next = counters_get(&b->past_next);
+    struct boot now, then = {.time = h->boot_time};
 
-    memset((void *)b, 0,
-           journal ? sizeof *b : offsetof(struct counters_block, past));
-    if (!journal)
-        counters_put(&b->past_next, next);
+    memcpy(then.id, h->boot_id, sizeof then.id);
+    boot_now(&now);
+    return !boot_same(&now, &then) &&
+           counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
+}
+
+/* past_put - two threads get different entries; one that sleeps while all others
+ * are written may spoil another's, which then is that of no message */
+static void past_put(struct counters *c, uint64_t when, uint64_t id0,
+                     uint64_t id1)
+{
+    struct counters_past *at =
+        counters_past(c, atomic_fetch_add_explicit(&counters_head(c)->past_next,
+                                                   1, memory_order_relaxed));
+
+    counters_put(&at->when, 0);
+    counters_publish(&at->id[0], id0);
+    counters_publish(&at->id[1], id1);
+    counters_publish(&at->when, when);
+}
+
+void counters_settled(struct counters *c, enum counters_end end,
+                      const struct ulid *id, uint64_t wall_ns)
+{
+    uint64_t half[2];
+
+    memcpy(half, id->bytes, sizeof half);
+    past_put(c, (wall_ns & ~UINT64_C(3)) | end, half[0], half[1]);
+}
+
+/* old_open - a file of version 1 whose journals are whole, or -1 */
+static int old_open(const char *path)
+{
+    struct counters_head h;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd >= 0 && (pread(fd, &h, sizeof h, 0) != sizeof h ||
+                    h.magic != counters_magic() || h.version != 1 ||
+                    h.stride != OLD_STRIDE || is_torn(&h))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* old_take - what each of its blocks remembers; without memory, nothing */
+static void old_take(struct counters *c, int fd)
+{
+    struct counters_past *past = calloc(OLD_ENTRIES, sizeof *past);
+    off_t at = COUNTERS_HEAD + OLD_PAST;
+
+    while (past && pread(fd, past, OLD_ENTRIES * sizeof *past, at) > 0) {
+        for (unsigned i = 0; i < OLD_ENTRIES; i++)
+            if (past[i].when)
+                past_put(c, past[i].when, past[i].id[0], past[i].id[1]);
+        at += OLD_STRIDE;
+    }
+    free(past);
+    close(fd);
 }
 
 /* head_write - who we are; the magic last, as a reader looks at it first
@@ -172,16 +230,16 @@ static void head_write(struct counters *c, unsigned blocks_max)
     uint32_t used = atomic_load(&h->blocks);
     struct boot now, then = {.time = h->boot_time};
     uint64_t commits;
-    bool same, torn;
 
+    if (is_torn(h) && counters_get(&h->past_next) > 0)
+        memset((void *)counters_past(c, 0), 0, COUNTERS_BLOCKS - COUNTERS_HEAD);
     memcpy(then.id, h->boot_id, sizeof then.id);
     boot_now(&now);
-    same = boot_same(&now, &then);
-    torn = !same && counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
-    commits = same ? counters_get(&h->gauges[COUNTERS_COMMITS]) : 0;
+    commits =
+        boot_same(&now, &then) ? counters_get(&h->gauges[COUNTERS_COMMITS]) : 0;
     for (unsigned i = 0; i < used && i < blocks_max; i++) {
-        allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
-        block_clear(counters_at(c, i), torn);
+        allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        memset((void *)counters_at(c, i), 0, sizeof(struct counters_block));
     }
     h->version = COUNTERS_VERSION;
     h->head_bytes = COUNTERS_HEAD;
@@ -203,7 +261,7 @@ static void head_write(struct counters *c, unsigned blocks_max)
 int counters_open(struct counters **out, const char *path, unsigned blocks_max)
 {
     struct counters *c = calloc(1, sizeof *c);
-    int err;
+    int err, old;
 
     _Static_assert(COUNTERS_BOOT_ID == BOOT_ID, "the same text");
     *out = NULL;
@@ -211,12 +269,17 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
         return -ENOMEM;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
+    old = old_open(path);
     err = map(c, path, blocks_max);
     if (err) {
+        if (old >= 0)
+            close(old);
         counters_close(&c);
         return err;
     }
     head_write(c, blocks_max);
+    if (old >= 0)
+        old_take(c, old);
     c->claimed = 0;
     (void)counters_claim(c); /* block 0: counters_rest */
     *out = c;
@@ -308,7 +371,7 @@ struct counters_block *counters_claim(struct counters *c)
         panic("counters: block %u of %u, more work items than there can be", i,
               h->blocks_max);
     if (i >= atomic_load(&h->blocks)) {
-        allocate(c, COUNTERS_HEAD + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
         atomic_store_explicit(&h->blocks, i + 1, memory_order_release);
     }
     pthread_mutex_unlock(&c->mtx);

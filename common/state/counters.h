@@ -1,7 +1,7 @@
 /* counters.h - what a worker does, as numbers in a mapped file
  *
- * WHAT   One header and one block for each work item, in the file `counters` of
- *        a queue's folder. Written without locks or system calls, read by any
+ * WHAT   One header, the journal of the messages that ended last, and one block
+ *        for each work item, in the file `counters` of a queue's folder. Written without locks or system calls, read by any
  *        process that may open the file. docs/counters.md has the bytes.
  * WHO    Writer: the worker, which holds the lock of the folder. A block has
  *        one writer at a time, the thread of its work item; the inline calls
@@ -26,8 +26,8 @@
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 
-#define COUNTERS_VERSION 1
-#define COUNTERS_JOURNAL 4096 /* final states that a block remembers */
+#define COUNTERS_VERSION 2
+#define COUNTERS_JOURNAL 16384 /* final states that are remembered */
 #define COUNTERS_TEXT    192
 #define COUNTERS_BOOT_ID 40
 
@@ -42,12 +42,6 @@ enum counters_end { /* final states in the journal; 0: an empty place */
                     COUNTERS_DEAD,
 };
 
-/* One message that is no more, 24 bytes. `when` is 0 while it is written. */
-struct counters_past {
-    _Atomic uint64_t when; /* wall ns, the low 2 bits: enum counters_end */
-    _Atomic uint64_t id[2];
-};
-
 /* Values of since_ns that are no time. */
 #define COUNTERS_AWAY 0 /* it has no work */
 #define COUNTERS_BUSY 1 /* it is between two handlers */
@@ -57,9 +51,9 @@ struct counters_block {
     _Atomic uint64_t ended;                   /* of these; the others run */
     _Atomic uint64_t took_ns;                 /* those that ended, together */
     _Atomic uint64_t longest_ns;
-    _Atomic uint64_t since_ns;  /* monotonic: handlers run since; or a word */
-    _Atomic uint64_t id[2];     /* message started last, its bytes */
-    _Atomic uint64_t past_next; /* entries of the journal, ever */
+    _Atomic uint64_t since_ns; /* monotonic: handlers run since; or a word */
+    _Atomic uint64_t id[2];    /* message started last, its bytes */
+    uint64_t reserved0;
     /* ---- the second line ---- */
     _Atomic uint64_t done, retried, discarded, dead;
     _Atomic uint64_t expired; /* of the dead */
@@ -67,7 +61,6 @@ struct counters_block {
     uint64_t reserved[18];
     struct histogram handler; /* how long handlers ran */
     struct histogram latency; /* from sent or received to handler start */
-    struct counters_past past[COUNTERS_JOURNAL];
 };
 _Static_assert(offsetof(struct counters_block, done) == 64, "counters format");
 _Static_assert(offsetof(struct counters_block, handler) == 256,
@@ -150,22 +143,6 @@ static inline void counters_unstarted(struct counters_block *b)
         counters_put(&b->since_ns, COUNTERS_BUSY);
 }
 
-/* A message came to its end at the wall time `wall_ns`. */
-static inline void counters_settled(struct counters_block *b,
-                                    enum counters_end end,
-                                    const struct ulid *id, uint64_t wall_ns)
-{
-    uint64_t n = counters_get(&b->past_next), half[2];
-    struct counters_past *at = &b->past[n % COUNTERS_JOURNAL];
-
-    memcpy(half, id->bytes, sizeof half);
-    counters_put(&at->when, 0);
-    counters_publish(&at->id[0], half[0]);
-    counters_publish(&at->id[1], half[1]);
-    counters_publish(&at->when, (wall_ns & ~UINT64_C(3)) | end);
-    counters_put(&b->past_next, n + 1);
-}
-
 /* ---- the writer ---- */
 
 /* A complete copy of the file at `from`, on the disk; 0 or -errno. */
@@ -185,6 +162,9 @@ int counters_put_back(struct counters *c, const char *path);
 /* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
  * our bug: panic). Any thread. */
 struct counters_block *counters_claim(struct counters *c);
+/* A message came to its end at the wall time `wall_ns`. Any thread. */
+void counters_settled(struct counters *c, enum counters_end end,
+                      const struct ulid *id, uint64_t wall_ns);
 /* NULL: others can read them. Else why not, for the log. */
 const char *counters_private(const struct counters *c);
 /* Also detaches a reader. The file stays. NULL-safe; sets NULL. */

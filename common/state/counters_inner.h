@@ -19,8 +19,11 @@
  *      224 2*208  texts, enum counters_text: sequence (odd: being written),
  *                 wall time, 192 bytes NUL-terminated
  *      640     4  start of the machine, s since the epoch; 0: not known
- *     4096        blocks, struct counters_block
- * Change a row: raise COUNTERS_VERSION. An old file is replaced, not read.
+ *      704     8  entries ever written to the journal
+ *     4096        journal, struct counters_past: a ring
+ *   397312        blocks, struct counters_block
+ * Change a row: raise COUNTERS_VERSION. An old file is replaced. Of version 1
+ * the journals are taken over: one in each block, and no other.
  */
 #ifndef COMMON_STATE_COUNTERS_INNER_H
 #define COMMON_STATE_COUNTERS_INNER_H
@@ -29,9 +32,18 @@
 
 #include "common/state/counters.h"
 
-#define COUNTERS_MAGIC  "MQWCOUNT"
-#define COUNTERS_HEAD   4096
+#define COUNTERS_MAGIC "MQWCOUNT"
+#define COUNTERS_HEAD  4096
+#define COUNTERS_BLOCKS \
+    (COUNTERS_HEAD + COUNTERS_JOURNAL * sizeof(struct counters_past))
 #define COUNTERS_STRIDE ((sizeof(struct counters_block) + 4095) / 4096 * 4096)
+
+/* One message that is no more. `when` is 0 while it is written. */
+struct counters_past {
+    _Atomic uint64_t when; /* wall ns, the low 2 bits: enum counters_end */
+    _Atomic uint64_t id[2];
+};
+_Static_assert(sizeof(struct counters_past) == 24, "counters format");
 
 struct counters_words {
     _Atomic uint64_t seq;
@@ -54,6 +66,7 @@ struct counters_head {
     _Atomic uint64_t gauges[16];
     struct counters_words texts[COUNTERS_TEXTS];
     uint32_t boot_time;
+    _Alignas(64) _Atomic uint64_t past_next;
 };
 _Static_assert(offsetof(struct counters_head, boot_id) == 56,
                "counters format");
@@ -61,6 +74,9 @@ _Static_assert(offsetof(struct counters_head, gauges) == 96, "counters format");
 _Static_assert(offsetof(struct counters_head, texts) == 224, "counters format");
 _Static_assert(offsetof(struct counters_head, boot_time) == 640,
                "counters format");
+_Static_assert(offsetof(struct counters_head, past_next) == 704,
+               "counters format");
+_Static_assert(COUNTERS_BLOCKS == 397312, "counters format");
 _Static_assert(sizeof(struct counters_head) <= COUNTERS_HEAD,
                "counters format");
 _Static_assert(COUNTERS_GAUGES <= 16, "counters format");
@@ -84,13 +100,22 @@ static inline struct counters_head *counters_head(const struct counters *c)
 static inline struct counters_block *counters_at(const struct counters *c,
                                                  unsigned i)
 {
-    return (struct counters_block *)(void *)(c->map + COUNTERS_HEAD +
+    return (struct counters_block *)(void *)(c->map + COUNTERS_BLOCKS +
                                              i * COUNTERS_STRIDE);
+}
+
+/* Entry `n` of the journal, counted from its first. */
+static inline struct counters_past *counters_past(const struct counters *c,
+                                                  uint64_t n)
+{
+    struct counters_past *first = (void *)(c->map + COUNTERS_HEAD);
+
+    return first + n % COUNTERS_JOURNAL;
 }
 
 static inline size_t counters_bytes(unsigned blocks)
 {
-    return COUNTERS_HEAD + COUNTERS_STRIDE * blocks;
+    return COUNTERS_BLOCKS + COUNTERS_STRIDE * blocks;
 }
 
 /* "MQWCOUNT" as it lies in memory. */

@@ -31,6 +31,11 @@ static int head_check(const struct counters *c, const char *path,
                            "version %d; use the mqctl of the worker's release, "
                            "or start the worker of this one",
                            path, h->version, COUNTERS_VERSION);
+    if (c->bytes < COUNTERS_BLOCKS)
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "counters file %s: cut short; the worker makes a "
+                           "new one when it starts",
+                           path);
     return 0;
 }
 
@@ -146,7 +151,7 @@ static unsigned blocks(const struct counters *c)
 {
     const struct counters_head *h = counters_head(c);
     unsigned n = atomic_load_explicit(&h->blocks, memory_order_acquire);
-    size_t room = (c->bytes - COUNTERS_HEAD) / COUNTERS_STRIDE;
+    size_t room = (c->bytes - COUNTERS_BLOCKS) / COUNTERS_STRIDE;
 
     return n < room ? n : (unsigned)room;
 }
@@ -212,14 +217,10 @@ bool counters_find(const struct counters *c, const struct ulid *id,
     uint64_t want[2], half[2], when, newest = 0;
 
     memcpy(want, id->bytes, sizeof want);
-    for (unsigned i = 0; i < blocks(c); i++) {
-        const struct counters_block *b = counters_at(c, i);
-
-        for (size_t k = 0; k < COUNTERS_JOURNAL; k++)
-            if (past_read(&b->past[k], half, &when) && half[0] == want[0] &&
-                half[1] == want[1] && when > newest)
-                newest = when;
-    }
+    for (size_t k = 0; k < COUNTERS_JOURNAL; k++)
+        if (past_read(counters_past(c, k), half, &when) && half[0] == want[0] &&
+            half[1] == want[1] && when > newest)
+            newest = when;
     *end = (enum counters_end)(newest & 3);
     *wall_ns = newest & ~UINT64_C(3);
     return newest != 0;

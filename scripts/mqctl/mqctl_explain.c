@@ -313,7 +313,7 @@ static void unknown(struct search *s)
     }
     found(s, "unknown",
           "nobody here has heard of it: it was never sent, or sent under "
-          "another id, or ended before the last %d that each thread remembers",
+          "another id, or ended before the last %d that the worker remembers",
           COUNTERS_JOURNAL);
     if (s->v.depth > 0)
         add(s,

@@ -145,7 +145,7 @@ static void count_crash(struct engine *e, const struct store_row *m)
     counters_add(&b->crashes, 1);
     if (m && m->state == STORE_DEAD) {
         counters_add(&b->dead, 1);
-        counters_settled(b, COUNTERS_DEAD, &m->id, m->died_ns);
+        counters_settled(e->counters, COUNTERS_DEAD, &m->id, m->died_ns);
     }
     counters_rest_done(e->counters);
 }

@@ -227,7 +227,7 @@ static enum settled plain_done(struct engine *e, struct delivery *d,
 
     slot_retire(d->slot);
     counters_add(&d->count->done, 1);
-    counters_settled(d->count, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
+    counters_settled(e->counters, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
     if (d->lease)
         ordered_settled(e, d->lease, NULL, false);
     if (e->ops->settled)

@@ -60,7 +60,8 @@ static enum counters_end op_end(const struct op *op)
 }
 
 /* op_add - to the numbers of one block */
-static void op_add(struct counters_block *b, const struct op *op)
+static void op_add(struct counters *c, struct counters_block *b,
+                   const struct op *op)
 {
     const struct store_row *m = &op->row;
     enum counters_end end = op_end(op);
@@ -75,7 +76,7 @@ static void op_add(struct counters_block *b, const struct op *op)
                  1);
     if (end == COUNTERS_DEAD && m->reason == REASON_EXPIRED)
         counters_add(&b->expired, 1);
-    counters_settled(b, end, &m->id,
+    counters_settled(c, end, &m->id,
                      end == COUNTERS_DEAD ? m->died_ns : op->end_ns);
 }
 
@@ -83,9 +84,9 @@ static void op_add(struct counters_block *b, const struct op *op)
 static void op_count(struct engine *e, const struct op *op)
 {
     if (op->count) {
-        op_add(op->count, op);
+        op_add(e->counters, op->count, op);
     } else {
-        op_add(counters_rest(e->counters), op);
+        op_add(e->counters, counters_rest(e->counters), op);
         counters_rest_done(e->counters);
     }
     if (op->kind == OP_PUT && op->row.error)
@@ -162,7 +163,7 @@ void settle_died(void *engine, const struct store_row *m)
     char id[ULID_TEXT];
 
     counters_add(&b->dead, 1);
-    counters_settled(b, COUNTERS_DEAD, &m->id, m->died_ns);
+    counters_settled(e->counters, COUNTERS_DEAD, &m->id, m->died_ns);
     counters_rest_done(e->counters);
     log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
              F_STR("reason", store_reason_text(m->reason)),

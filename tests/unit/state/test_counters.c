@@ -11,6 +11,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/state/counters_inner.h"
 #include "tests/unit/wheel/stepper.h"
@@ -191,17 +192,14 @@ Test(counters, a_text_that_is_too_long_is_cut_not_spilt)
 
 Test(counters, the_journal_finds_the_newest_end_of_a_message)
 {
-    struct counters_block *a, *b;
     enum counters_end end;
     uint64_t when;
 
     both();
-    a = claim();
-    b = claim();
     cr_assert_not(counters_find(r, &id_a, &end, &when));
-    counters_settled(a, COUNTERS_DEAD, &id_a, WALL);
-    counters_settled(b, COUNTERS_DONE, &id_a, WALL + 1000);
-    counters_settled(a, COUNTERS_DISCARDED, &id_b, WALL + 2000);
+    counters_settled(w, COUNTERS_DEAD, &id_a, WALL);
+    counters_settled(w, COUNTERS_DONE, &id_a, WALL + 1000);
+    counters_settled(w, COUNTERS_DISCARDED, &id_b, WALL + 2000);
     cr_assert(counters_find(r, &id_a, &end, &when));
     cr_assert_eq(end, COUNTERS_DONE);
     cr_assert_eq(when, (WALL + 1000) & ~UINT64_C(3));
@@ -211,21 +209,101 @@ Test(counters, the_journal_finds_the_newest_end_of_a_message)
 
 Test(counters, the_journal_forgets_the_oldest_and_nothing_else)
 {
-    struct counters_block *b;
     enum counters_end end;
     struct ulid id = {{0}};
     uint64_t when;
 
     both();
-    b = claim();
     for (unsigned i = 0; i <= COUNTERS_JOURNAL; i++) {
         memcpy(id.bytes, &i, sizeof i);
-        counters_settled(b, COUNTERS_DONE, &id, WALL + i * 4);
+        counters_settled(w, COUNTERS_DONE, &id, WALL + i * 4);
     }
     for (unsigned i = 0; i <= COUNTERS_JOURNAL; i++) {
         memcpy(id.bytes, &i, sizeof i);
         cr_assert_eq(counters_find(r, &id, &end, &when), i > 0, "%u", i);
     }
+}
+
+/* settle_some - each thread its own messages */
+static void *settle_some(void *arg)
+{
+    struct ulid id = {{(unsigned char)(uintptr_t)arg}};
+
+    for (unsigned i = 0; i < COUNTERS_JOURNAL / 4; i++) {
+        memcpy(id.bytes + 4, &i, sizeof i);
+        counters_settled(w, COUNTERS_DONE, &id, WALL + i * 4);
+    }
+    return NULL;
+}
+
+Test(counters, threads_that_settle_at_once_forget_none)
+{
+    pthread_t threads[4];
+    enum counters_end end;
+    uint64_t when;
+
+    both();
+    for (uintptr_t t = 0; t < 4; t++)
+        cr_assert_eq(
+            pthread_create(&threads[t], NULL, settle_some, (void *)(t + 1)), 0);
+    for (unsigned t = 0; t < 4; t++)
+        pthread_join(threads[t], NULL);
+    for (unsigned n = 0; n < COUNTERS_JOURNAL; n++) {
+        struct ulid id = {{(unsigned char)(n % 4 + 1)}};
+        unsigned i = n / 4;
+
+        memcpy(id.bytes + 4, &i, sizeof i);
+        cr_assert(counters_find(r, &id, &end, &when), "%u", n);
+        cr_assert_eq(when, (WALL + i * 4) & ~UINT64_C(3));
+    }
+}
+
+/* old_write - a file of version 1: two blocks, each remembers one message */
+static void old_write(const char *boot_id)
+{
+    enum { STRIDE = 118784, PAST = 19712 };
+    static unsigned char data[COUNTERS_HEAD + 2 * STRIDE];
+    struct counters_head *h = (void *)data;
+    const struct ulid *ids[] = {&id_a, &id_b};
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    *h = (struct counters_head){.magic = counters_magic(),
+                                .version = 1,
+                                .head_bytes = COUNTERS_HEAD,
+                                .stride = STRIDE,
+                                .blocks_max = BLOCKS,
+                                .blocks = 2};
+    strcpy(h->boot_id, boot_id);
+    for (size_t i = 0; i < 2; i++) {
+        unsigned char *at = data + COUNTERS_HEAD + i * STRIDE + PAST;
+        uint64_t when = (WALL & ~UINT64_C(3)) | COUNTERS_DISCARDED;
+
+        at += 4095 * i * sizeof(struct counters_past); /* first and last */
+        memcpy(at, &when, sizeof when);
+        memcpy(at + 8, ids[i], sizeof *ids[i]);
+    }
+    cr_assert_eq(write(fd, data, sizeof data), (ssize_t)sizeof data);
+    close(fd);
+}
+
+Test(counters, the_journals_of_version_1_are_taken_over)
+{
+    struct boot now;
+    enum counters_end end;
+    uint64_t when;
+
+    boot_now(&now);
+    old_write(now.id);
+    both();
+    cr_assert(counters_find(r, &id_a, &end, &when));
+    cr_assert(counters_find(r, &id_b, &end, &when));
+    cr_assert_eq(end, COUNTERS_DISCARDED);
+    cr_assert_eq(when, WALL & ~UINT64_C(3));
+    counters_close(&r);
+    counters_close(&w);
+    old_write("another run");
+    both();
+    cr_assert_not(counters_find(r, &id_a, &end, &when), "it may be torn");
 }
 
 Test(counters, a_new_worker_starts_at_0_and_keeps_the_journal)
@@ -238,7 +316,7 @@ Test(counters, a_new_worker_starts_at_0_and_keeps_the_journal)
     b = claim();
     counters_started(b, &id_a, 1);
     counters_ended(b, 10);
-    counters_settled(b, COUNTERS_DONE, &id_a, WALL);
+    counters_settled(w, COUNTERS_DONE, &id_a, WALL);
     counters_say(w, COUNTERS_LAST_ERROR, "exit 1", WALL);
     counters_gauge(w, COUNTERS_ENDED_NS, WALL);
     counters_close(&w);
@@ -248,7 +326,7 @@ Test(counters, a_new_worker_starts_at_0_and_keeps_the_journal)
     cr_assert_eq(header().gauges[COUNTERS_ENDED_NS], 0);
     cr_assert_str_eq(header().texts[COUNTERS_LAST_ERROR], "");
     cr_assert(counters_find(r, &id_a, &end, &when), "through the old mapping");
-    counters_settled(claim(), COUNTERS_DONE, &id_b, WALL);
+    counters_settled(w, COUNTERS_DONE, &id_b, WALL);
     cr_assert(counters_find(r, &id_a, &end, &when), "not written over");
 }
 
@@ -258,7 +336,7 @@ Test(counters, the_journal_of_another_run_of_the_machine_is_dropped)
     uint64_t when;
 
     both();
-    counters_settled(claim(), COUNTERS_DONE, &id_a, WALL);
+    counters_settled(w, COUNTERS_DONE, &id_a, WALL);
     counters_head(w)->boot_id[0] ^= 1;
     counters_close(&w);
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
@@ -272,7 +350,7 @@ Test(counters, the_journal_of_an_orderly_stop_outlives_the_machine)
     uint64_t when;
 
     both();
-    counters_settled(claim(), COUNTERS_DONE, &id_a, WALL);
+    counters_settled(w, COUNTERS_DONE, &id_a, WALL);
     counters_gauge(w, COUNTERS_ENDED_NS, WALL);
     snprintf(copy, sizeof copy, "%s.copy", path);
     cr_assert_eq(counters_copy(copy, path), 0);
@@ -312,7 +390,7 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     counters_close(&r);
     cr_assert_lt(counters_attach(&r, path, &p), 0);
     cr_assert_eq(p.status, EX_CONFIG);
-    cr_assert(strstr(p.text, "version 2") && strstr(p.text, "version 1"), "%s",
+    cr_assert(strstr(p.text, "version 3") && strstr(p.text, "version 2"), "%s",
               p.text);
     cr_assert_eq(stat(path, &before), 0);
     struct counters *old = w;
@@ -387,7 +465,7 @@ Test(counters, without_room_for_the_file_the_numbers_are_kept_in_memory)
     b = counters_claim(w);
     counters_started(b, &id_a, 1);
     counters_ended(b, 10);
-    counters_settled(b, COUNTERS_DONE, &id_a, WALL);
+    counters_settled(w, COUNTERS_DONE, &id_a, WALL);
     counters_sum(w, &s);
     cr_assert_eq(s.deliveries, 1);
 }
@@ -437,11 +515,10 @@ Test(counters, a_removed_file_is_put_back_and_counts_on)
 
 static void settle_two(void *arg)
 {
-    struct counters_block *b = arg;
-
-    counters_settled(b, COUNTERS_DEAD, &id_a, WALL);
-    b->past_next = 0; /* over the first one */
-    counters_settled(b, COUNTERS_DONE, &id_b, WALL + 4);
+    (void)arg;
+    counters_settled(w, COUNTERS_DEAD, &id_a, WALL);
+    counters_head(w)->past_next = 0; /* over the first one */
+    counters_settled(w, COUNTERS_DONE, &id_b, WALL + 4);
 }
 
 /* whole - the only entry is empty or one of the two, as it was written */
@@ -463,12 +540,12 @@ static void whole(void *arg)
 
 Test(counters, a_kill_at_any_instruction_leaves_a_whole_entry_or_none)
 {
-    struct counters_block *b;
     enum counters_end end;
     uint64_t when;
 
     both();
-    b = claim();
-    cr_assert_geq(step_through(settle_two, whole, b, b, sizeof *b), 6);
+    cr_assert_geq(step_through(settle_two, whole, NULL, counters_head(w),
+                               COUNTERS_HEAD + 4096),
+                  6);
     cr_assert(counters_find(r, &id_b, &end, &when));
 }
