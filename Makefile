@@ -285,13 +285,13 @@ demo: all
 COMPLETION := $(foreach b,$(notdir $(BIN)),$(addprefix $(BUILD)/completion/,$(b).bash _$(b) $(b).fish))
 define completion
 @mkdir -p $(@D)
-$< --completion $(1) > $@
+$< --options-dump | awk -v shell=$(1) -f scripts/completion.awk > $@
 endef
-$(BUILD)/completion/%.bash: $(BUILD)/bin/%
+$(BUILD)/completion/%.bash: $(BUILD)/bin/% scripts/completion.awk
 	$(call completion,bash)
-$(BUILD)/completion/_%: $(BUILD)/bin/%
+$(BUILD)/completion/_%: $(BUILD)/bin/% scripts/completion.awk
 	$(call completion,zsh)
-$(BUILD)/completion/%.fish: $(BUILD)/bin/%
+$(BUILD)/completion/%.fish: $(BUILD)/bin/% scripts/completion.awk
 	$(call completion,fish)
 
 completion: $(COMPLETION)

@@ -6,7 +6,6 @@
 #include <unistd.h>
 #include <bsd/unistd.h>
 
-#include "common/options/completion.h"
 #include "common/base/log.h"
 #include "common/text/term.h"
 #include "worker/engine.h"
@@ -53,7 +52,7 @@ int main(int argc, char **argv, char **envp)
     setproctitle_init(argc, argv, envp);
     notify_init(&notify);
     descriptors_ready(notify.inherited);
-    status = completion_options(&settings_table, argc, argv);
+    status = options_dump(&settings_table, argc, argv);
     if (status >= 0)
         return status;
     settings_init(&settings);

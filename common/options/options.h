@@ -67,8 +67,8 @@ int options_parse(const struct option_table *table, int argc, char **argv,
 
 /* --help, fitted to `width` columns. */
 void options_help(const struct option_table *table, FILE *out, int width);
-/* One line a row, tab-separated: name letter value preset help; for the tests
- * and scripts that hold other texts against the rows. */
-void options_dump(const struct option_table *table, FILE *out);
+/* -1: argv does not ask for --options-dump, which is for the build; else the
+ * exit status. */
+int options_dump(const struct option_table *table, int argc, char **argv);
 
 #endif

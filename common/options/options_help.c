@@ -1,4 +1,4 @@
-/* options_help.c - what options.h prints: --help and the dump of the table */
+/* options_help.c - what options.h prints as --help */
 #include <string.h>
 
 #include "common/options/option_value.h"
@@ -135,15 +135,4 @@ void options_help(const struct option_table *table, FILE *out, int width)
         row_print(&table->rows[i], out, column, width);
     if (table->notes)
         fprintf(out, "\n%s\n", table->notes);
-}
-
-/* options_dump - the rows, for tests and scripts */
-void options_dump(const struct option_table *table, FILE *out)
-{
-    for (size_t i = 0; i < table->count; i++) {
-        const struct option_row *row = &table->rows[i];
-        const char letter[] = {row->letter, '\0'};
-        fprintf(out, "%s\t%s\t%s\t%s\t%s\n", row->name, letter,
-                option_value(row), row->preset ? row->preset : "", row->help);
-    }
 }

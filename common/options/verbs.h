@@ -45,6 +45,9 @@ struct verb_operands {
 int verbs_read(const struct verb_table *t, size_t verb, int argc, char **argv,
                void *into, struct verb_operands *operands, struct problem *p);
 
+/* As options_dump. */
+int verbs_dump(const struct verb_table *t, int argc, char **argv);
+
 /* --help of a verb; verb_count: of the program. */
 void verbs_help(const struct verb_table *t, size_t verb, FILE *out);
 

@@ -5,7 +5,6 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/options/completion.h"
 #include "common/mq/mqlimit.h"
 
 static const struct verb_row verbs[] = {
@@ -142,7 +141,7 @@ int options_read(struct options *o, int argc, char **argv, struct problem *p)
 /* options_complete - -1: argv does not ask for it */
 int options_complete(int argc, char **argv)
 {
-    return completion_verbs(&table, argc, argv);
+    return verbs_dump(&table, argc, argv);
 }
 
 /* help_print - of one verb, or the list of verbs */

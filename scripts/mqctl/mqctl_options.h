@@ -48,7 +48,7 @@ enum verb verb_parse(const char *text);
 const char *verb_name(enum verb verb);
 /* argv[1] is the verb of o->verb. */
 int options_read(struct options *o, int argc, char **argv, struct problem *p);
-/* --completion SHELL (common/options/completion.h). */
+/* --options-dump (common/options/verbs.h). */
 int options_complete(int argc, char **argv);
 /* --help of the verb; VERB_COUNT: of the program. */
 void help_print(enum verb verb, FILE *out);

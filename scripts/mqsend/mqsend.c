@@ -6,7 +6,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
-#include "common/options/completion.h"
 #include "common/text/interrupt.h"
 #include "common/options/options.h"
 #include "common/mq/queue.h"
@@ -277,7 +276,7 @@ int main(int argc, char **argv)
     static struct options o = {.repeat = 1};
     struct problem p = {0};
     const char *body = NULL;
-    int operands = 0, rest = -1, asked = completion_options(&table, argc, argv);
+    int operands = 0, rest = -1, asked = options_dump(&table, argc, argv);
     if (asked >= 0)
         return asked;
     int err = options_parse(&table, argc, argv, &o, &operands, &rest, &p);

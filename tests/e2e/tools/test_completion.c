@@ -3,30 +3,50 @@
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-TestSuite(completion, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+static char made_by[PATH_MAX];
+
+static void init(void)
+{
+    const char *docs = getenv("MQW_DOCS");
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/../scripts/completion.awk",
+             docs ? docs : "docs");
+    cr_assert_not_null(realpath(path, made_by), "cannot find %s; set MQW_DOCS",
+                       path);
+    harness_init();
+}
+
+TestSuite(completion, .init = init, .fini = harness_fini, .timeout = 60);
 
 static const char *const programs[] = {"mqworker", "mqsend", "mqdlq", "mqctl"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
+
+/* Prints the script of a program for a shell. */
+#define MADE(program, shell) \
+    program " --options-dump | awk -v shell=" shell " -f $AWK_SCRIPT"
 
 /* sh - run a script in the scratch directory, programs of ours first in PATH;
  * its output, and the test ends if it fails */
 static const char *sh(const char *shell, const char *script,
                       const char *argument)
 {
-    char path[8192], *bin = strdup(harness_bin("mqworker"));
+    char path[8192], awk[PATH_MAX + 16];
+    char *bin = strdup(harness_bin("mqworker"));
 
     *strrchr(bin, '/') = '\0';
     snprintf(path, sizeof path, "PATH=%s:%s", bin, getenv("PATH"));
     free(bin);
+    snprintf(awk, sizeof awk, "AWK_SCRIPT=%s", made_by);
     struct harness_result r = harness_run_spec(&(struct harness_spec){
         .argv = HARNESS_LIST(shell, "-c", script, shell, argument),
-        .env = HARNESS_LIST(path, "HOME=.")});
+        .env = HARNESS_LIST(path, awk, "HOME=.")});
     cr_assert_eq(r.status, 0, "%s: status %d\n%s%s", argument, r.status, r.out,
                  r.err);
     cr_assert_str_eq(r.err, "", "%s", argument);
@@ -57,8 +77,8 @@ static void same(const char *shell, const char *find)
     char script[2048];
 
     snprintf(script, sizeof script,
-             HELP "$1 --completion %s >script; (%s) <script | sort -u >found;"
-                  "diff help found >&2; wc -l <found",
+             HELP MADE("$1", "%s") " >script; (%s) <script | sort -u >found;"
+                                   "diff help found >&2; wc -l <found",
              shell, find);
     for (size_t i = 0; i < PROGRAMS; i++)
         cr_assert_geq(atoi(sh("sh", script, programs[i])), 10, "%s",
@@ -83,13 +103,11 @@ Test(completion, fish_offers_the_flags_of_the_help)
 
 Test(completion, an_unknown_shell_is_refused_with_those_that_are_known)
 {
-    for (size_t i = 0; i < PROGRAMS; i++) {
-        struct harness_result r =
-            harness_run(programs[i], "--completion", "tcsh");
-        cr_assert_eq(r.status, 64);
-        cr_assert(strstr(r.err, "give bash, zsh or fish"), "%s", r.err);
-        cr_assert_str_eq(r.out, "");
-    }
+    const char *out =
+        sh("sh", MADE("$1", "tcsh") " 2>&1 || echo status $?", "mqctl");
+
+    cr_assert(strstr(out, "give bash, zsh or fish"), "%s", out);
+    cr_assert(strstr(out, "\nstatus 64\n"), "%s", out);
 }
 
 /* ---- in the shells themselves: words, then what must be offered ---- */
@@ -144,12 +162,15 @@ static void ask(const char *shell, const char *script)
 Test(completion, bash_completes_what_was_typed)
 {
     need("bash");
-    ask("bash", "for p in mqworker mqsend mqdlq mqctl; do"
-                "  source <($p --completion bash); done;"
-                "while read -ra COMP_WORDS; do"
-                "  COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=();"
-                "  _${COMP_WORDS[0]};"
-                "  echo \"${COMP_WORDS[*]}| ${COMPREPLY[*]} \"; done <$1");
+    ask("bash",
+        "for p in mqworker mqsend mqdlq mqctl; do"
+        "  source <(" MADE(
+            "$p",
+            "bash") "); done;"
+                    "while read -ra COMP_WORDS; do"
+                    "  COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=();"
+                    "  _${COMP_WORDS[0]};"
+                    "  echo \"${COMP_WORDS[*]}| ${COMPREPLY[*]} \"; done <$1");
 }
 
 /* readline makes three words of --flag=value. */
@@ -158,11 +179,14 @@ Test(completion, bash_completes_a_value_behind_an_equals_sign)
     need("bash");
     const char *out =
         sh("bash",
-           "source <(mqworker --completion bash);"
-           "COMP_WORDS=(mqworker --log-format = j) COMP_CWORD=3; _mqworker;"
-           "echo \"${COMPREPLY[*]}\";"
-           "COMP_WORDS=(mqworker --log-format =) COMP_CWORD=2; _mqworker;"
-           "echo \"${COMPREPLY[*]}\"",
+           "source <(" MADE("mqworker",
+                            "bash") ");"
+                                    "COMP_WORDS=(mqworker --log-format = j) "
+                                    "COMP_CWORD=3; _mqworker;"
+                                    "echo \"${COMPREPLY[*]}\";"
+                                    "COMP_WORDS=(mqworker --log-format =) "
+                                    "COMP_CWORD=2; _mqworker;"
+                                    "echo \"${COMPREPLY[*]}\"",
            "");
     cr_assert_str_eq(out, "json\ntext json\n");
 }
@@ -170,12 +194,15 @@ Test(completion, bash_completes_a_value_behind_an_equals_sign)
 Test(completion, fish_completes_what_was_typed)
 {
     need("fish");
-    ask("fish", "for p in mqworker mqsend mqdlq mqctl;"
-                "  $p --completion fish | source; end;"
-                "while read -l line;"
-                "  echo $line'|' (complete -C$line | string replace -r "
-                "'/?(\\t.*)?$' '') '';"
-                "end <$argv[2]");
+    ask("fish",
+        "for p in mqworker mqsend mqdlq mqctl;"
+        "  " MADE(
+            "$p",
+            "fish") " | source; end;"
+                    "while read -l line;"
+                    "  echo $line'|' (complete -C$line | string replace -r "
+                    "'/?(\\t.*)?$' '') '';"
+                    "end <$argv[2]");
 }
 
 /* What is looked for is only what was not typed: that is printed in one
@@ -185,21 +212,24 @@ Test(completion, zsh_completes_what_was_typed)
     need("zsh");
     if (harness_run("zsh", "-fc", "zmodload zsh/zpty").status != 0)
         cr_skip_test("zsh without zpty");
-    const char *out =
-        sh("zsh",
-           "for p in mqworker mqsend mqdlq mqctl; do"
-           "  $p --completion zsh >_$p; zsh -n _$p; done;"
-           "zmodload zsh/zpty;"
-           "look() { zpty z zsh -f -i;"
-           "  zpty -w z \"PS1=; stty cols 200; fpath=($PWD \\$fpath);"
-           " autoload -U compinit; compinit -u -D; echo rea''dy\";"
-           "  zpty -r z out '*ready*'; zpty -w -n z $1$'\\t';"
-           "  zpty -r -m z out \"*$2*\" && echo \"$1: $2\"; zpty -d z; };"
-           "look 'mqworker --max-con' currency;"
-           "look 'mqdlq replay --can' ary;"
-           "look 'mqworker --log-format=j' son;"
-           "look 'mqctl doc' tor",
-           "");
+    const char *out = sh(
+        "zsh",
+        "for p in mqworker mqsend mqdlq mqctl; do"
+        "  " MADE(
+            "$p",
+            "zsh") " >_$p; zsh -n _$p; done;"
+                   "zmodload zsh/zpty;"
+                   "look() { zpty z zsh -f -i;"
+                   "  zpty -w z \"PS1=; stty cols 200; fpath=($PWD \\$fpath);"
+                   " autoload -U compinit; compinit -u -D; echo rea''dy\";"
+                   "  zpty -r z out '*ready*'; zpty -w -n z $1$'\\t';"
+                   "  zpty -r -m z out \"*$2*\" && echo \"$1: $2\"; zpty -d z; "
+                   "};"
+                   "look 'mqworker --max-con' currency;"
+                   "look 'mqdlq replay --can' ary;"
+                   "look 'mqworker --log-format=j' son;"
+                   "look 'mqctl doc' tor",
+        "");
     cr_assert(strstr(out, "mqctl doc: tor\n"), "%s", out);
     cr_assert(strstr(out, "mqworker --log-format=j: son\n"), "%s", out);
 }

@@ -1,4 +1,4 @@
-/* test_options_help.c - what --help and the dump of a table look like */
+/* test_options_help.c - what --help looks like */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,12 +61,6 @@ static char *text_take(void (*print)(FILE *out, int width), int width)
 static void help_print(FILE *out, int width)
 {
     options_help(&table, out, width);
-}
-
-static void dump_print(FILE *out, int width)
-{
-    (void)width;
-    options_dump(&table, out);
 }
 
 Test(options_help, is_this_text_at_80_columns)
@@ -206,21 +200,4 @@ Test(options_help, of_a_narrow_terminal_puts_sentences_below_their_flags)
         free(wide);
         free(text);
     }
-}
-
-Test(options_help, dump_has_one_line_of_five_fields_for_each_row)
-{
-    static const char want[] =
-        "max-concurrency\tc\tN\tprocessors\t"
-        "handlers at once, all kinds together\n"
-        "log-format\t\ttext|json\ttext\tform of the log lines: for "
-        "people, or for programs that read them, or not at all, whatever "
-        "suits the caf\u00e9 round the corner\n"
-        "exit-when-idle\ti\tDUR\t0s\texit once nothing is left to do\n"
-        "a-flag-with-a-name-that-is-too-long\t\tNAME\t\t"
-        "has its sentence on a line of its own\n"
-        "stream\t\t\t\tCOMMAND is long-lived\n";
-    char *text = text_take(dump_print, 0);
-    cr_expect_str_eq(text, want);
-    free(text);
 }

@@ -1,0 +1,73 @@
+/* options_dump.c - the rows of a program, for scripts/completion.awk, which has
+ * the fields (see options.h, verbs.h) */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/options/option_value.h"
+#include "common/options/verbs.h"
+#include "common/text/term.h"
+
+/* asked - whether argv is --options-dump and no more */
+static bool asked(int argc, char **argv)
+{
+    return argc == 2 && strcmp(argv[1], "--options-dump") == 0;
+}
+
+static void row_print(const struct option_row *row)
+{
+    const char letter[] = {row->letter, '\0'};
+    bool again = row->type == OPT_COUNT || row->type == OPT_CALL;
+
+    printf("\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row->name, letter,
+           option_bare(row) ? "bare"
+           : row->optional  ? "optional"
+                            : "value",
+           again ? "again" : "-", option_value(row),
+           row->words ? row->words : "", row->help);
+}
+
+static int done(const char *program)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    term_complain(program, "cannot write the output: %s", strerror(errno));
+    return EX_IOERR;
+}
+
+int options_dump(const struct option_table *t, int argc, char **argv)
+{
+    if (!asked(argc, argv))
+        return -1;
+    printf("program\t%s\t%s\n", t->program,
+           strstr(t->usage, "-- COMMAND") ? "runs" : "-");
+    for (size_t i = 0; i < t->count; i++) {
+        fputs("flag\t", stdout);
+        row_print(&t->rows[i]);
+    }
+    return done(t->program);
+}
+
+int verbs_dump(const struct verb_table *t, int argc, char **argv)
+{
+    if (!asked(argc, argv))
+        return -1;
+    printf("program\t%s\t-\n", t->program);
+    for (size_t v = 0; v < t->verb_count; v++)
+        printf("verb\t%s\t%s\t%s\n", t->verbs[v].name,
+               strstr(t->verbs[v].usage, "FILE") ? "reads" : "-",
+               t->verbs[v].about);
+    for (size_t i = 0; i < t->flag_count; i++) {
+        const char *space = "\t";
+
+        fputs("flag", stdout);
+        for (size_t v = 0; v < t->verb_count; v++)
+            if (t->flags[i].verbs & 1u << v) {
+                printf("%s%s", space, t->verbs[v].name);
+                space = " ";
+            }
+        row_print(&t->flags[i].row);
+    }
+    return done(t->program);
+}

@@ -1,0 +1,266 @@
+# completion.awk - the completion script of a program for a shell
+#
+# Usage: PROGRAM --options-dump | awk -v shell=bash|zsh|fish -f completion.awk
+# The dump (common/options/options_dump.c), fields between tabs:
+#   program NAME runs|-
+#   verb    NAME reads|- ABOUT
+#   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP
+# runs: what follows "--" is a command. reads: FILE is among the operands.
+# again: the flag may be given more than once. WORDS: what its value may be.
+BEGIN {
+    FS = "\t"
+    queues = "mqctl queues --json 2>/dev/null | " \
+        "sed -n 's/^{\"queue\":\"\\([^\"]*\\)\".*/\\1/p'"
+}
+$1 == "program" {
+    program = $2
+    runs = $3 == "runs"
+}
+$1 == "verb" {
+    verb[++verbs] = $2
+    reads[verbs] = $3 == "reads"
+    about[verbs] = $4
+}
+$1 == "flag" {
+    flags++
+    takes[flags] = " " $2 " "
+    name[flags] = $3
+    letter[flags] = $4
+    shape[flags] = $5
+    again[flags] = $6 == "again"
+    value[flags] = $7
+    words[flags] = $8
+    gsub(/\|/, " ", words[flags])
+    help[flags] = $9
+}
+END {
+    if (!program || shell !~ /^(bash|zsh|fish)$/) {
+        print "completion.awk: give bash, zsh or fish, and a dump" >"/dev/stderr"
+        exit 64
+    }
+    if (shell == "bash")
+        bash()
+    else if (shell == "zsh")
+        zsh()
+    else
+        fish()
+}
+
+# offer - what the value of a flag may be, by its words or by its value's name
+function offer(i) {
+    return words[i] != ""              ? "words" \
+         : value[i] ~ /^(FILE|PATH)/   ? "files" \
+         : value[i] ~ /^DIR/           ? "directories" \
+         : value[i] ~ /^(QUEUE|NAME)/  ? "queues" : "nothing"
+}
+# taken - whether a verb takes a flag; without verbs, all are
+function taken(i, v) {
+    return !verbs || index(takes[i], " " verb[v] " ")
+}
+# quoted - for use between single quotes; zsh: also between brackets
+function quoted(text, brackets) {
+    if (brackets)
+        gsub(/\[|\]|:|\\/, "\\\\&", text)
+    gsub(/'/, "'\\''", text)
+    return text
+}
+
+# ---- bash: needs nothing of the bash-completion package but a place ----
+
+function bash(    i, v) {
+    print "# bash completion for " program "; made from its option rows"
+    # The same in the scripts of all programs: one may be read after the other.
+    print "_mqw_queues() { " queues "; }"
+    print "_mqw_filenames() { compopt -o filenames 2>/dev/null; }"
+    print "_mqw_offer() { # what compgen gives for $cur, words with blanks whole"
+    print "    local word"
+    print "    COMPREPLY=()"
+    print "    while IFS= read -r word; do COMPREPLY+=(\"$word\"); done " \
+        "< <(compgen \"$@\" -- \"$cur\")"
+    print "}"
+    print "_" program "() {"
+    # --flag=value comes as three words: $prev is --flag= then.
+    print "    local cur=${COMP_WORDS[COMP_CWORD]} " \
+        "prev=${COMP_WORDS[COMP_CWORD - 1]}"
+    print "    local flags='' files='' queues=()"
+    print "    if [ \"$cur\" = = ]; then"
+    print "        cur='' prev+='='"
+    print "    elif [ \"$prev\" = = ]; then"
+    print "        prev=${COMP_WORDS[COMP_CWORD - 2]}="
+    print "    fi"
+    if (runs) {
+        print "    local i"
+        print "    for ((i = 1; i < COMP_CWORD; i++)); do"
+        print "        [ \"${COMP_WORDS[i]}\" = -- ] || continue"
+        print "        if ((i == COMP_CWORD - 1)); then"
+        print "            _mqw_offer -A command -A file"
+        print "        else"
+        print "            _mqw_offer -f"
+        print "        fi"
+        print "        _mqw_filenames"
+        print "        return"
+        print "    done"
+    }
+    print "    case $prev in"
+    for (i = 1; i <= flags; i++)
+        if (shape[i] != "bare")
+            print "    " (letter[i] != "" ? "-" letter[i] " | " : "") \
+                (shape[i] == "value" ? "--" name[i] " | " : "") \
+                "--" name[i] "=) " bash_offer(i) "return ;;"
+    print "    esac"
+    if (verbs) {
+        print "    if [ \"$COMP_CWORD\" -eq 1 ]; then"
+        printf "        _mqw_offer -W '"
+        for (v = 1; v <= verbs; v++)
+            printf "%s ", verb[v]
+        print "--help --version'"
+        print "        return"
+        print "    fi"
+        print "    case ${COMP_WORDS[1]} in"
+        for (v = 1; v <= verbs; v++)
+            print "    " verb[v] ") " bash_flags(v) \
+                (reads[v] ? " files=1" : "") " ;;"
+        print "    esac"
+    } else {
+        print "    " bash_flags(0)
+    }
+    print "    case $cur in"
+    print "    -*)"
+    print "        _mqw_offer -W \"$flags\""
+    print "        [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2>/dev/null"
+    print "        ;;"
+    print "    *)"
+    print "        _mqw_offer -W \"$(_mqw_queues)\""
+    print "        [ \"$files\" ] || return"
+    print "        queues=(\"${COMPREPLY[@]}\")"
+    print "        _mqw_offer -f"
+    print "        COMPREPLY+=(\"${queues[@]}\")"
+    print "        ;;"
+    print "    esac"
+    print "}"
+    print "complete -F _" program " " program
+}
+function bash_offer(i,    o) {
+    o = offer(i)
+    return o == "words"       ? "_mqw_offer -W '" words[i] "'; " \
+         : o == "files"       ? "_mqw_offer -f; _mqw_filenames; " \
+         : o == "directories" ? "_mqw_offer -d; _mqw_filenames; " \
+         : o == "queues"      ? "_mqw_offer -W \"$(_mqw_queues)\"; " : ""
+}
+function bash_flags(v,    i, all) {
+    for (i = 1; i <= flags; i++)
+        if (taken(i, v))
+            all = all "--" name[i] (shape[i] == "optional" ? "=" : "") " "
+    return "flags='" all "'"
+}
+
+# ---- zsh: one call of _arguments (zshcompsys(1)) for each verb ----
+
+function zsh(    v) {
+    print "#compdef " program
+    print "# zsh completion for " program "; made from its option rows"
+    print "_mqw_queues() {"
+    print "    local -a queues"
+    print "    queues=(${(f)\"$(" queues ")\"})"
+    print "    compadd \"$@\" -a queues"
+    print "}"
+    print "_" program "() {"
+    if (verbs) {
+        print "    local context state line"
+        print "    typeset -A opt_args"
+        print "    _arguments -C '(- *)'{-h,--help}'[print this and exit]' " \
+            "'(- *)--version[print the version and exit]' \\"
+        printf "        '1:verb:(("
+        for (v = 1; v <= verbs; v++)
+            printf "%s%s\\:\"%s\"", (v == 1 ? "" : " "), verb[v],
+                quoted(about[v], 1)
+        print "))' '*::argument:->argument'"
+        print "    [ \"$state\" ] || return"
+        print "    case $words[1] in"
+        for (v = 1; v <= verbs; v++) {
+            printf "    %s) ", verb[v]
+            zsh_arguments(v)
+            print "        ;;"
+        }
+        print "    esac"
+    } else {
+        printf "    "
+        zsh_arguments(0)
+    }
+    print "}"
+    print "_" program " \"$@\""
+}
+function zsh_arguments(v,    i) {
+    printf "_arguments -s -S"
+    for (i = 1; i <= flags; i++)
+        if (taken(i, v))
+            printf " \\\n        %s", zsh_flag(i)
+    printf " \\\n        '1:queue:_mqw_queues'"
+    if (runs)
+        printf " \\\n        '*::command:_normal'"
+    else if (reads[v])
+        printf " \\\n        '*:file:_files'"
+    print ""
+}
+# zsh_flag - '(-c --cap)'{-c+,--cap=}'[help]:N:'
+function zsh_flag(i,    bare, long, both) {
+    bare = shape[i] == "bare"
+    long = "--" name[i] (bare ? "" : shape[i] == "optional" ? "=-" : "=")
+    both = "{-" letter[i] (bare ? "" : "+") "," long "}'"
+    return (letter[i] == "" ? "'" (again[i] ? "*" : "") long \
+            : again[i]      ? "'*'" both \
+            : "'(-" letter[i] " --" name[i] ")'" both) \
+        "[" quoted(help[i], 1) "]" (bare ? "" : zsh_value(i)) "'"
+}
+function zsh_value(i,    o) {
+    o = offer(i)
+    return (shape[i] == "optional" ? "::" : ":") quoted(value[i], 1) \
+        (o == "words"       ? ":(" words[i] ")" \
+       : o == "files"       ? ":_files" \
+       : o == "directories" ? ":_files -/" \
+       : o == "queues"      ? ":_mqw_queues" : ": ")
+}
+
+# ---- fish: one line a flag ----
+
+function fish(    i, v, when, complete) {
+    complete = "complete -c " program
+    print "# fish completion for " program "; made from its option rows"
+    print "function __mqw_queues"
+    print "    " queues
+    print "end"
+    print complete " -f"
+    for (v = 1; v <= verbs; v++) {
+        print complete " -n __fish_use_subcommand -a " verb[v] " -d '" \
+            quoted(about[v]) "'"
+        if (reads[v])
+            print complete " -n '__fish_seen_subcommand_from " verb[v] "' -F"
+    }
+    if (verbs) {
+        print complete " -n __fish_use_subcommand -l version -d 'print the " \
+            "version and exit'"
+        print complete " -n __fish_use_subcommand -s h -l help -d 'print " \
+            "this and exit'"
+        print complete " -n 'not __fish_use_subcommand' -a '(__mqw_queues)'"
+    } else {
+        print complete " -a '(__mqw_queues)'"
+    }
+    if (runs)
+        print complete " -n 'contains -- -- (commandline -opc)' -F -a " \
+            "'(__fish_complete_command)'"
+    for (i = 1; i <= flags; i++) {
+        when = verbs ? " -n '__fish_seen_subcommand_from" \
+                       substr(takes[i], 1, length(takes[i]) - 1) "'" \
+             : runs  ? " -n 'not contains -- -- (commandline -opc)'" : ""
+        print complete when (letter[i] != "" ? " -s " letter[i] : "") " -l " name[i] \
+            (shape[i] == "value" ? fish_value(i) : "") \
+            " -d '" quoted(help[i]) "'"
+    }
+}
+function fish_value(i,    o) {
+    o = offer(i)
+    return o == "words"       ? " -x -a '" words[i] "'" \
+         : o == "files"       ? " -r -F" \
+         : o == "directories" ? " -x -a '(__fish_complete_directories)'" \
+         : o == "queues"      ? " -x -a '(__mqw_queues)'" : " -x"
+}
