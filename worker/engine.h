@@ -8,7 +8,8 @@
  * FAILS  open: a problem with the exit status of docs/mqworker.8.
  *
  * Lock order: receive_mtx, groups, settle_mtx, gate, items, ready, retries,
- * store, timers, pool. A handler and a timer's callback run with none of them held.
+ * store, timers, pool. A handler and a timer's callback run with none of them
+ * held.
  */
 #ifndef WORKER_ENGINE_H
 #define WORKER_ENGINE_H

@@ -108,7 +108,8 @@ static int op_apply(struct sql *sql, struct op *op)
     return err ? err : sql_exec(sql, SQL_RELEASE);
 }
 
-/* number_write - the transaction has a number; an insert writes the same page */
+/* number_write - the transaction has a number; an insert writes the same
+ * page */
 static int number_write(struct sql *sql, uint64_t n)
 {
     sqlite3_stmt *st;

@@ -1,7 +1,8 @@
 /* torture_points.c - kills at each named step (see torture.h)
  *
- * The programs say themselves which steps they have (common/base/fault_point.h); a
- * new one needs nothing here, as long as it is passed all the time.
+ * The programs say themselves which steps they have
+ * (common/base/fault_point.h); a new one needs nothing here, as long as it is
+ * passed all the time.
  */
 #include <stdio.h>
 #include <stdlib.h>

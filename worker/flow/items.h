@@ -43,7 +43,8 @@ struct receive *items_get(struct items *it, struct engine *e);
 /* It has no work; before it is counted out, so that whoever counts itself in
  * finds it. */
 void items_put(struct items *it, struct receive *item);
-/* It waits for the queue, and keeps still: from here on, until the end of it. */
+/* It waits for the queue, and keeps still: from here on, until the end of
+ * it. */
 void items_linger(struct items *it, struct receive *item);
 void items_linger_end(struct items *it);
 

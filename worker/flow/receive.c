@@ -178,8 +178,8 @@ void receive_dwelt(struct receive *item)
     item->dwells = 0;
 }
 
-/* receive_batch - until there is a reason to leave; `running` still counts us, unless
- * LEFT_TOLD or LEFT_CROWD */
+/* receive_batch - until there is a reason to leave; `running` still counts us,
+ * unless LEFT_TOLD or LEFT_CROWD */
 enum why receive_batch(struct receive *item)
 {
     struct engine *e = item->engine;

@@ -177,9 +177,9 @@ static bool peeks(struct engine *e)
 }
 
 /* schedule_poke - start a work item or peek
- * Whoever changes a reason not to take messages says so after the change (gate.h),
- * and a work item after it has counted itself out. So of two that happen at
- * once, the later one sees both.
+ * Whoever changes a reason not to take messages says so after the change
+ * (gate.h), and a work item after it has counted itself out. So of two that
+ * happen at once, the later one sees both.
  */
 void schedule_poke(struct engine *e)
 {
@@ -187,8 +187,9 @@ void schedule_poke(struct engine *e)
         peeker_arm(e->peeker);
 }
 
-/* schedule_wait_ms - without a limit, unless work items run with peek mode off and more
- * could run: then a handler that takes long would keep others waiting */
+/* schedule_wait_ms - without a limit, unless work items run with peek mode
+ * off and more could run: then a handler that takes long would keep others
+ * waiting */
 int schedule_wait_ms(struct engine *e)
 {
     unsigned running = gate_running(&e->gate);
@@ -199,7 +200,8 @@ int schedule_wait_ms(struct engine *e)
                : -1;
 }
 
-/* schedule_quiet - a round without an event: does a handler keep its thread for long? */
+/* schedule_quiet - a round without an event: does a handler keep its thread for
+ * long? */
 void schedule_quiet(struct engine *e)
 {
     struct items_stats s;

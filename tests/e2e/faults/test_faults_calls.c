@@ -126,7 +126,8 @@ static void state_away(struct run *r)
 }
 
 /* is_asked - whether the first such call only asks if it is allowed
- * (worker/process/denied.h); that there is no descriptor does not matter to it */
+ * (worker/process/denied.h); that there is no descriptor does not matter to
+ * it */
 static bool is_asked(const char *call)
 {
     return strcmp(call, "memfd_create") == 0 || strcmp(call, "pidfd_open") == 0;

@@ -129,7 +129,7 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
 static const char *object_make(const char *variable, const char *value)
 {
     static const char script[] =
-        "o=\"$1\"/flags/obj/common/ulid.o;"
+        "o=\"$1\"/flags/obj/common/base/ulid.o;"
         "make -s -C \"$2\" BUILD=\"$1\"/flags CFLAGS=-O1 \"$3=$4\" $o;"
         "stat -c %.Y $o";
     char *top = realpath(".", NULL);
