@@ -28,6 +28,7 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
@@ -644,6 +645,16 @@ static void store_save(struct file_watch *w)
                                 "to store.db before the next start"));
 }
 
+/* job_wait - until the store is written, or could not be: what this process has
+ * open is all there is of it */
+static void job_wait(struct file_watch *w)
+{
+    const struct timespec tick = {.tv_nsec = NS_PER_MS};
+
+    while (atomic_load(&w->job_state) == JOB_RUNS)
+        nanosleep(&tick, NULL);
+}
+
 /* file_watch_last - no slot is in use by a thread, and nobody writes
  * A file that was moved away has all that was written; it is waited for by
  * whoever starts the next worker.
@@ -654,8 +665,7 @@ void file_watch_last(struct file_watch *w)
     struct problem p = {0};
     bool ready;
 
-    if (atomic_load(&w->job_state) == JOB_RUNS)
-        return;
+    job_wait(w); /* there is none where the pool is closed */
     w->told_error = false;
     if (atomic_exchange(&w->job_state, JOB_NONE) == JOB_OVER)
         (void)store_back(w, w->result);

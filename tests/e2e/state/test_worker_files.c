@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,57 @@ Test(worker_files, a_removed_folder_is_made_again)
 Test(worker_files, removed_directories_are_made_again)
 {
     removed_store("rm -r ${S%/*} ${R%/*}");
+}
+
+/* store_fatten - so that a copy of it takes a while */
+static void store_fatten(const char *q)
+{
+    sqlite3 *db = NULL;
+    cr_assert_eq(sqlite3_open(file(q, "store.db"), &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_busy_timeout(db, 5000), SQLITE_OK);
+    cr_assert_eq(
+        sqlite3_exec(db,
+                     "INSERT INTO attempts (row, n, started_ns, duration_ns,"
+                     " stderr) SELECT row, 99, 0, 0, zeroblob(200000000)"
+                     " FROM messages",
+                     NULL, NULL, NULL),
+        SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+/* copying - whether the store is being written again */
+static bool copying(const char *q)
+{
+    DIR *dir = opendir(harness_path("%s%s", harness_state_dir(), q));
+    const struct dirent *entry;
+    bool is = false;
+    while (dir && (entry = readdir(dir)) != NULL)
+        is |= strlen(entry->d_name) == strlen("store.db.XXXXXX") &&
+              strncmp(entry->d_name, "store.db.", 9) == 0;
+    if (dir)
+        closedir(dir);
+    return is;
+}
+
+/* All that the process has open ends with it, whoever never returns. */
+Test(worker_files, a_stop_that_leaves_a_plugin_behind_waits_for_the_store)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--plugin", harness_plugin("act"), "-c", "2",
+                       "--grace", "1ms", "--kill-after", "10ms");
+    harness_send_text(q, "dead");
+    harness_wait_letters(q, 1, 10000);
+    store_fatten(q);
+    harness_send_text(q, "hang");
+    harness_until_lines("runs", 2, 10000);
+    shell(q, "rm $S/store.db*");
+    harness_until(copying(q), 10000);
+    harness_signal(w, SIGTERM);
+    cr_assert_eq(harness_wait(w, 30000), 0);
+    harness_wait_letters(q, 1, 5000);
+    cr_assert_eq(harness_log_count(w, "event=kept"), 1, "%s",
+                 harness_stderr(w, NULL));
 }
 
 /* The operator is told what to do, and what he then does works. */
