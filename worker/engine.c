@@ -15,25 +15,26 @@
 #include "common/base/log.h"
 #include "worker/operate/control.h"
 #include "worker/source/dead_queue.h"
-#include "worker/flow/cap.h"
-#include "worker/source/file_watch.h"
-#include "worker/flow/keep.h"
+#include "worker/operate/cap.h"
+#include "worker/restart/file_watch.h"
+#include "worker/restart/keep.h"
 #include "worker/source/lock.h"
 #include "worker/loop/loop.h"
 #include "worker/flow/ordered.h"
 #include "worker/loop/peeker.h"
 #include "worker/flow/schedule.h"
-#include "worker/flow/totals.h"
-#include "worker/flow/recover.h"
+#include "worker/flow/settle.h"
+#include "worker/restart/totals.h"
+#include "worker/restart/recover.h"
 #include "worker/source/release.h"
 #include "worker/source/reopen.h"
-#include "worker/source/pending.h"
+#include "worker/flow/unsettled.h"
 #include "worker/config/slots.h"
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
 static int queue_ready(struct engine *e, struct problem *p)
 {
-    const struct settings *set = e->set;
+    const struct settings *set = e->flow.set;
     struct queue_attr attr;
     bool created = false;
     char text[256];
@@ -41,17 +42,17 @@ static int queue_ready(struct engine *e, struct problem *p)
 
     settings_attr(set, &attr);
     if (set->passed_fd)
-        err = queue_adopt(&e->queue, set->queue, set->passed_fd, p);
+        err = queue_adopt(&e->flow.queue, set->queue, set->passed_fd, p);
     else
-        err = queue_open(&e->queue, set->queue, settings_queue_flags(set),
+        err = queue_open(&e->flow.queue, set->queue, settings_queue_flags(set),
                          &attr, &created, p);
     if (err)
         return err;
     if (created)
         log_info("queue_created", F_STR("queue", set->queue),
-                 F_UINT("depth", queue_depth(e->queue)),
-                 F_UINT("message_size", queue_message_size(e->queue)));
-    else if (queue_differs(e->queue, &attr, text, sizeof text))
+                 F_UINT("depth", queue_depth(e->flow.queue)),
+                 F_UINT("message_size", queue_message_size(e->flow.queue)));
+    else if (queue_differs(e->flow.queue, &attr, text, sizeof text))
         log_warn("queue_differs", F_STR("queue", set->queue),
                  F_STR("what", text));
     return 0;
@@ -63,20 +64,20 @@ static void past_tell(const struct engine *e)
     const struct runtimedir *r = &e->runtime;
 
     if (r->strange[0])
-        log_warn("custody_stranger", F_STR("queue", e->set->queue),
+        log_warn("custody_stranger", F_STR("queue", e->flow.set->queue),
                  F_STR("folder", r->strange),
                  F_STR("next", "messages in flight of another state directory, "
                                "which is gone; they stay there. How to run "
                                "them is in docs/runbook.md"));
     if (r->past == RUNTIMEDIR_GONE)
-        log_warn("custody_missing", F_STR("queue", e->set->queue),
+        log_warn("custody_missing", F_STR("queue", e->flow.set->queue),
                  F_STR("folder", r->was),
                  F_STR("next", "a worker was killed, and what it had in hand "
                                "there is gone: the folder was removed, or its "
                                "container ended. Retries and letters are in "
                                "the store"));
     if (r->past == RUNTIMEDIR_REBOOT)
-        log_warn("custody_rebooted", F_STR("queue", e->set->queue),
+        log_warn("custody_rebooted", F_STR("queue", e->flow.set->queue),
                  F_STR("folder", r->was),
                  F_STR("next", "the machine went down under a worker: what it "
                                "had in hand is gone, as is the queue. Retries "
@@ -103,8 +104,8 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
 {
     struct runtimedir *r = &e->runtime;
     const struct runtimedir_wish wish = {
-        .dir = e->set->runtime_dir,
-        .allow_disk = e->set->allow_disk_custody,
+        .dir = e->flow.set->runtime_dir,
+        .allow_disk = e->flow.set->allow_disk_custody,
         .holds = custody_holds,
     };
     char path[PATH_MAX];
@@ -122,13 +123,13 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
     if (!err)
         err = carry(path, r->old, r->old_true, spec, p);
     if (!err)
-        err = custody_open(&e->custody, path, spec, p);
+        err = custody_open(&e->flow.custody, path, spec, p);
     if (!err)
         err = runtimedir_settle(r, &e->dir, p);
     if (err)
         return err;
     runtimedir_old_remove(r);
-    e->on_disk = custody_disk(e->custody, &doubtful);
+    e->flow.on_disk = custody_disk(e->flow.custody, &doubtful);
     return 0;
 }
 
@@ -138,14 +139,14 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
  */
 static int store_ready(struct engine *e, struct problem *p)
 {
-    _Atomic uint64_t *last = counters_commits(e->counters);
-    uint64_t was = atomic_load(last), commits = store_commits(e->store);
+    _Atomic uint64_t *last = counters_commits(e->flow.counters);
+    uint64_t was = atomic_load(last), commits = store_commits(e->flow.store);
     char copy[PATH_MAX];
     int err;
 
     if (commits < was) {
-        err = store_set_aside(e->store, copy);
-        log_error("store_behind", F_STR("queue", e->set->queue),
+        err = store_set_aside(e->flow.store, copy);
+        log_error("store_behind", F_STR("queue", e->flow.set->queue),
                   F_UINT("commits", was - commits),
                   F_STR("copy", err ? strerror(-err) : copy),
                   F_STR("next",
@@ -158,13 +159,13 @@ static int store_ready(struct engine *e, struct problem *p)
         last = NULL;
     else
         atomic_store(last, commits);
-    return store_claim(e->store, last, p);
+    return store_claim(e->flow.store, last, p);
 }
 
 /* files_ready - lock first: from then on the last owner is known to be dead */
 static int files_ready(struct engine *e, struct problem *p)
 {
-    const struct settings *set = e->set;
+    const struct settings *set = e->flow.set;
     struct custody_spec spec = {
         .slots = slots_for(set, (unsigned)set->concurrency),
         .slots_max = slots_for(set, CONCURRENCY_MAX),
@@ -184,13 +185,13 @@ static int files_ready(struct engine *e, struct problem *p)
     if (!err)
         err = statedir_path(&e->dir, STATEDIR_STORE, path, p);
     if (!err)
-        err = store_open(&e->store, path, true, p);
+        err = store_open(&e->flow.store, path, true, p);
     if (err)
         return err;
-    spec.body_bytes = queue_message_size(e->queue);
+    spec.body_bytes = queue_message_size(e->flow.queue);
     err = custody_ready(e, &spec, p);
     if (!err)
-        err = totals_open(e, p);
+        err = totals_open(&e->flow.counters, &e->runtime, &e->dir, p);
     return err ? err : store_ready(e, p);
 }
 
@@ -200,11 +201,11 @@ static void on_gate(void *arg, enum gate_event event)
     struct engine *e = arg;
 
     if (event == GATE_CHANGED)
-        schedule_poke(e);
+        schedule_poke(&e->flow);
     else if (event == GATE_WIDER)
-        peeker_look_soon(e->peeker);
-    else if (e->ops->lanes)
-        items_wake_all(&e->items, e->ops->lanes->wake);
+        peeker_look_soon(e->flow.peeker);
+    else if (e->flow.ops->lanes)
+        items_wake_all(&e->flow.items, e->flow.ops->lanes->wake);
 }
 
 /* on_letters - there are more of them than before */
@@ -212,55 +213,81 @@ static void on_letters(void *arg)
 {
     struct engine *e = arg;
 
-    if (e->dead_queue)
-        dead_queue_poke(e->dead_queue);
+    if (e->flow.dead_queue)
+        dead_queue_poke(e->flow.dead_queue);
 }
 
 /* ask_held - whether held groups go on */
 static int ask_held(void *arg)
 {
     struct engine *e = arg;
-    int released = ordered_release(e);
+    int released = ordered_release(&e->flow);
 
     if (released != 0)
-        gate_changed(&e->gate);
+        gate_changed(&e->flow.gate);
     return released;
 }
 
 static size_t held(void *arg)
 {
-    return ordered_held(arg);
+    const struct engine *e = arg;
+
+    return ordered_held(&e->flow);
 }
 
 /* on_gone - the queue's name is; what is left in it is to be taken */
 static void on_gone(void *arg)
 {
-    schedule_poke(arg);
+    struct engine *e = arg;
+
+    schedule_poke(&e->flow);
 }
 
 static void on_ended(void *arg, const char *why, int status)
 {
     struct engine *e = arg;
 
-    gate_finish(&e->gate, why, status);
+    gate_finish(&e->flow.gate, why, status);
 }
 
 static void row_due(void *arg)
 {
-    schedule_poke(arg);
+    struct engine *e = arg;
+
+    schedule_poke(&e->flow);
 }
 
 /* on_message - the queue has one, and peek mode is off */
 static void on_message(void *arg)
 {
-    (void)schedule_start(arg);
+    struct engine *e = arg;
+
+    (void)schedule_start(&e->flow);
 }
 
 static void on_trouble(void *arg, const char *what, int err)
 {
     struct engine *e = arg;
 
-    gate_trouble(&e->gate, what, err);
+    gate_trouble(&e->flow.gate, what, err);
+}
+
+/* on_last - handlers that are threads of ours end with the process
+ * Custody stays mapped, as they read there; the lock of the state directory,
+ * and so any other worker, waits for the end of the process.
+ */
+static void on_last(void *arg)
+{
+    struct engine *e = arg;
+
+    if (keep_quiet(&e->flow)) {
+        file_watch_last(e->file_watch);
+        unsettled_fini(&e->flow.unsettled);
+        keep_all(&e->flow);
+        totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
+        runtimedir_close(&e->runtime, &e->dir, custody_empty(e->flow.custody));
+    }
+    _exit(EX_OK);
 }
 
 /* on_signal - what an operator's signals mean */
@@ -270,19 +297,19 @@ static void on_signal(void *arg, int signal)
 
     switch (signal) {
     case SIGUSR2:
-        gate_pause(&e->gate, true);
+        gate_pause(&e->flow.gate, true);
         break;
     case SIGCONT:
-        gate_pause(&e->gate, false);
+        gate_pause(&e->flow.gate, false);
         break;
     case SIGTTIN:
-        cap_change(e, +1);
+        cap_change(&e->orders, +1);
         break;
     case SIGTTOU:
-        cap_change(e, -1);
+        cap_change(&e->orders, -1);
         break;
     default:
-        stop_worker(e, signal);
+        stop_worker(&e->stop, signal);
     }
 }
 
@@ -290,63 +317,63 @@ static void on_signal(void *arg, int signal)
  * come from and go to */
 static int source_ready(struct engine *e, struct problem *p)
 {
-    size_t room = custody_body_bytes(e->custody);
-    const struct reopen_setup reopen = {.set = e->set,
-                                        .queue = e->queue,
-                                        .peeker = e->peeker,
-                                        .timers = e->timers,
-                                        .loop = e->loop,
+    size_t room = custody_body_bytes(e->flow.custody);
+    const struct reopen_setup reopen = {.set = e->flow.set,
+                                        .queue = e->flow.queue,
+                                        .peeker = e->flow.peeker,
+                                        .timers = e->flow.timers,
+                                        .loop = e->flow.loop,
                                         .room = room,
                                         .gone = on_gone,
                                         .ended = on_ended,
                                         .arg = e};
-    const struct release_setup release = {.queue = e->set->queue,
+    const struct release_setup release = {.queue = e->flow.set->queue,
                                           .folder = e->dir.folder,
-                                          .timers = e->timers,
-                                          .loop = e->loop,
-                                          .pool = e->pool,
+                                          .timers = e->flow.timers,
+                                          .loop = e->flow.loop,
+                                          .pool = e->flow.pool,
                                           .ask = ask_held,
                                           .held = held,
                                           .arg = e};
-    const struct dead_queue_setup letters = {.set = e->set,
-                                             .store = e->store,
-                                             .retries = e->retries,
-                                             .timers = e->timers,
-                                             .loop = e->loop,
-                                             .pool = &e->pool,
-                                             .dirty = &e->dirty,
-                                             .message_size =
-                                                 queue_message_size(e->queue),
-                                             .room = room};
-    int err = reopen_open(&e->reopen, &reopen, p);
+    const struct dead_queue_setup letters = {
+        .set = e->flow.set,
+        .store = e->flow.store,
+        .retries = e->flow.retries,
+        .timers = e->flow.timers,
+        .loop = e->flow.loop,
+        .pool = &e->flow.pool,
+        .dirty = &e->flow.dirty,
+        .message_size = queue_message_size(e->flow.queue),
+        .room = room};
+    int err = reopen_open(&e->flow.reopen, &reopen, p);
 
-    if (!err && e->set->on_group_dead == GROUP_DEAD_HOLD)
-        err = release_open(&e->release, &release, p);
-    if (!err && e->set->dead_letter_queue[0])
-        err = dead_queue_open(&e->dead_queue, &letters, p);
+    if (!err && e->flow.set->on_group_dead == GROUP_DEAD_HOLD)
+        err = release_open(&e->flow.release, &release, p);
+    if (!err && e->flow.set->dead_letter_queue[0])
+        err = dead_queue_open(&e->flow.dead_queue, &letters, p);
     return err;
 }
 
 /* borrow - what parts that cannot fail to open work on */
 static void borrow(struct engine *e)
 {
-    e->dirty.timers = e->timers;
-    e->dirty.loop = e->loop;
-    e->gate.timers = e->timers;
-    e->gate.dirty = &e->dirty;
-    e->gate.counters = e->counters;
-    e->items.counters = e->counters;
-    e->load = (struct load){.store = e->store,
-                            .room = custody_body_bytes(e->custody),
-                            .died = settle_died,
-                            .arg = e};
-    e->recall.queue = e->set->queue;
+    e->flow.dirty.timers = e->flow.timers;
+    e->flow.dirty.loop = e->flow.loop;
+    e->flow.gate.timers = e->flow.timers;
+    e->flow.gate.dirty = &e->flow.dirty;
+    e->flow.gate.counters = e->flow.counters;
+    e->flow.items.counters = e->flow.counters;
+    e->flow.load = (struct load){.store = e->flow.store,
+                                 .room = custody_body_bytes(e->flow.custody),
+                                 .died = settle_died,
+                                 .arg = &e->flow};
+    e->recall.queue = e->flow.set->queue;
     e->recall.folder = e->dir.folder;
-    e->recall.store = e->store;
-    e->recall.retries = e->retries;
-    e->recall.timers = e->timers;
-    e->recall.pool = e->pool;
-    e->recall.dirty = &e->dirty;
+    e->recall.store = e->flow.store;
+    e->recall.retries = e->flow.retries;
+    e->recall.timers = e->flow.timers;
+    e->recall.pool = e->flow.pool;
+    e->recall.dirty = &e->flow.dirty;
     e->recall.letters = on_letters;
     e->recall.arg = e;
 }
@@ -354,29 +381,29 @@ static void borrow(struct engine *e)
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
-    unsigned most = custody_slots_most(e->custody);
+    unsigned most = custody_slots_most(e->flow.custody);
     int err;
 
-    err = ready_open(&e->ready, e->custody);
+    err = ready_open(&e->flow.ready, e->flow.custody);
     if (!err)
-        err = timers_open(&e->timers);
+        err = timers_open(&e->flow.timers);
     if (!err)
-        err =
-            pool_open(&e->pool, (unsigned)e->set->concurrency + SPARE_THREADS);
+        err = pool_open(&e->flow.pool,
+                        (unsigned)e->flow.set->concurrency + SPARE_THREADS);
     if (!err)
-        err = retries_open(&e->retries, e->store, e->timers, 2 * most, row_due,
-                           e);
+        err = retries_open(&e->flow.retries, e->flow.store, e->flow.timers,
+                           2 * most, row_due, e);
     if (!err)
-        err = ordered_open(&e->ordered, e, most);
+        err = ordered_open(&e->flow.ordered, &e->flow, most);
     if (!err)
-        err = loop_open(&e->loop, e->timers);
-    if (!err && e->set->take_signals)
-        err = signals_open(&e->signals, e->loop, on_signal, e);
+        err = loop_open(&e->flow.loop, e->flow.timers);
+    if (!err && e->flow.set->take_signals)
+        err = signals_open(&e->signals, e->flow.loop, on_signal, e);
     if (!err)
-        err = peeker_open(&e->peeker,
-                          &(struct peeker_setup){.loop = e->loop,
-                                                 .timers = e->timers,
-                                                 .queue = e->queue,
+        err = peeker_open(&e->flow.peeker,
+                          &(struct peeker_setup){.loop = e->flow.loop,
+                                                 .timers = e->flow.timers,
+                                                 .queue = e->flow.queue,
                                                  .ready = on_message,
                                                  .trouble = on_trouble,
                                                  .arg = e});
@@ -384,21 +411,27 @@ static int parts_ready(struct engine *e, struct problem *p)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
     borrow(e);
-    stderr_limit_init(&e->stderr_limit, e->set, e->timers);
-    err =
-        e->ops->open(&e->handler,
-                     &(struct handler_setup){.settings = e->set,
-                                             .nonce = custody_nonce(e->custody),
-                                             .timers = e->timers,
-                                             .loop = e->loop,
-                                             .stderr_limit = &e->stderr_limit},
-                     p);
+    stderr_limit_init(&e->stderr_limit, e->flow.set, e->flow.timers);
+    err = e->flow.ops->open(
+        &e->flow.handler,
+        &(struct handler_setup){.settings = e->flow.set,
+                                .nonce = custody_nonce(e->flow.custody),
+                                .timers = e->flow.timers,
+                                .loop = e->flow.loop,
+                                .stderr_limit = &e->stderr_limit},
+        p);
     if (!err)
         err = source_ready(e, p);
     if (!err)
-        e->control = control_open(e);
+        err = file_watch_open(&e->file_watch,
+                              &(struct file_watch_setup){.flow = &e->flow,
+                                                         .dir = &e->dir,
+                                                         .runtime = &e->runtime,
+                                                         .lock = e->lock},
+                              p);
     if (!err)
-        err = file_watch_open(&e->file_watch, e, p);
+        e->control = control_open(&e->orders);
+    e->orders.file_watch = e->board.file_watch = e->file_watch;
     return err;
 }
 
@@ -406,20 +439,22 @@ static int parts_ready(struct engine *e, struct problem *p)
 static void engine_init(struct engine *e, struct settings *set,
                         const struct handler_ops *ops)
 {
-    e->set = set;
-    e->live = set;
+    e->flow.set = set;
+    e->flow.folder = e->dir.folder;
     e->signals.source.fd = -1;
-    e->ops = ops;
+    e->flow.ops = ops;
     e->runtime.lock = -1;
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
-    pthread_mutex_init(&e->receive_mtx, NULL);
-    items_init(&e->items, ops->guess_ns);
-    gate_init(&e->gate, set, on_gate, e);
-    stop_init(&e->stop);
-    pending_init(e);
+    pthread_mutex_init(&e->flow.receive_mtx, NULL);
+    items_init(&e->flow.items, ops->guess_ns);
+    gate_init(&e->flow.gate, set, on_gate, e);
+    stop_init(&e->stop, &e->flow, on_last, e);
+    e->orders =
+        (struct orders){.flow = &e->flow, .live = set, .stop = &e->stop};
+    unsettled_init(&e->flow.unsettled, &e->flow);
     recall_init(&e->recall);
-    bounds_init(e);
-    board_init(e);
+    bounds_init(&e->flow);
+    board_init(&e->board, &e->flow);
 }
 
 /* engine_open - everything ready, the last worker's leavings on the held
@@ -438,9 +473,9 @@ int engine_open(struct engine **out, struct settings *set,
     if (!err)
         err = parts_ready(e, p);
     if (!err)
-        err = recover(e, p);
+        err = recover(&e->flow, p);
     /* What the last one kept at its end, and it had no more slots. */
-    atomic_store(&e->rows_first, err ? 0 : custody_slots(e->custody));
+    atomic_store(&e->flow.rows_first, err ? 0 : custody_slots(e->flow.custody));
     if (err) {
         engine_close(&e);
         return err;
@@ -453,13 +488,14 @@ int engine_open(struct engine **out, struct settings *set,
 static void hello(struct engine *e)
 {
     bool doubtful;
-    const char *disk = custody_disk(e->custody, &doubtful);
+    const char *disk = custody_disk(e->flow.custody, &doubtful);
 
-    log_info("started", F_STR("queue", e->set->queue), F_INT("pid", getpid()),
-             F_UINT("max_concurrency", atomic_load(&e->gate.cap)),
-             F_STR("handler", e->ops->name), F_STR("state_dir", e->dir.folder),
-             F_STR("runtime_dir", e->runtime.folder),
-             F_INT("in_queue", queue_length(e->queue)));
+    log_info(
+        "started", F_STR("queue", e->flow.set->queue), F_INT("pid", getpid()),
+        F_UINT("max_concurrency", atomic_load(&e->flow.gate.cap)),
+        F_STR("handler", e->flow.ops->name), F_STR("state_dir", e->dir.folder),
+        F_STR("runtime_dir", e->runtime.folder),
+        F_INT("in_queue", queue_length(e->flow.queue)));
     if (disk)
         log_warn("custody_on_disk", F_STR("folder", e->runtime.folder),
                  F_STR("type", disk),
@@ -471,9 +507,9 @@ static void hello(struct engine *e)
                            : "a kill while the file is written back loses the "
                              "message in hand; give a --runtime-dir on a "
                              "tmpfs"));
-    if (!custody_locked(e->custody))
+    if (!custody_locked(e->flow.custody))
         log_warn("custody_not_locked", F_STR("folder", e->runtime.folder),
-                 F_UINT("kib", (custody_bytes(e->custody) + 1023) / 1024),
+                 F_UINT("kib", (custody_bytes(e->flow.custody) + 1023) / 1024),
                  F_STR("next", "pages that are swapped out have the same risk "
                                "as a disk: let so many KiB be locked (ulimit "
                                "-l, LimitMEMLOCK=, docker --ulimit memlock=)"));
@@ -491,11 +527,11 @@ static void summary(struct engine *e)
     struct items_stats s;
     struct counters_sum n;
 
-    items_stats(&e->items, &s);
-    counters_sum(e->counters, &n);
-    log_info("stopped", F_STR("queue", e->set->queue),
-             F_STR("why", atomic_load(&e->gate.why)),
-             F_DURATION("ran", (clock_mono_ns() - e->bounds.started_ns) /
+    items_stats(&e->flow.items, &s);
+    counters_sum(e->flow.counters, &n);
+    log_info("stopped", F_STR("queue", e->flow.set->queue),
+             F_STR("why", atomic_load(&e->flow.gate.why)),
+             F_DURATION("ran", (clock_mono_ns() - e->flow.bounds.started_ns) /
                                    NS_PER_MS * NS_PER_MS),
              F_UINT("deliveries", s.deliveries), F_UINT("done", n.done),
              F_UINT("retried", n.retried), F_UINT("dead", n.dead),
@@ -503,29 +539,35 @@ static void summary(struct engine *e)
              F_DURATION("mean",
                         whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
              F_DURATION("longest", whole_us(s.longest_ns)),
-             F_INT("in_queue", queue_length(e->queue)));
+             F_INT("in_queue", queue_length(e->flow.queue)));
 }
 
 static bool finished(void *arg)
 {
     const struct engine *e = arg;
 
-    return gate_finished(&e->gate);
+    return gate_finished(&e->flow.gate);
 }
 
 static int wait_ms(void *arg)
 {
-    return schedule_wait_ms(arg);
+    struct engine *e = arg;
+
+    return schedule_wait_ms(&e->flow);
 }
 
 static void quiet(void *arg)
 {
-    schedule_quiet(arg);
+    struct engine *e = arg;
+
+    schedule_quiet(&e->flow);
 }
 
 static void show(void *arg)
 {
-    board_show(arg);
+    struct engine *e = arg;
+
+    board_show(&e->board);
 }
 
 static const struct loop_hooks rounds = {
@@ -534,24 +576,24 @@ static const struct loop_hooks rounds = {
 /* engine_run - the calling thread becomes the peeker */
 int engine_run(struct engine *e)
 {
-    e->started = true;
+    e->flow.started = true;
     hello(e);
-    backlog_look(e);
+    backlog_look(&e->flow);
     recall_start(&e->recall);
-    if (e->dead_queue)
-        dead_queue_poke(e->dead_queue);
-    if (e->release && ordered_held(e) > 0)
-        release_watch(e->release);
-    board_count(e);
-    bounds_start(e);
+    if (e->flow.dead_queue)
+        dead_queue_poke(e->flow.dead_queue);
+    if (e->flow.release && ordered_held(&e->flow) > 0)
+        release_watch(e->flow.release);
+    board_count(&e->board);
+    bounds_start(&e->flow);
     file_watch_start(e->file_watch);
-    for (unsigned n = ready_waiting(&e->ready); n > 0; n--)
-        schedule_poke(e);
-    schedule_poke(e);
-    loop_run(e->loop, &rounds, e);
+    for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
+        schedule_poke(&e->flow);
+    schedule_poke(&e->flow);
+    loop_run(e->flow.loop, &rounds, e);
     stderr_limit_tell(&e->stderr_limit);
     summary(e);
-    return e->gate.status;
+    return e->flow.gate.status;
 }
 
 /* engine_close - in the order that lets each part finish what it began */
@@ -563,42 +605,43 @@ void engine_close(struct engine **engine)
     if (!e)
         return;
     *engine = NULL;
-    if (e->peeker)
-        peeker_release(e->peeker);
-    pool_close(&e->pool);
-    if (e->file_watch && e->started)
+    if (e->flow.peeker)
+        peeker_release(e->flow.peeker);
+    pool_close(&e->flow.pool);
+    if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
     file_watch_close(&e->file_watch);
-    if (e->store)
-        pending_fini(e);
-    dead_queue_close(&e->dead_queue);
-    reopen_close(&e->reopen);
-    release_close(&e->release);
-    ordered_close(&e->ordered);
-    if (e->handler)
-        e->ops->close(&e->handler);
+    if (e->flow.store)
+        unsettled_fini(&e->flow.unsettled);
+    dead_queue_close(&e->flow.dead_queue);
+    reopen_close(&e->flow.reopen);
+    release_close(&e->flow.release);
+    ordered_close(&e->flow.ordered);
+    if (e->flow.handler)
+        e->flow.ops->close(&e->flow.handler);
     stderr_limit_fini(&e->stderr_limit);
-    if (e->started)
-        keep_all(e);
-    retries_close(&e->retries);
+    if (e->flow.started)
+        keep_all(&e->flow);
+    retries_close(&e->flow.retries);
     control_close(&e->control);
-    peeker_close(&e->peeker);
+    peeker_close(&e->flow.peeker);
     signals_close(&e->signals);
-    loop_close(&e->loop);
-    timers_close(&e->timers);
-    totals_ended(e);
-    counters_close(&e->counters);
-    empty = e->custody && custody_empty(e->custody);
-    custody_close(&e->custody);
+    loop_close(&e->flow.loop);
+    timers_close(&e->flow.timers);
+    if (e->flow.counters)
+        totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
+    counters_close(&e->flow.counters);
+    empty = e->flow.custody && custody_empty(e->flow.custody);
+    custody_close(&e->flow.custody);
     runtimedir_close(&e->runtime, &e->dir, empty);
-    store_close(&e->store);
-    queue_close(&e->queue);
+    store_close(&e->flow.store);
+    queue_close(&e->flow.queue);
     lock_close(&e->lock);
-    if (!e->started)
+    if (!e->flow.started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
-    items_fini(&e->items);
-    gate_fini(&e->gate);
-    pthread_mutex_destroy(&e->receive_mtx);
-    ready_close(&e->ready);
+    items_fini(&e->flow.items);
+    gate_fini(&e->flow.gate);
+    pthread_mutex_destroy(&e->flow.receive_mtx);
+    ready_close(&e->flow.ready);
     free(e);
 }

@@ -27,9 +27,9 @@
 #include "worker/handlers/handler_inproc.h"
 #include "worker/library.h"
 #include "worker/flow/ordered.h"
-#include "worker/flow/stop.h"
+#include "worker/operate/stop.h"
 #include "worker/loop/loop.h"
-#include "worker/config/tune.h"
+#include "worker/operate/tune.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 
@@ -65,16 +65,16 @@ static void orders_ready(struct loop_source *source)
     (void)!read(source->fd, &ignored, sizeof ignored);
     pause = atomic_exchange(&w->pause, ORDER_NONE);
     if (pause != ORDER_NONE)
-        gate_pause(&e->gate, pause == ORDER_PAUSE);
+        gate_pause(&e->flow.gate, pause == ORDER_PAUSE);
     cap = atomic_exchange(&w->cap, 0);
-    if (cap && tune_number(e, "max-concurrency", cap, &p) < 0)
+    if (cap && tune_number(&e->orders, "max-concurrency", cap, &p) < 0)
         log_error("cap_not_raised", F_STR("error", p.text));
     for (stops = atomic_exchange(&w->stops, 0); stops > 0; stops--) {
-        gate_finish(&e->gate, "mqw_stop", 0);
-        stop_worker(e, 0);
+        gate_finish(&e->flow.gate, "mqw_stop", 0);
+        stop_worker(&e->stop, 0);
     }
-    if (loop_watch(e->loop, source, EPOLLIN) < 0)
-        gate_finish(&e->gate, "epoll_ctl", 0);
+    if (loop_watch(e->flow.loop, source, EPOLLIN) < 0)
+        gate_finish(&e->flow.gate, "epoll_ctl", 0);
 }
 
 /* wake - async-signal-safe, so errno stays as it is */
@@ -122,7 +122,8 @@ int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
 
 int mqw_set_timeout(struct mqw_worker *w, uint64_t timeout_ns)
 {
-    return !w ? -EINVAL : tune_number(w->engine, "timeout", timeout_ns, NULL);
+    return !w ? -EINVAL
+              : tune_number(&w->engine->orders, "timeout", timeout_ns, NULL);
 }
 
 /* ---- groups ---- */
@@ -152,12 +153,13 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
     struct visitor v = {.visit = visit, .arg = arg};
 
     return !w ? -EINVAL
-              : ordered_list(w->engine, group, group_size, visit_slot, &v);
+              : ordered_list(&w->engine->flow, group, group_size, visit_slot,
+                             &v);
 }
 
 int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
 {
-    return !w ? -EINVAL : ordered_shut(w->engine, group, group_size);
+    return !w ? -EINVAL : ordered_shut(&w->engine->flow, group, group_size);
 }
 
 /* ---- open and close ---- */
@@ -282,7 +284,7 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
     err = engine_open(&w->engine, &w->set, &handler_inproc, p);
     if (err)
         return err;
-    err = loop_watch(w->engine->loop, &w->orders, EPOLLIN);
+    err = loop_watch(w->engine->flow.loop, &w->orders, EPOLLIN);
     return err ? problem_set(p, EX_OSERR, -err, "cannot start: epoll_ctl: %s",
                              strerror(-err))
                : 0;

@@ -166,13 +166,13 @@ static void feed(struct timer *timer)
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
 
     (void)say(n, "WATCHDOG=1", 0);
-    timers_start_after(n->engine->timers, timer, n->feed_ns);
+    timers_start_after(n->engine->flow.timers, timer, n->feed_ns);
 }
 
 /* stopping_say - once; how long a stop may take is ours to know */
 static void stopping_say(struct notify *n)
 {
-    const struct settings *set = n->engine->set;
+    const struct settings *set = n->engine->flow.set;
     uint64_t most =
         ns_add(ns_add(set->grace_ns, 2 * set->kill_after_ns), STOP_MORE);
     char text[80];
@@ -193,7 +193,7 @@ static void title_read(struct board_reader *reader, const char *title)
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
     char text[512];
 
-    if (atomic_load(&n->engine->gate.holds) & HOLD_STOP)
+    if (atomic_load(&n->engine->flow.gate.holds) & HOLD_STOP)
         stopping_say(n);
     memcpy(text, status, sizeof status);
     safe_text_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
@@ -225,7 +225,7 @@ void notify_begin(struct notify *n, struct engine *e)
 
 void notify_end(struct notify *n)
 {
-    (void)timers_cancel(n->engine->timers, &n->watchdog);
+    (void)timers_cancel(n->engine->flow.timers, &n->watchdog);
     n->engine->board.reader = NULL;
     if (n->fd < 0)
         return;

@@ -2,60 +2,60 @@
 #include "worker/flow/backlog.h"
 
 #include "common/base/log.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 
 /* A sixteenth that is free ends what was told. */
 #define FREE_PART 16
 
-static uint64_t waits(const struct engine *e)
+static uint64_t waits(const struct flow *f)
 {
-    int64_t n = store_waits(e->store);
+    int64_t n = store_waits(f->store);
 
     return n > 0 ? (uint64_t)n : 0;
 }
 
-bool backlog_fills(const struct engine *e, size_t more)
+bool backlog_fills(const struct flow *f, size_t more)
 {
-    return waits(e) + more >= e->set->max_waiting;
+    return waits(f) + more >= f->set->max_waiting;
 }
 
-static bool full(const struct engine *e)
+static bool full(const struct flow *f)
 {
-    return backlog_fills(e, 0);
+    return backlog_fills(f, 0);
 }
 
-static bool held(const struct engine *e)
+static bool held(const struct flow *f)
 {
-    return (atomic_load(&e->gate.holds) & HOLD_WAITING) != 0;
+    return (atomic_load(&f->gate.holds) & HOLD_WAITING) != 0;
 }
 
 /* over - it was full, and is so far from it that this is told */
-static bool over(const struct engine *e)
+static bool over(const struct flow *f)
 {
-    uint64_t most = e->set->max_waiting;
+    uint64_t most = f->set->max_waiting;
 
-    return atomic_load(&e->backlog.told) && waits(e) < most - most / FREE_PART;
+    return atomic_load(&f->backlog.told) && waits(f) < most - most / FREE_PART;
 }
 
-static void tell_full(struct engine *e)
+static void tell_full(struct flow *f)
 {
-    if (atomic_exchange(&e->backlog.told, true))
+    if (atomic_exchange(&f->backlog.told, true))
         return;
-    log_warn("waiting_full", F_STR("queue", e->set->queue),
-             F_UINT("waiting", waits(e)),
-             F_UINT("max_waiting", e->set->max_waiting),
+    log_warn("waiting_full", F_STR("queue", f->set->queue),
+             F_UINT("waiting", waits(f)),
+             F_UINT("max_waiting", f->set->max_waiting),
              F_STR("next", "nothing more is taken from the queue, not even a "
                            "replay, until some of these are done or dead; "
                            "find out why they fail, or raise max-waiting with "
                            "mqctl set"));
 }
 
-static void tell_room(struct engine *e)
+static void tell_room(struct flow *f)
 {
-    if (atomic_exchange(&e->backlog.told, false))
-        log_info("waiting_room", F_STR("queue", e->set->queue),
-                 F_UINT("waiting", waits(e)),
-                 F_UINT("max_waiting", e->set->max_waiting));
+    if (atomic_exchange(&f->backlog.told, false))
+        log_info("waiting_room", F_STR("queue", f->set->queue),
+                 F_UINT("waiting", waits(f)),
+                 F_UINT("max_waiting", f->set->max_waiting));
 }
 
 /* backlog_look - hold or go on, as it is now
@@ -65,18 +65,18 @@ static void tell_room(struct engine *e)
  * left, and a later change of the number finds it. (All of these are
  * sequentially consistent.)
  */
-void backlog_look(struct engine *e)
+void backlog_look(struct flow *f)
 {
-    if (!e->started)
+    if (!f->started)
         return;
-    while (held(e) != full(e)) {
-        if (held(e)) {
-            gate_unhold(&e->gate, HOLD_WAITING);
+    while (held(f) != full(f)) {
+        if (held(f)) {
+            gate_unhold(&f->gate, HOLD_WAITING);
         } else {
-            tell_full(e);
-            gate_hold(&e->gate, HOLD_WAITING);
+            tell_full(f);
+            gate_hold(&f->gate, HOLD_WAITING);
         }
     }
-    if (over(e))
-        tell_room(e);
+    if (over(f))
+        tell_room(f);
 }

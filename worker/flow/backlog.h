@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct engine;
+struct flow;
 
 struct backlog {
     atomic_bool told; /* that it is full, and not yet that it is not */
@@ -26,8 +26,8 @@ struct backlog {
 
 /* What waits may have become more or less. Before the run nothing is held: the
  * start puts into the store what it finds. */
-void backlog_look(struct engine *e);
+void backlog_look(struct flow *f);
 /* Whether so many more reach the bound. */
-bool backlog_fills(const struct engine *e, size_t more);
+bool backlog_fills(const struct flow *f, size_t more);
 
 #endif

@@ -8,53 +8,53 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 #include "worker/flow/ordered.h"
 
 #define UNREAD_MOST 5 /* looks, a second apart */
 
 /* mean - of the handlers that have ended; the estimate while there is none */
-static uint64_t mean(struct engine *e)
+static uint64_t mean(struct flow *f)
 {
     struct items_stats s;
     uint64_t one;
 
-    items_stats(&e->items, &s);
+    items_stats(&f->items, &s);
     if (s.ended == 0)
-        return e->set->estimated_duration_ns;
+        return f->set->estimated_duration_ns;
     one = s.took_ns / s.ended; /* read while they change */
     return one < s.longest_ns ? one : s.longest_ns;
 }
 
 /* margin - how long the next handler may take */
-static uint64_t margin(struct engine *e)
+static uint64_t margin(struct flow *f)
 {
-    return settings_margin(e->set, mean(e));
+    return settings_margin(f->set, mean(f));
 }
 
 /* at_end - whether a message taken now might run past the end */
-static bool at_end(struct engine *e)
+static bool at_end(struct flow *f)
 {
-    return ns_add(clock_mono_ns(), margin(e)) >= e->bounds.end_ns;
+    return ns_add(clock_mono_ns(), margin(f)) >= f->bounds.end_ns;
 }
 
 /* end_arm - an empty queue is waited on until the margin begins */
-static void end_arm(struct engine *e)
+static void end_arm(struct flow *f)
 {
-    uint64_t m = margin(e), end = e->bounds.end_ns;
+    uint64_t m = margin(f), end = f->bounds.end_ns;
 
-    timers_start(e->timers, &e->bounds.end_timer, end > m ? end - m : 0);
+    timers_start(f->timers, &f->bounds.end_timer, end > m ? end - m : 0);
 }
 
 /* end_due - the mean may have fallen since the timer was started */
 static void end_due(struct timer *timer)
 {
-    struct engine *e = CONTAINER_OF(timer, struct engine, bounds.end_timer);
+    struct flow *f = CONTAINER_OF(timer, struct flow, bounds.end_timer);
 
-    if (at_end(e))
-        gate_finish(&e->gate, "run-for", 0);
+    if (at_end(f))
+        gate_finish(&f->gate, "run-for", 0);
     else
-        end_arm(e);
+        end_arm(f);
 }
 
 /* idle - 1: nothing runs, nothing is there that could run now; 0: something
@@ -62,37 +62,37 @@ static void end_due(struct timer *timer)
  * The store is asked last: a work item that could not start its child has left
  * without a look at it.
  */
-static int idle(struct engine *e)
+static int idle(struct flow *f)
 {
     int due;
 
-    if (atomic_load(&e->gate.running) > 0 || ready_waiting(&e->ready) > 0 ||
-        atomic_load(&e->unsettled) > 0 || ordered_ready(e) ||
-        queue_length(e->queue) > 0)
+    if (atomic_load(&f->gate.running) > 0 || ready_waiting(&f->ready) > 0 ||
+        unsettled_count(&f->unsettled) > 0 || ordered_ready(f) ||
+        queue_length(f->queue) > 0)
         return 0;
-    due = retries_due(e->retries);
+    due = retries_due(f->retries);
     return due < 0 ? due : !due;
 }
 
 /* unreadable - a store that is damaged stays so: nobody would end such a run */
-static void unreadable(struct engine *e, int err)
+static void unreadable(struct flow *f, int err)
 {
-    if (err == -EIO && ++e->bounds.unread == UNREAD_MOST) {
-        log_error("store_unreadable", F_STR("queue", e->set->queue),
-                  F_STR("error", strerror(-err)), F_STR("store", e->dir.folder),
+    if (err == -EIO && ++f->bounds.unread == UNREAD_MOST) {
+        log_error("store_unreadable", F_STR("queue", f->set->queue),
+                  F_STR("error", strerror(-err)), F_STR("store", f->folder),
                   F_STR("next", "keep a copy, save what can be read with "
                                 "sqlite3's .recover, or use another "
                                 "--state-dir; nothing is lost until then"));
-        gate_finish(&e->gate, "store-unreadable", EX_CANTCREAT);
+        gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
         return;
     }
-    timers_start(e->timers, &e->bounds.idle_timer, clock_mono_ns() + NS_PER_S);
+    timers_start(f->timers, &f->bounds.idle_timer, clock_mono_ns() + NS_PER_S);
 }
 
 /* idle_end - when it has been idle for long enough, if nothing comes */
-static uint64_t idle_end(const struct engine *e)
+static uint64_t idle_end(const struct flow *f)
 {
-    return ns_add(atomic_load(&e->bounds.idle_since), e->bounds.idle_ns);
+    return ns_add(atomic_load(&f->bounds.idle_since), f->bounds.idle_ns);
 }
 
 /* idle_due - has it been idle for long enough? Work that came meanwhile starts
@@ -101,33 +101,33 @@ static uint64_t idle_end(const struct engine *e)
  * last: what ended has moved it before it counted itself out. */
 static void idle_due(struct timer *timer)
 {
-    struct engine *e = CONTAINER_OF(timer, struct engine, bounds.idle_timer);
+    struct flow *f = CONTAINER_OF(timer, struct flow, bounds.idle_timer);
     uint64_t end;
     int is;
 
-    if (atomic_load(&e->unsettled)) {
-        timers_start(e->timers, timer, clock_mono_ns() + NS_PER_S);
+    if (unsettled_count(&f->unsettled)) {
+        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
         return;
     }
-    is = idle(e);
+    is = idle(f);
     if (is < 0) {
-        unreadable(e, is);
+        unreadable(f, is);
         return;
     }
-    e->bounds.unread = 0;
+    f->bounds.unread = 0;
     if (!is)
         return;
-    end = idle_end(e);
+    end = idle_end(f);
     if (clock_mono_ns() >= end)
-        gate_finish(&e->gate, "idle", 0);
+        gate_finish(&f->gate, "idle", 0);
     else
-        timers_start(e->timers, timer, end);
+        timers_start(f->timers, timer, end);
 }
 
-void bounds_init(struct engine *e)
+void bounds_init(struct flow *f)
 {
-    struct bounds *b = &e->bounds;
-    const struct settings *set = e->set;
+    struct bounds *b = &f->bounds;
+    const struct settings *set = f->set;
 
     b->started_ns = clock_mono_ns();
     b->end_ns =
@@ -140,16 +140,16 @@ void bounds_init(struct engine *e)
 }
 
 /* bounds_start - everything is ready to take messages */
-void bounds_start(struct engine *e)
+void bounds_start(struct flow *f)
 {
-    bounds_busy(e);
-    bounds_left(e);
+    bounds_busy(f);
+    bounds_left(f);
 }
 
 /* bounds_busy - the latest of all that say so at once */
-void bounds_busy(struct engine *e)
+void bounds_busy(struct flow *f)
 {
-    struct bounds *b = &e->bounds;
+    struct bounds *b = &f->bounds;
     uint64_t now, since;
 
     if (!b->idle_ends)
@@ -162,12 +162,12 @@ void bounds_busy(struct engine *e)
 }
 
 /* bounds_take - before each message */
-bool bounds_take(struct engine *e)
+bool bounds_take(struct flow *f)
 {
-    struct bounds *b = &e->bounds;
+    struct bounds *b = &f->bounds;
 
-    if (b->end_ns != UINT64_MAX && at_end(e)) {
-        gate_finish(&e->gate, "run-for", 0);
+    if (b->end_ns != UINT64_MAX && at_end(f)) {
+        gate_finish(&f->gate, "run-for", 0);
         return false;
     }
     if (b->max_deliveries == UINT64_MAX)
@@ -175,33 +175,33 @@ bool bounds_take(struct engine *e)
     if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
         return true;
     /* The hold first: an item that gives its ticket back meanwhile lifts it. */
-    gate_hold(&e->gate, HOLD_BOUND);
-    bounds_untake(e);
+    gate_hold(&f->gate, HOLD_BOUND);
+    bounds_untake(f);
     return false;
 }
 
-void bounds_untake(struct engine *e)
+void bounds_untake(struct flow *f)
 {
-    struct bounds *b = &e->bounds;
+    struct bounds *b = &f->bounds;
 
     if (b->max_deliveries != UINT64_MAX &&
         atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
-        atomic_load(&e->gate.holds) & HOLD_BOUND)
-        gate_unhold(&e->gate, HOLD_BOUND);
+        atomic_load(&f->gate.holds) & HOLD_BOUND)
+        gate_unhold(&f->gate, HOLD_BOUND);
 }
 
 /* bounds_left - the run may be over */
-void bounds_left(struct engine *e)
+void bounds_left(struct flow *f)
 {
-    struct bounds *b = &e->bounds;
+    struct bounds *b = &f->bounds;
 
-    if (atomic_load(&e->gate.running) > 0)
+    if (atomic_load(&f->gate.running) > 0)
         return;
     if (b->end_ns != UINT64_MAX)
-        end_arm(e);
+        end_arm(f);
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
-        gate_finish(&e->gate, "max-deliveries", 0);
+        gate_finish(&f->gate, "max-deliveries", 0);
     } else if (b->idle_ends) {
-        timers_start(e->timers, &b->idle_timer, idle_end(e));
+        timers_start(f->timers, &b->idle_timer, idle_end(f));
     }
 }

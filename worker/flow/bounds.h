@@ -15,7 +15,7 @@
 
 #include "worker/loop/timers.h"
 
-struct engine;
+struct flow;
 
 /* c = constant after start   a = atomic */
 struct bounds {
@@ -30,16 +30,16 @@ struct bounds {
     struct timer end_timer, idle_timer;
 };
 
-void bounds_init(struct engine *e);
-void bounds_start(struct engine *e);
+void bounds_init(struct flow *f);
+void bounds_start(struct flow *f);
 /* May one more message be taken? It counts as a delivery until untaken. */
-bool bounds_take(struct engine *e);
+bool bounds_take(struct flow *f);
 /* Nothing was there, or it was not delivered. */
-void bounds_untake(struct engine *e);
+void bounds_untake(struct flow *f);
 /* A message came, or a delivery has ended, in a work item that still counts. A
  * try that found none is no work, nor is one that failed. */
-void bounds_busy(struct engine *e);
+void bounds_busy(struct flow *f);
 /* A work item has left. */
-void bounds_left(struct engine *e);
+void bounds_left(struct flow *f);
 
 #endif

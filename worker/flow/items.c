@@ -36,13 +36,13 @@ void items_fini(struct items *it)
 }
 
 /* item_new - under the lock */
-static struct receive *item_new(struct items *it, struct engine *e)
+static struct receive *item_new(struct items *it, struct flow *f)
 {
     struct receive *item = calloc(1, sizeof *item);
 
     if (!item)
         return NULL;
-    item->engine = e;
+    item->flow = f;
     item->d = &item->own;
     item->own.place = it->made++;
     item->count = item->own.count = counters_claim(it->counters);
@@ -50,7 +50,7 @@ static struct receive *item_new(struct items *it, struct engine *e)
     return item;
 }
 
-struct receive *items_get(struct items *it, struct engine *e)
+struct receive *items_get(struct items *it, struct flow *f)
 {
     struct receive *item;
 
@@ -59,7 +59,7 @@ struct receive *items_get(struct items *it, struct engine *e)
     if (item)
         LIST_REMOVE(item, spare);
     else
-        item = item_new(it, e);
+        item = item_new(it, f);
     pthread_mutex_unlock(&it->mtx);
     return item;
 }
@@ -77,7 +77,7 @@ void items_linger(struct items *it, struct receive *item)
 {
     pthread_mutex_lock(&it->mtx);
     if (item->slot) /* it has nothing better to do now */
-        slot_scrub(item->slot, custody_fill(item->engine->custody),
+        slot_scrub(item->slot, custody_fill(item->flow->custody),
                    item->slot->dirty);
     it->lingering++;
     pthread_mutex_unlock(&it->mtx);
@@ -256,6 +256,6 @@ void receive_slot_back(struct receive *item, struct delivery *d,
         if (d->slot == item->slot)
             item->slot = NULL;
     } else if (d->slot != item->slot) {
-        custody_release(item->engine->custody, d->slot);
+        custody_release(item->flow->custody, d->slot);
     }
 }

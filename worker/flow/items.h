@@ -17,7 +17,7 @@
 #include <bsd/sys/queue.h>
 
 struct counters;
-struct engine;
+struct flow;
 struct lane;
 struct receive; /* receive_inner.h: one work item */
 
@@ -26,6 +26,7 @@ struct items {
     struct counters *counters; /* c */
     _Atomic uint64_t pace_ns;  /* a  moving mean of handler time */
     atomic_uint wants;         /* a  items on the wanting list */
+    uint64_t seen; /* deliveries at the last quiet round; the loop's */
     pthread_mutex_t mtx;
     LIST_HEAD(, receive) all;     /* m  all that were ever made */
     unsigned made;                /* m  never over ITEMS_MAX */
@@ -39,7 +40,7 @@ void items_init(struct items *it, uint64_t guess_ns);
 void items_fini(struct items *it); /* nothing runs any more */
 
 /* A spare item, or a new one. */
-struct receive *items_get(struct items *it, struct engine *e);
+struct receive *items_get(struct items *it, struct flow *f);
 /* It has no work; before it is counted out, so that whoever counts itself in
  * finds it. */
 void items_put(struct items *it, struct receive *item);

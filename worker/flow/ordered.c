@@ -11,7 +11,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 #include "worker/source/load.h"
 #include "worker/source/release.h"
 #include "worker/source/row.h"
@@ -36,7 +36,7 @@ struct ordered {
     atomic_bool full_told; /* a  the bound of parked messages was logged */
 };
 
-int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
+int ordered_open(struct ordered **out, struct flow *f, unsigned slots)
 {
     struct ordered *o = calloc(1, sizeof *o);
     int err = -ENOMEM;
@@ -45,7 +45,7 @@ int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
     if (o)
         o->members = calloc(slots, sizeof *o->members);
     if (o && o->members)
-        err = groups_open(&o->groups, (unsigned)e->set->group_quantum);
+        err = groups_open(&o->groups, (unsigned)f->set->group_quantum);
     if (err) {
         if (o)
             free(o->members);
@@ -53,7 +53,7 @@ int ordered_open(struct ordered **out, struct engine *e, unsigned slots)
         return err;
     }
     /* A letter on its way keeps its group waiting; a parked row is none. */
-    if (e->set->on_group_dead == GROUP_DEAD_HOLD)
+    if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         groups_keep_front(o->groups);
     *out = o;
     return 0;
@@ -72,17 +72,17 @@ void ordered_close(struct ordered **ordered)
 }
 
 /* ordered_restore - one pass over the groups that have rows */
-int ordered_restore(struct engine *e)
+int ordered_restore(struct flow *f)
 {
     char key[HEADER_VALUE_MAX];
     struct store_group g;
     size_t size = 0;
     int err;
 
-    while ((err = store_next_group(e->store, key, &size, &g)) == 0) {
-        bool held = e->set->on_group_dead == GROUP_DEAD_HOLD && g.letters > 0;
+    while ((err = store_next_group(f->store, key, &size, &g)) == 0) {
+        bool held = f->set->on_group_dead == GROUP_DEAD_HOLD && g.letters > 0;
 
-        err = groups_restore(e->ordered->groups, key, size, g.parked, g.head,
+        err = groups_restore(f->ordered->groups, key, size, g.parked, g.head,
                              held);
         if (err)
             return err;
@@ -92,45 +92,45 @@ int ordered_restore(struct engine *e)
 
 /* crowded - half the lookahead is taken and some of it cannot run; or no slot
  * is left, and what it waits for needs one, whatever the bounds say */
-static bool crowded(const struct engine *e)
+static bool crowded(const struct flow *f)
 {
-    const struct groups *g = e->ordered->groups;
+    const struct groups *g = f->ordered->groups;
 
     return groups_stuck(g) > 0 &&
-           (custody_free_slots(e->custody) == 0 ||
-            (groups_waiting(g) * 2 >= e->set->lookahead &&
-             groups_parked(g) < e->set->max_parked));
+           (custody_free_slots(f->custody) == 0 ||
+            (groups_waiting(g) * 2 >= f->set->lookahead &&
+             groups_parked(g) < f->set->max_parked));
 }
 
-bool ordered_stuck(const struct engine *e)
+bool ordered_stuck(const struct flow *f)
 {
-    return crowded(e) && !atomic_load(&e->ordered->parking);
+    return crowded(f) && !atomic_load(&f->ordered->parking);
 }
 
-bool ordered_ready(const struct engine *e)
+bool ordered_ready(const struct flow *f)
 {
-    return groups_ready(e->ordered->groups) > 0 || ordered_stuck(e);
+    return groups_ready(f->ordered->groups) > 0 || ordered_stuck(f);
 }
 
-bool ordered_empty(const struct engine *e)
+bool ordered_empty(const struct flow *f)
 {
-    const struct ordered *o = e->ordered;
+    const struct ordered *o = f->ordered;
 
     return groups_waiting(o->groups) == 0 && groups_parked(o->groups) == 0 &&
            groups_ready(o->groups) == 0;
 }
 
 /* ordered_room - lookahead in slots, --max-parked in the store */
-bool ordered_room(struct engine *e)
+bool ordered_room(struct flow *f)
 {
-    struct ordered *o = e->ordered;
+    struct ordered *o = f->ordered;
 
-    if (groups_parked(o->groups) < e->set->max_parked) {
+    if (groups_parked(o->groups) < f->set->max_parked) {
         atomic_store_explicit(&o->full_told, false, memory_order_relaxed);
-        return groups_waiting(o->groups) < e->set->lookahead;
+        return groups_waiting(o->groups) < f->set->lookahead;
     }
     if (!atomic_exchange(&o->full_told, true))
-        log_warn("parked_full", F_STR("queue", e->set->queue),
+        log_warn("parked_full", F_STR("queue", f->set->queue),
                  F_UINT("parked", groups_parked(o->groups)),
                  F_STR("next",
                        "nothing more is received, not even a replay, until "
@@ -140,18 +140,18 @@ bool ordered_room(struct engine *e)
 }
 
 /* member_of - the place of a slot */
-static struct member *member_of(struct engine *e, struct slot *slot)
+static struct member *member_of(struct flow *f, struct slot *slot)
 {
-    return &e->ordered->members[custody_index(e->custody, slot)];
+    return &f->ordered->members[custody_index(f->custody, slot)];
 }
 
 /* member_make - what stands in a group for a message in a slot
  * A letter that an operator sent again goes first: it is what a held group
  * waits for.
  */
-static struct member *member_make(struct engine *e, const struct delivery *d)
+static struct member *member_make(struct flow *f, const struct delivery *d)
 {
-    struct member *m = member_of(e, d->slot);
+    struct member *m = member_of(f, d->slot);
 
     m->slot = d->slot;
     m->item.seq = d->slot->seq;
@@ -170,22 +170,22 @@ static int refused(struct delivery *d, int err)
 }
 
 /* ordered_add - to its place in its group */
-int ordered_add(struct engine *e, struct delivery *d)
+int ordered_add(struct flow *f, struct delivery *d)
 {
-    struct member *m = member_make(e, d);
+    struct member *m = member_make(f, d);
     int err =
-        groups_add(e->ordered->groups, d->group.at, d->group.size, &m->item);
+        groups_add(f->ordered->groups, d->group.at, d->group.size, &m->item);
 
     return err ? refused(d, err) : HANDED_OVER;
 }
 
 /* ordered_enter - at once, if there is nothing to wait for */
-int ordered_enter(struct engine *e, struct delivery *d)
+int ordered_enter(struct flow *f, struct delivery *d)
 {
-    int err = groups_pass(e->ordered->groups, d->group.at, d->group.size,
+    int err = groups_pass(f->ordered->groups, d->group.at, d->group.size,
                           d->slot->priority, &d->lease);
 
-    return err == -EAGAIN ? ordered_add(e, d) : err;
+    return err == -EAGAIN ? ordered_add(f, d) : err;
 }
 
 /* put_by - a due message to the store again, behind what its group has there
@@ -194,10 +194,10 @@ int ordered_enter(struct engine *e, struct delivery *d)
  * Crash before the commit: it waits as before. After it: it is parked, and
  * recovery frees the slot, which has not run.
  */
-static int put_by(struct engine *e, struct delivery *d)
+static int put_by(struct flow *f, struct delivery *d)
 {
-    struct groups *g = e->ordered->groups;
-    struct member *m = member_make(e, d);
+    struct groups *g = f->ordered->groups;
+    struct member *m = member_make(f, d);
     struct group_item *item = &m->item;
     struct store_row row;
     int err = groups_park_one(g, d->group.at, d->group.size, item);
@@ -206,17 +206,17 @@ static int put_by(struct engine *e, struct delivery *d)
         return refused(d, err);
     row_make(&row, d);
     row.state = STORE_PARKED;
-    err = store_put_all(e->store, &row, 1);
+    err = store_put_all(f->store, &row, 1);
     if (err) { /* it waits in the store as before */
         groups_park_undo(g, item);
         slot_retire(d->slot);
-        retries_land(e->retries, row.row);
-        retries_note(e->retries, clock_steady_ns() + AGAIN_NS);
-        gate_trouble(&e->gate, "parking a message in the store", -err);
+        retries_land(f->retries, row.row);
+        retries_note(f->retries, clock_steady_ns() + AGAIN_NS);
+        gate_trouble(&f->gate, "parking a message in the store", -err);
         return PUT_BY;
     }
     FAULT_POINT("park_due_after_put");
-    retries_land(e->retries, row.row);
+    retries_land(f->retries, row.row);
     groups_park_end(g, &item, 1, true);
     return PUT_BY;
 }
@@ -227,9 +227,9 @@ static int put_by(struct engine *e, struct delivery *d)
  * group is not leased it is blocked by this row, or it has nothing to do with
  * it: the lease is tried a second time for that.
  */
-static int head_lease(struct engine *e, struct delivery *d)
+static int head_lease(struct flow *f, struct delivery *d)
 {
-    struct groups *g = e->ordered->groups;
+    struct groups *g = f->ordered->groups;
     const char *key = d->group.at;
     size_t size = d->group.size;
 
@@ -248,18 +248,18 @@ static int head_lease(struct engine *e, struct delivery *d)
  * itself; it waits in a slot for what runs before it, unless that needs the
  * last one.
  */
-int ordered_due(struct engine *e, struct delivery *d)
+int ordered_due(struct flow *f, struct delivery *d)
 {
-    int err = head_lease(e, d);
+    int err = head_lease(f, d);
 
     if (err != -ENOENT)
         return err;
     if (d->front)
-        return custody_free_slots(e->custody) > 0 ? ordered_enter(e, d)
+        return custody_free_slots(f->custody) > 0 ? ordered_enter(f, d)
                                                   : -EINPROGRESS;
-    return groups_waiting(e->ordered->groups) < e->set->lookahead
-               ? ordered_enter(e, d)
-               : put_by(e, d);
+    return groups_waiting(f->ordered->groups) < f->set->lookahead
+               ? ordered_enter(f, d)
+               : put_by(f, d);
 }
 
 /* before - whether a parked message comes before an item */
@@ -277,14 +277,14 @@ static bool before(const struct store_parked *p, const struct group_item *item,
 }
 
 /* take_item - a message that waits in a slot */
-static int take_item(struct engine *e, struct group *lease,
+static int take_item(struct flow *f, struct group *lease,
                      struct group_item *item, struct delivery *d)
 {
     struct member *m = CONTAINER_OF(item, struct member, item);
     size_t size;
     const char *key = groups_key(lease, &size);
 
-    groups_take(e->ordered->groups, lease, item, m->slot->priority);
+    groups_take(f->ordered->groups, lease, item, m->slot->priority);
     delivery_read(d, m->slot, 0);
     delivery_regroup(d, key, size);
     d->lease = lease;
@@ -297,28 +297,28 @@ static int take_item(struct engine *e, struct group *lease,
  * (put_by, parked). So a group that is given back waits for that (PARKING), or
  * the row has landed.
  */
-static int take_parked(struct engine *e, struct group *lease,
+static int take_parked(struct flow *f, struct group *lease,
                        const struct store_parked *p, struct slot *slot,
                        struct delivery *d)
 {
-    int err = load_row(&e->load, p->row, STORE_PARKED, slot, d);
+    int err = load_row(&f->load, p->row, STORE_PARKED, slot, d);
 
-    if (!err && !retries_fly(e->retries, p->row)) {
+    if (!err && !retries_fly(f->retries, p->row)) {
         slot_retire(slot); /* it is in the store as before */
         err = -EINPROGRESS;
     }
     if (!err || err == -EMSGSIZE)
-        groups_take(e->ordered->groups, lease, NULL, p->priority);
+        groups_take(f->ordered->groups, lease, NULL, p->priority);
     d->lease = lease;
     return err;
 }
 
 /* take_next - the next message of a leased group; -ENOENT: it has none;
  * -EINPROGRESS: not yet */
-static int take_next(struct engine *e, struct group *lease, struct slot *slot,
+static int take_next(struct flow *f, struct group *lease, struct slot *slot,
                      struct delivery *d)
 {
-    struct groups *g = e->ordered->groups;
+    struct groups *g = f->ordered->groups;
     struct group_item *item = groups_peek(g, lease);
     bool low = groups_low_turn(lease);
     struct store_parked p;
@@ -327,15 +327,15 @@ static int take_next(struct engine *e, struct group *lease, struct slot *slot,
     int err = -ENOENT;
 
     if (groups_parked_of(g, lease) > 0) {
-        err = store_next_parked(e->store, key, size, low, &p);
+        err = store_next_parked(f->store, key, size, low, &p);
         if (err == -ENOENT)
             groups_unpark(g, lease);
         else if (err)
             return err;
     }
     if (!err && before(&p, item, low))
-        return take_parked(e, lease, &p, slot, d);
-    return item ? take_item(e, lease, item, d) : -ENOENT;
+        return take_parked(f, lease, &p, slot, d);
+    return item ? take_item(f, lease, item, d) : -ENOENT;
 }
 
 /* ordered_take - lease a group, take its next message
@@ -343,17 +343,17 @@ static int take_next(struct engine *e, struct group *lease, struct slot *slot,
  * run queue, or gets there when the message has, and whoever has nothing else
  * to do looks there before it goes to sleep.
  */
-int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
+int ordered_take(struct flow *f, struct slot *slot, struct delivery *d)
 {
     static const struct store_row dead = {.state = STORE_DEAD};
     struct group *lease;
     int err = -EAGAIN;
 
-    while ((lease = groups_lease(e->ordered->groups)) != NULL) {
-        err = take_next(e, lease, slot, d);
+    while ((lease = groups_lease(f->ordered->groups)) != NULL) {
+        err = take_next(f, lease, slot, d);
         if (!err)
             return 0;
-        ordered_settled(e, lease, err == -EMSGSIZE ? &dead : NULL, false);
+        ordered_settled(f, lease, err == -EMSGSIZE ? &dead : NULL, false);
         if (err == -EINPROGRESS)
             return -EAGAIN;
         if (err != -ENOENT && err != -EMSGSIZE)
@@ -368,9 +368,9 @@ int ordered_take(struct engine *e, struct slot *slot, struct delivery *d)
  * the slot is FREE: recovery finds the row by the receive sequence (or the row
  * in the slot) and frees the slot.
  */
-static int park(struct engine *e, size_t n)
+static int park(struct flow *f, size_t n)
 {
-    struct ordered *o = e->ordered;
+    struct ordered *o = f->ordered;
     const char *key;
     size_t size;
 
@@ -384,40 +384,40 @@ static int park(struct engine *e, size_t n)
         row_make(&o->rows[i], d);
         o->rows[i].state = STORE_PARKED;
     }
-    return store_put_all(e->store, o->rows, n);
+    return store_put_all(f->store, o->rows, n);
 }
 
 /* parked - the slots are FREE; the place of each is used until they are given
  * back */
-static void parked(struct engine *e, size_t n)
+static void parked(struct flow *f, size_t n)
 {
-    struct ordered *o = e->ordered;
+    struct ordered *o = f->ordered;
     struct slot *slots[PARK_MOST];
 
     FAULT_POINT("park_after_put");
     for (size_t i = 0; i < n; i++) {
         slots[i] = CONTAINER_OF(o->items[i], struct member, item)->slot;
         if (slots[i]->row)
-            retries_land(e->retries, slots[i]->row);
+            retries_land(f->retries, slots[i]->row);
     }
     groups_park_end(o->groups, o->items, n, true);
     for (size_t i = 0; i < n; i++)
-        custody_release(e->custody, slots[i]);
-    backlog_look(e);
+        custody_release(f->custody, slots[i]);
+    backlog_look(f);
 }
 
 /* park_some - one commit; whether there was something to park */
-static bool park_some(struct engine *e)
+static bool park_some(struct flow *f)
 {
-    struct ordered *o = e->ordered;
+    struct ordered *o = f->ordered;
     size_t n = groups_park_begin(o->groups, o->items, PARK_MOST);
-    int err = n ? park(e, n) : 0;
+    int err = n ? park(f, n) : 0;
 
     if (err) {
         groups_park_end(o->groups, o->items, n, false);
-        gate_trouble(&e->gate, "parking messages in the store", -err);
+        gate_trouble(&f->gate, "parking messages in the store", -err);
     } else if (n) {
-        parked(e, n);
+        parked(f, n);
     }
     return n && !err;
 }
@@ -428,27 +428,27 @@ static bool park_some(struct engine *e)
  * has said that it does not park any more. While a delay after trouble runs it
  * is not tried again: take_any comes by with each message.
  */
-void ordered_relieve(struct engine *e)
+void ordered_relieve(struct flow *f)
 {
-    struct ordered *o = e->ordered;
+    struct ordered *o = f->ordered;
     bool more = true;
 
-    while (more && crowded(e) && !(atomic_load(&e->gate.holds) & HOLD_QUEUE) &&
+    while (more && crowded(f) && !(atomic_load(&f->gate.holds) & HOLD_QUEUE) &&
            !atomic_exchange(&o->parking, true)) {
-        more = park_some(e);
+        more = park_some(f);
         atomic_store(&o->parking, false);
     }
 }
 
 /* still_dead - whether a held group has a letter left; with trouble, it has:
  * who holds it then asks again (held) */
-static bool still_dead(struct engine *e, struct group *lease)
+static bool still_dead(struct flow *f, struct group *lease)
 {
     int64_t row;
     size_t size;
     const char *key = groups_key(lease, &size);
 
-    return store_group_letter(e->store, key, size, &row) != -ENOENT;
+    return store_group_letter(f->store, key, size, &row) != -ENOENT;
 }
 
 /* let_go - a held group goes on if it has no letter: 1 it does, 0 it has one,
@@ -456,25 +456,25 @@ static bool still_dead(struct engine *e, struct group *lease)
  * The store is asked without the lock. What dies meanwhile finds the group held
  * already and makes it doubted, so the store is asked again.
  */
-static int let_go(struct engine *e, const char *key, size_t size)
+static int let_go(struct flow *f, const char *key, size_t size)
 {
     int64_t row;
     int err;
 
     do {
-        err = store_group_letter(e->store, key, size, &row);
+        err = store_group_letter(f->store, key, size, &row);
         if (err != -ENOENT)
             return err;
-    } while (!groups_unhold(e->ordered->groups, key, size));
-    log_info("group_released", F_STR("queue", e->set->queue),
+    } while (!groups_unhold(f->ordered->groups, key, size));
+    log_info("group_released", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size));
     return 1;
 }
 
 /* ordered_release - each held group, by a copy of its key */
-int ordered_release(struct engine *e)
+int ordered_release(struct flow *f)
 {
-    struct groups *g = e->ordered->groups;
+    struct groups *g = f->ordered->groups;
     size_t bytes, size;
     char *keys = groups_held_keys(g, &bytes);
     int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0, went;
@@ -483,7 +483,7 @@ int ordered_release(struct engine *e)
         const char *key = keys + at + sizeof size;
 
         memcpy(&size, keys + at, sizeof size);
-        went = let_go(e, key, size);
+        went = let_go(f, key, size);
         if (went < 0)
             err = went;
         else
@@ -493,19 +493,19 @@ int ordered_release(struct engine *e)
     return err ? err : n;
 }
 
-size_t ordered_held(const struct engine *e)
+size_t ordered_held(const struct flow *f)
 {
-    return groups_held(e->ordered->groups);
+    return groups_held(f->ordered->groups);
 }
 
-void ordered_set_quantum(struct engine *e, unsigned quantum)
+void ordered_set_quantum(struct flow *f, unsigned quantum)
 {
-    groups_set_quantum(e->ordered->groups, quantum);
+    groups_set_quantum(f->ordered->groups, quantum);
 }
 
-size_t ordered_groups(const struct engine *e)
+size_t ordered_groups(const struct flow *f)
 {
-    return groups_count(e->ordered->groups);
+    return groups_count(f->ordered->groups);
 }
 
 /* One walk of ordered_list. */
@@ -522,20 +522,20 @@ static bool walk_item(const struct group_item *item, void *arg)
                     w->arg);
 }
 
-int ordered_list(struct engine *e, const char *key, size_t size,
+int ordered_list(struct flow *f, const char *key, size_t size,
                  bool (*visit)(const struct slot *slot, void *arg), void *arg)
 {
     struct walk w = {.visit = visit, .arg = arg};
 
-    return groups_list(e->ordered->groups, key, size, walk_item, &w);
+    return groups_list(f->ordered->groups, key, size, walk_item, &w);
 }
 
-int ordered_shut(struct engine *e, const char *key, size_t size)
+int ordered_shut(struct flow *f, const char *key, size_t size)
 {
-    int err = groups_shut(e->ordered->groups, key, size);
+    int err = groups_shut(f->ordered->groups, key, size);
 
     if (!err)
-        log_info("group_closed", F_STR("queue", e->set->queue),
+        log_info("group_closed", F_STR("queue", f->set->queue),
                  F_BYTES("group", key, size));
     return err;
 }
@@ -544,84 +544,84 @@ int ordered_shut(struct engine *e, const char *key, size_t size)
  * Who is watching already may have looked when the letter was gone and the
  * group not held yet: so look once more. What goes later than that is noticed.
  */
-static void held(struct engine *e, const char *key, size_t size)
+static void held(struct flow *f, const char *key, size_t size)
 {
     int went;
 
-    log_warn("group_held", F_STR("queue", e->set->queue),
+    log_warn("group_held", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
-    if (!e->release)
+    if (!f->release)
         return;
-    release_watch(e->release);
-    went = let_go(e, key, size);
+    release_watch(f->release);
+    went = let_go(f, key, size);
     if (went > 0)
-        gate_changed(&e->gate);
+        gate_changed(&f->gate);
     else if (went < 0)
-        release_again(e->release);
+        release_again(f->release);
 }
 
 /* hold - the lease ends; its key is not ours any more then */
-static void hold(struct engine *e, struct group *lease)
+static void hold(struct flow *f, struct group *lease)
 {
     char copy[GROUP_KEY_MAX];
     size_t size;
     const char *key = groups_key(lease, &size);
 
     memcpy(copy, key, size);
-    groups_hold(e->ordered->groups, lease);
-    held(e, copy, size);
+    groups_hold(f->ordered->groups, lease);
+    held(f, copy, size);
 }
 
 /* go_on - unless a letter of it is left */
-static void go_on(struct engine *e, struct group *lease, bool ask)
+static void go_on(struct flow *f, struct group *lease, bool ask)
 {
-    while (!(ask && still_dead(e, lease))) {
-        if (groups_release(e->ordered->groups, lease))
+    while (!(ask && still_dead(f, lease))) {
+        if (groups_release(f->ordered->groups, lease))
             return;
         ask = true; /* one came meanwhile */
     }
-    hold(e, lease);
+    hold(f, lease);
 }
 
 /* ordered_settled - the lease ends as the verdict says */
-void ordered_settled(struct engine *e, struct group *lease,
+void ordered_settled(struct flow *f, struct group *lease,
                      const struct store_row *row, bool letter)
 {
-    bool holds = e->set->on_group_dead == GROUP_DEAD_HOLD;
+    bool holds = f->set->on_group_dead == GROUP_DEAD_HOLD;
 
     if (row && row->state == STORE_WAITING && row->attempts > 0)
-        groups_block(e->ordered->groups, lease, row->row);
+        groups_block(f->ordered->groups, lease, row->row);
     else if (holds && row && row->state == STORE_DEAD)
-        hold(e, lease);
+        hold(f, lease);
     else
-        go_on(e, lease, holds && letter);
+        go_on(f, lease, holds && letter);
 }
 
-void ordered_died(struct engine *e, const struct store_row *row)
+void ordered_died(struct flow *f, const struct store_row *row)
 {
-    struct groups *g = e->ordered->groups;
+    struct groups *g = f->ordered->groups;
     const char *key = row->group;
     size_t size = row->group_size;
     struct group *lease = groups_resume(g, key, size, row->row);
     int err = 0;
 
     if (lease)
-        ordered_settled(e, lease, row, false);
-    else if (e->set->on_group_dead == GROUP_DEAD_HOLD)
+        ordered_settled(f, lease, row, false);
+    else if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         err = groups_hold_late(g, key, size);
     if (err > 0)
-        held(e, key, size);
+        held(f, key, size);
     else if (err < 0)
-        gate_trouble(&e->gate, "holding a group", -err);
+        gate_trouble(&f->gate, "holding a group", -err);
 }
 
-void ordered_return(struct engine *e, struct group *lease, struct slot *slot)
+void ordered_return(struct flow *f, struct group *lease, struct slot *slot)
 {
-    struct member *m = member_of(e, slot);
+    struct member *m = member_of(f, slot);
 
     m->slot = slot;
     m->item.seq = slot->seq;
-    groups_return(e->ordered->groups, lease, &m->item);
+    groups_return(f->ordered->groups, lease, &m->item);
 }

@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 #include "worker/flow/ordered.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
@@ -61,7 +61,7 @@ static bool not_delivered(const struct outcome *out)
 enum settled receive_ends(struct receive *item, struct delivery *d,
                           uint64_t since_ns)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     uint64_t took = receive_look(item) - since_ns;
     enum settled settled;
     int64_t row;
@@ -69,33 +69,33 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
     item->out.duration_ns = took;
     if (not_delivered(&item->out)) {
         counters_unstarted(item->count);
-        settled = settle(e, d, &item->out);
-        bounds_untake(e);
+        settled = settle(f, d, &item->out);
+        bounds_untake(f);
         return settled;
     }
     counters_ended(item->count, took);
     waited(item, d);
-    items_pace(&e->items, took);
+    items_pace(&f->items, took);
     row = d->slot->row;
-    settled = settle(e, d, &item->out);
+    settled = settle(f, d, &item->out);
     if (row)
-        suspects_done(&e->gate.suspects, row);
-    bounds_busy(e);
+        suspects_done(&f->gate.suspects, row);
+    bounds_busy(f);
     return settled;
 }
 
 /* deliver - the handler, then its verdict */
 static void deliver(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     uint64_t mean =
-        atomic_load_explicit(&e->items.pace_ns, memory_order_relaxed);
+        atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed);
     uint64_t before = mean < LEAVE_NS ? item->now_ns : receive_look(item);
 
     if (mean >= PAYS_NS)
-        gate_changed(&e->gate);
+        gate_changed(&f->gate);
     receive_begins(item, item->d);
-    e->ops->run(e->handler, item->d, &item->out);
+    f->ops->run(f->handler, item->d, &item->out);
     receive_slot_back(item, item->d, receive_ends(item, item->d, before));
 }
 
@@ -105,32 +105,32 @@ static void deliver(struct receive *item)
  * operator must not keep all others from running beside each other; should one
  * of them crash the process then, all that ran are suspects again.
  */
-static void suspects_stuck(struct engine *e)
+static void suspects_stuck(struct flow *f)
 {
-    if (gate_running(&e->gate) != 1 || !ready_empty(&e->ready) ||
-        retries_ready(e->retries) || ordered_ready(e))
+    if (gate_running(&f->gate) != 1 || !ready_empty(&f->ready) ||
+        retries_ready(f->retries) || ordered_ready(f))
         return;
-    suspects_forget(&e->gate.suspects);
-    e->gate.event(e->gate.arg, GATE_WIDER);
+    suspects_forget(&f->gate.suspects);
+    f->gate.event(f->gate.arg, GATE_WIDER);
 }
 
 /* receive_must_leave - who has lanes is in no crowd: its handlers are
  * processes */
 bool receive_must_leave(struct receive *item, enum why *why)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
 
     *why = LEFT_TOLD;
-    if (atomic_load_explicit(&e->gate.suspects.any, memory_order_relaxed))
-        suspects_stuck(e);
-    if (gate_leave_over(&e->gate, gate_room(&e->gate)))
+    if (atomic_load_explicit(&f->gate.suspects.any, memory_order_relaxed))
+        suspects_stuck(f);
+    if (gate_leave_over(&f->gate, gate_room(&f->gate)))
         return true;
     *why = LEFT_CROWD;
     return !item->lane &&
-           atomic_load_explicit(&e->items.pace_ns, memory_order_relaxed) <
+           atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) <
                LEAVE_NS &&
-           gate_running(&e->gate) > 1 && items_crowded(&e->items, item) &&
-           gate_leave_over(&e->gate, 1);
+           gate_running(&f->gate) > 1 && items_crowded(&f->items, item) &&
+           gate_leave_over(&f->gate, 1);
 }
 
 /* relax - tell the processor that this is a wait; others need not be told */
@@ -182,8 +182,8 @@ void receive_dwelt(struct receive *item)
  * unless LEFT_TOLD or LEFT_CROWD */
 enum why receive_batch(struct receive *item)
 {
-    struct engine *e = item->engine;
-    uint64_t end = ns_add(receive_look(item), e->set->batch_limit_ns);
+    struct flow *f = item->flow;
+    uint64_t end = ns_add(receive_look(item), f->set->batch_limit_ns);
     enum why why;
 
     item->dwells = 0;
@@ -194,7 +194,7 @@ enum why receive_batch(struct receive *item)
         if (err == -EAGAIN && receive_dwell(item))
             continue;
         if (err < 0 && err != -EAGAIN)
-            gate_trouble(&e->gate, "receiving", -err);
+            gate_trouble(&f->gate, "receiving", -err);
         if (err < 0)
             return LEFT_EMPTY;
         if (err != TAKEN_NONE) {

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 
 struct delivery;
-struct engine;
+struct flow;
 
 /* It is not due yet, and has not waited in the store before. */
-bool receive_delayed(const struct engine *e, const struct delivery *d);
+bool receive_delayed(const struct flow *f, const struct delivery *d);
 
 #endif

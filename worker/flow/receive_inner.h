@@ -16,7 +16,7 @@
 
 #include "common/state/counters.h"
 #include "worker/rules/delivery.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
 
@@ -29,7 +29,7 @@ struct receive {
     LIST_ENTRY(receive) all;   /* h */
     LIST_ENTRY(receive) spare; /* h */
     struct pool_job job;
-    struct engine *engine;        /* c */
+    struct flow *flow;            /* c */
     struct counters_block *count; /* c  written by its thread only */
     struct slot *slot;            /* its own, FREE between messages; or NULL */
     unsigned turn; /* groups, rows and fresh messages take turns */

@@ -13,28 +13,28 @@
 
 /* somebody_would - take a message: one more work item, or one that runs and has
  * room in its window */
-static bool somebody_would(struct engine *e)
+static bool somebody_would(struct flow *f)
 {
-    unsigned room = gate_room(&e->gate), running = gate_running(&e->gate);
+    unsigned room = gate_room(&f->gate), running = gate_running(&f->gate);
 
     return running < room ||
-           (running == room && room > 0 && atomic_load(&e->items.wants) > 0 &&
-            breaker_state(&e->gate.breaker) == BREAKER_CLOSED);
+           (running == room && room > 0 && atomic_load(&f->items.wants) > 0 &&
+            breaker_state(&f->gate.breaker) == BREAKER_CLOSED);
 }
 
-static bool peeks(struct engine *e);
+static bool peeks(struct flow *f);
 
 /* left - after `running` fell: somebody else may run, or all are out. True: the
  * caller may wait for the queue, if it is one that `stays`. */
-static bool left(struct engine *e, bool stays)
+static bool left(struct flow *f, bool stays)
 {
-    bounds_left(e);
-    if (gate_held(&e->gate, HOLD_STOP))
-        loop_wake(e->loop);
+    bounds_left(f);
+    if (gate_held(&f->gate, HOLD_STOP))
+        loop_wake(f->loop);
     else if (stays)
-        return peeks(e);
+        return peeks(f);
     else
-        schedule_poke(e);
+        schedule_poke(f);
     return false;
 }
 
@@ -42,41 +42,41 @@ static bool left(struct engine *e, bool stays)
  * counts itself in finds it */
 static void put_away(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
 
     if (item->slot)
-        custody_release(e->custody, item->slot);
+        custody_release(f->custody, item->slot);
     item->slot = NULL;
-    items_put(&e->items, item);
+    items_put(&f->items, item);
 }
 
 /* item_enter - counted in; NULL: no room (who makes some pokes), or no
  * memory */
-static struct receive *item_enter(struct engine *e)
+static struct receive *item_enter(struct flow *f)
 {
     struct receive *item;
 
-    if (!gate_enter(&e->gate))
+    if (!gate_enter(&f->gate))
         return NULL;
-    item = items_get(&e->items, e);
+    item = items_get(&f->items, f);
     if (!item) {
-        gate_leave(&e->gate);
-        gate_trouble(&e->gate, "starting a work item", ENOMEM);
+        gate_leave(&f->gate);
+        gate_trouble(&f->gate, "starting a work item", ENOMEM);
     }
     return item;
 }
 
 /* linger_begin - an item, its slot and what is to be done to it; counted as one
  * that keeps still */
-static struct receive *linger_begin(struct engine *e)
+static struct receive *linger_begin(struct flow *f)
 {
-    struct receive *item = items_get(&e->items, e);
+    struct receive *item = items_get(&f->items, f);
 
     if (!item)
         return NULL;
     if (!item->slot)
-        item->slot = custody_acquire(e->custody);
-    items_linger(&e->items, item);
+        item->slot = custody_acquire(f->custody);
+    items_linger(&f->items, item);
     return item;
 }
 
@@ -86,28 +86,28 @@ static struct receive *linger_begin(struct engine *e)
  * Crash: its slot is FREE, whatever is in the body; the next start fills it
  * again.
  */
-static struct receive *linger(struct engine *e)
+static struct receive *linger(struct flow *f)
 {
     struct receive *item;
     bool came;
 
-    if (!peeker_linger(e->peeker)) {
-        schedule_poke(e);
+    if (!peeker_linger(f->peeker)) {
+        schedule_poke(f);
         return NULL;
     }
-    item = linger_begin(e);
-    came = peeker_lingered(e->peeker);
+    item = linger_begin(f);
+    came = peeker_lingered(f->peeker);
     if (item)
-        items_linger_end(&e->items);
-    if (came && gate_room(&e->gate) > 1)
-        peeker_look_later(e->peeker);
-    if (came && item && gate_enter(&e->gate))
+        items_linger_end(&f->items);
+    if (came && gate_room(&f->gate) > 1)
+        peeker_look_later(f->peeker);
+    if (came && item && gate_enter(&f->gate))
         return item;
     if (item)
         put_away(item);
     else if (came)
-        gate_trouble(&e->gate, "starting a work item", ENOMEM);
-    schedule_poke(e); /* one that runs may want what came */
+        gate_trouble(&f->gate, "starting a work item", ENOMEM);
+    schedule_poke(f); /* one that runs may want what came */
     return NULL;
 }
 
@@ -116,61 +116,61 @@ static struct receive *linger(struct engine *e)
 static void item_run(struct pool_job *job)
 {
     struct receive *item = CONTAINER_OF(job, struct receive, job);
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
 
     do {
-        enum why why = e->ops->lanes ? window_batch(item) : receive_batch(item);
+        enum why why = f->ops->lanes ? window_batch(item) : receive_batch(item);
 
         take_flush(item);
         put_away(item);
         if (why != LEFT_TOLD && why != LEFT_CROWD)
-            gate_leave(&e->gate);
+            gate_leave(&f->gate);
         item = NULL;
         if (why == LEFT_CROWD) {
             /* Who stayed has the queue, as long as its handlers are quick. */
-            peeker_look_soon(e->peeker);
-        } else if (left(e, why == LEFT_EMPTY)) {
-            item = linger(e);
+            peeker_look_soon(f->peeker);
+        } else if (left(f, why == LEFT_EMPTY)) {
+            item = linger(f);
         }
     } while (item);
 }
 
 /* schedule_start - one more work item */
-bool schedule_start(struct engine *e)
+bool schedule_start(struct flow *f)
 {
-    struct receive *item = item_enter(e);
+    struct receive *item = item_enter(f);
     int err;
 
     if (!item)
-        return e->ops->lanes && items_wake_one(&e->items, e->ops->lanes->wake);
+        return f->ops->lanes && items_wake_one(&f->items, f->ops->lanes->wake);
     item->job.run = item_run;
-    err = pool_submit(e->pool, &item->job);
+    err = pool_submit(f->pool, &item->job);
     if (err) {
         put_away(item);
-        gate_leave(&e->gate);
-        gate_trouble(&e->gate, "starting a thread", -err);
+        gate_leave(&f->gate);
+        gate_trouble(&f->gate, "starting a thread", -err);
     }
     return err == 0;
 }
 
 /* peeks - start a work item, or say that there is nothing to do but to
  * wait for the queue */
-static bool peeks(struct engine *e)
+static bool peeks(struct flow *f)
 {
     bool slots, room;
 
-    dirty_count(&e->dirty);
-    if (!somebody_would(e))
+    dirty_count(&f->dirty);
+    if (!somebody_would(f))
         return false;
     /* Without a free slot, or room for what is received, a work item could only
      * leave, and come here again; but it can park, which frees slots, or else
      * takes a delay (HOLD_QUEUE). */
-    slots = custody_free_slots(e->custody) > 0;
-    room = slots && gate_takes(&e->gate) && ordered_room(e);
-    if (ready_waiting(&e->ready) || (!slots && ordered_stuck(e)) ||
-        (slots && (retries_ready(e->retries) || ordered_ready(e))) ||
-        (room && reopen_gone(e->reopen))) {
-        schedule_start(e);
+    slots = custody_free_slots(f->custody) > 0;
+    room = slots && gate_takes(&f->gate) && ordered_room(f);
+    if (ready_waiting(&f->ready) || (!slots && ordered_stuck(f)) ||
+        (slots && (retries_ready(f->retries) || ordered_ready(f))) ||
+        (room && reopen_gone(f->reopen))) {
+        schedule_start(f);
         return false;
     }
     return room;
@@ -181,33 +181,33 @@ static bool peeks(struct engine *e)
  * (gate.h), and a work item after it has counted itself out. So of two that
  * happen at once, the later one sees both.
  */
-void schedule_poke(struct engine *e)
+void schedule_poke(struct flow *f)
 {
-    if (peeks(e))
-        peeker_arm(e->peeker);
+    if (peeks(f))
+        peeker_arm(f->peeker);
 }
 
 /* schedule_wait_ms - without a limit, unless work items run with peek mode
  * off and more could run: then a handler that takes long would keep others
  * waiting */
-int schedule_wait_ms(struct engine *e)
+int schedule_wait_ms(struct flow *f)
 {
-    unsigned running = gate_running(&e->gate);
+    unsigned running = gate_running(&f->gate);
 
-    return running > 0 && running < gate_room(&e->gate) &&
-                   !peeker_armed(e->peeker)
+    return running > 0 && running < gate_room(&f->gate) &&
+                   !peeker_armed(f->peeker)
                ? PEEKER_STUCK_MS
                : -1;
 }
 
 /* schedule_quiet - a round without an event: does a handler keep its thread for
  * long? */
-void schedule_quiet(struct engine *e)
+void schedule_quiet(struct flow *f)
 {
     struct items_stats s;
 
-    items_stats(&e->items, &s);
-    if (s.deliveries == e->seen)
-        schedule_poke(e);
-    e->seen = s.deliveries;
+    items_stats(&f->items, &s);
+    if (s.deliveries == f->items.seen)
+        schedule_poke(f);
+    f->items.seen = s.deliveries;
 }

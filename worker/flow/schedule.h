@@ -11,17 +11,17 @@
 
 #include <stdbool.h>
 
-struct engine;
+struct flow;
 
 /* Start a work item or peek. */
-void schedule_poke(struct engine *e);
+void schedule_poke(struct flow *f);
 /* Start one more work item, or give one that keeps several deliveries open one
  * more; false if there is no room. */
-bool schedule_start(struct engine *e);
+bool schedule_start(struct flow *f);
 
 /* How long the loop may wait for its next event, ms; -1: no limit. */
-int schedule_wait_ms(struct engine *e);
+int schedule_wait_ms(struct flow *f);
 /* It waited that long, and nothing came. */
-void schedule_quiet(struct engine *e);
+void schedule_quiet(struct flow *f);
 
 #endif

@@ -17,7 +17,9 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "worker/flow/ordered.h"
-#include "worker/source/pending.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/settle_op.h"
+#include "worker/flow/unsettled.h"
 #include "worker/source/row.h"
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of the store: in the year 2262 */
@@ -31,18 +33,19 @@ static uint64_t wait_cut(uint64_t now, uint64_t wait)
 }
 
 /* op_settle - write, then free the slot */
-static enum settled op_settle(struct engine *e, struct slot *slot,
-                              struct op *op)
+static enum settled op_settle(struct flow *f, struct slot *slot, struct op *op)
 {
     int64_t landed = slot->row;
     int err;
 
     op->was = slot_word(slot);
-    err = op_write(e, op);
-    if (err)
-        return pending_keep(e, slot, op, err);
+    err = op_write(f, op);
+    if (err) {
+        unsettled_keep(&f->unsettled, slot, op, err);
+        return SETTLED_KEPT;
+    }
     FAULT_POINT("settle_after_write");
-    op_retire(e, slot, op, landed);
+    op_retire(f, slot, op, landed);
     return SETTLED_FREE;
 }
 
@@ -57,7 +60,7 @@ static void op_begin(struct op *op, const struct delivery *d)
 }
 
 /* settle_dead - a dead letter that did not run, or not again */
-enum settled settle_dead(struct engine *e, struct delivery *d,
+enum settled settle_dead(struct flow *f, struct delivery *d,
                          enum store_reason reason, const char *error)
 {
     struct op op = {.kind = OP_PUT};
@@ -68,23 +71,23 @@ enum settled settle_dead(struct engine *e, struct delivery *d,
     op.row.died_ns = clock_wall_ns();
     op.row.reason = reason;
     op.row.error = error;
-    return op_settle(e, d->slot, &op);
+    return op_settle(f, d->slot, &op);
 }
 
 /* settle_repeat - drop it; nobody else hears of it, as its id is that of a
  * message which ends, or has ended, by itself
  * Crash before the slot is FREE: it is HELD, found out again, and dropped.
  */
-enum settled settle_repeat(struct engine *e, struct delivery *d)
+enum settled settle_repeat(struct flow *f, struct delivery *d)
 {
-    struct counters_block *b = d->count ? d->count : counters_rest(e->counters);
+    struct counters_block *b = d->count ? d->count : counters_rest(f->counters);
 
     log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
              F_UINT("letter", d->header.letter));
     slot_retire(d->slot);
     counters_add(&b->discarded, 1);
     if (!d->count)
-        counters_rest_done(e->counters);
+        counters_rest_done(f->counters);
     return SETTLED_FREE;
 }
 
@@ -98,10 +101,10 @@ uint64_t settle_due(const struct delivery *d)
 }
 
 /* later_op - wait in the store until it is time */
-static void later_op(struct engine *e, struct op *op, struct delivery *d,
+static void later_op(struct flow *f, struct op *op, struct delivery *d,
                      struct slot *slot)
 {
-    delivery_read(d, slot, e->set->group_separator);
+    delivery_read(d, slot, f->set->group_separator);
     *op = (struct op){.kind = OP_PUT};
     row_make(&op->row, d);
     op->row.state = STORE_WAITING;
@@ -109,7 +112,7 @@ static void later_op(struct engine *e, struct op *op, struct delivery *d,
 }
 
 /* settle_later - one commit for all; if that fails, each goes its own way */
-void settle_later(struct engine *e, struct slot *const *slots, size_t n)
+void settle_later(struct flow *f, struct slot *const *slots, size_t n)
 {
     struct delivery d[SETTLE_LATER_MOST];
     struct store_row rows[SETTLE_LATER_MOST] = {{0}};
@@ -117,34 +120,34 @@ void settle_later(struct engine *e, struct slot *const *slots, size_t n)
     int err;
 
     for (size_t i = 0; i < n; i++) {
-        later_op(e, &op, &d[i], slots[i]);
+        later_op(f, &op, &d[i], slots[i]);
         rows[i] = op.row;
     }
-    err = atomic_load(&e->gate.holds) & HOLD_STORE_GONE
+    err = atomic_load(&f->gate.holds) & HOLD_STORE_GONE
               ? -ESTALE
-              : store_put_all(e->store, rows, n);
+              : store_put_all(f->store, rows, n);
     for (size_t i = 0; i < n; i++) {
         op = (struct op){.kind = OP_PUT, .row = rows[i]};
         if (!err) {
             FAULT_POINT("settle_later_after_put");
-            op_after(e, &op, 0);
+            op_after(f, &op, 0);
         }
-        if (!err || op_settle(e, slots[i], &op) == SETTLED_FREE)
-            custody_release(e->custody, slots[i]);
+        if (!err || op_settle(f, slots[i], &op) == SETTLED_FREE)
+            custody_release(f->custody, slots[i]);
     }
 }
 
 /* wait_of - what the handler asked for, up to --max-delay, else the backoff */
-static uint64_t wait_of(struct engine *e, const struct outcome *out,
+static uint64_t wait_of(struct flow *f, const struct outcome *out,
                         const struct store_row *m)
 {
-    uint64_t most = e->set->max_delay_ns;
+    uint64_t most = f->set->max_delay_ns;
     struct backoff b;
 
     if (out->delayed)
         return out->delay_ns < most ? out->delay_ns : most;
-    settings_backoff(e->set, &b);
-    return backoff_delay(&b, m->attempts, (unsigned)e->set->jitter_percent);
+    settings_backoff(f->set, &b);
+    return backoff_delay(&b, m->attempts, (unsigned)f->set->jitter_percent);
 }
 
 /* ended_at - on the wall clock, without a look at it */
@@ -154,7 +157,7 @@ static uint64_t ended_at(const struct delivery *d, const struct outcome *out)
 }
 
 /* failed - one more failure: again later, or dead */
-static enum settled failed(struct engine *e, struct delivery *d,
+static enum settled failed(struct flow *f, struct delivery *d,
                            struct outcome *out, enum store_reason reason)
 {
     struct store_attempt attempt = {
@@ -180,16 +183,16 @@ static enum settled failed(struct engine *e, struct delivery *d,
         op.row.reason = reason;
     } else {
         op.row.state = STORE_WAITING;
-        op.wait_ns = wait_cut(now, wait_of(e, out, &op.row));
+        op.wait_ns = wait_cut(now, wait_of(f, out, &op.row));
         op.row.due_ns = now + op.wait_ns;
     }
-    return op_settle(e, d->slot, &op);
+    return op_settle(f, d->slot, &op);
 }
 
 /* finished - done or discarded: no trace is kept
  * A message that has no row costs one store to the slot's state.
  */
-static enum settled finished(struct engine *e, struct delivery *d, bool discard,
+static enum settled finished(struct flow *f, struct delivery *d, bool discard,
                              const struct outcome *out)
 {
     struct op op = {.kind = discard ? OP_DISCARD : OP_DONE,
@@ -204,34 +207,34 @@ static enum settled finished(struct engine *e, struct delivery *d, bool discard,
         op.row.error = out->error;
     op_begin(&op, d);
     if (d->slot->row)
-        return op_settle(e, d->slot, &op);
+        return op_settle(f, d->slot, &op);
     op.was = slot_word(d->slot);
-    op_retire(e, d->slot, &op, 0);
+    op_retire(f, d->slot, &op, 0);
     return SETTLED_FREE;
 }
 
 /* plain - nobody but the queue has heard of the message, and the breaker has
  * nothing to learn from its end */
-static bool plain(const struct engine *e, const struct delivery *d)
+static bool plain(const struct flow *f, const struct delivery *d)
 {
-    return !d->slot->row && d->count && e->set->breaker_failures == 0 &&
-           breaker_state(&e->gate.breaker) == BREAKER_CLOSED &&
+    return !d->slot->row && d->count && f->set->breaker_failures == 0 &&
+           breaker_state(&f->gate.breaker) == BREAKER_CLOSED &&
            !log_enabled(LOG_DEBUG);
 }
 
 /* plain_done - what finished comes to then: the usual end, so it is short */
-static enum settled plain_done(struct engine *e, struct delivery *d,
+static enum settled plain_done(struct flow *f, struct delivery *d,
                                const struct outcome *out)
 {
     struct slot_word was = slot_word(d->slot);
 
     slot_retire(d->slot);
     counters_add(&d->count->done, 1);
-    counters_settled(e->counters, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
+    counters_settled(f->counters, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
     if (d->lease)
-        ordered_settled(e, d->lease, NULL, false);
-    if (e->ops->settled)
-        e->ops->settled(e->handler,
+        ordered_settled(f, d->lease, NULL, false);
+    if (f->ops->settled)
+        f->ops->settled(f->handler,
                         &(struct settlement){.slot = d->slot,
                                              .was = was,
                                              .group = d->group,
@@ -241,56 +244,56 @@ static enum settled plain_done(struct engine *e, struct delivery *d,
 }
 
 /* exhausted - one more failure is the last, by number or by age */
-static bool exhausted(const struct engine *e, const struct delivery *d)
+static bool exhausted(const struct flow *f, const struct delivery *d)
 {
-    uint64_t limit = e->set->retry_for_ns;
+    uint64_t limit = f->set->retry_for_ns;
 
-    return d->slot->failures + 1 >= e->set->max_attempts ||
+    return d->slot->failures + 1 >= f->set->max_attempts ||
            ns_add(d->slot->received_ns, limit) <= clock_wall_ns();
 }
 
 /* by_verdict - the handler ran to its end */
-static enum settled by_verdict(struct engine *e, struct delivery *d,
+static enum settled by_verdict(struct flow *f, struct delivery *d,
                                struct outcome *out)
 {
     switch (out->verdict) {
     case MQW_DONE:
-        if (plain(e, d))
-            return plain_done(e, d, out);
-        gate_breaker(&e->gate, BREAKER_GOOD, NULL);
-        return finished(e, d, false, out);
+        if (plain(f, d))
+            return plain_done(f, d, out);
+        gate_breaker(&f->gate, BREAKER_GOOD, NULL);
+        return finished(f, d, false, out);
     case MQW_DISCARD:
-        gate_breaker(&e->gate, BREAKER_GOOD, NULL);
-        return finished(e, d, true, out);
+        gate_breaker(&f->gate, BREAKER_GOOD, NULL);
+        return finished(f, d, true, out);
     case MQW_DEAD:
-        gate_breaker(&e->gate, BREAKER_GOOD, NULL);
-        return failed(e, d, out, REASON_REJECTED);
+        gate_breaker(&f->gate, BREAKER_GOOD, NULL);
+        return failed(f, d, out, REASON_REJECTED);
     case MQW_RETRY:
     default:
-        gate_breaker(&e->gate, BREAKER_BAD, out->error);
-        return failed(e, d, out,
-                      exhausted(e, d) ? REASON_EXHAUSTED : REASON_NONE);
+        gate_breaker(&f->gate, BREAKER_BAD, out->error);
+        return failed(f, d, out,
+                      exhausted(f, d) ? REASON_EXHAUSTED : REASON_NONE);
     }
 }
 
 /* settle - a handler ended */
-enum settled settle(struct engine *e, struct delivery *d, struct outcome *out)
+enum settled settle(struct flow *f, struct delivery *d, struct outcome *out)
 {
     switch (out->kind) {
     case OUTCOME_NOT_STARTED:
         slot_unrun(d->slot, out->ran);
-        op_give_back(e, d->slot, d->lease);
-        gate_breaker(&e->gate, BREAKER_NOT_STARTED, out->error);
+        op_give_back(f, d->slot, d->lease);
+        gate_breaker(&f->gate, BREAKER_NOT_STARTED, out->error);
         return SETTLED_KEPT;
     case OUTCOME_UNSENT:
         slot_unrun(d->slot, false);
-        op_give_back(e, d->slot, d->lease);
+        op_give_back(f, d->slot, d->lease);
         return SETTLED_KEPT;
     case OUTCOME_STOPPED:
         slot_unrun(d->slot, true); /* keep_all writes it */
         return SETTLED_KEPT;
     case OUTCOME_VERDICT:
     default:
-        return by_verdict(e, d, out);
+        return by_verdict(f, d, out);
     }
 }

@@ -11,7 +11,7 @@
 
 #include "common/store/store.h"
 #include "worker/rules/delivery.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 
 /* What became of the slot. */
 enum settled {
@@ -20,21 +20,21 @@ enum settled {
 };
 
 /* A handler ended. */
-enum settled settle(struct engine *e, struct delivery *d, struct outcome *out);
+enum settled settle(struct flow *f, struct delivery *d, struct outcome *out);
 /* Dead without having run. `error` may be NULL. */
-enum settled settle_dead(struct engine *e, struct delivery *d,
+enum settled settle_dead(struct flow *f, struct delivery *d,
                          enum store_reason reason, const char *error);
 /* A second copy of a letter that was taken already: it is no message of its own
  * and comes to nothing. */
-enum settled settle_repeat(struct engine *e, struct delivery *d);
+enum settled settle_repeat(struct flow *f, struct delivery *d);
 /* Not due yet: to the store until the header's not-before. Many, in one commit:
  * the slots are free (and released) or kept after it. */
 #define SETTLE_LATER_MOST 16
-void settle_later(struct engine *e, struct slot *const *slots, size_t n);
+void settle_later(struct flow *f, struct slot *const *slots, size_t n);
 
-/* A stored message cannot be run, and is a letter now; `engine` is the
- * engine. */
-void settle_died(void *engine, const struct store_row *m);
+/* A stored message cannot be run, and is a letter now; `flow` is the
+ * flow. */
+void settle_died(void *flow, const struct store_row *m);
 /* When its not-before is over: clock_steady_ns, for a row. */
 uint64_t settle_due(const struct delivery *d);
 

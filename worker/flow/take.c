@@ -28,16 +28,16 @@
  */
 static int row_arrived(struct receive *item, int64_t row)
 {
-    struct engine *e = item->engine;
-    int err = item->d->group.at ? ordered_due(e, item->d) : 0;
+    struct flow *f = item->flow;
+    int err = item->d->group.at ? ordered_due(f, item->d) : 0;
 
     if (err == PUT_BY)
         return -EAGAIN;
     if (err >= 0)
         return err;
     slot_retire(item->slot);
-    retries_land(e->retries, row);
-    retries_note(e->retries, clock_steady_ns() + SOON_NS);
+    retries_land(f->retries, row);
+    retries_note(f->retries, clock_steady_ns() + SOON_NS);
     return err == -EINPROGRESS ? -EAGAIN : err;
 }
 
@@ -45,20 +45,20 @@ static int row_arrived(struct receive *item, int64_t row)
  * to its group */
 static int take_row(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     int64_t row;
     int err;
 
-    while (retries_ready(e->retries)) {
-        err = retries_take(e->retries, &row);
+    while (retries_ready(f->retries)) {
+        err = retries_take(f->retries, &row);
         if (err)
             return err;
-        err = load_row(&e->load, row, STORE_WAITING, item->slot, item->d);
+        err = load_row(&f->load, row, STORE_WAITING, item->slot, item->d);
         if (!err)
             return row_arrived(item, row);
-        retries_land(e->retries, row);
+        retries_land(f->retries, row);
         if (err != -ENOENT && err != -EMSGSIZE) {
-            retries_note(e->retries, clock_steady_ns() + SOON_NS);
+            retries_note(f->retries, clock_steady_ns() + SOON_NS);
             return err;
         }
     }
@@ -91,7 +91,7 @@ static uint64_t ahead(const struct delivery *d, uint64_t now)
  * One that waits for nothing, as it has expired already or asks for more than
  * --max-delay, dies in its turn, and nothing of its group passes it meanwhile.
  */
-bool receive_delayed(const struct engine *e, const struct delivery *d)
+bool receive_delayed(const struct flow *f, const struct delivery *d)
 {
     uint64_t now;
 
@@ -99,26 +99,26 @@ bool receive_delayed(const struct engine *e, const struct delivery *d)
         return false;
     now = clock_wall_ns();
     return d->header.not_before_ns > now && !expired(d, now) &&
-           ahead(d, now) <= e->set->max_delay_ns;
+           ahead(d, now) <= f->set->max_delay_ns;
 }
 
 /* sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
  * -errno: it is held, and sorted again when it is taken */
 static int sort(struct receive *item, struct slot *slot)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     struct delivery *d = item->d;
     int err = 0;
 
-    delivery_read(d, slot, e->set->group_separator);
+    delivery_read(d, slot, f->set->group_separator);
     if (d->header.fields & HEADER_LETTER)
-        err = replay_link(e, d);
-    if (!err && (d->repeat || !d->group.at || receive_delayed(e, d)))
+        err = replay_link(f->store, f->retries, d);
+    if (!err && (d->repeat || !d->group.at || receive_delayed(f, d)))
         return 0;
     if (!err)
-        err = ordered_enter(e, d);
+        err = ordered_enter(f, d);
     if (err < 0)
-        ready_put(&e->ready, slot, false);
+        ready_put(&f->ready, slot, false);
     return err;
 }
 
@@ -131,8 +131,8 @@ static int sort(struct receive *item, struct slot *slot)
 static int half_received(struct receive *item, int err)
 {
     item->slot = NULL;
-    custody_seq_used(item->engine->custody);
-    log_error("half_received", F_STR("queue", item->engine->set->queue),
+    custody_seq_used(item->flow->custody);
+    log_error("half_received", F_STR("queue", item->flow->set->queue),
               F_STR("error", strerror(-err)),
               F_STR("next", "its body may be cut; it runs when the worker is "
                             "started again. Look at the disk of --state-dir"));
@@ -144,25 +144,25 @@ static int half_received(struct receive *item, int err)
  */
 static int receive_one(struct receive *item)
 {
-    struct engine *e = item->engine;
-    const struct slot_fill *fill = custody_fill(e->custody);
+    struct flow *f = item->flow;
+    const struct slot_fill *fill = custody_fill(f->custody);
     struct slot *slot = item->slot;
     size_t dirty = slot->dirty;
     ssize_t n;
     int err;
 
-    slot_arm(slot, fill, custody_seq_next(e->custody));
-    if (e->on_disk)
-        slot_warm(slot, fill, dirty, queue_message_size(e->queue));
+    slot_arm(slot, fill, custody_seq_next(f->custody));
+    if (f->on_disk)
+        slot_warm(slot, fill, dirty, queue_message_size(f->queue));
     FAULT_POINT("receive_before");
-    n = queue_receive(e->queue, slot->body, &slot->priority);
+    n = queue_receive(f->queue, slot->body, &slot->priority);
     FAULT_POINT("receive_after");
     if (n >= 0) {
         if (item->dwells)
             receive_look(item); /* it was waited for */
         slot_taken(slot, (uint32_t)n, receive_wall(item));
-        custody_seq_used(e->custody);
-        bounds_busy(e);
+        custody_seq_used(f->custody);
+        bounds_busy(f);
         FAULT_POINT("receive_before_sort");
         err = sort(item, slot); /* here, as its place is that of the queue */
         if (err < 0)
@@ -172,8 +172,8 @@ static int receive_one(struct receive *item)
     if (slot->priority != SLOT_UNSET)
         return half_received(item, (int)n);
     slot_disarm(slot);
-    if (n == -EAGAIN && reopen_gone(e->reopen)) {
-        err = reopen_now(e->reopen);
+    if (n == -EAGAIN && reopen_gone(f->reopen)) {
+        err = reopen_now(f->reopen);
         return err ? err : -EAGAIN;
     }
     return (int)n;
@@ -183,19 +183,19 @@ static int receive_one(struct receive *item)
  * it went to its group */
 static int receive_next(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     int err;
 
-    pthread_mutex_lock(&e->receive_mtx);
+    pthread_mutex_lock(&f->receive_mtx);
     err = receive_one(item);
-    pthread_mutex_unlock(&e->receive_mtx);
+    pthread_mutex_unlock(&f->receive_mtx);
     return err;
 }
 
 /* take_fresh - as receive_next, if there is room for what may come */
 static int take_fresh(struct receive *item)
 {
-    if (!gate_takes(&item->engine->gate) || !ordered_room(item->engine))
+    if (!gate_takes(&item->flow->gate) || !ordered_room(item->flow))
         return -EAGAIN; /* who makes room pokes */
     return receive_next(item);
 }
@@ -203,7 +203,7 @@ static int take_fresh(struct receive *item)
 /* take_group - the next message of a group that may run */
 static int take_group(struct receive *item)
 {
-    return ordered_take(item->engine, item->slot, item->d);
+    return ordered_take(item->flow, item->slot, item->d);
 }
 
 /* rows_first - whether rows come before the queue: those that the last worker
@@ -212,22 +212,22 @@ static int take_group(struct receive *item)
  * number is not known, but that of its slots is; so what has been due for long
  * besides them cannot keep the queue waiting for good.
  */
-static bool rows_first(struct engine *e)
+static bool rows_first(struct flow *f)
 {
-    if (atomic_load_explicit(&e->rows_first, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&f->rows_first, memory_order_relaxed) == 0)
         return false;
-    if (retries_ready(e->retries))
+    if (retries_ready(f->retries))
         return true;
-    atomic_store_explicit(&e->rows_first, 0, memory_order_relaxed);
+    atomic_store_explicit(&f->rows_first, 0, memory_order_relaxed);
     return false;
 }
 
 /* row_came - one less; of two threads that count down to 0 one counts */
-static void row_came(struct engine *e)
+static void row_came(struct flow *f)
 {
-    unsigned n = atomic_load(&e->rows_first);
+    unsigned n = atomic_load(&f->rows_first);
 
-    while (n > 0 && !atomic_compare_exchange_weak(&e->rows_first, &n, n - 1))
+    while (n > 0 && !atomic_compare_exchange_weak(&f->rows_first, &n, n - 1))
         continue;
 }
 
@@ -238,7 +238,7 @@ static int take_source(struct receive *item)
                                                        take_fresh};
     const unsigned n = sizeof sources / sizeof sources[0];
     /* Of how many it is the turn; the others come after them. */
-    const unsigned some = rows_first(item->engine) ? n - 1 : n;
+    const unsigned some = rows_first(item->flow) ? n - 1 : n;
     int err = -EAGAIN;
 
     item->turn = (item->turn + 1) % n;
@@ -247,7 +247,7 @@ static int take_source(struct receive *item)
 
         err = sources[at](item);
         if (sources[at] == take_row && err >= 0)
-            row_came(item->engine);
+            row_came(item->flow);
         if (sources[at] != take_fresh && err != -EAGAIN)
             receive_look(item); /* the store may have been read */
     }
@@ -258,16 +258,16 @@ static int take_source(struct receive *item)
  * so the short way */
 static bool only_fresh(const struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
 
-    return item->slot && gate_takes(&e->gate) && ready_empty(&e->ready) &&
-           !retries_ready(e->retries) && ordered_empty(e);
+    return item->slot && gate_takes(&f->gate) && ready_empty(&f->ready) &&
+           !retries_ready(f->retries) && ordered_empty(f);
 }
 
 /* take_any - the next message, HELD, read, in item->d */
 static int take_any(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     struct slot *held;
     int err;
 
@@ -277,16 +277,16 @@ static int take_any(struct receive *item)
             return err;
         item->slot = NULL;
     }
-    while ((held = ready_take(&e->ready)) != NULL) {
+    while ((held = ready_take(&f->ready)) != NULL) {
         receive_look(item);
         err = sort(item, held);
         if (err != HANDED_OVER)
             return err;
     }
     do {
-        ordered_relieve(e);
+        ordered_relieve(f);
         if (!item->slot)
-            item->slot = custody_acquire(e->custody);
+            item->slot = custody_acquire(f->custody);
         if (!item->slot)
             return -EAGAIN; /* who frees one pokes */
         err = take_source(item);
@@ -303,7 +303,7 @@ void take_flush(struct receive *item)
 
     item->later_count = 0;
     if (n)
-        settle_later(item->engine, item->later, n);
+        settle_later(item->flow, item->later, n);
 }
 
 /* put_later - it is not due; in a batch to the store */
@@ -312,10 +312,10 @@ static enum settled put_later(struct receive *item)
     struct delivery *d = item->d;
 
     if (d->lease) /* held at a start, or the clock was set back */
-        ordered_settled(item->engine, d->lease, NULL, false);
+        ordered_settled(item->flow, d->lease, NULL, false);
     item->later[item->later_count++] = d->slot;
     if (item->later_count == SETTLE_LATER_MOST ||
-        backlog_fills(item->engine, item->later_count))
+        backlog_fills(item->flow, item->later_count))
         take_flush(item);
     return SETTLED_KEPT;
 }
@@ -328,39 +328,39 @@ static bool not_in_line(const struct delivery *d)
 }
 
 /* outlived - its time was over before it was started: a dead letter */
-static enum settled outlived(struct engine *e, struct delivery *d, uint64_t now)
+static enum settled outlived(struct flow *f, struct delivery *d, uint64_t now)
 {
     uint64_t ago = (now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS;
     char error[64], text[DURATION_TEXT];
 
     snprintf(error, sizeof error, "expired %s before it was started",
              duration_print(ago, text));
-    return settle_dead(e, d, REASON_EXPIRED, error);
+    return settle_dead(f, d, REASON_EXPIRED, error);
 }
 
 /* too_far - it asks to wait for longer than it may: a dead letter */
-static enum settled too_far(struct engine *e, struct delivery *d, uint64_t wait)
+static enum settled too_far(struct flow *f, struct delivery *d, uint64_t wait)
 {
     char error[HEADER_WHY], asks[DURATION_TEXT], most[DURATION_TEXT];
 
     snprintf(
         error, sizeof error, "not-before lies %s ahead, --max-delay allows %s",
-        duration_print(wait, asks), duration_print(e->set->max_delay_ns, most));
-    return settle_dead(e, d, REASON_BAD_HEADER, error);
+        duration_print(wait, asks), duration_print(f->set->max_delay_ns, most));
+    return settle_dead(f, d, REASON_BAD_HEADER, error);
 }
 
 /* timed - a message with a time of its own: it comes to its end, or waits */
 static bool timed(struct receive *item, enum settled *settled)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     struct delivery *d = item->d;
     uint64_t now = clock_wall_ns(), wait = ahead(d, now);
 
     if (expired(d, now))
-        *settled = outlived(e, d, now);
-    else if (wait > e->set->max_delay_ns)
-        *settled = too_far(e, d, wait);
-    else if (receive_delayed(e, d))
+        *settled = outlived(f, d, now);
+    else if (wait > f->set->max_delay_ns)
+        *settled = too_far(f, d, wait);
+    else if (receive_delayed(f, d))
         *settled = put_later(item);
     else
         return false;
@@ -373,9 +373,9 @@ static bool needs_none(struct receive *item, enum settled *settled)
     struct delivery *d = item->d;
 
     if (d->repeat)
-        *settled = settle_repeat(item->engine, d);
+        *settled = settle_repeat(item->flow, d);
     else if (d->broken)
-        *settled = settle_dead(item->engine, d, REASON_BAD_HEADER, d->why);
+        *settled = settle_dead(item->flow, d, REASON_BAD_HEADER, d->why);
     else if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE) &&
              timed(item, settled))
         return true;
@@ -390,21 +390,21 @@ static bool needs_none(struct receive *item, enum settled *settled)
  * many: the item's time limit counts it, so it looks at the clock */
 int take(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     enum settled settled;
     int err;
 
-    if (!bounds_take(e))
+    if (!bounds_take(f))
         return -EAGAIN;
     err = take_any(item);
     if (err) {
-        bounds_untake(e);
+        bounds_untake(f);
         return err;
     }
     if (!needs_none(item, &settled))
         return 0;
     receive_slot_back(item, item->d, settled);
-    bounds_untake(e);
+    bounds_untake(f);
     receive_look(item);
     return TAKEN_NONE;
 }

@@ -26,7 +26,7 @@ struct open {
 /* window_open - room for as many as a lane takes */
 static int window_open(struct receive *item)
 {
-    size_t n = item->engine->set->window;
+    size_t n = item->flow->set->window;
 
     if (item->window)
         return 0;
@@ -51,11 +51,11 @@ static bool over(const struct receive *item)
  * what is open already: while the breaker lets a probe through, that is one */
 static bool may_take(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
 
-    return gate_running(&e->gate) <= gate_room(&e->gate) &&
+    return gate_running(&f->gate) <= gate_room(&f->gate) &&
            (item->open == 0 ||
-            breaker_state(&e->gate.breaker) == BREAKER_CLOSED);
+            breaker_state(&f->gate.breaker) == BREAKER_CLOSED);
 }
 
 /* send - what was taken is the child's */
@@ -70,14 +70,14 @@ static void send(struct receive *item)
     receive_begins(item, &o->d);
     item->open++;
     item->took = true;
-    item->engine->ops->lanes->send(item->lane, &o->d);
+    item->flow->ops->lanes->send(item->lane, &o->d);
 }
 
 /* fill - take and send; 0: the lane is full, or may not take more; -EAGAIN:
  * there is no more, -errno trouble. TAKEN_NONE: look at what is open first. */
 static int fill(struct receive *item)
 {
-    const struct lane_ops *lanes = item->engine->ops->lanes;
+    const struct lane_ops *lanes = item->flow->ops->lanes;
     int err = 0;
 
     receive_look(item); /* it may have waited for long */
@@ -96,26 +96,26 @@ static int fill(struct receive *item)
 /* want - on the list, and see whether there is something already */
 static bool want(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
 
-    if (e->ops->lanes->room(item->lane) == 0)
+    if (f->ops->lanes->room(item->lane) == 0)
         return false;
-    items_want(&e->items, item);
-    gate_changed(&e->gate);
+    items_want(&f->items, item);
+    gate_changed(&f->gate);
     return true;
 }
 
 /* collect - wait for the next that ends, and settle it */
 static void collect(struct receive *item)
 {
-    struct engine *e = item->engine;
-    struct delivery *d = e->ops->lanes->next(item->lane, &item->out);
+    struct flow *f = item->flow;
+    struct delivery *d = f->ops->lanes->next(item->lane, &item->out);
     struct open *o = (struct open *)d;
 
     if (!d)
         return;
     if (receive_ends(item, d, o->since_ns) == SETTLED_FREE)
-        custody_release(e->custody, d->slot);
+        custody_release(f->custody, d->slot);
     item->open--;
     o->next = item->free_open;
     item->free_open = o;
@@ -124,11 +124,11 @@ static void collect(struct receive *item)
 /* ready - the lane can be sent to; false: it cannot, and the breaker knows */
 static bool ready(struct receive *item)
 {
-    struct engine *e = item->engine;
-    int err = e->ops->lanes->ready(item->lane, &item->out);
+    struct flow *f = item->flow;
+    int err = f->ops->lanes->ready(item->lane, &item->out);
 
     if (err && err != -EINTR)
-        gate_breaker(&e->gate, BREAKER_NOT_STARTED, item->out.error);
+        gate_breaker(&f->gate, BREAKER_NOT_STARTED, item->out.error);
     return err == 0;
 }
 
@@ -136,23 +136,23 @@ static bool ready(struct receive *item)
  * is open */
 static bool step(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     int err = fill(item);
     bool wants;
 
     if (err < 0 && err != -EAGAIN)
-        gate_trouble(&e->gate, "receiving", -err);
+        gate_trouble(&f->gate, "receiving", -err);
     if (item->open == 0)
         return err >= 0 || (err == -EAGAIN && receive_dwell(item));
     receive_dwelt(item);
     wants = err != TAKEN_NONE && want(item);
     if (!wants)
-        gate_changed(&e->gate); /* there may be more: for others */
+        gate_changed(&f->gate); /* there may be more: for others */
     if (err == TAKEN_NONE)
-        e->ops->lanes->wake(item->lane); /* no wait: there may be more */
+        f->ops->lanes->wake(item->lane); /* no wait: there may be more */
     collect(item);
     if (wants)
-        items_unwant(&e->items, item);
+        items_unwant(&f->items, item);
     return true;
 }
 
@@ -178,22 +178,22 @@ static enum why lane_batch(struct receive *item)
 /* window_batch - with a lane of its own */
 enum why window_batch(struct receive *item)
 {
-    struct engine *e = item->engine;
+    struct flow *f = item->flow;
     struct lane *lane;
     enum why why = LEFT_EMPTY;
 
-    item->end_ns = ns_add(receive_look(item), e->set->batch_limit_ns);
+    item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
     item->dwells = 0;
     item->took = false;
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
-    lane = window_open(item) == 0 ? e->ops->lanes->get(e->handler) : NULL;
+    lane = window_open(item) == 0 ? f->ops->lanes->get(f->handler) : NULL;
     if (!lane) {
-        gate_trouble(&e->gate, "starting a work item", ENOMEM);
+        gate_trouble(&f->gate, "starting a work item", ENOMEM);
         return why;
     }
-    items_lane_set(&e->items, item, lane);
+    items_lane_set(&f->items, item, lane);
     why = lane_batch(item);
-    items_lane_set(&e->items, item, NULL);
-    e->ops->lanes->put(e->handler, lane);
+    items_lane_set(&f->items, item, NULL);
+    f->ops->lanes->put(f->handler, lane);
     return why;
 }

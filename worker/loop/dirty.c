@@ -2,12 +2,23 @@
 #include "worker/loop/dirty.h"
 
 #include "common/base/clock.h"
+#include "common/base/container.h"
 #include "worker/loop/loop.h"
 
-void dirty_init(struct dirty *d, uint64_t pause_ns,
-                void (*count)(struct timer *timer))
+/* count_due - it is time */
+static void count_due(struct timer *timer)
 {
-    timer_init(&d->timer, count);
+    struct dirty *d = CONTAINER_OF(timer, struct dirty, timer);
+
+    d->count(d->arg);
+}
+
+void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
+                void *arg)
+{
+    d->count = count;
+    d->arg = arg;
+    timer_init(&d->timer, count_due);
     atomic_store(&d->state, true);
     atomic_store(&d->pause_ns, pause_ns);
 }

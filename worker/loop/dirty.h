@@ -23,13 +23,15 @@ struct dirty {
     struct timers *timers;     /* c  set before the first dirty_count */
     struct loop *loop;         /* c  and before dirty_state_now */
     struct timer timer;        /* fires when it is time to count */
+    void (*count)(void *arg);  /* c */
+    void *arg;                 /* c */
     atomic_bool state;         /* a */
     atomic_bool counted_soon;  /* a  the timer runs */
     _Atomic uint64_t pause_ns; /* a  until the next count */
 };
 
-void dirty_init(struct dirty *d, uint64_t pause_ns,
-                void (*count)(struct timer *timer));
+void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
+                void *arg);
 /* The state has changed. */
 void dirty_state(struct dirty *d);
 /* The same, and the loop shows it at once. */

@@ -16,10 +16,9 @@
 #include "common/base/queue_name.h"
 #include "common/state/counters.h"
 #include "common/base/container.h"
-#include "worker/engine.h"
-#include "worker/source/file_watch.h"
+#include "worker/flow/flow.h"
+#include "worker/restart/file_watch.h"
 #include "worker/flow/ordered.h"
-#include "worker/loop/loop.h"
 
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most one part in so many */
@@ -28,61 +27,62 @@ enum { ROWS_WAITING, ROWS_PARKED, ROWS_DEAD };
 
 /* rows_count - as the store has them now; a million of them take a while, so
  * the pause until the next time grows with it */
-static void rows_count(struct engine *e)
+static void rows_count(struct board *b)
 {
     static const enum store_state states[] = {
         [ROWS_WAITING] = STORE_WAITING,
         [ROWS_PARKED] = STORE_PARKED,
         [ROWS_DEAD] = STORE_DEAD,
     };
-    struct board *b = &e->board;
+    struct flow *f = b->flow;
     uint64_t before = clock_mono_ns(), pause;
 
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        atomic_store(&b->rows[i], store_count(e->store, states[i]));
+        atomic_store(&b->rows[i], store_count(f->store, states[i]));
     pause = COUNT_SHARE * (clock_mono_ns() - before);
-    atomic_store(&e->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
+    atomic_store(&f->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
 }
 
-void board_count(struct engine *e)
+void board_count(struct board *b)
 {
-    rows_count(e);
-    dirty_state(&e->dirty);
+    rows_count(b);
+    dirty_state(&b->flow->dirty);
 }
 
 /* count_job - on a pool thread; while work goes on, again after a pause */
 static void count_job(struct pool_job *job)
 {
-    struct engine *e = CONTAINER_OF(job, struct engine, board.job);
+    struct board *b = CONTAINER_OF(job, struct board, job);
+    struct flow *f = b->flow;
     struct items_stats s;
 
     /* Not before: a job that is queued still cannot be queued again. */
-    dirty_count_begins(&e->dirty);
-    rows_count(e);
-    dirty_state(&e->dirty);
-    loop_wake(e->loop);
-    file_watch_soon(e->file_watch);
-    items_stats(&e->items, &s);
-    if (s.deliveries != e->board.deliveries &&
-        atomic_load(&e->gate.running) > 0)
-        dirty_count(
-            &e->dirty); /* a batch without an end; others stir as they end */
-    e->board.deliveries = s.deliveries;
+    dirty_count_begins(&f->dirty);
+    rows_count(b);
+    dirty_state_now(&f->dirty);
+    file_watch_soon(b->file_watch);
+    items_stats(&f->items, &s);
+    if (s.deliveries != b->deliveries && atomic_load(&f->gate.running) > 0)
+        dirty_count(&f->dirty); /* a batch without an end; others count as
+                                  they end */
+    b->deliveries = s.deliveries;
 }
 
-/* count_due - in the peeker; what is done from the job on stirs again */
-static void count_due(struct timer *timer)
+/* count_due - in the loop; what is done from the job on stirs again */
+static void count_due(void *arg)
 {
-    struct engine *e = CONTAINER_OF(timer, struct engine, dirty.timer);
+    struct board *b = arg;
+    struct flow *f = b->flow;
 
-    if (pool_submit(e->pool, &e->board.job) < 0)
-        timers_start_after(e->timers, timer, COUNT_NS);
+    if (pool_submit(f->pool, &b->job) < 0)
+        timers_start_after(f->timers, &f->dirty.timer, COUNT_NS);
 }
 
-void board_init(struct engine *e)
+void board_init(struct board *b, struct flow *f)
 {
-    e->board.job.run = count_job;
-    dirty_init(&e->dirty, COUNT_NS, count_due);
+    b->flow = f;
+    b->job.run = count_job;
+    dirty_init(&f->dirty, COUNT_NS, count_due, b);
 }
 
 /* The file says what our bits mean (docs/counters.md). */
@@ -99,34 +99,34 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
 
 /* state_text - what is not as usual, "" if nothing is; a bound that is reached
  * comes and goes with each message */
-static void state_text(struct engine *e, const char *why, char *out,
-                       size_t room)
+static void state_text(struct board *b, const char *why, char *out, size_t room)
 {
-    unsigned holds = atomic_load(&e->gate.holds) & ~(unsigned)HOLD_BOUND;
+    struct flow *f = b->flow;
+    unsigned holds = atomic_load(&f->gate.holds) & ~(unsigned)HOLD_BOUND;
 
     out[0] = '\0';
     if (holds & HOLD_FILES && !(holds & HOLD_STOP))
         snprintf(out, room, " [takes nothing: %s]",
-                 file_watch_text(e->file_watch));
+                 file_watch_text(b->file_watch));
     else if (holds)
         snprintf(out, room, " [%s]", counters_holds_text(holds));
-    else if (breaker_state(&e->gate.breaker) != BREAKER_CLOSED)
+    else if (breaker_state(&f->gate.breaker) != BREAKER_CLOSED)
         snprintf(out, room, " [breaker open: %s]", why);
 }
 
 /* title - numbers, then what is not as usual */
-static void title(struct engine *e, const char *why)
+static void title(struct board *b, const char *why)
 {
-    struct board *b = &e->board;
+    struct flow *f = b->flow;
     int64_t waiting = atomic_load(&b->rows[ROWS_WAITING]);
     int64_t parked = atomic_load(&b->rows[ROWS_PARKED]);
     char state[200], text[QUEUE_NAME_MAX + 300];
 
-    state_text(e, why, state, sizeof state);
+    state_text(b, why, state, sizeof state);
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
-             e->set->queue, atomic_load(&e->gate.running),
-             atomic_load(&e->gate.cap), waiting + parked,
+             f->set->queue, atomic_load(&f->gate.running),
+             atomic_load(&f->gate.cap), waiting + parked,
              atomic_load(&b->rows[ROWS_DEAD]), state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)
@@ -134,34 +134,35 @@ static void title(struct engine *e, const char *why)
 }
 
 /* gauges - the same for the counters' header */
-static void gauges(struct engine *e)
+static void gauges(struct board *b)
 {
-    struct counters *c = e->counters;
-    struct board *b = &e->board;
+    struct flow *f = b->flow;
+    struct counters *c = f->counters;
 
-    counters_gauge(c, COUNTERS_CAP, atomic_load(&e->gate.cap));
-    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&e->gate.holds));
-    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&e->gate.breaker));
+    counters_gauge(c, COUNTERS_CAP, atomic_load(&f->gate.cap));
+    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&f->gate.holds));
+    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&f->gate.breaker));
     counters_gauge(c, COUNTERS_WAITING,
                    (uint64_t)atomic_load(&b->rows[ROWS_WAITING]));
     counters_gauge(c, COUNTERS_PARKED,
                    (uint64_t)atomic_load(&b->rows[ROWS_PARKED]));
     counters_gauge(c, COUNTERS_LETTERS,
                    (uint64_t)atomic_load(&b->rows[ROWS_DEAD]));
-    counters_gauge(c, COUNTERS_GROUPS, ordered_groups(e));
-    counters_gauge(c, COUNTERS_GROUPS_HELD, ordered_held(e));
-    counters_gauge(c, COUNTERS_WINDOW, e->set->window);
+    counters_gauge(c, COUNTERS_GROUPS, ordered_groups(f));
+    counters_gauge(c, COUNTERS_GROUPS_HELD, ordered_held(f));
+    counters_gauge(c, COUNTERS_WINDOW, f->set->window);
 }
 
 /* board_show - both; the title of a program that embeds us is its own */
-void board_show(struct engine *e)
+void board_show(struct board *b)
 {
+    struct flow *f = b->flow;
     char why[160];
 
-    if (!dirty_state_take(&e->dirty))
+    if (!dirty_state_take(&f->dirty))
         return;
-    breaker_reason(&e->gate.breaker, why, sizeof why);
-    gauges(e);
-    if (!e->set->inproc)
-        title(e, why);
+    breaker_reason(&f->gate.breaker, why, sizeof why);
+    gauges(b);
+    if (!f->set->inproc)
+        title(b, why);
 }

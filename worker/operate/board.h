@@ -18,25 +18,28 @@
 #include "worker/loop/pool.h"
 #include "worker/loop/timers.h"
 
-struct engine;
+struct file_watch;
+struct flow;
 
 /* Somebody else who reads the title, whenever it has changed; in the peeker. */
 struct board_reader {
     void (*read)(struct board_reader *reader, const char *title);
 };
 
-/* a = atomic   j = by its job, one at a time */
+/* c = constant once the worker runs   a = atomic   j = by its job, one at a time */
 struct board {
+    struct flow *flow;             /* c */
+    struct file_watch *file_watch; /* c  set before the worker runs */
     struct pool_job job;
     _Atomic int64_t rows[3];     /* a  waiting, parked, dead; -1: not known */
     uint64_t deliveries;         /* j  at the last count */
     struct board_reader *reader; /* set before the worker runs; NULL: nobody */
 };
 
-void board_init(struct engine *e);
+void board_init(struct board *b, struct flow *f);
 /* Count now; before the worker runs. */
-void board_count(struct engine *e);
+void board_count(struct board *b);
 /* After each wait; does nothing unless something has changed. */
-void board_show(struct engine *e);
+void board_show(struct board *b);
 
 #endif

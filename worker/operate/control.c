@@ -16,7 +16,9 @@
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/operate/control_verbs.h"
-#include "worker/engine.h"
+#include "worker/operate/orders.h"
+#include "common/state/statedir.h"
+#include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
 
 #define CLIENTS 16
@@ -33,7 +35,8 @@ struct client {
 };
 
 struct control {
-    struct engine *engine;
+    struct orders *orders;
+    struct flow *flow;
     struct loop_source door;
     struct timer door_timer; /* when there was no descriptor for who came */
     struct client clients[CLIENTS];
@@ -78,7 +81,7 @@ static void lines(struct client *c)
     while ((end = memchr(from, '\n', c->used)) != NULL) {
         *end++ = '\0';
         c->used -= (size_t)(end - from);
-        if (!reply(c, control_answer(c->control->engine, from)))
+        if (!reply(c, control_answer(c->control->orders, from)))
             return;
         from = end;
     }
@@ -108,7 +111,7 @@ static void client_ready(struct loop_source *source)
         lines(c);
     }
     if (source->fd >= 0 &&
-        loop_watch(c->control->engine->loop, source, EPOLLIN) < 0)
+        loop_watch(c->control->flow->loop, source, EPOLLIN) < 0)
         client_drop(c);
 }
 
@@ -147,7 +150,7 @@ static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);
 
-    (void)loop_watch(k->engine->loop, &k->door, EPOLLIN);
+    (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
 /* door_ready - let one in; who cannot be let in for want of a descriptor waits,
@@ -168,12 +171,12 @@ static void door_ready(struct loop_source *source)
             (void)reply(c, control_refusal(EX_NOPERM, "only the worker's user "
                                                       "and root may ask"));
             client_drop(c);
-        } else if (loop_watch(k->engine->loop, &c->source, EPOLLIN) < 0) {
+        } else if (loop_watch(k->flow->loop, &c->source, EPOLLIN) < 0) {
             client_drop(c);
         }
     }
     if (full)
-        timers_start_after(k->engine->timers, &k->door_timer, FULL_NS);
+        timers_start_after(k->flow->timers, &k->door_timer, FULL_NS);
     else
         door_open(&k->door_timer);
 }
@@ -181,37 +184,39 @@ static void door_ready(struct loop_source *source)
 /* ---- open and close ---- */
 
 /* deaf - why nobody can steer us */
-static struct control *deaf(struct control *k, struct engine *e, int err)
+static struct control *deaf(struct control *k, const struct flow *f, int err)
 {
-    log_warn("control_off", F_STR("queue", e->set->queue),
-             F_STR("folder", e->dir.folder), F_STR("error", strerror(err)),
+    log_warn("control_off", F_STR("queue", f->set->queue),
+             F_STR("folder", f->folder), F_STR("error", strerror(err)),
              F_STR("next", "the worker runs; signals work, mqctl cannot steer "
                            "it"));
     control_close(&k);
     return NULL;
 }
 
-struct control *control_open(struct engine *e)
+struct control *control_open(struct orders *orders)
 {
+    struct flow *f = orders->flow;
     struct control *k = calloc(1, sizeof *k);
     int err;
 
     if (!k)
-        return deaf(NULL, e, ENOMEM);
-    k->engine = e;
+        return deaf(NULL, f, ENOMEM);
+    k->orders = orders;
+    k->flow = f;
     k->door.fd = -1;
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
     for (size_t i = 0; i < CLIENTS; i++)
         k->clients[i].source.fd = -1;
-    if (snprintf(k->path, sizeof k->path, "%s/%s", e->dir.folder,
+    if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
                  STATEDIR_CONTROL) >= (int)sizeof k->path)
-        return deaf(k, e, ENAMETOOLONG);
+        return deaf(k, f, ENAMETOOLONG);
     k->door.fd = local_listen(k->path, CLIENTS);
     if (k->door.fd < 0)
-        return deaf(k, e, -k->door.fd);
-    err = loop_watch(e->loop, &k->door, EPOLLIN);
-    return err ? deaf(k, e, -err) : k;
+        return deaf(k, f, -k->door.fd);
+    err = loop_watch(f->loop, &k->door, EPOLLIN);
+    return err ? deaf(k, f, -err) : k;
 }
 
 void control_close(struct control **control)
@@ -221,7 +226,7 @@ void control_close(struct control **control)
     if (!k)
         return;
     *control = NULL;
-    timers_cancel(k->engine->timers, &k->door_timer);
+    timers_cancel(k->flow->timers, &k->door_timer);
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {

@@ -14,10 +14,10 @@
 #define WORKER_OPERATE_CONTROL_H
 
 struct control; /* opaque */
-struct engine;
+struct orders;
 
 /* NULL if it cannot be had. */
-struct control *control_open(struct engine *e);
+struct control *control_open(struct orders *orders);
 void control_close(struct control **control); /* NULL-safe; sets NULL */
 
 #endif

@@ -10,16 +10,17 @@
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
-#include "worker/engine.h"
-#include "worker/source/file_watch.h"
+#include "worker/flow/flow.h"
+#include "worker/restart/file_watch.h"
 #include "worker/flow/ordered.h"
-#include "worker/flow/stop.h"
-#include "worker/config/tune.h"
+#include "worker/operate/stop.h"
+#include "worker/operate/orders.h"
+#include "worker/operate/tune.h"
 
 #define WORDS_MAX 32
 
 struct request {
-    struct engine *engine;
+    struct orders *orders;
     char *words[WORDS_MAX]; /* without the verb */
     size_t count;
 };
@@ -38,13 +39,13 @@ static json_t *yes(void)
 /* ---- status ---- */
 
 /* settings_json - all that can be set, as it is now */
-static json_t *settings_json(struct engine *e)
+static json_t *settings_json(struct orders *o)
 {
     json_t *all = json_object();
     char text[TUNE_TEXT];
 
     for (size_t i = 0; tune_name(i); i++) {
-        tune_print(e, tune_name(i), text);
+        tune_print(o, tune_name(i), text);
         json_object_set_new(all, tune_name(i), json_string(text));
     }
     return all;
@@ -52,48 +53,49 @@ static json_t *settings_json(struct engine *e)
 
 /* differs_json - the queue, from what it would be made like; null: it does
  * not */
-static json_t *differs_json(const struct engine *e)
+static json_t *differs_json(const struct flow *f)
 {
     struct queue_attr want;
     char text[256];
 
-    settings_attr(e->set, &want);
-    return queue_differs(e->queue, &want, text, sizeof text) ? json_string(text)
+    settings_attr(f->set, &want);
+    return queue_differs(f->queue, &want, text, sizeof text) ? json_string(text)
                                                              : json_null();
 }
 
 static json_t *status(struct request *r)
 {
-    struct engine *e = r->engine;
-    unsigned holds = atomic_load(&e->gate.holds);
+    struct flow *f = r->orders->flow;
+    unsigned holds = atomic_load(&f->gate.holds);
     struct counters_sum s;
     json_t *out;
     char why[160];
 
-    counters_sum(e->counters, &s);
-    breaker_reason(&e->gate.breaker, why, sizeof why);
+    counters_sum(f->counters, &s);
+    breaker_reason(&f->gate.breaker, why, sizeof why);
     out = json_pack(
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
-        "pid", (int)getpid(), "queue", e->set->queue, "max_concurrency",
-        (int)atomic_load(&e->gate.cap), "in_flight", (json_int_t)s.running,
-        "busy", (int)atomic_load(&e->gate.running), "state",
+        "pid", (int)getpid(), "queue", f->set->queue, "max_concurrency",
+        (int)atomic_load(&f->gate.cap), "in_flight", (json_int_t)s.running,
+        "busy", (int)atomic_load(&f->gate.running), "state",
         counters_holds_text(holds), "paused", (holds & HOLD_PAUSE) != 0,
-        "breaker", breaker_state_text(breaker_state(&e->gate.breaker)),
-        "breaker_reason", why, "queue_differs", differs_json(e), "settings",
-        settings_json(e));
+        "breaker", breaker_state_text(breaker_state(&f->gate.breaker)),
+        "breaker_reason", why, "queue_differs", differs_json(f), "settings",
+        settings_json(r->orders));
     if (out)
         json_object_update_new(
             out,
-            json_pack("{s:I, s:I, s:I}", "window", (json_int_t)e->set->window,
-                      "groups", (json_int_t)ordered_groups(e), "groups_held",
-                      (json_int_t)ordered_held(e)));
-    if (out && e->gate.pause_until_ns)
+            json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
+                      "groups", (json_int_t)ordered_groups(f), "groups_held",
+                      (json_int_t)ordered_held(f)));
+    if (out && f->gate.pause_until_ns)
         json_object_set_new(out, "paused_for_ns",
-                            json_integer((json_int_t)(e->gate.pause_until_ns -
+                            json_integer((json_int_t)(f->gate.pause_until_ns -
                                                       clock_mono_ns())));
     if (out && holds & HOLD_FILES)
-        json_object_set_new(out, "file_gone",
-                            json_string(file_watch_text(e->file_watch)));
+        json_object_set_new(
+            out, "file_gone",
+            json_string(file_watch_text(r->orders->file_watch)));
     return out;
 }
 
@@ -110,34 +112,35 @@ static json_t *pause_it(struct request *r)
         (duration_parse(r->words[0], &limit) < 0 || limit == 0))
         return control_refusal(EX_USAGE, "pause: not a duration; give a number "
                                          "with ms, s, m, h or d, like 5m");
-    gate_pause_for(&r->engine->gate, limit);
+    gate_pause_for(&r->orders->flow->gate, limit);
     return yes();
 }
 
 static json_t *resume(struct request *r)
 {
-    gate_pause(&r->engine->gate, false);
+    gate_pause(&r->orders->flow->gate, false);
     return yes();
 }
 
 /* drain - no more; what runs may take as long as it takes */
 static json_t *drain(struct request *r)
 {
-    gate_finish(&r->engine->gate, "drain", 0);
+    gate_finish(&r->orders->flow->gate, "drain", 0);
     return yes();
 }
 
 static json_t *stop(struct request *r)
 {
-    gate_finish(&r->engine->gate, "stop", 0); /* the first reason counts */
-    stop_worker(r->engine, SIGTERM);
+    gate_finish(&r->orders->flow->gate, "stop",
+                0); /* the first reason counts */
+    stop_worker(r->orders->stop, SIGTERM);
     return yes();
 }
 
 static json_t *quit(struct request *r)
 {
-    gate_finish(&r->engine->gate, "quit", 0);
-    stop_worker(r->engine, SIGQUIT);
+    gate_finish(&r->orders->flow->gate, "quit", 0);
+    stop_worker(r->orders->stop, SIGQUIT);
     return yes();
 }
 
@@ -177,7 +180,7 @@ static json_t *set(struct request *r)
         return out;
     all = json_array();
     for (size_t i = 0; i < r->count; i++) {
-        if (tune_text(r->engine, r->words[i], values[i], old, now, &p) < 0) {
+        if (tune_text(r->orders, r->words[i], values[i], old, now, &p) < 0) {
             out = control_refusal(p.status, p.text);
             break;
         }
@@ -234,9 +237,9 @@ static size_t verb_of(const char *name)
 }
 
 /* control_answer - one line */
-json_t *control_answer(struct engine *e, char *line)
+json_t *control_answer(struct orders *orders, char *line)
 {
-    struct request r = {.engine = e};
+    struct request r = {.orders = orders};
     size_t i = verb_of(request_read(&r, line));
 
     if (i == VERBS)
@@ -245,7 +248,7 @@ json_t *control_answer(struct engine *e, char *line)
                                "resume, set NAME=VALUE..., drain, stop or "
                                "quit");
     if (verbs[i].order)
-        log_info("control", F_STR("queue", e->set->queue),
+        log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
     /* The answer is an object of its own, whatever it was made from. */
     /* cppcheck-suppress returnDanglingLifetime */

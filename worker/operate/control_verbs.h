@@ -10,10 +10,10 @@
 
 #include <jansson.h>
 
-struct engine;
+struct orders;
 
 /* `line` is changed. The caller's reference. */
-json_t *control_answer(struct engine *e, char *line);
+json_t *control_answer(struct orders *orders, char *line);
 /* {"ok": false, "status": ..., "error": ...} */
 json_t *control_refusal(int status, const char *text);
 

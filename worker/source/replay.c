@@ -17,12 +17,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/store/store.h"
 #include "worker/rules/delivery.h"
-#include "worker/engine.h"
 #include "worker/source/retries.h"
 
 /* find - what the store says */
-static int find(struct engine *e, const struct delivery *d,
+static int find(struct store *store, const struct delivery *d,
                 enum store_replay *is)
 {
     const unsigned needed = HEADER_ID | HEADER_LETTER_TOKEN;
@@ -30,7 +30,7 @@ static int find(struct engine *e, const struct delivery *d,
     *is = REPLAY_NONE;
     if ((d->header.fields & needed) != needed)
         return 0;
-    return store_replay_find(e->store, (int64_t)d->header.letter, &d->header.id,
+    return store_replay_find(store, (int64_t)d->header.letter, &d->header.id,
                              &d->header.letter_token, is);
 }
 
@@ -41,10 +41,11 @@ static int find(struct engine *e, const struct delivery *d,
  * long as we have it, nobody else takes the row or moves it. Crash before the
  * row is in the slot: it is linked by the next start.
  */
-static int take(struct engine *e, struct delivery *d, enum store_replay *is)
+static int take(struct store *store, struct retries *retries,
+                struct delivery *d, enum store_replay *is)
 {
     int64_t row = (int64_t)d->header.letter;
-    int err = retries_claim(e->retries, row);
+    int err = retries_claim(retries, row);
 
     if (err == -EALREADY) { /* a slot has it, or it is a retry by now */
         *is = REPLAY_OVER;
@@ -56,11 +57,11 @@ static int take(struct engine *e, struct delivery *d, enum store_replay *is)
     }
     if (err)
         return err;
-    err = find(e, d, is);
+    err = find(store, d, is);
     if (!err && *is == REPLAY_OPEN)
         slot_link(d->slot, row);
     else
-        retries_land(e->retries, row);
+        retries_land(retries, row);
     return err;
 }
 
@@ -83,7 +84,8 @@ static void mark(struct delivery *d)
 
 /* replay_link - a slot that has a row when its message is sorted is linked
  * already: what is loaded from the store is not sorted again */
-int replay_link(struct engine *e, struct delivery *d)
+int replay_link(struct store *store, struct retries *retries,
+                struct delivery *d)
 {
     enum store_replay is;
     int err;
@@ -91,9 +93,9 @@ int replay_link(struct engine *e, struct delivery *d)
     if (!(d->header.fields & HEADER_LETTER))
         return 0;
     if (!d->slot->row) {
-        err = find(e, d, &is);
+        err = find(store, d, &is);
         if (!err && is == REPLAY_OPEN)
-            err = take(e, d, &is);
+            err = take(store, retries, d, &is);
         if (err)
             return err;
         d->repeat = is == REPLAY_OVER;

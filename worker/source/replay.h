@@ -11,11 +11,13 @@
 #ifndef WORKER_SOURCE_REPLAY_H
 #define WORKER_SOURCE_REPLAY_H
 
-struct engine;
+struct retries;
+struct store;
 struct delivery;
 
 /* Sets d->letter, d->repeat, or marks a message that says it is a letter and is
  * none as one that may have run already. */
-int replay_link(struct engine *e, struct delivery *d);
+int replay_link(struct store *store, struct retries *retries,
+                struct delivery *d);
 
 #endif

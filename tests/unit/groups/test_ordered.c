@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 #include "common/custody/custody.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 #include "worker/source/load.h"
 #include "worker/flow/ordered.h"
 
@@ -18,7 +18,7 @@ enum { SLOTS = 8, ROWS = 800, PARKERS = 6, GROUPS = 8 };
 
 static struct settings set = {
     .queue = "/q", .group_quantum = 10, .max_parked = ROWS};
-static struct engine engine = {.set = &set};
+static struct flow flow = {.set = &set};
 
 static void visit(struct slot *slot, void *arg)
 {
@@ -38,27 +38,26 @@ static void setup(void)
     struct problem p = {0};
 
     fixture_init();
-    engine.store = fixture_open();
+    flow.store = fixture_open();
     snprintf(path, sizeof path, "%s/custody", fixture_dir);
-    cr_assert_eq(custody_open(&engine.custody, path, &spec, &p), 0, "%s",
-                 p.text);
-    cr_assert_eq(custody_recover(engine.custody, visit, NULL, &p), 0);
-    cr_assert_eq(timers_open(&engine.timers), 0);
-    cr_assert_eq(retries_open(&engine.retries, engine.store, engine.timers,
-                              SLOTS, on_due, NULL),
+    cr_assert_eq(custody_open(&flow.custody, path, &spec, &p), 0, "%s", p.text);
+    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    cr_assert_eq(timers_open(&flow.timers), 0);
+    cr_assert_eq(retries_open(&flow.retries, flow.store, flow.timers, SLOTS,
+                              on_due, NULL),
                  0);
-    engine.load = (struct load){.store = engine.store,
-                                .room = custody_body_bytes(engine.custody)};
-    cr_assert_eq(ordered_open(&engine.ordered, &engine, SLOTS), 0);
+    flow.load = (struct load){.store = flow.store,
+                              .room = custody_body_bytes(flow.custody)};
+    cr_assert_eq(ordered_open(&flow.ordered, &flow, SLOTS), 0);
 }
 
 static void teardown(void)
 {
-    ordered_close(&engine.ordered);
-    retries_close(&engine.retries);
-    timers_close(&engine.timers);
-    custody_close(&engine.custody);
-    store_close(&engine.store);
+    ordered_close(&flow.ordered);
+    retries_close(&flow.retries);
+    timers_close(&flow.timers);
+    custody_close(&flow.custody);
+    store_close(&flow.store);
     fixture_fini();
 }
 
@@ -73,7 +72,7 @@ static int64_t put(enum store_state state, uint64_t seq)
     m.group = &key;
     m.group_size = sizeof key;
     m.receive_seq = seq;
-    return fixture_put(engine.store, &m);
+    return fixture_put(flow.store, &m);
 }
 
 /* done - the end of a delivery, in the order of op_after */
@@ -81,31 +80,31 @@ static void done(struct delivery *d)
 {
     int64_t row = d->slot->row;
 
-    cr_assert_eq(store_delete(engine.store, row), 0);
+    cr_assert_eq(store_delete(flow.store, row), 0);
     slot_retire(d->slot);
-    ordered_settled(&engine, d->lease, NULL, false);
-    retries_land(engine.retries, row);
+    ordered_settled(&flow, d->lease, NULL, false);
+    retries_land(flow.retries, row);
 }
 
 Test(ordered, a_row_that_has_not_landed_yet_is_taken_when_it_has)
 {
     int64_t row = put(STORE_PARKED, 1);
-    struct slot *slot = custody_acquire(engine.custody);
+    struct slot *slot = custody_acquire(flow.custody);
     struct delivery d = {0};
 
-    cr_assert_eq(ordered_restore(&engine), 0);
-    cr_assert(retries_fly(engine.retries, row));
+    cr_assert_eq(ordered_restore(&flow), 0);
+    cr_assert(retries_fly(flow.retries, row));
     for (unsigned i = 0; i < 3; i++) {
-        cr_assert_eq(ordered_take(&engine, slot, &d), -EAGAIN);
+        cr_assert_eq(ordered_take(&flow, slot, &d), -EAGAIN);
         cr_assert_eq(slot_word(slot).state, SLOT_FREE);
-        cr_assert(ordered_ready(&engine), "whoever looks next, tries");
+        cr_assert(ordered_ready(&flow), "whoever looks next, tries");
     }
-    retries_land(engine.retries, row);
-    cr_assert_eq(ordered_take(&engine, slot, &d), 0);
+    retries_land(flow.retries, row);
+    cr_assert_eq(ordered_take(&flow, slot, &d), 0);
     cr_assert_eq(slot->row, row);
     done(&d);
-    cr_assert(ordered_empty(&engine));
-    custody_release(engine.custody, slot);
+    cr_assert(ordered_empty(&flow));
+    custody_release(flow.custody, slot);
 }
 
 /* Rows that are due, for the threads that put them by. */
@@ -115,7 +114,7 @@ static atomic_uint due_left;
 /* put_by_some - each comes before all that are there; NULL is well */
 static void *put_by_some(void *arg)
 {
-    struct slot *slot = custody_acquire(engine.custody);
+    struct slot *slot = custody_acquire(flow.custody);
     struct delivery d = {0};
     unsigned left = atomic_load(&due_left);
 
@@ -125,25 +124,25 @@ static void *put_by_some(void *arg)
         if (!atomic_compare_exchange_weak(&due_left, &left, left - 1))
             continue;
         row = due[left - 1];
-        if (!retries_fly(engine.retries, row) ||
-            load_row(&engine.load, row, STORE_WAITING, slot, &d) != 0 ||
-            ordered_due(&engine, &d) != PUT_BY)
+        if (!retries_fly(flow.retries, row) ||
+            load_row(&flow.load, row, STORE_WAITING, slot, &d) != 0 ||
+            ordered_due(&flow, &d) != PUT_BY)
             return arg;
     }
-    custody_release(engine.custody, slot);
+    custody_release(flow.custody, slot);
     return NULL;
 }
 
 /* take_all - whatever the others do meanwhile; 0, or what went wrong */
 static int take_all(void)
 {
-    struct slot *slot = custody_acquire(engine.custody);
+    struct slot *slot = custody_acquire(flow.custody);
     struct delivery d = {0};
     unsigned taken = 0;
     int wrong = 0;
 
     while (taken < ROWS) {
-        int err = ordered_take(&engine, slot, &d);
+        int err = ordered_take(&flow, slot, &d);
 
         if (err && err != -EAGAIN)
             wrong = err;
@@ -152,7 +151,7 @@ static int take_all(void)
             taken++;
         }
     }
-    custody_release(engine.custody, slot);
+    custody_release(flow.custody, slot);
     return wrong;
 }
 
@@ -167,12 +166,12 @@ Test(ordered, rows_are_taken_while_those_that_parked_them_are_on_the_way_back)
         due[i] = put(STORE_WAITING, i + 1);
     atomic_store(&due_left, ROWS);
     for (unsigned i = 0; i < PARKERS; i++)
-        cr_assert_eq(pthread_create(&thread[i], NULL, put_by_some, &engine), 0);
+        cr_assert_eq(pthread_create(&thread[i], NULL, put_by_some, &flow), 0);
     err = take_all();
     for (unsigned i = 0; i < PARKERS; i++) {
         cr_assert_eq(pthread_join(thread[i], &wrong), 0);
         cr_assert_null(wrong);
     }
     cr_assert_eq(err, 0, "%s", strerror(-err));
-    cr_assert(ordered_empty(&engine));
+    cr_assert(ordered_empty(&flow));
 }

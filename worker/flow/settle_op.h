@@ -6,8 +6,8 @@
  * OWNS   Nothing; an op borrows what it points to.
  * FAILS  op_write: the store's error, nothing has happened.
  */
-#ifndef WORKER_SOURCE_SETTLE_OP_H
-#define WORKER_SOURCE_SETTLE_OP_H
+#ifndef WORKER_FLOW_SETTLE_OP_H
+#define WORKER_FLOW_SETTLE_OP_H
 
 #include "worker/flow/settle.h"
 
@@ -26,13 +26,13 @@ struct op {
 };
 
 /* Durable on 0. */
-int op_write(struct engine *e, struct op *op);
+int op_write(struct flow *f, struct op *op);
 /* It is durable: free the slot and go on. */
-void op_retire(struct engine *e, struct slot *slot, const struct op *op,
+void op_retire(struct flow *f, struct slot *slot, const struct op *op,
                int64_t landed);
 /* What op_retire does besides freeing the slot. */
-void op_after(struct engine *e, const struct op *op, int64_t landed);
+void op_after(struct flow *f, const struct op *op, int64_t landed);
 /* Not delivered: first in line again, in its group if it has one. */
-void op_give_back(struct engine *e, struct slot *slot, struct group *lease);
+void op_give_back(struct flow *f, struct slot *slot, struct group *lease);
 
 #endif

@@ -12,17 +12,28 @@
  * OWNS   A descriptor of each file (O_PATH), and that of inotify.
  * FAILS  open: a problem.
  */
-#ifndef WORKER_SOURCE_FILE_WATCH_H
-#define WORKER_SOURCE_FILE_WATCH_H
+#ifndef WORKER_RESTART_FILE_WATCH_H
+#define WORKER_RESTART_FILE_WATCH_H
 
 #include "common/base/problem.h"
 
-struct engine;
+struct flow;
+struct lock;
+struct runtimedir;
+struct statedir;
 struct file_watch; /* opaque; body in file_watch.c */
 
+/* What it watches, and puts back; all of it outlives it. */
+struct file_watch_setup {
+    struct flow *flow;
+    const struct statedir *dir;
+    struct runtimedir *runtime;
+    struct lock *lock;
+};
+
 /* After all files are open. */
-int file_watch_open(struct file_watch **out, struct engine *e,
-                    struct problem *p);
+int file_watch_open(struct file_watch **out,
+                    const struct file_watch_setup *setup, struct problem *p);
 /* The first look, before anything is taken. */
 void file_watch_start(struct file_watch *w);
 /* Work goes on: look again. */

@@ -5,8 +5,8 @@
  * OWNS   Nothing.
  * FAILS  A problem: the slots cannot be had; the cap stays as it was.
  */
-#ifndef WORKER_FLOW_CAP_H
-#define WORKER_FLOW_CAP_H
+#ifndef WORKER_OPERATE_CAP_H
+#define WORKER_OPERATE_CAP_H
 
 #include "common/base/problem.h"
 
@@ -15,10 +15,10 @@
  * the store again. */
 #define SPARE_THREADS 6
 
-struct engine;
+struct orders;
 
-int cap_set(struct engine *e, unsigned cap, struct problem *p);
+int cap_set(struct orders *o, unsigned cap, struct problem *p);
 /* Some more or fewer; trouble is logged. */
-void cap_change(struct engine *e, int change);
+void cap_change(struct orders *o, int change);
 
 #endif

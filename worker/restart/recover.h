@@ -6,13 +6,13 @@
  * OWNS   Nothing.
  * FAILS  A problem.
  */
-#ifndef WORKER_FLOW_RECOVER_H
-#define WORKER_FLOW_RECOVER_H
+#ifndef WORKER_RESTART_RECOVER_H
+#define WORKER_RESTART_RECOVER_H
 
 #include "common/base/problem.h"
 
-struct engine;
+struct flow;
 
-int recover(struct engine *e, struct problem *p);
+int recover(struct flow *f, struct problem *p);
 
 #endif

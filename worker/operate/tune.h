@@ -7,8 +7,8 @@
  * OWNS   Nothing; the settings are the engine's.
  * FAILS  A problem with status 64; the setting stays as it was.
  */
-#ifndef WORKER_CONFIG_TUNE_H
-#define WORKER_CONFIG_TUNE_H
+#ifndef WORKER_OPERATE_TUNE_H
+#define WORKER_OPERATE_TUNE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,22 +16,22 @@
 
 #include "common/base/problem.h"
 
-struct engine;
+struct orders;
 
 #define TUNE_TEXT 256
 
 /* The i-th name; NULL after the last. */
 const char *tune_name(size_t i);
 /* Its value now, as the flag takes it: "8", "1m30s", "none". */
-void tune_print(struct engine *e, const char *name, char out[TUNE_TEXT]);
+void tune_print(struct orders *o, const char *name, char out[TUNE_TEXT]);
 /* Whether `text` is a value for it: 0, or a problem. */
 int tune_check(const char *name, const char *text, struct problem *p);
 /* Change it; `old` and `now` as tune_print. In the peeker. */
-int tune_text(struct engine *e, const char *name, const char *text,
+int tune_text(struct orders *o, const char *name, const char *text,
               char old[TUNE_TEXT], char now[TUNE_TEXT], struct problem *p);
 /* The same for one that is a number; UINT64_MAX where "none" is allowed.
  * max-concurrency: in the peeker. */
-int tune_number(struct engine *e, const char *name, uint64_t value,
+int tune_number(struct orders *o, const char *name, uint64_t value,
                 struct problem *p);
 
 #endif

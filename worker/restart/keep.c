@@ -13,7 +13,7 @@
  * (fsync(2)), and that a store to the mapped file before a kill is seen after
  * it. No handler runs any more, or can still settle: the caller sees to that.
  */
-#include "worker/flow/keep.h"
+#include "worker/restart/keep.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,14 +25,12 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/source/file_watch.h"
 #include "worker/handlers/handler.h"
-#include "worker/source/pending.h"
+#include "worker/flow/unsettled.h"
 #include "worker/flow/receive.h"
 #include "worker/source/replay.h"
 #include "worker/source/row.h"
 #include "worker/flow/settle.h"
-#include "worker/flow/totals.h"
 
 #define TICK_NS NS_PER_MS
 
@@ -82,32 +80,32 @@ static int by_seq(const void *a, const void *b)
 
 /* name - its header, id and group; HELD from here on. Nobody may have looked
  * yet whether it is a letter that was sent again. */
-static int name(struct engine *e, struct left *l)
+static int name(struct flow *f, struct left *l)
 {
     struct slot *slot = l->d.slot;
 
     if (l->half)
-        slot_resolve(slot, custody_fill(e->custody),
-                     custody_body_bytes(e->custody));
+        slot_resolve(slot, custody_fill(f->custody),
+                     custody_body_bytes(f->custody));
     if (slot_word(slot).state == SLOT_RUNNING)
         slot_unrun(slot, true);
-    delivery_read(&l->d, slot, e->set->group_separator);
-    return replay_link(e, &l->d);
+    delivery_read(&l->d, slot, f->set->group_separator);
+    return replay_link(f->store, f->retries, &l->d);
 }
 
 /* name_all - all but second copies of letters, which come to nothing */
-static int name_all(struct engine *e, struct keep *k)
+static int name_all(struct flow *f, struct keep *k)
 {
     size_t n = 0;
     int err = 0;
 
     for (size_t i = 0; i < k->count; i++) {
         struct left *l = &k->all[i];
-        int failed = name(e, l);
+        int failed = name(f, l);
 
         err = err ? err : failed;
         if (l->d.repeat) {
-            (void)settle_repeat(e, &l->d);
+            (void)settle_repeat(f, &l->d);
             continue;
         }
         k->ran += (slot_word(l->d.slot).flags & SLOT_REDELIVERED) != 0;
@@ -121,11 +119,11 @@ static int name_all(struct engine *e, struct keep *k)
  * A group's messages are parked: its order is theirs, and what comes after them
  * waits for them.
  */
-static void fresh_row(const struct engine *e, struct store_row *m,
+static void fresh_row(const struct flow *f, struct store_row *m,
                       const struct delivery *d)
 {
     row_make(m, d);
-    if (receive_delayed(e, d)) {
+    if (receive_delayed(f, d)) {
         m->state = STORE_WAITING;
         m->due_ns = settle_due(d);
     } else if (d->group.at) {
@@ -170,16 +168,16 @@ static int old_row(struct store_row *m, const struct slot *slot)
 
 /* row_of - what becomes of one message: 1 `m` is to be written, 0 the store has
  * all of it, or an operator discarded it; -errno: the store cannot be read */
-static int row_of(struct engine *e, struct left *l, struct store_row *m)
+static int row_of(struct flow *f, struct left *l, struct store_row *m)
 {
     struct slot *slot = l->d.slot;
     int err;
 
     if (slot->row == 0) {
-        fresh_row(e, m, &l->d);
+        fresh_row(f, m, &l->d);
         return 1;
     }
-    err = store_get(e->store, slot->row, m, NULL, 0, l->group);
+    err = store_get(f->store, slot->row, m, NULL, 0, l->group);
     if (err)
         return err == -ENOENT ? 0 : err;
     m->slot = slot;
@@ -192,17 +190,17 @@ static int row_of(struct engine *e, struct left *l, struct store_row *m)
 
 /* write_rows - all rows in one commit, all slots free after it; nothing has
  * happened if it fails */
-static int write_rows(struct engine *e, struct keep *k)
+static int write_rows(struct flow *f, struct keep *k)
 {
-    int err = atomic_load(&e->gate.holds) & HOLD_STORE_GONE ? -ESTALE : 0;
+    int err = atomic_load(&f->gate.holds) & HOLD_STORE_GONE ? -ESTALE : 0;
 
     for (size_t i = 0; i < k->count && err >= 0; i++) {
-        err = row_of(e, &k->all[i], &k->rows[k->row_count]);
+        err = row_of(f, &k->all[i], &k->rows[k->row_count]);
         k->row_count += err > 0;
     }
     FAULT_POINT("keep_before_put");
     if (err >= 0 && k->row_count > 0)
-        err = store_put_all(e->store, k->rows, k->row_count);
+        err = store_put_all(f->store, k->rows, k->row_count);
     FAULT_POINT("keep_after_put");
     for (size_t i = 0; i < k->count && err >= 0; i++)
         slot_retire(k->all[i].d.slot);
@@ -225,12 +223,12 @@ static void tell_each(struct keep *k, bool kept)
 }
 
 /* tell - one line for all */
-static void tell(const struct engine *e, const struct keep *k, int err)
+static void tell(const struct flow *f, const struct keep *k, int err)
 {
     if (err)
-        log_error("not_kept", F_STR("queue", e->set->queue),
+        log_error("not_kept", F_STR("queue", f->set->queue),
                   F_UINT("count", k->count), F_STR("error", strerror(-err)),
-                  F_STR("store", e->dir.folder),
+                  F_STR("store", f->folder),
                   F_STR("next",
                         err == -ENOSPC
                             ? "free some space and start a worker; until then "
@@ -240,37 +238,37 @@ static void tell(const struct engine *e, const struct keep *k, int err)
                               "these messages are in custody only, and must "
                               "not be lost with it"));
     else
-        log_info("kept", F_STR("queue", e->set->queue),
+        log_info("kept", F_STR("queue", f->set->queue),
                  F_UINT("count", k->count), F_UINT("may_have_run", k->ran),
                  F_STR("next", "all are in the store, none in custody; the "
                                "next worker goes on with them"));
 }
 
 /* keep_all - see the head of this file */
-void keep_all(struct engine *e)
+void keep_all(struct flow *f)
 {
     struct keep k = {0};
     size_t most;
     int err = 0;
 
-    custody_each(e->custody, count_slot, &k);
+    custody_each(f->custody, count_slot, &k);
     most = k.count;
     if (most == 0)
         return;
     k.all = calloc(most, sizeof *k.all);
     k.rows = calloc(most, sizeof *k.rows);
     if (!k.all || !k.rows) {
-        tell(e, &k, -ENOMEM);
+        tell(f, &k, -ENOMEM);
         goto out;
     }
     k.count = 0;
-    custody_each(e->custody, collect, &k);
+    custody_each(f->custody, collect, &k);
     qsort(k.all, k.count, sizeof *k.all, by_seq);
-    err = name_all(e, &k);
+    err = name_all(f, &k);
     if (!err)
-        err = write_rows(e, &k);
+        err = write_rows(f, &k);
     tell_each(&k, err == 0);
-    tell(e, &k, err);
+    tell(f, &k, err);
 out:
     free(k.all);
     free(k.rows);
@@ -278,42 +276,34 @@ out:
 
 /* busy - a thread may settle something still: each work item that runs is in a
  * handler that will never be heard of again, and no verdict is written again */
-static bool busy(struct engine *e)
+static bool busy(struct flow *f)
 {
-    unsigned taken = e->ops->seize(e->handler);
+    unsigned taken = f->ops->seize(f->handler);
 
-    return atomic_load(&e->gate.running) > taken || !pending_quiet(e);
+    return atomic_load(&f->gate.running) > taken ||
+           !unsettled_quiet(&f->unsettled);
 }
 
-/* keep_and_exit - what a handler of ours returns from here on is not asked for
+/* keep_quiet - what a handler of ours returns from here on is not asked for
  * Crash anywhere: a slot that was seized is HELD, and runs again from there.
  * Whoever is about to settle is waited for, as long as a handler is after
  * SIGTERM: a message that he writes must not be written by us as well.
- * Custody stays mapped, as the handlers read there; the lock of the state
- * directory, and so any other worker, waits for the end of the process.
  */
-_Noreturn void keep_and_exit(struct engine *e)
+bool keep_quiet(struct flow *f)
 {
     const struct timespec tick = {.tv_nsec = TICK_NS};
-    uint64_t end = ns_add(clock_mono_ns(), e->set->kill_after_ns);
-    bool wait = busy(e);
+    uint64_t end = ns_add(clock_mono_ns(), f->set->kill_after_ns);
+    bool wait = busy(f);
 
     while (wait && clock_mono_ns() < end) {
         nanosleep(&tick, NULL);
-        wait = busy(e);
+        wait = busy(f);
     }
-    if (wait) {
-        log_error("not_kept", F_STR("queue", e->set->queue),
-                  F_UINT("running", atomic_load(&e->gate.running)),
+    if (wait)
+        log_error("not_kept", F_STR("queue", f->set->queue),
+                  F_UINT("running", gate_running(&f->gate)),
                   F_STR("error", "a thread of the worker is still busy"),
                   F_STR("next", "their messages stay in custody; start a "
                                 "worker, which goes on with them"));
-    } else {
-        file_watch_last(e->file_watch);
-        pending_fini(e);
-        keep_all(e);
-        totals_ended(e);
-        runtimedir_close(&e->runtime, &e->dir, custody_empty(e->custody));
-    }
-    _exit(EX_OK);
+    return !wait;
 }

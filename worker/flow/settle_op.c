@@ -1,5 +1,5 @@
 /* settle_op.c - what a verdict does to the store (see settle_op.h) */
-#include "worker/source/settle_op.h"
+#include "worker/flow/settle_op.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,22 +20,22 @@
  * a commit wrote just before that was seen is there as long as the rest of the
  * store, and put back with it.
  */
-int op_write(struct engine *e, struct op *op)
+int op_write(struct flow *f, struct op *op)
 {
     int err;
 
-    if (atomic_load(&e->gate.holds) & HOLD_STORE_GONE)
+    if (atomic_load(&f->gate.holds) & HOLD_STORE_GONE)
         return -ESTALE;
     if (op->kind != OP_PUT)
-        return store_delete(e->store, op->row.row);
-    err = store_put(e->store, &op->row, op->attempt, &op->row.row);
+        return store_delete(f->store, op->row.row);
+    err = store_put(f->store, &op->row, op->attempt, &op->row.row);
     if (err == -ENOENT)
         op->kind = OP_DISCARD;
     return err == -ENOENT || err == -EEXIST ? 0 : err;
 }
 
 /* tell_waiting - a message that comes again */
-static void tell_waiting(struct engine *e, const struct store_row *m,
+static void tell_waiting(struct flow *f, const struct store_row *m,
                          uint64_t wait_ns, const char *id)
 {
     uint64_t wait = (wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
@@ -47,7 +47,7 @@ static void tell_waiting(struct engine *e, const struct store_row *m,
         return;
     }
     log_warn("retry", F_STR("msg", id), F_STR("error", m->error),
-             F_UINT("attempt", m->attempts), F_UINT("of", e->set->max_attempts),
+             F_UINT("attempt", m->attempts), F_UINT("of", f->set->max_attempts),
              F_DURATION("in", wait));
 }
 
@@ -81,21 +81,21 @@ static void op_add(struct counters *c, struct counters_block *b,
 }
 
 /* op_count - where the work item counts, or in the rest */
-static void op_count(struct engine *e, const struct op *op)
+static void op_count(struct flow *f, const struct op *op)
 {
     if (op->count) {
-        op_add(e->counters, op->count, op);
+        op_add(f->counters, op->count, op);
     } else {
-        op_add(e->counters, counters_rest(e->counters), op);
-        counters_rest_done(e->counters);
+        op_add(f->counters, counters_rest(f->counters), op);
+        counters_rest_done(f->counters);
     }
     if (op->kind == OP_PUT && op->row.error)
-        counters_say(e->counters, COUNTERS_LAST_ERROR, op->row.error,
+        counters_say(f->counters, COUNTERS_LAST_ERROR, op->row.error,
                      op->end_ns ? op->end_ns : clock_wall_ns());
 }
 
 /* op_tell - log what is final now */
-static void op_tell(struct engine *e, const struct op *op)
+static void op_tell(struct flow *f, const struct op *op)
 {
     const struct store_row *m = &op->row;
     char id[ULID_TEXT];
@@ -109,7 +109,7 @@ static void op_tell(struct engine *e, const struct op *op)
     } else if (op->kind == OP_DISCARD) {
         log_info("discarded", F_STR("msg", id), F_STR("error", m->error));
     } else if (m->state == STORE_WAITING) {
-        tell_waiting(e, m, op->wait_ns, id);
+        tell_waiting(f, m, op->wait_ns, id);
     } else {
         log_warn("dead", F_STR("msg", id),
                  F_STR("reason", store_reason_text(m->reason)),
@@ -122,11 +122,11 @@ static void op_tell(struct engine *e, const struct op *op)
  * write, and so comes later, is told. What a closed group has refused is none
  * of its own: a group that it held would refuse it again.
  */
-static bool died_late(const struct engine *e, const struct op *op)
+static bool died_late(const struct flow *f, const struct op *op)
 {
     const struct store_row *m = &op->row;
 
-    return e->started && op->kind == OP_PUT && m->state == STORE_DEAD &&
+    return f->started && op->kind == OP_PUT && m->state == STORE_DEAD &&
            m->group && m->reason != REASON_BAD_HEADER;
 }
 
@@ -135,45 +135,45 @@ static bool died_late(const struct engine *e, const struct op *op)
  * is moved before recovery has found all slots, as one may be in a slot, too:
  * engine_run has those moved.
  */
-void op_after(struct engine *e, const struct op *op, int64_t landed)
+void op_after(struct flow *f, const struct op *op, int64_t landed)
 {
     bool put = op->kind == OP_PUT;
 
-    op_count(e, op);
-    op_tell(e, op);
+    op_count(f, op);
+    op_tell(f, op);
     if (op->lease)
-        ordered_settled(e, op->lease, put ? &op->row : NULL, op->letter);
-    else if (died_late(e, op))
-        ordered_died(e, &op->row);
+        ordered_settled(f, op->lease, put ? &op->row : NULL, op->letter);
+    else if (died_late(f, op))
+        ordered_died(f, &op->row);
     if (landed)
-        retries_land(e->retries, landed);
+        retries_land(f->retries, landed);
     if (put && op->row.state == STORE_WAITING)
-        retries_note(e->retries, op->row.due_ns);
-    if (put && op->row.state == STORE_DEAD && e->dead_queue && e->started)
-        dead_queue_poke(e->dead_queue);
+        retries_note(f->retries, op->row.due_ns);
+    if (put && op->row.state == STORE_DEAD && f->dead_queue && f->started)
+        dead_queue_poke(f->dead_queue);
     if (put || landed)
-        backlog_look(e);
+        backlog_look(f);
 }
 
 /* settle_died - to the log, the numbers, its group */
-void settle_died(void *engine, const struct store_row *m)
+void settle_died(void *flow, const struct store_row *m)
 {
-    struct engine *e = engine;
-    struct counters_block *b = counters_rest(e->counters);
+    struct flow *f = flow;
+    struct counters_block *b = counters_rest(f->counters);
     char id[ULID_TEXT];
 
     counters_add(&b->dead, 1);
-    counters_settled(e->counters, COUNTERS_DEAD, &m->id, m->died_ns);
-    counters_rest_done(e->counters);
+    counters_settled(f->counters, COUNTERS_DEAD, &m->id, m->died_ns);
+    counters_rest_done(f->counters);
     log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
              F_STR("reason", store_reason_text(m->reason)),
              F_STR("error", m->error), F_UINT("size", m->size),
-             F_UINT("allowed", custody_body_bytes(e->custody)));
+             F_UINT("allowed", custody_body_bytes(f->custody)));
     if (m->group)
-        ordered_died(e, m);
-    if (e->dead_queue)
-        dead_queue_poke(e->dead_queue);
-    backlog_look(e);
+        ordered_died(f, m);
+    if (f->dead_queue)
+        dead_queue_poke(f->dead_queue);
+    backlog_look(f);
 }
 
 /* op_verdict - as the handler's side sees it; false: it only waits for its
@@ -193,7 +193,7 @@ static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
  * has not. Whoever wants to hear of it comes last: nothing waits for him but
  * this thread.
  */
-void op_retire(struct engine *e, struct slot *slot, const struct op *op,
+void op_retire(struct flow *f, struct slot *slot, const struct op *op,
                int64_t landed)
 {
     struct settlement s = {.slot = slot,
@@ -202,17 +202,17 @@ void op_retire(struct engine *e, struct slot *slot, const struct op *op,
                            .took_ns = op->took_ns};
 
     slot_retire(slot);
-    op_after(e, op, landed);
-    if (e->ops->settled && e->started && op_verdict(op, &s.verdict))
-        e->ops->settled(e->handler, &s);
+    op_after(f, op, landed);
+    if (f->ops->settled && f->started && op_verdict(op, &s.verdict))
+        f->ops->settled(f->handler, &s);
 }
 
 /* op_give_back - not delivered: first in line again, in its group if it has
  * one */
-void op_give_back(struct engine *e, struct slot *slot, struct group *lease)
+void op_give_back(struct flow *f, struct slot *slot, struct group *lease)
 {
     if (lease)
-        ordered_return(e, lease, slot);
+        ordered_return(f, lease, slot);
     else
-        ready_put(&e->ready, slot, true);
+        ready_put(&f->ready, slot, true);
 }

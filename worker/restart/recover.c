@@ -4,7 +4,7 @@
  * the same result: leftovers are killed before anything is changed; a crash is
  * counted in the one store that also takes the slot out of RUNNING.
  */
-#include "worker/flow/recover.h"
+#include "worker/restart/recover.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,10 +35,10 @@ struct found {
 
 static void collect(struct slot *slot, void *arg)
 {
-    struct found *f = arg;
+    struct found *found = arg;
 
-    f->slots[f->count++] = slot;
-    f->ran += slot_word(slot).state == SLOT_RUNNING;
+    found->slots[found->count++] = slot;
+    found->ran += slot_word(slot).state == SLOT_RUNNING;
 }
 
 /* crashed_last - whether that was a crash too many
@@ -49,11 +49,11 @@ static void collect(struct slot *slot, void *arg)
  * decides. (A kill of the recovery itself, between two of them, leaves the
  * second one alone.)
  */
-static bool crashed_last(const struct engine *e, const struct found *f,
+static bool crashed_last(const struct flow *f, const struct found *found,
                          bool ran, unsigned crashes)
 {
-    return crashes >= e->set->max_crashes &&
-           (!e->ops->within || (ran && f->ran == 1));
+    return crashes >= f->set->max_crashes &&
+           (!f->ops->within || (ran && found->ran == 1));
 }
 
 /* seeing - a handler that may be left over would be found
@@ -61,10 +61,10 @@ static bool crashed_last(const struct engine *e, const struct found *f,
  * run, nor does any other: a start that is refused is noticed, and changes
  * nothing.
  */
-static int seeing(const struct engine *e, const struct found *f,
+static int seeing(const struct flow *f, const struct found *found,
                   struct problem *p)
 {
-    const char *blind = f->ran > 0 ? leftover_blind() : NULL;
+    const char *blind = found->ran > 0 ? leftover_blind() : NULL;
 
     if (!blind)
         return 0;
@@ -73,21 +73,22 @@ static int seeing(const struct engine *e, const struct found *f,
                        "worker of %s, which had %u message%s running: /proc: "
                        "%s; nothing was lost, mount it (mount -t proc proc "
                        "/proc) and start again",
-                       e->set->queue, f->ran, f->ran == 1 ? "" : "s", blind);
+                       f->set->queue, found->ran, found->ran == 1 ? "" : "s",
+                       blind);
 }
 
 /* kill_leftovers - before any of their messages runs again */
-static int kill_leftovers(struct engine *e, const struct found *f,
+static int kill_leftovers(struct flow *f, const struct found *found,
                           struct problem *p)
 {
-    struct leftover *list = calloc(f->count + 1, sizeof *list);
+    struct leftover *list = calloc(found->count + 1, sizeof *list);
     size_t n = 0;
     int killed;
 
     if (!list)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    for (size_t i = 0; i < f->count; i++) {
-        const struct slot *slot = f->slots[i];
+    for (size_t i = 0; i < found->count; i++) {
+        const struct slot *slot = found->slots[i];
 
         if (slot_word(slot).state == SLOT_RUNNING)
             list[n++] = (struct leftover){
@@ -96,7 +97,7 @@ static int kill_leftovers(struct engine *e, const struct found *f,
                 .start = slot->handler_start,
             };
     }
-    killed = leftover_kill(custody_nonce(e->custody), list, n);
+    killed = leftover_kill(custody_nonce(f->custody), list, n);
     free(list);
     if (killed < 0)
         return problem_set(p, EX_OSERR, -killed,
@@ -106,7 +107,7 @@ static int kill_leftovers(struct engine *e, const struct found *f,
                            killed == -ENOMEM ? "free some memory"
                                              : "mount /proc");
     if (killed > 0)
-        log_warn("leftovers_killed", F_STR("queue", e->set->queue),
+        log_warn("leftovers_killed", F_STR("queue", f->set->queue),
                  F_INT("processes", killed));
     return 0;
 }
@@ -119,17 +120,17 @@ static int kill_leftovers(struct engine *e, const struct found *f,
  * fresh message: settling stores a row with its sequence, or leaves no trace
  * (then the slot was freed by the very same store, or it runs again).
  */
-static int settled_already(struct engine *e, const struct slot *slot)
+static int settled_already(struct flow *f, const struct slot *slot)
 {
     struct store_row m;
     int64_t row;
     int err;
 
     if (slot->row == 0) {
-        err = store_find_seq(e->store, slot->seq, &row);
+        err = store_find_seq(f->store, slot->seq, &row);
         return err == 0 ? 1 : err == -ENOENT ? 0 : err;
     }
-    err = store_get(e->store, slot->row, &m, NULL, 0, NULL);
+    err = store_get(f->store, slot->row, &m, NULL, 0, NULL);
     if (err)
         return err == -ENOENT ? 1 : err;
     if (m.receive_seq != slot->seq)
@@ -138,58 +139,59 @@ static int settled_already(struct engine *e, const struct slot *slot)
 }
 
 /* count_crash - and what that made of a row */
-static void count_crash(struct engine *e, const struct store_row *m)
+static void count_crash(struct flow *f, const struct store_row *m)
 {
-    struct counters_block *b = counters_rest(e->counters);
+    struct counters_block *b = counters_rest(f->counters);
 
     counters_add(&b->crashes, 1);
     if (m && m->state == STORE_DEAD) {
         counters_add(&b->dead, 1);
-        counters_settled(e->counters, COUNTERS_DEAD, &m->id, m->died_ns);
+        counters_settled(f->counters, COUNTERS_DEAD, &m->id, m->died_ns);
     }
-    counters_rest_done(e->counters);
+    counters_rest_done(f->counters);
 }
 
 /* drop - a second copy of a letter */
-static void drop(struct engine *e, struct delivery *d)
+static void drop(struct flow *f, struct delivery *d)
 {
-    (void)settle_repeat(e, d);
-    custody_release(e->custody, d->slot);
+    (void)settle_repeat(f, d);
+    custody_release(f->custody, d->slot);
 }
 
 /* bury - dead by crashes, or by a machine that went down under it */
-static int bury(struct engine *e, struct slot *slot, const char *error)
+static int bury(struct flow *f, struct slot *slot, const char *error)
 {
     struct delivery d = {0};
     int err;
 
-    delivery_read(&d, slot, e->set->group_separator);
-    err = replay_link(e, &d); /* its letter becomes this one, no second one */
+    delivery_read(&d, slot, f->set->group_separator);
+    err = replay_link(f->store, f->retries,
+                      &d); /* its letter becomes this one, no second one */
     if (err)
         return err;
     FAULT_POINT("recover_before_bury");
     if (d.repeat)
-        drop(e, &d);
-    else if (settle_dead(e, &d, REASON_CRASHED, error) == SETTLED_FREE)
-        custody_release(e->custody, slot);
+        drop(f, &d);
+    else if (settle_dead(f, &d, REASON_CRASHED, error) == SETTLED_FREE)
+        custody_release(f->custody, slot);
     return 0;
 }
 
 /* tell_crash - a worker died under it, and it runs again */
-static void tell_crash(struct engine *e, const struct ulid *ulid,
+static void tell_crash(struct flow *f, const struct ulid *ulid,
                        unsigned crashes)
 {
     char id[ULID_TEXT];
 
     log_warn("crashed", F_STR("msg", ulid_print(*ulid, id)),
-             F_UINT("crashes", crashes), F_UINT("of", e->set->max_crashes),
-             F_STR("next", e->ops->within
+             F_UINT("crashes", crashes), F_UINT("of", f->set->max_crashes),
+             F_STR("next", f->ops->within
                                ? "it runs again, with nothing beside it"
                                : "it runs again"));
 }
 
 /* tell_row - the same of a row, or that it is dead */
-static void tell_row(struct engine *e, const struct store_row *m)
+static void tell_row(struct flow *f, const struct store_row *m)
 {
     char id[ULID_TEXT];
 
@@ -198,7 +200,7 @@ static void tell_row(struct engine *e, const struct store_row *m)
                  F_STR("reason", store_reason_text(m->reason)),
                  F_STR("error", m->error), F_UINT("attempts", m->attempts));
     else
-        tell_crash(e, &m->id, m->crashes);
+        tell_crash(f, &m->id, m->crashes);
 }
 
 /* row_crashed - the row takes the crash and waits again, or is dead
@@ -206,7 +208,7 @@ static void tell_row(struct engine *e, const struct store_row *m)
  * those that have not run again by then, but nothing ran beside the one that
  * crashed.
  */
-static int row_crashed(struct engine *e, const struct found *f,
+static int row_crashed(struct flow *f, const struct found *found,
                        const struct slot *slot, struct store_row *m)
 {
     struct slot_word w = slot_word(slot);
@@ -217,30 +219,30 @@ static int row_crashed(struct engine *e, const struct found *f,
     m->crashes = w.crashes + (w.state == SLOT_RUNNING);
     if (w.state == SLOT_RUNNING || w.flags & SLOT_REDELIVERED)
         m->flags |= STORE_REDELIVERED;
-    if (w.state == SLOT_RUNNING && crashed_last(e, f, true, m->crashes)) {
+    if (w.state == SLOT_RUNNING && crashed_last(f, found, true, m->crashes)) {
         m->state = STORE_DEAD;
         m->reason = REASON_CRASHED;
         m->error = CRASHED;
         m->died_ns = clock_wall_ns();
     }
     if (w.state == SLOT_RUNNING)
-        count_crash(e, m);
-    err = store_put(e->store, m, NULL, NULL);
+        count_crash(f, m);
+    err = store_put(f->store, m, NULL, NULL);
     if (err || w.state != SLOT_RUNNING)
         return err;
-    tell_row(e, m);
-    return e->ops->within && m->state != STORE_DEAD
-               ? suspects_add(&e->gate.suspects, NULL, m->row)
+    tell_row(f, m);
+    return f->ops->within && m->state != STORE_DEAD
+               ? suspects_add(&f->gate.suspects, NULL, m->row)
                : 0;
 }
 
 /* let_go - nothing is left to do from the slot */
-static void let_go(struct engine *e, struct slot *slot)
+static void let_go(struct flow *f, struct slot *slot)
 {
     slot_retire(slot);
     if (slot->row)
-        retries_land(e->retries, slot->row);
-    custody_release(e->custody, slot);
+        retries_land(f->retries, slot->row);
+    custody_release(f->custody, slot);
 }
 
 /* put_back - a run of a stored row: the row takes the crash, the slot is free
@@ -249,146 +251,147 @@ static void let_go(struct engine *e, struct slot *slot)
  * A letter that was sent again runs on from its slot: until it is settled its
  * row is a letter, which holds its group. Torn, it is recalled from that row.
  */
-static int put_back(struct engine *e, const struct found *f, struct slot *slot)
+static int put_back(struct flow *f, const struct found *found,
+                    struct slot *slot)
 {
     char group[HEADER_VALUE_MAX + 1];
     struct store_row m;
-    int err = store_get(e->store, slot->row, &m, NULL, 0, group);
+    int err = store_get(f->store, slot->row, &m, NULL, 0, group);
 
     if (err)
         return err;
-    if (m.receive_seq != slot->seq && !custody_torn(e->custody))
+    if (m.receive_seq != slot->seq && !custody_torn(f->custody))
         return RUNS_ON;
     if (m.receive_seq == slot->seq)
-        err = row_crashed(e, f, slot, &m);
+        err = row_crashed(f, found, slot, &m);
     if (err && err != -ENOENT) /* discarded meanwhile */
         return err;
     FAULT_POINT("recover_row_before_retire");
-    let_go(e, slot);
+    let_go(f, slot);
     return 0;
 }
 
 /* unreadable - the store says no; the slot stays as it is */
-static int unreadable(struct engine *e, int err, struct problem *p)
+static int unreadable(struct flow *f, int err, struct problem *p)
 {
     if (err == -ENOMEM)
         return problem_set(p, EX_OSERR, ENOMEM,
                            "out of memory while looking for what the last "
                            "worker left in %s; nothing was lost, free some and "
                            "start again",
-                           e->set->queue);
+                           f->set->queue);
     return problem_set(p, EX_CANTCREAT, -err,
                        "store of %s: %s; nothing was lost, mend it and start "
                        "again",
-                       e->set->queue, strerror(-err));
+                       f->set->queue, strerror(-err));
 }
 
 /* settle_old - what needs no run of its own any more. True: the slot is
  * free. */
-static int settle_old(struct engine *e, const struct found *f,
+static int settle_old(struct flow *f, const struct found *found,
                       struct slot *slot, bool *freed, struct problem *p)
 {
     bool ran = slot_word(slot).state == SLOT_RUNNING;
-    int err = settled_already(e, slot);
+    int err = settled_already(f, slot);
 
     if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
         slot->received_ns = clock_wall_ns();
     *freed = true;
     if (err < 0)
-        return unreadable(e, err, p);
+        return unreadable(f, err, p);
     if (err == 1) {
         FAULT_POINT("recover_settled_before_retire");
-        let_go(e, slot);
+        let_go(f, slot);
         return 0;
     }
     if (slot->row) {
-        err = put_back(e, f, slot);
+        err = put_back(f, found, slot);
         if (err != RUNS_ON)
-            return err ? unreadable(e, err, p) : 0;
+            return err ? unreadable(f, err, p) : 0;
     }
-    if (custody_torn(e->custody)) {
-        err = bury(e, slot,
+    if (custody_torn(f->custody)) {
+        err = bury(f, slot,
                    "the machine went down while it was in flight; the body may "
                    "be damaged");
-        return err ? unreadable(e, err, p) : 0;
+        return err ? unreadable(f, err, p) : 0;
     }
     if (ran) {
         slot_crashed(slot);
-        count_crash(e, NULL);
+        count_crash(f, NULL);
     }
-    *freed = crashed_last(e, f, ran, slot_word(slot).crashes);
+    *freed = crashed_last(f, found, ran, slot_word(slot).crashes);
     err = 0;
     if (*freed)
-        err = bury(e, slot, CRASHED);
+        err = bury(f, slot, CRASHED);
     else if (ran)
-        tell_crash(e, &slot->id, slot_word(slot).crashes);
-    return err ? unreadable(e, err, p) : 0;
+        tell_crash(f, &slot->id, slot_word(slot).crashes);
+    return err ? unreadable(f, err, p) : 0;
 }
 
 /* revive - a message that runs: to its group, or to the ready list */
-static int revive(struct engine *e, struct slot *slot)
+static int revive(struct flow *f, struct slot *slot)
 {
     struct delivery d = {0};
     int err;
 
-    delivery_read(&d, slot, e->set->group_separator);
-    err = replay_link(e, &d);
+    delivery_read(&d, slot, f->set->group_separator);
+    err = replay_link(f->store, f->retries, &d);
     if (err)
         return err;
     if (d.repeat) {
-        drop(e, &d);
+        drop(f, &d);
         return 0;
     }
     if (d.group.at)
-        err = ordered_add(e, &d);
+        err = ordered_add(f, &d);
     if (err == 0)
-        ready_put(&e->ready, slot, false);
-    if (err >= 0 && e->ops->within && slot_word(slot).crashes > 0)
-        err = suspects_add(&e->gate.suspects, slot, 0);
+        ready_put(&f->ready, slot, false);
+    if (err >= 0 && f->ops->within && slot_word(slot).crashes > 0)
+        err = suspects_add(&f->gate.suspects, slot, 0);
     return err < 0 ? err : 0;
 }
 
 /* rows_fly - before any slot is looked at: of two copies of a letter the one
  * that was linked to its row is the message, wherever the other one is */
-static void rows_fly(struct engine *e, const struct found *f)
+static void rows_fly(struct flow *f, const struct found *found)
 {
-    for (size_t i = 0; i < f->count; i++)
-        if (f->slots[i]->row)
-            (void)retries_fly(e->retries, f->slots[i]->row);
+    for (size_t i = 0; i < found->count; i++)
+        if (found->slots[i]->row)
+            (void)retries_fly(f->retries, found->slots[i]->row);
 }
 
 /* revive_all - stored rows first: groups are restored from the store before
  * messages are added to them */
-static int revive_all(struct engine *e, struct found *f, struct problem *p)
+static int revive_all(struct flow *f, struct found *found, struct problem *p)
 {
     size_t n = 0;
     bool freed;
     int err = 0;
 
-    rows_fly(e, f);
-    for (size_t i = 0; i < f->count && !err; i++) {
-        err = settle_old(e, f, f->slots[i], &freed, p);
+    rows_fly(f, found);
+    for (size_t i = 0; i < found->count && !err; i++) {
+        err = settle_old(f, found, found->slots[i], &freed, p);
         if (!err && !freed)
-            f->slots[n++] = f->slots[i];
+            found->slots[n++] = found->slots[i];
     }
     if (err)
         return err;
-    f->count = n;
+    found->count = n;
     FAULT_POINT("recover_before_restore");
-    err = ordered_restore(e);
+    err = ordered_restore(f);
     FAULT_POINT("recover_before_revive");
     for (size_t i = 0; i < n && !err; i++)
-        err = revive(e, f->slots[i]);
+        err = revive(f, found->slots[i]);
     FAULT_POINT("recover_after_revive");
-    return err ? unreadable(e, err, p) : 0;
+    return err ? unreadable(f, err, p) : 0;
 }
 
 /* goes_on - without a free slot, as one becomes free by and by: a message on
  * the ready list runs in its own, a verdict is written, groups are parked */
-static bool goes_on(const struct engine *e)
+static bool goes_on(const struct flow *f)
 {
-    return ready_waiting(&e->ready) > 0 || atomic_load(&e->unsettled) > 0 ||
-           ordered_stuck(e);
+    return ready_waiting(&f->ready) > 0 || unsettled_count(&f->unsettled) > 0 ||
+           ordered_stuck(f);
 }
 
 /* room_make - what waits in its group is taken by way of a free slot, too
@@ -396,23 +399,23 @@ static bool goes_on(const struct engine *e)
  * With room in the file all may run beside each other from the start. Without,
  * a start is refused only if nothing would ever run.
  */
-static int room_make(struct engine *e, struct problem *p)
+static int room_make(struct flow *f, struct problem *p)
 {
     struct problem why;
     int err;
 
-    if (custody_free_slots(e->custody) > 0)
+    if (custody_free_slots(f->custody) > 0)
         return 0;
-    err = custody_grow(e->custody,
-                       custody_slots(e->custody) + slots_more(e->set), &why);
+    err = custody_grow(f->custody,
+                       custody_slots(f->custody) + slots_more(f->set), &why);
     if (!err)
         return 0;
-    if (!goes_on(e)) {
+    if (!goes_on(f)) {
         if (p)
             *p = why;
         return err;
     }
-    log_warn("slots_full", F_STR("queue", e->set->queue),
+    log_warn("slots_full", F_STR("queue", f->set->queue),
              F_STR("error", why.text),
              F_STR("next", "it goes on with the slots that there are; fewer "
                            "run at once until some of them are free"));
@@ -420,61 +423,61 @@ static int room_make(struct engine *e, struct problem *p)
 }
 
 /* report - what recovery found, where it found anything */
-static void report(struct engine *e, const struct found *f)
+static void report(struct flow *f, const struct found *found)
 {
     const char *copy;
-    unsigned damaged = custody_damaged(e->custody, &copy);
+    unsigned damaged = custody_damaged(f->custody, &copy);
 
     if (damaged || copy[0])
-        log_error("custody_damaged", F_STR("queue", e->set->queue),
+        log_error("custody_damaged", F_STR("queue", f->set->queue),
                   F_UINT("slots", damaged), F_STR("copy", copy),
                   F_STR("next", "these slots, or numbers of the file, could "
                                 "not be read; the file as it was is kept in "
                                 "the copy"));
-    if (f->count)
-        log_info("recovered", F_STR("queue", e->set->queue),
-                 F_UINT("messages", f->count));
+    if (found->count)
+        log_info("recovered", F_STR("queue", f->set->queue),
+                 F_UINT("messages", found->count));
 }
 
 /* recover - make ready what the last worker left */
-int recover(struct engine *e, struct problem *p)
+int recover(struct flow *f, struct problem *p)
 {
-    struct found f = {0};
+    struct found found = {0};
     uint64_t seq;
     int err;
 
-    f.slots = reallocarray(NULL, custody_slots(e->custody) + 1,
-                           sizeof(struct slot *));
-    if (!f.slots)
+    found.slots = reallocarray(NULL, custody_slots(f->custody) + 1,
+                               sizeof(struct slot *));
+    if (!found.slots)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = custody_recover(e->custody, collect, &f, p);
+    err = custody_recover(f->custody, collect, &found, p);
     FAULT_POINT("recover_before_leftovers");
     if (!err)
-        err = seeing(e, &f, p);
+        err = seeing(f, &found, p);
     if (!err)
-        err = kill_leftovers(e, &f, p);
+        err = kill_leftovers(f, &found, p);
     FAULT_POINT("recover_after_leftovers");
     if (!err) {
-        err = store_max_seq(e->store, &seq);
+        err = store_max_seq(f->store, &seq);
         if (err)
-            err = unreadable(e, err, p);
+            err = unreadable(f, err, p);
         else
-            custody_seq_raise(e->custody, seq + 1);
+            custody_seq_raise(f->custody, seq + 1);
     }
     if (!err)
-        err = revive_all(e, &f, p);
+        err = revive_all(f, &found, p);
     if (!err)
-        err = room_make(e, p);
-    if (!err && custody_torn(e->custody) && atomic_load(&e->unsettled))
+        err = room_make(f, p);
+    if (!err && custody_torn(f->custody) && unsettled_count(&f->unsettled))
         err = problem_set(p, EX_CANTCREAT, EIO,
                           "store of %s cannot be written, and what was in "
                           "flight when the machine went down must go there; "
                           "free some space and start again",
-                          e->set->queue);
+                          f->set->queue);
     if (!err) {
-        custody_mend(e->custody);
-        report(e, &f);
+        custody_mend(f->custody);
+        report(f, &found);
     }
-    free(f.slots);
+    free(found.slots);
     return err;
 }

@@ -1,5 +1,5 @@
 /* tune.c - settings that may change while the worker runs (see tune.h) */
-#include "worker/config/tune.h"
+#include "worker/operate/tune.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,36 +11,37 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/options/option_value.h"
-#include "worker/flow/cap.h"
-#include "worker/engine.h"
+#include "worker/operate/cap.h"
+#include "worker/flow/flow.h"
+#include "worker/operate/orders.h"
 #include "worker/flow/ordered.h"
 
 /* ---- what a change means to others than those who read the setting ---- */
 
-static int concurrency_change(struct engine *e, uint64_t value,
+static int concurrency_change(struct orders *o, uint64_t value,
                               struct problem *p)
 {
-    return cap_set(e, (unsigned)value, p);
+    return cap_set(o, (unsigned)value, p);
 }
 
-static int failures_change(struct engine *e, uint64_t value, struct problem *p)
+static int failures_change(struct orders *o, uint64_t value, struct problem *p)
 {
     (void)p;
-    breaker_tune(&e->gate.breaker, value, e->set->breaker_pause_ns);
+    breaker_tune(&o->flow->gate.breaker, value, o->flow->set->breaker_pause_ns);
     return 0;
 }
 
-static int pause_change(struct engine *e, uint64_t value, struct problem *p)
+static int pause_change(struct orders *o, uint64_t value, struct problem *p)
 {
     (void)p;
-    breaker_tune(&e->gate.breaker, e->set->breaker_failures, value);
+    breaker_tune(&o->flow->gate.breaker, o->flow->set->breaker_failures, value);
     return 0;
 }
 
-static int quantum_change(struct engine *e, uint64_t value, struct problem *p)
+static int quantum_change(struct orders *o, uint64_t value, struct problem *p)
 {
     (void)p;
-    ordered_set_quantum(e, (unsigned)value);
+    ordered_set_quantum(o->flow, (unsigned)value);
     return 0;
 }
 
@@ -48,7 +49,7 @@ static int quantum_change(struct engine *e, uint64_t value, struct problem *p)
  * refuse; where it is NULL, all who want the setting read it anew each time. */
 static const struct {
     const char *name;
-    int (*change)(struct engine *e, uint64_t value, struct problem *p);
+    int (*change)(struct orders *o, uint64_t value, struct problem *p);
 } tunables[] = {
     {"max-concurrency", concurrency_change},
     {"timeout", NULL},
@@ -116,35 +117,35 @@ static void number_print(const struct option_row *row, uint64_t value,
         snprintf(out, TUNE_TEXT, "%" PRIu64, value);
 }
 
-void tune_print(struct engine *e, const char *name, char out[TUNE_TEXT])
+void tune_print(struct orders *o, const char *name, char out[TUNE_TEXT])
 {
     const struct option_row *row = settings_row(name);
     struct backoff b;
 
     if (strcmp(name, BACKOFF) == 0) {
-        settings_backoff(e->set, &b);
+        settings_backoff(o->flow->set, &b);
         backoff_print(&b, out, TUNE_TEXT);
     } else {
-        number_print(row, atomic_load(number_at(e->live, row)), out);
+        number_print(row, atomic_load(number_at(o->live, row)), out);
     }
 }
 
 /* number_set - whoever must be told first, then all others by the setting */
-static int number_set(struct engine *e, size_t at, uint64_t value,
+static int number_set(struct orders *o, size_t at, uint64_t value,
                       struct problem *p)
 {
     const struct option_row *row = settings_row(tunables[at].name);
-    int err = tunables[at].change ? tunables[at].change(e, value, p) : 0;
+    int err = tunables[at].change ? tunables[at].change(o, value, p) : 0;
 
     if (err)
         return err;
-    atomic_store(number_at(e->live, row), value);
-    backlog_look(e);
-    gate_changed(&e->gate); /* more may be parked now */
+    atomic_store(number_at(o->live, row), value);
+    backlog_look(o->flow);
+    gate_changed(&o->flow->gate); /* more may be parked now */
     return 0;
 }
 
-int tune_number(struct engine *e, const char *name, uint64_t value,
+int tune_number(struct orders *o, const char *name, uint64_t value,
                 struct problem *p)
 {
     size_t at;
@@ -152,7 +153,7 @@ int tune_number(struct engine *e, const char *name, uint64_t value,
 
     if (!err)
         err = settings_check_number(settings_row(name), value, p);
-    return err ? err : number_set(e, at, value, p);
+    return err ? err : number_set(o, at, value, p);
 }
 
 /* text_read - by its row, into settings of no worker */
@@ -178,7 +179,7 @@ int tune_check(const char *name, const char *text, struct problem *p)
     return text_read(name, text, &next, &at, p);
 }
 
-int tune_text(struct engine *e, const char *name, const char *text,
+int tune_text(struct orders *o, const char *name, const char *text,
               char old[TUNE_TEXT], char now[TUNE_TEXT], struct problem *p)
 {
     struct settings next;
@@ -187,16 +188,16 @@ int tune_text(struct engine *e, const char *name, const char *text,
 
     if (err)
         return err;
-    tune_print(e, name, old);
+    tune_print(o, name, old);
     if (strcmp(name, BACKOFF) == 0) {
-        settings_set_backoff(e->live, &next.backoff);
+        settings_set_backoff(o->live, &next.backoff);
     } else {
-        err = number_set(e, at, *number_at(&next, settings_row(name)), p);
+        err = number_set(o, at, *number_at(&next, settings_row(name)), p);
     }
     if (err)
         return err;
-    tune_print(e, name, now);
-    log_info("setting", F_STR("queue", e->set->queue), F_STR("name", name),
-             F_STR("old", old), F_STR("new", now));
+    tune_print(o, name, now);
+    log_info("setting", F_STR("queue", o->flow->set->queue),
+             F_STR("name", name), F_STR("old", old), F_STR("new", now));
     return 0;
 }

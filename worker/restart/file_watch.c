@@ -16,7 +16,7 @@
  * again; the store may be large, so it is written on a pool thread. It waits a
  * second before, so that it does not race with an `rm -r` that is still at it.
  */
-#include "worker/source/file_watch.h"
+#include "worker/restart/file_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,9 +34,11 @@
 
 #include "common/base/clock.h"
 #include "common/state/counters.h"
+#include "common/state/runtimedir.h"
+#include "common/state/statedir.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/engine.h"
+#include "worker/flow/flow.h"
 #include "worker/source/lock.h"
 #include "worker/loop/loop.h"
 #include "worker/source/release.h"
@@ -82,8 +84,8 @@ struct file {
 };
 
 struct file_watch {
-    struct engine *engine;     /* c */
-    struct loop_source source; /* c  inotify; fd -1: none */
+    struct file_watch_setup with; /* c */
+    struct loop_source source;    /* c  inotify; fd -1: none */
     struct timer timer;
     struct pool_job job;
     struct file files[PARTS];
@@ -235,7 +237,7 @@ static const char *custody_advice(enum state state)
 static void tell(struct file_watch *w, enum part part, const struct file *f,
                  const char *advice)
 {
-    const char *queue = w->engine->set->queue;
+    const char *queue = w->with.flow->set->queue;
     unsigned bit = 1u << part;
 
     if (f && !(w->told & bit)) {
@@ -275,7 +277,7 @@ static void tell_all(struct file_watch *w)
 /* tell_read_only - once, and when it is over */
 static void tell_read_only(struct file_watch *w, const struct file *f)
 {
-    const char *queue = w->engine->set->queue;
+    const char *queue = w->with.flow->set->queue;
 
     if (f && !w->told_ro)
         log_error("read_only", F_STR("queue", queue), F_STR("file", f->path),
@@ -293,7 +295,7 @@ static void not_put_back(struct file_watch *w, const char *path,
                          const char *error)
 {
     if (!w->told_error)
-        log_error("file_not_written", F_STR("queue", w->engine->set->queue),
+        log_error("file_not_written", F_STR("queue", w->with.flow->set->queue),
                   F_STR("file", path), F_STR("error", error),
                   F_STR("next", "nothing is taken; do what the error says: it "
                                 "is tried again each second. Do not kill the "
@@ -306,12 +308,12 @@ static void not_put_back(struct file_watch *w, const char *path,
 /* hold - one bit, as it must be */
 static void hold(struct file_watch *w, unsigned bit, bool on)
 {
-    bool is = (atomic_load(&w->engine->gate.holds) & bit) != 0;
+    bool is = (atomic_load(&w->with.flow->gate.holds) & bit) != 0;
 
     if (on && !is)
-        gate_hold(&w->engine->gate, bit);
+        gate_hold(&w->with.flow->gate, bit);
     else if (!on && is)
-        gate_unhold(&w->engine->gate, bit);
+        gate_unhold(&w->with.flow->gate, bit);
 }
 
 /* hold_all - before anything is told: nothing more is taken */
@@ -347,13 +349,14 @@ static bool may_put_back(const struct file_watch *w)
 /* folders_ready - there again, and ours alone; or a problem */
 static int folders_ready(struct file_watch *w, struct problem *p)
 {
-    struct engine *e = w->engine;
+    struct flow *flow = w->with.flow;
     struct statedir dir;
-    int err = statedir_open(&dir, e->set->state_dir, e->set->queue, true, p);
+    int err =
+        statedir_open(&dir, flow->set->state_dir, flow->set->queue, true, p);
 
     if (err)
         return err;
-    err = lock_put_back(e->lock);
+    err = lock_put_back(w->with.lock);
     if (err == -EEXIST)
         return problem_set(p, EX_UNAVAILABLE, EEXIST,
                            "another worker has %s; stop that one", dir.folder);
@@ -363,7 +366,7 @@ static int folders_ready(struct file_watch *w, struct problem *p)
     file_again(&w->files[PIDFILE]);
     if (!gone(w, STORE, OWNER))
         return 0;
-    err = runtimedir_put_back(&e->runtime, &e->dir, p);
+    err = runtimedir_put_back(w->with.runtime, w->with.dir, p);
     if (err)
         return err;
     file_again(&w->files[NOTE]);
@@ -373,28 +376,28 @@ static int folders_ready(struct file_watch *w, struct problem *p)
 
 /* still - no work item has a slot but to wait with, and no verdict waits to be
  * written: true, and none gets one before items_go_on
- * A verdict that waits (pending.h) frees its slot before it is counted out.
+ * A verdict that waits (unsettled.h) frees its slot before it is counted out.
  */
-static bool still(struct engine *e)
+static bool still(struct flow *flow)
 {
-    if (!items_still(&e->items))
+    if (!items_still(&flow->items))
         return false;
-    if (atomic_load(&e->unsettled) == 0)
+    if (unsettled_count(&flow->unsettled) == 0)
         return true;
-    items_go_on(&e->items);
+    items_go_on(&flow->items);
     return false;
 }
 
 /* custody_again - while no work item has a slot; else at a later look */
 static int custody_again(struct file_watch *w, struct problem *p)
 {
-    struct engine *e = w->engine;
+    struct flow *flow = w->with.flow;
     int err;
 
-    if (!still(e))
+    if (!still(flow))
         return 0;
-    err = custody_put_back(e->custody, p);
-    items_go_on(&e->items);
+    err = custody_put_back(flow->custody, p);
+    items_go_on(&flow->items);
     if (!err)
         file_again(&w->files[CUSTODY]);
     return err;
@@ -405,13 +408,13 @@ static int custody_again(struct file_watch *w, struct problem *p)
 static void counters_again(struct file_watch *w)
 {
     struct file *f = &w->files[COUNTERS];
-    struct engine *e = w->engine;
+    struct flow *flow = w->with.flow;
 
-    if (f->state != REMOVED || !still(e))
+    if (f->state != REMOVED || !still(flow))
         return;
-    if (counters_put_back(e->counters, f->path) == 0)
+    if (counters_put_back(flow->counters, f->path) == 0)
         file_again(f);
-    items_go_on(&e->items);
+    items_go_on(&flow->items);
 }
 
 /* store_job - the copy takes as long as the store is large */
@@ -419,10 +422,10 @@ static void store_job(struct pool_job *job)
 {
     struct file_watch *w = CONTAINER_OF(job, struct file_watch, job);
 
-    w->result = store_put_back(w->engine->store, w->files[STORE].path,
+    w->result = store_put_back(w->with.flow->store, w->files[STORE].path,
                                w->replace, &w->problem);
     atomic_store(&w->job_state, JOB_OVER);
-    timers_start(w->engine->timers, &w->timer, clock_mono_ns());
+    timers_start(w->with.flow->timers, &w->timer, clock_mono_ns());
 }
 
 /* store_replaces - what has the name of the store is ours: the store itself, of
@@ -445,8 +448,8 @@ static int store_back(struct file_watch *w, int err)
     }
     for (enum part i = STORE; i <= STORE_SHM; i++)
         file_again(&w->files[i]);
-    if (w->engine->release)
-        release_store_changed(w->engine->release);
+    if (w->with.flow->release)
+        release_store_changed(w->with.flow->release);
     return 0;
 }
 
@@ -459,7 +462,7 @@ static void put_back(struct file_watch *w)
 
     if (folders_ready(w, &p) < 0) {
         if (store || custody)
-            not_put_back(w, w->engine->dir.folder, p.text);
+            not_put_back(w, w->with.dir->folder, p.text);
         return;
     }
     counters_again(w);
@@ -469,7 +472,7 @@ static void put_back(struct file_watch *w)
         return;
     w->replace = store_replaces(w);
     atomic_store(&w->job_state, JOB_RUNS);
-    if (pool_submit(w->engine->pool, &w->job) < 0)
+    if (pool_submit(w->with.flow->pool, &w->job) < 0)
         atomic_store(&w->job_state, JOB_NONE);
 }
 
@@ -512,7 +515,7 @@ static bool look(struct file_watch *w)
 static void look_due(struct timer *timer)
 {
     struct file_watch *w = CONTAINER_OF(timer, struct file_watch, timer);
-    struct engine *e = w->engine;
+    struct flow *flow = w->with.flow;
     bool fine;
 
     if (atomic_load(&w->job_state) == JOB_RUNS)
@@ -528,11 +531,11 @@ static void look_due(struct timer *timer)
         fine = look(w);
     }
     if (!fine) {
-        folder_watch(w, e->dir.folder); /* another one, maybe */
-        folder_watch(w, e->runtime.folder);
-        timers_start(e->timers, timer, clock_mono_ns() + AGAIN_NS);
+        folder_watch(w, w->with.dir->folder); /* another one, maybe */
+        folder_watch(w, w->with.runtime->folder);
+        timers_start(flow->timers, timer, clock_mono_ns() + AGAIN_NS);
     } else if (w->source.fd < 0) {
-        timers_start(e->timers, timer, clock_mono_ns() + SLOW_NS);
+        timers_start(flow->timers, timer, clock_mono_ns() + SLOW_NS);
     }
 }
 
@@ -549,7 +552,7 @@ static void changed(struct loop_source *source)
 
 void file_watch_soon(struct file_watch *w)
 {
-    timers_start_earlier(w->engine->timers, &w->timer, clock_mono_ns());
+    timers_start_earlier(w->with.flow->timers, &w->timer, clock_mono_ns());
 }
 
 void file_watch_start(struct file_watch *w)
@@ -576,8 +579,8 @@ static int paths(struct file_watch *w, struct problem *p)
         struct file *f = &w->files[i];
 
         err = i == CUSTODY || i == COUNTERS || i == OWNER
-                  ? runtimedir_path(&w->engine->runtime, names[i], f->path, p)
-                  : statedir_path(&w->engine->dir, names[i], f->path, p);
+                  ? runtimedir_path(w->with.runtime, names[i], f->path, p)
+                  : statedir_path(w->with.dir, names[i], f->path, p);
         f->fd = -1;
         if (!err)
             file_again(f);
@@ -588,30 +591,31 @@ static int paths(struct file_watch *w, struct problem *p)
     return err;
 }
 
-int file_watch_open(struct file_watch **out, struct engine *e,
-                    struct problem *p)
+int file_watch_open(struct file_watch **out,
+                    const struct file_watch_setup *setup, struct problem *p)
 {
+    struct flow *flow = setup->flow;
     struct file_watch *w = calloc(1, sizeof *w);
     int err;
 
     *out = NULL;
     if (!w)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    w->engine = e;
+    w->with = *setup;
     timer_init(&w->timer, look_due);
     w->job.run = store_job;
     w->source.ready = changed;
     w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     err = paths(w, p);
-    folder_watch(w, e->dir.folder);
-    folder_watch(w, e->runtime.folder);
+    folder_watch(w, w->with.dir->folder);
+    folder_watch(w, w->with.runtime->folder);
     if (w->source.fd >= 0 && !err &&
-        loop_add(e->loop, &w->source, EPOLLIN) < 0) {
+        loop_add(flow->loop, &w->source, EPOLLIN) < 0) {
         close(w->source.fd);
         w->source.fd = -1;
     }
     if (w->source.fd < 0)
-        log_info("files_not_watched", F_STR("queue", e->set->queue),
+        log_info("files_not_watched", F_STR("queue", flow->set->queue),
                  F_STR("error", strerror(errno)),
                  F_STR("next", "that a file of the worker is removed is "
                                "noticed within a second while messages come, "
@@ -626,20 +630,20 @@ int file_watch_open(struct file_watch **out, struct engine *e,
 /* store_save - the last thing that can be done for it */
 static void store_save(struct file_watch *w)
 {
-    struct engine *e = w->engine;
+    struct flow *flow = w->with.flow;
     const char *path = w->files[STORE].path;
     char saved[PATH_MAX];
     int err;
 
     snprintf(saved, sizeof saved, "%.4000s.saved-%d", path, (int)getpid());
-    err = store_copy(e->store, saved);
+    err = store_copy(flow->store, saved);
     if (err)
-        log_error("store_lost", F_STR("queue", e->set->queue),
+        log_error("store_lost", F_STR("queue", flow->set->queue),
                   F_STR("file", path), F_STR("error", strerror(-err)),
                   F_STR("next", "retries and dead letters are lost; those of "
                                 "which a verdict was waiting are in custody"));
     else
-        log_error("store_saved", F_STR("queue", e->set->queue),
+        log_error("store_saved", F_STR("queue", flow->set->queue),
                   F_STR("file", saved),
                   F_STR("next", "it has all retries and dead letters: move it "
                                 "to store.db before the next start"));
@@ -661,7 +665,7 @@ static void job_wait(struct file_watch *w)
  */
 void file_watch_last(struct file_watch *w)
 {
-    struct engine *e = w->engine;
+    struct flow *flow = w->with.flow;
     struct problem p = {0};
     bool ready;
 
@@ -674,11 +678,11 @@ void file_watch_last(struct file_watch *w)
     w->calm_ns = 0;
     ready = may_put_back(w) && folders_ready(w, &p) == 0;
     if (ready && w->files[CUSTODY].state == REMOVED &&
-        custody_put_back(e->custody, &p) < 0)
+        custody_put_back(flow->custody, &p) < 0)
         not_put_back(w, w->files[CUSTODY].path, p.text);
     w->replace = store_replaces(w);
     if (ready && gone(w, STORE, STORE_SHM))
-        ready = store_back(w, store_put_back(e->store, w->files[STORE].path,
+        ready = store_back(w, store_put_back(flow->store, w->files[STORE].path,
                                              w->replace, &p)) == 0;
     if (!ready && unnamed(&w->files[STORE]))
         store_save(w);
@@ -692,7 +696,7 @@ void file_watch_close(struct file_watch **watch)
     if (!w)
         return;
     *watch = NULL;
-    timers_cancel_sync(w->engine->timers, &w->timer);
+    timers_cancel_sync(w->with.flow->timers, &w->timer);
     if (w->source.fd >= 0)
         close(w->source.fd);
     for (enum part i = 0; i < PARTS; i++)

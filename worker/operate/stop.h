@@ -7,24 +7,30 @@
  * OWNS   Its timer.
  * FAILS  Never.
  */
-#ifndef WORKER_FLOW_STOP_H
-#define WORKER_FLOW_STOP_H
+#ifndef WORKER_OPERATE_STOP_H
+#define WORKER_OPERATE_STOP_H
 
 #include <stdbool.h>
 
 #include "worker/loop/timers.h"
 
-struct engine;
+struct flow;
 
 /* All of it is the loop's. */
 struct stop {
+    struct flow *flow;
     struct timer timer;
     int signals; /* to stop, so far */
     bool ending; /* handlers were told to end */
+    void (*last)(void *arg);
+    void *arg;
 };
 
-void stop_init(struct stop *s);
+/* `last`: handlers are threads of ours and have to end with the process: end it
+ * in good order. Does not return. */
+void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
+               void *arg);
 /* `signal`: SIGTERM, SIGINT, SIGQUIT; 0: as SIGTERM. */
-void stop_worker(struct engine *e, int signal);
+void stop_worker(struct stop *s, int signal);
 
 #endif

@@ -1,0 +1,27 @@
+/* totals.h - the counters file of a worker, from one run to the next
+ *
+ * WHAT   Opens it, with what the last worker left in another place; what an
+ *        orderly stop leaves outlives the machine.
+ * WHO    The engine.
+ * OWNS   Nothing; the counters are the engine's.
+ * FAILS  open: a problem.
+ */
+#ifndef WORKER_RESTART_TOTALS_H
+#define WORKER_RESTART_TOTALS_H
+
+#include <stdbool.h>
+
+#include "common/base/problem.h"
+
+struct counters;
+struct runtimedir;
+struct statedir;
+
+int totals_open(struct counters **out, const struct runtimedir *runtime,
+                const struct statedir *dir, struct problem *p);
+/* An orderly end: those who look later find it. `keep`: it has run, and its
+ * numbers outlive the machine. */
+void totals_ended(struct counters *c, bool keep,
+                  const struct runtimedir *runtime, const struct statedir *dir);
+
+#endif
