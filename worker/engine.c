@@ -378,6 +378,14 @@ static void borrow(struct engine *e)
     e->recall.arg = e;
 }
 
+/* on_there - its folder is, so the socket can be */
+static void on_there(void *arg)
+{
+    struct engine *e = arg;
+
+    control_put_back(e->control);
+}
+
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
@@ -427,7 +435,9 @@ static int parts_ready(struct engine *e, struct problem *p)
                               &(struct file_watch_setup){.flow = &e->flow,
                                                          .dir = &e->dir,
                                                          .runtime = &e->runtime,
-                                                         .lock = e->lock},
+                                                         .lock = e->lock,
+                                                         .there = on_there,
+                                                         .arg = e},
                               p);
     if (!err)
         e->control = control_open(&e->orders);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ struct control {
     struct client clients[CLIENTS];
     uint64_t heard; /* things said so far */
     char path[PATH_MAX];
+    struct stat node; /* what our door made there */
 };
 
 /* ---- clients ---- */
@@ -194,6 +196,22 @@ static struct control *deaf(struct control *k, const struct flow *f, int err)
     return NULL;
 }
 
+/* listen_at - 0 or -errno; the door is not watched yet */
+static int listen_at(struct control *k)
+{
+    int fd = local_listen(k->path, CLIENTS);
+
+    if (fd < 0)
+        return fd;
+    if (lstat(k->path, &k->node) < 0)
+        k->node = (struct stat){0};
+    if (k->door.fd >= 0)
+        close(k->door.fd);
+    k->door.fd = fd;
+    k->door.added = false; /* epoll forgot the one that is closed */
+    return 0;
+}
+
 struct control *control_open(struct orders *orders)
 {
     struct flow *f = orders->flow;
@@ -212,11 +230,30 @@ struct control *control_open(struct orders *orders)
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
                  STATEDIR_CONTROL) >= (int)sizeof k->path)
         return deaf(k, f, ENAMETOOLONG);
-    k->door.fd = local_listen(k->path, CLIENTS);
-    if (k->door.fd < 0)
-        return deaf(k, f, -k->door.fd);
-    err = loop_watch(f->loop, &k->door, EPOLLIN);
+    err = listen_at(k);
+    if (!err)
+        err = loop_watch(f->loop, &k->door, EPOLLIN);
     return err ? deaf(k, f, -err) : k;
+}
+
+/* control_put_back - what cannot be had now is tried at the next look */
+void control_put_back(struct control *k)
+{
+    struct stat name;
+
+    if (!k || lstat(k->path, &name) == 0 || errno != ENOENT || listen_at(k) < 0)
+        return;
+    log_info("control_back", F_STR("queue", k->flow->set->queue));
+    door_open(&k->door_timer);
+}
+
+/* ours - another worker may have the name, where the folder was replaced */
+static bool ours(const struct control *k)
+{
+    struct stat name;
+
+    return lstat(k->path, &name) == 0 && name.st_dev == k->node.st_dev &&
+           name.st_ino == k->node.st_ino;
 }
 
 void control_close(struct control **control)
@@ -231,7 +268,8 @@ void control_close(struct control **control)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {
         close(k->door.fd);
-        unlink(k->path);
+        if (ours(k))
+            unlink(k->path);
     }
     free(k);
 }

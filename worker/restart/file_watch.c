@@ -530,6 +530,8 @@ static void look_due(struct timer *timer)
         put_back(w);
         fine = look(w);
     }
+    if (fine)
+        w->with.there(w->with.arg);
     if (!fine) {
         folder_watch(w, w->with.dir->folder); /* another one, maybe */
         folder_watch(w, w->with.runtime->folder);

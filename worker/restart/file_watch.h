@@ -29,6 +29,8 @@ struct file_watch_setup {
     const struct statedir *dir;
     struct runtimedir *runtime;
     struct lock *lock;
+    void (*there)(void *arg); /* a look found all of it; the loop */
+    void *arg;
 };
 
 /* After all files are open. */

@@ -366,6 +366,29 @@ Test(worker_files, a_removed_pidfile_lets_no_second_worker_in)
     cr_assert(!harness_exists(file(q, "worker.pid")));
 }
 
+/* steered - an order of mqctl reaches it */
+static bool steered(const char *q)
+{
+    return harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q)
+               .status == 0;
+}
+
+Test(worker_files, a_removed_control_socket_comes_back)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, GOOD_ONLY);
+    harness_until(steered(q), 5000);
+    shell(q, "rm $S/control");
+    harness_wait_log(w, "event=control_back", 10000);
+    harness_until(steered(q), 5000);
+    shell(q, "rm -r $S");
+    harness_until(harness_log_count(w, "event=control_back") == 2, 10000);
+    harness_until(steered(q), 5000);
+    harness_signal(w, SIGTERM);
+    cr_assert_eq(harness_wait(w, 10000), 0);
+    cr_assert(access(file(q, "control"), F_OK) < 0);
+}
+
 Test(worker_files, removed_counters_stop_nothing_and_come_back)
 {
     const char *q = harness_queue(0, 0);
