@@ -251,7 +251,7 @@ static void line_write(const struct line *l)
             break;
         at += took;
     }
-    /* Nothing was written: as torn as before. Only the newline: mended. */
+    /* Nothing was written: as torn as before. Only the newline: whole. */
     if (at == end || at == l->text + 1)
         log_torn = false;
     else if (at > l->text)

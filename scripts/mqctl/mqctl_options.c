@@ -28,7 +28,7 @@ static const struct verb_row verbs[] = {
     [VERB_EXPLAIN] = {"explain", "[options] QUEUE ID",
                       "Say where a message is and why."},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
-                     "Look for trouble, with the command that mends it."},
+                     "Look for trouble, with the command that fixes it."},
     [VERB_METRICS] = {"metrics", "[options]",
                       "Print numbers of all workers for Prometheus."},
     [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue."},

@@ -148,9 +148,9 @@ static void pause_over(struct timer *timer)
 static const char *breaker_advice(enum breaker_event event)
 {
     return event == BREAKER_NOT_STARTED
-               ? "messages are kept and no attempt is counted; mend the cause "
+               ? "messages are kept and no attempt is counted; fix the cause "
                  "and they run"
-               : "nothing more is taken but one probe after each pause; mend "
+               : "nothing more is taken but one probe after each pause; fix "
                  "the cause and all run";
 }
 

@@ -32,7 +32,7 @@ enum lane_state {
 };
 enum lane_event {
     LANE_STARTED, /* a child */
-    LANE_IS_FULL, /* it shall have no more messages */
+    LANE_IS_FULL, /* it must get no more messages */
     LANE_SHUTS,   /* it closed its input or output */
     LANE_LEAVE,   /* its input is to end */
     LANE_END,     /* it is to end, now */

@@ -156,7 +156,7 @@ static void door_open(struct timer *timer)
 }
 
 /* door_ready - let one in; who cannot be let in for want of a descriptor waits,
- * and shall not keep us busy */
+ * and must not keep us busy */
 static void door_ready(struct loop_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);

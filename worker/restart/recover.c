@@ -281,7 +281,7 @@ static int unreadable(struct flow *f, int err, struct problem *p)
                            "start again",
                            f->set->queue);
     return problem_set(p, EX_CANTCREAT, -err,
-                       "store of %s: %s; nothing was lost, mend it and start "
+                       "store of %s: %s; nothing was lost, fix it and start "
                        "again",
                        f->set->queue, strerror(-err));
 }

@@ -1,4 +1,4 @@
-/* mqctl_doctor.h - doctor: look for trouble, with the command that mends it
+/* mqctl_doctor.h - doctor: look for trouble, with the command that fixes it
  *
  * WHAT   The machine's limits, name spaces, the state directory, then each
  *        queue: its worker, its other readers, its dead letters.

@@ -120,7 +120,7 @@ static void state_check(struct findings *f, const struct view *v)
         return;
     if (strcmp(view_breaker(v), "closed") != 0)
         FOUND(f, BAD, "worker",
-              "mend what it says; the worker tries again by itself",
+              "fix what it says; the worker tries again by itself",
               "its breaker is %s: %s", view_breaker(v), why);
     else if (view_paused(v))
         FOUND(f, WARN, "worker", command(buf, "mqctl resume %s", v->queue),
@@ -217,7 +217,7 @@ static void disk_check(struct findings *f, int fd, const char *path)
               path, fs_type_text((long)s.f_type, text));
 }
 
-/* slots_fit - a queue made anew with larger messages ends the worker */
+/* slots_fit - a queue recreated with larger messages ends the worker */
 static void slots_fit(struct findings *f, const struct view *v)
 {
     struct custody_head h;

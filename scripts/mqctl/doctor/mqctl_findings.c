@@ -33,7 +33,7 @@ static void as_json(const struct findings *f, const struct finding *what,
     json_decref(o);
 }
 
-/* as_text - a line, and one more for what mends it */
+/* as_text - a line, and one more for what fixes it */
 static void as_text(const struct findings *f, const struct finding *what,
                     const char *text)
 {

@@ -1,6 +1,6 @@
 /* mqctl_findings.h - what doctor finds, one line each
  *
- * WHAT   Prints a finding and the command that mends it, as text or JSON, and
+ * WHAT   Prints a finding and the command that fixes it, as text or JSON, and
  *        remembers whether one was bad.
  * WHO    mqctl_doctor*.c
  * OWNS   Nothing.
@@ -22,7 +22,7 @@ struct findings {
 struct finding {
     enum level level;
     const char *check; /* what was looked at: "limits" */
-    const char *mend;  /* command, or advice; NULL: nothing to mend */
+    const char *mend;  /* command, or advice; NULL: nothing to fix */
 };
 
 void finding(struct findings *f, const struct finding *what, const char *fmt,

@@ -370,7 +370,7 @@ Test(groups_blocked, memory_returns_after_groups_of_one_message)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* block_many - so many groups, each with a head that fails, then mended */
+/* block_many - so many groups, each with a head that fails, then is fixed */
 static void block_many(const char *q, unsigned from, unsigned groups)
 {
     turns_tell("fail", "x");

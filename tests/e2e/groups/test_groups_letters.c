@@ -157,7 +157,7 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
 
 /* ---- one that dies without a lease ---- */
 
-/* shrunk - a worker of `q` made anew, with room for 120 bytes a message; of
+/* shrunk - a worker of `q` recreated, with room for 120 bytes a message; of
  * group a the store has one of 200 that is due in two seconds */
 static struct harness_process *shrunk(const char *q)
 {

@@ -202,7 +202,7 @@ static void in_flight_check(const char *change)
     cr_assert_eq(harness_log_count(w, "event=letters_recalled"), 0);
 }
 
-/* A container that was made anew: the same boot, other queues. */
+/* A container that was recreated: the same boot, other queues. */
 Test(worker_replay, one_in_flight_is_not_recalled)
 {
     in_flight_check("UPDATE messages SET boot = 'another' WHERE state = 4");

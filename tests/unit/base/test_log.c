@@ -493,7 +493,7 @@ Test(log, half_a_line_is_ended_by_the_next_one, .init = capture)
     static const struct write_step steps[] = {
         {10},      {-EAGAIN}, /* torn */
         {-EAGAIN},            /* dropped: still torn */
-        {1},       {-EAGAIN}, /* its newline only: mended */
+        {1},       {-EAGAIN}, /* its newline only: whole */
         {7},       {-EAGAIN}, /* torn again */
     };
     log_setup(LOG_INFO, LOG_TEXT);
