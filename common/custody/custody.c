@@ -130,7 +130,10 @@ void custody_file_close(struct custody *c)
     c->fd = -1;
 }
 
-/* geometry_fit - make the file fit the spec; reopens it when it was replaced */
+/* geometry_fit - make the file fit the spec; reopens it when it was replaced
+ * An old version is replaced, too: what reads no other must not find new slots
+ * in it.
+ */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
@@ -138,15 +141,18 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
     bool small = c->body_bytes < spec->body_bytes;
     bool other =
         c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
+    struct custody_spec room = *spec;
     int err;
 
-    if (!small && !(other && !busy))
+    if (!small && !(other && !busy) && c->head->version == CUSTODY_VERSION)
         return 0;
+    if (busy && !small)
+        room.body_bytes = c->body_bytes;
     if (busy) {
         slot_fill_init(&c->fill, c->head->nonce);
         custody_resolve(c);
     }
-    err = custody_rebuild(c, NULL, c->path, spec, c->head->next_seq, p);
+    err = custody_rebuild(c, NULL, c->path, &room, c->head->next_seq, p);
     if (err)
         return err;
     custody_file_close(c);

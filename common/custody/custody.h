@@ -19,7 +19,7 @@
 #include "common/base/problem.h"
 #include "common/custody/slot.h"
 
-#define CUSTODY_VERSION  2
+#define CUSTODY_VERSION  3
 #define CUSTODY_BODY_MAX (16u << 20) /* HARD_MSGSIZEMAX of Linux */
 
 struct custody; /* opaque; body in custody.c */

@@ -17,7 +17,8 @@
  *       64    8  next receive sequence
  *       72   40  boot id of the machine's run that wrote it, text
  *     4096       slots
- * Change a row: raise CUSTODY_VERSION, keep reading the old one.
+ * Change a row: raise CUSTODY_VERSION, keep reading the old one. Of version 2
+ * the slots have a parity and a second sum, which are not read; it is rebuilt.
  */
 #include "common/custody/custody_file.h"
 
@@ -243,8 +244,8 @@ int custody_head_check(const struct custody_head *h, const char *path,
                            "%s is no custody file of mqworker; it was left "
                            "untouched: move it away to start with a new one",
                            path);
-    if (h->version != CUSTODY_VERSION || h->head_bytes != FILE_HEAD ||
-        h->slot_head_bytes != SLOT_HEADER)
+    if ((h->version != CUSTODY_VERSION && h->version != 2) ||
+        h->head_bytes != FILE_HEAD || h->slot_head_bytes != SLOT_HEADER)
         return problem_set(p, EX_CONFIG, EINVAL,
                            "custody file %s is of version %u (layout %u/%u), "
                            "this mqworker reads version %u (%u/%u); it was "

@@ -14,14 +14,13 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 
-/* custody_resolve - no slot is RECEIVING any more */
+/* custody_resolve - no slot is in the middle of a step any more */
 void custody_resolve(struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++) {
         struct slot *slot = custody_slot(c, i);
 
-        if (slot_word(slot).state == SLOT_RECEIVING &&
-            !slot_damage(slot, c->body_bytes))
+        if (!slot_free(slot) && !slot_damage(slot, c->body_bytes))
             slot_resolve(slot, &c->fill, c->body_bytes);
     }
 }

@@ -12,11 +12,8 @@
 /* word_pack - the word as it is in the file */
 static uint64_t word_pack(struct slot_word w)
 {
-    uint64_t word =
-        (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0x7f) << 8 |
-        (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
-
-    return word | (uint64_t)__builtin_parityll(word) << 15;
+    return (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0x7f) << 8 |
+           (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
 }
 
 /* word_set - one store; everything before it is in the page already */
@@ -65,7 +62,7 @@ static uint64_t sum_of(const struct slot *slot, int64_t row)
 /* sum_set - the fields are stored */
 static void sum_set(struct slot *slot)
 {
-    slot->sum[0] = slot->sum[1] = sum_of(slot, slot->row);
+    slot->sum = sum_of(slot, slot->row);
 }
 
 /* slot_fill_init - the fill that belongs to a seed (xorshift64*) */
@@ -194,21 +191,17 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
     FAULT_POINT("slot_hold_after_word");
 }
 
-/* slot_link - the row, with a sum that is right before it and one after it
- * Crash before the row: the first sum says that there is none, and the next
- * start links it again. Crash after it: the second one says that there is.
+/* slot_link - the row, then the sum that has it
+ * Crash before the sum: it is right for no row, so slot_resolve takes the row
+ * back, and the next start links it again. Crash after it: it is linked.
  */
 void slot_link(struct slot *slot, int64_t row)
 {
-    uint64_t sum = sum_of(slot, row);
-
-    slot->sum[1] = sum;
-    atomic_signal_fence(memory_order_seq_cst);
     FAULT_POINT("slot_link_before_row");
     slot->row = row;
     atomic_signal_fence(memory_order_seq_cst);
     FAULT_POINT("slot_link_after_row");
-    slot->sum[0] = sum;
+    sum_set(slot);
 }
 
 /* slot_renumber - in a copy that nothing refers to yet
@@ -311,7 +304,8 @@ static uint32_t length_infer(const struct slot *slot,
     return (uint32_t)n;
 }
 
-/* slot_resolve - decide what a kill in the middle of receiving left
+/* slot_resolve - decide what a kill in the middle of receiving, or of slot_link,
+ * left
  * The old owner is dead and no other is there yet. A kill of the recovery
  * between any two steps leaves RECEIVING, and the next recovery comes to the
  * same result: the flag is in the file before the length that it speaks of.
@@ -320,6 +314,11 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     struct slot_word w = slot_word(slot);
 
+    if (w.state != SLOT_RECEIVING) {
+        if (slot->sum != sum_of(slot, slot->row))
+            slot->row = 0; /* slot_damage: the sum is right for that */
+        return;
+    }
     if (slot->priority == SLOT_UNSET) {
         slot_disarm(slot);
         return;
@@ -351,9 +350,8 @@ const char *slot_damage(const struct slot *slot, size_t room)
 {
     struct slot_word w = slot_word(slot);
     uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
-    uint64_t sum = sum_of(slot, slot->row);
 
-    if (__builtin_parityll(atomic_load(&slot->word)) || w.state > SLOT_RUNNING)
+    if (w.state > SLOT_RUNNING || (w.state == SLOT_FREE && !slot_free(slot)))
         return "state";
     if (w.state == SLOT_FREE)
         return NULL;
@@ -369,7 +367,8 @@ const char *slot_damage(const struct slot *slot, size_t room)
         return "row";
     if (slot->seq >= SLOT_SEQ_MAX || (slot->seq == 0 && slot->row == 0))
         return "seq";
-    if (w.state != SLOT_RECEIVING && sum != slot->sum[0] && sum != slot->sum[1])
+    if (w.state != SLOT_RECEIVING && slot->sum != sum_of(slot, slot->row) &&
+        slot->sum != sum_of(slot, 0))
         return "sum";
     return NULL;
 }

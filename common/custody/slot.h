@@ -34,9 +34,8 @@ enum {
 };
 
 /* What changes together is in one 64-bit word, so that each transition is one
- * store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt 32-63;
- * bit 15 makes the number of ones even, so that no single bit that was flipped
- * makes another state of it. */
+ * store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt 32-63.
+ * Bit 15 is not read: version 2 has a parity there. */
 struct slot_word {
     enum slot_state state;
     unsigned flags;   /* SLOT_ bits above */
@@ -75,11 +74,10 @@ struct slot {
     uint8_t reserved1[4];
     /*  88  what marks the handler's processes; 0: seq does */
     uint64_t handler_mark;
-    /*  96  of what does not change while HELD or RUNNING: both, or the one that
-     *      slot_link had written when it was killed */
-    uint64_t sum[2];
-    /* 112 */
-    uint8_t reserved2[16];
+    /*  96  of what does not change while HELD or RUNNING */
+    uint64_t sum;
+    /* 104  version 2: a second sum */
+    uint8_t reserved2[24];
     /* 128  the message as received */
     unsigned char body[];
 };
@@ -104,7 +102,7 @@ void slot_fill_init(struct slot_fill *fill, uint64_t seed);
 
 struct slot_word slot_word(const struct slot *slot);
 
-/* FREE, and no bit of that is flipped: the word is 0. */
+/* FREE: the word is 0. */
 bool slot_free(const struct slot *slot);
 
 /* FREE -> RECEIVING, ready for the kernel to write into. */
@@ -143,8 +141,9 @@ void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */
 void slot_retire(struct slot *slot);
 
-/* RECEIVING at recovery: FREE if the kernel had not written, else HELD with the
- * length as far as it can be known. `room`: bytes of a body. */
+/* At recovery. RECEIVING: FREE if the kernel had not written, else HELD with the
+ * length as far as it can be known. HELD or RUNNING: a row that slot_link had
+ * not finished is none. `room`: bytes of a body. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
 /* A FREE slot: the first `room` bytes of its body are fill again. */
 void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);

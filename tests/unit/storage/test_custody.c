@@ -34,6 +34,45 @@ Test(custody, new_file_is_private_empty_and_allocated)
     custody_close(&c);
 }
 
+/* upgraded - the file of an older release, with seven messages, is opened with
+ * room for bodies of that size */
+static void upgraded(size_t room)
+{
+    char command[256];
+    struct fixture_found found;
+    struct custody *c;
+    uint32_t version = 0;
+    int fd;
+
+    snprintf(command, sizeof command, "cp tests/golden/custody-2 %s",
+             fixture_file);
+    cr_assert_eq(system(command), 0);
+    c = fixture_open_at(fixture_file, room, 4);
+    cr_assert_geq(custody_body_bytes(c), room);
+    found = fixture_recover(c);
+    cr_assert_eq(found.count, 7);
+    for (unsigned i = 0; i < 7; i++) {
+        char body[16];
+        int n = snprintf(body, sizeof body, "golden %u", i + 1);
+
+        cr_assert(memmem(found.slot[i]->body, FIXTURE_ROOM, body, (size_t)n),
+                  "%s", body);
+    }
+    custody_close(&c);
+    fd = open(fixture_file, O_RDONLY);
+    cr_assert_eq(pread(fd, &version, sizeof version, AT_VERSION), 4);
+    close(fd);
+    cr_assert_eq(version, CUSTODY_VERSION);
+    cr_assert_eq(fixture_names("custody"), 1);
+}
+
+Test(custody, a_file_of_version_2_is_replaced_with_all_it_has)
+{
+    upgraded(FIXTURE_ROOM);
+    upgraded(FIXTURE_ROOM / 2);
+    upgraded(FIXTURE_ROOM * 2);
+}
+
 /* refused - custody_open fails with that status and leaves the file alone */
 static void refused(int status, const char *text)
 {
@@ -70,7 +109,7 @@ Test(custody, other_version_is_refused_with_78_and_left_untouched)
     made();
     fixture_patch(fixture_file, AT_VERSION, &(uint32_t){CUSTODY_VERSION + 1},
                   4);
-    refused(EX_CONFIG, "version 2");
+    refused(EX_CONFIG, "version 3");
 }
 
 Test(custody, other_layout_is_refused_with_78)
