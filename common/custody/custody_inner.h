@@ -1,6 +1,6 @@
 /* custody_inner.h - the body of struct custody
  *
- * WHAT   What custody.c, custody_put_back.c, custody_rebuild.c and
+ * WHAT   What custody.c, custody_map.c, custody_put_back.c, custody_rebuild.c and
  *        custody_recover.c share.
  * WHO    These only.
  */

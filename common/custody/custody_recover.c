@@ -14,17 +14,6 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 
-/* custody_resolve - no slot is in the middle of a step any more */
-void custody_resolve(struct custody *c)
-{
-    for (unsigned i = 0; i < c->head->slots; i++) {
-        struct slot *slot = custody_slot(c, i);
-
-        if (!slot_free(slot) && !slot_damage(slot, c->body_bytes))
-            slot_resolve(slot, &c->fill, c->body_bytes);
-    }
-}
-
 /* copy_aside - the whole file beside itself, before a record is given up */
 static int copy_aside(struct custody *c, struct problem *p)
 {
