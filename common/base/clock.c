@@ -32,26 +32,6 @@ static const struct unit size_units[] = {
     {"GiB", 1u << 30}, {"kB", 1000},    {"MB", 1000000},   {"GB", 1000000000},
 };
 
-/* clock_read - a POSIX clock in ns; the two used here cannot fail */
-static uint64_t clock_read(clockid_t id)
-{
-    struct timespec now;
-    clock_gettime(id, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-/* clock_mono_ns - monotonic time */
-uint64_t clock_mono_ns(void)
-{
-    return clock_read(CLOCK_MONOTONIC);
-}
-
-/* clock_wall_ns - wall time */
-uint64_t clock_wall_ns(void)
-{
-    return clock_read(CLOCK_REALTIME);
-}
-
 static uint64_t steady_offset; /* written once, under pthread_once */
 
 /* steady_start - take the distance of the two clocks, which then stays */

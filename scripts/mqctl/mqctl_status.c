@@ -195,6 +195,15 @@ static void groups(const struct view *v)
           view_groups_held(v) ? v->queue : "");
 }
 
+/* why_line - as the worker says it */
+static void why_line(const struct view *v)
+{
+    const char *why = json_string_value(json_object_get(v->live, "why"));
+
+    if (v->worker == VIEW_RUNS && why)
+        linef("takes no more", "%s", why);
+}
+
 static void details(const struct view *v)
 {
     line("queue", v->queue);
@@ -206,6 +215,7 @@ static void details(const struct view *v)
               v->depth, v->depth_max, v->bytes, v->message_size);
     else
         line("in the queue", v->no_queue.text);
+    why_line(v);
     if (v->worker == VIEW_RUNS)
         in_flight(v);
     in_custody(v);

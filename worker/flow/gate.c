@@ -49,6 +49,61 @@ unsigned gate_room(struct gate *g)
     }
 }
 
+/* why_held - of the holds the one that counts */
+static enum gate_why why_held(unsigned holds)
+{
+    static const struct {
+        unsigned bits;
+        enum gate_why why;
+    } order[] = {
+        {HOLD_STOP, WHY_STOPPING}, {HOLD_FILES, WHY_FILES},
+        {HOLD_PAUSE, WHY_PAUSED},  {HOLD_STORE, WHY_STORE},
+        {HOLD_QUEUE, WHY_QUEUE},   {HOLD_BOUND, WHY_BOUND},
+    };
+
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+        if (holds & order[i].bits)
+            return order[i].why;
+    return WHY_NOT_SO;
+}
+
+enum gate_why gate_why(struct gate *g)
+{
+    enum gate_why why = why_held(atomic_load(&g->holds));
+
+    if (why != WHY_NOT_SO)
+        return why;
+    if (gate_running(g) >= gate_room(g))
+        return breaker_state(&g->breaker) != BREAKER_CLOSED ? WHY_BREAKER
+               : suspects_left(&g->suspects)                ? WHY_ALONE
+                                                            : WHY_BUSY;
+    return gate_takes(g) ? WHY_NOT_SO : WHY_WAITING;
+}
+
+const char *gate_why_text(enum gate_why why)
+{
+    static const char *const texts[] = {
+        [WHY_NOT_SO] = "messages are taken",
+        [WHY_STOPPING] = "the worker is stopping",
+        [WHY_FILES] = "a file of the worker is gone, or cannot be written",
+        [WHY_PAUSED] = "it is paused; mqctl resume",
+        [WHY_STORE] = "the store cannot be written",
+        [WHY_QUEUE] = "trouble with the queue, or with starting a thread; it "
+                      "is tried again",
+        [WHY_BOUND] = "as many are on their way as --max-deliveries allows",
+        [WHY_BREAKER] = "the breaker is open",
+        [WHY_ALONE] = "a message that may have crashed the worker runs, with "
+                      "nothing beside it",
+        [WHY_BUSY] = "as many run as --max-concurrency allows",
+        [WHY_WAITING] = "as many wait in the store as --max-waiting allows",
+        [WHY_SLOTS] = "all slots are in use",
+        [WHY_GROUPS] = "as many wait behind the heads of their groups as "
+                       "--lookahead and --max-parked allow",
+    };
+
+    return texts[why];
+}
+
 /* gate_enter - whoever finds no room is told when there is some, as whoever
  * makes it says GATE_CHANGED after that */
 bool gate_enter(struct gate *g)

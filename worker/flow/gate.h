@@ -42,6 +42,24 @@ enum {
     HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
+/* Why nothing is taken: the first reason that there is. */
+enum gate_why {
+    WHY_NOT_SO, /* messages are taken */
+    WHY_STOPPING,
+    WHY_FILES, /* HOLD_FILES; file_watch.h says which */
+    WHY_PAUSED,
+    WHY_STORE,
+    WHY_QUEUE,
+    WHY_BOUND,
+    WHY_BREAKER,
+    WHY_ALONE, /* what may have crashed the worker runs, and nothing beside */
+    WHY_BUSY,  /* as many run as may */
+    /* From here on what is due in the store may run. */
+    WHY_WAITING, /* --max-waiting */
+    WHY_SLOTS,   /* no slot is free */
+    WHY_GROUPS,  /* as many wait for the heads of their groups as may */
+};
+
 enum gate_event {
     GATE_CHANGED, /* a message may be taken now, maybe: try */
     GATE_SHUT,    /* a hold is on: whoever waits inside looks at once */
@@ -101,6 +119,12 @@ bool gate_enter(struct gate *g);
 void gate_leave(struct gate *g);
 /* Count one less, if more than `most` run. */
 bool gate_leave_over(struct gate *g, unsigned most);
+
+/* Why no work item may start; WHY_NOT_SO if one may. Any reason of the gate, up
+ * to WHY_WAITING. */
+enum gate_why gate_why(struct gate *g);
+/* In words: "paused". */
+const char *gate_why_text(enum gate_why why);
 
 /* Something changed that may let a message be taken. */
 void gate_changed(struct gate *g);

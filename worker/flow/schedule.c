@@ -187,6 +187,19 @@ void schedule_poke(struct flow *f)
         peeker_arm(f->peeker);
 }
 
+enum gate_why schedule_why(struct flow *f)
+{
+    enum gate_why why = gate_why(&f->gate);
+
+    if (why == WHY_BUSY && somebody_would(f)) /* one that runs has room */
+        why = gate_takes(&f->gate) ? WHY_NOT_SO : WHY_WAITING;
+    if (why != WHY_NOT_SO)
+        return why;
+    return custody_free_slots(f->custody) == 0 ? WHY_SLOTS
+           : !ordered_room(f)                  ? WHY_GROUPS
+                                               : WHY_NOT_SO;
+}
+
 /* schedule_wait_ms - without a limit, unless work items run with peek mode
  * off and more could run: then a handler that takes long would keep others
  * waiting */

@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#include "worker/flow/gate.h"
+
 struct flow;
 
 /* Start a work item or peek. */
@@ -18,6 +20,9 @@ void schedule_poke(struct flow *f);
 /* Start one more work item, or give one that keeps several deliveries open one
  * more; false if there is no room. */
 bool schedule_start(struct flow *f);
+
+/* Why nothing is taken from the queue; the loop. */
+enum gate_why schedule_why(struct flow *f);
 
 /* How long the loop may wait for its next event, ms; -1: no limit. */
 int schedule_wait_ms(struct flow *f);

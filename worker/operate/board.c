@@ -99,19 +99,22 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
 
 /* state_text - what is not as usual, "" if nothing is; a bound that is reached
  * comes and goes with each message */
-static void state_text(struct board *b, const char *why, char *out, size_t room)
+static void state_text(struct board *b, const char *breaker, char *out,
+                       size_t room)
 {
-    struct flow *f = b->flow;
-    unsigned holds = atomic_load(&f->gate.holds) & ~(unsigned)HOLD_BOUND;
+    struct gate *g = &b->flow->gate;
+    enum gate_why why = gate_why(g);
 
     out[0] = '\0';
-    if (holds & HOLD_FILES && !(holds & HOLD_STOP))
+    if (why == WHY_FILES)
         snprintf(out, room, " [takes nothing: %s]",
                  file_watch_text(b->file_watch));
-    else if (holds)
-        snprintf(out, room, " [%s]", counters_holds_text(holds));
-    else if (breaker_state(&f->gate.breaker) != BREAKER_CLOSED)
-        snprintf(out, room, " [breaker open: %s]", why);
+    else if (gate_held(g, ~(unsigned)HOLD_BOUND))
+        snprintf(out, room, " [%s]",
+                 counters_holds_text(atomic_load(&g->holds) &
+                                     ~(unsigned)HOLD_BOUND));
+    else if (breaker_state(&g->breaker) != BREAKER_CLOSED)
+        snprintf(out, room, " [breaker open: %s]", breaker);
 }
 
 /* title - numbers, then what is not as usual */

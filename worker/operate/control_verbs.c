@@ -13,6 +13,7 @@
 #include "worker/flow/flow.h"
 #include "worker/restart/file_watch.h"
 #include "worker/flow/ordered.h"
+#include "worker/flow/schedule.h"
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/tune.h"
@@ -67,6 +68,7 @@ static json_t *status(struct request *r)
 {
     struct flow *f = r->orders->flow;
     unsigned holds = atomic_load(&f->gate.holds);
+    enum gate_why takes = schedule_why(f);
     struct counters_sum s;
     json_t *out;
     char why[160];
@@ -92,6 +94,8 @@ static json_t *status(struct request *r)
         json_object_set_new(out, "paused_for_ns",
                             json_integer((json_int_t)(f->gate.pause_until_ns -
                                                       clock_mono_ns())));
+    if (out && takes != WHY_NOT_SO)
+        json_object_set_new(out, "why", json_string(gate_why_text(takes)));
     if (out && holds & HOLD_FILES)
         json_object_set_new(
             out, "file_gone",

@@ -111,6 +111,7 @@ static bool files_check(struct findings *f, const struct view *v)
 static void state_check(struct findings *f, const struct view *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
+    const char *takes = json_string_value(json_object_get(v->live, "why"));
     char buf[COMMAND];
 
     if (!v->live)
@@ -134,8 +135,10 @@ static void state_check(struct findings *f, const struct view *v)
               view_state(v));
     else
         FOUND(f, FINE, "worker", NULL,
-              "pid %d runs, %" PRIu64 " of %u messages in flight", (int)v->pid,
-              v->sum.running, view_capacity(v));
+              "pid %d runs, %" PRIu64 " of %u messages in flight%s%s",
+              (int)v->pid, v->sum.running, view_capacity(v),
+              takes ? "; no more are taken just now: " : "",
+              takes ? takes : "");
 }
 
 /* groups_check - held groups wait for a person */
