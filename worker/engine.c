@@ -303,10 +303,10 @@ static void on_signal(void *arg, int signal)
         gate_pause(&e->flow.gate, false);
         break;
     case SIGTTIN:
-        cap_change(&e->orders, +1);
+        cap_change(&e->cap, +1);
         break;
     case SIGTTOU:
-        cap_change(&e->orders, -1);
+        cap_change(&e->cap, -1);
         break;
     default:
         stop_worker(&e->stop, signal);
@@ -459,8 +459,9 @@ static void engine_init(struct engine *e, struct settings *set,
     items_init(&e->flow.items, ops->guess_ns);
     gate_init(&e->flow.gate, set, on_gate, e);
     stop_init(&e->stop, &e->flow, on_last, e);
-    e->orders =
-        (struct orders){.flow = &e->flow, .live = set, .stop = &e->stop};
+    e->orders = (struct orders){
+        .flow = &e->flow, .live = set, .stop = &e->stop, .cap = &e->cap};
+    cap_init(&e->cap, &e->flow, set);
     unsettled_init(&e->flow.unsettled, &e->flow);
     recall_init(&e->recall);
     bounds_init(&e->flow);

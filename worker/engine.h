@@ -15,6 +15,7 @@
 #include "worker/flow/flow.h"
 #include "worker/loop/signals.h"
 #include "worker/operate/board.h"
+#include "worker/operate/cap.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/stop.h"
 #include "worker/process/stderr_limit.h"
@@ -35,6 +36,7 @@ struct engine {
     struct signals signals;
     struct stop stop;
     struct board board;
+    struct cap cap;
     struct orders orders;
     struct control *control; /* NULL: it cannot be had */
     struct stderr_limit stderr_limit;

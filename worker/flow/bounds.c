@@ -11,7 +11,8 @@
 #include "worker/flow/flow.h"
 #include "worker/flow/ordered.h"
 
-#define UNREAD_MOST 5 /* looks, a second apart */
+#define UNREAD_MOST 5                /* looks, a second apart */
+#define LOOK_NS     (10 * NS_PER_MS) /* what a look takes, about */
 
 /* mean - of the handlers that have ended; the estimate while there is none */
 static uint64_t mean(struct flow *f)
@@ -95,21 +96,15 @@ static uint64_t idle_end(const struct flow *f)
     return ns_add(atomic_load(&f->bounds.idle_since), f->bounds.idle_ns);
 }
 
-/* idle_due - has it been idle for long enough? Work that came meanwhile starts
- * the timer again when it leaves; verdicts that could not be written yet are no
- * work that leaves, so look again once they may have been. The end is read
- * last: what ended has moved it before it counted itself out. */
-static void idle_due(struct timer *timer)
+/* look - has it been idle for long enough? Work that came meanwhile starts the timer again when it leaves;
+ * verdicts that could not be written yet are no work that leaves, so look again
+ * once they may have been. The end is read last: what ended has moved it before
+ * it counted itself out. */
+static void look(struct flow *f)
 {
-    struct flow *f = CONTAINER_OF(timer, struct flow, bounds.idle_timer);
+    int is = idle(f);
     uint64_t end;
-    int is;
 
-    if (unsettled_count(&f->unsettled)) {
-        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
-        return;
-    }
-    is = idle(f);
     if (is < 0) {
         unreadable(f, is);
         return;
@@ -121,7 +116,33 @@ static void idle_due(struct timer *timer)
     if (clock_mono_ns() >= end)
         gate_finish(&f->gate, "idle", 0);
     else
-        timers_start(f->timers, timer, end);
+        timers_start(f->timers, &f->bounds.idle_timer, end);
+}
+
+/* idle_job - on a pool thread, as it reads the store */
+static void idle_job(struct pool_job *job)
+{
+    struct flow *f = CONTAINER_OF(job, struct flow, bounds.idle_job);
+
+    look(f);
+    atomic_store(&f->bounds.looking, false);
+}
+
+/* idle_due - look, unless it is looked already: then once more after that, as
+ * what that look saw may be old */
+static void idle_due(struct timer *timer)
+{
+    struct flow *f = CONTAINER_OF(timer, struct flow, bounds.idle_timer);
+    struct bounds *b = &f->bounds;
+
+    if (unsettled_count(&f->unsettled)) {
+        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
+    } else if (atomic_exchange(&b->looking, true)) {
+        timers_start(f->timers, timer, clock_mono_ns() + LOOK_NS);
+    } else if (pool_submit(f->pool, &b->idle_job) < 0) {
+        atomic_store(&b->looking, false);
+        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
+    }
 }
 
 void bounds_init(struct flow *f)
@@ -137,6 +158,7 @@ void bounds_init(struct flow *f)
     b->idle_ns = set->exit_when_idle_ns;
     timer_init(&b->end_timer, end_due);
     timer_init(&b->idle_timer, idle_due);
+    b->idle_job.run = idle_job;
 }
 
 /* bounds_start - everything is ready to take messages */

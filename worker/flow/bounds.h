@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "worker/loop/pool.h"
 #include "worker/loop/timers.h"
 
 struct flow;
@@ -26,7 +27,9 @@ struct bounds {
     uint64_t idle_ns;            /* c */
     _Atomic uint64_t tickets;    /* a  deliveries made or about to be made */
     _Atomic uint64_t idle_since; /* a  monotonic; grows: last bounds_busy */
-    unsigned unread; /* idle_timer's: looks in a row at a store that failed */
+    unsigned unread;     /* idle_job's: looks in a row at a store that failed */
+    atomic_bool looking; /* a  the job is submitted, or looks */
+    struct pool_job idle_job;
     struct timer end_timer, idle_timer;
 };
 

@@ -77,6 +77,7 @@ struct flow {
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
     atomic_uint rows_first; /* a  rows to take before the queue's messages */
+    atomic_bool growing; /* a  a job adds slots to custody; set in the loop */
     bool started; /* it ran; before, it only finds what was left. Of the loop */
 };
 

@@ -1,37 +1,128 @@
 /* cap.c - how many work items may run, changed while they do (see cap.h) */
 #include "worker/operate/cap.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
 #include "common/base/log.h"
-#include "worker/flow/flow.h"
-#include "worker/operate/orders.h"
 #include "worker/config/slots.h"
+#include "worker/flow/flow.h"
 
-/* cap_set - room for what it brings first */
-int cap_set(struct orders *o, unsigned cap, struct problem *p)
+/* grow_job - whoever looks at `growing` sees all of it */
+static void grow_job(struct pool_job *job)
 {
-    unsigned old = atomic_load(&o->flow->gate.cap);
-    int err = custody_grow(o->flow->custody, slots_for(o->flow->set, cap), p);
+    struct cap *c = CONTAINER_OF(job, struct cap, job);
+    struct flow *f = c->flow;
 
-    if (err)
-        return err;
-    pool_resize(o->flow->pool, cap + SPARE_THREADS);
-    o->live->concurrency = cap;
-    atomic_store(&o->flow->gate.cap, cap);
-    if (o->flow->ops->lanes &&
-        cap < old) /* who waits for its child keeps a place */
-        items_wake_all(&o->flow->items, o->flow->ops->lanes->wake);
-    dirty_state(&o->flow->dirty);
-    log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
-    gate_changed(&o->flow->gate);
-    return 0;
+    if (custody_grow(f->custody, slots_for(f->set, c->growing), &c->problem) ==
+        0)
+        c->growing = 0;
+    atomic_store(&f->growing, false);
+    timers_start(f->timers, &c->timer, clock_mono_ns());
 }
 
-/* cap_change - some work items more or fewer */
-void cap_change(struct orders *o, int change)
+/* grow - start the job */
+static int grow(struct cap *c, unsigned cap, struct problem *p)
 {
-    unsigned want = atomic_load(&o->flow->gate.cap) + (unsigned)change;
-    struct problem p;
+    struct flow *f = c->flow;
+    int err;
 
-    if (want >= 1 && want <= CONCURRENCY_MAX && cap_set(o, want, &p) < 0)
+    c->busy = true;
+    c->growing = cap;
+    c->failed = 0;
+    atomic_store(&f->growing, true);
+    err = pool_submit(f->pool, &c->job);
+    if (!err)
+        return -EINPROGRESS;
+    c->busy = false;
+    atomic_store(&f->growing, false);
+    return problem_set(p, EX_OSERR, -err, "cannot start a thread: %s",
+                       strerror(-err));
+}
+
+int cap_ready(struct cap *c, unsigned cap, struct problem *p)
+{
+    struct flow *f = c->flow;
+
+    if (c->busy)
+        return -EINPROGRESS;
+    if (slots_for(f->set, cap) <= custody_slots(f->custody))
+        return 0;
+    if (c->failed != cap)
+        return grow(c, cap, p);
+    c->failed = 0; /* who asks again wants it tried again */
+    if (p)
+        *p = c->problem;
+    return -ENOSPC;
+}
+
+/* apply - there is room for what it brings */
+static void apply(struct cap *c, unsigned cap)
+{
+    struct flow *f = c->flow;
+    unsigned old = atomic_load(&f->gate.cap);
+
+    pool_resize(f->pool, cap + SPARE_THREADS);
+    c->live->concurrency = cap;
+    atomic_store(&f->gate.cap, cap);
+    if (f->ops->lanes && cap < old) /* who waits for its child keeps a place */
+        items_wake_all(&f->items, f->ops->lanes->wake);
+    dirty_state(&f->dirty);
+    log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
+    gate_changed(&f->gate);
+}
+
+int cap_set(struct cap *c, unsigned cap, struct problem *p)
+{
+    int err = cap_ready(c, cap, p);
+
+    c->later = err == -EINPROGRESS ? cap : 0; /* the last order counts */
+    if (!err)
+        apply(c, cap);
+    return err;
+}
+
+/* set_or_tell - for those who are not there any more to be told */
+static void set_or_tell(struct cap *c, unsigned cap)
+{
+    struct problem p;
+    int err = cap_set(c, cap, &p);
+
+    if (err && err != -EINPROGRESS)
         log_error("cap_not_raised", F_STR("error", p.text));
+}
+
+/* grown - the job is over; first whoever waits for it in line */
+static void grown(struct timer *timer)
+{
+    struct cap *c = CONTAINER_OF(timer, struct cap, timer);
+    unsigned later = c->later;
+
+    c->busy = false;
+    c->failed = c->growing;
+    c->later = 0;
+    if (later)
+        set_or_tell(c, later);
+    if (c->over)
+        c->over(c->arg);
+}
+
+void cap_change(struct cap *c, int change)
+{
+    unsigned now = c->later ? c->later : atomic_load(&c->flow->gate.cap);
+    unsigned want = now + (unsigned)change;
+
+    if (want >= 1 && want <= CONCURRENCY_MAX)
+        set_or_tell(c, want);
+}
+
+void cap_init(struct cap *c, struct flow *f, struct settings *live)
+{
+    c->flow = f;
+    c->live = live;
+    c->job.run = grow_job;
+    timer_init(&c->timer, grown);
 }

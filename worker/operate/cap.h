@@ -1,24 +1,53 @@
 /* cap.h - how many work items may run, changed while they do
  *
- * WHAT   Slots, threads, then the cap.
+ * WHAT   Slots, threads, then the cap. Slots that must be added to custody are
+ *        written by a pool job, as that takes as long as they are large.
  * WHO    The loop.
- * OWNS   Nothing.
+ * OWNS   Its job and timer.
  * FAILS  A problem: the slots cannot be had; the cap stays as it was.
  */
 #ifndef WORKER_OPERATE_CAP_H
 #define WORKER_OPERATE_CAP_H
 
+#include <stdbool.h>
+
 #include "common/base/problem.h"
+#include "worker/loop/pool.h"
+#include "worker/loop/timers.h"
 
 /* Threads beside those of the cap: one each that waits for the queue, writes
  * verdicts again, moves letters, lets groups go on, counts the store, writes
- * the store again. */
-#define SPARE_THREADS 6
+ * the store again, adds slots, looks whether the worker is idle. */
+#define SPARE_THREADS 8
 
-struct orders;
+struct flow;
+struct settings;
 
-int cap_set(struct orders *o, unsigned cap, struct problem *p);
+/* l = in the loop only   j = the job's while flow->growing
+ * c = constant after init */
+struct cap {
+    struct flow *flow;     /* c */
+    struct settings *live; /* c */
+    void (*over)(
+        void *arg); /* c  slots were added, or could not be. May be NULL */
+    void *arg;      /* c */
+    struct pool_job job;
+    struct timer timer; /* fires when the job is over */
+    bool busy;        /* l  the job was submitted, and `timer` has not fired */
+    unsigned growing; /* j  the cap that it makes room for */
+    unsigned failed;  /* l  the last one that there was no room for; 0: none */
+    unsigned later;   /* l  to be set when the job is over; 0: none */
+    struct problem problem; /* j  of `failed` */
+};
+
+void cap_init(struct cap *c, struct flow *f, struct settings *live);
+/* Make room for so many: 0 there is, or -EINPROGRESS: `over` is called, then
+ * ask again; or a problem. */
+int cap_ready(struct cap *c, unsigned cap, struct problem *p);
+/* Set it: 0, or -EINPROGRESS: it is set as soon as there is room, and trouble
+ * is logged; or a problem. */
+int cap_set(struct cap *c, unsigned cap, struct problem *p);
 /* Some more or fewer; trouble is logged. */
-void cap_change(struct orders *o, int change);
+void cap_change(struct cap *c, int change);
 
 #endif

@@ -11,11 +11,13 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/local.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
+#include "worker/operate/cap.h"
 #include "worker/operate/control_verbs.h"
 #include "worker/operate/orders.h"
 #include "common/state/statedir.h"
@@ -32,6 +34,7 @@ struct client {
     struct control *control;
     uint64_t heard; /* when it said something last, counted */
     size_t used;
+    bool waits; /* for the answer to its first line */
     char line[LINE];
 };
 
@@ -55,6 +58,7 @@ static void client_drop(struct client *c)
     c->source.fd = -1;
     c->source.added = false; /* epoll forgot it */
     c->used = 0;
+    c->waits = false;
 }
 
 /* reply - whole, or the client is dropped: it does not read its answers */
@@ -75,22 +79,58 @@ static bool reply(struct client *c, json_t *answer)
     return sent;
 }
 
+/* answer - one line; false: the client is gone, or it waits */
+static bool answer(struct client *c, const char *line)
+{
+    char words[LINE]; /* is cut into words, and may be asked again */
+    bool again = c->waits;
+    json_t *out;
+
+    strlcpy(words, line, sizeof words);
+    out = control_answer(c->control->orders, words, again, &c->waits);
+    return !c->waits && reply(c, out);
+}
+
 /* lines - answer each that is complete; the rest stays */
 static void lines(struct client *c)
 {
     char *from = c->line, *end;
+    bool on = true;
 
-    while ((end = memchr(from, '\n', c->used)) != NULL) {
-        *end++ = '\0';
-        c->used -= (size_t)(end - from);
-        if (!reply(c, control_answer(c->control->orders, from)))
-            return;
-        from = end;
+    while (on && (end = memchr(from, '\n', c->used)) != NULL) {
+        *end = '\0';
+        on = answer(c, from);
+        if (c->waits)
+            *end = '\n'; /* the line is asked again */
+        if (on) {
+            c->used -= (size_t)(end + 1 - from);
+            from = end + 1;
+        }
     }
     memmove(c->line, from, c->used);
-    if (c->used == sizeof c->line &&
+    if (on && c->used == sizeof c->line &&
         reply(c, control_refusal(EX_USAGE, "the line is too long")))
         client_drop(c);
+}
+
+/* listen_on - for what it says next, unless it waits for an answer */
+static void listen_on(struct client *c)
+{
+    if (c->source.fd >= 0 && !c->waits &&
+        loop_watch(c->control->flow->loop, &c->source, EPOLLIN) < 0)
+        client_drop(c);
+}
+
+/* grown - there is room for more handlers, or there is none */
+static void grown(void *arg)
+{
+    struct control *k = arg;
+
+    for (size_t i = 0; i < CLIENTS; i++)
+        if (k->clients[i].waits) {
+            lines(&k->clients[i]);
+            listen_on(&k->clients[i]);
+        }
 }
 
 /* client_ready - something came, or it went */
@@ -112,9 +152,7 @@ static void client_ready(struct loop_source *source)
         c->used += (size_t)n;
         lines(c);
     }
-    if (source->fd >= 0 &&
-        loop_watch(c->control->flow->loop, source, EPOLLIN) < 0)
-        client_drop(c);
+    listen_on(c);
 }
 
 /* client_free - a free place, or that of the one that was quiet for longest */
@@ -222,6 +260,8 @@ struct control *control_open(struct orders *orders)
         return deaf(NULL, f, ENOMEM);
     k->orders = orders;
     k->flow = f;
+    orders->cap->over = grown;
+    orders->cap->arg = k;
     k->door.fd = -1;
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
@@ -263,6 +303,7 @@ void control_close(struct control **control)
     if (!k)
         return;
     *control = NULL;
+    k->orders->cap->over = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);

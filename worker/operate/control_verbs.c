@@ -2,6 +2,7 @@
  * control_verbs.h) */
 #include "worker/operate/control_verbs.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sysexits.h>
@@ -24,6 +25,7 @@ struct request {
     struct orders *orders;
     char *words[WORDS_MAX]; /* without the verb */
     size_t count;
+    bool later; /* not now: there is no answer yet */
 };
 
 json_t *control_refusal(int status, const char *text)
@@ -158,16 +160,21 @@ static char *assignment(char *word)
     return value;
 }
 
-/* set_check - all of them before any of them is done */
+/* set_check - all of them before any of them is done; a refusal, or NULL */
 static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 {
     struct problem p = {.status = EX_USAGE,
                         .text = "set: give NAME=VALUE, like "
                                 "max-concurrency=8"};
+    int err;
 
     for (size_t i = 0; i < r->count; i++) {
         values[i] = assignment(r->words[i]);
-        if (!values[i] || tune_check(r->words[i], values[i], &p) < 0)
+        err = values[i] ? tune_ready(r->orders, r->words[i], values[i], &p)
+                        : -EINVAL;
+        if (err == -EINPROGRESS)
+            r->later = true;
+        else if (err)
             return control_refusal(p.status, p.text);
     }
     return r->count ? NULL : control_refusal(p.status, p.text);
@@ -180,7 +187,7 @@ static json_t *set(struct request *r)
     json_t *out = set_check(r, values), *all;
     struct problem p;
 
-    if (out)
+    if (out || r->later)
         return out;
     all = json_array();
     for (size_t i = 0; i < r->count; i++) {
@@ -241,20 +248,23 @@ static size_t verb_of(const char *name)
 }
 
 /* control_answer - one line */
-json_t *control_answer(struct orders *orders, char *line)
+json_t *control_answer(struct orders *orders, char *line, bool again,
+                       bool *later)
 {
     struct request r = {.orders = orders};
     size_t i = verb_of(request_read(&r, line));
+    json_t *out;
 
+    *later = false;
     if (i == VERBS)
         return control_refusal(EX_USAGE,
                                "not a request; give status, pause [DUR], "
                                "resume, set NAME=VALUE..., drain, stop or "
                                "quit");
-    if (verbs[i].order)
+    if (verbs[i].order && !again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
-    /* The answer is an object of its own, whatever it was made from. */
-    /* cppcheck-suppress returnDanglingLifetime */
-    return verbs[i].answer(&r);
+    out = verbs[i].answer(&r);
+    *later = r.later && !out;
+    return out;
 }

@@ -8,6 +8,7 @@
 #ifndef WORKER_OPERATE_ORDERS_H
 #define WORKER_OPERATE_ORDERS_H
 
+struct cap;
 struct file_watch; /* file_watch.h */
 struct flow;
 struct settings;
@@ -18,6 +19,7 @@ struct orders {
     struct flow *flow;
     struct settings *live; /* what flow->set points to: tune.c writes there */
     struct stop *stop;
+    struct cap *cap;
     const struct file_watch *file_watch;
 };
 

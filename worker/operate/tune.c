@@ -21,7 +21,7 @@
 static int concurrency_change(struct orders *o, uint64_t value,
                               struct problem *p)
 {
-    return cap_set(o, (unsigned)value, p);
+    return cap_set(o->cap, (unsigned)value, p);
 }
 
 static int failures_change(struct orders *o, uint64_t value, struct problem *p)
@@ -138,7 +138,7 @@ static int number_set(struct orders *o, size_t at, uint64_t value,
     int err = tunables[at].change ? tunables[at].change(o, value, p) : 0;
 
     if (err)
-        return err;
+        return err == -EINPROGRESS ? 0 : err; /* it sets it when it can */
     atomic_store(number_at(o->live, row), value);
     backlog_look(o->flow);
     gate_changed(&o->flow->gate); /* more may be parked now */
@@ -171,12 +171,16 @@ static int text_read(const char *name, const char *text, struct settings *next,
     return err;
 }
 
-int tune_check(const char *name, const char *text, struct problem *p)
+int tune_ready(struct orders *o, const char *name, const char *text,
+               struct problem *p)
 {
     struct settings next;
     size_t at;
+    int err = text_read(name, text, &next, &at, p);
 
-    return text_read(name, text, &next, &at, p);
+    if (err || tunables[at].change != concurrency_change)
+        return err;
+    return cap_ready(o->cap, (unsigned)next.concurrency, p);
 }
 
 int tune_text(struct orders *o, const char *name, const char *text,

@@ -24,8 +24,10 @@ struct orders;
 const char *tune_name(size_t i);
 /* Its value now, as the flag takes it: "8", "1m30s", "none". */
 void tune_print(struct orders *o, const char *name, char out[TUNE_TEXT]);
-/* Whether `text` is a value for it: 0, or a problem. */
-int tune_check(const char *name, const char *text, struct problem *p);
+/* Whether `text` is a value for it, and there is room for what it brings: 0, a
+ * problem, or -EINPROGRESS: room is made, ask again when cap.h says so. */
+int tune_ready(struct orders *o, const char *name, const char *text,
+               struct problem *p);
 /* Change it; `old` and `now` as tune_print. In the peeker. */
 int tune_text(struct orders *o, const char *name, const char *text,
               char old[TUNE_TEXT], char now[TUNE_TEXT], struct problem *p);

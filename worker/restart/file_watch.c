@@ -374,13 +374,13 @@ static int folders_ready(struct file_watch *w, struct problem *p)
     return 0;
 }
 
-/* still - no work item has a slot but to wait with, and no verdict waits to be
+/* still - no slots are added, no work item has a slot but to wait with, and no verdict waits to be
  * written: true, and none gets one before items_go_on
  * A verdict that waits (unsettled.h) frees its slot before it is counted out.
  */
 static bool still(struct flow *flow)
 {
-    if (!items_still(&flow->items))
+    if (atomic_load(&flow->growing) || !items_still(&flow->items))
         return false;
     if (unsettled_count(&flow->unsettled) == 0)
         return true;

@@ -280,7 +280,7 @@ static bool busy(struct flow *f)
 {
     unsigned taken = f->ops->seize(f->handler);
 
-    return atomic_load(&f->gate.running) > taken ||
+    return atomic_load(&f->growing) || atomic_load(&f->gate.running) > taken ||
            !unsettled_quiet(&f->unsettled);
 }
 

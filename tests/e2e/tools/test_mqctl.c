@@ -201,11 +201,13 @@ Test(mqctl, pause_keeps_messages_in_the_queue_until_resume)
 
     cr_assert_not_null(strstr(ctl_out("pause", q), "paused"));
     cr_assert(paused(q));
+    cr_assert_not_null(strstr(ctl_out("status", q), "it is paused; mqctl"));
     harness_send_text(q, "x");
     cr_assert_eq(ctl_number(q, "depth"), 1);
     cr_assert_not_null(strstr(ctl_out("resume", q), "resumed"));
     harness_until_lines("runs", 1, SOON_MS);
     cr_assert_not(paused(q));
+    cr_assert_null(strstr(ctl_out("status", q), "it is paused"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
