@@ -146,8 +146,8 @@ $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 	ln -sf $(@F) $(@D)/libmqworker.so
 
 # The test of a noun in common/ links without the worker.
-$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) \
-        $$(if $$(filter %/$$(patsubst test_%,%,$$(notdir $$*)).o,$(COMMON)),$(LIB),$(ENGINE))
+beside = $(if $(filter $(patsubst test_%,%,$(notdir $(1))).o,$(notdir $(COMMON))),$(LIB),$(ENGINE))
+$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call beside,$$*)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
 $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
@@ -158,8 +158,8 @@ $(BENCH): $(call obj,$(wildcard tests/bench/*.c)) $(BUILD)/lib/libmqworker.a $(E
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
-$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
-        $$(if $$(filter %/mqdlq_$$*.o,$(call tool,mqdlq)),$(filter-out %/mqdlq.o,$(call tool,mqdlq))) $(ENGINE)
+parts = $(if $(filter mqdlq_$(1).o,$(notdir $(call tool,mqdlq))),$(filter-out %/mqdlq.o,$(call tool,mqdlq)))
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 $(TORTURE): $(call obj,$(wildcard tests/crash/torture*.c)) $(LIB)
@@ -211,7 +211,7 @@ DRY     := bench completion demo docs hardening install man run_tests runbook
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend worker_limits
 check-asan:
-	MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan check \
+	MQW_SANITIZED=1 MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan check \
 	    SKIP="$(DRY)" \
 	    CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
@@ -220,7 +220,7 @@ check-asan:
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
 	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread \
 	    check-tsan-stress
-	MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs \
+	MQW_SANITIZED=1 MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs \
 	    SKIP="$(DRY) $(SINGLE)"
 check-tsan-stress: $(STRESS) $(BIN)
 	$(call run,$(STRESS))

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -46,7 +47,9 @@ enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
 /* c = constant after open   a = atomic */
 struct peeker {
     struct peeker_setup setup; /* c */
-    struct loop_source source; /* the queue; of whoever entered PEEK_EPOLL */
+    pthread_mutex_t arm_mtx;   /* one arms: what fires at once may be armed
+                                * again before the first call is back */
+    struct loop_source source; /* under arm_mtx  the queue */
     int kick;                  /* c  ends the lingering */
     atomic_int mode;           /* a  PEEK_ */
     atomic_bool released;      /* a  nobody may linger */
@@ -89,6 +92,7 @@ int peeker_open(struct peeker **out, const struct peeker_setup *setup)
     p->setup = *setup;
     p->source.ready = readable;
     timer_init(&p->look_timer, look_due);
+    pthread_mutex_init(&p->arm_mtx, NULL);
     p->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->kick < 0) {
         int err = -errno;
@@ -109,6 +113,7 @@ void peeker_close(struct peeker **peeker)
     *peeker = NULL;
     timers_cancel(p->setup.timers, &p->look_timer);
     close(p->kick);
+    pthread_mutex_destroy(&p->arm_mtx);
     free(p);
 }
 
@@ -120,16 +125,20 @@ void peeker_close(struct peeker **peeker)
  */
 void peeker_arm(struct peeker *p)
 {
-    int err;
+    int err = 0;
 
-    if (!shift(p, PEEK_OFF, PEEK_EPOLL))
+    if (peeker_armed(p))
         return;
-    p->source.fd = queue_fd(p->setup.queue);
-    err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
-    if (!err)
-        return;
-    shift(p, PEEK_EPOLL, PEEK_OFF);
-    p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
+    pthread_mutex_lock(&p->arm_mtx);
+    if (shift(p, PEEK_OFF, PEEK_EPOLL)) {
+        p->source.fd = queue_fd(p->setup.queue);
+        err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
+        if (err)
+            shift(p, PEEK_EPOLL, PEEK_OFF);
+    }
+    pthread_mutex_unlock(&p->arm_mtx);
+    if (err)
+        p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
 }
 
 /* kick - whoever lingers looks again; it stays until somebody has seen it */

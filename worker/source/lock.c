@@ -185,6 +185,19 @@ static int lock_wait(struct lock *l, const char *queue, struct problem *p)
     return 0;
 }
 
+/* pid_write - as pidfile_write(3), which on failure closes the file and leaves
+ * what no other call of libbsd frees */
+static int pid_write(struct pidfh *pidfile)
+{
+    char text[16];
+    int fd = pidfile_fileno(pidfile);
+    int size = snprintf(text, sizeof text, "%d", (int)getpid());
+
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)size, 0) != size)
+        return errno ? -errno : -ENOSPC;
+    return 0;
+}
+
 /* lock_free - the kernel drops what is locked */
 static void lock_free(struct lock *l)
 {
@@ -209,11 +222,15 @@ int lock_open(struct lock **out, const char *path, const char *queue,
     err = lock_wait(l, queue, p);
     if (!err) {
         fcntl(pidfile_fileno(l->pidfile), F_SETFD, FD_CLOEXEC);
-        if (pidfile_write(l->pidfile) < 0)
-            err = problem_set(p, EX_CANTCREAT, errno,
+        err = pid_write(l->pidfile);
+        if (err) {
+            pidfile_remove(l->pidfile);
+            l->pidfile = NULL;
+            err = problem_set(p, EX_CANTCREAT, -err,
                               "pidfile %s: %s; free some space, or give "
                               "another --state-dir",
-                              path, strerror(errno));
+                              path, strerror(-err));
+        }
     }
     if (err)
         lock_free(l);
@@ -265,8 +282,8 @@ int lock_put_back(struct lock *l)
     if (!again)
         return -errno;
     fcntl(pidfile_fileno(again), F_SETFD, FD_CLOEXEC);
-    if (pidfile_write(again) < 0) {
-        err = -errno;
+    err = pid_write(again);
+    if (err) {
         pidfile_remove(again);
         return err;
     }

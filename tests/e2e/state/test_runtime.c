@@ -224,6 +224,8 @@ Test(runtime, what_cannot_be_locked_is_told_with_the_number)
 {
     if (geteuid() != 0)
         cr_skip_test("needs root to give up a capability");
+    if (getenv("MQW_SANITIZED"))
+        cr_skip_test("a sanitizer's mlock(2) locks nothing and says it did");
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_program(
         "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=4096",

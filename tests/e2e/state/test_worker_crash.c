@@ -70,7 +70,9 @@ static struct harness_process *elsewhere(const char *flag, const char *first,
         .argv = HARNESS_LIST("unshare", flag, "sh", "-c", script, "sh",
                              harness_bin("mqworker"), "--state-dir",
                              harness_state_dir(), q, "--exit-when-idle", "--",
-                             RECORD)});
+                             RECORD),
+        /* The search for leaks needs /proc. */
+        .env = HARNESS_LIST("ASAN_OPTIONS=detect_leaks=0")});
 }
 
 /* blind_check - it is refused while a message may be running, with the reason;
