@@ -39,6 +39,7 @@
 #include "common/base/clock.h"
 #include "common/custody/custody.h"
 #include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/base/fs_type.h"
 
 #define MAGIC      "MQWCUSTO"
@@ -285,16 +286,11 @@ void custody_dir_sync(const char *path)
 {
     char dir[PATH_MAX];
     char *slash;
-    int fd;
 
     strlcpy(dir, path, sizeof dir);
     slash = strrchr(dir, '/');
     if (!slash)
         return;
     *slash = '\0';
-    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd); /* the data is safe under one name or the other */
-    close(fd);
+    (void)folder_sync(dir); /* the data is safe under one name or the other */
 }

@@ -193,25 +193,34 @@ void group_remove_locked(struct groups *g, struct group *group,
 
 /* ---- coming ---- */
 
-/* groups_add - a message of a group came */
-int groups_add(struct groups *g, const char *key, size_t size,
-               struct group_item *item)
+int group_lock(struct groups *g, const char *key, size_t size,
+               struct group **group)
 {
     uint32_t hash = group_hash(key, size);
-    struct group *group;
-    int err = 0;
 
     if (size > GROUP_KEY_MAX)
         return -ENAMETOOLONG;
     pthread_mutex_lock(&g->mtx);
-    group = group_table_get(&g->table, hash, key, size);
-    if (!group) {
-        err = -ENOMEM;
-    } else if (group->closing) {
+    *group = group_table_get(&g->table, hash, key, size);
+    if (*group)
+        return 0;
+    pthread_mutex_unlock(&g->mtx);
+    return -ENOMEM;
+}
+
+/* groups_add - a message of a group came */
+int groups_add(struct groups *g, const char *key, size_t size,
+               struct group_item *item)
+{
+    struct group *group;
+    int err = group_lock(g, key, size, &group);
+
+    if (err)
+        return err;
+    if (group->closing)
         err = -ESHUTDOWN;
-    } else {
+    else
         group_insert_locked(g, group, item);
-    }
     pthread_mutex_unlock(&g->mtx);
     return err;
 }

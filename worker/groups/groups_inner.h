@@ -34,6 +34,10 @@ struct groups {
     _Atomic uint64_t parked; /* a  of all groups */
 };
 
+/* The group of that key, or a new one; with the lock held if it is 0. -ENOMEM,
+ * -ENAMETOOLONG. */
+int group_lock(struct groups *g, const char *key, size_t size,
+               struct group **group);
 /* Whether a group is on the list of the blocked ones. */
 bool group_is_blocked(const struct group *group);
 /* How many of its items could be parked. */

@@ -15,19 +15,15 @@ void groups_keep_front(struct groups *g)
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
-    int err = 0;
+    int err;
 
-    if (size > GROUP_KEY_MAX)
-        return -ENAMETOOLONG;
-    if (!parked && !head && !held)
+    if (size <= GROUP_KEY_MAX && !parked && !head && !held)
         return 0;
-    pthread_mutex_lock(&g->mtx);
-    group = group_table_get(&g->table, hash, key, size);
-    if (!group) {
-        err = -ENOMEM;
-    } else if (group->state != GROUP_IDLE) {
+    err = group_lock(g, key, size, &group);
+    if (err)
+        return err;
+    if (group->state != GROUP_IDLE) {
         err = -EEXIST;
     } else {
         group->parked = parked;
@@ -47,18 +43,13 @@ int groups_restore(struct groups *g, const char *key, size_t size,
  * it has no letter (groups_unhold). */
 int groups_hold_late(struct groups *g, const char *key, size_t size)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
-    int held = 0;
+    int held = group_lock(g, key, size, &group);
 
-    if (size > GROUP_KEY_MAX)
-        return -ENAMETOOLONG;
-    pthread_mutex_lock(&g->mtx);
-    group = group_table_get(&g->table, hash, key, size);
-    if (!group) {
-        held = -ENOMEM;
-    } else if (group->state == GROUP_RUNNING || group->items.fronts ||
-               group->state == GROUP_HELD) {
+    if (held)
+        return held;
+    if (group->state == GROUP_RUNNING || group->items.fronts ||
+        group->state == GROUP_HELD) {
         group->doubted = true;
     } else if (group->state != GROUP_BLOCKED) {
         held = 1;
@@ -148,17 +139,12 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
-    int err = 0;
+    int err = group_lock(g, key, size, &group);
 
-    if (size > GROUP_KEY_MAX)
-        return -ENAMETOOLONG;
-    pthread_mutex_lock(&g->mtx);
-    group = group_table_get(&g->table, hash, key, size);
-    if (!group) {
-        err = -ENOMEM;
-    } else if (group->closing) {
+    if (err)
+        return err;
+    if (group->closing) {
         err = -ESHUTDOWN;
     } else {
         item->group = group;

@@ -200,29 +200,15 @@ static void text_write(struct file_watch *w, const struct file *ro)
                   : "");
 }
 
-/* store_advice, custody_advice - what becomes of it, and what to do */
-static const char *store_advice(enum state state)
+/* advice_for - what becomes of it, and what to do */
+static const char *advice_for(enum state state, bool store)
 {
     switch (state) {
     case REMOVED:
-        return "nothing is taken; the worker writes it again by itself: do not "
-               "kill it before file_back";
-    case TAKEN:
-        return "nothing is taken; move the other file away, then put the "
-               "worker's own back, or if it is removed the worker writes it "
-               "again; do not kill it before file_back";
-    default:
-        return "nothing is taken; put it back (mv, mount) and the worker goes "
-               "on by itself";
-    }
-}
-
-static const char *custody_advice(enum state state)
-{
-    switch (state) {
-    case REMOVED:
-        return "nothing is taken; the worker writes it again when what runs "
-               "has ended: do not kill it before file_back";
+        return store ? "nothing is taken; the worker writes it again by "
+                       "itself: do not kill it before file_back"
+                     : "nothing is taken; the worker writes it again when what "
+                       "runs has ended: do not kill it before file_back";
     case TAKEN:
         return "nothing is taken; move the other file away, then put the "
                "worker's own back, or if it is removed the worker writes it "
@@ -262,9 +248,9 @@ static void tell_all(struct file_watch *w)
 {
     const struct file *f = gone(w, STORE, STORE_SHM);
 
-    tell(w, STORE, f, f ? store_advice(f->state) : NULL);
+    tell(w, STORE, f, f ? advice_for(f->state, true) : NULL);
     f = gone(w, CUSTODY, CUSTODY);
-    tell(w, CUSTODY, f, f ? custody_advice(f->state) : NULL);
+    tell(w, CUSTODY, f, f ? advice_for(f->state, false) : NULL);
     tell(w, PIDFILE, gone(w, PIDFILE, PIDFILE),
          "no second worker can start all the same; it is written again");
     tell(w, COUNTERS, gone(w, COUNTERS, COUNTERS),
