@@ -79,21 +79,19 @@ static bool file_is(const void *data, size_t size)
     return n == (ssize_t)size && memcmp(there, data, size) == 0;
 }
 
-/* seal - the word and the sums of a slot are right, whatever else it says; no
- * random bytes are */
+/* seal - the sum of a slot is right, whatever else it says; no random bytes
+ * are */
 static void seal(struct slot *slot)
 {
     static _Alignas(64) unsigned char bytes[SLOT_HEADER];
     struct slot *copy = (struct slot *)(void *)bytes;
-    uint64_t word = atomic_load(&slot->word) & ~(UINT64_C(1) << 15);
-    atomic_store(&slot->word, word | (uint64_t)__builtin_parityll(word) << 15);
     memcpy(copy, slot, sizeof bytes);
-    atomic_store(&copy->word, UINT64_C(1) << 15 | SLOT_RECEIVING);
+    atomic_store(&copy->word, SLOT_RECEIVING);
     if (copy->priority == SLOT_UNSET ||
         atomic_load(&copy->length) == SLOT_UNSET)
         return;
-    slot_resolve(copy, NULL, 0); /* it has a length: only the sums are made */
-    memcpy(slot->sum, copy->sum, sizeof slot->sum);
+    slot_resolve(copy, NULL, 0); /* it has a length: only the sum is made */
+    slot->sum = copy->sum;
 }
 
 /* image_make - a head that is good and the bytes as slots, in *out; its size */
