@@ -10,6 +10,7 @@
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/text/term_table.h"
+#include "scripts/mqctl/mqctl_holder.h"
 #include "scripts/mqctl/mqctl_names.h"
 #include "scripts/mqctl/mqctl_say.h"
 #include "scripts/mqctl/mqctl_view.h"
@@ -156,9 +157,33 @@ int create_run(const struct options *o)
     return status;
 }
 
+/* worker_elsewhere - one that this state directory does not lead to has the
+ * queue open; 0: none */
+static int worker_elsewhere(const struct view *v)
+{
+    struct holder h;
+
+    if (!v->has_queue || !holder_find(&h, v->queue))
+        return 0;
+    if (!h.there)
+        return say(EX_UNAVAILABLE,
+                   "an mqworker (pid %d) has %s open, and its state directory "
+                   "is not to be seen here; see mqctl doctor %s, or give "
+                   "--force",
+                   (int)h.pid, v->queue, v->queue);
+    return say(EX_UNAVAILABLE,
+               "worker %d runs on %s, with its state in %s, and would create "
+               "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
+               "or give --force",
+               (int)h.pid, v->queue, h.folder,
+               (int)(strrchr(h.folder, '/') - h.folder), h.folder, v->queue);
+}
+
 /* in_the_way - what would be lost or cut off; 0: nothing */
 static int in_the_way(const struct view *v)
 {
+    int status;
+
     if (v->worker == VIEW_UNSEEN)
         return say(v->no_live.status,
                    "cannot see whether a worker runs on it: %s; or give "
@@ -166,9 +191,12 @@ static int in_the_way(const struct view *v)
                    v->no_live.text);
     if (v->worker == VIEW_RUNS)
         return say(EX_UNAVAILABLE,
-                   "worker %d runs on %s, and would make it anew; stop it "
+                   "worker %d runs on %s, and would create it again; stop it "
                    "first, with mqctl drain %s, or give --force",
                    (int)v->pid, v->queue, v->queue);
+    status = worker_elsewhere(v);
+    if (status)
+        return status;
     if (v->depth > 0)
         return say(EX_UNAVAILABLE,
                    "%s holds %ld messages, which would be lost; let a worker "

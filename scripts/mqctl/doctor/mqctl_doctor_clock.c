@@ -46,16 +46,16 @@ static void certain(struct findings *f, const struct view *v,
                     const struct store_stepped *s, uint64_t now)
 {
     char due[TIME_TEXT], seen[TIME_TEXT], wait[DURATION_TEXT];
-    char mend[PATH_MAX + 512];
+    char fix[PATH_MAX + 512];
 
-    snprintf(mend, sizeof mend,
+    snprintf(fix, sizeof fix,
              "date; if it is wrong, set the clock and start the worker again. "
              "If it is right, stop the worker; sqlite3 %s/store.db 'UPDATE "
              "messages SET due_ns = 0 WHERE state = 1 AND (attempts > 0 OR "
              "first_received_ns > unixepoch() * 1000000000)'; and start it: "
              "they run at once",
              v->dir.folder);
-    FOUND(f, WARN, "clock", mend,
+    FOUND(f, WARN, "clock", fix,
           "the clock was set back: %" PRIu64 " message%s from the future, up "
           "to %s, wait until %s, in %s",
           s->future, s->future == 1 ? "" : "s", time_print(s->seen_ns, seen),

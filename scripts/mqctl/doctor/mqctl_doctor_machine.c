@@ -143,10 +143,10 @@ static void left_check(struct findings *f, const char *root,
                        const struct statvfs *s, const char *mount)
 {
     uint64_t left = left_of(root, s) / 1024 * 1024;
-    char text[SIZE_TEXT], mend[PATH_MAX + 256];
+    char text[SIZE_TEXT], fix[PATH_MAX + 256];
 
     size_print(left >= MIB ? left / MIB * MIB : left, text);
-    snprintf(mend, sizeof mend,
+    snprintf(fix, sizeof fix,
              "df -h %s; make room there by what is not mqworker's, or enlarge "
              "it; %s",
              mount,
@@ -154,20 +154,20 @@ static void left_check(struct findings *f, const char *root,
                          : "old dead letters can be removed while there is "
                            "room: mqdlq purge --older-than 30d QUEUE");
     if (left < FULL)
-        FOUND(f, BAD, "state directory", mend,
+        FOUND(f, BAD, "state directory", fix,
               "%s is full: %s free; no retry and no dead letter can be "
               "written, so nothing is taken; nothing is lost",
               root, text);
     else
         FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
-              left < LITTLE ? mend : NULL, "%s has %s free", root, text);
+              left < LITTLE ? fix : NULL, "%s has %s free", root, text);
 }
 
 /* space_check - whether it can be written to */
 static void space_check(struct findings *f, const char *root)
 {
     struct statvfs s;
-    char mount[PATH_MAX], mend[PATH_MAX + 128];
+    char mount[PATH_MAX], fix[PATH_MAX + 128];
 
     if (statvfs(root, &s) < 0) {
         FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
@@ -175,12 +175,12 @@ static void space_check(struct findings *f, const char *root)
         return;
     }
     mount_point(root, mount);
-    snprintf(mend, sizeof mend,
+    snprintf(fix, sizeof fix,
              "dmesg, for errors of the disk: umount and fsck come first then; "
              "mount -o remount,rw %s",
              mount);
     if (s.f_flag & ST_RDONLY)
-        FOUND(f, BAD, "state directory", mend,
+        FOUND(f, BAD, "state directory", fix,
               "%s is on a file system that is read-only, mounted at %s", root,
               mount);
     else

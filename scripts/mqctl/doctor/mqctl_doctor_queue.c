@@ -15,10 +15,11 @@
 #include "common/base/fs_type.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
+#include "scripts/mqctl/mqctl_holder.h"
 
 #define COMMAND 768
 
-/* command - text for `mend` */
+/* command - text for `fix` */
 __attribute__((format(printf, 2, 3))) static const char *
 command(char buf[COMMAND], const char *fmt, ...)
 {
@@ -30,8 +31,24 @@ command(char buf[COMMAND], const char *fmt, ...)
     return buf;
 }
 
-/* kernel_check - the queue itself */
-static void kernel_check(struct findings *f, const struct view *v)
+/* drained_by - what makes room in a full queue; NULL: more handlers do not, nor
+ * a second worker */
+static const char *drained_by(char buf[COMMAND], const struct view *v,
+                              bool away)
+{
+    if (away)
+        return NULL;
+    if (v->worker != VIEW_RUNS)
+        return command(buf, "mqworker %s -- COMMAND", v->queue);
+    if (!v->live || strcmp(view_state(v), "running") != 0)
+        return NULL;
+    return command(buf, "mqctl set %s max-concurrency=%u", v->queue,
+                   2 * view_cap(v));
+}
+
+/* kernel_check - the queue itself; `away`: a worker has it that is not seen
+ * here */
+static void kernel_check(struct findings *f, const struct view *v, bool away)
 {
     char buf[COMMAND];
 
@@ -43,11 +60,7 @@ static void kernel_check(struct findings *f, const struct view *v)
                   : BAD,
               "queue", NULL, "%s", v->no_queue.text);
     else if (v->depth >= v->depth_max)
-        FOUND(f, WARN, "queue",
-              v->worker == VIEW_RUNS
-                  ? command(buf, "mqctl set %s max-concurrency=%u", v->queue,
-                            2 * view_cap(v))
-                  : command(buf, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, WARN, "queue", drained_by(buf, v, away),
               "it is full, %ld of %ld messages: senders wait", v->depth,
               v->depth_max);
     else
@@ -298,14 +311,28 @@ static void letters_check(struct findings *f, const struct view *v)
               "%s", v->no_store.text);
 }
 
+/* elsewhere - a worker that this state directory does not lead to has the
+ * queue: readers_check tells of it, and no other one is to be started */
+static bool elsewhere(const struct view *v)
+{
+    struct holder h;
+
+    return v->worker != VIEW_RUNS && holder_find(&h, v->queue);
+}
+
 void queue_check(struct findings *f, struct view *v)
 {
-    kernel_check(f, v);
+    bool away = elsewhere(v);
+
+    kernel_check(f, v, away);
     if (!v->has_folder) {
-        FOUND(f, v->shut ? BAD : NOTE, "worker", NULL, "%s", v->no_live.text);
+        if (!away)
+            FOUND(f, v->shut ? BAD : NOTE, "worker", NULL, "%s",
+                  v->no_live.text);
         return;
     }
-    worker_check(f, v);
+    if (!away)
+        worker_check(f, v);
     groups_check(f, v);
     slots_fit(f, v);
     differs_check(f, v);

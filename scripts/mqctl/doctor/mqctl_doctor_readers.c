@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "common/mq/queue.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_fds.h"
+#include "scripts/mqctl/mqctl_holder.h"
 
 #define AGAIN_NS 20000000 /* until a second look at a child of the worker */
 
@@ -40,18 +42,6 @@ static bool text_read(const char *path, char *buf, size_t room)
         close(fd);
     buf[n > 0 ? n : 0] = '\0';
     return n > 0;
-}
-
-/* may_receive - a descriptor that is only sent to takes nothing away */
-static bool may_receive(pid_t pid, int fd)
-{
-    char path[64], text[512], *at;
-
-    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", (int)pid, fd);
-    if (!text_read(path, text, sizeof text))
-        return true;
-    at = strstr(text, "flags:");
-    return !at || (strtoul(at + 6, NULL, 8) & O_ACCMODE) != O_WRONLY;
 }
 
 /* blocked_in - a thread that is in mq_timedreceive(fd) now */
@@ -150,37 +140,73 @@ static bool starting(const struct readers *r, const struct fd_seen *seen)
     return same_program(seen->pid, worker) || !outlasts(r, seen, start);
 }
 
+/* worker_found - it is an mqworker: what it has in hand may be all there is of
+ * messages, so nobody is told to kill it */
+static void worker_found(const struct readers *r, const struct holder *h)
+{
+    char fix[2 * PATH_MAX];
+
+    snprintf(fix, sizeof fix, "mqctl doctor --state-dir %.*s %s",
+             (int)(strrchr(h->folder, '/') - h->folder), h->folder,
+             r->v->queue);
+    if (h->there)
+        FOUND(r->f, WARN, "other consumers", fix,
+              "an mqworker (pid %d) takes messages of this queue, too: its "
+              "state is in %s",
+              (int)h->pid, h->folder);
+    else
+        FOUND(r->f, BAD, "other consumers",
+              "do not kill it: put the folder back, then it goes on by itself; "
+              "a removed one it writes again (docs/runbook.md, A file is gone)",
+              "an mqworker (pid %d) has the queue open, and its state "
+              "directory is not to be seen here: it was removed, moved, "
+              "unmounted or mounted over%s%s",
+              (int)h->pid, h->folder[0] ? "; it has files open in " : "",
+              h->folder);
+}
+
+/* other_found - any other program */
+static void other_found(const struct readers *r, pid_t pid, bool waits)
+{
+    char path[64], name[64], fix[64];
+
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    if (text_read(path, name, sizeof name))
+        name[strcspn(name, "\n")] = '\0';
+    snprintf(fix, sizeof fix, "kill %d", (int)pid);
+    if (waits)
+        FOUND(r->f, BAD, "other consumers", fix,
+              "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
+              "message before a worker is woken",
+              (int)pid, name);
+    else
+        FOUND(
+            r->f, WARN, "other consumers", fix,
+            "pid %d (%s) has the queue open to receive, and may take messages "
+            "from the worker",
+            (int)pid, name);
+}
+
 /* reader_look - visit: a descriptor of this queue in another process */
 static void reader_look(const struct fd_seen *seen, void *arg)
 {
     struct readers *r = arg;
-    char path[64], name[64], mend[64];
+    struct holder h;
     bool waits;
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
         seen->pid == getpid() ||
         (r->v->worker == VIEW_RUNS && seen->pid == r->v->pid) ||
-        !may_receive(seen->pid, seen->fd))
+        !holder_receives(seen->pid, seen->fd))
         return;
     waits = blocked(seen->pid, seen->fd);
     if (!waits && (starting(r, seen) || !still_open(r, seen)))
         return;
     r->others++;
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)seen->pid);
-    if (text_read(path, name, sizeof name))
-        name[strcspn(name, "\n")] = '\0';
-    snprintf(mend, sizeof mend, "kill %d", (int)seen->pid);
-    if (waits)
-        FOUND(r->f, BAD, "other consumers", mend,
-              "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
-              "message before a worker is woken",
-              (int)seen->pid, name);
+    if (holder_is(&h, seen->pid, r->v->queue))
+        worker_found(r, &h);
     else
-        FOUND(
-            r->f, WARN, "other consumers", mend,
-            "pid %d (%s) has the queue open to receive, and may take messages "
-            "from the worker",
-            (int)seen->pid, name);
+        other_found(r, seen->pid, waits);
 }
 
 /* readers_check - all descriptors of this queue that we can see */

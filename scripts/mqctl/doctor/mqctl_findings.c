@@ -26,7 +26,7 @@ static void as_json(const struct findings *f, const struct finding *what,
 {
     json_t *o = json_pack(
         "{s:s?, s:s, s:s, s:s, s:s?}", "queue", f->queue, "check", what->check,
-        "level", levels[what->level].name, "text", text, "mend", what->mend);
+        "level", levels[what->level].name, "text", text, "fix", what->fix);
 
     if (o)
         (void)json_print_line(o, stdout);
@@ -42,9 +42,9 @@ static void as_text(const struct findings *f, const struct finding *what,
            f->queue ? f->queue : "", f->queue ? " " : "");
     printf("%s: ", what->check);
     safe_text(stdout, text, strlen(text), true);
-    if (what->mend) {
+    if (what->fix) {
         fputs("\n      -> ", stdout);
-        safe_text(stdout, what->mend, strlen(what->mend), true);
+        safe_text(stdout, what->fix, strlen(what->fix), true);
     }
     putchar('\n');
 }

@@ -22,13 +22,13 @@ struct findings {
 struct finding {
     enum level level;
     const char *check; /* what was looked at: "limits" */
-    const char *mend;  /* command, or advice; NULL: nothing to fix */
+    const char *fix;   /* command, or advice; NULL: nothing to fix */
 };
 
 void finding(struct findings *f, const struct finding *what, const char *fmt,
              ...) __attribute__((format(printf, 3, 4)));
-#define FOUND(f, l, c, m, ...)                                               \
-    finding((f), &(struct finding){.level = (l), .check = (c), .mend = (m)}, \
+#define FOUND(f, l, c, m, ...)                                              \
+    finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
             __VA_ARGS__)
 
 #endif
