@@ -1,4 +1,21 @@
-/* folder.c - directories that hold what must not be lost (see folder.h) */
+/* folder.c - directories that hold what must not be lost (see folder.h)
+ *
+ * Nobody else may write in a directory above a queue's folder, or it has the
+ * sticky bit: he could move the folder away, and put another one in its place.
+ *
+ * One exception, for what is in flight: the root of a mounted tmpfs that
+ * belongs to root, as Kubernetes makes it of an emptyDir (mode 0777, or 2777
+ * with fsGroup, never sticky). Only root mounts one there, for those who are to
+ * share it. Somebody among these may still move a queue's folder away; he can
+ * neither read nor write in it (0700, ours). So
+ *   another folder in its place   is refused by its owner (folder_queue), and a
+ *                                 file in it by its own (custody_map.c,
+ *                                 counters.c), whatever came in between;
+ *   a folder that was moved away  is noticed while a worker runs, which takes
+ *                                 nothing from then on (file_watch.c), and at
+ *                                 the next start (custody_missing).
+ * The store has no such rule: what is in it outlives everybody.
+ */
 #include "common/base/folder.h"
 
 #include <errno.h>
@@ -7,11 +24,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/fs_type.h"
 #include "common/state/mount_point.h"
+
+const struct folder_kind folder_state = {.flag = "--state-dir"};
+const struct folder_kind folder_runtime = {.flag = "--runtime-dir",
+                                           .runtime = true};
 
 bool folder_join(char out[PATH_MAX], const char *a, const char *b,
                  const char *c)
@@ -108,37 +131,91 @@ int folder_make(char *path)
 
 /* ---- checked ---- */
 
-int folder_look(const char *path, struct stat *st, const char *flag,
-                struct problem *p)
+/* shut_owner - of the directory that keeps us from looking at `path` */
+static uid_t shut_owner(const char *path, char dir[PATH_MAX])
 {
-    char user[FOLDER_USER];
+    struct stat st = {.st_uid = 0};
+    char *slash;
+
+    strlcpy(dir, path, PATH_MAX);
+    do {
+        slash = strrchr(dir, '/');
+        if (slash)
+            slash[slash == dir] = '\0';
+        else
+            strlcpy(dir, ".", PATH_MAX);
+    } while (lstat(dir, &st) < 0 && slash && slash != dir);
+    return st.st_uid;
+}
+
+int folder_look(const char *path, struct stat *st,
+                const struct folder_kind *kind, struct problem *p)
+{
+    char his[FOLDER_USER], sudo[FOLDER_USER], ours[FOLDER_USER], dir[PATH_MAX];
     int err = lstat(path, st) == 0 ? 0 : errno;
+    uid_t owner;
 
     if (err == 0 || err == ENOENT)
         return -err;
+    if (err != EACCES)
+        return problem_set(p, EX_CANTCREAT, err,
+                           "cannot look at %s: %s; give another %s", path,
+                           strerror(err), kind->flag);
+    owner = shut_owner(path, dir);
     return problem_set(p, EX_CANTCREAT, err,
-                       "cannot look at %s: %s; give another %s, or have its "
-                       "owner grant %s access",
-                       path, strerror(err), flag, folder_user(geteuid(), user));
+                       "cannot look at %s: %s: %s belongs to %s, and this runs "
+                       "as %s; run as its owner: sudo -u %s %s ..., or give "
+                       "another %s",
+                       path, strerror(err), dir, folder_user(owner, his),
+                       folder_user(geteuid(), ours), sudo_user(owner, sudo),
+                       program_invocation_short_name, kind->flag);
 }
 
 /* owner_refuse - whose it is, and as whom to run; the folder of somebody else
- * is not to be taken over */
-static int owner_refuse(const char *path, uid_t is, const char *flag,
-                        struct problem *p)
+ * is not to be taken over
+ * In memory each user has his own, so this one was put there for us to find.
+ */
+static int owner_refuse(const char *path, uid_t is,
+                        const struct folder_kind *kind, struct problem *p)
 {
     char his[FOLDER_USER], ours[FOLDER_USER], sudo[FOLDER_USER];
 
+    if (kind->runtime)
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "%s belongs to %s, and this runs as %s; find out "
+                           "who made it and move it away, or give another %s "
+                           "DIR",
+                           path, folder_user(is, his),
+                           folder_user(geteuid(), ours), kind->flag);
     return problem_set(p, EX_CANTCREAT, EPERM,
                        "%s belongs to %s, and this runs as %s; run as its "
                        "owner: sudo -u %s %s ..., or give another %s",
                        path, folder_user(is, his), folder_user(geteuid(), ours),
                        sudo_user(is, sudo), program_invocation_short_name,
-                       flag);
+                       kind->flag);
+}
+
+/* mode_refuse - and who may change the mode */
+static int mode_refuse(const char *path, const struct stat *st,
+                       const struct folder_kind *kind, struct problem *p)
+{
+    const char *who = st->st_mode & S_IWOTH ? "others" : "its group";
+    unsigned mode = st->st_mode & 07777;
+    char his[FOLDER_USER];
+
+    if (geteuid() == 0 || st->st_uid == geteuid())
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "%s is writable by %s (mode %04o); `chmod go-w %s`",
+                           path, who, mode, path);
+    return problem_set(p, EX_CANTCREAT, EPERM,
+                       "%s is writable by %s (mode %04o); have %s do `chmod "
+                       "go-w %s`, or give another %s DIR",
+                       path, who, mode, folder_user(st->st_uid, his), path,
+                       kind->flag);
 }
 
 int folder_node(const char *path, const struct stat *st, mode_t type,
-                uid_t owner, mode_t forbidden, const char *flag,
+                uid_t owner, mode_t forbidden, const struct folder_kind *kind,
                 struct problem *p)
 {
     const char *what = type == S_IFDIR ? "directory" : "regular file";
@@ -148,7 +225,7 @@ int folder_node(const char *path, const struct stat *st, mode_t type,
         return problem_set(p, EX_CANTCREAT, ELOOP,
                            "%s is a symbolic link; it must be a %s: remove the "
                            "link, or point %s to where it leads",
-                           path, what, flag);
+                           path, what, kind->flag);
     if ((st->st_mode & S_IFMT) != type)
         return problem_set(p, EX_CANTCREAT, type == S_IFDIR ? ENOTDIR : EINVAL,
                            "%s is no %s; move it away", path, what);
@@ -159,25 +236,35 @@ int folder_node(const char *path, const struct stat *st, mode_t type,
                            path, folder_user(st->st_uid, his),
                            folder_user(owner, ours));
     if (st->st_uid != owner)
-        return owner_refuse(path, st->st_uid, flag, p);
+        return owner_refuse(path, st->st_uid, kind, p);
     if (st->st_mode & forbidden)
-        return problem_set(p, EX_CANTCREAT, EPERM,
-                           "%s is writable by %s (mode %04o); `chmod go-w %s`",
-                           path, st->st_mode & S_IWOTH ? "others" : "its group",
-                           (unsigned)(st->st_mode & 07777), path);
+        return mode_refuse(path, st, kind, p);
     return 0;
 }
 
-/* trusted - whether that user can do what he likes to us anyway
- * In a user namespace root of the machine has another number: that of whoever
- * owns "/".
- */
-static bool trusted(uid_t uid)
+/* roots - in a user namespace root of the machine has another number: that of
+ * whoever owns "/" */
+static bool roots(uid_t uid)
 {
     struct stat top;
 
-    return uid == 0 || uid == geteuid() ||
-           (lstat("/", &top) == 0 && uid == top.st_uid);
+    return uid == 0 || (lstat("/", &top) == 0 && uid == top.st_uid);
+}
+
+/* trusted - whether that user can do what he likes to us anyway */
+static bool trusted(uid_t uid)
+{
+    return uid == geteuid() || roots(uid);
+}
+
+/* shared - a tmpfs that root has mounted for several (the head of this file) */
+static bool shared(const char *path, const struct stat *st,
+                   const struct folder_kind *kind)
+{
+    struct statfs s;
+
+    return kind->runtime && roots(st->st_uid) && mount_point_is(path) &&
+           statfs(path, &s) == 0 && fs_type_memory((long)s.f_type);
 }
 
 /* parent_check - one directory above
@@ -185,13 +272,13 @@ static bool trusted(uid_t uid)
  * move it away. A group of one's own number is a user's private one, as
  * distributions and Kubernetes (fsGroup) give it.
  */
-static int parent_check(const char *at, const char *path, const char *flag,
-                        struct problem *p)
+static int parent_check(const char *at, const char *path,
+                        const struct folder_kind *kind, struct problem *p)
 {
     char user[FOLDER_USER];
     struct stat st;
     bool group, others;
-    int err = folder_look(at, &st, flag, p);
+    int err = folder_look(at, &st, kind, p);
 
     if (err)
         return err == -ENOENT ? 0 : err; /* who makes the path is told */
@@ -199,10 +286,10 @@ static int parent_check(const char *at, const char *path, const char *flag,
         return problem_set(p, EX_CANTCREAT, EPERM,
                            "%s, above %s, belongs to %s, who could put another "
                            "folder in its place; give another %s",
-                           at, path, folder_user(st.st_uid, user), flag);
+                           at, path, folder_user(st.st_uid, user), kind->flag);
     group = st.st_mode & S_IWGRP && st.st_gid != 0 && st.st_gid != geteuid();
     others = st.st_mode & S_IWOTH;
-    if (st.st_mode & S_ISVTX || (!group && !others))
+    if (st.st_mode & S_ISVTX || (!group && !others) || shared(at, &st, kind))
         return 0;
     return problem_set(p, EX_CANTCREAT, EPERM,
                        "%s, above %s, is writable by %s (mode %04o), who could "
@@ -210,14 +297,15 @@ static int parent_check(const char *at, const char *path, const char *flag,
                        "give another %s",
                        at, path, others ? "others" : "its group",
                        (unsigned)(st.st_mode & 07777), others ? "+t" : "g-w",
-                       at, flag);
+                       at, kind->flag);
 }
 
 /* parents_check - all that are there above `path`
  * Whoever can write in one of them can put a tree of his own in the place of
  * ours. Links are resolved first, as their targets count.
  */
-static int parents_check(const char *path, const char *flag, struct problem *p)
+static int parents_check(const char *path, const struct folder_kind *kind,
+                         struct problem *p)
 {
     char text[PATH_MAX], at[PATH_MAX];
     char *slash;
@@ -234,7 +322,7 @@ static int parents_check(const char *path, const char *flag, struct problem *p)
     if (!realpath(text, at))
         return 0;
     while (!err) {
-        err = parent_check(at, path, flag, p);
+        err = parent_check(at, path, kind, p);
         slash = strrchr(at, '/');
         if (at[1] == '\0' || !slash)
             return err;
@@ -249,15 +337,15 @@ static int parents_check(const char *path, const char *flag, struct problem *p)
  * (/tmp, a fresh tmpfs) only the owner of a folder can do that, so that is
  * allowed.
  */
-int folder_root(const char *root, bool create, bool link, const char *flag,
-                struct problem *p)
+int folder_root(const char *root, bool create, bool link,
+                const struct folder_kind *kind, struct problem *p)
 {
-    bool looks = geteuid() == 0 && !create, any;
+    bool looks = geteuid() == 0 && !create, any, open;
     struct stat st;
-    int err = looks ? 0 : parents_check(root, flag, p);
+    int err = looks ? 0 : parents_check(root, kind, p);
 
     if (!err)
-        err = folder_look(root, &st, flag, p);
+        err = folder_look(root, &st, kind, p);
     if (!err && S_ISLNK(st.st_mode) && link && st.st_uid == 0 &&
         stat(root, &st) < 0)
         err = errno == ENOENT ? -ENOENT
@@ -268,22 +356,23 @@ int folder_root(const char *root, bool create, bool link, const char *flag,
     /* What is root's is as good as ours: root can do what it likes anyway. And
      * root may look at what is somebody's, but keeps nothing there. */
     any = st.st_uid == 0 || looks;
+    open = st.st_mode & S_ISVTX || shared(root, &st, kind);
     return folder_node(root, &st, S_IFDIR, any ? st.st_uid : geteuid(),
-                       st.st_mode & S_ISVTX ? 0 : S_IWGRP | S_IWOTH, flag, p);
+                       open ? 0 : S_IWGRP | S_IWOTH, kind, p);
 }
 
-int folder_queue(const char *folder, bool create, const char *flag,
-                 struct problem *p)
+int folder_queue(const char *folder, bool create,
+                 const struct folder_kind *kind, struct problem *p)
 {
     char mount[PATH_MAX];
     struct stat st;
     uid_t owner;
-    int err = folder_look(folder, &st, flag, p);
+    int err = folder_look(folder, &st, kind, p);
 
     if (err)
         return err;
     owner = geteuid() == 0 && !create ? st.st_uid : geteuid();
-    err = folder_node(folder, &st, S_IFDIR, owner, S_IWGRP | S_IWOTH, flag, p);
+    err = folder_node(folder, &st, S_IFDIR, owner, S_IWGRP | S_IWOTH, kind, p);
     if (err || !create ||
         faccessat(AT_FDCWD, folder, R_OK | W_OK | X_OK, AT_EACCESS) == 0)
         return err;
@@ -293,10 +382,10 @@ int folder_queue(const char *folder, bool create, const char *flag,
                            "(after an error of the disk, see dmesg, umount and "
                            "fsck come first), or give another %s",
                            folder, strerror(EROFS), mount_point(folder, mount),
-                           flag);
+                           kind->flag);
     return problem_set(p, EX_CANTCREAT, errno,
                        "cannot write in %s (mode %04o): %s; `chmod u+rwx %s`, "
                        "or give another %s",
                        folder, (unsigned)(st.st_mode & 07777), strerror(errno),
-                       folder, flag);
+                       folder, kind->flag);
 }

@@ -19,6 +19,13 @@
 
 #define FOLDER_USER 64
 
+/* The two kinds, and what differs. */
+struct folder_kind {
+    const char *flag; /* to give instead */
+    bool runtime;     /* what lies in memory, and goes with the machine */
+};
+extern const struct folder_kind folder_state, folder_runtime;
+
 /* a + b + c to `out`; false if it does not fit. */
 bool folder_join(char out[PATH_MAX], const char *a, const char *b,
                  const char *c);
@@ -33,22 +40,23 @@ int folder_make(char *path);
 /* Make the entries of a directory durable. 0 or -errno. */
 int folder_sync(const char *path);
 
-/* lstat, or why not; -ENOENT leaves `p` alone. `flag`: what to give instead. */
-int folder_look(const char *path, struct stat *st, const char *flag,
-                struct problem *p);
+/* lstat, or why not; -ENOENT leaves `p` alone. */
+int folder_look(const char *path, struct stat *st,
+                const struct folder_kind *kind, struct problem *p);
 /* Of type `type` (S_IFDIR, S_IFREG), owned by `owner`, and no bit of
  * `forbidden` in its mode. */
 int folder_node(const char *path, const struct stat *st, mode_t type,
-                uid_t owner, mode_t forbidden, const char *flag,
+                uid_t owner, mode_t forbidden, const struct folder_kind *kind,
                 struct problem *p);
 /* The directory that holds one for each queue, if it is there. Ours or root's;
  * who only looks (`create` false) as root may look at anybody's. `link`: it may
- * be a symbolic link of root's. */
-int folder_root(const char *root, bool create, bool link, const char *flag,
-                struct problem *p);
+ * be a symbolic link of root's. A runtime directory may be, or lie in, a tmpfs
+ * of root's that is mounted there for all (the head of folder.c). */
+int folder_root(const char *root, bool create, bool link,
+                const struct folder_kind *kind, struct problem *p);
 /* The folder of a queue: ours, and we can write there. -ENOENT leaves `p`
  * alone. */
-int folder_queue(const char *folder, bool create, const char *flag,
-                 struct problem *p);
+int folder_queue(const char *folder, bool create,
+                 const struct folder_kind *kind, struct problem *p);
 
 #endif

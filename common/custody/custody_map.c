@@ -120,6 +120,8 @@ int custody_file_open(struct custody *c, const struct custody_spec *spec,
         return custody_problem(p, errno, "look at", c->path);
     if (!S_ISREG(st.st_mode))
         return custody_problem(p, EINVAL, "not a regular file", c->path);
+    if (st.st_uid != geteuid()) /* whatever the path led to by now: folder.c */
+        return custody_problem(p, EPERM, "of another user", c->path);
     memset(&h, 0, sizeof h);
     if (pread(c->fd, &h, sizeof h, 0) < 0)
         return custody_problem(p, errno, "read", c->path);

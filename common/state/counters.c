@@ -58,7 +58,8 @@ static bool fits(int fd, unsigned blocks_max)
     struct counters_head h;
     struct stat st;
 
-    return fstat(fd, &st) == 0 && pread(fd, &h, sizeof h, 0) == sizeof h &&
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+           pread(fd, &h, sizeof h, 0) == sizeof h &&
            (size_t)st.st_size >= counters_bytes(h.blocks) &&
            h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
            h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* is_root - whether something is mounted at a folder; its parent on another
- * device says so on kernels before 5.8, which miss bind mounts by it */
-static bool is_root(const char *path)
+/* mount_point_is - its parent on another device says so on kernels before 5.8,
+ * which miss bind mounts by it */
+bool mount_point_is(const char *path)
 {
     char parent[PATH_MAX + 4];
     struct statx x;
@@ -29,7 +29,7 @@ const char *mount_point(const char *path, char out[PATH_MAX])
         snprintf(out, PATH_MAX, "%s", path);
         return out;
     }
-    while (out[1] && !is_root(out)) {
+    while (out[1] && !mount_point_is(out)) {
         char *slash = strrchr(out, '/');
         slash[slash == out] = '\0'; /* the first one stays */
     }

@@ -1,6 +1,7 @@
 /* mount_point.h - where the file system is mounted that a file lies on
  *
- * WHAT   For advice: `df -h /srv`, `mount -o remount,rw /srv`.
+ * WHAT   For advice: `df -h /srv`, `mount -o remount,rw /srv`; and whether a
+ *        folder is the root of a mount.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  By giving the path back as it is.
@@ -9,8 +10,11 @@
 #define COMMON_STATE_MOUNT_POINT_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 /* Of a path that is there. Returns `out`. */
 const char *mount_point(const char *path, char out[PATH_MAX]);
+/* Whether something is mounted at a folder itself. */
+bool mount_point_is(const char *path);
 
 #endif

@@ -183,7 +183,7 @@ static int folder_try(struct runtimedir *r, const char *state,
     r->made = mkdir(r->folder, 0700) == 0;
     if (!r->made && errno != EEXIST)
         return unusable(errno, r->folder, p);
-    err = folder_queue(r->folder, true, FLAG, p);
+    err = folder_queue(r->folder, true, &folder_runtime, p);
     if (!err)
         err = lock_take(r, r->folder, state, p);
     if (err)
@@ -241,7 +241,7 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
                        const char *name, const char *state, struct problem *p)
 {
     char path[PATH_MAX], full[PATH_MAX], user[FOLDER_USER];
-    int err = folder_root(root, true, link, FLAG, p);
+    int err = folder_root(root, true, link, &folder_runtime, p);
 
     if (err)
         return err;
@@ -254,7 +254,8 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
                            "cannot make %s: %s; give another " FLAG
                            " DIR that %s may write",
                            root, strerror(-err), folder_user(geteuid(), user));
-    err = folder_root(root, true, link, FLAG, p); /* whoever made it */
+    err =
+        folder_root(root, true, link, &folder_runtime, p); /* whoever made it */
     if (!err)
         err = folder_take(r, full, name, state, p);
     return err ? err : owner_write(r, state, p);
@@ -432,7 +433,7 @@ static int lock_again(struct runtimedir *r, struct problem *p)
     if (fstat(r->lock, &ours) == 0 && stat(r->folder, &now) == 0 &&
         ours.st_ino == now.st_ino && ours.st_dev == now.st_dev)
         return 0;
-    err = folder_queue(r->folder, true, FLAG, p);
+    err = folder_queue(r->folder, true, &folder_runtime, p);
     if (err)
         return err;
     err = lock_once(&lock, r->folder);

@@ -68,17 +68,22 @@ static int type_of(const char *path, long *type)
     return 0;
 }
 
-/* in_memory - whether it may be used; else why not is added to `l` */
+/* in_memory - whether it may be used; else why not is added to `l`: of a link,
+ * also where it leads, as somebody else may have put it there */
 static bool in_memory(const char *path, struct looked *l)
 {
-    char text[FS_TYPE_TEXT];
-    long type;
+    char text[FS_TYPE_TEXT], to[PATH_MAX];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+    long type = 0;
     int err = type_of(path, &type);
 
+    to[n > 0 ? n : 0] = '\0';
     if (err)
         looked_add(l, "%s (%s)", path, strerror(-err));
     else if (!fs_type_memory(type))
-        looked_add(l, "%s (%s)", path, fs_type_text(type, text));
+        looked_add(l, "%s (%s%.100s%s%s)", path,
+                   n > 0 ? "a symbolic link to " : "", to, n > 0 ? ", on " : "",
+                   fs_type_text(type, text));
     else
         return true;
     return false;

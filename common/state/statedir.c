@@ -13,8 +13,6 @@
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 
-#define FLAG "--state-dir"
-
 /* root_find - the state directory as flag and environment say; 0 or -errno */
 static int root_find(char out[PATH_MAX], const char *flag)
 {
@@ -77,7 +75,8 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
     /* systemd lays out the StateDirectory= of a DynamicUser= service as a link
      * of root's, and tells in $STATE_DIRECTORY. */
     err = folder_root(out->root, create,
-                      !flag && folder_variable("STATE_DIRECTORY"), FLAG, p);
+                      !flag && folder_variable("STATE_DIRECTORY"),
+                      &folder_state, p);
     if (err)
         return err;
     err = create ? folder_make(out->folder) : 0;
@@ -87,7 +86,7 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
                            "that %s may write",
                            out->folder, strerror(-err),
                            folder_user(geteuid(), user));
-    err = folder_queue(out->folder, create, FLAG, p);
+    err = folder_queue(out->folder, create, &folder_state, p);
     return err != -ENOENT
                ? err
                : problem_set(p, EX_CANTCREAT, ENOENT,
@@ -106,15 +105,15 @@ int statedir_path(const struct statedir *dir, const char *file,
                            "the path of %s in %.200s is over %d bytes; give a "
                            "shorter --state-dir DIR",
                            file, dir->folder, PATH_MAX - 1);
-    int err = folder_look(dir->folder, &folder, FLAG, p);
+    int err = folder_look(dir->folder, &folder, &folder_state, p);
     if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT, "%s does not exist",
                            dir->folder);
     if (err)
         return err;
-    err = folder_look(out, &st, FLAG, p);
+    err = folder_look(out, &st, &folder_state, p);
     if (err)
         return err == -ENOENT ? 0 : err;
     return folder_node(out, &st, S_IFREG, folder.st_uid, S_IWGRP | S_IWOTH,
-                       FLAG, p);
+                       &folder_state, p);
 }

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <ftw.h>
+#include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -244,6 +245,139 @@ Test(runtime, what_cannot_be_locked_is_told_with_the_number)
     harness_wait_log(w, "event=started", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_log_count(w, "custody_not_locked"), 0);
+}
+
+/* ---- a volume of a pod ---- */
+
+#define POD_ID   1000
+#define POD_USER "1000"
+
+/* pod - as docs/examples/kubernetes.yaml has it: a state directory of the
+ * user's, and at `path` a tmpfs of root's with that mode and group */
+static const char *pod(const char *path, const char *options)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs root");
+    mounts_own();
+    memory_at("/run", "mode=0755");
+    cr_assert_eq(mkdir("/run/state", 0755), 0);
+    cr_assert_eq(chown("/run/state", POD_ID, POD_ID), 0);
+    cr_assert(mkdir(path, 0755) == 0 || errno == EEXIST);
+    memory_at(path, options);
+    return harness_queue_name();
+}
+
+#define as_user(uid, ...)                                               \
+    harness_run_spec(&(struct harness_spec){                            \
+        .argv = HARNESS_LIST("setpriv", "--reuid=" uid, "--regid=" uid, \
+                             "--clear-groups", __VA_ARGS__),            \
+        .env = HARNESS_LIST("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR",     \
+                            "STATE_DIRECTORY=/run/state")})
+#define pod_worker(uid, q, ...)                                                \
+    as_user(uid, harness_bin("mqworker"), "--queue-depth", "10",               \
+            "--message-size", "256", "--exit-when-idle", "-v", __VA_ARGS__, q, \
+            "--", "cat")
+
+/* pod_runs - a message is run, and what is in flight is in `folder` */
+#define pod_runs(uid, q, folder, ...)                                      \
+    do {                                                                   \
+        struct harness_result pod_r_;                                      \
+        pod_r_ = pod_worker(uid, q, __VA_ARGS__);                          \
+        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                  \
+        pod_r_ = as_user(uid, harness_bin("mqsend"), q, "hello");          \
+        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                  \
+        pod_r_ = pod_worker(uid, q, __VA_ARGS__);                          \
+        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                  \
+        cr_assert_str_eq(pod_r_.out, "hello");                             \
+        cr_assert(                                                         \
+            strstr(pod_r_.err, harness_path("%s%s in_queue=", folder, q)), \
+            "%s", pod_r_.err);                                             \
+    } while (0)
+
+Test(runtime, an_empty_dir_of_a_pod_is_used)
+{
+    const char *q = pod("/run/mqworker", "mode=0777");
+
+    pod_runs(POD_USER, q, "/run/mqworker", "--runtime-dir", "/run/mqworker");
+    pod_runs(POD_USER, q, "/run/mqworker/sub", "--runtime-dir",
+             "/run/mqworker/sub");
+    cr_assert_eq(chown("/run/state", 0, 0), 0);
+    cr_assert_eq(mq_unlink(q), 0);
+    folder_remove(harness_path("/run/state%s", q));
+    pod_runs("0", q, "/run/mqworker", "--runtime-dir", "/run/mqworker");
+}
+
+Test(runtime, an_empty_dir_with_fs_group_is_used)
+{
+    const char *q = pod("/run/mqworker", "mode=2777,gid=" POD_USER);
+
+    pod_runs(POD_USER, q, "/run/mqworker", "--runtime-dir", "/run/mqworker");
+    cr_assert_eq(chmod("/run/mqworker", 02775), 0);
+    pod_runs(POD_USER, q, "/run/mqworker", "--runtime-dir", "/run/mqworker");
+}
+
+Test(runtime, an_empty_dir_as_shared_memory_is_used)
+{
+    const char *q = pod("/dev/shm", "mode=0777");
+
+    pod_runs(POD_USER, q, "/dev/shm/mqworker-" POD_USER, "-c", "1");
+}
+
+Test(runtime, what_others_do_in_a_shared_volume_is_noticed)
+{
+    const char *q = pod("/run/mqworker", "mode=0777");
+    char folder_q[300], moved[320], line[400];
+    struct harness_result r;
+
+    snprintf(folder_q, sizeof folder_q, "/run/mqworker%s", q);
+    snprintf(moved, sizeof moved, "%s.moved", folder_q);
+    /* A folder of one's own in the place of the worker's. */
+    r = as_user("1001", "mkdir", folder_q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    r = pod_worker(POD_USER, q, "--runtime-dir", "/run/mqworker");
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(strstr(r.err, "belongs to uid 1001"), "%s", r.err);
+    cr_assert_eq(rmdir(folder_q), 0);
+    /* The worker's is moved away under it. */
+    struct harness_process *w = harness_start(&(struct harness_spec){
+        .argv =
+            HARNESS_LIST("setpriv", "--reuid=" POD_USER, "--regid=" POD_USER,
+                         "--clear-groups", harness_bin("mqworker"),
+                         "--queue-depth", "10", "--message-size", "256",
+                         "--runtime-dir", "/run/mqworker", q, "--", "cat"),
+        .env = HARNESS_LIST("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR",
+                            "STATE_DIRECTORY=/run/state")});
+    harness_wait_log(w, "event=started", SOON_MS);
+    r = as_user("1001", "cat", harness_path("%s/custody", folder_q));
+    cr_assert_neq(r.status, 0, "others read what is in flight");
+    r = as_user("1001", "mv", folder_q, moved);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    snprintf(line, sizeof line, "event=file_gone queue=%s file=%s/custody", q,
+             folder_q);
+    harness_wait_log(w, line, SOON_MS);
+    r = as_user("1001", "mv", moved, folder_q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_wait_log(w, "event=file_back", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(runtime, an_open_directory_that_is_no_volume_is_refused)
+{
+    const char *q = pod("/run/mqworker", "mode=0755");
+    struct harness_result r;
+
+    cr_assert_eq(mkdir("/run/mqworker/open", 0777), 0);
+    cr_assert_eq(chmod("/run/mqworker/open", 0777), 0);
+    r = pod_worker(POD_USER, q, "--runtime-dir", "/run/mqworker/open");
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(strstr(r.err, "have root do `chmod go-w /run/mqworker/open`, or "
+                            "give another --runtime-dir DIR"),
+              "%s", r.err);
+    /* Nor is the state kept in a directory of that kind. */
+    memory_at("/run/mqworker/open", "mode=0777");
+    r = pod_worker(POD_USER, q, "--state-dir", "/run/mqworker/open");
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(strstr(r.err, "give another --state-dir"), "%s", r.err);
 }
 
 /* ---- what the last one left ---- */

@@ -402,6 +402,21 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
 }
 
+Test(counters, a_file_of_another_user_is_replaced)
+{
+    struct stat before, after;
+
+    if (geteuid() != 0)
+        return;
+    both();
+    cr_assert_eq(chown(path, 65534, 0), 0);
+    cr_assert_eq(stat(path, &before), 0);
+    counters_close(&w);
+    cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
+    cr_assert_eq(stat(path, &after), 0);
+    cr_assert(after.st_ino != before.st_ino && after.st_uid == 0);
+}
+
 Test(counters, what_is_no_counters_file_is_refused_with_its_path)
 {
     struct problem p;

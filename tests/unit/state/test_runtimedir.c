@@ -417,6 +417,16 @@ Test(runtimedir, the_copy_of_a_state_directory_gets_a_folder_of_its_own)
     stopped(&b, "b", true);
 }
 
+static void planted(const struct statedir *dir, const char *say)
+{
+    const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
+    struct problem p = {0};
+    struct runtimedir r;
+
+    cr_assert_eq(runtimedir_open(&r, &wish, dir, &p), -EPERM);
+    cr_assert(strstr(p.text, say) != NULL, "no \"%s\" in: %s", say, p.text);
+}
+
 Test(runtimedir, a_planted_folder_is_refused)
 {
     const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
@@ -443,12 +453,40 @@ Test(runtimedir, a_planted_folder_is_refused)
     if (geteuid() != 0)
         return;
     cr_assert_eq(chown(below("mem/orders"), NOBODY, 0), 0);
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), -EPERM);
-    cr_assert(strstr(p.text, "belongs to nobody"), "%s", p.text);
+    planted(&dir, "mem/orders belongs to nobody, and this runs as root; find "
+                  "out who made it and move it away, or give another "
+                  "--runtime-dir DIR");
     cr_assert_eq(chown(below("mem/orders"), 0, 0), 0);
     cr_assert_eq(chown(memory, NOBODY, 0), 0);
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), -EPERM);
-    cr_assert(strstr(p.text, "belongs to nobody"), "%s", p.text);
+    planted(&dir, "mem belongs to nobody, and this runs as root; find out who "
+                  "made it and move it away");
+}
+
+Test(runtimedir, who_cannot_change_a_mode_is_told_who_can)
+{
+    struct statedir dir;
+
+    if (geteuid() != 0)
+        return;
+    cr_assert_eq(chmod(top, 0755), 0);
+    cr_assert_eq(mkdir(below("state"), 0755), 0);
+    cr_assert_eq(chown(below("state"), NOBODY, 0), 0);
+    cr_assert_eq(chmod(memory, 0777), 0); /* it is not the root of a mount */
+    cr_assert_eq(seteuid(NOBODY), 0);
+    dir = state("state");
+    planted(&dir, "mem is writable by others (mode 0777); have root do `chmod "
+                  "go-w ");
+    cr_assert_eq(seteuid(0), 0);
+}
+
+Test(runtimedir, a_link_to_a_disk_is_called_a_link)
+{
+    const char *link = below("link");
+
+    cr_assert_eq(symlink(top, link), 0);
+    refused_root(link, "link (a symbolic link to /tmp/mqw-runtimedir-");
+    refused_root(link, ", on ext4) is no tmpfs");
+    refused_root(top, " (ext4) is no tmpfs");
 }
 
 Test(runtimedir, a_start_that_fails_leaves_no_folder)

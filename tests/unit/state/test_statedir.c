@@ -384,6 +384,21 @@ Test(statedir, a_folder_of_another_user_is_refused)
               "root may look into the folder of a user");
 }
 
+Test(statedir, who_may_not_look_is_told_as_whom_to_run)
+{
+    struct statedir dir;
+    if (geteuid() != 0)
+        skip("needs root to make it");
+    cr_assert(chmod(top, 0755) == 0);
+    cr_assert(statedir_open(&dir, below("shut"), "/orders", true, NULL) == 0);
+    cr_assert(seteuid(NOBODY) == 0);
+    refused(below("shut"), false, EACCES,
+            "shut belongs to root, and this runs as nobody; run as its owner: "
+            "sudo -u root ",
+            "give another --state-dir");
+    cr_assert(seteuid(0) == 0);
+}
+
 Test(statedir, no_permission_is_a_state_directory_that_cannot_be_used)
 {
     become_other();

@@ -178,6 +178,15 @@ Test(custody, symbolic_link_is_refused_with_73)
     cr_assert_eq(p.status, EX_CANTCREAT, "%s", p.text);
 }
 
+Test(custody, file_of_another_user_is_refused_with_73)
+{
+    if (geteuid() != 0)
+        return;
+    made();
+    cr_assert_eq(chown(fixture_file, 65534, 0), 0);
+    refused(EX_CANTCREAT, "of another user");
+}
+
 Test(custody, directory_that_is_missing_is_refused_with_73)
 {
     struct custody_spec spec = fixture_spec(4);
