@@ -1,7 +1,7 @@
 /* clock_now.c - what time it is (see clock.h)
  *
- * In an object of its own: a test that has a clock of its own defines these two,
- * and this one is not linked.
+ * In an object of its own: a test that has a clock of its own defines these
+ * two, and this one is not linked.
  */
 #include <time.h>
 

@@ -1,7 +1,7 @@
 /* custody_inner.h - the body of struct custody
  *
- * WHAT   What custody.c, custody_map.c, custody_put_back.c, custody_rebuild.c and
- *        custody_recover.c share.
+ * WHAT   What custody.c, custody_map.c, custody_put_back.c, custody_rebuild.c
+ *        and custody_recover.c share.
  * WHO    These only.
  */
 #ifndef COMMON_CUSTODY_CUSTODY_INNER_H

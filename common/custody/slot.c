@@ -304,7 +304,8 @@ static uint32_t length_infer(const struct slot *slot,
     return (uint32_t)n;
 }
 
-/* slot_resolve - decide what a kill in the middle of receiving, or of slot_link,
+/* slot_resolve - decide what a kill in the middle of receiving, or of
+ * slot_link,
  * left
  * The old owner is dead and no other is there yet. A kill of the recovery
  * between any two steps leaves RECEIVING, and the next recovery comes to the

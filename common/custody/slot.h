@@ -141,9 +141,9 @@ void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */
 void slot_retire(struct slot *slot);
 
-/* At recovery. RECEIVING: FREE if the kernel had not written, else HELD with the
- * length as far as it can be known. HELD or RUNNING: a row that slot_link had
- * not finished is none. `room`: bytes of a body. */
+/* At recovery. RECEIVING: FREE if the kernel had not written, else HELD with
+ * the length as far as it can be known. HELD or RUNNING: a row that slot_link
+ * had not finished is none. `room`: bytes of a body. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
 /* A FREE slot: the first `room` bytes of its body are fill again. */
 void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);

@@ -167,7 +167,8 @@ static bool is_torn(const struct counters_head *h)
            counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
 }
 
-/* past_put - two threads get different entries; one that sleeps while all others
+/* past_put - two threads get different entries; one that sleeps while all
+ * others
  * are written may spoil another's, which then is that of no message */
 static void past_put(struct counters *c, uint64_t when, uint64_t id0,
                      uint64_t id1)

@@ -66,7 +66,7 @@ static bool line_take(char **text, const char *name, char *out, size_t room)
 int runtimedir_note_read(struct runtimedir_note *out, const char *folder,
                          const char *file)
 {
-    char path[PATH_MAX], text[TEXT], boot[BOOT_TEXT], state[8], *at = text;
+    char path[PATH_MAX], text[TEXT] = "", boot[BOOT_TEXT], state[8], *at = text;
     int n;
 
     memset(out, 0, sizeof *out);

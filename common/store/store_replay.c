@@ -13,7 +13,7 @@
 
 #include "common/store/store_sql.h"
 
-_Static_assert(sizeof(struct ulid) == 2 * STORE_IDENTITY,
+_Static_assert(sizeof(struct ulid) == (size_t)2 * STORE_IDENTITY,
                "a token is an identity and as many random bytes");
 
 /* Columns of SQL_REPLAY_FIND. */

@@ -1,8 +1,8 @@
 /* mqctl_holder.h - an mqworker that has a queue open
  *
- * WHAT   Finds the workers of a queue by their descriptors (proc(5)), also where
- *        the state directory does not lead to them: it is another one, or it was
- *        removed, moved, unmounted or mounted over.
+ * WHAT   Finds the workers of a queue by their descriptors (proc(5)), also
+ *        where the state directory does not lead to them: it is another one, or
+ *        it was removed, moved, unmounted or mounted over.
  * WHO    One thread.
  * OWNS   Nothing.
  * FAILS  By finding none: processes of others are hidden.

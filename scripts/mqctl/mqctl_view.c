@@ -139,10 +139,9 @@ int view_folder(struct statedir *out, const char *state_dir, const char *queue,
 
     if (err == -ENOENT)
         p->status = EX_UNAVAILABLE;
-    else if (err == -EACCES)
-        p->status = EX_NOPERM;
-    else if (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
-             st.st_uid != geteuid())
+    else if (err == -EACCES ||
+             (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
+              st.st_uid != geteuid()))
         p->status = EX_NOPERM;
     return err;
 }

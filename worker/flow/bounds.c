@@ -96,7 +96,8 @@ static uint64_t idle_end(const struct flow *f)
     return ns_add(atomic_load(&f->bounds.idle_since), f->bounds.idle_ns);
 }
 
-/* look - has it been idle for long enough? Work that came meanwhile starts the timer again when it leaves;
+/* look - has it been idle for long enough? Work that came meanwhile starts the
+ * timer again when it leaves;
  * verdicts that could not be written yet are no work that leaves, so look again
  * once they may have been. The end is read last: what ended has moved it before
  * it counted itself out. */

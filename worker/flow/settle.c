@@ -230,7 +230,8 @@ static enum settled plain_done(struct flow *f, struct delivery *d,
 
     slot_retire(d->slot);
     counters_add(&d->count->done, 1);
-    counters_settled(f->counters, COUNTERS_DONE, &d->slot->id, ended_at(d, out));
+    counters_settled(f->counters, COUNTERS_DONE, &d->slot->id,
+                     ended_at(d, out));
     if (d->lease)
         ordered_settled(f, d->lease, NULL, false);
     if (f->ops->settled)

@@ -174,7 +174,8 @@ void unsettled_init(struct unsettled *u, struct flow *f)
     u->job.run = flush_job;
 }
 
-/* unsettled_quiet - the timer fires in the caller, the peeker, so that no further
+/* unsettled_quiet - the timer fires in the caller, the peeker, so that no
+ * further
  * job is submitted before it returns */
 bool unsettled_quiet(struct unsettled *u)
 {

@@ -26,7 +26,8 @@ struct board_reader {
     void (*read)(struct board_reader *reader, const char *title);
 };
 
-/* c = constant once the worker runs   a = atomic   j = by its job, one at a time */
+/* c = constant once the worker runs   a = atomic   j = by its job, one at a
+ * time */
 struct board {
     struct flow *flow;             /* c */
     struct file_watch *file_watch; /* c  set before the worker runs */

@@ -19,7 +19,7 @@ struct orders;
 /* NULL if it cannot be had. */
 struct control *control_open(struct orders *orders);
 /* NULL-safe. Listen again where somebody removed the socket. */
-void control_put_back(struct control *control);
+void control_put_back(struct control *k);
 void control_close(struct control **control); /* NULL-safe; sets NULL */
 
 #endif

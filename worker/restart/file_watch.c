@@ -360,7 +360,8 @@ static int folders_ready(struct file_watch *w, struct problem *p)
     return 0;
 }
 
-/* still - no slots are added, no work item has a slot but to wait with, and no verdict waits to be
+/* still - no slots are added, no work item has a slot but to wait with, and no
+ * verdict waits to be
  * written: true, and none gets one before items_go_on
  * A verdict that waits (unsettled.h) frees its slot before it is counted out.
  */

@@ -64,10 +64,10 @@ static void folder_fresh(const char *q, const void *custody, size_t size)
 {
     static unsigned number;
     const char *folder = folder_of(q);
-    const char *old = harness_path("old.%u", number++);
-    cr_assert_eq(rename(folder, old), 0);
+    const char *aside = harness_path("old.%u", number++);
+    cr_assert_eq(rename(folder, aside), 0);
     cr_assert_eq(mkdir(folder, 0700), 0);
-    cr_assert_eq(rename(harness_path("%s/runtime", old),
+    cr_assert_eq(rename(harness_path("%s/runtime", aside),
                         harness_path("%s/runtime", folder)),
                  0);
     const char *path = harness_custody(q);

@@ -92,14 +92,14 @@ static void memory_at(const char *path, const char *options)
 /* disk_at - what is at `path` is on the disk of the scratch directory */
 static void disk_at(const char *path)
 {
-    const char *dir = harness_path("disk.%d", (int)strlen(path));
+    const char *source = harness_path("disk.%d", (int)strlen(path));
     struct statfs s;
 
-    cr_assert_eq(mkdir(dir, 0755), 0);
-    cr_assert_eq(statfs(dir, &s), 0);
+    cr_assert_eq(mkdir(source, 0755), 0);
+    cr_assert_eq(statfs(source, &s), 0);
     if (s.f_type == TMPFS)
-        cr_skip_test("%s is in memory; set TMPDIR to a disk", dir);
-    cr_assert_eq(mount(dir, path, NULL, MS_BIND, NULL), 0, "%s: %s", path,
+        cr_skip_test("%s is in memory; set TMPDIR to a disk", source);
+    cr_assert_eq(mount(source, path, NULL, MS_BIND, NULL), 0, "%s: %s", path,
                  strerror(errno));
 }
 
