@@ -374,6 +374,8 @@ static int park(struct flow *f, size_t n)
     const char *key;
     size_t size;
 
+    if (atomic_load(&f->gate.holds) & HOLD_STORE_GONE)
+        return -ESTALE; /* what is written now is in a file without a name */
     for (size_t i = 0; i < n; i++) {
         struct member *m = CONTAINER_OF(o->items[i], struct member, item);
         struct delivery *d = &o->read[i];

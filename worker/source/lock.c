@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
-#include <bsd/libutil.h>
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
@@ -26,9 +25,8 @@
 
 struct lock {
     char path[PATH_MAX];
-    struct pidfh *pidfile;
-    int folder;
-    bool folder_taken; /* by somebody, when it was tried last */
+    int pidfile, folder; /* locked; -1: not */
+    bool folder_taken;   /* by somebody, when it was tried last */
 };
 
 /* proc_text - a file of /proc/PID; false if the process is gone */
@@ -137,26 +135,70 @@ static int folder_lock(const char *path)
     return -1;
 }
 
+/* ours - what has this name is what the descriptor stands for */
+static bool ours(const char *path, int fd)
+{
+    struct stat name, st;
+
+    return fstat(fd, &st) == 0 && stat(path, &name) == 0 &&
+           st.st_dev == name.st_dev && st.st_ino == name.st_ino;
+}
+
+/* pidfile_lock - the pidfile, ours alone; -1 with errno
+ * Not by pidfile_open(3), which leaves the descriptor to a handler that another
+ * thread starts at that moment: a lock that outlives us. Who had the file may
+ * remove it before we lock what we opened.
+ */
+static int pidfile_lock(const char *path)
+{
+    for (;;) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int err;
+
+        if (fd < 0)
+            return -1;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ours(path, fd))
+            return fd;
+        err = errno;
+        if (ours(path, fd)) {
+            close(fd);
+            errno = err;
+            return -1;
+        }
+        close(fd);
+    }
+}
+
+/* pidfile_end - it goes, and the lock with it; what has its name by now, and is
+ * another file, stays */
+static void pidfile_end(const char *path, int *fd)
+{
+    if (*fd < 0)
+        return;
+    if (ours(path, *fd))
+        unlink(path);
+    close(*fd);
+    *fd = -1;
+}
+
 /* try - both locks, or neither, and errno
  * The pidfile first, as it says whose it is. Where only the folder is taken,
  * its owner's pidfile was removed; ours must not stay in its place.
  */
 static bool try(struct lock *l)
 {
-    pid_t said; /* by a file that may be an old one: not used */
     int err;
 
-    l->pidfile = pidfile_open(l->path, 0600, &said);
+    l->pidfile = pidfile_lock(l->path);
     l->folder_taken = false;
-    if (!l->pidfile)
+    if (l->pidfile < 0)
         return false;
     l->folder = folder_lock(l->path);
     if (l->folder >= 0)
         return true;
     err = errno;
     l->folder_taken = err == EWOULDBLOCK;
-    pidfile_remove(l->pidfile);
-    l->pidfile = NULL;
+    pidfile_end(l->path, &l->pidfile);
     errno = err;
     return false;
 }
@@ -169,9 +211,6 @@ static int lock_wait(struct lock *l, const char *queue, struct problem *p)
     int err;
 
     while (!try(l)) {
-        if (errno == ENOMEM || errno == EFAULT) /* libbsd's own strdup */
-            return problem_set(p, EX_OSERR, ENOMEM, "pidfile %s: out of memory",
-                               l->path);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "
@@ -185,24 +224,23 @@ static int lock_wait(struct lock *l, const char *queue, struct problem *p)
     return 0;
 }
 
-/* pid_write - as pidfile_write(3), which on failure closes the file and leaves
- * what no other call of libbsd frees */
-static int pid_write(struct pidfh *pidfile)
+/* pid_write - for those who ask whom to stop */
+static int pid_write(int pidfile)
 {
     char text[16];
-    int fd = pidfile_fileno(pidfile);
     int size = snprintf(text, sizeof text, "%d", (int)getpid());
 
-    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)size, 0) != size)
-        return errno ? -errno : -ENOSPC;
-    return 0;
+    if (ftruncate(pidfile, 0) < 0)
+        return -errno;
+    errno = ENOSPC; /* of a write that is cut short */
+    return pwrite(pidfile, text, (size_t)size, 0) == size ? 0 : -errno;
 }
 
 /* lock_free - the kernel drops what is locked */
 static void lock_free(struct lock *l)
 {
-    if (l->pidfile)
-        pidfile_close(l->pidfile);
+    if (l->pidfile >= 0)
+        close(l->pidfile);
     if (l->folder >= 0)
         close(l->folder);
     free(l);
@@ -217,15 +255,13 @@ int lock_open(struct lock **out, const char *path, const char *queue,
     *out = NULL;
     if (!l)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    l->folder = -1;
+    l->pidfile = l->folder = -1;
     strlcpy(l->path, path, sizeof l->path);
     err = lock_wait(l, queue, p);
     if (!err) {
-        fcntl(pidfile_fileno(l->pidfile), F_SETFD, FD_CLOEXEC);
         err = pid_write(l->pidfile);
         if (err) {
-            pidfile_remove(l->pidfile);
-            l->pidfile = NULL;
+            pidfile_end(l->path, &l->pidfile);
             err = problem_set(p, EX_CANTCREAT, -err,
                               "pidfile %s: %s; free some space, or give "
                               "another --state-dir",
@@ -237,15 +273,6 @@ int lock_open(struct lock **out, const char *path, const char *queue,
     else
         *out = l;
     return err;
-}
-
-/* ours - what has this name is what the descriptor stands for */
-static bool ours(const char *path, int fd)
-{
-    struct stat name, st;
-
-    return fstat(fd, &st) == 0 && stat(path, &name) == 0 &&
-           st.st_dev == name.st_dev && st.st_ino == name.st_ino;
 }
 
 /* folder_again - the lock of the folder that has the name now */
@@ -272,22 +299,19 @@ static int folder_again(struct lock *l)
  */
 int lock_put_back(struct lock *l)
 {
-    struct pidfh *again;
-    int err = folder_again(l);
-    pid_t owner;
+    int again, err = folder_again(l);
 
-    if (err || ours(l->path, pidfile_fileno(l->pidfile)))
+    if (err || ours(l->path, l->pidfile))
         return err;
-    again = pidfile_open(l->path, 0600, &owner);
-    if (!again)
+    again = pidfile_lock(l->path);
+    if (again < 0)
         return -errno;
-    fcntl(pidfile_fileno(again), F_SETFD, FD_CLOEXEC);
     err = pid_write(again);
     if (err) {
-        pidfile_remove(again);
+        pidfile_end(l->path, &again);
         return err;
     }
-    pidfile_close(l->pidfile);
+    close(l->pidfile);
     l->pidfile = again;
     return 0;
 }
@@ -300,9 +324,6 @@ void lock_close(struct lock **lock)
     if (!l)
         return;
     *lock = NULL;
-    if (ours(l->path, pidfile_fileno(l->pidfile))) {
-        pidfile_remove(l->pidfile);
-        l->pidfile = NULL;
-    }
+    pidfile_end(l->path, &l->pidfile);
     lock_free(l);
 }

@@ -1,6 +1,6 @@
 /* lock.h - one worker for each queue and state directory
  *
- * WHAT   The pidfile is the lock (pidfile(3) of libbsd, flock(2) below it), and
+ * WHAT   The pidfile is the lock (flock(2), as pidfile(3) of libbsd has it), and
  *        so is the folder it is in: a pidfile that somebody removes lets no
  *        second worker in.
  * WHO    The engine, at start and end; put_back: one thread at a time.
