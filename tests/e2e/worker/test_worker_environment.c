@@ -75,13 +75,13 @@ Test(worker_environment, a_limit_on_memory_is_named)
     if (getenv("MQW_SANITIZED"))
         cr_skip_test("a sanitizer needs more than there is");
     const char *q = harness_queue(0, 0);
-    const char *limited = harness_script("limited", "ulimit -v 100000\n"
+    const char *limited = harness_script("limited", "ulimit -v 40000\n"
                                                     "exec \"$@\"");
     struct harness_result r =
         harness_run(limited, harness_bin("mqworker"), "--state-dir",
                     harness_state_dir(), q, "--", "cat");
 
     cr_assert_eq(r.status, 71, "%d: %s", r.status, r.err);
-    cr_assert(strstr(r.err, "memory; RLIMIT_AS allows 100000 KiB"), "%s",
+    cr_assert(strstr(r.err, "memory; RLIMIT_AS allows 40000 KiB"), "%s",
               r.err);
 }
