@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/custody/custody.h"

@@ -15,6 +15,7 @@
 #include "worker/source/load.h"
 #include "worker/source/release.h"
 #include "worker/source/row.h"
+#include "worker/source/delivery_read.h"
 
 #define PARK_MOST 64       /* messages in one commit */
 #define AGAIN_NS  NS_PER_S /* a row that could not be parked is due again */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/container.h"

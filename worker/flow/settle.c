@@ -21,6 +21,7 @@
 #include "worker/flow/settle_op.h"
 #include "worker/flow/unsettled.h"
 #include "worker/source/row.h"
+#include "worker/source/delivery_read.h"
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of the store: in the year 2262 */
 
@@ -226,8 +227,6 @@ static bool plain(const struct flow *f, const struct delivery *d)
 static enum settled plain_done(struct flow *f, struct delivery *d,
                                const struct outcome *out)
 {
-    struct slot_word was = slot_word(d->slot);
-
     slot_retire(d->slot);
     counters_add(&d->count->done, 1);
     counters_settled(f->counters, COUNTERS_DONE, &d->slot->id,
@@ -236,8 +235,7 @@ static enum settled plain_done(struct flow *f, struct delivery *d,
         ordered_settled(f, d->lease, NULL, false);
     if (f->ops->settled)
         f->ops->settled(f->handler,
-                        &(struct settlement){.slot = d->slot,
-                                             .was = was,
+                        &(struct settlement){.message = d->message,
                                              .group = d->group,
                                              .verdict = MQW_DONE,
                                              .took_ns = out->duration_ns});

@@ -11,6 +11,7 @@
 #include "common/base/container.h"
 #include "worker/source/dead_queue.h"
 #include "worker/flow/ordered.h"
+#include "worker/source/delivery_read.h"
 
 /* op_write - durable on 0
  * A row that is gone was a letter on its way again that an operator discarded:
@@ -196,15 +197,15 @@ static bool op_verdict(const struct op *op, enum mqw_verdict *verdict)
 void op_retire(struct flow *f, struct slot *slot, const struct op *op,
                int64_t landed)
 {
-    struct settlement s = {.slot = slot,
-                           .was = op->was,
-                           .group = {op->row.group, op->row.group_size},
+    struct settlement s = {.group = {op->row.group, op->row.group_size},
                            .took_ns = op->took_ns};
 
     slot_retire(slot);
     op_after(f, op, landed);
-    if (f->ops->settled && f->started && op_verdict(op, &s.verdict))
+    if (f->ops->settled && f->started && op_verdict(op, &s.verdict)) {
+        message_read(&s.message, slot, op->was);
         f->ops->settled(f->handler, &s);
+    }
 }
 
 /* op_give_back - not delivered: first in line again, in its group if it has

@@ -20,6 +20,7 @@
 #include "worker/source/reopen.h"
 #include "worker/source/replay.h"
 #include "worker/source/retries.h"
+#include "worker/source/delivery_read.h"
 
 #define SOON_NS NS_PER_MS /* until a row that was put off is tried again */
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/container.h"

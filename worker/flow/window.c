@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "worker/rules/breaker.h"
 #include "worker/handlers/handler.h"

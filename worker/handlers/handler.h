@@ -30,11 +30,10 @@ struct handler_setup {
     struct stderr_limit *stderr_limit;
 };
 
-/* A verdict that is durable. The slot is FREE, still the caller's, and its
- * record and body are as they were. */
+/* A verdict that is durable. The message is not lent any more, but for this
+ * call its bytes are where they were. */
 struct settlement {
-    struct slot *slot;
-    struct slot_word was; /* its word before */
+    struct message message;
     struct header_text group;
     enum mqw_verdict verdict;
     uint64_t took_ns; /* the handler; 0: it did not run */
@@ -84,7 +83,7 @@ struct handler_ops {
      * handler started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
     /* Where runs are calls of our own process, and that is to end: nothing that
-     * runs now will be heard of again, its slots are HELD and may have run. How
+     * runs now will be heard of again, and its messages may have run. How
      * many were taken so, by all calls. NULL: runs end by stop, or are waited
      * for. The peeker. */
     unsigned (*seize)(struct handler *h);

@@ -304,7 +304,7 @@ static void end(struct running *r, const struct delivery *d, int err_fd,
     struct handler *h = r->handler;
     bool late = limit_passed(r);
     struct remains_of left = {.group = r->pid,
-                              .seq = d->slot->seq,
+                              .seq = d->message.seq,
                               .kill_at_ns = r->kill_at_ns,
                               .stderr_fd = err_fd,
                               .tail = t};
@@ -341,9 +341,9 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
     FAULT_POINT("exec_before_name");
-    d->slot->handler_start = r->tick;
+    d->message.ops->handler(&d->message, 0, r->tick);
     FAULT_POINT("exec_before_group");
-    atomic_store_explicit(&d->slot->handler_pgid, r->pid, memory_order_release);
+    d->message.ops->handler_group(&d->message, r->pid);
     FAULT_POINT("exec_after_name");
     tail_init(t, delivery_id(d), r->handler->stderr_limit);
     if (pidfd >= 0) {

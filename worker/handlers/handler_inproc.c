@@ -60,7 +60,7 @@ const char *mqw_id(const struct mqw_message *message)
 {
     struct call *c = (struct call *)call_of(message);
 
-    return c->id[0] ? c->id : ulid_print(c->d->slot->id, c->id);
+    return c->id[0] ? c->id : ulid_print(c->d->message.id, c->id);
 }
 
 const char *mqw_header(const struct mqw_message *message, const char *name,
@@ -72,7 +72,7 @@ const char *mqw_header(const struct mqw_message *message, const char *name,
 
     if (d->header.x_count == 0 && strncmp(name, "x-", 2) == 0)
         return NULL;
-    while (header_next(d->slot->body, &d->header, &cursor, &key, &value)) {
+    while (header_next(d->message.data, &d->header, &cursor, &key, &value)) {
         if (key.size == want && memcmp(key.at, name, want) == 0) {
             *size = value.size;
             return value.at;
@@ -114,10 +114,9 @@ void mqw_set_reason(struct mqw_context *context, const char *text)
 /* ---- a call ---- */
 
 /* view - the message as the function sees it */
-static void view(struct call *c, struct handler *h, const struct delivery *d,
-                 struct slot_word w)
+static void view(struct call *c, struct handler *h, const struct delivery *d)
 {
-    const struct slot *slot = d->slot;
+    const struct message *m = &d->message;
 
     c->message = (struct mqw_message){
         .body = d->body,
@@ -125,13 +124,13 @@ static void view(struct call *c, struct handler *h, const struct delivery *d,
         .queue = h->set->queue,
         .group = d->group.at,
         .group_size = d->group.size,
-        .received_ns = slot->received_ns,
+        .received_ns = m->received_ns,
         .sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0,
-        .priority = slot->priority,
-        .attempt = slot->failures + 1,
+        .priority = m->priority,
+        .attempt = m->failures + 1,
         .max_attempts = (uint32_t)h->set->max_attempts,
-        .redelivered = (w.flags & SLOT_REDELIVERED) != 0,
-        .length_inferred = (w.flags & SLOT_LENGTH_INFERRED) != 0,
+        .redelivered = (m->flags & MESSAGE_REDELIVERED) != 0,
+        .length_inferred = (m->flags & MESSAGE_LENGTH_INFERRED) != 0,
     };
     c->d = d;
     c->id[0] = '\0';
@@ -145,7 +144,7 @@ static void end_process(struct timer *timer)
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
     char id[ULID_TEXT];
 
-    log_error("handler_abort", F_STR("msg", ulid_print(c->d->slot->id, id)),
+    log_error("handler_abort", F_STR("msg", ulid_print(c->d->message.id, id)),
               F_DURATION("limit", c->limit_ns),
               F_STR("next", "the process aborts; the next one runs the message "
                             "again and counts the crash"));
@@ -164,7 +163,7 @@ static void limit_over(void *call)
     if (atomic_load(&h->signal))
         return;
     atomic_store(&c->late, true);
-    log_info("handler_timeout", F_STR("msg", ulid_print(c->d->slot->id, id)),
+    log_info("handler_timeout", F_STR("msg", ulid_print(c->d->message.id, id)),
              F_DURATION("limit", c->limit_ns),
              F_STR("next", "it sees mqw_cancelled"));
     if (!h->set->timeout_abort)
@@ -207,7 +206,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     struct place *place = &h->places[d->place];
     int returned;
 
-    view(&c, h, d, slot_word(d->slot));
+    view(&c, h, d);
     c.context.out = out;
     c.limit_ns =
         delivery_limit_ns(d, h->set->timeout_ns, h->set->max_timeout_ns);
@@ -217,7 +216,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->ran = true;
     if (!place->timers)
         place_init(place, h->timers);
-    place_enter(place, d->slot, c.limit_ns, limit_over, &c);
+    place_enter(place, &d->message, c.limit_ns, limit_over, &c);
     returned = h->what.handle(&c.message, &c.context);
     if (place_leave(place) && c.late && h->set->timeout_abort)
         timers_cancel_sync(h->timers, &c.abort);
@@ -232,8 +231,9 @@ void inproc_settled(struct handler *h, const struct settlement *s)
 
     if (!h->what.settled)
         return;
-    delivery_read(&d, s->slot, 0);
-    view(&c, h, &d, s->was);
+    d.message = s->message;
+    delivery_parse(&d, 0);
+    view(&c, h, &d);
     if (s->group.at) {
         c.message.group = s->group.at;
         c.message.group_size = s->group.size;
@@ -249,10 +249,10 @@ unsigned inproc_seize(struct handler *h)
     unsigned taken = 0;
 
     for (size_t i = 0; i < ITEMS_MAX; i++) {
-        struct slot *slot = place_seize(&h->places[i]);
+        struct message *m = place_seize(&h->places[i]);
 
-        if (slot)
-            slot_unrun(slot, true);
+        if (m)
+            m->ops->unrun(m);
         taken += place_seized(&h->places[i]);
     }
     return taken;

@@ -151,13 +151,11 @@ unsigned lane_room(const struct lane *l)
  * As in handler_exec: the start time before the group, which is not killed by
  * recovery without it; the mark is enough to find the child all the same.
  */
-static void name_child(const struct lane *l, struct slot *slot)
+static void name_child(const struct lane *l, struct message *m)
 {
     FAULT_POINT("stream_before_name");
-    slot->handler_mark = l->child.mark;
-    slot->handler_start = l->child.start;
-    atomic_store_explicit(&slot->handler_pgid, l->child.pid,
-                          memory_order_release);
+    m->ops->handler(m, l->child.mark, l->child.start);
+    m->ops->handler_group(m, l->child.pid);
 }
 
 /* lane_send - to the output; lane_next writes it */
@@ -171,7 +169,7 @@ void lane_send(struct lane *l, struct delivery *d)
     m->deadline_ns = UINT64_MAX;
     m->limit_ns = delivery_limit_ns(d, set->timeout_ns, set->max_timeout_ns);
     m->at = l->output.written + (l->output.end - l->output.begin);
-    name_child(l, d->slot);
+    name_child(l, &d->message);
     if (lane_append(l, d) < 0)
         m->at = OPEN_NEVER; /* no memory: it comes back unsent */
     if (m->limit_ns != UINT64_MAX) {

@@ -19,8 +19,8 @@
 
 #define PASSED 1 /* no deadline: the clock was there at boot */
 
-static char seized; /* its address is no slot's */
-#define SEIZED ((struct slot *)(void *)&seized)
+static char seized; /* its address is no message's */
+#define SEIZED ((struct message *)(void *)&seized)
 
 /* timer_by - the timer fires at `when` or before */
 static void timer_by(struct place *p, uint64_t when)
@@ -60,12 +60,12 @@ void place_fini(struct place *p)
     timers_cancel_sync(p->timers, &p->timer);
 }
 
-void place_enter(struct place *p, struct slot *slot, uint64_t limit_ns,
+void place_enter(struct place *p, struct message *message, uint64_t limit_ns,
                  void (*late)(void *call), void *call)
 {
     uint64_t when, pending;
 
-    atomic_store_explicit(&p->slot, slot, memory_order_release);
+    atomic_store_explicit(&p->message, message, memory_order_release);
     if (limit_ns == UINT64_MAX)
         return;
     p->late = late;
@@ -88,8 +88,8 @@ bool place_leave(struct place *p)
         timers_cancel_sync(p->timers, &p->timer);
         atomic_store(&p->pending, 0);
     }
-    if (atomic_exchange(&p->slot, NULL) == SEIZED) {
-        atomic_store(&p->slot, SEIZED);
+    if (atomic_exchange(&p->message, NULL) == SEIZED) {
+        atomic_store(&p->message, SEIZED);
         for (;;)
             pause(); /* until the process ends: there is nothing to settle */
     }
@@ -98,17 +98,17 @@ bool place_leave(struct place *p)
 
 /* place_seize - the exchange in place_leave comes before this one or after it:
  * either the call is over and settles, or it never does */
-struct slot *place_seize(struct place *p)
+struct message *place_seize(struct place *p)
 {
-    struct slot *slot = atomic_load(&p->slot);
+    struct message *message = atomic_load(&p->message);
 
-    if (slot && slot != SEIZED &&
-        atomic_compare_exchange_strong(&p->slot, &slot, SEIZED))
-        return slot;
+    if (message && message != SEIZED &&
+        atomic_compare_exchange_strong(&p->message, &message, SEIZED))
+        return message;
     return NULL;
 }
 
 bool place_seized(const struct place *p)
 {
-    return atomic_load(&p->slot) == SEIZED;
+    return atomic_load(&p->message) == SEIZED;
 }

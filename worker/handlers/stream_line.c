@@ -63,7 +63,7 @@ static char *put_x(char *at, struct delivery *d)
     struct header_text name, value;
     size_t cursor = 0;
 
-    while (header_next_x(d->slot->body, &d->header, &cursor, &name, &value)) {
+    while (header_next_x(d->message.data, &d->header, &cursor, &name, &value)) {
         *at++ = ' ';
         at = put(at, name.at, name.size);
         *at++ = '=';
@@ -75,19 +75,18 @@ static char *put_x(char *at, struct delivery *d)
 /* stream_head - "MSG ..." */
 size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
 {
-    struct slot_word w = slot_word(d->slot);
     char *at = PUT(buf, "MSG ");
 
     at = put(at, delivery_id(d), ULID_TEXT - 1);
     *at++ = ' ';
     at = put_number(at, d->body_size);
-    at = put_number(PUT(at, " attempt="), w.attempt);
-    at = put_number(PUT(at, " priority="), d->slot->priority);
+    at = put_number(PUT(at, " attempt="), d->message.failures + 1);
+    at = put_number(PUT(at, " priority="), d->message.priority);
     if (d->group.at)
         at = put_value(PUT(at, " group="), d->group.at, d->group.size);
-    if (w.flags & SLOT_REDELIVERED)
+    if (d->message.flags & MESSAGE_REDELIVERED)
         at = PUT(at, " redelivered=1");
-    if (w.flags & SLOT_LENGTH_INFERRED)
+    if (d->message.flags & MESSAGE_LENGTH_INFERRED)
         at = PUT(at, " length-inferred=1");
     if (d->header.x_count)
         at = put_x(at, d);

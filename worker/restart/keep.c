@@ -31,6 +31,7 @@
 #include "worker/source/replay.h"
 #include "worker/source/row.h"
 #include "worker/flow/settle.h"
+#include "worker/source/delivery_read.h"
 
 #define TICK_NS NS_PER_MS
 

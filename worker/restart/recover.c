@@ -21,6 +21,7 @@
 #include "worker/source/replay.h"
 #include "worker/flow/settle.h"
 #include "worker/config/slots.h"
+#include "worker/source/delivery_read.h"
 
 #define CRASHED "the worker died while a handler had it"
 

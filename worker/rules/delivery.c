@@ -6,14 +6,6 @@
 
 #include "common/base/clock.h"
 
-/* has_id - whether the slot's message was named before */
-static bool has_id(const struct slot *slot)
-{
-    static const struct ulid none;
-
-    return memcmp(&slot->id, &none, sizeof none) != 0;
-}
-
 /* raw_group - what stands before the separator of a message without a header
  * A message without the separator has no group. One that a header could not
  * name either is broken: nobody meant it.
@@ -36,30 +28,21 @@ static void raw_group(struct delivery *d, char separator)
              (size_t)(end - at), HEADER_VALUE_MAX);
 }
 
-/* delivery_read - header, id, body, group
- * Crash before the id is in the slot: the next run names the message again,
- * and nobody has seen the other name.
- */
-void delivery_read(struct delivery *d, struct slot *slot, char separator)
+/* delivery_parse - header, body, group */
+void delivery_parse(struct delivery *d, char separator)
 {
-    uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
+    const struct message *m = &d->message;
 
-    d->slot = slot;
     d->lease = NULL;
     d->front = false;
     d->group = (struct header_text){0};
     d->letter = d->repeat = false;
-    d->broken = header_parse(slot->body, length, &d->header, d->why) < 0;
+    d->broken = header_parse(m->data, m->size, &d->header, d->why) < 0;
     if (d->broken)
         d->header.bytes = d->header.fields = d->header.x_count = 0;
-    if (!has_id(slot))
-        slot->id = d->header.fields & HEADER_ID
-                       ? d->header.id
-                       : ulid_make(slot->received_ns ? slot->received_ns
-                                                     : clock_wall_ns());
     d->id_text[0] = '\0';
-    d->body = slot->body + d->header.bytes;
-    d->body_size = length - d->header.bytes;
+    d->body = m->data + d->header.bytes;
+    d->body_size = m->size - d->header.bytes;
     if (d->header.fields & HEADER_GROUP)
         d->group = d->header.group;
     else if (separator && !d->broken && d->header.bytes == 0)
@@ -68,7 +51,7 @@ void delivery_read(struct delivery *d, struct slot *slot, char separator)
 
 const char *delivery_id(struct delivery *d)
 {
-    return d->id_text[0] ? d->id_text : ulid_print(d->slot->id, d->id_text);
+    return d->id_text[0] ? d->id_text : ulid_print(d->message.id, d->id_text);
 }
 
 /* delivery_limit_ns - the message's own, else the worker's */

@@ -2,7 +2,7 @@
  *
  * WHAT   The message as a handler sees it, and how the handler ended.
  * WHO    One pool thread at a time.
- * OWNS   The slot it names, until settled. Views point into the slot.
+ * OWNS   The message, until settled. Views point into its data.
  * FAILS  Never.
  */
 #ifndef WORKER_RULES_DELIVERY_H
@@ -13,17 +13,19 @@
 #include <stdint.h>
 
 #include "common/message/header.h"
-#include "common/custody/slot.h"
 #include "worker/mqworker.h"
+#include "worker/rules/message.h"
 
 #define OUTCOME_ERROR 160
 #define OUTCOME_TAIL  4096
 
 struct counters_block; /* common/state/counters.h */
 struct group;          /* groups.h */
+struct slot;           /* common/custody/slot.h */
 
 struct delivery {
-    struct slot *slot;
+    struct message message;
+    struct slot *slot;   /* where it lies: for flow/ and source/ only */
     struct group *lease; /* of its group; NULL: it has none, or not yet */
     /* Where its end is counted: that of the work item. NULL: it has none. Set
      * once by whoever makes the delivery; nothing here changes it. */
@@ -42,10 +44,9 @@ struct delivery {
     char key[HEADER_VALUE_MAX]; /* group of a stored row */
 };
 
-/* Look at a HELD slot: header, id (assigned and written to the slot if there is
- * none yet), body, group. `separator`: where the group of a message without a
- * header ends; 0: such a message has none. */
-void delivery_read(struct delivery *d, struct slot *slot, char separator);
+/* Look at `message`: header, body, group. `separator`: where the group of a
+ * message without a header ends; 0: such a message has none. */
+void delivery_parse(struct delivery *d, char separator);
 /* Its time limit: the message's own, up to `most`, else `otherwise`, which is
  * the worker's and not bounded; UINT64_MAX: none. */
 uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "worker/source/row.h"
+#include "worker/source/delivery_read.h"
 
 /* give_up - it cannot be run: nothing is lost, it is a letter */
 static int give_up(const struct load *l, int64_t row)

@@ -20,6 +20,7 @@
 #include "common/store/store.h"
 #include "worker/rules/delivery.h"
 #include "worker/source/retries.h"
+#include "worker/source/delivery_read.h"
 
 /* find - what the store says */
 static int find(struct store *store, const struct delivery *d,
@@ -79,7 +80,7 @@ static void mark(struct delivery *d)
              F_STR("next", "it was not sent by a replay of this store: it runs "
                            "as any message, marked as redelivered, and the "
                            "letter is kept"));
-    slot_mark(d->slot);
+    delivery_mark(d);
 }
 
 /* replay_link - a slot that has a row when its message is sorted is linked

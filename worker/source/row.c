@@ -1,6 +1,8 @@
 /* row.c - a message in a slot, and the row of it in the store (see row.h) */
 #include "worker/source/row.h"
 
+#include "common/custody/slot.h"
+
 /* row_make - what the store keeps of a message */
 void row_make(struct store_row *m, const struct delivery *d)
 {

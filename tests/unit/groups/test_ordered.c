@@ -13,6 +13,7 @@
 #include "worker/flow/flow.h"
 #include "worker/source/load.h"
 #include "worker/flow/ordered.h"
+#include "worker/source/delivery_read.h"
 
 enum { SLOTS = 8, ROWS = 800, PARKERS = 6, GROUPS = 8 };
 

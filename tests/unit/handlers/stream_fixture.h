@@ -27,6 +27,7 @@
 #include "worker/handlers/lane.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
+#include "worker/source/delivery_read.h"
 
 #define STREAM_BODY 65536
 #define STREAM_MANY 64

@@ -1,5 +1,6 @@
 /* test_lane.c - a child that is given messages and answers them */
 #include "tests/unit/handlers/stream_fixture.h"
+#include "worker/source/delivery_read.h"
 
 TestSuite(lane, .init = stream_setup, .fini = stream_teardown, .timeout = 60);
 

@@ -22,9 +22,9 @@ struct runner {
 
 static atomic_bool told;
 
-static struct slot *slot_of(struct runner *r)
+static struct message *slot_of(struct runner *r)
 {
-    return (struct slot *)(void *)&r->slot;
+    return (struct message *)(void *)&r->slot;
 }
 
 /* calls - one after the other until it is told to end; leaving a call that was
@@ -47,7 +47,7 @@ static void *calls(void *arg)
  * does not change any more; the exit status says what was wrong */
 static int seize(struct runner *r, unsigned *seized)
 {
-    struct slot *slot;
+    struct message *slot;
     unsigned n = 0;
 
     while (!atomic_load(&r->over) && !place_seized(&r->place)) {

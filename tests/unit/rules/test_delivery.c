@@ -1,0 +1,102 @@
+/* test_delivery.c - a message of a source that is memory: what handlers see of
+ * it */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "worker/rules/delivery.h"
+
+/* A source of one message. */
+static struct delivery d;
+static uint64_t mark, start;
+static pid_t group;
+static unsigned unruns;
+
+static void on_handler(struct message *m, uint64_t its_mark, uint64_t its_start)
+{
+    cr_assert_eq(m, &d.message);
+    mark = its_mark;
+    start = its_start;
+}
+
+static void on_group(struct message *m, pid_t its_group)
+{
+    cr_assert_eq(m, &d.message);
+    group = its_group;
+}
+
+static void on_unrun(struct message *m)
+{
+    cr_assert_eq(m, &d.message);
+    unruns++;
+}
+
+static const struct message_ops ops = {
+    .handler = on_handler, .handler_group = on_group, .unrun = on_unrun};
+
+/* lend - as a source does */
+static void lend(const char *text, char separator)
+{
+    d.message = (struct message){
+        .ops = &ops,
+        .data = (const unsigned char *)text,
+        .size = strlen(text),
+        .id = ulid_make(1),
+        .seq = 7,
+        .received_ns = 5,
+        .priority = 3,
+    };
+    delivery_parse(&d, separator);
+}
+
+Test(delivery, without_a_header_all_of_it_is_the_body)
+{
+    lend("plain", 0);
+    cr_assert(!d.broken);
+    cr_assert_eq(d.body_size, strlen("plain"));
+    cr_assert_eq((const void *)d.body, (const void *)d.message.data);
+    cr_assert_null(d.group.at);
+    cr_assert_null(d.slot, "no slot is needed");
+}
+
+Test(delivery, what_stands_before_the_separator_is_the_group)
+{
+    lend("k1:body", ':');
+    cr_assert_eq(d.group.size, 2);
+    cr_assert_eq(memcmp(d.group.at, "k1", 2), 0);
+    lend("body", ':');
+    cr_assert_null(d.group.at, "there is no separator");
+    lend(":body", ':');
+    cr_assert(d.broken, "an empty group is none");
+    cr_assert_not_null(strstr(d.why, "group of 0 bytes"), "%s", d.why);
+}
+
+Test(delivery, its_id_as_text_is_made_once_for_each_message)
+{
+    char first[ULID_TEXT];
+
+    lend("a", 0);
+    strcpy(first, delivery_id(&d));
+    cr_assert_str_eq(delivery_id(&d), first);
+    lend("b", 0);
+    cr_assert_str_neq(delivery_id(&d), first);
+}
+
+Test(delivery, a_group_that_it_was_stored_with_is_its_group)
+{
+    lend("k1:body", ':');
+    delivery_regroup(&d, "other", 5);
+    cr_assert_eq(d.group.size, 5);
+    cr_assert_eq(memcmp(d.group.at, "other", 5), 0);
+}
+
+Test(delivery, who_lends_it_hears_who_has_it)
+{
+    lend("x", 0);
+    d.message.ops->handler(&d.message, 11, 12);
+    d.message.ops->handler_group(&d.message, 13);
+    cr_assert_eq(mark, 11);
+    cr_assert_eq(start, 12);
+    cr_assert_eq(group, 13);
+    d.message.ops->unrun(&d.message);
+    cr_assert_eq(unruns, 1);
+}
