@@ -1,0 +1,123 @@
+/* test_items.c - work items: spare ones, those that would take more, and when
+ * nothing touches a slot */
+#include "tests/unit/flow/virtual_clock.h"
+
+#include <criterion/criterion.h>
+
+#include "common/state/counters.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/receive_inner.h"
+
+static struct flow flow;
+static struct items items;
+static const void *woken;
+static char lanes[2];
+
+static void wake(struct lane *lane)
+{
+    woken = lane;
+}
+
+static struct lane *lane(unsigned i)
+{
+    return (struct lane *)(void *)&lanes[i];
+}
+
+static void setup(void)
+{
+    items_init(&items, 0);
+    cr_assert_eq(counters_open(&items.counters, "/nowhere/counters", 8), 0);
+}
+
+static void teardown(void)
+{
+    items_fini(&items);
+    counters_close(&items.counters);
+}
+
+TestSuite(items, .init = setup, .fini = teardown, .timeout = 10);
+
+Test(items, a_spare_one_is_used_again_and_no_two_have_one_number)
+{
+    struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
+
+    cr_assert_neq(a, b);
+    cr_assert_neq(a->own.place, b->own.place);
+    items_put(&items, a);
+    cr_assert_eq(items_get(&items, &flow), a);
+    cr_assert_eq(items.made, 2);
+}
+
+Test(items, they_are_still_when_all_are_spare_or_wait_for_the_queue)
+{
+    struct receive *a, *b;
+
+    cr_assert(items_still(&items), "there is none");
+    items_go_on(&items);
+    a = items_get(&items, &flow);
+    b = items_get(&items, &flow);
+    cr_assert(!items_still(&items));
+    items_put(&items, a);
+    cr_assert(!items_still(&items));
+    items_linger(&items, b);
+    cr_assert(items_still(&items));
+    items_go_on(&items);
+    items_linger_end(&items);
+    cr_assert(!items_still(&items));
+}
+
+Test(items, of_those_that_would_take_more_the_last_is_woken_once)
+{
+    struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
+
+    cr_assert(!items_wake_one(&items, wake));
+    items_lane_set(&items, a, lane(0));
+    items_lane_set(&items, b, lane(1));
+    items_want(&items, a);
+    items_want(&items, b);
+    cr_assert(items_wake_one(&items, wake));
+    cr_assert_eq(woken, lane(1));
+    items_unwant(&items, a);
+    items_unwant(&items, b); /* it is off the list already */
+    cr_assert(!items_wake_one(&items, wake));
+    cr_assert_eq(atomic_load(&items.wants), 0);
+}
+
+Test(items, a_hold_wakes_those_that_have_a_lane)
+{
+    struct receive *a = items_get(&items, &flow);
+
+    (void)items_get(&items, &flow);
+    items_wake_all(&items, wake);
+    cr_assert_null(woken);
+    items_lane_set(&items, a, lane(0));
+    items_wake_all(&items, wake);
+    cr_assert_eq(woken, lane(0));
+}
+
+Test(items, who_is_in_a_long_handler_is_no_crowd)
+{
+    struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
+
+    receive_look(a);
+    counters_put(&b->count->since_ns, COUNTERS_BUSY);
+    cr_assert(items_crowded(&items, a));
+    counters_put(&b->count->since_ns, receive_look(b));
+    cr_assert(items_crowded(&items, a), "it has just begun");
+    atomic_fetch_add(&virtual_ns, 2 * NS_PER_MS);
+    receive_look(a);
+    cr_assert(!items_crowded(&items, a));
+    items_put(&items, b);
+    cr_assert(!items_crowded(&items, a));
+}
+
+Test(items, one_slow_handler_does_not_make_the_mean_slow)
+{
+    for (unsigned i = 0; i < 100; i++)
+        items_pace(&items, NS_PER_US);
+    items_pace(&items, NS_PER_S);
+    cr_assert_lt(atomic_load(&items.pace_ns), 3 * NS_PER_US);
+    for (unsigned i = 0; i < 200; i++)
+        items_pace(&items, NS_PER_MS);
+    cr_assert_gt(atomic_load(&items.pace_ns), NS_PER_MS / 2);
+}

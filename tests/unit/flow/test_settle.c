@@ -1,0 +1,239 @@
+/* test_settle.c - what each verdict leaves in the store, the slot and the
+ * numbers */
+#include "tests/unit/storage/store_fixture.h"
+
+#include <errno.h>
+
+#include "common/base/log.h"
+#include "common/state/counters.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/ordered.h"
+#include "worker/flow/settle.h"
+#include "worker/loop/loop.h"
+#include "worker/source/delivery_read.h"
+
+enum { SLOTS = 4 };
+
+#define DELAY (7 * NS_PER_S)
+
+static struct settings set = {.queue = "/q",
+                              .concurrency = 2,
+                              .group_quantum = 10,
+                              .max_parked = 8,
+                              .max_attempts = 3,
+                              .retry_for_ns = UINT64_MAX,
+                              .max_delay_ns = 60 * NS_PER_S,
+                              .max_waiting = UINT64_MAX,
+                              .backoff = {.count = 1, .step_ns = {DELAY}}};
+static const struct handler_ops ops = {.name = "none"};
+static struct flow flow;
+static struct slot *slot;
+static struct delivery d;
+static struct outcome out;
+static bool tried; /* unsettled_fini was called */
+
+static void visit(struct slot *found, void *arg)
+{
+    (void)found, (void)arg;
+}
+
+static void no_event(void *arg, enum gate_event event)
+{
+    (void)arg, (void)event;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void parts_open(void)
+{
+    cr_assert_eq(timers_open(&flow.timers), 0);
+    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
+    cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
+    cr_assert_eq(retries_open(&flow.retries, flow.store, flow.timers, SLOTS,
+                              nothing, NULL),
+                 0);
+    cr_assert_eq(ready_open(&flow.ready, flow.custody), 0);
+    cr_assert_eq(ordered_open(&flow.ordered, &flow, SLOTS), 0);
+    dirty_init(&flow.dirty, NS_PER_S, nothing, NULL);
+    flow.dirty.timers = flow.gate.timers = flow.timers;
+    flow.dirty.loop = flow.loop;
+    unsettled_init(&flow.unsettled, &flow);
+    gate_init(&flow.gate, &set, no_event, NULL);
+    flow.gate.timers = flow.timers;
+    flow.gate.dirty = &flow.dirty;
+    flow.gate.counters = flow.counters;
+}
+
+/* setup - a message is in a slot, and runs */
+static void setup(void)
+{
+    const struct custody_spec spec = {
+        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
+    struct problem p = {0};
+    char path[PATH_MAX];
+
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    fixture_init();
+    flow.set = &set;
+    flow.ops = &ops;
+    flow.folder = fixture_dir;
+    flow.store = fixture_open();
+    snprintf(path, sizeof path, "%s/custody", fixture_dir);
+    cr_assert_eq(custody_open(&flow.custody, path, &spec, &p), 0);
+    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    parts_open();
+    slot = custody_acquire(flow.custody);
+    memcpy(slot->body, "body", 4);
+    slot_hold(slot,
+              &(struct slot_meta){.seq = 5, .length = 4, .received_ns = 1});
+    delivery_read(&d, slot, 0);
+    slot_run(slot, clock_wall_ns());
+    out = (struct outcome){.kind = OUTCOME_VERDICT, .error = "exit 1"};
+}
+
+static void teardown(void)
+{
+    if (!tried)
+        unsettled_fini(&flow.unsettled);
+    gate_fini(&flow.gate);
+    ordered_close(&flow.ordered);
+    ready_close(&flow.ready);
+    retries_close(&flow.retries);
+    counters_close(&flow.counters);
+    loop_close(&flow.loop);
+    timers_close(&flow.timers);
+    custody_close(&flow.custody);
+    store_close(&flow.store);
+    fixture_fini();
+}
+
+TestSuite(settle, .init = setup, .fini = teardown, .timeout = 30);
+
+/* row - what the store has of the message */
+static struct store_row row(void)
+{
+    struct store_row m;
+    int64_t at;
+
+    cr_assert_eq(store_find_seq(flow.store, 5, &at), 0);
+    cr_assert_eq(store_get(flow.store, at, &m, NULL, 0, NULL), 0);
+    return m;
+}
+
+static bool stored(void)
+{
+    int64_t at;
+
+    return store_find_seq(flow.store, 5, &at) == 0;
+}
+
+static struct counters_sum numbers(void)
+{
+    struct counters_sum n;
+
+    counters_sum(flow.counters, &n);
+    return n;
+}
+
+Test(settle, done_leaves_nothing)
+{
+    out.verdict = MQW_DONE;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    cr_assert_eq(slot_word(slot).state, SLOT_FREE);
+    cr_assert(!stored());
+    cr_assert_eq(numbers().done, 1);
+}
+
+Test(settle, discard_leaves_nothing_and_is_counted_so)
+{
+    out.verdict = MQW_DISCARD;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    cr_assert(!stored());
+    cr_assert_eq(numbers().discarded, 1);
+}
+
+Test(settle, a_retry_waits_as_the_backoff_says)
+{
+    uint64_t before = clock_steady_ns();
+
+    out.verdict = MQW_RETRY;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    cr_assert_eq(row().state, STORE_WAITING);
+    cr_assert_eq(row().attempts, 1);
+    cr_assert_geq(row().due_ns, before + DELAY);
+    cr_assert_eq(numbers().retried, 1);
+}
+
+Test(settle, a_delay_of_the_handler_counts_up_to_the_most)
+{
+    uint64_t before = clock_steady_ns();
+
+    out.verdict = MQW_RETRY;
+    out.delayed = true;
+    out.delay_ns = UINT64_MAX;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    cr_assert_geq(row().due_ns, before + set.max_delay_ns);
+    cr_assert_leq(row().due_ns, clock_steady_ns() + set.max_delay_ns);
+}
+
+Test(settle, the_last_attempt_that_fails_is_a_letter)
+{
+    slot->failures = (uint32_t)set.max_attempts - 1;
+    out.verdict = MQW_RETRY;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    cr_assert_eq(row().state, STORE_DEAD);
+    cr_assert_eq(row().reason, REASON_EXHAUSTED);
+    cr_assert_eq(row().attempts, set.max_attempts);
+    cr_assert_eq(numbers().dead, 1);
+}
+
+Test(settle, dead_is_a_letter_at_once)
+{
+    out.verdict = MQW_DEAD;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    cr_assert_eq(row().state, STORE_DEAD);
+    cr_assert_eq(row().reason, REASON_REJECTED);
+}
+
+Test(settle, what_was_not_started_is_first_in_line_again)
+{
+    out.kind = OUTCOME_NOT_STARTED;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_KEPT);
+    cr_assert_eq(slot_word(slot).state, SLOT_HELD);
+    cr_assert(!(slot_word(slot).flags & SLOT_REDELIVERED));
+    cr_assert_eq(ready_take(&flow.ready), slot);
+    cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
+    cr_assert(!stored());
+}
+
+Test(settle, what_was_stopped_stays_and_may_have_run)
+{
+    out.kind = OUTCOME_STOPPED;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_KEPT);
+    cr_assert_eq(slot_word(slot).state, SLOT_HELD);
+    cr_assert(slot_word(slot).flags & SLOT_REDELIVERED);
+    cr_assert(ready_empty(&flow.ready));
+}
+
+/* The store refuses until the file is back: nothing is lost, nothing more is
+ * taken, and the verdict is that of the handler when it can be written. */
+Test(settle, a_verdict_that_cannot_be_written_waits_in_its_slot)
+{
+    gate_hold(&flow.gate, HOLD_STORE_GONE);
+    out.verdict = MQW_RETRY;
+    cr_assert_eq(settle(&flow, &d, &out), SETTLED_KEPT);
+    cr_assert_eq(unsettled_count(&flow.unsettled), 1);
+    cr_assert_eq(slot_word(slot).state, SLOT_HELD);
+    cr_assert(gate_held(&flow.gate, HOLD_STORE));
+    cr_assert(!stored());
+    gate_unhold(&flow.gate, HOLD_STORE_GONE);
+    tried = true;
+    unsettled_fini(&flow.unsettled); /* one last try */
+    cr_assert_eq(unsettled_count(&flow.unsettled), 0);
+    cr_assert_eq(slot_word(slot).state, SLOT_FREE);
+    cr_assert_eq(row().state, STORE_WAITING);
+    cr_assert_eq(row().attempts, 1);
+}
