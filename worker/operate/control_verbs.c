@@ -66,6 +66,15 @@ static json_t *differs_json(const struct flow *f)
                                                              : json_null();
 }
 
+/* files_put - which file keeps messages from being taken; a path that is no
+ * UTF-8 is left out */
+static void files_put(json_t *out, const struct file_watch *w)
+{
+    json_object_set_new(out, "file_gone", json_string(file_watch_text(w)));
+    json_object_set_new(out, "file", json_string(file_watch_path(w)));
+    json_object_set_new(out, "file_next", json_string(file_watch_next(w)));
+}
+
 static json_t *status(struct request *r)
 {
     struct flow *f = r->orders->flow;
@@ -99,9 +108,7 @@ static json_t *status(struct request *r)
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
     if (out && holds & HOLD_FILES)
-        json_object_set_new(
-            out, "file_gone",
-            json_string(file_watch_text(r->orders->file_watch)));
+        files_put(out, r->orders->file_watch);
     return out;
 }
 

@@ -34,6 +34,7 @@
 
 #include "common/base/clock.h"
 #include "common/state/counters.h"
+#include "common/state/mount_point.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/base/log.h"
@@ -45,6 +46,7 @@
 
 #define AGAIN_NS NS_PER_S        /* from one look to the next in trouble */
 #define SLOW_NS  (60 * NS_PER_S) /* without inotify, when nothing is taken */
+#define HELD     "nothing is taken; "
 
 /* No ordinary write to a file is among them. */
 #define FOLDER_EVENTS                                                  \
@@ -89,7 +91,9 @@ struct file_watch {
     struct timer timer;
     struct pool_job job;
     struct file files[PARTS];
-    char text[100];   /* p  file_watch_text */
+    char text[100];               /* p  file_watch_text */
+    const struct file *first;     /* p  that it is about; NULL: none */
+    char ro_next[PATH_MAX + 256]; /* p  what to do if that is read-only */
     struct stat copy; /* p  a copy of the store that could not be opened */
     unsigned lost;    /* p  files that were not there at the last look */
     unsigned told;    /* p  parts (bits) whose loss was told */
@@ -187,17 +191,9 @@ const char *file_watch_text(const struct file_watch *w)
     return w->text;
 }
 
-/* text_write - the first of all that keeps messages from being taken */
-static void text_write(struct file_watch *w, const struct file *ro)
+const char *file_watch_path(const struct file_watch *w)
 {
-    const struct file *f = gone(w, STORE, CUSTODY);
-    const char *name = f ? f->path : ro ? ro->path : "";
-    const char *slash = strrchr(name, '/');
-
-    snprintf(w->text, sizeof w->text, "%.40s %s", slash ? slash + 1 : name,
-             f    ? what[f->state]
-             : ro ? "is on a read-only file system"
-                  : "");
+    return w->first ? w->first->path : "";
 }
 
 /* advice_for - what becomes of it, and what to do */
@@ -205,18 +201,53 @@ static const char *advice_for(enum state state, bool store)
 {
     switch (state) {
     case REMOVED:
-        return store ? "nothing is taken; the worker writes it again by "
-                       "itself: do not kill it before file_back"
-                     : "nothing is taken; the worker writes it again when what "
-                       "runs has ended: do not kill it before file_back";
+        return store ? HELD "wait: the worker writes it again by itself within "
+                            "seconds; do not kill it before event=file_back"
+                     : HELD "wait: the worker writes it again by itself once "
+                            "what runs has ended; do not kill it before "
+                            "event=file_back";
     case TAKEN:
-        return "nothing is taken; move the other file away, then put the "
-               "worker's own back, or if it is removed the worker writes it "
-               "again; do not kill it before file_back";
+        return HELD "move the other file away, then put the worker's own back; "
+                    "if that was removed the worker writes it again; do not "
+                    "kill it before event=file_back";
     default:
-        return "nothing is taken; put it back (mv, mount) and the worker goes "
-               "on by itself";
+        return HELD "put it back there (mv, mount), and the worker goes on by "
+                    "itself; do not kill it before event=file_back";
     }
+}
+
+const char *file_watch_next(const struct file_watch *w)
+{
+    const struct file *f = w->first;
+
+    if (!f)
+        return "";
+    return (f->state == THERE ? w->ro_next
+                              : advice_for(f->state, f != &w->files[CUSTODY])) +
+           strlen(HELD);
+}
+
+/* text_write - the first of all that keeps messages from being taken */
+static void text_write(struct file_watch *w, const struct file *ro)
+{
+    const struct file *f = gone(w, STORE, CUSTODY);
+    char mount[PATH_MAX];
+    const char *slash;
+
+    w->first = f ? f : ro;
+    w->text[0] = '\0';
+    if (w->first) {
+        slash = strrchr(w->first->path, '/');
+        snprintf(w->text, sizeof w->text, "%.40s %s",
+                 slash ? slash + 1 : w->first->path,
+                 f ? what[f->state] : "is on a read-only file system");
+    }
+    if (ro && !w->told_ro)
+        snprintf(w->ro_next, sizeof w->ro_next,
+                 HELD "look for its error in dmesg, then mount -o remount,rw "
+                      "%s and the worker goes on by itself; after an error of "
+                      "the disk stop it, umount, fsck, mount and start it",
+                 mount_point(ro->path, mount));
 }
 
 /* tell - once when something is gone, once when it is back */
@@ -267,10 +298,7 @@ static void tell_read_only(struct file_watch *w, const struct file *f)
 
     if (f && !w->told_ro)
         log_error("read_only", F_STR("queue", queue), F_STR("file", f->path),
-                  F_STR("next", "nothing is taken; look for its error in "
-                                "dmesg, then mount -o remount,rw and the "
-                                "worker goes on by itself. After an error of "
-                                "the disk stop it, fsck, mount and start it"));
+                  F_STR("next", w->ro_next));
     else if (!f && w->told_ro)
         log_info("writable_again", F_STR("queue", queue));
     w->told_ro = f != NULL;

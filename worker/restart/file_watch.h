@@ -43,6 +43,9 @@ void file_watch_soon(struct file_watch *w);
 /* While a hold of it is on, which file and why: "store.db was removed"; until
  * the next look. The peeker. */
 const char *file_watch_text(const struct file_watch *w);
+/* Of the same file: its whole path, and what to do. */
+const char *file_watch_path(const struct file_watch *w);
+const char *file_watch_next(const struct file_watch *w);
 /* At the end, with no thread left but this one: write again what is removed, or
  * the store beside its name. */
 void file_watch_last(struct file_watch *w);

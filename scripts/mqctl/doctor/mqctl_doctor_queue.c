@@ -13,11 +13,12 @@
 #include "common/base/clock.h"
 #include "common/custody/custody_file.h"
 #include "common/base/fs_type.h"
+#include "common/state/mount_point.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_holder.h"
 
-#define COMMAND 768
+#define COMMAND (PATH_MAX + 512)
 
 /* command - text for `fix` */
 __attribute__((format(printf, 2, 3))) static const char *
@@ -99,24 +100,41 @@ static void unwritten_found(struct findings *f, const struct view *v)
           "custody");
 }
 
+/* live_text - what the worker says of itself; NULL: it says nothing */
+static const char *live_text(const struct view *v, const char *name)
+{
+    return json_string_value(json_object_get(v->live, name));
+}
+
+/* files_advice - of a worker that does not answer */
+static const char *files_advice(char buf[COMMAND], const struct view *v,
+                                uint64_t holds)
+{
+    char mount[PATH_MAX];
+
+    if (holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE))
+        return "do not kill it; what to do is in its log, event=file_gone";
+    return command(buf,
+                   "look for an error in dmesg, then mount -o remount,rw %s; "
+                   "the worker goes on by itself",
+                   mount_point(v->dir.folder, mount));
+}
+
 /* files_check - one that the worker has open and that has lost its name, or
  * cannot be written; true: so it takes nothing */
 static bool files_check(struct findings *f, const struct view *v)
 {
-    const char *live = json_string_value(json_object_get(v->live, "file_gone"));
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
-    bool gone = holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE);
+    const char *live = live_text(v, "file_gone");
+    const char *path = live_text(v, "file"), *next = live_text(v, "file_next");
+    char buf[COMMAND];
 
     if (!live && !holds)
         return false;
-    FOUND(f, BAD, "files",
-          gone ? "put it back (mv, mount), or move away what has its name; one "
-                 "that was removed the worker writes again by itself; do not "
-                 "kill it: look at its log, event=file_gone"
-               : "look for an error in dmesg; mount -o remount,rw; the worker "
-                 "goes on by itself",
-          "pid %d takes nothing: %s, in %s", (int)v->head.pid,
-          live ? live : counters_holds_text(holds), v->dir.folder);
+    FOUND(f, BAD, "files", next ? next : files_advice(buf, v, holds),
+          "pid %d takes nothing: %s%s%s", (int)v->pid,
+          live ? live : counters_holds_text(holds), path ? ": " : "",
+          path ? path : "");
     return true;
 }
 
@@ -221,13 +239,19 @@ static void worker_check(struct findings *f, const struct view *v)
 /* ---- the queue that the worker has, and the one of that name now ---- */
 
 /* disk_check - where a kill can lose the message in hand */
-static void disk_check(struct findings *f, int fd, const char *path)
+static void disk_check(struct findings *f, const struct view *v, int fd,
+                       const char *path)
 {
-    char text[FS_TYPE_TEXT];
+    char text[FS_TYPE_TEXT], buf[COMMAND];
     struct statfs s;
 
     if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
-        FOUND(f, WARN, "custody", "mqworker --runtime-dir on a tmpfs",
+        FOUND(f, WARN, "custody",
+              command(buf,
+                      "mqctl drain %s; then mqworker --runtime-dir "
+                      "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
+                      "on a tmpfs",
+                      v->queue, (unsigned)geteuid(), v->queue),
               "%s is on %s: a kill while it is written back loses the message "
               "in hand",
               path, fs_type_text((long)s.f_type, text));
@@ -246,7 +270,7 @@ static void slots_fit(struct findings *f, const struct view *v)
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return;
-    disk_check(f, fd, path);
+    disk_check(f, v, fd, path);
     if (pread(fd, &h, sizeof h, 0) != sizeof h ||
         custody_head_check(&h, path, &p) < 0)
         FOUND(f, BAD, "custody", NULL, "%s: not a custody file of this release",
@@ -338,6 +362,6 @@ void queue_check(struct findings *f, struct view *v)
     differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);
-    if (v->no_counters.text[0])
+    if (v->no_counters.text[0] && !live_text(v, "file_gone"))
         FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
 }

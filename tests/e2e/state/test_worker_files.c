@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -234,6 +235,33 @@ Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
     cr_assert_eq(harness_lines_with("runs", "1"), 1, "marked: it may have run");
 }
 
+/* doctor_says - which worker takes nothing, and where the file is; what to do;
+ * and nothing of a worker that never was */
+static void doctor_says(const struct harness_process *w, const char *q,
+                        const char *file, const char *todo)
+{
+    struct harness_result r =
+        harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
+    char pid[48];
+
+    snprintf(pid, sizeof pid, "pid %d takes nothing: ", (int)harness_pid(w));
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, pid), "%s in %s", pid, r.out);
+    cr_assert(strstr(r.out, file), "%s in %s", file, r.out);
+    cr_assert(strstr(r.out, todo), "%s in %s", todo, r.out);
+    cr_assert_null(strstr(r.out, "no worker of this release"), "%s", r.out);
+}
+
+/* custody_path - where the file was, for doctor */
+static const char *custody_path(const char *q, const char *what)
+{
+    static char text[PATH_MAX];
+
+    snprintf(text, sizeof text, "%s: %s%s/custody", what, harness_runtime_dir(),
+             q);
+    return text;
+}
+
 /* moved_away - nothing is taken until it comes back, then by itself */
 static void moved_away(const char *away, const char *back)
 {
@@ -272,6 +300,26 @@ Test(worker_files, a_moved_runtime_folder_is_waited_for)
     moved_away("mv $R $R.away", "mv $R.away $R");
 }
 
+/* Its pid is in the counters, which are away, too. */
+Test(worker_files, doctor_names_a_runtime_folder_that_was_moved)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, GOOD_ONLY);
+    harness_wait_log(w, "event=started", 5000);
+    shell(q, "mv $R $R.away");
+    harness_wait_log(w, "event=file_gone", 10000);
+    doctor_says(w, q, custody_path(q, "custody was moved away"),
+                "-> put it back there (mv, mount)");
+    shell(q, "mv $R.away $R");
+    harness_wait_log(w, "event=file_back", 10000);
+    shell(q, "touch x; mv $R/custody own; mv x $R/custody");
+    harness_until(harness_log_count(w, "event=file_gone") >= 3, 10000);
+    doctor_says(w, q, custody_path(q, "custody was replaced by another file"),
+                "-> move the other file away");
+    shell(q, "mv own $R/custody");
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(worker_files, a_moved_state_directory_is_waited_for)
 {
     moved_away("mv ${S%/*} away", "mv away ${S%/*}");
@@ -286,6 +334,8 @@ Test(worker_files, a_removed_custody_is_written_again_when_nothing_runs)
     harness_until_lines("runs", 1, 10000);
     shell(q, "rm $R/custody");
     harness_wait_log(w, "event=file_gone", 10000);
+    doctor_says(w, q, custody_path(q, "custody was removed"),
+                "wait: the worker writes it again by itself");
     harness_send_text(q, "two\n");
     alone_check(w, q, 1);
     cr_assert(!harness_exists(harness_custody(q)));
