@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -361,10 +362,39 @@ int folder_root(const char *root, bool create, bool link,
                        open ? 0 : S_IWGRP | S_IWOTH, kind, p);
 }
 
+int folder_read_only(const char *path, struct problem *p)
+{
+    char mount[PATH_MAX];
+
+    return problem_set(p, EX_CANTCREAT, EROFS,
+                       "cannot write in %s: the file system mounted at %s is "
+                       "read-only; `mount -o remount,rw %s` (after an error of "
+                       "the disk, see dmesg, umount and fsck come first); "
+                       "another directory would not have what was kept here",
+                       path, mount_point(path, mount), mount);
+}
+
+const char *folder_room(const char *path)
+{
+    char at[PATH_MAX];
+    struct statvfs s;
+    char *slash;
+
+    strlcpy(at, path, sizeof at);
+    while (statvfs(at, &s) < 0) {
+        slash = strrchr(at, '/');
+        if (!slash || slash == at)
+            return "free some space";
+        *slash = '\0';
+    }
+    return s.f_files > 0 && s.f_favail == 0
+               ? "it has no inodes left (df -i): remove some files"
+               : "free some space";
+}
+
 int folder_queue(const char *folder, bool create,
                  const struct folder_kind *kind, struct problem *p)
 {
-    char mount[PATH_MAX];
     struct stat st;
     uid_t owner;
     int err = folder_look(folder, &st, kind, p);
@@ -377,12 +407,7 @@ int folder_queue(const char *folder, bool create,
         faccessat(AT_FDCWD, folder, R_OK | W_OK | X_OK, AT_EACCESS) == 0)
         return err;
     if (errno == EROFS)
-        return problem_set(p, EX_CANTCREAT, EROFS,
-                           "cannot write in %s: %s; `mount -o remount,rw %s` "
-                           "(after an error of the disk, see dmesg, umount and "
-                           "fsck come first), or give another %s",
-                           folder, strerror(EROFS), mount_point(folder, mount),
-                           kind->flag);
+        return folder_read_only(folder, p);
     return problem_set(p, EX_CANTCREAT, errno,
                        "cannot write in %s (mode %04o): %s; `chmod u+rwx %s`, "
                        "or give another %s",

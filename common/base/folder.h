@@ -40,6 +40,13 @@ int folder_make(char *path);
 /* Make the entries of a directory durable. 0 or -errno. */
 int folder_sync(const char *path);
 
+/* The problem of a path on a file system that is read-only; -EROFS. */
+int folder_read_only(const char *path, struct problem *p);
+
+/* What helps against ENOSPC at a path that may not be there yet: "free some
+ * space", or inodes. */
+const char *folder_room(const char *path);
+
 /* lstat, or why not; -ENOENT leaves `p` alone. */
 int folder_look(const char *path, struct stat *st,
                 const struct folder_kind *kind, struct problem *p);

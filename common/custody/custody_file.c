@@ -106,11 +106,10 @@ void custody_head_claim(struct custody_head *h, const struct boot *boot)
 void custody_complain(struct problem *p, int err, const char *what,
                       const char *path)
 {
-    problem_fill(
-        p, EX_CANTCREAT, "custody file %s: %s: %s%s", path, what, strerror(err),
-        err == ENOSPC
-            ? "; free some space, or give another --runtime-dir"
-            : "; check the file system, or give another --runtime-dir");
+    problem_fill(p, EX_CANTCREAT,
+                 "custody file %s: %s: %s; %s, or give another --runtime-dir",
+                 path, what, strerror(err),
+                 err == ENOSPC ? folder_room(path) : "check the file system");
     problem_limit(p, err);
 }
 

@@ -111,8 +111,10 @@ static enum claim judge(const struct runtimedir *r, const char *folder,
 /* unusable - a system call on a folder failed */
 static int unusable(int err, const char *path, struct problem *p)
 {
-    return problem_set(p, EX_CANTCREAT, err, "%s: %s; give another " FLAG, path,
-                       strerror(err));
+    return problem_set(p, EX_CANTCREAT, err, "%s: %s; %s%sgive another " FLAG,
+                       path, strerror(err),
+                       err == ENOSPC ? folder_room(path) : "",
+                       err == ENOSPC ? ", or " : "");
 }
 
 /* lock_once - the lock of the folder at `path`: 0, -EWOULDBLOCK, -ESTALE where
@@ -397,8 +399,8 @@ static int note_put(struct runtimedir *r, const char *state, bool open)
 }
 
 /* runtimedir_settle - see the head of the file
- * Where the note names the folder already, a disk that is full stands in the
- * way of nothing: it only cannot say that a worker runs.
+ * Where the note names the folder already, a full disk prevents nothing: it only
+ * cannot say that a worker runs.
  */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)
@@ -407,9 +409,10 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
 
     if (err && !r->here)
         return problem_set(p, EX_CANTCREAT, -err,
-                           "cannot write %s/" RUNTIMEDIR_NOTE ": %s; free some "
-                           "space, or give another --state-dir",
-                           dir->folder, strerror(-err));
+                           "cannot write %s/" RUNTIMEDIR_NOTE ": %s; %s, or "
+                           "give another --state-dir",
+                           dir->folder, strerror(-err),
+                           folder_room(dir->folder));
     FAULT_POINT("runtimedir_settle_before_remove");
     from_remove(r->from, dir->folder);
     r->from[0] = '\0';

@@ -80,6 +80,12 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
     if (err)
         return err;
     err = create ? folder_make(out->folder) : 0;
+    if (err == -EROFS)
+        return folder_read_only(out->root, p);
+    if (err == -ENOSPC)
+        return problem_set(p, EX_CANTCREAT, ENOSPC, "cannot make %s: %s; %s",
+                           out->folder, strerror(ENOSPC),
+                           folder_room(out->folder));
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make %s: %s; give another --state-dir DIR "

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -375,6 +376,16 @@ int store_file_upgrade(sqlite3 *db, const char *path, struct problem *p)
     return err;
 }
 
+/* read_only - whether its file system is mounted so, or is so after an error,
+ * which statvfs(3) does not tell of (see file_watch.c) */
+static bool read_only(sqlite3 *db, const char *path)
+{
+    struct statvfs s;
+
+    return sqlite3_system_errno(db) == EROFS ||
+           (statvfs(path, &s) == 0 && s.f_flag & ST_RDONLY);
+}
+
 /* store_file_refuse - say why SQLite cannot use the file, and what helps */
 int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
 {
@@ -402,6 +413,8 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
+        if (read_only(db, path))
+            return folder_read_only(path, p);
         return problem_set(p, EX_CANTCREAT, EACCES,
                            "%s and its folder cannot be written by %s on "
                            "a local file system; run as their owner, or use "

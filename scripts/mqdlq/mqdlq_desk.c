@@ -68,10 +68,11 @@ static int kept_from(const struct statedir *dir, const char *path,
         return 0;
     if (stat(path, &st) < 0 && errno == ENOENT)
         return problem_set(p, EX_TEMPFAIL, ENOENT,
-                           "%s was removed under a worker that runs; it writes "
-                           "it again within seconds, try again then (its log: "
-                           "event=file_gone)",
-                           path);
+                           "%s was moved or removed under a worker that runs: "
+                           "move it back, or if it was removed the worker "
+                           "writes it again within seconds; mqctl doctor %s "
+                           "says which",
+                           path, dir->folder + strlen(dir->root));
     if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
         counters_attach(&c, file, NULL) == 0)
         counters_header(c, &h);

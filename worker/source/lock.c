@@ -17,6 +17,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/folder.h"
 #include "common/state/worker_lock.h"
 
 #define DYING_NS   (10 * NS_PER_S) /* a core dump takes its time */
@@ -211,6 +212,8 @@ static int lock_wait(struct lock *l, const char *queue, struct problem *p)
     int err;
 
     while (!try(l)) {
+        if (errno == EROFS)
+            return folder_read_only(l->path, p);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "
@@ -263,9 +266,8 @@ int lock_open(struct lock **out, const char *path, const char *queue,
         if (err) {
             pidfile_end(l->path, &l->pidfile);
             err = problem_set(p, EX_CANTCREAT, -err,
-                              "pidfile %s: %s; free some space, or give "
-                              "another --state-dir",
-                              path, strerror(-err));
+                              "pidfile %s: %s; %s, or give another --state-dir",
+                              path, strerror(-err), folder_room(path));
         }
     }
     if (err)

@@ -94,7 +94,8 @@ static void limits_check(struct findings *f, const struct names *n)
           " bytes (fs.mqueue.msg_max, msgsize_max)",
           l.depth_max, l.message_size_max);
     if (n->missing[0])
-        FOUND(f, NOTE, "queues", "mount -t mqueue none /dev/mqueue", "%s",
+        FOUND(f, NOTE, "queues",
+              "mkdir -p /dev/mqueue && mount -t mqueue none /dev/mqueue", "%s",
               n->missing);
 }
 
@@ -185,9 +186,10 @@ static void space_check(struct findings *f, const char *root)
               mount);
     else
         left_check(f, root, &s, mount);
-    if (s.f_files > 0 && s.f_favail < 16)
-        FOUND(f, BAD, "state directory", "df -i; remove files there",
-              "%s has no inodes left", root);
+    if (s.f_files > 0 && s.f_favail < 16) {
+        snprintf(fix, sizeof fix, "df -i %s; remove files there", mount);
+        FOUND(f, BAD, "state directory", fix, "%s has no inodes left", root);
+    }
 }
 
 static void folder_check(struct findings *f, const struct options *o)

@@ -4,6 +4,8 @@
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <sys/stat.h>
+#include <sys/mount.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -259,6 +261,37 @@ Test(worker_disk, a_read_only_file_system_is_named_with_its_mount_point)
                                           harness_state_dir(), q, "--", "true");
     cr_assert_eq(r.status, 73);
     cr_assert(strstr(r.err, want) && !strstr(r.err, "chmod"), "%s", r.err);
+    r = harness_run("mqworker", "--state-dir", harness_state_dir(),
+                    harness_queue_name(), "--", "true");
+    cr_assert_eq(r.status, 73);
+    cr_assert(strstr(r.err, want) && !strstr(r.err, "another --state-dir"),
+              "%s", r.err);
+    r = harness_run("mqdlq", "list", "--state-dir", harness_state_dir(), q);
+    cr_assert(strstr(r.err, want) && !strstr(r.err, "as their owner"), "%s",
+              r.err);
+    cr_assert_null(strstr(DOCTOR(q).out, "as their owner"), "%s",
+                   DOCTOR(q).out);
+}
+
+/* df -h has room then. */
+Test(worker_disk, no_inodes_left_is_said_as_such)
+{
+    disk_mount("4m");
+    struct harness_result r;
+    (void)mkdir(harness_runtime_dir(), 0700);
+    if (mount("tmpfs", harness_runtime_dir(), "tmpfs", 0, "nr_inodes=1") < 0)
+        cr_skip_test("no tmpfs of so few inodes: %s", strerror(errno));
+    for (int inodes = 1; inodes < 4; inodes++) {
+        char options[32];
+        snprintf(options, sizeof options, "nr_inodes=%d", inodes);
+        cr_assert_eq(
+            mount(NULL, harness_runtime_dir(), NULL, MS_REMOUNT, options), 0);
+        r = harness_run("mqworker", "--state-dir", harness_state_dir(),
+                        "--exit-when-idle", harness_queue(0, 0), "--", "true");
+        cr_assert_eq(r.status, 73, "%d: %s", inodes, r.err);
+        cr_assert(strstr(r.err, "no inodes left (df -i)"), "%d: %s", inodes,
+                  r.err);
+    }
 }
 
 /* file_limit - soft, so that it can be raised again */

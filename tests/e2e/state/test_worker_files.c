@@ -285,6 +285,23 @@ Test(worker_files, a_moved_store_is_waited_for)
     moved_away("mv $S/store.db $S/x", "mv $S/x $S/store.db");
 }
 
+/* It does not come back by itself. */
+Test(worker_files, mqdlq_calls_a_moved_store_moved)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = rejecting(q);
+    shell(q, "mv $S/store.db $S/x");
+    struct harness_result r =
+        harness_run("mqdlq", "list", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 75);
+    cr_assert(strstr(r.err, "moved or removed") &&
+                  strstr(r.err, "move it back") &&
+                  strstr(r.err, "mqctl doctor /"),
+              "%s", r.err);
+    shell(q, "mv $S/x $S/store.db");
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(worker_files, a_moved_custody_is_waited_for)
 {
     moved_away("mv $R/custody $R/x", "mv $R/x $R/custody");
@@ -557,6 +574,24 @@ Test(worker_files, a_disk_that_takes_writes_again_lets_it_go_on)
     harness_until_lines("runs", 1, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(harness_log_count(w, "event=read_only"), 1, "said once");
+}
+
+/* Nor is it told to run more handlers: none of them would have anything. */
+Test(worker_files, doctor_names_the_mount_point_to_remount)
+{
+    const char *q = harness_queue(1, 0), *line, *out;
+    harness_send_text(q, "good\n");
+    struct harness_process *w = faulty(q, "open@/proc/self/fd/:1:30:1000");
+    line = harness_wait_log(w, "event=read_only", 10000);
+    cr_assert(strstr(line, "mount -o remount,rw /"), "%s", line);
+    out = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q)
+              .out;
+    cr_assert(strstr(out, "takes nothing: store.db is on a read-only"), "%s",
+              out);
+    cr_assert(strstr(out, "mount -o remount,rw /"), "%s", out);
+    cr_assert(strstr(out, "it is full"), "%s", out);
+    cr_assert_null(strstr(out, "max-concurrency="), "%s", out);
+    harness_kill(w);
 }
 
 Test(worker_files, without_inotify_it_looks_at_work)
