@@ -518,12 +518,7 @@ static void hello(struct engine *e)
                            : "a kill while the file is written back loses the "
                              "message in hand; give a --runtime-dir on a "
                              "tmpfs"));
-    if (!custody_locked(e->flow.custody))
-        log_warn("custody_not_locked", F_STR("folder", e->runtime.folder),
-                 F_UINT("kib", (custody_bytes(e->flow.custody) + 1023) / 1024),
-                 F_STR("next", "pages that are swapped out have the same risk "
-                               "as a disk: let so many KiB be locked (ulimit "
-                               "-l, LimitMEMLOCK=, docker --ulimit memlock=)"));
+    cap_tell_unlocked(&e->flow);
 }
 
 /* whole_us - digits below a microsecond say nothing */

@@ -270,6 +270,11 @@ bool custody_locked(const struct custody *c)
     return c->locked;
 }
 
+const char *custody_path(const struct custody *c)
+{
+    return c->path;
+}
+
 size_t custody_bytes(const struct custody *c)
 {
     return c->mapped;

@@ -73,7 +73,8 @@ uint64_t custody_nonce(const struct custody *c);
 const char *custody_disk(const struct custody *c, bool *doubtful);
 bool custody_locked(const struct custody *c);  /* in memory, by mlock(2) */
 size_t custody_bytes(const struct custody *c); /* of the file */
-bool custody_empty(const struct custody *c);   /* holds no message */
+const char *custody_path(const struct custody *c);
+bool custody_empty(const struct custody *c); /* holds no message */
 unsigned custody_slots(const struct custody *c);
 /* What custody_slots will never exceed, however it grows. */
 unsigned custody_slots_most(const struct custody *c);

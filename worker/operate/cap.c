@@ -2,6 +2,8 @@
 #include "worker/operate/cap.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -95,6 +97,24 @@ static void set_or_tell(struct cap *c, unsigned cap)
         log_error("cap_not_raised", F_STR("error", p.text));
 }
 
+/* cap_tell_unlocked - at start, and when there are more of them: one lock is for
+ * all, so the number is what has to be allowed now */
+void cap_tell_unlocked(const struct flow *f)
+{
+    const char *path = custody_path(f->custody);
+    char folder[PATH_MAX];
+
+    if (custody_locked(f->custody))
+        return;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
+             path);
+    log_warn("custody_not_locked", F_STR("folder", folder),
+             F_UINT("kib", (custody_bytes(f->custody) + 1023) / 1024),
+             F_STR("next", "pages that are swapped out have the same risk as a "
+                           "disk: let so many KiB be locked (ulimit -l, "
+                           "LimitMEMLOCK=, docker --ulimit memlock=)"));
+}
+
 /* grown - the job is over; first whoever waits for it in line */
 static void grown(struct timer *timer)
 {
@@ -104,6 +124,8 @@ static void grown(struct timer *timer)
     c->busy = false;
     c->failed = c->growing;
     c->later = 0;
+    if (!c->failed)
+        cap_tell_unlocked(c->flow);
     if (later)
         set_or_tell(c, later);
     if (c->over)

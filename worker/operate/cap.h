@@ -47,6 +47,8 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p);
 /* Set it: 0, or -EINPROGRESS: it is set as soon as there is room, and trouble
  * is logged; or a problem. */
 int cap_set(struct cap *c, unsigned cap, struct problem *p);
+/* Say so if messages in flight are not locked in memory, with the number. */
+void cap_tell_unlocked(const struct flow *f);
 /* Some more or fewer; trouble is logged. */
 void cap_change(struct cap *c, int change);
 

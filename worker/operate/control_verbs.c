@@ -107,6 +107,12 @@ static json_t *status(struct request *r)
                                                       clock_mono_ns())));
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
+    /* A job that adds slots is just about to lock them. */
+    if (out && !atomic_load(&f->growing) && !custody_locked(f->custody))
+        json_object_set_new(
+            out, "unlocked_kib",
+            json_integer((json_int_t)(custody_bytes(f->custody) + 1023) /
+                         1024));
     if (out && holds & HOLD_FILES)
         files_put(out, r->orders->file_watch);
     return out;

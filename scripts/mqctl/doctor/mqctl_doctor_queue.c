@@ -257,6 +257,26 @@ static void disk_check(struct findings *f, const struct view *v, int fd,
               path, fs_type_text((long)s.f_type, text));
 }
 
+/* locked_check - what is in memory may be swapped out */
+static void locked_check(struct findings *f, const struct view *v)
+{
+    json_int_t kib =
+        json_integer_value(json_object_get(v->live, "unlocked_kib"));
+    char buf[COMMAND];
+
+    if (kib > 0)
+        FOUND(f, WARN, "custody",
+              command(buf,
+                      "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
+                      "(ulimit -l, LimitMEMLOCK=, docker --ulimit memlock=) "
+                      "and start it again",
+                      kib),
+              "messages in flight, %" JSON_INTEGER_FORMAT " KiB, are not "
+              "locked in memory: a kill while they are swapped loses the "
+              "message in hand",
+              kib);
+}
+
 /* slots_fit - a queue recreated with larger messages ends the worker */
 static void slots_fit(struct findings *f, const struct view *v)
 {
@@ -359,6 +379,7 @@ void queue_check(struct findings *f, struct view *v)
         worker_check(f, v);
     groups_check(f, v);
     slots_fit(f, v);
+    locked_check(f, v);
     differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);

@@ -247,6 +247,32 @@ Test(runtime, what_cannot_be_locked_is_told_with_the_number)
     cr_assert_eq(harness_log_count(w, "custody_not_locked"), 0);
 }
 
+Test(runtime, what_cannot_be_locked_later_is_told_then_and_by_doctor)
+{
+    if (geteuid() != 0)
+        cr_skip_test("needs root to give up a capability");
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_program(
+        "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=36864",
+        harness_bin("mqworker"), "--state-dir", harness_state_dir(), "-c", "2",
+        q, "--", "true");
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_null(strstr(ctl("doctor", q).out, "not locked"));
+    ctl_out("set", q, "max-concurrency=50");
+    const char *line =
+        harness_wait_log(w, "level=warn event=custody_not_locked", SOON_MS);
+    /* 4096 + 180 x 384 bytes, in whole pages */
+    cr_assert(strstr(line, "kib=72 "), "%s", line);
+    struct harness_result r = ctl("doctor", q);
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, "messages in flight, 72 KiB, are not locked") &&
+                  strstr(r.out, "let the worker lock 72 KiB"),
+              "%s", r.out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "custody_not_locked"), 1);
+}
+
 /* ---- a volume of a pod ---- */
 
 #define POD_ID   1000
