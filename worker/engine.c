@@ -11,7 +11,7 @@
 #include "common/custody/custody_look.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "common/base/log.h"
 #include "worker/operate/control.h"
 #include "worker/source/dead_queue.h"

@@ -38,9 +38,9 @@
 
 #include "common/base/clock.h"
 #include "common/custody/custody.h"
-#include "common/base/file.h"
-#include "common/base/folder.h"
-#include "common/base/fs_type.h"
+#include "common/file/file.h"
+#include "common/file/folder.h"
+#include "common/file/fs_type.h"
 
 #define MAGIC      "MQWCUSTO"
 #define SLOT_ALIGN 64

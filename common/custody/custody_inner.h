@@ -12,7 +12,7 @@
 
 #include "common/custody/custody.h"
 #include "common/custody/custody_file.h"
-#include "common/base/fs_type.h"
+#include "common/file/fs_type.h"
 
 /* c = constant after open   e = engine only   m = under mtx */
 struct custody {

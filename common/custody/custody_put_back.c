@@ -9,7 +9,7 @@
 
 #include "common/custody/custody_inner.h"
 #include "common/base/fault_point.h"
-#include "common/base/file.h"
+#include "common/file/file.h"
 
 /* copy_make - all bytes of the mapping in a file at `temp`, on the disk */
 static int copy_make(const struct custody *c, const char *temp, int *fd)

@@ -7,7 +7,6 @@
 
 #include "common/message/header.h"
 #include "common/base/safe_text.h"
-#include "common/text/term.h"
 #include "common/base/utf8.h"
 
 #define MAGIC       "MQW/1\n"

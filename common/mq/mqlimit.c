@@ -9,7 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "common/mq/mqlimit.h"
 
 /* sizeof(struct msg_msg) and of posix_msg_tree_node, on 64-bit kernels. */

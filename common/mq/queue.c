@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"

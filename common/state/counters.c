@@ -15,7 +15,7 @@
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/state/counters_inner.h"
-#include "common/base/file.h"
+#include "common/file/file.h"
 #include "common/base/panic.h"
 #include "common/base/process_stat.h"
 

@@ -30,8 +30,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/base/folder.h"
-#include "common/base/fs_type.h"
+#include "common/file/folder.h"
+#include "common/file/fs_type.h"
 #include "common/state/runtimedir_note.h"
 
 #define FLAG     "--runtime-dir"

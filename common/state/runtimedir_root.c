@@ -19,8 +19,8 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/folder.h"
-#include "common/base/fs_type.h"
+#include "common/file/folder.h"
+#include "common/file/fs_type.h"
 
 #define DOCKER "docker run --tmpfs /run/mqworker"
 

@@ -8,9 +8,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "common/base/queue_name.h"
-#include "common/mq/queue.h"
 #include "common/state/statedir.h"
 
 /* root_find - the state directory as flag and environment say; 0 or -errno */

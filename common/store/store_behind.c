@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/file/file.h"
 #include "common/store/store_sql.h"
 
 /* store_commits - the number is a row of a table that each insert writes */

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "common/base/fault_point.h"
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "common/store/store_file.h"
 #include "common/store/store_sql.h"
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "scripts/mqctl/mqctl_names.h"
 #include "scripts/mqctl/mqctl_say.h"
 #include "scripts/mqctl/mqctl_view.h"

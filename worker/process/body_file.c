@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/file/file.h"
 
 /* body_file_open - written whole, read from its start */
 int body_file_open(const struct delivery *d)

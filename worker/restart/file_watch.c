@@ -34,7 +34,7 @@
 
 #include "common/base/clock.h"
 #include "common/state/counters.h"
-#include "common/state/mount_point.h"
+#include "common/file/mount_point.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/base/log.h"

@@ -17,7 +17,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 #include "common/state/worker_lock.h"
 
 #define DYING_NS   (10 * NS_PER_S) /* a core dump takes its time */

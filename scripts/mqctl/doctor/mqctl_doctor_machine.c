@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/folder.h"
-#include "common/state/mount_point.h"
+#include "common/file/folder.h"
+#include "common/file/mount_point.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"

@@ -12,8 +12,9 @@
 
 #include "common/base/clock.h"
 #include "common/custody/custody_file.h"
-#include "common/base/fs_type.h"
-#include "common/state/mount_point.h"
+#include "common/file/fs_type.h"
+#include "common/file/fs_type.h"
+#include "common/file/mount_point.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_holder.h"

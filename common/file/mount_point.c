@@ -1,5 +1,5 @@
 /* mount_point.c - see mount_point.h */
-#include "common/state/mount_point.h"
+#include "common/file/mount_point.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

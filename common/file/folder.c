@@ -16,7 +16,7 @@
  *                                 the next start (custody_missing).
  * The store has no such rule: what is in it outlives everybody.
  */
-#include "common/base/folder.h"
+#include "common/file/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/fs_type.h"
-#include "common/state/mount_point.h"
+#include "common/file/fs_type.h"
+#include "common/file/mount_point.h"
 
 const struct folder_kind folder_state = {.flag = "--state-dir"};
 const struct folder_kind folder_runtime = {.flag = "--runtime-dir",
