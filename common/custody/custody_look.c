@@ -47,8 +47,11 @@ static int map_open(struct map *m, const char *path, struct problem *p)
     if (!m->at) {
         err = errno;
         problem_fill(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT,
-                     "custody file %s: %s; run as the worker's user or root",
-                     path, err == EINVAL ? "too short" : strerror(err));
+                     "custody file %s: %s", path,
+                     err == EINVAL ? "no worker has written it yet"
+                     : err == EACCES
+                         ? "Permission denied; run as the worker's user or root"
+                         : strerror(err));
         err = problem_code(err);
     }
     if (fd >= 0)

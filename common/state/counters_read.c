@@ -78,10 +78,14 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
     err = map_file(c, path);
-    if (err)
+    if (err == -EINVAL)
+        problem_fill(p, EX_CANTCREAT,
+                     "counters file %s: no worker has written it yet: none "
+                     "has got as far as to take messages",
+                     path);
+    else if (err)
         problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,
-                     "counters file %s: %s; %s", path,
-                     err == -EINVAL ? "too short" : strerror(-err),
+                     "counters file %s: %s; %s", path, strerror(-err),
                      err == -ENOENT ? "no worker of this release has run here"
                                     : "run as the owner of the file");
     else

@@ -244,7 +244,8 @@ static void row_tell(struct search *s, const struct store_row *m,
         letter(s, m, error);
     if (m->state != STORE_PARKED)
         return;
-    found(s, "parked", "parked behind the head of its group %s", group);
+    found(s, "parked", "waits in the store for its turn in its group %s",
+          group);
     behind(s, group);
 }
 

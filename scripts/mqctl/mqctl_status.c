@@ -221,9 +221,10 @@ static void details(const struct view *v)
     in_custody(v);
     if (v->waiting >= 0)
         linef("in the store",
-              "%" PRId64 " wait for a retry, %" PRId64
-              " parked behind the head of their group, %" PRId64
-              " dead, %" PRId64 " sent again",
+              "%" PRId64
+              " wait (delayed, for a retry, or kept by a stop), %" PRId64
+              " wait for their turn in their group, %" PRId64 " dead, %" PRId64
+              " sent again",
               v->waiting, v->parked, v->dead, v->replayed);
     groups(v);
     if (v->counters)

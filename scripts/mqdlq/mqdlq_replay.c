@@ -342,9 +342,10 @@ static int on_way_find(struct replay *r)
 static void on_way_print(const struct replay *r)
 {
     if (r->on_way > 0)
-        printf("; %" PRIu64 " %s on %s way already: see list --replayed",
+        printf("; %" PRIu64 " %s on %s way already: see mqdlq list --replayed "
+               "%s",
                r->on_way, r->on_way == 1 ? "is" : "are",
-               r->on_way == 1 ? "its" : "their");
+               r->on_way == 1 ? "its" : "their", r->desk->queue);
 }
 
 /* choice_replay - all of them, and say how it went; the exit status */

@@ -64,12 +64,15 @@ static void certain(struct findings *f, const struct view *v,
 }
 
 /* doubtful - a handler may have asked for such a delay */
-static void doubtful(struct findings *f, const struct store_stepped *s)
+static void doubtful(struct findings *f, const struct view *v,
+                     const struct store_stepped *s)
 {
-    char due[TIME_TEXT], longer[DURATION_TEXT];
+    char due[TIME_TEXT], longer[DURATION_TEXT], fix[QUEUE_NAME_MAX + 96];
 
-    FOUND(f, NOTE, "clock",
-          "mqctl explain QUEUE ID; was the clock set back? (date)",
+    snprintf(fix, sizeof fix,
+             "date; if it is right, mqctl explain %s ID, with an id of the log",
+             v->queue);
+    FOUND(f, NOTE, "clock", fix,
           "%" PRIu64 " message%s more than %s from one try to the next, until "
           "%s: their handler asked for it, or the clock was set back",
           s->far, s->far == 1 ? " waits" : "s wait",
@@ -89,7 +92,7 @@ void clock_check(struct findings *f, struct view *v)
         if (stepped.future > 0)
             certain(f, v, &stepped, now);
         else if (stepped.far > 0)
-            doubtful(f, &stepped);
+            doubtful(f, v, &stepped);
     }
     store_close(&s);
 }

@@ -169,6 +169,39 @@ Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
     cr_assert_not_null(strstr(r.err, "version"), "%s", r.err);
 }
 
+/* As a start leaves it that finds too little memory. */
+Test(mqctl, empty_counters_are_not_called_somebody_else_s)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    (void)mkdir(harness_path("%s%s", harness_runtime_dir(), q), 0700);
+    harness_write(harness_path("%s%s/counters", harness_runtime_dir(), q), "",
+                  0);
+    struct harness_result r = ctl("doctor", q);
+    cr_assert(strstr(r.out, "no worker has written it yet"), "%s", r.out);
+    cr_assert_null(strstr(r.out, "run as the owner"), "%s", r.out);
+}
+
+/* A stop keeps what waits: it is in no group, so behind nobody. */
+Test(mqctl, status_says_what_waits_in_the_store_for_what)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--grace", "1ms", "--", "sh",
+                                           "-c", "echo >>runs; sleep 60");
+    struct harness_result r;
+
+    harness_send_text(q, "kept");
+    harness_until_lines("runs", 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("status", q);
+    cr_assert(strstr(r.out, "1 wait (delayed, for a retry, or kept by a stop)"),
+              "%s", r.out);
+    cr_assert(strstr(r.out, "0 wait for their turn in their group"), "%s",
+              r.out);
+}
+
 Test(mqctl, the_breaker_and_its_reason_are_shown)
 {
     const char *q = harness_queue(0, 0);

@@ -174,6 +174,11 @@ Test(mqctl_look, queues_without_a_list_says_what_is_missing)
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, q), "its folder tells: %s", r.out);
     cr_assert_not_null(strstr(r.err, "mount -t mqueue"), "%s", r.err);
+    r = harness_run("setpriv", "--bounding-set=-sys_admin",
+                    "--inh-caps=-sys_admin", harness_bin("mqctl"), "doctor",
+                    "--state-dir", harness_state_dir());
+    cr_assert(strstr(r.out, "-> mkdir -p /dev/mqueue && mount -t mqueue"), "%s",
+              r.out);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

@@ -76,7 +76,8 @@ Test(replay, all_goes_oldest_first_and_not_what_is_on_its_way)
     has(take(q, NULL), "letter: 2\n");
     has(take(q, NULL), "letter: 3\n");
     has(dlq_out("replay", "--all", q),
-        "0 letters chosen; 3 are on their way already: see list --replayed\n");
+        "0 letters chosen; 3 are on their way already: see mqdlq list "
+        "--replayed /");
     cr_assert_eq(harness_queue_length(q), 0);
     cr_assert_eq(count("--replayed", q), 3);
 }
