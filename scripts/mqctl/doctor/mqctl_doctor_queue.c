@@ -13,7 +13,6 @@
 #include "common/base/clock.h"
 #include "common/custody/custody_file.h"
 #include "common/file/fs_type.h"
-#include "common/file/fs_type.h"
 #include "common/file/mount_point.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"

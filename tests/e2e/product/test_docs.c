@@ -117,7 +117,7 @@ Test(docs, links_and_file_names_lead_to_files)
 {
     /* [text](target) beside its page; `dir/file.c` from the top */
     const char *wrong =
-        sh("cd \"$1\"; for p in ../README.md *.md; do"
+        sh("cd \"$1\"; for p in ../README.md *.md design/*.md; do"
            "  d=$(dirname \"$p\");"
            "  grep -o '](\\([^)#]*\\)' \"$p\" | sed 's/](//' | grep -v '://' |"
            "  while read -r t; do [ -e \"$d/$t\" ] || echo \"$p: $t\"; done;"
