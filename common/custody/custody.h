@@ -64,7 +64,7 @@ unsigned custody_damaged(const struct custody *c, const char **copy);
 /* The machine went down without an orderly close: slots may be torn. */
 bool custody_torn(const struct custody *c);
 /* The torn slots were dealt with; from here on the file is as any other. */
-void custody_mend(struct custody *c);
+void custody_fix(struct custody *c);
 /* Random number of this file, to mark the handlers that belong to it. */
 uint64_t custody_nonce(const struct custody *c);
 /* NULL: the file is in memory (tmpfs). Else the file system it is on, where a

@@ -124,21 +124,21 @@ int custody_recover(struct custody *c,
     return err;
 }
 
-/* custody_mend - what was torn was dealt with
+/* custody_fix - what was torn was dealt with
  * Crash before it, or in the middle of the boot id: the next start deals with
  * the same slots again.
  */
-void custody_mend(struct custody *c)
+void custody_fix(struct custody *c)
 {
     struct boot now;
 
     if (!c->torn)
         return;
     c->torn = false;
-    FAULT_POINT("custody_mend_before_boot");
+    FAULT_POINT("custody_fix_before_boot");
     boot_now(&now);
     custody_head_claim(c->head, &now);
-    FAULT_POINT("custody_mend_before_sync");
+    FAULT_POINT("custody_fix_before_sync");
     (void)msync(c->base, c->mapped, MS_SYNC);
 }
 

@@ -127,7 +127,7 @@ static const struct scene scenes[] = {
      .once = true},
     {"custody_close_", .ask = ask_stop, .once = true},
     {"custody_grow_", .ask = ask_more},
-    {"custody_mend_", .before = "slot_run_after_word:3", .prepare = power_cut,
+    {"custody_fix_", .before = "slot_run_after_word:3", .prepare = power_cut,
      .once = true},
     {"recover_before_bury", .before = "slot_run_after_word:3",
      .prepare = power_cut, .once = true},

@@ -173,7 +173,7 @@ static size_t recovered(struct custody *c, bool last, bool *copied,
     fuzz_must(damaged <= custody_slots(c) - v.count);
     fuzz_must(damaged == 0 || *copied);
     *at_end = custody_seq_next(c) > SLOT_SEQ_MAX - SLOTS_MAX * 64;
-    custody_mend(c);
+    custody_fix(c);
     if (!last && custody_slots(c) < SLOTS_MAX)
         fuzz_must(custody_grow(c, custody_slots(c) + 1, &p) == 0);
     slots_use(c, last ? &v : NULL);

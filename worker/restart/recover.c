@@ -476,7 +476,7 @@ int recover(struct flow *f, struct problem *p)
                           "free some space and start again",
                           f->set->queue);
     if (!err) {
-        custody_mend(f->custody);
+        custody_fix(f->custody);
         report(f, &found);
     }
     free(found.slots);

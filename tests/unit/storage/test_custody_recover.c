@@ -146,7 +146,7 @@ Test(custody_recover, power_cut_makes_the_file_torn_until_it_is_mended)
         snprintf(third, sizeof third, "%s/third%d", fixture_dir, i);
         fixture_copy(twin, third);
         if (i == 1)
-            custody_mend(c);
+            custody_fix(c);
         cr_assert_eq(custody_torn(c), i == 0);
         fixture_copy(i == 1 ? twin : third, i == 1 ? third : twin);
         custody_close(&c);
