@@ -25,9 +25,11 @@
 #include <sys/statvfs.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/fault_point.h"
 #include "common/file/folder.h"
+#include "common/file/mount_point.h"
 #include "common/store/store_file.h"
 #include "common/store/store_sql.h"
 
@@ -252,10 +254,23 @@ static int memory_problem(const char *path, struct problem *p)
                        "%s cannot be opened: out of memory", path);
 }
 
+/* mount_of - where the disk is mounted that is full */
+static const char *mount_of(const char *path, char out[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    char *slash;
+
+    strlcpy(folder, path, sizeof folder);
+    slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    return mount_point(slash ? folder : ".", out);
+}
+
 /* store_file_create - make an empty store */
 int store_file_create(const char *path, struct problem *p)
 {
-    char user[FOLDER_USER];
+    char user[FOLDER_USER], mount[PATH_MAX];
     int folder = folder_of(path);
     int err = folder < 0 ? -errno : store_make(path, folder);
     if (folder >= 0)
@@ -264,9 +279,15 @@ int store_file_create(const char *path, struct problem *p)
         return 0;
     if (err == -ENOMEM)
         return memory_problem(path, p);
+    if (err == -ENOSPC || err == -EDQUOT)
+        return problem_set(
+            p, EX_CANTCREAT, -err,
+            "%s cannot be created: %s; %s on %s, or give another "
+            "--state-dir",
+            path, strerror(-err), folder_room(path), mount_of(path, mount));
     return problem_set(p, EX_CANTCREAT, -err,
-                       "%s cannot be created: %s; give the folder to %s "
-                       "with some room on its disk, or use another --state-dir",
+                       "%s cannot be created: %s; give the folder to %s, or "
+                       "use another --state-dir",
                        path, strerror(-err), folder_user(geteuid(), user));
 }
 

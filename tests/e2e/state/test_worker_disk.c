@@ -108,6 +108,10 @@ Test(worker_disk, a_disk_too_small_to_start_is_73)
                                           harness_state_dir(), q, "--", RECORD);
     cr_assert_eq(r.status, 73, "%d: %s", r.status, r.err);
     cr_assert(strstr(r.err, harness_state_dir()), "%s", r.err);
+    cr_assert(strstr(r.err, "store.db cannot be created: No space left on "
+                            "device; free some space on /"),
+              "%s", r.err);
+    cr_assert(strstr(r.err, "or give another --state-dir"), "%s", r.err);
     cr_assert_eq(harness_queue_length(q), 1, "nothing was taken");
 }
 
