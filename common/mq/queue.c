@@ -1,5 +1,6 @@
 /* queue.c - one POSIX message queue; the only file that calls mq_* */
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <mqueue.h>
@@ -235,7 +236,34 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
     return fresh ? queue_replace(queue, &fresh, p) : err;
 }
 
-/* queue_match - whether a descriptor is the queue of that name */
+/* named_so - whether a descriptor's own link in /proc says that name; without
+ * /proc it may
+ * That of a descriptor of mq_open(3) is the name, of one that was opened where
+ * the queues are mounted a path; a name has no second slash.
+ */
+static bool named_so(int fd, const struct stat *st, const char *name)
+{
+    static const char gone[] = " (deleted)";
+    char link[64], path[PATH_MAX], *slash;
+    size_t size;
+    ssize_t n;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof path - 1);
+    if (n < 0)
+        return true;
+    path[n] = '\0';
+    size = (size_t)n;
+    if (st->st_nlink == 0 && size > sizeof gone - 1 &&
+        strcmp(path + size - (sizeof gone - 1), gone) == 0)
+        path[size - (sizeof gone - 1)] = '\0';
+    slash = strrchr(path, '/');
+    return slash && strcmp(slash, name) == 0;
+}
+
+/* queue_match - whether a descriptor is the queue of that name
+ * That name may have no queue, or none that we may look at.
+ */
 enum queue_match queue_match(int fd, const char *name)
 {
     struct mq_attr attr;
@@ -244,7 +272,7 @@ enum queue_match queue_match(int fd, const char *name)
     if (mq_getattr(fd, &attr) != 0 || fstat(fd, &passed) != 0)
         return QUEUE_NONE;
     if (!owner_find(name, &named))
-        return QUEUE_SAME;
+        return named_so(fd, &passed, name) ? QUEUE_SAME : QUEUE_OTHER;
     return passed.st_dev == named.st_dev && passed.st_ino == named.st_ino
                ? QUEUE_SAME
                : QUEUE_OTHER;

@@ -601,6 +601,20 @@ Test(queue, a_passed_descriptor_is_taken_over_and_made_non_blocking)
     queue_close(&q);
 }
 
+Test(queue, a_passed_descriptor_has_a_name_also_where_no_queue_has_it)
+{
+    struct queue *q = make(BOTH);
+    char other[300];
+    int fd = queue_fd(q);
+    snprintf(other, sizeof other, "%s-other", name);
+    cr_assert(queue_match(fd, name) == QUEUE_SAME);
+    cr_assert(queue_match(fd, other) == QUEUE_OTHER);
+    cr_assert(queue_unlink(name) == 0);
+    cr_assert(queue_match(fd, name) == QUEUE_SAME, "it was removed");
+    cr_assert(queue_match(fd, other) == QUEUE_OTHER);
+    queue_close(&q);
+}
+
 Test(queue, a_passed_descriptor_that_is_no_queue_is_refused_and_left_open)
 {
     struct queue *q;
