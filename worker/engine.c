@@ -642,6 +642,8 @@ void engine_close(struct engine **engine)
     runtimedir_close(&e->runtime, &e->dir, empty);
     store_close(&e->flow.store);
     queue_close(&e->flow.queue);
+    if (!e->flow.started)
+        lock_give_back(e->lock);
     lock_close(&e->lock);
     if (!e->flow.started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */

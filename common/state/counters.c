@@ -233,6 +233,12 @@ static void head_write(struct counters *c, unsigned blocks_max)
     struct boot now, then = {.time = h->boot_time};
     uint64_t commits;
 
+    if (atomic_load(&h->magic) == counters_magic())
+        c->last = (struct counters_last){
+            .pid = counters_get(&h->pid),
+            .pid_start = counters_get(&h->pid_start),
+            .started_ns = counters_get(&h->started_ns),
+            .ended_ns = counters_get(&h->gauges[COUNTERS_ENDED_NS])};
     if (is_torn(h) && counters_get(&h->past_next) > 0)
         memset((void *)counters_past(c, 0), 0, COUNTERS_BLOCKS - COUNTERS_HEAD);
     memcpy(then.id, h->boot_id, sizeof then.id);
@@ -286,6 +292,19 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
     (void)counters_claim(c); /* block 0: counters_rest */
     *out = c;
     return 0;
+}
+
+bool counters_give_back(struct counters *c)
+{
+    struct counters_head *h = counters_head(c);
+
+    if (!c->last.pid)
+        return false;
+    counters_put(&h->gauges[COUNTERS_ENDED_NS], c->last.ended_ns);
+    counters_put(&h->started_ns, c->last.started_ns);
+    counters_put(&h->pid_start, c->last.pid_start);
+    counters_put(&h->pid, c->last.pid);
+    return true;
 }
 
 /* copy_make - a file at `temp` with what is in use; made by us, or nobody's */

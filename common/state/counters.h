@@ -152,6 +152,9 @@ int counters_copy(const char *to, const char *from);
  * stays, unless the machine went down under the worker. `blocks_max` includes
  * block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
+/* This start came to nothing: who looks sees again how the last worker ended,
+ * with the numbers of neither. False: there was none. */
+bool counters_give_back(struct counters *c);
 /* The block of no work item, for what is settled elsewhere; the caller's alone
  * until counters_rest_done. */
 struct counters_block *counters_rest(struct counters *c);

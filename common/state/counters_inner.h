@@ -81,15 +81,22 @@ _Static_assert(sizeof(struct counters_head) <= COUNTERS_HEAD,
                "counters format");
 _Static_assert(COUNTERS_GAUGES <= 16, "counters format");
 
+/* The worker that had the file before. */
+struct counters_last {
+    uint64_t pid, pid_start; /* pid 0: there was none */
+    uint64_t started_ns, ended_ns;
+};
+
 /* c = constant after open   m = under mtx */
 struct counters {
-    pthread_mutex_t mtx;      /* of the writer: claims, texts */
-    pthread_mutex_t rest_mtx; /* the writer of block 0 */
-    unsigned char *map;       /* c */
-    size_t bytes;             /* c  of the mapping */
-    int fd;                   /* c  -1: in memory only, or a reader */
-    unsigned claimed;         /* m  blocks of this worker */
-    char why[160];            /* m  it is not in the file; "": it is */
+    pthread_mutex_t mtx;       /* of the writer: claims, texts */
+    pthread_mutex_t rest_mtx;  /* the writer of block 0 */
+    unsigned char *map;        /* c */
+    size_t bytes;              /* c  of the mapping */
+    int fd;                    /* c  -1: in memory only, or a reader */
+    struct counters_last last; /* c  of the writer */
+    unsigned claimed;          /* m  blocks of this worker */
+    char why[160];             /* m  it is not in the file; "": it is */
 };
 
 static inline struct counters_head *counters_head(const struct counters *c)

@@ -43,11 +43,13 @@ static void copy(struct counters *c, const struct runtimedir *runtime,
         (void)counters_copy(other, path);
 }
 
-void totals_ended(struct counters *c, bool keep,
+void totals_ended(struct counters *c, bool ran,
                   const struct runtimedir *runtime, const struct statedir *dir)
 {
+    if (!ran && counters_give_back(c))
+        return;
     counters_gauge(c, COUNTERS_ENDED_NS, clock_wall_ns());
-    if (keep)
+    if (ran)
         copy(c, runtime, dir);
 }
 

@@ -28,6 +28,7 @@ struct lock {
     char path[PATH_MAX];
     int pidfile, folder; /* locked; -1: not */
     bool folder_taken;   /* by somebody, when it was tried last */
+    pid_t last;          /* of the pidfile when we got it; 0: none was in it */
 };
 
 /* proc_text - a file of /proc/PID; false if the process is gone */
@@ -153,7 +154,7 @@ static bool ours(const char *path, int fd)
 static int pidfile_lock(const char *path)
 {
     for (;;) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         int err;
 
         if (fd < 0)
@@ -227,11 +228,21 @@ static int lock_wait(struct lock *l, const char *queue, struct problem *p)
     return 0;
 }
 
-/* pid_write - for those who ask whom to stop */
-static int pid_write(int pidfile)
+/* pid_read - who was killed with this pidfile; 0: nobody */
+static pid_t pid_read(int pidfile)
 {
     char text[16];
-    int size = snprintf(text, sizeof text, "%d", (int)getpid());
+    ssize_t n = pread(pidfile, text, sizeof text - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    return (pid_t)strtol(text, NULL, 10);
+}
+
+/* pid_write - for those who ask whom to stop */
+static int pid_write(int pidfile, pid_t pid)
+{
+    char text[16];
+    int size = snprintf(text, sizeof text, "%d", (int)pid);
 
     if (ftruncate(pidfile, 0) < 0)
         return -errno;
@@ -262,7 +273,8 @@ int lock_open(struct lock **out, const char *path, const char *queue,
     strlcpy(l->path, path, sizeof l->path);
     err = lock_wait(l, queue, p);
     if (!err) {
-        err = pid_write(l->pidfile);
+        l->last = pid_read(l->pidfile);
+        err = pid_write(l->pidfile, getpid());
         if (err) {
             pidfile_end(l->path, &l->pidfile);
             err = problem_set(p, EX_CANTCREAT, -err,
@@ -308,7 +320,7 @@ int lock_put_back(struct lock *l)
     again = pidfile_lock(l->path);
     if (again < 0)
         return -errno;
-    err = pid_write(again);
+    err = pid_write(again, getpid());
     if (err) {
         pidfile_end(l->path, &again);
         return err;
@@ -316,6 +328,15 @@ int lock_put_back(struct lock *l)
     close(l->pidfile);
     l->pidfile = again;
     return 0;
+}
+
+/* lock_give_back - a kill in here leaves a pidfile that nobody holds, too */
+void lock_give_back(struct lock *l)
+{
+    if (!l || l->last <= 0 || pid_write(l->pidfile, l->last) < 0)
+        return;
+    close(l->pidfile);
+    l->pidfile = -1;
 }
 
 /* lock_close - the file goes with the lock */

@@ -23,6 +23,9 @@ int lock_open(struct lock **out, const char *path, const char *queue,
 /* The pidfile was removed, maybe with its folder, which is there again: make
  * and lock another one. -EEXIST: somebody else has it. */
 int lock_put_back(struct lock *lock);
+/* This start came to nothing: the pidfile of a worker that was killed is left
+ * as it was. lock_close is to follow. NULL-safe. */
+void lock_give_back(struct lock *lock);
 /* The pidfile goes, unless its name is somebody else's. NULL-safe. */
 void lock_close(struct lock **lock);
 

@@ -75,6 +75,24 @@ static struct harness_process *elsewhere(const char *flag, const char *first,
         .env = HARNESS_LIST("ASAN_OPTIONS=detect_leaks=0")});
 }
 
+/* still_killed - a start that was refused is not the end of the worker before */
+static void still_killed(const char *q, pid_t pid)
+{
+    struct harness_result r =
+        harness_run("mqctl", "status", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 69, "%s", r.err);
+    cr_assert(strstr(r.err, strrchr(harness_path("/its last one, pid %d, "
+                                                 "started at ",
+                                                 (int)pid),
+                                    '/') +
+                                1),
+              "%s", r.err);
+    cr_assert(strstr(r.err, "was killed; 1 message is in custody"), "%s",
+              r.err);
+    r = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
+    cr_assert(strstr(r.out, "was killed; 1 messages"), "%s", r.out);
+}
+
 /* blind_check - it is refused while a message may be running, with the reason;
  * nothing is lost, and the handler that is left ends before the next run */
 static void blind_check(const char *flag, const char *first, const char *why)
@@ -83,6 +101,7 @@ static void blind_check(const char *flag, const char *first, const char *why)
     harness_send_text(q, "x");
     struct harness_process *w = harness_worker(q, STAYS);
     struct stay s = stay_read(1);
+    pid_t killed = harness_pid(w);
     harness_kill(w);
     w = elsewhere(flag, first, q);
     if (!w) {
@@ -97,6 +116,7 @@ static void blind_check(const char *flag, const char *first, const char *why)
               harness_stderr(w, NULL));
     cr_assert_eq(harness_lines("runs"), 0);
     cr_assert(harness_alive(s.pid), "nobody has ended it");
+    still_killed(q, killed);
     w = harness_worker(q, "--", RECORD);
     harness_until_lines("runs", 1, 5000);
     cr_assert_not(harness_alive(s.pid));

@@ -82,6 +82,40 @@ static void owner_kill(const struct owner *o)
     waitpid(o->pid, NULL, 0);
 }
 
+/* pid_there - what the pidfile says; 0: there is none */
+static int pid_there(void)
+{
+    char text[32] = "";
+    FILE *f = fopen(path, "r");
+
+    if (!f)
+        return 0;
+    (void)!fgets(text, sizeof text, f);
+    fclose(f);
+    return atoi(text);
+}
+
+Test(lock, a_start_that_comes_to_nothing_leaves_who_was_killed)
+{
+    struct owner o = owner_start(NULL);
+    struct lock *lock;
+
+    owner_kill(&o);
+    lock = taken();
+    cr_assert_eq(pid_there(), (int)getpid());
+    lock_give_back(lock);
+    cr_assert_eq(pid_there(), (int)o.pid);
+    lock_close(&lock);
+    cr_assert_eq(pid_there(), (int)o.pid);
+    lock = taken();
+    lock_close(&lock);
+    cr_assert_eq(pid_there(), 0, "this one ended well");
+    lock = taken();
+    lock_give_back(lock);
+    lock_close(&lock);
+    cr_assert_eq(pid_there(), 0, "nobody was killed");
+}
+
 Test(lock, file_names_the_owner_and_goes_with_the_lock)
 {
     struct lock *lock = taken();
