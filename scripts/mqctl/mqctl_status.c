@@ -234,12 +234,18 @@ static void details(const struct view *v)
 
 /* ---- the verb ---- */
 
+#define KEPT 160
+
 /* kept - what the last worker left; "" if nothing */
-static const char *kept(const struct view *v, char buf[96])
+static const char *kept(const struct view *v, char buf[KEPT])
 {
     buf[0] = '\0';
+    if (v->worker == VIEW_KILLED && v->custody < 0)
+        snprintf(buf, KEPT,
+                 "; what it had received and not finished is not found: its "
+                 "runtime directory is gone, or the machine was started again");
     if (v->custody > 0)
-        snprintf(buf, 96,
+        snprintf(buf, KEPT,
                  "; %" PRId64 " message%s in custody, and run%s when a worker "
                  "is started",
                  v->custody, v->custody == 1 ? " is" : "s are",
@@ -250,7 +256,7 @@ static const char *kept(const struct view *v, char buf[96])
 /* absent - a queue that was named has no worker: what is known of the last */
 static int absent(const struct view *v)
 {
-    char when[TIME_TEXT], buf[96];
+    char when[TIME_TEXT], buf[KEPT];
 
     if (v->worker == VIEW_KILLED && v->counters)
         return say(EX_UNAVAILABLE,

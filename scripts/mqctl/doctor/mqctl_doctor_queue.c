@@ -383,6 +383,8 @@ void queue_check(struct findings *f, struct view *v)
     differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);
-    if (v->no_counters.text[0] && !live_text(v, "file_gone"))
+    /* Of a worker that was killed they went with its custody: killed_check. */
+    if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
+        !(v->worker == VIEW_KILLED && v->custody < 0))
         FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
 }
