@@ -103,19 +103,11 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
                          struct problem *p)
 {
     struct runtimedir *r = &e->runtime;
-    const struct runtimedir_wish wish = {
-        .dir = e->flow.set->runtime_dir,
-        .allow_disk = e->flow.set->allow_disk_custody,
-        .holds = custody_holds,
-    };
     char path[PATH_MAX];
     bool doubtful;
-    int err = runtimedir_open(r, &wish, &e->dir, p);
+    int err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
 
-    if (err)
-        return err;
     past_tell(e);
-    err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
     if (!err)
         err = carry(path, r->from, true, spec, p);
     if (!err && r->old[0] && !r->old_true)
@@ -162,7 +154,12 @@ static int store_ready(struct engine *e, struct problem *p)
     return store_claim(e->flow.store, last, p);
 }
 
-/* files_ready - lock first: from then on the last owner is known to be dead */
+/* files_ready - lock first: from then on the last owner is known to be dead
+ * The queue is made only when both folders are known to be good: a start that
+ * is refused leaves none. What comes after it may still be refused for want of
+ * room: custody is as large as the queue's messages, and a store must not be
+ * left by a start whose queue cannot be had, as happens more often.
+ */
 static int files_ready(struct engine *e, struct problem *p)
 {
     const struct settings *set = e->flow.set;
@@ -172,6 +169,11 @@ static int files_ready(struct engine *e, struct problem *p)
         .slots_more = slots_more(set),
         .aside = e->dir.folder,
     };
+    const struct runtimedir_wish wish = {
+        .dir = set->runtime_dir,
+        .allow_disk = set->allow_disk_custody,
+        .holds = custody_holds,
+    };
     char path[PATH_MAX];
     int err;
 
@@ -180,6 +182,8 @@ static int files_ready(struct engine *e, struct problem *p)
         err = statedir_path(&e->dir, STATEDIR_PIDFILE, path, p);
     if (!err)
         err = lock_open(&e->lock, path, set->queue, p);
+    if (!err)
+        err = runtimedir_open(&e->runtime, &wish, &e->dir, p);
     if (!err)
         err = queue_ready(e, p);
     if (!err)

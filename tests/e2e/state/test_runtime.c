@@ -172,6 +172,10 @@ Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)
     cr_assert(strstr(r.err, disk) && strstr(r.err, "--allow-disk-custody"),
               "%s", r.err);
     cr_assert(!harness_exists(disk));
+    const char *none = harness_queue_name();
+    r = plain(none, "--runtime-dir", disk);
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert_eq(harness_queue_length(none), -1, "no queue was made");
     r = plain(q, "--runtime-dir", disk, "--allow-disk-custody");
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert(strstr(r.err, "event=custody_on_disk"), "%s", r.err);
@@ -435,6 +439,14 @@ Test(runtime, custody_that_is_gone_is_told_with_its_path)
 
     killed_over(q, "lost");
     folder_remove(folder(q));
+    struct harness_result r = ctl("status", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert(strstr(r.err, "was killed; what it had received and not finished "
+                            "is not found: its runtime directory is gone"),
+              "%s", r.err);
+    r = ctl("doctor", q);
+    cr_assert(strstr(r.out, "is not found"), "%s", r.out);
+    cr_assert_null(strstr(r.out, "no worker of this release"), "%s", r.out);
     w = worker(q);
     line = harness_wait_log(w, "level=warn event=custody_missing", SOON_MS);
     cr_assert(strstr(line, folder(q)), "%s", line);
