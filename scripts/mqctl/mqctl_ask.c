@@ -22,18 +22,21 @@
 static int refused(const struct statedir *dir, const char *queue,
                    const char *path, int err, struct problem *p)
 {
-    char pidfile[PATH_MAX];
+    char pidfile[PATH_MAX], who[32] = "a worker";
     pid_t pid;
 
     if ((err == -ENOENT || err == -ECONNREFUSED) &&
         statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) == 0 &&
-        worker_lock_look(pidfile, &pid) == WORKER_RUNS)
+        worker_lock_look(pidfile, &pid) == WORKER_RUNS) {
+        if (pid)
+            snprintf(who, sizeof who, "worker %d", (int)pid);
         problem_fill(p, EX_TEMPFAIL,
-                     "worker %d runs on %s, but nobody listens at %s: it "
-                     "starts or ends just now, or somebody removed the socket; "
-                     "try again, or use signals (mqworker(8))",
-                     (int)pid, queue, path);
-    else if (err == -ENOENT || err == -ECONNREFUSED)
+                     "%s runs on %s, but nobody listens at %s: it starts or "
+                     "ends just now, or the socket was removed, which it makes "
+                     "again within seconds; try again, or use signals "
+                     "(mqworker(8))",
+                     who, queue, path);
+    } else if (err == -ENOENT || err == -ECONNREFUSED)
         problem_fill(p, EX_UNAVAILABLE,
                      "no worker runs on %s with this state directory (nobody "
                      "listens at %s); start one with mqworker %s -- COMMAND, "

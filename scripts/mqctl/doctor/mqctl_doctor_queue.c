@@ -132,7 +132,8 @@ static bool files_check(struct findings *f, const struct view *v)
     if (!live && !holds)
         return false;
     FOUND(f, BAD, "files", next ? next : files_advice(buf, v, holds),
-          "pid %d takes nothing: %s%s%s", (int)v->pid,
+          "pid %d takes nothing: %s%s%s",
+          (int)view_number(v, "pid", (uint64_t)v->pid),
           live ? live : counters_holds_text(holds), path ? ": " : "",
           path ? path : "");
     return true;

@@ -445,7 +445,15 @@ Test(worker_files, a_removed_control_socket_comes_back)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, GOOD_ONLY);
     harness_until(steered(q), 5000);
-    shell(q, "rm $S/control");
+    harness_signal(w, SIGSTOP); /* it cannot make it again yet */
+    shell(q, "rm $S/control $S/worker.pid");
+    struct harness_result r =
+        harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert(strstr(r.err, "a worker runs on /") &&
+                  strstr(r.err, "makes again within seconds"),
+              "%s", r.err);
+    harness_signal(w, SIGCONT);
     harness_wait_log(w, "event=control_back", 10000);
     harness_until(steered(q), 5000);
     shell(q, "rm -r $S");
