@@ -399,8 +399,8 @@ static int note_put(struct runtimedir *r, const char *state, bool open)
 }
 
 /* runtimedir_settle - see the head of the file
- * Where the note names the folder already, a full disk prevents nothing: it only
- * cannot say that a worker runs.
+ * Where the note names the folder already, a full disk prevents nothing: it
+ * only cannot say that a worker runs.
  */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)

@@ -43,8 +43,8 @@ void place_enter(struct place *p, struct message *message, uint64_t limit_ns,
 /* It is over; true: the limit came first, and `late` has returned. Does not
  * return if the call was seized. */
 bool place_leave(struct place *p);
-/* What runs in it now will not leave it: its message, which is the caller's from
- * here on; NULL: nothing runs. */
+/* What runs in it now will not leave it: its message, which is the caller's
+ * from here on; NULL: nothing runs. */
 struct message *place_seize(struct place *p);
 bool place_seized(const struct place *p);
 

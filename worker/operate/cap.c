@@ -97,7 +97,8 @@ static void set_or_tell(struct cap *c, unsigned cap)
         log_error("cap_not_raised", F_STR("error", p.text));
 }
 
-/* cap_tell_unlocked - at start, and when there are more of them: one lock is for
+/* cap_tell_unlocked - at start, and when there are more of them: one lock is
+ * for
  * all, so the number is what has to be allowed now */
 void cap_tell_unlocked(const struct flow *f)
 {

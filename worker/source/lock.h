@@ -1,7 +1,7 @@
 /* lock.h - one worker for each queue and state directory
  *
- * WHAT   The pidfile is the lock (flock(2), as pidfile(3) of libbsd has it), and
- *        so is the folder it is in: a pidfile that somebody removes lets no
+ * WHAT   The pidfile is the lock (flock(2), as pidfile(3) of libbsd has it),
+ *        and so is the folder it is in: a pidfile that somebody removes lets no
  *        second worker in.
  * WHO    The engine, at start and end; put_back: one thread at a time.
  * OWNS   The open pidfile and folder; the kernel drops the locks when their
