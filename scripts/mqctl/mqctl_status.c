@@ -12,6 +12,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
+#include "scripts/mqctl/mqctl_holder.h"
 #include "scripts/mqctl/mqctl_names.h"
 #include "scripts/mqctl/mqctl_say.h"
 #include "scripts/mqctl/mqctl_view.h"
@@ -290,10 +291,20 @@ static int absent(const struct view *v)
     return say_problem(&v->no_live);
 }
 
+/* elsewhere - it has a worker that its state directory does not lead to */
+static int elsewhere(const struct holder *h, const char *queue)
+{
+    return say(EX_UNAVAILABLE,
+               "no worker of this state directory is seen on %s, but an "
+               "mqworker (pid %d) has it open; see mqctl doctor %s",
+               queue, (int)h->pid, queue);
+}
+
 /* show - one queue, in the form that was asked for */
 static int show(const struct options *o, const char *name,
                 struct term_table *table)
 {
+    struct holder h;
     struct problem p;
     struct view v;
     json_t *object;
@@ -312,7 +323,9 @@ static int show(const struct options *o, const char *name,
         details(&v);
     }
     if (!status && v.worker != VIEW_RUNS && (o->operands.count || v.shut))
-        status = absent(&v);
+        status = v.worker != VIEW_UNSEEN && holder_find(&h, v.queue)
+                     ? elsewhere(&h, v.queue)
+                     : absent(&v);
     else if (!status && v.worker == VIEW_RUNS && !v.live)
         status = say_problem(&v.no_live);
     view_close(&v);

@@ -36,8 +36,10 @@ static const char *never_killed(const struct harness_process *w, const char *q)
 /* not_seen - and that its files are to come back */
 static void not_seen(const struct harness_process *w, const char *q)
 {
-    const char *out = never_killed(w, q);
+    const char *out = never_killed(w, q), *err = ctl("status", q).err;
 
+    cr_assert(strstr(err, "(pid ") && strstr(err, "mqctl doctor /"), "%s", err);
+    cr_assert_null(strstr(err, "no worker has used"), "%s", err);
     cr_assert(strstr(out, "do not kill it: put the folder back"), "%s", out);
     cr_assert_eq(ctl("remove", q).status, 69);
 }

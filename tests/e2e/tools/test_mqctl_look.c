@@ -236,6 +236,7 @@ Test(mqctl_look, doctor_is_content_with_a_worker_that_works)
     cr_assert(finding(out, "worker", "ok"), "%s", out);
     cr_assert(finding(out, "other consumers", "ok"), "%s", out);
     cr_assert(finding(out, "dead letters", "ok"), "%s", out);
+    cr_assert_not_null(strstr(out, "\"fix\":null"), "%s", out);
     cr_assert(finding(out, "namespace", "ok") ||
                   finding(out, "namespace", "note"),
               "%s", out);
