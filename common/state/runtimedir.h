@@ -94,6 +94,13 @@ int runtimedir_path(const struct runtimedir *r, const char *file,
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
+/* Folders in a runtime directory with messages in flight of a state folder,
+ * `state`, that is gone. `holds`: runtimedir_wish. */
+typedef void (*runtimedir_stray_visit)(const char *custody, const char *state,
+                                       void *arg);
+void runtimedir_strays(const char *root, int (*holds)(const char *path),
+                       runtimedir_stray_visit visit, void *arg);
+
 /* statfs(2), for tests to replace. */
 struct statfs;
 extern int (*runtimedir_statfs)(const char *path, struct statfs *out);

@@ -26,4 +26,9 @@ void clock_check(struct findings *f, struct view *v);
 /* mqctl_doctor_readers.c: who else receives from it. */
 void readers_check(struct findings *f, const struct view *v);
 
+/* Messages in flight whose state directory is gone: in the runtime directory
+ * that is found by the rule, and in the one that a queue of ours uses. */
+void strays_check(struct findings *f);
+void strays_beside(struct findings *f, const struct statedir *dir);
+
 #endif

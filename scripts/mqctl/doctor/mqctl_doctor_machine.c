@@ -219,4 +219,5 @@ void machine_check(struct findings *f, const struct options *o,
     limits_check(f, queues);
     namespace_check(f);
     folder_check(f, o);
+    strays_check(f);
 }

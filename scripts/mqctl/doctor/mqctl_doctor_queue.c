@@ -381,6 +381,7 @@ void queue_check(struct findings *f, struct view *v)
     groups_check(f, v);
     slots_fit(f, v);
     locked_check(f, v);
+    strays_beside(f, &v->dir);
     differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);

@@ -474,7 +474,14 @@ Test(runtime,
     cr_assert(strstr(line, folder(q)), "%s", line);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_lines("runs"), 1, "left alone");
-    struct harness_result r = harness_run(
+    struct harness_result r = ctl("doctor", q);
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, "1 message in flight of a worker that was killed"),
+              "%s", r.out);
+    cr_assert(strstr(r.out, harness_path("%s/custody; its ", folder(q))) &&
+                  strstr(r.out, "docs/runbook.md"),
+              "%s", r.out);
+    r = harness_run(
         "sh", "-c",
         "umask 077; mkdir -m 700 $0 $0/$1\n"
         "{ echo folder $2; grep -v '^folder ' $2/owner; } > $0/$1/runtime\n",
@@ -484,6 +491,8 @@ Test(runtime,
                         harness_path("handler"));
     in_runs("orphan");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("doctor", q);
+    cr_assert_null(strstr(r.out, "in flight of a worker"), "%s", r.out);
 }
 
 /* golden - the custody file that an older release left in the state directory:
