@@ -539,3 +539,56 @@ int runtimedir_file(const struct statedir *dir, const char *file,
     }
     return statedir_path(dir, file, out, p);
 }
+
+/* empty_remove - under its lock; `note` is that of the state folder
+ * The note is closed first, as a folder that is missing under an open one tells
+ * of messages that were lost. Crash after that: the next start finds an empty
+ * folder, and uses it. A worker that starts meanwhile waits for the lock and
+ * makes the folder again, or takes the next name (lock_take).
+ */
+static int empty_remove(const struct statedir *dir,
+                        struct runtimedir_note *note,
+                        int (*has)(const char *path))
+{
+    char path[PATH_MAX];
+    int err = folder_join(path, note->folder, "/", RUNTIMEDIR_CUSTODY)
+                  ? has(path)
+                  : -ENAMETOOLONG;
+
+    if (err)
+        return err;
+    if (note->open) {
+        note->open = false;
+        err = runtimedir_note_write(note, dir->folder, RUNTIMEDIR_NOTE);
+    }
+    if (err)
+        return err;
+    leftovers_remove(note->folder);
+    return rmdir(note->folder) < 0 ? -errno : 0;
+}
+
+int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
+                      char out[PATH_MAX])
+{
+    struct runtimedir_note note, owner;
+    struct stat st;
+    int lock, err = runtimedir_note_read(&note, dir->folder, RUNTIMEDIR_NOTE);
+
+    out[0] = '\0';
+    if (err)
+        return err;
+    strlcpy(out, note.folder, PATH_MAX);
+    if (same(note.folder, dir->folder) || !owned(note.folder, dir) ||
+        runtimedir_note_read(&owner, note.folder, RUNTIMEDIR_OWNER) < 0 ||
+        strcmp(owner.id, note.id) != 0 || !same(owner.folder, dir->folder))
+        return -ENOENT;
+    /* What root writes there its owner could not use. */
+    if (stat(dir->folder, &st) < 0 || st.st_uid != geteuid())
+        return -EPERM;
+    err = lock_once(&lock, note.folder);
+    if (err)
+        return err == -EWOULDBLOCK ? -EBUSY : err;
+    err = empty_remove(dir, &note, has);
+    close(lock);
+    return err;
+}

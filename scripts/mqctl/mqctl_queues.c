@@ -2,18 +2,24 @@
 #include "scripts/mqctl/mqctl_queues.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/custody/custody_look.h"
 #include "common/text/json_line.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
+#include "common/state/runtimedir.h"
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_holder.h"
 #include "scripts/mqctl/mqctl_names.h"
 #include "scripts/mqctl/mqctl_say.h"
 #include "scripts/mqctl/mqctl_view.h"
+
+#define MEMORY_TEXT (PATH_MAX + 128)
 
 static const struct term_column columns[] = {
     {"QUEUE", TERM_LEFT, true},  {"DEPTH", TERM_RIGHT, false},
@@ -209,10 +215,33 @@ static int in_the_way(const struct view *v)
     return 0;
 }
 
+/* memory_remove - the folder of a worker that is gone; what becomes of it
+ * Only files in memory are looked at: what is in the state directory stays.
+ */
+static const char *memory_remove(const struct view *v, char buf[MEMORY_TEXT])
+{
+    char folder[PATH_MAX];
+    int err = -ENOENT;
+
+    buf[0] = '\0';
+    if (v->has_folder && v->worker != VIEW_RUNS && v->worker != VIEW_UNSEEN)
+        err = runtimedir_remove(&v->dir, custody_holds, folder);
+    if (err > 0)
+        snprintf(buf, MEMORY_TEXT,
+                 "; %" PRId64 " message%s in flight stay%s in %s, and run when "
+                 "a worker is started",
+                 v->custody, v->custody == 1 ? "" : "s",
+                 v->custody == 1 ? "s" : "", folder);
+    else if (err < 0 && err != -ENOENT)
+        snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, strerror(-err));
+    return buf;
+}
+
 /* remove_run - the queue; what was kept of it stays */
 int remove_run(const struct options *o)
 {
     struct problem p = {0};
+    char memory[MEMORY_TEXT];
     struct view v;
     int status, err;
 
@@ -231,10 +260,10 @@ int remove_run(const struct options *o)
                          "cannot remove %s: %s; its owner and root may",
                          v.queue, strerror(-err));
         else
-            printf("%s: removed%s%s\n", v.queue,
+            printf("%s: removed%s%s%s\n", v.queue,
                    v.has_folder ? "; retries and dead letters are kept in "
                                 : "",
-                   v.has_folder ? v.dir.folder : "");
+                   v.has_folder ? v.dir.folder : "", memory_remove(&v, memory));
     }
     view_close(&v);
     return status;

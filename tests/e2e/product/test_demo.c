@@ -37,7 +37,8 @@ static long demo_queue_length(const struct harness_process *p)
 /* leavings - files of the demo that are still there */
 static struct harness_result leavings(void)
 {
-    return harness_run("find", ".", "-name", "tmp.*");
+    return harness_run("find", ".", harness_runtime_dir(), "-name", "tmp.*",
+                       "-o", "-name", "mqw-demo-*");
 }
 
 Test(demo, happens_as_told_and_leaves_nothing)

@@ -458,6 +458,31 @@ Test(runtime, custody_that_is_gone_is_told_with_its_path)
     cr_assert_eq(harness_log_count(w, "custody_missing"), 0);
 }
 
+Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    const char *said;
+
+    killed_over(q, "held");
+    said = ctl_out("remove", q);
+    cr_assert(strstr(said, harness_path("%s, and run when", folder(q))) &&
+                  strstr(said, "; 1 message in flight stays in "),
+              "%s", said);
+    w = worker(q); /* it makes the queue again */
+    in_runs("held");
+    harness_kill(w);
+    said = ctl_out("remove", q);
+    cr_assert_null(strstr(said, "stay"), "%s", said);
+    cr_assert(!harness_exists(folder(q)), "%s", said);
+    w = worker(q);
+    harness_wait_log(w, "event=started", SOON_MS);
+    said = ctl_out("remove", "--force", q);
+    cr_assert(harness_exists(folder(q)), "it is in use");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "custody_missing"), 0, "none was lost");
+}
+
 /* The way of docs/runbook.md. */
 Test(runtime,
      messages_of_a_state_directory_that_is_gone_are_told_and_can_be_run)
