@@ -94,8 +94,8 @@ int runtimedir_path(const struct runtimedir *r, const char *file,
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
-/* The queue is not wanted any more, and no worker runs: remove its folder, which
- * `out` names, if that is not the state folder. 0 it is gone; 1 it holds
+/* The queue is not wanted any more, and no worker runs: remove its folder,
+ * which `out` names, if that is not the state folder. 0 it is gone; 1 it holds
  * messages, and stays; -ENOENT there is none; -EBUSY somebody has it; -EPERM it
  * is the owner's to remove, or another -errno. `holds`: runtimedir_wish. */
 int runtimedir_remove(const struct statedir *dir,
