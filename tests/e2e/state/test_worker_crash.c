@@ -75,7 +75,7 @@ static struct harness_process *elsewhere(const char *flag, const char *first,
         .env = HARNESS_LIST("ASAN_OPTIONS=detect_leaks=0")});
 }
 
-/* still_killed - a start that was refused is not the end of the worker before */
+/* still_killed - a refused start is not the end of the worker before it */
 static void still_killed(const char *q, pid_t pid)
 {
     struct harness_result r =

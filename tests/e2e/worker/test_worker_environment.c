@@ -82,6 +82,5 @@ Test(worker_environment, a_limit_on_memory_is_named)
                     harness_state_dir(), q, "--", "cat");
 
     cr_assert_eq(r.status, 71, "%d: %s", r.status, r.err);
-    cr_assert(strstr(r.err, "memory; RLIMIT_AS allows 40000 KiB"), "%s",
-              r.err);
+    cr_assert(strstr(r.err, "memory; RLIMIT_AS allows 40000 KiB"), "%s", r.err);
 }

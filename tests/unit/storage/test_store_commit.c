@@ -468,7 +468,8 @@ Test(commit, a_full_disk_at_the_start_is_said_so)
     snprintf(filler, sizeof filler, "%s/filler", fixture_dir);
     filler_write(filler);
     cr_assert(store_open(&s, fixture_db, true, &p) == -ENOSPC);
-    cr_assert(p.status == 73 && strstr(p.text, "room") != NULL, "%s", p.text);
+    cr_assert(p.status == 73 && strstr(p.text, "free some space on "), "%s",
+              p.text);
     unlink(filler);
     s = fixture_open();
     store_close(&s);
