@@ -244,20 +244,20 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
 static bool named_so(int fd, const struct stat *st, const char *name)
 {
     static const char gone[] = " (deleted)";
-    char link[64], path[PATH_MAX], *slash;
+    char entry[64], target[PATH_MAX], *slash;
     size_t size;
     ssize_t n;
 
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    n = readlink(link, path, sizeof path - 1);
+    snprintf(entry, sizeof entry, "/proc/self/fd/%d", fd);
+    n = readlink(entry, target, sizeof target - 1);
     if (n < 0)
         return true;
-    path[n] = '\0';
+    target[n] = '\0';
     size = (size_t)n;
     if (st->st_nlink == 0 && size > sizeof gone - 1 &&
-        strcmp(path + size - (sizeof gone - 1), gone) == 0)
-        path[size - (sizeof gone - 1)] = '\0';
-    slash = strrchr(path, '/');
+        strcmp(target + size - (sizeof gone - 1), gone) == 0)
+        target[size - (sizeof gone - 1)] = '\0';
+    slash = strrchr(target, '/');
     return slash && strcmp(slash, name) == 0;
 }
 

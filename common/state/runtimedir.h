@@ -97,9 +97,10 @@ int runtimedir_file(const struct statedir *dir, const char *file,
 /* The queue is not wanted any more, and no worker runs: remove its folder,
  * which `out` names, if that is not the state folder. 0 it is gone; 1 it holds
  * messages, and stays; -ENOENT there is none; -EBUSY somebody has it; -EPERM it
- * is the owner's to remove, or another -errno. `holds`: runtimedir_wish. */
-int runtimedir_remove(const struct statedir *dir,
-                      int (*holds)(const char *path), char out[PATH_MAX]);
+ * is the owner's to remove, or another -errno. `has`: as holds of
+ * runtimedir_wish. */
+int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
+                      char out[PATH_MAX]);
 
 /* Folders in a runtime directory with messages in flight of a state folder,
  * `state`, that is gone. `holds`: runtimedir_wish. */

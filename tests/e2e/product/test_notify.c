@@ -173,7 +173,7 @@ Test(notify, manager_that_is_not_there_is_named_and_nothing_else_happens)
         harness_wait_log(w, "event=started", 5000);
         harness_send_text(q, "x");
         cr_assert_eq(harness_wait(w, 10000), 0, "%s", nowhere[i]);
-        cr_assert_eq(harness_lines("runs"), (int)i + 1);
+        cr_assert_eq(harness_lines("runs"), i + 1);
         cr_assert_eq(
             count_in(harness_stderr(w, NULL), "event=manager_not_told"), 1,
             "%s: %s", nowhere[i], harness_stderr(w, NULL));
@@ -213,7 +213,7 @@ Test(notify, nonsense_in_the_environment_changes_nothing)
             "sh", "-c", script, "sh", harness_bin("mqworker"), "--state-dir",
             harness_state_dir(), "--max-deliveries", "1", q, "--", RECORD);
         cr_assert_eq(r.status, 0, "%s: %s", nonsense[i], r.err);
-        cr_assert_eq(harness_lines("runs"), (int)i + 1, "%s", nonsense[i]);
+        cr_assert_eq(harness_lines("runs"), i + 1, "%s", nonsense[i]);
         cr_assert_null(strstr(r.err, "level=warn"), "%s: %s", nonsense[i],
                        r.err);
     }

@@ -262,7 +262,7 @@ Test(counters, threads_that_settle_at_once_forget_none)
 static void old_write(const char *boot_id)
 {
     enum { STRIDE = 118784, PAST = 19712 };
-    static unsigned char data[COUNTERS_HEAD + 2 * STRIDE];
+    static _Alignas(64) unsigned char data[COUNTERS_HEAD + 2 * STRIDE];
     struct counters_head *h = (void *)data;
     const struct ulid *ids[] = {&id_a, &id_b};
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
