@@ -141,7 +141,10 @@ static int half_received(struct receive *item, int err)
 }
 
 /* receive_one - the next message to the item's slot; under receive_mtx
- * Crash anywhere in here: slot_arm and slot_taken say what is left.
+ * Crash anywhere in here: slot_arm and slot_taken say what is left. It leans on
+ * the kernel's copy never being given up half-way: the pages are in memory that
+ * nothing writes back, allocated and populated (custody_map.c, which locks them
+ * where it may). The syncer of `make torture` would notice.
  */
 static int receive_one(struct receive *item)
 {

@@ -6,8 +6,9 @@
  *        bits). What was only moved is waited for; what has no name any more is
  *        written again from what the worker has open. inotify on the folders
  *        tells at once; a mount or unmount, which that does not see, is looked
- *        for each second while messages are taken. Costs an idle worker
- *        nothing, or where inotify cannot be had one look a minute.
+ *        for each second while messages are taken, less often where millions
+ *        of rows wait. Costs an idle worker nothing, or where inotify cannot
+ *        be had one look a minute.
  * WHO    open, start, last, close: the engine. soon: any thread.
  * OWNS   A descriptor of each file (O_PATH), and that of inotify.
  * FAILS  open: a problem.
