@@ -12,6 +12,16 @@
 
 #define BATCH 64
 
+/* Whether something is due. While the store is asked it may be: whoever looks
+ * meanwhile must not go to sleep, as nobody would wake him if it is.
+ *
+ *   from       event                         to
+ *   any        the timer; more may be due    DUE
+ *   any        the store is asked            ASKING
+ *   ASKING     nothing is due                NONE
+ */
+enum { NONE, ASKING, DUE };
+
 /* m = under mtx   c = constant after open   a = atomic */
 struct retries {
     struct timer timer;     /* the earliest row that waits */
@@ -26,7 +36,7 @@ struct retries {
     size_t flying_count;  /* m */
     size_t flying_max;    /* c */
     int64_t moving;       /* m  one of them, to another queue; 0: none */
-    atomic_bool ready;    /* a  something is due */
+    atomic_int ready;     /* a  NONE, ASKING, DUE */
 };
 
 /* timer_fired - the earliest row is due */
@@ -34,7 +44,7 @@ static void timer_fired(struct timer *timer)
 {
     struct retries *r = CONTAINER_OF(timer, struct retries, timer);
 
-    atomic_store(&r->ready, true);
+    atomic_store(&r->ready, DUE);
     r->due(r->arg);
 }
 
@@ -60,7 +70,7 @@ int retries_open(struct retries **out, struct store *store,
     r->arg = arg;
     timer_init(&r->timer, timer_fired);
     pthread_mutex_init(&r->mtx, NULL);
-    atomic_store(&r->ready, true);
+    atomic_store(&r->ready, DUE);
     *out = r;
     return 0;
 }
@@ -80,7 +90,7 @@ void retries_close(struct retries **retries)
 
 bool retries_ready(const struct retries *r)
 {
-    return atomic_load(&r->ready);
+    return atomic_load(&r->ready) != NONE;
 }
 
 /* flying_locked - whether a row is in flight or about to be */
@@ -109,17 +119,19 @@ static void arm(struct retries *r, uint64_t due_ns)
 static int fill_locked(struct retries *r)
 {
     uint64_t next;
-    int n;
+    int n, asking = ASKING;
 
-    /* Before the store is asked: a row that is noted from here on sets it
-     * again, or arms the timer. */
-    atomic_store(&r->ready, false);
+    /* Before the store is asked: a row that is noted from here on arms the
+     * timer, which sets it again. */
+    atomic_store(&r->ready, ASKING);
     n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, flying_locked,
                   r, &next);
     r->at = 0;
     r->count = n > 0 ? (size_t)n : 0;
-    if (n != 0) /* more may be due; after an error, ask again */
-        atomic_store(&r->ready, true);
+    if (n == 0)
+        atomic_compare_exchange_strong(&r->ready, &asking, NONE);
+    else /* more may be due; after an error, ask again */
+        atomic_store(&r->ready, DUE);
     if (n < 0)
         return n;
     arm(r, next);

@@ -8,7 +8,9 @@
 #include <bsd/stdlib.h>
 #include <errno.h>
 #include <poll.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "worker/source/retries.h"
 
 #define FLYING 256
@@ -17,7 +19,29 @@
 static struct store *store;
 static struct timers *timers;
 static struct retries *retries;
-static unsigned dues; /* calls of the callback */
+static unsigned dues;          /* calls of the callback */
+static void (*on_clock)(void); /* called whenever somebody asks for the time */
+
+static uint64_t clock_of(clockid_t id)
+{
+    struct timespec now;
+
+    if (on_clock)
+        on_clock();
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* In place of clock_now.c. */
+uint64_t clock_mono_ns(void)
+{
+    return clock_of(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_wall_ns(void)
+{
+    return clock_of(CLOCK_REALTIME);
+}
 
 static void on_due(void *arg)
 {
@@ -355,4 +379,26 @@ Test(retries, random_lives_lose_no_row_and_repeat_none)
     }
     none_is_due();
     cr_assert_gt(flying, 0);
+}
+
+static unsigned looks;
+
+static void look(void)
+{
+    looks++;
+    cr_assert(retries_ready(retries));
+}
+
+/* A work item that leaves while the idle check asks the store would wait for
+ * the queue, and the timer has fired already: nobody would wake it. */
+Test(retries, what_may_be_due_is_ready_while_the_store_is_asked)
+{
+    waiting(NS_PER_S);
+    looks = 0;
+    on_clock = look;
+    cr_assert_eq(retries_due(retries), 1);
+    on_clock = NULL;
+    cr_assert_gt(looks, 0, "nobody asked for the time while it was due");
+    cr_assert(retries_ready(retries));
+    taken();
 }
