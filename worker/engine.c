@@ -14,20 +14,20 @@
 #include "common/file/folder.h"
 #include "common/base/log.h"
 #include "worker/operate/control.h"
-#include "worker/source/dead_queue.h"
+#include "worker/source/mq/dead_queue.h"
 #include "worker/operate/cap.h"
 #include "worker/restart/file_watch.h"
 #include "worker/restart/keep.h"
-#include "worker/source/lock.h"
+#include "worker/source/mq/pid_file.h"
 #include "worker/loop/loop.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
 #include "worker/flow/schedule.h"
 #include "worker/flow/settle.h"
 #include "worker/restart/totals.h"
 #include "worker/restart/recover.h"
-#include "worker/source/release.h"
-#include "worker/source/reopen.h"
+#include "worker/source/mq/group_hold_watch.h"
+#include "worker/source/mq/mq_reopen.h"
 #include "worker/flow/unsettled.h"
 #include "worker/config/slots.h"
 
@@ -181,7 +181,7 @@ static int files_ready(struct engine *e, struct problem *p)
     if (!err)
         err = statedir_path(&e->dir, STATEDIR_PIDFILE, path, p);
     if (!err)
-        err = lock_open(&e->lock, path, set->queue, p);
+        err = pid_file_open(&e->lock, path, set->queue, p);
     if (!err)
         err = runtimedir_open(&e->runtime, &wish, &e->dir, p);
     if (!err)
@@ -208,8 +208,8 @@ static void on_gate(void *arg, enum gate_event event)
         schedule_poke(&e->flow);
     else if (event == GATE_WIDER)
         peeker_look_soon(e->flow.peeker);
-    else if (e->flow.ops->lanes)
-        items_wake_all(&e->flow.items, e->flow.ops->lanes->wake);
+    else if (e->flow.ops->coprocesses)
+        items_wake_all(&e->flow.items, e->flow.ops->coprocesses->wake);
 }
 
 /* on_letters - there are more of them than before */
@@ -225,7 +225,7 @@ static void on_letters(void *arg)
 static int ask_held(void *arg)
 {
     struct engine *e = arg;
-    int released = ordered_release(&e->flow);
+    int released = dispatch_release(&e->flow);
 
     if (released != 0)
         gate_changed(&e->flow.gate);
@@ -236,7 +236,7 @@ static size_t held(void *arg)
 {
     const struct engine *e = arg;
 
-    return ordered_held(&e->flow);
+    return dispatch_held(&e->flow);
 }
 
 /* on_gone - the queue's name is; what is left in it is to be taken */
@@ -322,37 +322,37 @@ static void on_signal(void *arg, int signal)
 static int source_ready(struct engine *e, struct problem *p)
 {
     size_t room = custody_body_bytes(e->flow.custody);
-    const struct reopen_setup reopen = {.set = e->flow.set,
-                                        .queue = e->flow.queue,
-                                        .peeker = e->flow.peeker,
-                                        .timers = e->flow.timers,
-                                        .loop = e->flow.loop,
-                                        .room = room,
-                                        .gone = on_gone,
-                                        .ended = on_ended,
-                                        .arg = e};
-    const struct release_setup release = {.queue = e->flow.set->queue,
-                                          .folder = e->dir.folder,
-                                          .timers = e->flow.timers,
-                                          .loop = e->flow.loop,
-                                          .pool = e->flow.pool,
-                                          .ask = ask_held,
-                                          .held = held,
-                                          .arg = e};
+    const struct mq_reopen_setup reopen = {.set = e->flow.set,
+                                           .queue = e->flow.queue,
+                                           .peeker = e->flow.peeker,
+                                           .timers = e->flow.timers,
+                                           .loop = e->flow.loop,
+                                           .room = room,
+                                           .gone = on_gone,
+                                           .ended = on_ended,
+                                           .arg = e};
+    const struct group_hold_watch_setup release = {.queue = e->flow.set->queue,
+                                                   .folder = e->dir.folder,
+                                                   .timers = e->flow.timers,
+                                                   .loop = e->flow.loop,
+                                                   .pool = e->flow.pool,
+                                                   .ask = ask_held,
+                                                   .held = held,
+                                                   .arg = e};
     const struct dead_queue_setup letters = {
         .set = e->flow.set,
         .store = e->flow.store,
-        .retries = e->flow.retries,
+        .due_rows = e->flow.due_rows,
         .timers = e->flow.timers,
         .loop = e->flow.loop,
         .pool = &e->flow.pool,
         .dirty = &e->flow.dirty,
         .message_size = queue_message_size(e->flow.queue),
         .room = room};
-    int err = reopen_open(&e->flow.reopen, &reopen, p);
+    int err = mq_reopen_open(&e->flow.mq_reopen, &reopen, p);
 
     if (!err && e->flow.set->on_group_dead == GROUP_DEAD_HOLD)
-        err = release_open(&e->flow.release, &release, p);
+        err = group_hold_watch_open(&e->flow.group_hold_watch, &release, p);
     if (!err && e->flow.set->dead_letter_queue[0])
         err = dead_queue_open(&e->flow.dead_queue, &letters, p);
     return err;
@@ -367,14 +367,15 @@ static void borrow(struct engine *e)
     e->flow.gate.dirty = &e->flow.dirty;
     e->flow.gate.counters = e->flow.counters;
     e->flow.items.counters = e->flow.counters;
-    e->flow.load = (struct load){.store = e->flow.store,
-                                 .room = custody_body_bytes(e->flow.custody),
-                                 .died = settle_died,
-                                 .arg = &e->flow};
+    e->flow.row_restore =
+        (struct row_restore){.store = e->flow.store,
+                             .room = custody_body_bytes(e->flow.custody),
+                             .died = settle_died,
+                             .arg = &e->flow};
     e->recall.queue = e->flow.set->queue;
     e->recall.folder = e->dir.folder;
     e->recall.store = e->flow.store;
-    e->recall.retries = e->flow.retries;
+    e->recall.due_rows = e->flow.due_rows;
     e->recall.timers = e->flow.timers;
     e->recall.pool = e->flow.pool;
     e->recall.dirty = &e->flow.dirty;
@@ -403,10 +404,10 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = pool_open(&e->flow.pool,
                         (unsigned)e->flow.set->concurrency + SPARE_THREADS);
     if (!err)
-        err = retries_open(&e->flow.retries, e->flow.store, e->flow.timers,
-                           2 * most, row_due, e);
+        err = due_rows_open(&e->flow.due_rows, e->flow.store, e->flow.timers,
+                            2 * most, row_due, e);
     if (!err)
-        err = ordered_open(&e->flow.ordered, &e->flow, most);
+        err = dispatch_open(&e->flow.dispatch, &e->flow, most);
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
     if (!err && e->flow.set->take_signals)
@@ -467,9 +468,9 @@ static void engine_init(struct engine *e, struct settings *set,
         .flow = &e->flow, .live = set, .stop = &e->stop, .cap = &e->cap};
     cap_init(&e->cap, &e->flow, set);
     unsettled_init(&e->flow.unsettled, &e->flow);
-    recall_init(&e->recall);
-    bounds_init(&e->flow);
-    board_init(&e->board, &e->flow);
+    lost_replays_init(&e->recall);
+    run_limits_init(&e->flow);
+    status_init(&e->board, &e->flow);
 }
 
 /* engine_open - everything ready, the last worker's leavings on the held
@@ -539,17 +540,18 @@ static void summary(struct engine *e)
 
     items_stats(&e->flow.items, &s);
     counters_sum(e->flow.counters, &n);
-    log_info("stopped", F_STR("queue", e->flow.set->queue),
-             F_STR("why", atomic_load(&e->flow.gate.why)),
-             F_DURATION("ran", (clock_mono_ns() - e->flow.bounds.started_ns) /
-                                   NS_PER_MS * NS_PER_MS),
-             F_UINT("deliveries", s.deliveries), F_UINT("done", n.done),
-             F_UINT("retried", n.retried), F_UINT("dead", n.dead),
-             F_UINT("discarded", n.discarded),
-             F_DURATION("mean",
-                        whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
-             F_DURATION("longest", whole_us(s.longest_ns)),
-             F_INT("in_queue", queue_length(e->flow.queue)));
+    log_info(
+        "stopped", F_STR("queue", e->flow.set->queue),
+        F_STR("why", atomic_load(&e->flow.gate.why)),
+        F_DURATION("ran", (clock_mono_ns() - e->flow.run_limits.started_ns) /
+                              NS_PER_MS * NS_PER_MS),
+        F_UINT("deliveries", s.deliveries), F_UINT("done", n.done),
+        F_UINT("retried", n.retried), F_UINT("dead", n.dead),
+        F_UINT("discarded", n.discarded),
+        F_DURATION("mean",
+                   whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
+        F_DURATION("longest", whole_us(s.longest_ns)),
+        F_INT("in_queue", queue_length(e->flow.queue)));
 }
 
 static bool finished(void *arg)
@@ -577,7 +579,7 @@ static void show(void *arg)
 {
     struct engine *e = arg;
 
-    board_show(&e->board);
+    status_show(&e->board);
 }
 
 static const struct loop_hooks rounds = {
@@ -589,13 +591,13 @@ int engine_run(struct engine *e)
     e->flow.started = true;
     hello(e);
     backlog_look(&e->flow);
-    recall_start(&e->recall);
+    lost_replays_start(&e->recall);
     if (e->flow.dead_queue)
         dead_queue_poke(e->flow.dead_queue);
-    if (e->flow.release && ordered_held(&e->flow) > 0)
-        release_watch(e->flow.release);
-    board_count(&e->board);
-    bounds_start(&e->flow);
+    if (e->flow.group_hold_watch && dispatch_held(&e->flow) > 0)
+        group_hold_watch_watch(e->flow.group_hold_watch);
+    status_count(&e->board);
+    run_limits_start(&e->flow);
     file_watch_start(e->file_watch);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
         schedule_poke(&e->flow);
@@ -624,15 +626,15 @@ void engine_close(struct engine **engine)
     if (e->flow.store)
         unsettled_fini(&e->flow.unsettled);
     dead_queue_close(&e->flow.dead_queue);
-    reopen_close(&e->flow.reopen);
-    release_close(&e->flow.release);
-    ordered_close(&e->flow.ordered);
+    mq_reopen_close(&e->flow.mq_reopen);
+    group_hold_watch_close(&e->flow.group_hold_watch);
+    dispatch_close(&e->flow.dispatch);
     if (e->flow.handler)
         e->flow.ops->close(&e->flow.handler);
     stderr_limit_fini(&e->stderr_limit);
     if (e->flow.started)
         keep_all(&e->flow);
-    retries_close(&e->flow.retries);
+    due_rows_close(&e->flow.due_rows);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);
@@ -647,8 +649,8 @@ void engine_close(struct engine **engine)
     store_close(&e->flow.store);
     queue_close(&e->flow.queue);
     if (!e->flow.started)
-        lock_give_back(e->lock);
-    lock_close(&e->lock);
+        pid_file_give_back(e->lock);
+    pid_file_close(&e->lock);
     if (!e->flow.started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     items_fini(&e->flow.items);

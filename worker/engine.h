@@ -14,28 +14,28 @@
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
 #include "worker/loop/signals.h"
-#include "worker/operate/board.h"
+#include "worker/operate/status.h"
 #include "worker/operate/cap.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/stop.h"
 #include "worker/process/stderr_limit.h"
-#include "worker/source/recall.h"
+#include "worker/source/mq/lost_replays.h"
 
 struct control;    /* control.c */
 struct file_watch; /* file_watch.c */
-struct lock;       /* lock.c */
+struct pid_file;   /* pid_file.c */
 
 /* All of it constant after open, but for the parts' own state. */
 struct engine {
     struct statedir dir;
     struct runtimedir runtime; /* custody and counters are there */
-    struct lock *lock;         /* one worker a directory */
+    struct pid_file *lock;     /* one worker a directory */
     struct flow flow;
-    struct recall recall;
+    struct lost_replays recall;
     struct file_watch *file_watch;
     struct signals signals;
     struct stop stop;
-    struct board board;
+    struct status board;
     struct cap cap;
     struct orders orders;
     struct control *control; /* NULL: it cannot be had */

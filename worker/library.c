@@ -26,10 +26,10 @@
 #include "worker/engine.h"
 #include "worker/handlers/handler_inproc.h"
 #include "worker/library.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/operate/stop.h"
 #include "worker/loop/loop.h"
-#include "worker/operate/tune.h"
+#include "worker/operate/live_settings.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 
@@ -67,7 +67,7 @@ static void orders_ready(struct loop_source *source)
     if (pause != ORDER_NONE)
         gate_pause(&e->flow.gate, pause == ORDER_PAUSE);
     cap = atomic_exchange(&w->cap, 0);
-    if (cap && tune_number(&e->orders, "max-concurrency", cap, &p) < 0)
+    if (cap && live_settings_number(&e->orders, "max-concurrency", cap, &p) < 0)
         log_error("cap_not_raised", F_STR("error", p.text));
     for (stops = atomic_exchange(&w->stops, 0); stops > 0; stops--) {
         gate_finish(&e->flow.gate, "mqw_stop", 0);
@@ -123,7 +123,8 @@ int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
 int mqw_set_timeout(struct mqw_worker *w, uint64_t timeout_ns)
 {
     return !w ? -EINVAL
-              : tune_number(&w->engine->orders, "timeout", timeout_ns, NULL);
+              : live_settings_number(&w->engine->orders, "timeout", timeout_ns,
+                                     NULL);
 }
 
 /* ---- groups ---- */
@@ -153,13 +154,13 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
     struct visitor v = {.visit = visit, .arg = arg};
 
     return !w ? -EINVAL
-              : ordered_list(&w->engine->flow, group, group_size, visit_slot,
-                             &v);
+              : dispatch_list(&w->engine->flow, group, group_size, visit_slot,
+                              &v);
 }
 
 int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
 {
-    return !w ? -EINVAL : ordered_shut(&w->engine->flow, group, group_size);
+    return !w ? -EINVAL : dispatch_shut(&w->engine->flow, group, group_size);
 }
 
 /* ---- open and close ---- */

@@ -187,7 +187,7 @@ static void stopping_say(struct notify *n)
 
 /* title_read - a new title; its last part may be what a command printed. The
  * next one tells all of it again: nothing waits for room for this one. */
-static void title_read(struct board_reader *reader, const char *title)
+static void title_read(struct status_reader *reader, const char *title)
 {
     static const char status[] = "STATUS=";
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);

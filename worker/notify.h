@@ -17,14 +17,14 @@
 #include <sys/un.h>
 
 #include "common/base/problem.h"
-#include "worker/operate/board.h"
+#include "worker/operate/status.h"
 #include "worker/loop/timers.h"
 
 struct engine;
 struct settings;
 
 struct notify {
-    struct board_reader reader;
+    struct status_reader reader;
     struct engine *engine;
     struct timer watchdog;
     struct sockaddr_un to; /* where the manager listens */

@@ -1,12 +1,12 @@
 /* options_dump.c - the rows of a program, for scripts/completion.awk, which has
- * the fields (see options.h, verbs.h) */
+ * the fields (see options.h, subcommand.h) */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
 #include "common/options/option_value.h"
-#include "common/options/verbs.h"
+#include "common/options/subcommand.h"
 #include "common/text/term.h"
 
 /* asked - whether argv is --options-dump and no more */
@@ -49,7 +49,7 @@ int options_dump(const struct option_table *t, int argc, char **argv)
     return done(t->program);
 }
 
-int verbs_dump(const struct verb_table *t, int argc, char **argv)
+int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
 {
     if (!asked(argc, argv))
         return -1;

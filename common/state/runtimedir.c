@@ -36,7 +36,7 @@
 
 #define FLAG     "--runtime-dir"
 #define FOLDERS  100             /* NAME, NAME.2, ... NAME.100 */
-#define DYING_NS (10 * NS_PER_S) /* a core dump takes its time; lock.c */
+#define DYING_NS (10 * NS_PER_S) /* a core dump takes its time; pidfile.c */
 #define LOOK_MS  2
 
 /* Whose a folder of the right name is. */

@@ -30,7 +30,7 @@ static pid_t pid_read(int fd)
 /* held - 1, 0, or -errno
  * A shared lock, on a descriptor that is closed at once: others who look are
  * not in its way. A worker that starts in this very moment is, and finds that
- * out (lock_open in worker/source/lock.c).
+ * out (lock_open in worker/source/pidfile.c).
  */
 static int held(int fd)
 {

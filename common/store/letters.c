@@ -16,21 +16,21 @@
 #define PAGE_BYTES   (1u << 20)
 
 /* A place in the order of death. */
-struct place {
+struct letter_cursor {
     uint64_t died_ns;
     int64_t row;
 };
 
 /* Letters strictly between two places. */
 struct range {
-    struct place low, high;
+    struct letter_cursor low, high;
 };
 
 struct page {
     struct letter *letters[PAGE_LETTERS]; /* one block of memory each */
     size_t count;
     size_t bytes;
-    struct place last;
+    struct letter_cursor last;
 };
 
 /* bytes_copy - append bytes and a NUL at *at; NULL stays NULL */
@@ -125,7 +125,7 @@ static int page_step(struct sql *sql, sqlite3_stmt *st, const char *boot,
             return err;
         page->letters[page->count++] = l;
         page->bytes += bytes;
-        page->last = (struct place){l->m.died_ns, l->m.row};
+        page->last = (struct letter_cursor){l->m.died_ns, l->m.row};
     }
     return err < 0 ? err : 0;
 }
@@ -166,7 +166,7 @@ static int page_visit(struct page *page, int err,
 /* edge_find - the matching letter that is `nth` from the newest; -ENOENT */
 static int edge_find(struct store *s, const struct letter_filter *f,
                      const struct range *range, uint64_t nth,
-                     struct place *place)
+                     struct letter_cursor *place)
 {
     struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
@@ -194,7 +194,7 @@ static struct range range_of(const struct letter_filter *f)
         .high = {f->until_ns, 0},
     };
     if (f->until_ns == 0)
-        range.high = (struct place){INT64_MAX, INT64_MAX};
+        range.high = (struct letter_cursor){INT64_MAX, INT64_MAX};
     return range;
 }
 
@@ -204,7 +204,7 @@ static struct range range_of(const struct letter_filter *f)
 static int range_freeze(struct store *s, const struct letter_filter *f,
                         struct range *range)
 {
-    struct place newest, first;
+    struct letter_cursor newest, first;
     int err = edge_find(s, f, range, 0, &newest);
     if (err)
         return err;

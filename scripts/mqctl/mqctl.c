@@ -10,7 +10,7 @@
 #include "scripts/mqctl/mqctl_metrics.h"
 #include "scripts/mqctl/mqctl_options.h"
 #include "scripts/mqctl/mqctl_queues.h"
-#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_complain.h"
 #include "scripts/mqctl/mqctl_status.h"
 #include "scripts/mqctl/mqctl_steer.h"
 #include "scripts/mqctl/top/mqctl_top.h"
@@ -20,7 +20,7 @@ static int output_end(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    return say(EX_IOERR, "cannot write the output: %s", strerror(errno));
+    return complain(EX_IOERR, "cannot write the output: %s", strerror(errno));
 }
 
 static int (*const runs[VERB_COUNT])(const struct options *) = {
@@ -54,14 +54,15 @@ int main(int argc, char **argv)
         return output_end(0);
     }
     if (o.verb == VERB_COUNT)
-        return say(EX_USAGE,
-                   "%s%s%s; give queues, status, top, pause, resume, set, "
-                   "drain, stop, quit, explain, doctor, metrics, create or "
-                   "remove first",
-                   *word ? "\"" : "no verb given", word,
-                   *word ? "\" is not a verb" : "");
+        return complain(
+            EX_USAGE,
+            "%s%s%s; give queues, status, top, pause, resume, set, "
+            "drain, stop, quit, explain, doctor, metrics, create or "
+            "remove first",
+            *word ? "\"" : "no verb given", word,
+            *word ? "\" is not a verb" : "");
     if (options_read(&o, argc, argv, &p) != 0)
-        return say_problem(&p);
+        return complain_of(&p);
     if (!o.help)
         return output_end(runs[o.verb](&o));
     help_print(o.verb, stdout);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/local.h"
+#include "common/base/unix_socket.h"
 #include "common/state/worker_lock.h"
 
 #define ANSWER_MAX 65536
@@ -104,7 +104,7 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
         (int)sizeof path)
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the control socket is too long");
-    fd = local_connect(path);
+    fd = unix_socket_connect(path);
     if (fd < 0)
         return refused(dir, queue, path, fd, p);
     err = talk(fd, line, out);

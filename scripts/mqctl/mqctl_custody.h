@@ -2,7 +2,7 @@
  *
  * WHAT   Counts what a worker has received and not finished, in its custody
  *        file, and which of it are runs of messages that the store has as well.
- * WHO    mqctl_view.c
+ * WHO    mqctl_snapshot.c
  * OWNS   Nothing.
  * FAILS  -errno and a problem, as custody_look; then nothing is known.
  */

@@ -19,7 +19,7 @@
 #include "common/store/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
-#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_complain.h"
 #include "scripts/mqctl/mqctl_search.h"
 
 /* ago - how long since a wall time, to the millisecond */
@@ -53,7 +53,7 @@ static void in_flight(struct search *s)
 
     put(s, "attempt", json_integer(m->w.attempt));
     put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
-    if (s->v.worker != VIEW_RUNS) {
+    if (s->v.worker != SNAPSHOT_RUNS) {
         found(s, "held",
               "in custody of a worker that is gone; it died while attempt "
               "%" PRIu32 " ran, started %s ago; the message runs again, "
@@ -125,13 +125,14 @@ static void held(struct search *s)
         ran_before(s);
     else
         not_begun(s);
-    if (s->v.worker != VIEW_RUNS)
+    if (s->v.worker != SNAPSHOT_RUNS)
         add(s,
             "; no worker runs, it runs when one is started: mqworker %s -- "
             "COMMAND",
             s->v.queue);
-    else if (strcmp(view_state(&s->v), "running") != 0 && !view_full(&s->v))
-        add(s, "; the worker is %s", view_state(&s->v));
+    else if (strcmp(snapshot_state(&s->v), "running") != 0 &&
+             !snapshot_full(&s->v))
+        add(s, "; the worker is %s", snapshot_state(&s->v));
     if (m->group[0]) {
         add(s, "; it waits in group %s", m->group);
         put(s, "group", json_string(m->group));
@@ -196,7 +197,7 @@ static void waiting(struct search *s, const struct store_row *m,
     if (m->flags & STORE_REDELIVERED)
         add(s, "; it had been started without an end, and runs again, marked "
                "redelivered");
-    if (s->v.worker != VIEW_RUNS)
+    if (s->v.worker != SNAPSHOT_RUNS)
         add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
             s->v.queue);
 }
@@ -321,9 +322,10 @@ static void unknown(struct search *s)
             "; or it is one of the %ld messages in the queue, which cannot "
             "be looked into",
             s->v.depth);
-    if (s->v.depth > 0 && s->v.worker == VIEW_RUNS &&
-        strcmp(view_state(&s->v), "running") != 0)
-        add(s, "; the worker takes none of these now: %s", view_state(&s->v));
+    if (s->v.depth > 0 && s->v.worker == SNAPSHOT_RUNS &&
+        strcmp(snapshot_state(&s->v), "running") != 0)
+        add(s, "; the worker takes none of these now: %s",
+            snapshot_state(&s->v));
 }
 
 /* ---- the verb ---- */
@@ -367,7 +369,7 @@ static int tell(struct search *s, const struct options *o)
         return known ? 0 : EX_NOINPUT;
     }
     if (!known)
-        return say(EX_NOINPUT, "%s: %s", o->operands.at[1], s->text);
+        return complain(EX_NOINPUT, "%s: %s", o->operands.at[1], s->text);
     printf("%s: ", s->named ? s->text_id : o->operands.at[1]);
     safe_text(stdout, s->text, strlen(s->text), true);
     putchar('\n');
@@ -382,15 +384,15 @@ int explain_run(const struct options *o)
     int status;
 
     if (id_read(&s, o->operands.at[1], &p) < 0 ||
-        view_open(&s.v, o->state_dir, o->operands.at[0], true, &p) < 0)
-        return say_problem(&p);
+        snapshot_open(&s.v, o->state_dir, o->operands.at[0], true, &p) < 0)
+        return complain_of(&p);
     s.more = json_object();
     if (!s.v.has_folder) {
-        view_close(&s.v);
-        return say(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
-                   s.v.queue, s.v.no_store.text);
+        snapshot_close(&s.v);
+        return complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
+                        s.v.queue, s.v.no_store.text);
     }
-    (void)view_store(&s.v, &s.store);
+    (void)snapshot_store(&s.v, &s.store);
     /* Twice: what was on its way between two of these places is in one now. */
     if (!custody_search(&s) && !store_search(&s) && !journal_search(&s) &&
         !custody_search(&s) && !store_search(&s) && !journal_search(&s))
@@ -398,6 +400,6 @@ int explain_run(const struct options *o)
     status = tell(&s, o);
     store_close(&s.store);
     json_decref(s.more);
-    view_close(&s.v);
+    snapshot_close(&s.v);
     return status;
 }

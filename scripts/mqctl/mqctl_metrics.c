@@ -18,9 +18,9 @@
 
 #include "common/base/clock.h"
 #include "common/file/folder.h"
-#include "scripts/mqctl/mqctl_names.h"
-#include "scripts/mqctl/mqctl_say.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
+#include "scripts/mqctl/mqctl_complain.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 /* ---- what a family says of a queue ---- */
 
@@ -29,10 +29,10 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-#define TOTAL(field)                                \
-    static double get_##field(const struct view *v) \
-    {                                               \
-        return (double)v->sum.field;                \
+#define TOTAL(field)                                    \
+    static double get_##field(const struct snapshot *v) \
+    {                                                   \
+        return (double)v->sum.field;                    \
     }
 TOTAL(deliveries)
 TOTAL(done)
@@ -43,65 +43,65 @@ TOTAL(expired)
 TOTAL(crashes)
 #undef TOTAL
 
-static bool runs(const struct view *v)
+static bool runs(const struct snapshot *v)
 {
-    return v->worker == VIEW_RUNS;
+    return v->worker == SNAPSHOT_RUNS;
 }
 
-static double get_up(const struct view *v)
+static double get_up(const struct snapshot *v)
 {
-    return v->worker == VIEW_UNSEEN ? -1 : runs(v);
+    return v->worker == SNAPSHOT_UNSEEN ? -1 : runs(v);
 }
 
-static double get_start(const struct view *v)
+static double get_start(const struct snapshot *v)
 {
     return seconds(v->head.started_ns);
 }
 
-static double get_flight(const struct view *v)
+static double get_flight(const struct snapshot *v)
 {
     return runs(v) ? (double)v->sum.running : 0;
 }
 
-static double get_cap(const struct view *v)
+static double get_cap(const struct snapshot *v)
 {
-    return runs(v) ? view_cap(v) : 0;
+    return runs(v) ? snapshot_cap(v) : 0;
 }
 
-static double get_window(const struct view *v)
+static double get_window(const struct snapshot *v)
 {
-    return runs(v) ? view_window(v) : 0;
+    return runs(v) ? snapshot_window(v) : 0;
 }
 
-static double get_capacity(const struct view *v)
+static double get_capacity(const struct snapshot *v)
 {
-    return runs(v) ? view_capacity(v) : 0;
+    return runs(v) ? snapshot_capacity(v) : 0;
 }
 
-static double get_paused(const struct view *v)
+static double get_paused(const struct snapshot *v)
 {
-    return view_paused(v);
+    return snapshot_paused(v);
 }
 
-static double get_breaker(const struct view *v)
+static double get_breaker(const struct snapshot *v)
 {
-    return runs(v) && strcmp(view_breaker(v), "closed") != 0;
+    return runs(v) && strcmp(snapshot_breaker(v), "closed") != 0;
 }
 
-static double get_groups(const struct view *v)
+static double get_groups(const struct snapshot *v)
 {
-    return (double)view_groups(v);
+    return (double)snapshot_groups(v);
 }
 
-static double get_groups_held(const struct view *v)
+static double get_groups_held(const struct snapshot *v)
 {
-    return (double)view_groups_held(v);
+    return (double)snapshot_groups_held(v);
 }
 
-#define KNOWN(name, field)                         \
-    static double get_##name(const struct view *v) \
-    {                                              \
-        return (double)v->field;                   \
+#define KNOWN(name, field)                             \
+    static double get_##name(const struct snapshot *v) \
+    {                                                  \
+        return (double)v->field;                       \
     }
 KNOWN(depth, depth)
 KNOWN(depth_max, depth_max)
@@ -117,7 +117,7 @@ KNOWN(held, held)
 /* Less than 0 leaves the sample out: it is not known. */
 static const struct {
     const char *name, *type, *help;
-    double (*get)(const struct view *v);
+    double (*get)(const struct snapshot *v);
     bool counted; /* only of queues with counters */
 } families[] = {
     {"mqworker_up", "gauge", "Whether a worker runs on the queue.", get_up,
@@ -213,7 +213,7 @@ static uint64_t bound(size_t i)
 #define BOUNDS (3 * DECADES - 1)
 
 /* histogram - one queue; `sum_ns` of all values */
-static void histogram(FILE *out, const char *name, const struct view *v,
+static void histogram(FILE *out, const char *name, const struct snapshot *v,
                       const struct histogram_sum *h, uint64_t sum_ns)
 {
     for (size_t i = 0; i < BOUNDS; i++) {
@@ -242,7 +242,7 @@ static uint64_t roughly(const struct histogram_sum *h)
     return (uint64_t)sum;
 }
 
-static void histograms(FILE *out, const struct view *views, size_t n)
+static void histograms(FILE *out, const struct snapshot *views, size_t n)
 {
     static struct histogram_sum h;
 
@@ -268,7 +268,7 @@ static void histograms(FILE *out, const struct view *views, size_t n)
 
 /* ---- the text ---- */
 
-static void print_all(FILE *out, const struct view *views, size_t n)
+static void print_all(FILE *out, const struct snapshot *views, size_t n)
 {
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         family(out, families[f].name, families[f].type, families[f].help);
@@ -286,7 +286,7 @@ static void print_all(FILE *out, const struct view *views, size_t n)
 }
 
 /* to_file - beside it, then in its place */
-static int to_file(const char *path, const struct view *views, size_t n)
+static int to_file(const char *path, const struct snapshot *views, size_t n)
 {
     char beside[PATH_MAX], user[FOLDER_USER];
     int fd, ok;
@@ -294,15 +294,15 @@ static int to_file(const char *path, const struct view *views, size_t n)
 
     if (snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid()) >=
         (int)sizeof beside)
-        return say(EX_USAGE, "--textfile: the path is too long");
+        return complain(EX_USAGE, "--textfile: the path is too long");
     fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
               0644);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!out)
-        return say(EX_CANTCREAT,
-                   "cannot make %s: %s; give a --textfile in a "
-                   "folder that %s may write",
-                   beside, strerror(errno), folder_user(geteuid(), user));
+        return complain(EX_CANTCREAT,
+                        "cannot make %s: %s; give a --textfile in a "
+                        "folder that %s may write",
+                        beside, strerror(errno), folder_user(geteuid(), user));
     print_all(out, views, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
     ok = fclose(out) == 0 && ok && rename(beside, path) == 0;
@@ -310,25 +310,25 @@ static int to_file(const char *path, const struct view *views, size_t n)
         return 0;
     n = (size_t)errno;
     unlink(beside);
-    return say(EX_CANTCREAT, "cannot write %s: %s; it is as it was", path,
-               strerror((int)n));
+    return complain(EX_CANTCREAT, "cannot write %s: %s; it is as it was", path,
+                    strerror((int)n));
 }
 
 /* look_all - views of all queues that have a folder; how many */
-static size_t look_all(const struct options *o, const struct names *n,
-                       struct view *views, int *status)
+static size_t look_all(const struct options *o, const struct queue_list *n,
+                       struct snapshot *views, int *status)
 {
     struct problem p;
     size_t count = 0;
 
     for (size_t i = 0; i < n->count; i++) {
-        struct view *v = &views[count];
+        struct snapshot *v = &views[count];
 
-        if (view_open(v, o->state_dir, n->at[i], true, &p) < 0) {
-            *status = say_problem(&p);
+        if (snapshot_open(v, o->state_dir, n->at[i], true, &p) < 0) {
+            *status = complain_of(&p);
         } else if (v->shut) {
-            *status = say_problem(&v->no_live);
-            view_close(v);
+            *status = complain_of(&v->no_live);
+            snapshot_close(v);
         } else {
             count++;
         }
@@ -339,16 +339,16 @@ static size_t look_all(const struct options *o, const struct names *n,
 /* metrics_run - all of them, then the text */
 int metrics_run(const struct options *o)
 {
-    struct names n = {0};
-    struct view *views;
+    struct queue_list n = {0};
+    struct snapshot *views;
     size_t count;
     int status = 0;
 
-    if (names_of_workers(&n, o->state_dir) < 0)
+    if (queue_list_of_workers(&n, o->state_dir) < 0)
         return say_memory();
     if (n.folder_trouble[0]) {
-        names_free(&n);
-        return say(EX_CANTCREAT, "%s", n.folder_trouble);
+        queue_list_free(&n);
+        return complain(EX_CANTCREAT, "%s", n.folder_trouble);
     }
     views = calloc(n.count + 1, sizeof *views);
     if (!views)
@@ -362,8 +362,8 @@ int metrics_run(const struct options *o)
         print_all(stdout, views, count);
     }
     for (size_t i = 0; i < count; i++)
-        view_close(&views[i]);
+        snapshot_close(&views[i]);
     free(views);
-    names_free(&n);
+    queue_list_free(&n);
     return status;
 }

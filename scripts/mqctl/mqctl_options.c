@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/mq/mqlimit.h"
 
-static const struct verb_row verbs[] = {
+static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
                      "List every queue of this machine and its worker."},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
@@ -42,7 +42,7 @@ static const struct verb_row verbs[] = {
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
-static const struct verb_flag flags[] = {
+static const struct subcommand_flag flags[] = {
     {TABLES | ORDERS,
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
     {V(TOP),
@@ -76,7 +76,7 @@ static const struct verb_flag flags[] = {
     {EVERY, {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"}},
 };
 
-static const struct verb_table table = {
+static const struct subcommand_table table = {
     .program = "mqctl",
     .usage = "VERB [options] [QUEUE ...]",
     .about = "Look at workers of POSIX message queues, and steer them.",
@@ -104,7 +104,7 @@ static const struct {
 /* verb_parse - the verb of that name */
 enum verb verb_parse(const char *text)
 {
-    return (enum verb)verbs_find(&table, text);
+    return (enum verb)subcommand_find(&table, text);
 }
 
 const char *verb_name(enum verb verb)
@@ -134,7 +134,7 @@ int options_read(struct options *o, int argc, char **argv, struct problem *p)
     int err;
 
     o->interval_ns = NS_PER_S;
-    err = verbs_read(&table, o->verb, argc, argv, o, &o->operands, p);
+    err = subcommand_read(&table, o->verb, argc, argv, o, &o->operands, p);
     return err || o->help ? err : operands_check(o, p);
 }
 
@@ -147,5 +147,5 @@ int options_complete(int argc, char **argv)
 /* help_print - of one verb, or the list of verbs */
 void help_print(enum verb verb, FILE *out)
 {
-    verbs_help(&table, verb, out);
+    subcommand_help(&table, verb, out);
 }

@@ -1,6 +1,7 @@
 /* mqctl_options.h - the command line of mqctl: a verb and its flags
  *
- * WHAT   One row per flag with the verbs that take it (common/options/verbs.h).
+ * WHAT   One row per flag with the verbs that take it
+ *        (common/options/subcommand.h).
  * WHO    Once, from main.
  * OWNS   Strings point into argv, which is permuted.
  * FAILS  A problem with status 64.
@@ -13,7 +14,7 @@
 #include <stdio.h>
 
 #include "common/base/problem.h"
-#include "common/options/verbs.h"
+#include "common/options/subcommand.h"
 
 enum verb {
     VERB_QUEUES,
@@ -35,10 +36,10 @@ enum verb {
 
 struct options {
     enum verb verb;
-    struct verb_operands operands; /* after the verb */
-    const char *state_dir;         /* NULL: as the worker finds it */
-    const char *textfile;          /* NULL: stdout */
-    uint64_t interval_ns, rounds;  /* of top; rounds 0: until it is ended */
+    struct subcommand_operands operands; /* after the verb */
+    const char *state_dir;               /* NULL: as the worker finds it */
+    const char *textfile;                /* NULL: stdout */
+    uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, force, help;
 };
@@ -48,7 +49,7 @@ enum verb verb_parse(const char *text);
 const char *verb_name(enum verb verb);
 /* argv[1] is the verb of o->verb. */
 int options_read(struct options *o, int argc, char **argv, struct problem *p);
-/* --options-dump (common/options/verbs.h). */
+/* --options-dump (common/options/subcommand.h). */
 int options_complete(int argc, char **argv);
 /* --help of the verb; VERB_COUNT: of the program. */
 void help_print(enum verb verb, FILE *out);

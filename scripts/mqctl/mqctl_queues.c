@@ -15,9 +15,9 @@
 #include "common/state/runtimedir.h"
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_holder.h"
-#include "scripts/mqctl/mqctl_names.h"
-#include "scripts/mqctl/mqctl_say.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
+#include "scripts/mqctl/mqctl_complain.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 #define MEMORY_TEXT (PATH_MAX + 128)
 
@@ -29,7 +29,7 @@ static const struct term_column columns[] = {
 };
 
 /* charged - against RLIMIT_MSGQUEUE; -1: not known */
-static long charged(const struct view *v)
+static long charged(const struct snapshot *v)
 {
     return v->has_queue ? (long)mqlimit_cost((uint64_t)v->depth_max,
                                              (uint64_t)v->message_size)
@@ -45,17 +45,17 @@ static void cell(struct term_table *t, long value)
 }
 
 /* worker_text - its state, or why there is nothing to say of the queue */
-static const char *worker_text(const struct view *v)
+static const char *worker_text(const struct snapshot *v)
 {
     if (v->has_queue)
-        return v->worker == VIEW_NEVER ? "-" : view_state(v);
+        return v->worker == SNAPSHOT_NEVER ? "-" : snapshot_state(v);
     return v->no_queue.status == EX_NOPERM ? "no permission"
            : v->no_queue.status == EX_NOINPUT
                ? "no queue; only what was kept of it"
                : v->no_queue.text;
 }
 
-static void row(struct term_table *t, const struct view *v)
+static void row(struct term_table *t, const struct snapshot *v)
 {
     term_cellf(t, "%s", v->queue);
     cell(t, v->depth);
@@ -63,7 +63,7 @@ static void row(struct term_table *t, const struct view *v)
     cell(t, v->bytes);
     cell(t, v->message_size);
     cell(t, charged(v));
-    cell(t, v->worker == VIEW_RUNS ? (long)v->pid : -1);
+    cell(t, v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1);
     term_cellf(t, "%s", worker_text(v));
 }
 
@@ -72,15 +72,15 @@ static json_t *known(long value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
-static int object(const struct view *v)
+static int object(const struct snapshot *v)
 {
     json_t *o =
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue", v->queue,
                   "depth", known(v->depth), "queue_depth", known(v->depth_max),
                   "bytes", known(v->bytes), "message_size",
                   known(v->message_size), "charged", known(charged(v)), "pid",
-                  known(v->worker == VIEW_RUNS ? (long)v->pid : -1), "worker",
-                  worker_text(v));
+                  known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1),
+                  "worker", worker_text(v));
     int err = o ? json_print_line(o, stdout) : -ENOMEM;
 
     json_decref(o);
@@ -88,7 +88,7 @@ static int object(const struct view *v)
 }
 
 /* list - all that were found */
-static int list(const struct options *o, const struct names *n)
+static int list(const struct options *o, const struct queue_list *n)
 {
     struct term_table *table =
         term_table_open(columns, sizeof columns / sizeof *columns);
@@ -96,17 +96,17 @@ static int list(const struct options *o, const struct names *n)
 
     for (size_t i = 0; i < n->count; i++) {
         struct problem p;
-        struct view v;
+        struct snapshot v;
 
-        if (view_open(&v, o->state_dir, n->at[i], false, &p) < 0) {
-            status = say_problem(&p);
+        if (snapshot_open(&v, o->state_dir, n->at[i], false, &p) < 0) {
+            status = complain_of(&p);
             continue;
         }
         if (!o->json)
             row(table, &v);
         else if (object(&v) < 0)
             status = say_memory();
-        view_close(&v);
+        snapshot_close(&v);
     }
     if (!o->json)
         term_table_print(table, stdout);
@@ -117,17 +117,17 @@ static int list(const struct options *o, const struct names *n)
 /* queues_run - and what could not be looked at */
 int queues_run(const struct options *o)
 {
-    struct names n = {0};
+    struct queue_list n = {0};
     int status;
 
-    if (names_of_queues(&n, o->state_dir) < 0)
+    if (queue_list_of_queues(&n, o->state_dir) < 0)
         return say_memory();
     status = list(o, &n);
     if (n.missing[0])
-        say(0, "%s", n.missing);
+        complain(0, "%s", n.missing);
     if (n.folder_trouble[0])
-        say(0, "workers are not shown: %s", n.folder_trouble);
-    names_free(&n);
+        complain(0, "workers are not shown: %s", n.folder_trouble);
+    queue_list_free(&n);
     return status;
 }
 
@@ -145,17 +145,19 @@ int create_run(const struct options *o)
 
     if (queue_open(&q, o->operands.at[0], QUEUE_CREATE, &want, &created, &p) <
         0)
-        return say_problem(&p);
+        return complain_of(&p);
     if (created)
         printf("%s: made, room for %zu messages of %zu bytes\n", queue_label(q),
                queue_depth(q), queue_message_size(q));
     else if (queue_differs(q, &want, text, sizeof text))
-        status = say(EX_CANTCREAT,
+        status =
+            complain(EX_CANTCREAT,
                      "%s is there already, and differs: %s; remove it first, "
                      "with mqctl remove %s",
                      queue_label(q), text, queue_label(q));
     else
-        status = say(EX_CANTCREAT,
+        status =
+            complain(EX_CANTCREAT,
                      "%s is there already, with room for %zu messages of %zu "
                      "bytes",
                      queue_label(q), queue_depth(q), queue_message_size(q));
@@ -165,66 +167,73 @@ int create_run(const struct options *o)
 
 /* worker_elsewhere - one that this state directory does not lead to has the
  * queue open; 0: none */
-static int worker_elsewhere(const struct view *v)
+static int worker_elsewhere(const struct snapshot *v)
 {
     struct holder h;
 
     if (!v->has_queue || !holder_find(&h, v->queue))
         return 0;
     if (!h.there)
-        return say(EX_UNAVAILABLE,
-                   "an mqworker (pid %d) has %s open, and its state directory "
-                   "is not to be seen here; see mqctl doctor %s, or give "
-                   "--force",
-                   (int)h.pid, v->queue, v->queue);
-    return say(EX_UNAVAILABLE,
-               "worker %d runs on %s, with its state in %s, and would create "
-               "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
-               "or give --force",
-               (int)h.pid, v->queue, h.folder,
-               (int)(strrchr(h.folder, '/') - h.folder), h.folder, v->queue);
+        return complain(
+            EX_UNAVAILABLE,
+            "an mqworker (pid %d) has %s open, and its state directory "
+            "is not to be seen here; see mqctl doctor %s, or give "
+            "--force",
+            (int)h.pid, v->queue, v->queue);
+    return complain(
+        EX_UNAVAILABLE,
+        "worker %d runs on %s, with its state in %s, and would create "
+        "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
+        "or give --force",
+        (int)h.pid, v->queue, h.folder,
+        (int)(strrchr(h.folder, '/') - h.folder), h.folder, v->queue);
 }
 
 /* in_the_way - what would be lost or cut off; 0: nothing */
-static int in_the_way(const struct view *v)
+static int in_the_way(const struct snapshot *v)
 {
     int status;
 
-    if (v->worker == VIEW_UNSEEN)
-        return say(v->no_live.status,
-                   "cannot see whether a worker runs on it: %s; or give "
-                   "--force",
-                   v->no_live.text);
-    if (v->worker == VIEW_RUNS)
-        return say(EX_UNAVAILABLE,
-                   "worker %d runs on %s, and would create it again; stop it "
-                   "first, with mqctl drain %s, or give --force",
-                   (int)v->pid, v->queue, v->queue);
+    if (v->worker == SNAPSHOT_UNSEEN)
+        return complain(v->no_live.status,
+                        "cannot see whether a worker runs on it: %s; or give "
+                        "--force",
+                        v->no_live.text);
+    if (v->worker == SNAPSHOT_RUNS)
+        return complain(
+            EX_UNAVAILABLE,
+            "worker %d runs on %s, and would create it again; stop it "
+            "first, with mqctl drain %s, or give --force",
+            (int)v->pid, v->queue, v->queue);
     status = worker_elsewhere(v);
     if (status)
         return status;
     if (v->depth > 0)
-        return say(EX_UNAVAILABLE,
-                   "%s holds %ld messages, which would be lost; let a worker "
-                   "take them, or give --force",
-                   v->queue, v->depth);
+        return complain(
+            EX_UNAVAILABLE,
+            "%s holds %ld messages, which would be lost; let a worker "
+            "take them, or give --force",
+            v->queue, v->depth);
     if (!v->has_queue && v->no_queue.status != EX_NOINPUT)
-        return say(v->no_queue.status,
-                   "cannot see whether it holds messages: %s; or give --force",
-                   v->no_queue.text);
+        return complain(
+            v->no_queue.status,
+            "cannot see whether it holds messages: %s; or give --force",
+            v->no_queue.text);
     return 0;
 }
 
 /* memory_remove - the folder of a worker that is gone; what becomes of it
  * Only files in memory are looked at: what is in the state directory stays.
  */
-static const char *memory_remove(const struct view *v, char buf[MEMORY_TEXT])
+static const char *memory_remove(const struct snapshot *v,
+                                 char buf[MEMORY_TEXT])
 {
     char folder[PATH_MAX];
     int err = -ENOENT;
 
     buf[0] = '\0';
-    if (v->has_folder && v->worker != VIEW_RUNS && v->worker != VIEW_UNSEEN)
+    if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
+        v->worker != SNAPSHOT_UNSEEN)
         err = runtimedir_remove(&v->dir, custody_holds, folder);
     if (err > 0)
         snprintf(buf, MEMORY_TEXT,
@@ -242,29 +251,29 @@ int remove_run(const struct options *o)
 {
     struct problem p = {0};
     char memory[MEMORY_TEXT];
-    struct view v;
+    struct snapshot v;
     int status, err;
 
-    if (view_open(&v, o->state_dir, o->operands.at[0], true, &p) < 0)
-        return say_problem(&p);
+    if (snapshot_open(&v, o->state_dir, o->operands.at[0], true, &p) < 0)
+        return complain_of(&p);
     status = o->force ? 0 : in_the_way(&v);
     if (!status) {
         err = queue_unlink(v.queue);
         if (err == -ENOENT)
-            status = say(EX_NOINPUT,
-                         "there is no queue %s; mqctl queues "
-                         "lists those that are",
-                         v.queue);
+            status = complain(EX_NOINPUT,
+                              "there is no queue %s; mqctl queues "
+                              "lists those that are",
+                              v.queue);
         else if (err)
-            status = say(err == -EACCES ? EX_NOPERM : EX_OSERR,
-                         "cannot remove %s: %s; its owner and root may",
-                         v.queue, strerror(-err));
+            status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
+                              "cannot remove %s: %s; its owner and root may",
+                              v.queue, strerror(-err));
         else
             printf("%s: removed%s%s%s\n", v.queue,
                    v.has_folder ? "; retries and dead letters are kept in "
                                 : "",
                    v.has_folder ? v.dir.folder : "", memory_remove(&v, memory));
     }
-    view_close(&v);
+    snapshot_close(&v);
     return status;
 }

@@ -9,10 +9,10 @@
 #define SCRIPTS_MQCTL_MQCTL_SEARCH_H
 
 #include "common/custody/custody_look.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 struct search {
-    struct view v;
+    struct snapshot v;
     struct store *store; /* NULL: none */
     struct ulid id;
     bool named;  /* false: only the row is known */

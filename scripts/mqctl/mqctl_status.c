@@ -13,9 +13,9 @@
 #include "common/text/term.h"
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_holder.h"
-#include "scripts/mqctl/mqctl_names.h"
-#include "scripts/mqctl/mqctl_say.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
+#include "scripts/mqctl/mqctl_complain.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 /* ---- a table of several ---- */
 
@@ -36,17 +36,17 @@ static const struct term_column columns[] = {
     {"DONE", TERM_RIGHT, false},
 };
 
-static void row(struct term_table *t, const struct view *v)
+static void row(struct term_table *t, const struct snapshot *v)
 {
-    bool runs = v->worker == VIEW_RUNS;
+    bool runs = v->worker == SNAPSHOT_RUNS;
 
     term_cellf(t, "%s", v->queue);
-    term_cellf(t, "%s", view_state(v));
+    term_cellf(t, "%s", snapshot_state(v));
     cell(t, runs ? v->pid : -1);
     cell(t, v->depth);
     cell(t, runs ? (int64_t)v->sum.running : -1);
-    cell(t, runs ? (int64_t)view_capacity(v) : -1);
-    cell(t, view_waits(v));
+    cell(t, runs ? (int64_t)snapshot_capacity(v) : -1);
+    cell(t, snapshot_waits(v));
     cell(t, v->dead);
     cell(t, v->counters ? (int64_t)v->sum.done : -1);
 }
@@ -94,13 +94,13 @@ static void times(const char *name, const struct histogram_sum *h,
 }
 
 /* totals - since the worker started */
-static void totals(const struct view *v)
+static void totals(const struct snapshot *v)
 {
     static struct histogram_sum handler, latency;
     const struct counters_sum *s = &v->sum;
     char when[TIME_TEXT];
 
-    linef(v->worker == VIEW_RUNS ? "since" : "last run since", "%s",
+    linef(v->worker == SNAPSHOT_RUNS ? "since" : "last run since", "%s",
           time_print(v->head.started_ns, when));
     linef("ended",
           "%" PRIu64 " done, %" PRIu64 " discarded, %" PRIu64 " dead (%" PRIu64
@@ -118,7 +118,7 @@ static void totals(const struct view *v)
 }
 
 /* settings - one a line, as they could be set */
-static void settings(const struct view *v)
+static void settings(const struct snapshot *v)
 {
     json_t *all = json_object_get(v->live, "settings"), *value;
     const char *name, *title = "settings";
@@ -131,9 +131,9 @@ static void settings(const struct view *v)
 }
 
 /* state_line - and why it is so */
-static void state_line(const struct view *v)
+static void state_line(const struct snapshot *v)
 {
-    bool closed = strcmp(view_breaker(v), "closed") == 0;
+    bool closed = strcmp(snapshot_breaker(v), "closed") == 0;
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
 
     const json_t *left = json_object_get(v->live, "paused_for_ns");
@@ -145,28 +145,28 @@ static void state_line(const struct view *v)
             duration_print(((uint64_t)json_integer_value(left) + NS_PER_S - 1) /
                                NS_PER_S * NS_PER_S,
                            text));
-    if (v->worker == VIEW_RUNS)
-        linef("state", "%s%s%s%s, pid %d", view_state(v), more,
+    if (v->worker == SNAPSHOT_RUNS)
+        linef("state", "%s%s%s%s, pid %d", snapshot_state(v), more,
               closed ? "" : ": ", closed ? "" : why, (int)v->pid);
     else
-        line("state", view_state(v));
+        line("state", snapshot_state(v));
 }
 
 /* in_flight - of how many there could be */
-static void in_flight(const struct view *v)
+static void in_flight(const struct snapshot *v)
 {
     char how[96] = "";
 
-    if (view_window(v) > 1)
+    if (snapshot_window(v) > 1)
         snprintf(how, sizeof how,
                  ": %u handlers at most, each with up to %u (--window)",
-                 view_cap(v), view_window(v));
-    linef("in flight", "%" PRIu64 " of %u%s", v->sum.running, view_capacity(v),
-          how);
+                 snapshot_cap(v), snapshot_window(v));
+    linef("in flight", "%" PRIu64 " of %u%s", v->sum.running,
+          snapshot_capacity(v), how);
 }
 
 /* in_custody - what was received and is not finished */
-static void in_custody(const struct view *v)
+static void in_custody(const struct snapshot *v)
 {
     char groups[96] = "";
 
@@ -175,7 +175,7 @@ static void in_custody(const struct view *v)
                  ", %" PRId64 " of them in line in their groups", v->grouped);
     if (v->custody < 0)
         return;
-    if (v->worker == VIEW_RUNS)
+    if (v->worker == SNAPSHOT_RUNS)
         linef("in custody",
               "%" PRId64 " in flight, %" PRId64 " received and waiting%s",
               v->custody - v->held, v->held, groups);
@@ -186,26 +186,26 @@ static void in_custody(const struct view *v)
 }
 
 /* groups - worth a line where there are any */
-static void groups(const struct view *v)
+static void groups(const struct snapshot *v)
 {
-    if (v->worker != VIEW_RUNS || view_groups(v) == 0)
+    if (v->worker != SNAPSHOT_RUNS || snapshot_groups(v) == 0)
         return;
     linef("groups", "%" PRIu64 " known, %" PRIu64 " held by a dead letter%s%s",
-          view_groups(v), view_groups_held(v),
-          view_groups_held(v) ? ": mqdlq list --by group " : "",
-          view_groups_held(v) ? v->queue : "");
+          snapshot_groups(v), snapshot_groups_held(v),
+          snapshot_groups_held(v) ? ": mqdlq list --by group " : "",
+          snapshot_groups_held(v) ? v->queue : "");
 }
 
 /* why_line - as the worker says it */
-static void why_line(const struct view *v)
+static void why_line(const struct snapshot *v)
 {
     const char *why = json_string_value(json_object_get(v->live, "why"));
 
-    if (v->worker == VIEW_RUNS && why)
+    if (v->worker == SNAPSHOT_RUNS && why)
         linef("takes no more", "%s", why);
 }
 
-static void details(const struct view *v)
+static void details(const struct snapshot *v)
 {
     line("queue", v->queue);
     state_line(v);
@@ -217,7 +217,7 @@ static void details(const struct view *v)
     else
         line("in the queue", v->no_queue.text);
     why_line(v);
-    if (v->worker == VIEW_RUNS)
+    if (v->worker == SNAPSHOT_RUNS)
         in_flight(v);
     in_custody(v);
     if (v->waiting >= 0)
@@ -238,10 +238,10 @@ static void details(const struct view *v)
 #define KEPT 160
 
 /* kept - what the last worker left; "" if nothing */
-static const char *kept(const struct view *v, char buf[KEPT])
+static const char *kept(const struct snapshot *v, char buf[KEPT])
 {
     buf[0] = '\0';
-    if (v->worker == VIEW_KILLED && v->custody < 0)
+    if (v->worker == SNAPSHOT_KILLED && v->custody < 0)
         snprintf(buf, KEPT,
                  "; what it had received and not finished is not found: its "
                  "runtime directory is gone, or the machine was started again");
@@ -255,49 +255,53 @@ static const char *kept(const struct view *v, char buf[KEPT])
 }
 
 /* absent - a queue that was named has no worker: what is known of the last */
-static int absent(const struct view *v)
+static int absent(const struct snapshot *v)
 {
     char when[TIME_TEXT], buf[KEPT];
 
-    if (v->worker == VIEW_KILLED && v->counters)
-        return say(EX_UNAVAILABLE,
-                   "no worker runs on %s; its last one, pid %d, started at %s, "
-                   "was killed%s",
-                   v->queue, (int)v->pid, time_print(v->head.started_ns, when),
-                   kept(v, buf));
-    if (v->worker == VIEW_KILLED)
-        return say(EX_UNAVAILABLE,
-                   "no worker runs on %s; its last one, pid %d, was killed%s",
-                   v->queue, (int)v->pid, kept(v, buf));
-    if (v->worker == VIEW_ENDED)
-        return say(EX_UNAVAILABLE,
-                   "no worker runs on %s; the last one ended "
-                   "at %s%s",
-                   v->queue,
-                   time_print(v->head.gauges[COUNTERS_ENDED_NS], when),
-                   kept(v, buf));
-    if (v->worker == VIEW_UNSEEN && !v->shut)
-        return say(EX_UNAVAILABLE,
-                   "whether a worker runs on %s is not seen from here: the "
-                   "lock %s/%s cannot be asked",
-                   v->queue, v->dir.folder, STATEDIR_PIDFILE);
+    if (v->worker == SNAPSHOT_KILLED && v->counters)
+        return complain(
+            EX_UNAVAILABLE,
+            "no worker runs on %s; its last one, pid %d, started at %s, "
+            "was killed%s",
+            v->queue, (int)v->pid, time_print(v->head.started_ns, when),
+            kept(v, buf));
+    if (v->worker == SNAPSHOT_KILLED)
+        return complain(
+            EX_UNAVAILABLE,
+            "no worker runs on %s; its last one, pid %d, was killed%s",
+            v->queue, (int)v->pid, kept(v, buf));
+    if (v->worker == SNAPSHOT_ENDED)
+        return complain(EX_UNAVAILABLE,
+                        "no worker runs on %s; the last one ended "
+                        "at %s%s",
+                        v->queue,
+                        time_print(v->head.gauges[COUNTERS_ENDED_NS], when),
+                        kept(v, buf));
+    if (v->worker == SNAPSHOT_UNSEEN && !v->shut)
+        return complain(
+            EX_UNAVAILABLE,
+            "whether a worker runs on %s is not seen from here: the "
+            "lock %s/%s cannot be asked",
+            v->queue, v->dir.folder, STATEDIR_PIDFILE);
     if (v->has_folder && v->no_counters.text[0])
-        return say_problem(&v->no_counters);
+        return complain_of(&v->no_counters);
     if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)
-        return say(EX_NOINPUT,
-                   "there is no queue %s, and no worker has run on it; mqctl "
-                   "queues lists those that are",
-                   v->queue);
-    return say_problem(&v->no_live);
+        return complain(
+            EX_NOINPUT,
+            "there is no queue %s, and no worker has run on it; mqctl "
+            "queues lists those that are",
+            v->queue);
+    return complain_of(&v->no_live);
 }
 
 /* elsewhere - it has a worker that its state directory does not lead to */
 static int elsewhere(const struct holder *h, const char *queue)
 {
-    return say(EX_UNAVAILABLE,
-               "no worker of this state directory is seen on %s, but an "
-               "mqworker (pid %d) has it open; see mqctl doctor %s",
-               queue, (int)h->pid, queue);
+    return complain(EX_UNAVAILABLE,
+                    "no worker of this state directory is seen on %s, but an "
+                    "mqworker (pid %d) has it open; see mqctl doctor %s",
+                    queue, (int)h->pid, queue);
 }
 
 /* show - one queue, in the form that was asked for */
@@ -306,14 +310,14 @@ static int show(const struct options *o, const char *name,
 {
     struct holder h;
     struct problem p;
-    struct view v;
+    struct snapshot v;
     json_t *object;
     int status = 0;
 
-    if (view_open(&v, o->state_dir, name, true, &p) < 0)
-        return say_problem(&p);
+    if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
+        return complain_of(&p);
     if (o->json) {
-        object = view_json(&v);
+        object = snapshot_json(&v);
         if (!object || json_print_line(object, stdout) < 0)
             status = say_memory();
         json_decref(object);
@@ -322,13 +326,13 @@ static int show(const struct options *o, const char *name,
     } else {
         details(&v);
     }
-    if (!status && v.worker != VIEW_RUNS && (o->operands.count || v.shut))
-        status = v.worker != VIEW_UNSEEN && holder_find(&h, v.queue)
+    if (!status && v.worker != SNAPSHOT_RUNS && (o->operands.count || v.shut))
+        status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue)
                      ? elsewhere(&h, v.queue)
                      : absent(&v);
-    else if (!status && v.worker == VIEW_RUNS && !v.live)
-        status = say_problem(&v.no_live);
-    view_close(&v);
+    else if (!status && v.worker == SNAPSHOT_RUNS && !v.live)
+        status = complain_of(&v.no_live);
+    snapshot_close(&v);
     return status;
 }
 
@@ -355,22 +359,23 @@ static int show_all(const struct options *o, char *const *names, size_t count,
 /* status_run - those that were named, else all that have a folder */
 int status_run(const struct options *o)
 {
-    struct names n = {0};
+    struct queue_list n = {0};
     int status;
 
     if (o->operands.count)
         return show_all(o, o->operands.at, (size_t)o->operands.count,
                         !o->json && o->operands.count > 1);
-    if (names_of_workers(&n, o->state_dir) < 0)
+    if (queue_list_of_workers(&n, o->state_dir) < 0)
         return say_memory();
     if (n.folder_trouble[0])
-        status = say(EX_CANTCREAT, "%s", n.folder_trouble);
+        status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
     else if (n.count == 0)
-        status = say(EX_UNAVAILABLE, "no worker has run with this state "
+        status =
+            complain(EX_UNAVAILABLE, "no worker has run with this state "
                                      "directory; start one with mqworker QUEUE "
                                      "-- COMMAND, or see --state-dir");
     else
         status = show_all(o, n.at, n.count, !o->json);
-    names_free(&n);
+    queue_list_free(&n);
     return status;
 }

@@ -10,8 +10,8 @@
 #include "common/text/json_line.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/mqctl_ask.h"
-#include "scripts/mqctl/mqctl_say.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_complain.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 #define LINE 2048
 
@@ -23,16 +23,16 @@ static int line_make(const struct options *o, char line[LINE])
         const char *word = o->operands.at[i];
 
         if (strpbrk(word, " \t\r\n"))
-            return say(EX_USAGE,
-                       "%s: \"%s\" has a space in it; give NAME="
-                       "VALUE without any, like backoff=1s,5s",
-                       verb_name(o->verb), word);
+            return complain(EX_USAGE,
+                            "%s: \"%s\" has a space in it; give NAME="
+                            "VALUE without any, like backoff=1s,5s",
+                            verb_name(o->verb), word);
         strlcat(line, " ", LINE);
         if (strlcat(line, word, LINE) >= LINE)
-            return say(EX_USAGE,
-                       "%s: too much at once; give less than %d "
-                       "bytes",
-                       verb_name(o->verb), LINE);
+            return complain(EX_USAGE,
+                            "%s: too much at once; give less than %d "
+                            "bytes",
+                            verb_name(o->verb), LINE);
     }
     return 0;
 }
@@ -85,11 +85,11 @@ int steer_run(const struct options *o)
     if (status)
         return status;
     if (queue_name(o->operands.at[0], queue, &p) < 0)
-        return say_problem(&p);
-    if (view_folder(&dir, o->state_dir, queue, &p) < 0)
-        return say_problem(&p);
+        return complain_of(&p);
+    if (snapshot_folder(&dir, o->state_dir, queue, &p) < 0)
+        return complain_of(&p);
     if (ask(&dir, queue, line, &answer, &p) < 0)
-        return say_problem(&p);
+        return complain_of(&p);
     if (!json_is_true(json_object_get(answer, "ok"))) {
         status = (int)json_integer_value(json_object_get(answer, "status"));
         status = status ? status : EX_SOFTWARE;
@@ -100,7 +100,7 @@ int steer_run(const struct options *o)
         told(o, queue, answer);
     error = text_of(answer, "error");
     if (status)
-        say(status, "%s", error ? error : "it does not say why");
+        complain(status, "%s", error ? error : "it does not say why");
     json_decref(answer);
     return status;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/text/interrupt.h"
-#include "scripts/mqdlq/mqdlq_desk.h"
+#include "common/text/cli_interrupt.h"
+#include "scripts/mqdlq/mqdlq_context.h"
 #include "scripts/mqdlq/mqdlq_import.h"
 #include "scripts/mqdlq/mqdlq_list.h"
 #include "scripts/mqdlq/mqdlq_options.h"
@@ -19,26 +19,27 @@ static int output_end(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    return desk_say(EX_IOERR, "cannot write the output: %s", strerror(errno));
+    return context_say(EX_IOERR, "cannot write the output: %s",
+                       strerror(errno));
 }
 
 /* verb_run - the exit status of the verb */
 static int verb_run(const struct options *o)
 {
-    static int (*const runs[VERB_COUNT])(struct desk *) = {
+    static int (*const runs[VERB_COUNT])(struct context *) = {
         [VERB_LIST] = list_run,     [VERB_SHOW] = show_run,
         [VERB_REPLAY] = replay_run, [VERB_DISCARD] = remove_run,
         [VERB_PURGE] = remove_run,  [VERB_EXPORT] = export_run,
         [VERB_IMPORT] = import_run,
     };
-    static struct desk d;
-    int status = desk_open(&d, o, o->verb == VERB_IMPORT);
+    static struct context d;
+    int status = context_open(&d, o, o->verb == VERB_IMPORT);
     if (!status) {
-        interrupt_catch();
+        cli_interrupt_catch();
         status = output_end(runs[o->verb](&d));
     }
-    desk_close(&d);
-    interrupt_die();
+    context_close(&d);
+    cli_interrupt_die();
     return status;
 }
 
@@ -63,13 +64,13 @@ int main(int argc, char **argv)
         return output_end(0);
     }
     if (o.verb == VERB_COUNT)
-        return desk_say(EX_USAGE,
-                        "%s%s%s; give list, show, replay, discard, purge, "
-                        "export or import first",
-                        *word ? "\"" : "no verb given", word,
-                        *word ? "\" is not a verb" : "");
+        return context_say(EX_USAGE,
+                           "%s%s%s; give list, show, replay, discard, purge, "
+                           "export or import first",
+                           *word ? "\"" : "no verb given", word,
+                           *word ? "\" is not a verb" : "");
     if (options_read(&o, argc, argv, &p) != 0)
-        return desk_say(p.status, "%s", p.text);
+        return context_say(p.status, "%s", p.text);
     if (!o.help)
         return verb_run(&o);
     help_print(o.verb, stdout);

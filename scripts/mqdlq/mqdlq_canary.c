@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/store/letters.h"
 #include "common/mq/patience.h"
 #include "common/state/worker_lock.h"
@@ -20,39 +20,39 @@
 static int death_say(const struct letter *l, void *arg)
 {
     (void)arg;
-    return desk_say(EX_TEMPFAIL,
-                    "the canary, letter %" PRId64
-                    ", died again: %s%s%s; nothing else was sent",
-                    l->m.row, store_reason_text(l->m.reason),
-                    l->m.error ? ": " : "", l->m.error ? l->m.error : "");
+    return context_say(EX_TEMPFAIL,
+                       "the canary, letter %" PRId64
+                       ", died again: %s%s%s; nothing else was sent",
+                       l->m.row, store_reason_text(l->m.reason),
+                       l->m.error ? ": " : "", l->m.error ? l->m.error : "");
 }
 
 /* canary_look - -EAGAIN while it is on its way, else an exit status. Any row
  * that is neither gone nor dead of another death is on its way: in the queue,
  * in a handler, or waiting for its next attempt. */
-static int canary_look(struct desk *d, int64_t row, uint64_t died_ns)
+static int canary_look(struct context *d, int64_t row, uint64_t died_ns)
 {
     struct store_row m;
     int err = store_get(d->store, row, &m, NULL, 0, NULL);
     if (err == -ENOENT)
         return 0;
     if (err)
-        return desk_store_failed("watch the canary", err);
+        return context_store_failed("watch the canary", err);
     if (m.state != STORE_DEAD)
         return -EAGAIN;
     if (m.died_ns == died_ns)
-        return desk_say(EX_TEMPFAIL,
-                        "the canary, letter %" PRId64
-                        ", was taken back; nothing else was sent",
-                        row);
+        return context_say(EX_TEMPFAIL,
+                           "the canary, letter %" PRId64
+                           ", was taken back; nothing else was sent",
+                           row);
     int status = letters_get(d->store, row, death_say, NULL);
     return status == -ENOENT ? 0
-           : status < 0      ? desk_store_failed("watch the canary", status)
+           : status < 0      ? context_store_failed("watch the canary", status)
                              : status;
 }
 
 /* canary_wait - until it is settled */
-int canary_wait(struct desk *d, int64_t row, uint64_t died_ns,
+int canary_wait(struct context *d, int64_t row, uint64_t died_ns,
                 uint64_t limit_ns)
 {
     const struct timespec nap = {.tv_nsec = (long)LOOK_EVERY_NS};
@@ -64,19 +64,19 @@ int canary_wait(struct desk *d, int64_t row, uint64_t died_ns,
         int status = canary_look(d, row, died_ns);
         if (status != -EAGAIN)
             return status;
-        if (interrupt_seen() || clock_mono_ns() >= deadline)
-            return desk_say(EX_TEMPFAIL,
-                            "the canary, letter %" PRId64
-                            ", is not settled%s; nothing else was sent",
-                            row, interrupt_seen() ? "" : " in time");
+        if (cli_interrupt_seen() || clock_mono_ns() >= deadline)
+            return context_say(EX_TEMPFAIL,
+                               "the canary, letter %" PRId64
+                               ", is not settled%s; nothing else was sent",
+                               row, cli_interrupt_seen() ? "" : " in time");
         if (patience_over(&patience))
-            desk_say(0,
-                     "letter %" PRId64 " was sent, %s; waiting until a worker "
-                     "has settled it%s",
-                     row, worker_lock_clause(d->o->state_dir, d->queue, worker),
-                     limit_ns == UINT64_MAX
-                         ? ", Ctrl-C ends that (or --wait DUR)"
-                         : "");
+            context_say(
+                0,
+                "letter %" PRId64 " was sent, %s; waiting until a worker "
+                "has settled it%s",
+                row, worker_lock_clause(d->o->state_dir, d->queue, worker),
+                limit_ns == UINT64_MAX ? ", Ctrl-C ends that (or --wait DUR)"
+                                       : "");
         nanosleep(&nap, NULL);
     }
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "scripts/mqdlq/mqdlq_json.h"
@@ -18,7 +18,7 @@
 #define BATCH_BYTES   (4u << 20)
 
 struct import {
-    struct desk *desk;
+    struct context *desk;
     FILE *file;
     struct term_progress bar;
     uint64_t line; /* lines read */
@@ -58,20 +58,21 @@ static int import_stop(struct import *i, int status, uint64_t from,
     int err = batch_put(i);
     term_progress_end(&i->bar);
     if (err)
-        desk_store_failed("import", err);
-    return desk_say(status,
-                    "%s; %" PRIu64 " letter%s imported, none from line %" PRIu64
-                    " on%s",
-                    why, i->in, desk_plural(i->in), from,
-                    err ? " nor of some before it" : "");
+        context_store_failed("import", err);
+    return context_say(status,
+                       "%s; %" PRIu64
+                       " letter%s imported, none from line %" PRIu64 " on%s",
+                       why, i->in, context_plural(i->in), from,
+                       err ? " nor of some before it" : "");
 }
 
 /* batch_failed - the store did not take a batch; the exit status */
 static int batch_failed(struct import *i, int err)
 {
     term_progress_end(&i->bar);
-    int status = desk_store_failed("import", err);
-    desk_say(0, "%" PRIu64 " letter%s imported", i->in, desk_plural(i->in));
+    int status = context_store_failed("import", err);
+    context_say(0, "%" PRIu64 " letter%s imported", i->in,
+                context_plural(i->in));
     return status;
 }
 
@@ -109,7 +110,7 @@ static int lines_import(struct import *i)
     int status = 0;
     while (!status) {
         ssize_t size = getline(&text, &room, i->file);
-        if (interrupt_seen())
+        if (cli_interrupt_seen())
             status = import_stop(i, EX_TEMPFAIL, i->line + 1, "interrupted");
         else if (size < 0)
             break;
@@ -137,8 +138,8 @@ static int file_open(struct import *i)
     if (i->file == stdin)
         term_tell_input("mqdlq", "letters, one JSON object a line,");
     if (!i->file)
-        return desk_say(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
-                        "cannot open \"%s\": %s", name, strerror(errno));
+        return context_say(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
+                           "cannot open \"%s\": %s", name, strerror(errno));
     bool sized = fstat(fileno(i->file), &st) == 0 && S_ISREG(st.st_mode);
     term_progress_start(&i->bar, "importing bytes",
                         sized ? (uint64_t)st.st_size : 0);
@@ -146,11 +147,11 @@ static int file_open(struct import *i)
 }
 
 /* import_run - import */
-int import_run(struct desk *d)
+int import_run(struct context *d)
 {
     struct import *i = calloc(1, sizeof *i);
     if (!i)
-        return desk_store_failed("import", -ENOMEM);
+        return context_store_failed("import", -ENOMEM);
     i->desk = d;
     int status = file_open(i);
     if (!status) {
@@ -161,7 +162,7 @@ int import_run(struct desk *d)
             status = batch_failed(i, err);
         else if (!status)
             printf("%" PRIu64 " letter%s imported\n", i->in,
-                   desk_plural(i->in));
+                   context_plural(i->in));
     }
     batch_free(i);
     if (i->file && i->file != stdin)

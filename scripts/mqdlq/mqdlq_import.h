@@ -9,8 +9,8 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_IMPORT_H
 #define SCRIPTS_MQDLQ_MQDLQ_IMPORT_H
 
-#include "scripts/mqdlq/mqdlq_desk.h"
+#include "scripts/mqdlq/mqdlq_context.h"
 
-int import_run(struct desk *d);
+int import_run(struct context *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* mqdlq_json.c - see mqdlq_json.h: a letter out (mqdlq_draft.c: in) */
+/* mqdlq_json.c - see mqdlq_json.h: a letter out (mqdlq_decode.c: in) */
 #include "scripts/mqdlq/mqdlq_json.h"
 
 #include <errno.h>

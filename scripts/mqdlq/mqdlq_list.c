@@ -9,11 +9,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
-#include "scripts/mqdlq/mqdlq_choice.h"
+#include "scripts/mqdlq/mqdlq_selection.h"
 #include "scripts/mqdlq/mqdlq_json.h"
 
 #define PREVIEW_BYTES 256  /* of a body in the table */
@@ -45,11 +45,11 @@ static int letter_row(const struct letter *l, void *arg)
     term_cell(t, l->body, preview);
     if (++listing->rows % TABLE_PART == 0)
         term_table_print(t, stdout);
-    return interrupt_seen() ? -EINTR : 0;
+    return cli_interrupt_seen() ? -EINTR : 0;
 }
 
 /* list_table - newest first */
-static int list_table(struct desk *d)
+static int list_table(struct context *d)
 {
     static const struct term_column columns[] = {
         {"ID", TERM_RIGHT, false},    {"DIED", TERM_LEFT, false},
@@ -61,15 +61,15 @@ static int list_table(struct desk *d)
         .table = term_table_open(columns, sizeof columns / sizeof *columns)};
     int err = 0;
     if (!listing.table)
-        return desk_store_failed("print the table", -ENOMEM);
+        return context_store_failed("print the table", -ENOMEM);
     if (d->store)
         err =
             letters_each(d->store, &d->o->filter, false, letter_row, &listing);
     int out = term_table_print(listing.table, stdout);
     term_table_close(&listing.table);
     if (!err && out)
-        return desk_store_failed("print the table", out);
-    return err && err != -EINTR ? desk_store_failed("read the letters", err)
+        return context_store_failed("print the table", out);
+    return err && err != -EINTR ? context_store_failed("read the letters", err)
                                 : 0;
 }
 
@@ -92,7 +92,7 @@ static int tally_count(const char *value, size_t size, uint64_t count,
 }
 
 /* list_count - a number */
-static int list_count(struct desk *d)
+static int list_count(struct context *d)
 {
     struct summary summary = {0};
     int err = 0;
@@ -100,7 +100,7 @@ static int list_count(struct desk *d)
         err = letters_summary(d->store, LETTER_BY_REASON, &d->o->filter,
                               tally_count, &summary);
     if (err)
-        return desk_store_failed("count the letters", err);
+        return context_store_failed("count the letters", err);
     printf("%" PRIu64 "\n", summary.total);
     return 0;
 }
@@ -137,7 +137,7 @@ static int tally_row(const char *value, size_t size, uint64_t count,
 }
 
 /* list_by - the most frequent value first */
-static int list_by(struct desk *d)
+static int list_by(struct context *d)
 {
     static const char *const names[] = {
         [LETTER_BY_REASON] = "reason",
@@ -159,46 +159,47 @@ static int list_by(struct desk *d)
     if (!d->o->json)
         summary.table = term_table_open(columns, 3);
     if (!d->o->json && !summary.table)
-        return desk_store_failed("print the table", -ENOMEM);
+        return context_store_failed("print the table", -ENOMEM);
     if (d->store)
         err = letters_summary(d->store, (enum letter_by)d->o->by, &d->o->filter,
                               tally_row, &summary);
     int out = d->o->json ? 0 : term_table_print(summary.table, stdout);
     term_table_close(&summary.table);
     if (!err && out)
-        return desk_store_failed("print the table", out);
-    return err ? desk_store_failed("count the letters", err) : 0;
+        return context_store_failed("print the table", out);
+    return err ? context_store_failed("count the letters", err) : 0;
 }
 
 /* ---- JSON ---- */
 
 /* json_lines - the chosen letters; one that is gone by now is left out */
-static int json_lines(struct desk *d, const struct choice *c, bool backwards)
+static int json_lines(struct context *d, const struct selection *c,
+                      bool backwards)
 {
-    for (size_t i = 0; i < c->count && !interrupt_seen(); i++) {
+    for (size_t i = 0; i < c->count && !cli_interrupt_seen(); i++) {
         size_t at = backwards ? c->count - 1 - i : i;
         int err =
             json_print_letter(d->store, d->queue, c->picks[at].row, stdout);
         if (err && err != -ENOENT)
-            return desk_store_failed("print a letter", err);
+            return context_store_failed("print a letter", err);
     }
     return c->missing ? EX_NOINPUT : 0;
 }
 
 /* list_json - choose, then print */
-int list_json(struct desk *d, bool backwards)
+int list_json(struct context *d, bool backwards)
 {
-    struct choice c;
-    int status = choice_make(&c, d);
+    struct selection c;
+    int status = selection_make(&c, d);
     if (status)
         return status;
     status = json_lines(d, &c, backwards);
-    choice_free(&c);
+    selection_free(&c);
     return status;
 }
 
 /* list_run - list */
-int list_run(struct desk *d)
+int list_run(struct context *d)
 {
     if (d->o->count)
         return list_count(d);
@@ -208,7 +209,7 @@ int list_run(struct desk *d)
 }
 
 /* export_run - export: oldest first, so that import keeps the order */
-int export_run(struct desk *d)
+int export_run(struct context *d)
 {
     return list_json(d, false);
 }

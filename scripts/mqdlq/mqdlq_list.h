@@ -8,11 +8,11 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_LIST_H
 #define SCRIPTS_MQDLQ_MQDLQ_LIST_H
 
-#include "scripts/mqdlq/mqdlq_desk.h"
+#include "scripts/mqdlq/mqdlq_context.h"
 
-int list_run(struct desk *d);
-int export_run(struct desk *d);
+int list_run(struct context *d);
+int export_run(struct context *d);
 /* The chosen letters as JSON lines, oldest first unless `backwards`. */
-int list_json(struct desk *d, bool backwards);
+int list_json(struct context *d, bool backwards);
 
 #endif

@@ -7,11 +7,11 @@
 
 #include "common/base/clock.h"
 #include "common/message/header.h"
-#include "common/options/verbs.h"
+#include "common/options/subcommand.h"
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 
-static const struct verb_row verbs[] = {
+static const struct subcommand_row verbs[] = {
     [VERB_LIST] = {"list", "[options] QUEUE",
                    "List dead letters, newest first."},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
@@ -80,7 +80,7 @@ static int read_until(const char *text, void *into, struct problem *p)
 #define EVERY        ((1u << VERB_COUNT) - 1)
 
 /* Each flag and the verbs that take it. */
-static const struct verb_flag flags[] = {
+static const struct subcommand_flag flags[] = {
     {FILTER,
      {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
       .help = "only letters that died of exhausted, rejected, expired, "
@@ -169,7 +169,7 @@ static const char notes[] =
     "75 the queue stayed full, the canary died, the store is locked.\n"
     "See mqdlq(1).";
 
-static const struct verb_table table = {
+static const struct subcommand_table table = {
     .program = "mqdlq",
     .usage = "VERB [options] QUEUE ...",
     .about = "Inspect, replay and discard the dead letters of a queue.",
@@ -183,7 +183,7 @@ static const struct verb_table table = {
 /* verb_parse - the verb of that name */
 enum verb verb_parse(const char *text)
 {
-    return (enum verb)verbs_find(&table, text);
+    return (enum verb)subcommand_find(&table, text);
 }
 
 /* filter_given - whether anything narrows the choice */
@@ -264,8 +264,8 @@ static void older_than_apply(struct options *o)
 /* options_read - the flags of the verb, and what they mean together */
 int options_read(struct options *o, int argc, char **argv, struct problem *p)
 {
-    struct verb_operands operands = {0};
-    int err = verbs_read(&table, o->verb, argc, argv, o, &operands, p);
+    struct subcommand_operands operands = {0};
+    int err = subcommand_read(&table, o->verb, argc, argv, o, &operands, p);
     if (err || o->help)
         return err;
     if (o->has_older_than)
@@ -284,5 +284,5 @@ int options_complete(int argc, char **argv)
 /* help_print - of one verb, or the list of verbs */
 void help_print(enum verb verb, FILE *out)
 {
-    verbs_help(&table, verb, out);
+    subcommand_help(&table, verb, out);
 }

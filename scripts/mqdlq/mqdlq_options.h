@@ -46,7 +46,7 @@ enum verb verb_parse(const char *text);
 int options_read(struct options *o, int argc, char **argv, struct problem *p);
 /* Whether anything narrows the choice of letters. */
 bool filter_given(const struct options *o);
-/* --options-dump (common/options/verbs.h). */
+/* --options-dump (common/options/subcommand.h). */
 int options_complete(int argc, char **argv);
 /* --help of the verb; VERB_COUNT: of the program. */
 void help_print(enum verb verb, FILE *out);

@@ -9,8 +9,8 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_REMOVE_H
 #define SCRIPTS_MQDLQ_MQDLQ_REMOVE_H
 
-#include "scripts/mqdlq/mqdlq_desk.h"
+#include "scripts/mqdlq/mqdlq_context.h"
 
-int remove_run(struct desk *d);
+int remove_run(struct context *d);
 
 #endif

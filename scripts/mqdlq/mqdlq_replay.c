@@ -10,22 +10,22 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/queue_name.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/store/letters.h"
-#include "common/text/pace.h"
+#include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqdlq/mqdlq_canary.h"
-#include "scripts/mqdlq/mqdlq_choice.h"
-#include "scripts/mqdlq/mqdlq_parcel.h"
+#include "scripts/mqdlq/mqdlq_selection.h"
+#include "scripts/mqdlq/mqdlq_encode.h"
 
 struct replay {
-    struct desk *desk;
-    struct choice choice;
+    struct context *desk;
+    struct selection choice;
     struct queue *queue;
-    struct parcel parcel;
-    struct pace pace;
+    struct encoding parcel;
+    struct rate_limit pace;
     struct term_progress bar;
     struct patience patience;
     struct letter_mark last; /* was sent, which is not noted yet */
@@ -40,8 +40,8 @@ static void letter_refuse(struct replay *r, int64_t row, int status,
                           const char *why)
 {
     r->refused++;
-    r->status = desk_worse(r->status, status);
-    desk_say(0, "letter %" PRId64 " is not sent: %s", row, why);
+    r->status = context_worse(r->status, status);
+    context_say(0, "letter %" PRId64 " is not sent: %s", row, why);
 }
 
 /* letter_pass - one that is on its way: only counted, unless it was named. That
@@ -50,10 +50,10 @@ static void letter_refuse(struct replay *r, int64_t row, int status,
 static void letter_pass(struct replay *r, int64_t row, const char *why)
 {
     if (r->choice.by_id)
-        desk_say(0, "letter %" PRId64 " %s", row, why);
+        context_say(0, "letter %" PRId64 " %s", row, why);
     r->on_way++;
     if (r->choice.by_id || r->desk->o->filter.replayed)
-        r->status = desk_worse(r->status, EX_DATAERR);
+        r->status = context_worse(r->status, EX_DATAERR);
 }
 
 /* on_way_tell - since when, and what to do if it is not */
@@ -98,7 +98,7 @@ static int letter_pack(const struct letter *l, void *arg)
         on_way_tell(r, l);
         return 0;
     }
-    int err = parcel_pack(&r->parcel, l, clock_wall_ns(), why);
+    int err = encoding_pack(&r->parcel, l, clock_wall_ns(), why);
     if (err)
         letter_refuse(r, l->m.row, parcel_status(err), why);
     else if (on_way && r->parcel.kind != PARCEL_TRACKED)
@@ -117,7 +117,7 @@ static int letter_pack(const struct letter *l, void *arg)
 /* parcel_foretell - --dry-run */
 static void parcel_foretell(const struct replay *r)
 {
-    const struct parcel *p = &r->parcel;
+    const struct encoding *p = &r->parcel;
     printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32 "%s\n",
            p->mark.row, queue_label(r->queue), p->size, p->priority,
            p->kind == PARCEL_TRACKED     ? ""
@@ -135,10 +135,10 @@ static void room_say(bool first, void *arg)
     char worker[WORKER_CLAUSE];
     if (first) {
         term_progress_clear(&r->bar);
-        desk_say(0, "%s is full (%zu messages), %s; waiting for room%s", name,
-                 queue_depth(r->queue),
-                 worker_lock_clause(o->state_dir, name, worker),
-                 o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
+        context_say(0, "%s is full (%zu messages), %s; waiting for room%s",
+                    name, queue_depth(r->queue),
+                    worker_lock_clause(o->state_dir, name, worker),
+                    o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
     }
     term_progress_wait(&r->bar, "waiting for room");
 }
@@ -152,7 +152,7 @@ static int parcel_post(struct replay *r)
     uint64_t deadline = UINT64_MAX;
     if (o->has_wait)
         deadline = ns_add(clock_mono_ns(), o->wait_ns);
-    if (interrupt_seen())
+    if (cli_interrupt_seen())
         return -EINTR;
     if (queue_gone(r->queue))
         return -ENOENT;
@@ -174,20 +174,20 @@ static int post_failed(const struct replay *r, int err)
 {
     const char *name = queue_label(r->queue);
     if (err == -EINTR)
-        return desk_say(EX_TEMPFAIL, "interrupted");
+        return context_say(EX_TEMPFAIL, "interrupted");
     if (err == -EAGAIN)
-        return desk_say(EX_TEMPFAIL, "%s stayed full", name);
+        return context_say(EX_TEMPFAIL, "%s stayed full", name);
     if (err == -ENOENT)
-        return desk_say(EX_NOINPUT, "%s was removed meanwhile", name);
+        return context_say(EX_NOINPUT, "%s was removed meanwhile", name);
     if (err == -ESTALE)
-        return desk_say(EX_NOINPUT,
-                        "%s was removed just as letter %" PRId64
-                        " was sent: a worker that takes what is left in it may "
-                        "run it, nobody else can; it stays in the store%s",
-                        name, r->parcel.mark.row,
-                        r->parcel.kind == PARCEL_TRACKED ? ", marked replayed"
-                                                         : "");
-    return desk_say(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
+        return context_say(
+            EX_NOINPUT,
+            "%s was removed just as letter %" PRId64
+            " was sent: a worker that takes what is left in it may "
+            "run it, nobody else can; it stays in the store%s",
+            name, r->parcel.mark.row,
+            r->parcel.kind == PARCEL_TRACKED ? ", marked replayed" : "");
+    return context_say(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
 }
 
 /* sent_note - that the last one is in the queue. It is noted with the next
@@ -209,7 +209,7 @@ static int mark_failed(struct replay *r, int err)
     else if (err == -ENOENT)
         letter_refuse(r, row, 0, "it was settled or died again meanwhile");
     else
-        return desk_store_failed("mark a letter", err);
+        return context_store_failed("mark a letter", err);
     return 0;
 }
 
@@ -224,11 +224,11 @@ static void mark_undo(struct replay *r, int failed)
     int err = letters_unmark(r->desk->store, mark);
     if (!err || err == -ENOENT)
         return;
-    desk_store_failed("take back the mark of a letter", err);
-    desk_say(0,
-             "letter %" PRId64 " was not sent but is marked replayed; "
-             "`mqdlq replay --again %s %" PRId64 "` sends it",
-             mark->row, r->desk->queue, mark->row);
+    context_store_failed("take back the mark of a letter", err);
+    context_say(0,
+                "letter %" PRId64 " was not sent but is marked replayed; "
+                "`mqdlq replay --again %s %" PRId64 "` sends it",
+                mark->row, r->desk->queue, mark->row);
 }
 
 /* send_tracked - mark the letter, send it, take the mark back if that failed
@@ -281,15 +281,15 @@ static int send_untracked(struct replay *r)
     int64_t n = letters_discard(r->desk->store, &r->parcel.mark.row, 1);
     if (n >= 0)
         return 0;
-    desk_say(0, "letter %" PRId64 " was sent and is still in the store",
-             r->parcel.mark.row);
-    return desk_store_failed("remove a letter", (int)n);
+    context_say(0, "letter %" PRId64 " was sent and is still in the store",
+                r->parcel.mark.row);
+    return context_store_failed("remove a letter", (int)n);
 }
 
 /* letter_replay - one letter; 0 to go on, or an exit status */
 static int letter_replay(struct replay *r, const struct pick *pick)
 {
-    struct desk *d = r->desk;
+    struct context *d = r->desk;
     int err = letters_get(d->store, pick->row, letter_pack, r);
     if (err == -ENOENT) {
         letter_refuse(r, pick->row, r->choice.by_id ? EX_NOINPUT : 0,
@@ -297,7 +297,7 @@ static int letter_replay(struct replay *r, const struct pick *pick)
         return 0;
     }
     if (err)
-        return desk_store_failed("read a letter", err);
+        return context_store_failed("read a letter", err);
     if (!r->packed)
         return 0;
     if (d->o->dry_run) {
@@ -305,7 +305,7 @@ static int letter_replay(struct replay *r, const struct pick *pick)
         r->sent++;
         return 0;
     }
-    if (pace_wait(&r->pace) != 0)
+    if (rate_limit_wait(&r->pace) != 0)
         return post_failed(r, -EINTR);
     uint64_t sent = r->sent;
     int status =
@@ -335,7 +335,7 @@ static int on_way_find(struct replay *r)
     if (r->choice.by_id || r->desk->o->filter.replayed || !r->desk->store)
         return 0;
     int err = letters_each(r->desk->store, &f, true, on_way_count, &r->on_way);
-    return err ? desk_store_failed("read the letters", err) : 0;
+    return err ? context_store_failed("read the letters", err) : 0;
 }
 
 /* on_way_print - the end of the line */
@@ -356,7 +356,7 @@ static int choice_replay(struct replay *r)
     int status = 0;
     if (total > 1 && !o->dry_run)
         term_progress_start(&r->bar, "replaying", total);
-    pace_start(&r->pace, o->rate, clock_mono_ns());
+    rate_limit_start(&r->pace, o->rate, clock_mono_ns());
     for (size_t i = 0; i < total && !status; i++) {
         status = letter_replay(r, &r->choice.picks[i]);
         term_progress_step(&r->bar, r->sent);
@@ -364,14 +364,14 @@ static int choice_replay(struct replay *r)
     sent_note(r);
     term_progress_end(&r->bar);
     printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
-           desk_plural(total), o->dry_run ? "would be sent" : "sent",
+           context_plural(total), o->dry_run ? "would be sent" : "sent",
            queue_label(r->queue));
     if (r->refused > 0)
         printf(", %" PRIu64 " not", r->refused);
     on_way_print(r);
     putchar('\n');
-    status = desk_worse(status, r->status);
-    return desk_worse(status, r->choice.missing ? EX_NOINPUT : 0);
+    status = context_worse(status, r->status);
+    return context_worse(status, r->choice.missing ? EX_NOINPUT : 0);
 }
 
 /* target_open - the queue to send to, and a parcel as large as it takes */
@@ -382,24 +382,24 @@ static int target_open(struct replay *r)
     char name[QUEUE_NAME_MAX];
     if (queue_name(o->to ? o->to : r->desk->queue, name, &p) ||
         queue_open(&r->queue, name, QUEUE_SEND, NULL, NULL, &p))
-        return desk_say(p.status, "%s", p.text);
-    r->parcel = (struct parcel){
+        return context_say(p.status, "%s", p.text);
+    r->parcel = (struct encoding){
         .raw = o->raw,
         .elsewhere = strcmp(name, r->desk->queue) != 0,
         .reset_expiry = o->reset_expiry,
         .store = r->desk->store,
         .room = queue_message_size(r->queue),
     };
-    if (parcel_open(&r->parcel) != 0)
-        return desk_store_failed("replay", -ENOMEM);
+    if (encoding_open(&r->parcel) != 0)
+        return context_store_failed("replay", -ENOMEM);
     return 0;
 }
 
 /* replay_run - replay */
-int replay_run(struct desk *d)
+int replay_run(struct context *d)
 {
     struct replay r = {.desk = d};
-    int status = choice_make(&r.choice, d);
+    int status = selection_make(&r.choice, d);
     if (!status)
         status = on_way_find(&r);
     if (!status && r.choice.count == 0) {
@@ -412,8 +412,8 @@ int replay_run(struct desk *d)
         if (!status)
             status = choice_replay(&r);
     }
-    parcel_close(&r.parcel);
+    encoding_close(&r.parcel);
     queue_close(&r.queue);
-    choice_free(&r.choice);
+    selection_free(&r.choice);
     return status;
 }

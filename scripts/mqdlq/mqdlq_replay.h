@@ -9,8 +9,8 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_REPLAY_H
 #define SCRIPTS_MQDLQ_MQDLQ_REPLAY_H
 
-#include "scripts/mqdlq/mqdlq_desk.h"
+#include "scripts/mqdlq/mqdlq_context.h"
 
-int replay_run(struct desk *d);
+int replay_run(struct context *d);
 
 #endif

@@ -11,7 +11,7 @@
 #include "common/base/safe_text.h"
 #include "common/store/letters.h"
 #include "common/text/term.h"
-#include "scripts/mqdlq/mqdlq_choice.h"
+#include "scripts/mqdlq/mqdlq_selection.h"
 #include "scripts/mqdlq/mqdlq_list.h"
 
 #define BODY_SHOWN (16u << 10)
@@ -84,7 +84,7 @@ static void state_print(const struct letter *l)
 /* fields_print - visit: everything but history and body */
 static int fields_print(const struct letter *l, void *arg)
 {
-    const struct desk *d = arg;
+    const struct context *d = arg;
     const struct store_row *m = &l->m;
     char id[ULID_TEXT], time[TIME_TEXT];
     printf("%sLetter %" PRId64 " of %s%s\n", term_colour(stdout, TERM_BOLD),
@@ -154,7 +154,7 @@ static int body_write(const struct letter *l, void *arg)
 }
 
 /* letter_show - one letter; 0 or -errno */
-static int letter_show(struct desk *d, int64_t row)
+static int letter_show(struct context *d, int64_t row)
 {
     if (d->o->body)
         return letters_get(d->store, row, body_write, NULL);
@@ -167,21 +167,21 @@ static int letter_show(struct desk *d, int64_t row)
 }
 
 /* choice_show - the chosen letters, newest first */
-static int choice_show(struct desk *d, const struct choice *c)
+static int choice_show(struct context *d, const struct selection *c)
 {
     int status = c->missing ? EX_NOINPUT : 0;
     if (d->o->body && c->count > 1)
-        return desk_say(
+        return context_say(
             EX_USAGE, "--body is for one letter, and %zu are chosen", c->count);
     if (c->count == 0 && !c->missing)
-        return desk_say(EX_NOINPUT, "no letter of %s matches", d->queue);
+        return context_say(EX_NOINPUT, "no letter of %s matches", d->queue);
     for (size_t i = c->count; i-- > 0;) {
         int err = letter_show(d, c->picks[i].row);
         if (err && err != -ENOENT)
-            return desk_store_failed("read a letter", err);
+            return context_store_failed("read a letter", err);
         if (err)
-            status = desk_say(EX_NOINPUT, "letter %" PRId64 " is gone",
-                              c->picks[i].row);
+            status = context_say(EX_NOINPUT, "letter %" PRId64 " is gone",
+                                 c->picks[i].row);
         if (i > 0)
             putchar('\n');
     }
@@ -189,15 +189,15 @@ static int choice_show(struct desk *d, const struct choice *c)
 }
 
 /* show_run - show */
-int show_run(struct desk *d)
+int show_run(struct context *d)
 {
-    struct choice c;
+    struct selection c;
     if (d->o->json)
         return list_json(d, true);
-    int status = choice_make(&c, d);
+    int status = selection_make(&c, d);
     if (status)
         return status;
     status = choice_show(d, &c);
-    choice_free(&c);
+    selection_free(&c);
     return status;
 }

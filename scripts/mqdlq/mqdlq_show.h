@@ -8,8 +8,8 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_SHOW_H
 #define SCRIPTS_MQDLQ_MQDLQ_SHOW_H
 
-#include "scripts/mqdlq/mqdlq_desk.h"
+#include "scripts/mqdlq/mqdlq_context.h"
 
-int show_run(struct desk *d);
+int show_run(struct context *d);
 
 #endif

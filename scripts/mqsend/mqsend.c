@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
 #include "common/mq/queue.h"
 #include "common/text/term.h"
@@ -296,6 +296,6 @@ int main(int argc, char **argv)
         term_complain("mqsend", "%s", p.text);
         return p.status;
     }
-    interrupt_catch();
+    cli_interrupt_catch();
     return run(&o, argv[0], body);
 }

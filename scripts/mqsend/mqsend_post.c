@@ -9,8 +9,8 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/text/interrupt.h"
-#include "common/text/pace.h"
+#include "common/text/cli_interrupt.h"
+#include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
@@ -21,7 +21,7 @@
 /* One run. */
 struct run {
     const struct post *post;
-    struct pace pace;
+    struct rate_limit pace;
     struct term_progress bar;
     struct patience patience;
     char *message; /* room: queue_message_size */
@@ -58,7 +58,7 @@ static int run_fail(struct run *r, int status, const char *why)
     term_progress_end(&r->bar);
     fflush(stdout);
     term_complain("mqsend", "%s: %s", why, text);
-    interrupt_die();
+    cli_interrupt_die();
     return status;
 }
 
@@ -141,8 +141,8 @@ static void room_say(bool first, void *arg)
 static int message_send(struct run *r, const char *body, size_t size)
 {
     const struct post *post = r->post;
-    int err = pace_wait(&r->pace);
-    if (err || interrupt_seen())
+    int err = rate_limit_wait(&r->pace);
+    if (err || cli_interrupt_seen())
         return send_refused(r, -EINTR);
     ssize_t bytes =
         envelope_fill(post->envelope, body, size, r->message, r->room);
@@ -193,7 +193,7 @@ static int run_records(struct run *r)
         int n = input_next(r->post->input, &body, &size);
         if (n == 0)
             return 0;
-        if (n == -EINTR && !interrupt_seen())
+        if (n == -EINTR && !cli_interrupt_seen())
             continue;
         if (n == -EINTR)
             return run_fail(r, EX_TEMPFAIL, "interrupted");
@@ -241,7 +241,7 @@ int post_run(const struct post *post)
     }
     if (post->many || post->repeat > 1)
         term_progress_start(&r.bar, "sending", post->many ? 0 : post->repeat);
-    pace_start(&r.pace, post->rate, clock_mono_ns());
+    rate_limit_start(&r.pace, post->rate, clock_mono_ns());
     int status = run_records(&r);
     if (!status)
         status = run_end(&r);

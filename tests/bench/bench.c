@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
 #include "common/text/term.h"
 #include "tests/bench/answer.h"
@@ -258,9 +258,9 @@ int main(int argc, char **argv)
         term_complain("bench", "%s", p.text);
         return p.status;
     }
-    interrupt_catch();
+    cli_interrupt_catch();
     status = bench(&options);
     place_close();
-    interrupt_die();
+    cli_interrupt_die();
     return status;
 }

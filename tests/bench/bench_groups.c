@@ -1,7 +1,7 @@
 /* bench_groups.c - ordered groups beside a plain queue, one message at a time
  *
  * The same messages go through both, in the same order: in by add (push), out
- * by lease, peek, take and release (pop): the calls that ordered.c makes. One
+ * by lease, peek, take and release (pop), as group_dispatch.c does it. One
  * producer, and the handler is empty.
  * "steady": so many messages wait, for each that is taken another one comes.
  * "burst": all come, then all are taken. Processor time.

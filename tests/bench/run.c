@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "tests/bench/place.h"
 
 #define LIMIT_MS   120000 /* of one measurement; it takes a second or so */
@@ -64,7 +64,7 @@ static int status_wait(pid_t pid, int in)
     struct pollfd p = {.fd = in, .events = POLLIN};
     int status = -1, n = poll(&p, 1, LIMIT_MS);
 
-    if (n < 0 || interrupt_seen())
+    if (n < 0 || cli_interrupt_seen())
         return end(pid, -EINTR);
     if (n == 0) {
         fprintf(stderr, "bench: no result after %d s\n", LIMIT_MS / 1000);

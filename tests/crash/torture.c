@@ -12,7 +12,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
 #include "common/text/term.h"
 #include "tests/crash/torture.h"
@@ -257,12 +257,13 @@ int main(int argc, char **argv)
         options_help(&table, stdout, term_width(stdout));
         return 0;
     }
-    interrupt_catch();
+    cli_interrupt_catch();
     printf("torture: --seed %" PRIu64 "\n", o.seed);
     fflush(stdout);
-    for (unsigned k = TORTURE_EXEC; k < TORTURE_ALL && !interrupt_seen(); k++)
+    for (unsigned k = TORTURE_EXEC; k < TORTURE_ALL && !cli_interrupt_seen();
+         k++)
         if (wanted(&o, k))
             ok &= torture_kind(&o, (enum torture_kind)k);
-    interrupt_die();
+    cli_interrupt_die();
     return ok ? 0 : 1;
 }

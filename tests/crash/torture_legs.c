@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/text/term_progress.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
@@ -34,7 +34,7 @@ void torture_nap(uint64_t ns)
 
 bool torture_over(const struct torture *t)
 {
-    return t->failed || interrupt_seen() || clock_mono_ns() >= t->end_ns;
+    return t->failed || cli_interrupt_seen() || clock_mono_ns() >= t->end_ns;
 }
 
 /* slow - limits are for a quiet machine */

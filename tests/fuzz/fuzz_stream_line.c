@@ -2,7 +2,7 @@
  * told in one safe line; the head of any message is one line of words */
 #include "tests/fuzz/fuzz.h"
 #include "worker/handlers/stream_line.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 /* within - whether the text lies in the line */
 static bool within(const uint8_t *data, size_t size, struct header_text t)

@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
-#include "worker/config/operands.h"
+#include "worker/config/settings_operands.h"
 
 #define PERCENT_MAX 1000
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
@@ -368,7 +368,8 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
     return wide;
 }
 
-/* run_for_check - at its very start something can be taken: bounds_take asks
+/* run_for_check - at its very start something can be taken: run_limits_take
+ * asks
  * whether now and the margin are before the end */
 static int run_for_check(const struct settings *s, struct problem *p)
 {
@@ -408,6 +409,7 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
 
     if (err || s->help || s->version)
         return err;
-    err = operands_take(s, count, rest < 0 ? NULL : argv + rest, argv, p);
+    err = settings_operands_take(s, count, rest < 0 ? NULL : argv + rest, argv,
+                                 p);
     return err ? err : settings_check(s, p);
 }

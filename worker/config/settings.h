@@ -3,7 +3,7 @@
  * WHAT   The flags of mqworker as values. One table (settings.c) names, checks
  *        and explains each of them.
  * WHO    Filled by main, read by all parts; constant after engine_open, except
- *        what tune.h may change: that is atomic, or under its lock.
+ *        what live_settings.h may change: that is atomic, or under its lock.
  * OWNS   Nothing; strings are argv's.
  * FAILS  settings_parse: a problem with status 64.
  */

@@ -6,7 +6,7 @@
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
  *
- * Lock order: receive_mtx, groups, unsettled, items, ready, retries, store,
+ * Lock order: receive_mtx, groups, unsettled, items, ready, due_rows, store,
  * timers, pool; the gate's is taken alone. A handler and a timer's callback run
  * with none of them held.
  */
@@ -22,7 +22,7 @@
 #include "common/store/store.h"
 #include "worker/config/settings.h"
 #include "worker/flow/backlog.h"
-#include "worker/flow/bounds.h"
+#include "worker/flow/run_limits.h"
 #include "worker/flow/gate.h"
 #include "worker/flow/items.h"
 #include "worker/flow/ready.h"
@@ -30,15 +30,15 @@
 #include "worker/handlers/handler.h"
 #include "worker/loop/dirty.h"
 #include "worker/loop/pool.h"
-#include "worker/source/load.h"
-#include "worker/source/retries.h"
+#include "worker/source/mq/row_restore.h"
+#include "worker/source/mq/due_rows.h"
 
-struct dead_queue; /* dead_queue.c */
-struct loop;       /* loop.c */
-struct ordered;    /* ordered.c */
-struct peeker;     /* peeker.c */
-struct release;    /* release.c */
-struct reopen;     /* reopen.c */
+struct dead_queue;       /* dead_queue.c */
+struct loop;             /* loop.c */
+struct dispatch;         /* group_dispatch.c */
+struct peeker;           /* peeker.c */
+struct group_hold_watch; /* group_hold_watch.c */
+struct mq_reopen;        /* mq_reopen.c */
 
 /* c = constant after open   a = atomic */
 struct flow {
@@ -52,15 +52,16 @@ struct flow {
     struct dirty dirty;
 
     /* Where messages come from and go back to. */
-    struct queue *queue;           /* c */
-    struct custody *custody;       /* c */
-    struct store *store;           /* c */
-    struct retries *retries;       /* c */
-    struct peeker *peeker;         /* c */
-    struct reopen *reopen;         /* c */
-    struct release *release;       /* c  NULL: no group is ever held */
+    struct queue *queue;         /* c */
+    struct custody *custody;     /* c */
+    struct store *store;         /* c */
+    struct due_rows *due_rows;   /* c */
+    struct peeker *peeker;       /* c */
+    struct mq_reopen *mq_reopen; /* c */
+    struct group_hold_watch
+        *group_hold_watch;         /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue; /* c  NULL: none wanted */
-    struct load load;
+    struct row_restore row_restore;
 
     /* What runs for them. */
     const struct handler_ops *ops; /* c */
@@ -71,9 +72,9 @@ struct flow {
     struct ready ready;
     struct items items;
     struct backlog backlog;
-    struct ordered *ordered; /* c  groups at work */
+    struct dispatch *dispatch; /* c  groups at work */
     struct unsettled unsettled;
-    struct bounds bounds;
+    struct run_limits run_limits;
     pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
                                     sequence is the order of the queue */
     atomic_uint rows_first; /* a  rows to take before the queue's messages */

@@ -19,7 +19,7 @@
 
 #include "worker/rules/breaker.h"
 #include "worker/config/settings.h"
-#include "worker/rules/suspects.h"
+#include "worker/rules/poison_suspects.h"
 #include "worker/loop/timers.h"
 
 struct counters;

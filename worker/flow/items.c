@@ -199,9 +199,10 @@ void items_unwant(struct items *it, struct receive *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_wake_one - under the lock, as the lane is the item's only while that
+/* items_wake_one - under the lock, as the coprocess is the item's only while
+ * that
  * cannot leave */
-bool items_wake_one(struct items *it, void (*wake)(struct lane *lane))
+bool items_wake_one(struct items *it, void (*wake)(struct coprocess *coprocess))
 {
     struct receive *item;
 
@@ -211,29 +212,31 @@ bool items_wake_one(struct items *it, void (*wake)(struct lane *lane))
     item = LIST_FIRST(&it->wanting);
     if (item) {
         unwant_locked(it, item);
-        wake(item->lane);
+        wake(item->coprocess);
     }
     pthread_mutex_unlock(&it->mtx);
     return item != NULL;
 }
 
-void items_wake_all(struct items *it, void (*wake)(struct lane *lane))
+void items_wake_all(struct items *it, void (*wake)(struct coprocess *coprocess))
 {
     struct receive *item;
 
     pthread_mutex_lock(&it->mtx);
     LIST_FOREACH (item, &it->all, all)
-        if (item->lane)
-            wake(item->lane);
+        if (item->coprocess)
+            wake(item->coprocess);
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_lane_set - under the lock, so that items_wake_all finds only lanes that
+/* items_lane_set - under the lock, so that items_wake_all finds only
+ * coprocesses that
  * are in use */
-void items_lane_set(struct items *it, struct receive *item, struct lane *lane)
+void items_lane_set(struct items *it, struct receive *item,
+                    struct coprocess *coprocess)
 {
     pthread_mutex_lock(&it->mtx);
-    item->lane = lane;
+    item->coprocess = coprocess;
     pthread_mutex_unlock(&it->mtx);
 }
 

@@ -18,7 +18,7 @@
 
 struct counters;
 struct flow;
-struct lane;
+struct coprocess;
 struct receive; /* receive_inner.h: one work item */
 
 /* a = atomic   m = under mtx   c = constant once the worker runs */
@@ -67,14 +67,17 @@ struct items_stats {
 };
 void items_stats(struct items *it, struct items_stats *out);
 
-/* An item that waits for its lane would take one more message: on and off the
- * list of these. */
+/* An item that waits for its coprocess would take one more message: on and off
+ * the list of these. */
 void items_want(struct items *it, struct receive *item);
 void items_unwant(struct items *it, struct receive *item);
 /* Wake the one that began to wait last; false: none does. */
-bool items_wake_one(struct items *it, void (*wake)(struct lane *lane));
-/* Wake all that have a lane. */
-void items_wake_all(struct items *it, void (*wake)(struct lane *lane));
-void items_lane_set(struct items *it, struct receive *item, struct lane *lane);
+bool items_wake_one(struct items *it,
+                    void (*wake)(struct coprocess *coprocess));
+/* Wake all that have a coprocess. */
+void items_wake_all(struct items *it,
+                    void (*wake)(struct coprocess *coprocess));
+void items_lane_set(struct items *it, struct receive *item,
+                    struct coprocess *coprocess);
 
 #endif

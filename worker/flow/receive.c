@@ -9,10 +9,10 @@
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
-#include "worker/source/retries.h"
+#include "worker/source/mq/due_rows.h"
 
 /* A second thread pays off from about here on: waking it costs some
  * microseconds, and two that receive at once slow each other down on the
@@ -71,7 +71,7 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
     if (not_delivered(&item->out)) {
         counters_unstarted(item->count);
         settled = settle(f, d, &item->out);
-        bounds_untake(f);
+        run_limits_untake(f);
         return settled;
     }
     counters_ended(item->count, took);
@@ -81,7 +81,7 @@ enum settled receive_ends(struct receive *item, struct delivery *d,
     settled = settle(f, d, &item->out);
     if (row)
         suspects_done(&f->gate.suspects, row);
-    bounds_busy(f);
+    run_limits_busy(f);
     return settled;
 }
 
@@ -109,13 +109,13 @@ static void deliver(struct receive *item)
 static void suspects_stuck(struct flow *f)
 {
     if (gate_running(&f->gate) != 1 || !ready_empty(&f->ready) ||
-        retries_ready(f->retries) || ordered_ready(f))
+        due_rows_ready(f->due_rows) || dispatch_ready(f))
         return;
     suspects_forget(&f->gate.suspects);
     f->gate.event(f->gate.arg, GATE_WIDER);
 }
 
-/* receive_must_leave - who has lanes is in no crowd: its handlers are
+/* receive_must_leave - who has coprocesses is in no crowd: its handlers are
  * processes */
 bool receive_must_leave(struct receive *item, enum why *why)
 {
@@ -127,7 +127,7 @@ bool receive_must_leave(struct receive *item, enum why *why)
     if (gate_leave_over(&f->gate, gate_room(&f->gate)))
         return true;
     *why = LEFT_CROWD;
-    return !item->lane &&
+    return !item->coprocess &&
            atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) <
                LEAVE_NS &&
            gate_running(&f->gate) > 1 && items_crowded(&f->items, item) &&

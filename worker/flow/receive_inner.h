@@ -1,5 +1,5 @@
-/* receive_inner.h - inside of the receive work item: items.c, take.c,
- * receive.c, window.c, schedule.c
+/* receive_inner.h - inside of the receive work item: items.c, receive_next.c,
+ * receive.c, receive_window.c, schedule.c
  *
  * WHAT   The work item, and the steps that its ways of delivering share.
  * WHO    The thread that runs the item, unless marked otherwise.
@@ -20,8 +20,8 @@
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
 
-struct lane; /* handler.h */
-struct open; /* window.c */
+struct coprocess; /* handler.h */
+struct open;      /* receive_window.c */
 
 /* c = constant   a = atomic   h = under the items' mtx
  * Everything else belongs to the thread that runs it. */
@@ -44,9 +44,9 @@ struct receive {
     struct delivery *d; /* where the next message goes to */
     struct delivery own;
     struct outcome out;
-    /* Of a handler that has lanes. */
-    struct lane *lane;               /* h  NULL: none now */
-    struct open *window, *free_open; /* window.c */
+    /* Of a handler that has coprocesses. */
+    struct coprocess *coprocess;     /* h  NULL: none now */
+    struct open *window, *free_open; /* receive_window.c */
     unsigned open;
     uint64_t end_ns;            /* of the batch */
     bool took;                  /* one at least in this batch */
@@ -86,7 +86,7 @@ bool receive_must_leave(struct receive *item, enum why *why);
 bool receive_dwell(struct receive *item);
 void receive_dwelt(struct receive *item);
 
-/* ---- take.c ---- */
+/* ---- receive_next.c ---- */
 
 /* Not an error: one was taken, and needed no handler. */
 #define TAKEN_NONE 2
@@ -97,9 +97,9 @@ int take(struct receive *item);
 /* What is not due yet goes to the store, before anything takes long. */
 void take_flush(struct receive *item);
 
-/* ---- window.c ---- */
+/* ---- receive_window.c ---- */
 
-/* As receive_batch, with many deliveries open in a lane. */
-enum why window_batch(struct receive *item);
+/* As receive_batch, with many deliveries open in a coprocess. */
+enum why receive_window_batch(struct receive *item);
 
 #endif

@@ -6,10 +6,10 @@
 #include "common/custody/custody.h"
 #include "common/base/container.h"
 #include "worker/loop/loop.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
 #include "worker/flow/receive_inner.h"
-#include "worker/source/reopen.h"
+#include "worker/source/mq/mq_reopen.h"
 
 /* somebody_would - take a message: one more work item, or one that runs and has
  * room in its window */
@@ -28,7 +28,7 @@ static bool peeks(struct flow *f);
  * caller may wait for the queue, if it is one that `stays`. */
 static bool left(struct flow *f, bool stays)
 {
-    bounds_left(f);
+    run_limits_left(f);
     if (gate_held(&f->gate, HOLD_STOP))
         loop_wake(f->loop);
     else if (stays)
@@ -119,7 +119,8 @@ static void item_run(struct pool_job *job)
     struct flow *f = item->flow;
 
     do {
-        enum why why = f->ops->lanes ? window_batch(item) : receive_batch(item);
+        enum why why = f->ops->coprocesses ? receive_window_batch(item)
+                                           : receive_batch(item);
 
         take_flush(item);
         put_away(item);
@@ -142,7 +143,8 @@ bool schedule_start(struct flow *f)
     int err;
 
     if (!item)
-        return f->ops->lanes && items_wake_one(&f->items, f->ops->lanes->wake);
+        return f->ops->coprocesses &&
+               items_wake_one(&f->items, f->ops->coprocesses->wake);
     item->job.run = item_run;
     err = pool_submit(f->pool, &item->job);
     if (err) {
@@ -166,10 +168,10 @@ static bool peeks(struct flow *f)
      * leave, and come here again; but it can park, which frees slots, or else
      * takes a delay (HOLD_QUEUE). */
     slots = custody_free_slots(f->custody) > 0;
-    room = slots && gate_takes(&f->gate) && ordered_room(f);
-    if (ready_waiting(&f->ready) || (!slots && ordered_stuck(f)) ||
-        (slots && (retries_ready(f->retries) || ordered_ready(f))) ||
-        (room && reopen_gone(f->reopen))) {
+    room = slots && gate_takes(&f->gate) && dispatch_room(f);
+    if (ready_waiting(&f->ready) || (!slots && dispatch_stuck(f)) ||
+        (slots && (due_rows_ready(f->due_rows) || dispatch_ready(f))) ||
+        (room && mq_reopen_gone(f->mq_reopen))) {
         schedule_start(f);
         return false;
     }
@@ -196,7 +198,7 @@ enum gate_why schedule_why(struct flow *f)
     if (why != WHY_NOT_SO)
         return why;
     return custody_free_slots(f->custody) == 0 ? WHY_SLOTS
-           : !ordered_room(f)                  ? WHY_GROUPS
+           : !dispatch_room(f)                 ? WHY_GROUPS
                                                : WHY_NOT_SO;
 }
 

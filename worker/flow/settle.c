@@ -16,12 +16,12 @@
 #include "common/state/counters.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/settle_op.h"
 #include "worker/flow/unsettled.h"
-#include "worker/source/row.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/row.h"
+#include "worker/source/mq/delivery_read.h"
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of the store: in the year 2262 */
 
@@ -232,7 +232,7 @@ static enum settled plain_done(struct flow *f, struct delivery *d,
     counters_settled(f->counters, COUNTERS_DONE, &d->slot->id,
                      ended_at(d, out));
     if (d->lease)
-        ordered_settled(f, d->lease, NULL, false);
+        dispatch_settled(f, d->lease, NULL, false);
     if (f->ops->settled)
         f->ops->settled(f->handler,
                         &(struct settlement){.message = d->message,

@@ -9,9 +9,9 @@
 #include "common/state/counters.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/source/dead_queue.h"
-#include "worker/flow/ordered.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/dead_queue.h"
+#include "worker/flow/group_dispatch.h"
+#include "worker/source/mq/delivery_read.h"
 
 /* op_write - durable on 0
  * A row that is gone was a letter on its way again that an operator discarded:
@@ -143,13 +143,13 @@ void op_after(struct flow *f, const struct op *op, int64_t landed)
     op_count(f, op);
     op_tell(f, op);
     if (op->lease)
-        ordered_settled(f, op->lease, put ? &op->row : NULL, op->letter);
+        dispatch_settled(f, op->lease, put ? &op->row : NULL, op->letter);
     else if (died_late(f, op))
-        ordered_died(f, &op->row);
+        dispatch_died(f, &op->row);
     if (landed)
-        retries_land(f->retries, landed);
+        due_rows_release(f->due_rows, landed);
     if (put && op->row.state == STORE_WAITING)
-        retries_note(f->retries, op->row.due_ns);
+        due_rows_expect(f->due_rows, op->row.due_ns);
     if (put && op->row.state == STORE_DEAD && f->dead_queue && f->started)
         dead_queue_poke(f->dead_queue);
     if (put || landed)
@@ -171,7 +171,7 @@ void settle_died(void *flow, const struct store_row *m)
              F_STR("error", m->error), F_UINT("size", m->size),
              F_UINT("allowed", custody_body_bytes(f->custody)));
     if (m->group)
-        ordered_died(f, m);
+        dispatch_died(f, m);
     if (f->dead_queue)
         dead_queue_poke(f->dead_queue);
     backlog_look(f);
@@ -213,7 +213,7 @@ void op_retire(struct flow *f, struct slot *slot, const struct op *op,
 void op_give_back(struct flow *f, struct slot *slot, struct group *lease)
 {
     if (lease)
-        ordered_return(f, lease, slot);
+        dispatch_return(f, lease, slot);
     else
         ready_put(&f->ready, slot, true);
 }

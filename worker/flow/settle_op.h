@@ -1,8 +1,8 @@
 /* settle_op.h - what a verdict does to the store, and what follows from it
  *
  * WHAT   One durable step: a row is put or deleted. Then it is told and
- *        counted, the slot is free, the group and the retries know.
- * WHO    settle.c and pending.c.
+ *        counted, the slot is free, the group and the due rows know.
+ * WHO    settle.c and unsettled.c.
  * OWNS   Nothing; an op borrows what it points to.
  * FAILS  op_write: the store's error, nothing has happened.
  */

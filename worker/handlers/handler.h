@@ -2,10 +2,10 @@
  *
  * WHAT   One kind of handler (a process per message, a long-lived child, a C
  *        function) behind a few calls: one delivery at a time by run, or many
- *        open at once by lanes.
- * WHO    open and close: the engine. run: pool threads, several at once. A lane
- *        belongs to the pool thread that got it. stop: the peeker, while others
- *        run.
+ *        open at once by coprocesses.
+ * WHO    open and close: the engine. run: pool threads, several at once. A
+ *        coprocess belongs to the pool thread that got it. stop: the peeker,
+ *        while others run.
  * OWNS   Its processes.
  * FAILS  open: a problem. run never fails: trouble is an outcome.
  */
@@ -42,27 +42,28 @@ struct settlement {
 /* A place for deliveries that are open at the same time: a long-lived child and
  * what it was sent. The thread that got it calls ready, then sends while there
  * is room, then asks for what ended, until nothing is open. */
-struct lane; /* the handler's own */
-struct lane_ops {
-    /* A lane, one that was put back rather than a new one. NULL: no memory. */
-    struct lane *(*get)(struct handler *h);
+struct coprocess; /* the handler's own */
+struct coprocess_ops {
+    /* A coprocess, one that was put back rather than a new one. NULL: no
+     * memory. */
+    struct coprocess *(*get)(struct handler *h);
     /* Nothing is open. */
-    void (*put)(struct handler *h, struct lane *lane);
+    void (*put)(struct handler *h, struct coprocess *coprocess);
     /* Nothing is open. Make it fit to be sent to: start the child if there is
      * none, once the time since its last end allows (wake and stop cut that
      * short: -EINTR), end one that is to be replaced. -errno: it cannot be
      * started, and `out` says why (OUTCOME_NOT_STARTED). */
-    int (*ready)(struct lane *lane, struct outcome *out);
+    int (*ready)(struct coprocess *coprocess, struct outcome *out);
     /* How many more deliveries it takes now; 0 for one that ends. */
-    unsigned (*room)(const struct lane *lane);
+    unsigned (*room)(const struct coprocess *coprocess);
     /* Deliver. `d` stays where it is until it came back from next. */
-    void (*send)(struct lane *lane, struct delivery *d);
+    void (*send)(struct coprocess *coprocess, struct delivery *d);
     /* Wait for one that ended; `out` is filled but for duration_ns. NULL: the
-     * lane was woken. Something is open. */
-    struct delivery *(*next)(struct lane *lane, struct outcome *out);
+     * coprocess was woken. Something is open. */
+    struct delivery *(*next)(struct coprocess *coprocess, struct outcome *out);
     /* Make next (or ready) return; if nobody waits, the next one does. Any
      * thread. */
-    void (*wake)(struct lane *lane);
+    void (*wake)(struct coprocess *coprocess);
 };
 
 struct handler_ops {
@@ -75,7 +76,7 @@ struct handler_ops {
     int (*open)(struct handler **out, const struct handler_setup *setup,
                 struct problem *p);
     /* NULL: run, one at a time. Else run is NULL. */
-    const struct lane_ops *lanes;
+    const struct coprocess_ops *coprocesses;
     /* Deliver; returns when the handler is done with it. */
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
     /* End what runs with this signal. From now on a run that ends without

@@ -8,7 +8,7 @@
  * answer once, when the process has ended: cancelled, and the exit status is
  * the verdict; or too late, and the verdict is the timeout whatever the process
  * says. The timer's callbacks signal the group while the process lives; once it
- * has ended, its thread ends what is left of it (remains.h).
+ * has ended, its thread ends what is left of it (process_tree.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,10 +35,10 @@
 #include "worker/process/denied.h"
 #include "worker/process/environment.h"
 #include "worker/handlers/handler.h"
-#include "worker/process/orphans.h"
+#include "worker/process/subreaper.h"
 #include "worker/process/process.h"
-#include "worker/process/remains.h"
-#include "worker/process/tail.h"
+#include "worker/process/process_tree.h"
+#include "worker/process/stderr_tail.h"
 #include "worker/loop/timers.h"
 #include "worker/rules/verdict.h"
 
@@ -63,8 +63,8 @@ struct handler {
     struct environment_base base; /* c */
     struct command command;
     struct timers *timers;             /* c */
-    struct orphans *orphans;           /* c */
-    struct remains *remains;           /* c */
+    struct subreaper *orphans;         /* c */
+    struct process_tree *remains;      /* c */
     struct stderr_limit *stderr_limit; /* c */
     pthread_mutex_t mtx;
     LIST_HEAD(, running) running; /* m */
@@ -80,7 +80,7 @@ struct handler {
 /* What a pool thread keeps for its runs. */
 struct scratch {
     struct environment env;
-    struct tail tail;
+    struct stderr_tail tail;
 };
 static pthread_key_t scratch_key;
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
@@ -123,8 +123,8 @@ static void exec_close(struct handler **handler)
     if (!h)
         return;
     *handler = NULL;
-    orphans_close(&h->orphans);
-    remains_close(&h->remains);
+    subreaper_close(&h->orphans);
+    process_tree_close(&h->remains);
     environment_base_close(&h->base);
     command_fini(&h->command);
     pthread_mutex_destroy(&h->mtx);
@@ -154,9 +154,9 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     err = environment_base_open(&h->base, set->queue, set->max_attempts,
                                 setup->nonce);
     if (!err)
-        err = remains_open(&h->remains, setup->nonce);
+        err = process_tree_open(&h->remains, setup->nonce);
     if (!err)
-        err = orphans_open(&h->orphans, setup->timers, setup->loop);
+        err = subreaper_open(&h->orphans, setup->timers, setup->loop);
     if (err) {
         exec_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
@@ -240,7 +240,7 @@ static void end_close(int *fd)
 }
 
 /* watch - read stderr until the process has ended */
-static void watch(int pidfd, int err_fd, struct tail *t)
+static void watch(int pidfd, int err_fd, struct stderr_tail *t)
 {
     struct pollfd fds[2] = {{.fd = pidfd, .events = POLLIN},
                             {.fd = err_fd, .events = POLLIN}};
@@ -248,13 +248,13 @@ static void watch(int pidfd, int err_fd, struct tail *t)
     while (fds[0].revents == 0) {
         if (poll(fds, 2, -1) < 0)
             fds[0].revents = fds[1].revents = 0; /* EINTR */
-        if (fds[1].revents && !tail_read(t, err_fd))
+        if (fds[1].revents && !stderr_tail_read(t, err_fd))
             fds[1].fd = -1;
     }
     /* What it wrote before it ended is in the pipe; what a grandchild goes on
      * writing is not waited for. */
     if (fds[1].fd >= 0)
-        tail_drain(t, err_fd);
+        stderr_tail_drain(t, err_fd);
 }
 
 /* wait_for - how the process ended; WNOWAIT: it stays a zombie. That cannot be
@@ -299,15 +299,15 @@ static void late_word(const struct running *r, const siginfo_t *info)
  * nothing of it where we ended it. It leaves the list before its number is
  * free. */
 static void end(struct running *r, const struct delivery *d, int err_fd,
-                struct tail *t, struct outcome *out)
+                struct stderr_tail *t, struct outcome *out)
 {
     struct handler *h = r->handler;
     bool late = limit_passed(r);
-    struct remains_of left = {.group = r->pid,
-                              .seq = d->message.seq,
-                              .kill_at_ns = r->kill_at_ns,
-                              .stderr_fd = err_fd,
-                              .tail = t};
+    struct process_tree_of left = {.group = r->pid,
+                                   .seq = d->message.seq,
+                                   .kill_at_ns = r->kill_at_ns,
+                                   .stderr_fd = err_fd,
+                                   .tail = t};
     siginfo_t info;
     int sig;
 
@@ -325,7 +325,7 @@ static void end(struct running *r, const struct delivery *d, int err_fd,
         left.kill_at_ns = ns_add(h->signal_ns, h->set->kill_after_ns);
     }
     if (late || out->kind == OUTCOME_STOPPED || sig == SIGKILL)
-        remains_end(h->remains, &left);
+        process_tree_end(h->remains, &left);
     pthread_mutex_lock(&h->mtx);
     LIST_REMOVE(r, link);
     pthread_mutex_unlock(&h->mtx);
@@ -333,8 +333,9 @@ static void end(struct running *r, const struct delivery *d, int err_fd,
 }
 
 /* supervise - from the start to the verdict */
-static void supervise(struct running *r, struct delivery *d, struct tail *t,
-                      int err_pipe[2], struct outcome *out)
+static void supervise(struct running *r, struct delivery *d,
+                      struct stderr_tail *t, int err_pipe[2],
+                      struct outcome *out)
 {
     int pidfd = pidfd_open(r->pid, 0), err = errno, err_fd = err_pipe[0];
 
@@ -345,7 +346,7 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
     FAULT_POINT("exec_before_group");
     d->message.ops->handler_group(&d->message, r->pid);
     FAULT_POINT("exec_after_name");
-    tail_init(t, delivery_id(d), r->handler->stderr_limit);
+    stderr_tail_init(t, delivery_id(d), r->handler->stderr_limit);
     if (pidfd >= 0) {
         watch(pidfd, err_fd, t);
         close(pidfd);
@@ -363,7 +364,7 @@ static void supervise(struct running *r, struct delivery *d, struct tail *t,
     end(r, d, err_fd, t, out);
     if (err_fd >= 0)
         close(err_fd);
-    tail_end(t, out);
+    stderr_tail_end(t, out);
 }
 
 /* exec_run - one message, one process */
@@ -421,7 +422,7 @@ static void exec_stop(struct handler *h, int sig)
         process_group_signal(r->pid, sig);
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
-        remains_hurry(h->remains);
+        process_tree_hurry(h->remains);
 }
 
 const struct handler_ops handler_exec = {

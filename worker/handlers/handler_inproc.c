@@ -1,8 +1,8 @@
 /* handler_inproc.c - a C function as handler (see handler_inproc.h)
  *
- * The time limit is the place's (place.h). Its answer is asked for once, when
- * the function has returned: in time, and what it returned is the verdict; or
- * too late, and the verdict is the timeout.
+ * The time limit is the place's (call_deadline.h). Its answer is asked for
+ * once, when the function has returned: in time, and what it returned is the
+ * verdict; or too late, and the verdict is the timeout.
  */
 #include "worker/handlers/handler_inproc.h"
 
@@ -17,7 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/handlers/place.h"
+#include "worker/handlers/call_deadline.h"
 #include "worker/loop/timers.h"
 #include "worker/rules/verdict.h"
 
@@ -29,7 +29,7 @@ struct handler {
     atomic_int signal;          /* a  sent by stop; 0: none yet */
     /* By the number of the work item; each made at its first call. A slot stays
      * mapped, so that stop may look at one whose call has ended. */
-    struct place *places; /* in `memory` */
+    struct call_deadline *places; /* in `memory` */
     void *memory;
 };
 
@@ -203,7 +203,7 @@ static void judge(const struct call *c, int returned, struct outcome *out)
 void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct call c;
-    struct place *place = &h->places[d->place];
+    struct call_deadline *place = &h->places[d->place];
     int returned;
 
     view(&c, h, d);
@@ -215,10 +215,10 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->delayed = false;
     out->ran = true;
     if (!place->timers)
-        place_init(place, h->timers);
-    place_enter(place, &d->message, c.limit_ns, limit_over, &c);
+        call_deadline_init(place, h->timers);
+    call_deadline_enter(place, &d->message, c.limit_ns, limit_over, &c);
     returned = h->what.handle(&c.message, &c.context);
-    if (place_leave(place) && c.late && h->set->timeout_abort)
+    if (call_deadline_leave(place) && c.late && h->set->timeout_abort)
         timers_cancel_sync(h->timers, &c.abort);
     judge(&c, returned, out);
 }
@@ -249,7 +249,7 @@ unsigned inproc_seize(struct handler *h)
     unsigned taken = 0;
 
     for (size_t i = 0; i < ITEMS_MAX; i++) {
-        struct message *m = place_seize(&h->places[i]);
+        struct message *m = call_deadline_seize(&h->places[i]);
 
         if (m)
             m->ops->unrun(m);
@@ -266,7 +266,7 @@ void inproc_stop(struct handler *h, int sig)
 int inproc_open(struct handler **out, const struct handler_setup *setup,
                 const struct inproc *what, struct problem *p)
 {
-    const size_t align = _Alignof(struct place);
+    const size_t align = _Alignof(struct call_deadline);
     struct handler *h = calloc(1, sizeof *h);
 
     *out = NULL;
@@ -297,7 +297,7 @@ void inproc_close(struct handler **handler)
         h->what.fini(h->what.user);
     for (size_t i = 0; i < ITEMS_MAX; i++)
         if (h->places[i].timers)
-            place_fini(&h->places[i]);
+            call_deadline_fini(&h->places[i]);
     free(h->memory);
     free(h);
 }

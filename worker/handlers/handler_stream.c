@@ -1,12 +1,12 @@
 /* handler_stream.c - long-lived children (see handler.h, docs/handlers.md)
  *
- * A lane (lane.h) is a child and what it has open. Here is who has which lane:
- * a thread that delivers, or nobody. What an idle child does is seen by the
- * peeker, which watches the lane's descriptors in one: its stderr is logged,
- * and its end noticed, at once.
+ * A coprocess (coprocess.h) is a child and what it has open. Here is who has
+ * which coprocess: a thread that delivers, or nobody. What an idle child does
+ * is seen by the peeker, which watches the coprocess's descriptors in one: its
+ * stderr is logged, and its end noticed, at once.
  *
- * The lane that was put back last is handed out first, so that a worker with
- * little to do keeps few children busy, whose memory is in the caches.
+ * The coprocess that was put back last is handed out first, so that a worker
+ * with little to do keeps few children busy, whose memory is in the caches.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,72 +20,72 @@
 #include "common/base/container.h"
 #include "worker/process/denied.h"
 #include "worker/handlers/handler.h"
-#include "worker/handlers/lane_inner.h"
-#include "worker/process/orphans.h"
+#include "worker/handlers/coprocess_inner.h"
+#include "worker/process/subreaper.h"
 #include "worker/loop/loop.h"
-#include "worker/process/remains.h"
+#include "worker/process/process_tree.h"
 
-/* Of a lane; it lives until close, so that an event of a lane that was just
- * handed out finds it.
+/* Of a coprocess; it lives until close, so that an event of a coprocess that
+ * was just handed out finds it.
  * m = under the handler's mtx   c = constant after it was made */
-struct place {
-    LIST_ENTRY(place) all;     /* m */
-    LIST_ENTRY(place) idle;    /* m */
-    bool is_idle;              /* m */
-    struct loop_source source; /* m  the lane's descriptors */
-    struct handler *handler;   /* c */
-    struct lane *lane;         /* c */
+struct stream_slot {
+    LIST_ENTRY(stream_slot) all;  /* m */
+    LIST_ENTRY(stream_slot) idle; /* m */
+    bool is_idle;                 /* m */
+    struct loop_source source;    /* m  the coprocess's descriptors */
+    struct handler *handler;      /* c */
+    struct coprocess *coprocess;  /* c */
 };
 
 /* m = under mtx   c = constant after open */
 struct handler {
     struct stream stream;
-    struct loop *loop;       /* c */
-    struct orphans *orphans; /* c */
+    struct loop *loop;         /* c */
+    struct subreaper *orphans; /* c */
     pthread_mutex_t mtx;
-    LIST_HEAD(, place) all;  /* m */
-    LIST_HEAD(, place) idle; /* m  the last one put back first */
+    LIST_HEAD(, stream_slot) all;  /* m */
+    LIST_HEAD(, stream_slot) idle; /* m  the last one put back first */
 };
 
-/* ---- idle lanes ---- */
+/* ---- idle coprocesses ---- */
 
 /* idle_ready - a child that has nothing to do did something; in the peeker
- * Under the lock: whoever wants the lane meanwhile waits for it, rather than
- * start one child too many.
+ * Under the lock: whoever wants the coprocess meanwhile waits for it, rather
+ * than start one child too many.
  */
 static void idle_ready(struct loop_source *source)
 {
-    struct place *p = CONTAINER_OF(source, struct place, source);
+    struct stream_slot *p = CONTAINER_OF(source, struct stream_slot, source);
     struct handler *h = p->handler;
 
     pthread_mutex_lock(&h->mtx);
-    if (p->is_idle && lane_look(p->lane))
+    if (p->is_idle && coprocess_look(p->coprocess))
         (void)loop_watch(h->loop, source, EPOLLIN);
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* place_open - a lane more */
-static struct place *place_open(struct handler *h)
+/* stream_slot_open - a coprocess more */
+static struct stream_slot *stream_slot_open(struct handler *h)
 {
-    struct place *p = calloc(1, sizeof *p);
+    struct stream_slot *p = calloc(1, sizeof *p);
 
     if (!p)
         return NULL;
-    if (lane_open(&p->lane, &h->stream) < 0) {
+    if (coprocess_open(&p->coprocess, &h->stream) < 0) {
         free(p);
         return NULL;
     }
     p->handler = h;
-    p->lane->place = p;
-    p->source.fd = lane_fd(p->lane);
+    p->coprocess->stream_slot = p;
+    p->source.fd = coprocess_fd(p->coprocess);
     p->source.ready = idle_ready;
     LIST_INSERT_HEAD(&h->all, p, all);
     return p;
 }
 
-static struct lane *stream_get(struct handler *h)
+static struct coprocess *stream_get(struct handler *h)
 {
-    struct place *p;
+    struct stream_slot *p;
 
     pthread_mutex_lock(&h->mtx);
     p = LIST_FIRST(&h->idle);
@@ -95,45 +95,45 @@ static struct lane *stream_get(struct handler *h)
         /* Else the peeker would be woken by the child's first answer. */
         (void)loop_watch(h->loop, &p->source, 0);
     } else {
-        p = place_open(h);
+        p = stream_slot_open(h);
     }
     pthread_mutex_unlock(&h->mtx);
-    return p ? p->lane : NULL;
+    return p ? p->coprocess : NULL;
 }
 
-static void stream_put(struct handler *h, struct lane *lane)
+static void stream_put(struct handler *h, struct coprocess *coprocess)
 {
-    struct place *p = lane->place;
+    struct stream_slot *p = coprocess->stream_slot;
 
     pthread_mutex_lock(&h->mtx);
     LIST_INSERT_HEAD(&h->idle, p, idle);
     p->is_idle = true;
-    if (lane_rest(lane))
+    if (coprocess_rest(coprocess))
         (void)loop_watch(h->loop, &p->source, EPOLLIN);
     pthread_mutex_unlock(&h->mtx);
 }
 
 /* ---- the handler ---- */
 
-/* stream_stop - signal every child, and have every lane see it
+/* stream_stop - signal every child, and have every coprocess see it
  * The signal is noted first: a child that is being started meanwhile is sent it
  * by its own thread (child.c).
  */
 static void stream_stop(struct handler *h, int sig)
 {
-    struct place *p;
+    struct stream_slot *p;
 
     if (!atomic_load(&h->stream.signal))
         atomic_store(&h->stream.signal_ns, clock_mono_ns());
     atomic_store(&h->stream.signal, sig);
     pthread_mutex_lock(&h->mtx);
     LIST_FOREACH (p, &h->all, all) {
-        lane_signal(p->lane, sig);
-        lane_wake(p->lane);
+        coprocess_signal(p->coprocess, sig);
+        coprocess_wake(p->coprocess);
     }
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
-        remains_hurry(h->stream.remains);
+        process_tree_hurry(h->stream.remains);
 }
 
 /* children_end - all are told at once, then each is waited for
@@ -143,16 +143,16 @@ static void stream_stop(struct handler *h, int sig)
 static void children_end(struct handler *h)
 {
     size_t count = 0, n = 0;
-    struct place *p;
+    struct stream_slot *p;
     pid_t *ended;
 
     LIST_FOREACH (p, &h->all, all) {
-        lane_leave(p->lane);
+        coprocess_leave(p->coprocess);
         count++;
     }
     ended = calloc(count + 1, sizeof *ended);
     LIST_FOREACH (p, &h->all, all) {
-        pid_t pid = lane_await(p->lane);
+        pid_t pid = coprocess_await(p->coprocess);
 
         if (ended && pid)
             ended[n++] = pid;
@@ -160,26 +160,26 @@ static void children_end(struct handler *h)
     h->stream.ended = ended;
     h->stream.ended_count = n;
     LIST_FOREACH (p, &h->all, all)
-        lane_finish(p->lane);
+        coprocess_finish(p->coprocess);
     free(ended);
 }
 
 static void stream_close(struct handler **handler)
 {
     struct handler *h = *handler;
-    struct place *p;
+    struct stream_slot *p;
 
     if (!h)
         return;
     *handler = NULL;
     children_end(h);
     while ((p = LIST_FIRST(&h->all)) != NULL) {
-        lane_close(&p->lane);
+        coprocess_close(&p->coprocess);
         LIST_REMOVE(p, all);
         free(p);
     }
-    orphans_close(&h->orphans);
-    remains_close(&h->stream.remains);
+    subreaper_close(&h->orphans);
+    process_tree_close(&h->stream.remains);
     environment_base_close(&h->stream.base);
     command_fini(&h->stream.command);
     pthread_mutex_destroy(&h->mtx);
@@ -212,9 +212,9 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     err = environment_base_open(&s->base, set->queue, set->max_attempts,
                                 setup->nonce);
     if (!err)
-        err = remains_open(&s->remains, setup->nonce);
+        err = process_tree_open(&s->remains, setup->nonce);
     if (!err)
-        err = orphans_open(&h->orphans, setup->timers, setup->loop);
+        err = subreaper_open(&h->orphans, setup->timers, setup->loop);
     if (err) {
         stream_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
@@ -224,21 +224,21 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     return 0;
 }
 
-static const struct lane_ops lanes = {
+static const struct coprocess_ops coprocesses = {
     .get = stream_get,
     .put = stream_put,
-    .ready = lane_ready,
-    .room = lane_room,
-    .send = lane_send,
-    .next = lane_next,
-    .wake = lane_wake,
+    .ready = coprocess_ready,
+    .room = coprocess_room,
+    .send = coprocess_send,
+    .next = coprocess_next,
+    .wake = coprocess_wake,
 };
 
 const struct handler_ops handler_stream = {
     .name = "stream",
     .guess_ns = NS_PER_MS,
     .open = stream_open,
-    .lanes = &lanes,
+    .coprocesses = &coprocesses,
     .stop = stream_stop,
     .close = stream_close,
 };

@@ -70,8 +70,9 @@ static void apply(struct cap *c, unsigned cap)
     pool_resize(f->pool, cap + SPARE_THREADS);
     c->live->concurrency = cap;
     atomic_store(&f->gate.cap, cap);
-    if (f->ops->lanes && cap < old) /* who waits for its child keeps a place */
-        items_wake_all(&f->items, f->ops->lanes->wake);
+    if (f->ops->coprocesses &&
+        cap < old) /* who waits for its child keeps a place */
+        items_wake_all(&f->items, f->ops->coprocesses->wake);
     dirty_state(&f->dirty);
     log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
     gate_changed(&f->gate);

@@ -14,7 +14,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/local.h"
+#include "common/base/unix_socket.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/operate/cap.h"
@@ -237,7 +237,7 @@ static struct control *deaf(struct control *k, const struct flow *f, int err)
 /* listen_at - 0 or -errno; the door is not watched yet */
 static int listen_at(struct control *k)
 {
-    int fd = local_listen(k->path, CLIENTS);
+    int fd = unix_socket_listen(k->path, CLIENTS);
 
     if (fd < 0)
         return fd;

@@ -13,11 +13,11 @@
 #include "common/base/log.h"
 #include "worker/flow/flow.h"
 #include "worker/restart/file_watch.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
-#include "worker/operate/tune.h"
+#include "worker/operate/live_settings.h"
 
 #define WORDS_MAX 32
 
@@ -47,9 +47,9 @@ static json_t *settings_json(struct orders *o)
     json_t *all = json_object();
     char text[TUNE_TEXT];
 
-    for (size_t i = 0; tune_name(i); i++) {
-        tune_print(o, tune_name(i), text);
-        json_object_set_new(all, tune_name(i), json_string(text));
+    for (size_t i = 0; live_settings_name(i); i++) {
+        live_settings_print(o, live_settings_name(i), text);
+        json_object_set_new(all, live_settings_name(i), json_string(text));
     }
     return all;
 }
@@ -99,8 +99,8 @@ static json_t *status(struct request *r)
         json_object_update_new(
             out,
             json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
-                      "groups", (json_int_t)ordered_groups(f), "groups_held",
-                      (json_int_t)ordered_held(f)));
+                      "groups", (json_int_t)dispatch_groups(f), "groups_held",
+                      (json_int_t)dispatch_held(f)));
     if (out && f->gate.pause_until_ns)
         json_object_set_new(out, "paused_for_ns",
                             json_integer((json_int_t)(f->gate.pause_until_ns -
@@ -183,8 +183,9 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 
     for (size_t i = 0; i < r->count; i++) {
         values[i] = assignment(r->words[i]);
-        err = values[i] ? tune_ready(r->orders, r->words[i], values[i], &p)
-                        : -EINVAL;
+        err = values[i]
+                  ? live_settings_ready(r->orders, r->words[i], values[i], &p)
+                  : -EINVAL;
         if (err == -EINPROGRESS)
             r->later = true;
         else if (err)
@@ -204,7 +205,8 @@ static json_t *set(struct request *r)
         return out;
     all = json_array();
     for (size_t i = 0; i < r->count; i++) {
-        if (tune_text(r->orders, r->words[i], values[i], old, now, &p) < 0) {
+        if (live_settings_text(r->orders, r->words[i], values[i], old, now,
+                               &p) < 0) {
             out = control_refusal(p.status, p.text);
             break;
         }

@@ -17,7 +17,8 @@ struct stop;
 /* Constant once the worker runs. */
 struct orders {
     struct flow *flow;
-    struct settings *live; /* what flow->set points to: tune.c writes there */
+    struct settings
+        *live; /* what flow->set points to: live_settings.c writes there */
     struct stop *stop;
     struct cap *cap;
     const struct file_watch *file_watch;

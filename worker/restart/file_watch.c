@@ -40,9 +40,9 @@
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
-#include "worker/source/lock.h"
+#include "worker/source/mq/pid_file.h"
 #include "worker/loop/loop.h"
-#include "worker/source/release.h"
+#include "worker/source/mq/group_hold_watch.h"
 
 #define AGAIN_NS NS_PER_S        /* from one look to the next in trouble */
 #define SLOW_NS  (60 * NS_PER_S) /* without inotify, when nothing is taken */
@@ -370,7 +370,7 @@ static int folders_ready(struct file_watch *w, struct problem *p)
 
     if (err)
         return err;
-    err = lock_put_back(w->with.lock);
+    err = pid_file_put_back(w->with.lock);
     if (err == -EEXIST)
         return problem_set(p, EX_UNAVAILABLE, EEXIST,
                            "another worker has %s; stop that one", dir.folder);
@@ -463,8 +463,8 @@ static int store_back(struct file_watch *w, int err)
     }
     for (enum part i = STORE; i <= STORE_SHM; i++)
         file_again(&w->files[i]);
-    if (w->with.flow->release)
-        release_store_changed(w->with.flow->release);
+    if (w->with.flow->group_hold_watch)
+        group_hold_watch_store_changed(w->with.flow->group_hold_watch);
     return 0;
 }
 

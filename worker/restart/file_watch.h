@@ -19,7 +19,7 @@
 #include "common/base/problem.h"
 
 struct flow;
-struct lock;
+struct pid_file;
 struct runtimedir;
 struct statedir;
 struct file_watch; /* opaque; body in file_watch.c */
@@ -29,7 +29,7 @@ struct file_watch_setup {
     struct flow *flow;
     const struct statedir *dir;
     struct runtimedir *runtime;
-    struct lock *lock;
+    struct pid_file *lock;
     void (*there)(void *arg); /* a look found all of it; the loop */
     void *arg;
 };

@@ -28,10 +28,10 @@
 #include "worker/handlers/handler.h"
 #include "worker/flow/unsettled.h"
 #include "worker/flow/receive.h"
-#include "worker/source/replay.h"
-#include "worker/source/row.h"
+#include "worker/source/mq/replay.h"
+#include "worker/source/mq/row.h"
 #include "worker/flow/settle.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 #define TICK_NS NS_PER_MS
 
@@ -91,7 +91,7 @@ static int name(struct flow *f, struct left *l)
     if (slot_word(slot).state == SLOT_RUNNING)
         slot_unrun(slot, true);
     delivery_read(&l->d, slot, f->set->group_separator);
-    return replay_link(f->store, f->retries, &l->d);
+    return replay_link(f->store, f->due_rows, &l->d);
 }
 
 /* name_all - all but second copies of letters, which come to nothing */

@@ -16,12 +16,12 @@
 #include "common/state/counters.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/process/leftover.h"
-#include "worker/flow/ordered.h"
-#include "worker/source/replay.h"
+#include "worker/process/stale_handlers.h"
+#include "worker/flow/group_dispatch.h"
+#include "worker/source/mq/replay.h"
 #include "worker/flow/settle.h"
 #include "worker/config/slots.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 #define CRASHED "the worker died while a handler had it"
 
@@ -82,7 +82,7 @@ static int seeing(const struct flow *f, const struct found *found,
 static int kill_leftovers(struct flow *f, const struct found *found,
                           struct problem *p)
 {
-    struct leftover *list = calloc(found->count + 1, sizeof *list);
+    struct stale_handler *list = calloc(found->count + 1, sizeof *list);
     size_t n = 0;
     int killed;
 
@@ -92,13 +92,13 @@ static int kill_leftovers(struct flow *f, const struct found *found,
         const struct slot *slot = found->slots[i];
 
         if (slot_word(slot).state == SLOT_RUNNING)
-            list[n++] = (struct leftover){
+            list[n++] = (struct stale_handler){
                 .mark = slot->handler_mark ? slot->handler_mark : slot->seq,
                 .pgid = atomic_load(&slot->handler_pgid),
                 .start = slot->handler_start,
             };
     }
-    killed = leftover_kill(custody_nonce(f->custody), list, n);
+    killed = stale_handlers_kill(custody_nonce(f->custody), list, n);
     free(list);
     if (killed < 0)
         return problem_set(p, EX_OSERR, -killed,
@@ -166,7 +166,7 @@ static int bury(struct flow *f, struct slot *slot, const char *error)
     int err;
 
     delivery_read(&d, slot, f->set->group_separator);
-    err = replay_link(f->store, f->retries,
+    err = replay_link(f->store, f->due_rows,
                       &d); /* its letter becomes this one, no second one */
     if (err)
         return err;
@@ -242,7 +242,7 @@ static void let_go(struct flow *f, struct slot *slot)
 {
     slot_retire(slot);
     if (slot->row)
-        retries_land(f->retries, slot->row);
+        due_rows_release(f->due_rows, slot->row);
     custody_release(f->custody, slot);
 }
 
@@ -336,7 +336,7 @@ static int revive(struct flow *f, struct slot *slot)
     int err;
 
     delivery_read(&d, slot, f->set->group_separator);
-    err = replay_link(f->store, f->retries, &d);
+    err = replay_link(f->store, f->due_rows, &d);
     if (err)
         return err;
     if (d.repeat) {
@@ -344,7 +344,7 @@ static int revive(struct flow *f, struct slot *slot)
         return 0;
     }
     if (d.group.at)
-        err = ordered_add(f, &d);
+        err = dispatch_add(f, &d);
     if (err == 0)
         ready_put(&f->ready, slot, false);
     if (err >= 0 && f->ops->within && slot_word(slot).crashes > 0)
@@ -358,7 +358,7 @@ static void rows_fly(struct flow *f, const struct found *found)
 {
     for (size_t i = 0; i < found->count; i++)
         if (found->slots[i]->row)
-            (void)retries_fly(f->retries, found->slots[i]->row);
+            (void)due_rows_try_claim(f->due_rows, found->slots[i]->row);
 }
 
 /* revive_all - stored rows first: groups are restored from the store before
@@ -379,7 +379,7 @@ static int revive_all(struct flow *f, struct found *found, struct problem *p)
         return err;
     found->count = n;
     FAULT_POINT("recover_before_restore");
-    err = ordered_restore(f);
+    err = dispatch_restore(f);
     FAULT_POINT("recover_before_revive");
     for (size_t i = 0; i < n && !err; i++)
         err = revive(f, found->slots[i]);
@@ -392,7 +392,7 @@ static int revive_all(struct flow *f, struct found *found, struct problem *p)
 static bool goes_on(const struct flow *f)
 {
     return ready_waiting(&f->ready) > 0 || unsettled_count(&f->unsettled) > 0 ||
-           ordered_stuck(f);
+           dispatch_stuck(f);
 }
 
 /* room_make - what waits in its group is taken by way of a free slot, too

@@ -36,7 +36,7 @@ struct delivery {
     const unsigned char *body; /* in the slot */
     size_t body_size;
     char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
-    bool front;              /* its row is STORE_FRONT; set by load_row */
+    bool front;              /* its row is STORE_FRONT; set by row_restore */
     bool broken;             /* the header is; the whole message is the body */
     bool letter;             /* sent again, and linked to its row (replay.h) */
     bool repeat;             /* of a letter that was taken already: to drop */

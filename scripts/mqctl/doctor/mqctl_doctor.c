@@ -1,15 +1,15 @@
 /* mqctl_doctor.c - see mqctl_doctor.h */
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 
-#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_complain.h"
 
 /* one - a queue by name */
 static int one(struct findings *f, const struct options *o, const char *name)
 {
     struct problem p;
-    struct view v;
+    struct snapshot v;
 
-    if (view_open(&v, o->state_dir, name, true, &p) < 0) {
+    if (snapshot_open(&v, o->state_dir, name, true, &p) < 0) {
         f->queue = name;
         FOUND(f, BAD, "folder", NULL, "%s", p.text);
     } else {
@@ -17,7 +17,7 @@ static int one(struct findings *f, const struct options *o, const char *name)
         queue_check(f, &v);
         clock_check(f, &v);
         readers_check(f, &v);
-        view_close(&v);
+        snapshot_close(&v);
     }
     f->queue = NULL;
     return 0;
@@ -28,10 +28,10 @@ static int one(struct findings *f, const struct options *o, const char *name)
 int doctor_run(const struct options *o)
 {
     struct findings f = {.json = o->json};
-    struct names queues = {0}, workers = {0};
+    struct queue_list queues = {0}, workers = {0};
 
-    if (names_of_queues(&queues, o->state_dir) < 0 ||
-        names_of_workers(&workers, o->state_dir) < 0)
+    if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
+        queue_list_of_workers(&workers, o->state_dir) < 0)
         return say_memory();
     machine_check(&f, o, &queues);
     if (o->operands.count)
@@ -39,7 +39,7 @@ int doctor_run(const struct options *o)
     else
         for (size_t i = 0; i < workers.count; i++)
             (void)one(&f, o, workers.at[i]);
-    names_free(&workers);
-    names_free(&queues);
+    queue_list_free(&workers);
+    queue_list_free(&queues);
     return f.some ? 1 : 0;
 }

@@ -10,21 +10,21 @@
 #define SCRIPTS_MQCTL_DOCTOR_MQCTL_DOCTOR_H
 
 #include "scripts/mqctl/doctor/mqctl_findings.h"
-#include "scripts/mqctl/mqctl_names.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_options.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 int doctor_run(const struct options *o);
 
 /* mqctl_doctor_machine.c: limits, name spaces, state directory. */
 void machine_check(struct findings *f, const struct options *o,
-                   const struct names *queues);
+                   const struct queue_list *queues);
 /* mqctl_doctor_queue.c */
-void queue_check(struct findings *f, struct view *v);
+void queue_check(struct findings *f, struct snapshot *v);
 /* mqctl_doctor_clock.c: what waits too long since the clock was set. */
-void clock_check(struct findings *f, struct view *v);
+void clock_check(struct findings *f, struct snapshot *v);
 /* mqctl_doctor_readers.c: who else receives from it. */
-void readers_check(struct findings *f, const struct view *v);
+void readers_check(struct findings *f, const struct snapshot *v);
 
 /* Messages in flight whose state directory is gone: in the runtime directory
  * that is found by the rule, and in the one that a queue of ours uses. */

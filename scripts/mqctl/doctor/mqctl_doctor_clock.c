@@ -21,12 +21,12 @@
 /* now_of - the time that decides what is due: of the worker, or of one that is
  * started now. The time that the machine slept is not the worker's; then it is
  * some hours behind this, and less is found. */
-static uint64_t now_of(const struct view *v)
+static uint64_t now_of(const struct snapshot *v)
 {
     uint64_t tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK), up;
     struct timespec now;
 
-    if (v->worker != VIEW_RUNS || v->head.pid_start == 0)
+    if (v->worker != SNAPSHOT_RUNS || v->head.pid_start == 0)
         return clock_wall_ns();
     clock_gettime(CLOCK_BOOTTIME, &now);
     up = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
@@ -42,7 +42,7 @@ static const char *whole_s(uint64_t ns, char text[DURATION_TEXT])
 }
 
 /* certain - they are from a time that is yet to come */
-static void certain(struct findings *f, const struct view *v,
+static void certain(struct findings *f, const struct snapshot *v,
                     const struct store_stepped *s, uint64_t now)
 {
     char due[TIME_TEXT], seen[TIME_TEXT], wait[DURATION_TEXT];
@@ -64,7 +64,7 @@ static void certain(struct findings *f, const struct view *v,
 }
 
 /* doubtful - a handler may have asked for such a delay */
-static void doubtful(struct findings *f, const struct view *v,
+static void doubtful(struct findings *f, const struct snapshot *v,
                      const struct store_stepped *s)
 {
     char due[TIME_TEXT], longer[DURATION_TEXT], fix[QUEUE_NAME_MAX + 96];
@@ -79,13 +79,13 @@ static void doubtful(struct findings *f, const struct view *v,
           duration_print(LONGER_NS, longer), time_print(s->due_ns, due));
 }
 
-void clock_check(struct findings *f, struct view *v)
+void clock_check(struct findings *f, struct snapshot *v)
 {
     uint64_t now = now_of(v), wall = clock_wall_ns();
     struct store_stepped stepped = {0};
     struct store *s;
 
-    if (v->waiting <= 0 || view_store(v, &s) < 0)
+    if (v->waiting <= 0 || snapshot_store(v, &s) < 0)
         return;
     if (store_stepped(s, ns_add(now, SLACK_NS), ns_add(wall, SLACK_NS),
                       LONGER_NS, &stepped) == 0) {

@@ -29,7 +29,7 @@ struct use {
 };
 
 /* use_count - queues of our user id, as the kernel charges them */
-static void use_count(const struct names *n, struct use *u)
+static void use_count(const struct queue_list *n, struct use *u)
 {
     struct problem p;
     struct stat st;
@@ -77,7 +77,7 @@ static void bytes_check(struct findings *f, const struct mqlimit *l,
 }
 
 /* limits_check - what the kernel allows, and how far off it is */
-static void limits_check(struct findings *f, const struct names *n)
+static void limits_check(struct findings *f, const struct queue_list *n)
 {
     struct mqlimit l;
     struct use u;
@@ -214,7 +214,7 @@ static void folder_check(struct findings *f, const struct options *o)
 }
 
 void machine_check(struct findings *f, const struct options *o,
-                   const struct names *queues)
+                   const struct queue_list *queues)
 {
     limits_check(f, queues);
     namespace_check(f);

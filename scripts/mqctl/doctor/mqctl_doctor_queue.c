@@ -34,28 +34,29 @@ command(char buf[COMMAND], const char *fmt, ...)
 
 /* drained_by - what makes room in a full queue; NULL: more handlers do not, nor
  * a second worker */
-static const char *drained_by(char buf[COMMAND], const struct view *v,
+static const char *drained_by(char buf[COMMAND], const struct snapshot *v,
                               bool away)
 {
     if (away)
         return NULL;
-    if (v->worker != VIEW_RUNS)
+    if (v->worker != SNAPSHOT_RUNS)
         return command(buf, "mqworker %s -- COMMAND", v->queue);
-    if (!v->live || strcmp(view_state(v), "running") != 0)
+    if (!v->live || strcmp(snapshot_state(v), "running") != 0)
         return NULL;
     return command(buf, "mqctl set %s max-concurrency=%u", v->queue,
-                   2 * view_cap(v));
+                   2 * snapshot_cap(v));
 }
 
 /* kernel_check - the queue itself; `away`: a worker has it that is not seen
  * here */
-static void kernel_check(struct findings *f, const struct view *v, bool away)
+static void kernel_check(struct findings *f, const struct snapshot *v,
+                         bool away)
 {
     char buf[COMMAND];
 
     if (!v->has_queue)
         FOUND(f,
-              v->no_queue.status == EX_NOINPUT && v->worker != VIEW_RUNS &&
+              v->no_queue.status == EX_NOINPUT && v->worker != SNAPSHOT_RUNS &&
                       v->has_folder
                   ? NOTE
                   : BAD,
@@ -70,7 +71,7 @@ static void kernel_check(struct findings *f, const struct view *v, bool away)
 }
 
 /* full_found - as many wait as --max-waiting allows */
-static void full_found(struct findings *f, const struct view *v)
+static void full_found(struct findings *f, const struct snapshot *v)
 {
     const char *most = json_string_value(
         json_object_get(json_object_get(v->live, "settings"), "max-waiting"));
@@ -87,7 +88,7 @@ static void full_found(struct findings *f, const struct view *v)
 }
 
 /* unwritten_found - its disk is full, or broken */
-static void unwritten_found(struct findings *f, const struct view *v)
+static void unwritten_found(struct findings *f, const struct snapshot *v)
 {
     char buf[COMMAND];
 
@@ -101,13 +102,13 @@ static void unwritten_found(struct findings *f, const struct view *v)
 }
 
 /* live_text - what the worker says of itself; NULL: it says nothing */
-static const char *live_text(const struct view *v, const char *name)
+static const char *live_text(const struct snapshot *v, const char *name)
 {
     return json_string_value(json_object_get(v->live, name));
 }
 
 /* files_advice - of a worker that does not answer */
-static const char *files_advice(char buf[COMMAND], const struct view *v,
+static const char *files_advice(char buf[COMMAND], const struct snapshot *v,
                                 uint64_t holds)
 {
     char mount[PATH_MAX];
@@ -122,7 +123,7 @@ static const char *files_advice(char buf[COMMAND], const struct view *v,
 
 /* files_check - one that the worker has open and that has lost its name, or
  * cannot be written; true: so it takes nothing */
-static bool files_check(struct findings *f, const struct view *v)
+static bool files_check(struct findings *f, const struct snapshot *v)
 {
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
     const char *live = live_text(v, "file_gone");
@@ -133,14 +134,14 @@ static bool files_check(struct findings *f, const struct view *v)
         return false;
     FOUND(f, BAD, "files", next ? next : files_advice(buf, v, holds),
           "pid %d takes nothing: %s%s%s",
-          (int)view_number(v, "pid", (uint64_t)v->pid),
+          (int)snapshot_number(v, "pid", (uint64_t)v->pid),
           live ? live : counters_holds_text(holds), path ? ": " : "",
           path ? path : "");
     return true;
 }
 
 /* state_check - a worker that runs: does it work? */
-static void state_check(struct findings *f, const struct view *v)
+static void state_check(struct findings *f, const struct snapshot *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
     const char *takes = json_string_value(json_object_get(v->live, "why"));
@@ -151,32 +152,32 @@ static void state_check(struct findings *f, const struct view *v)
               "%s", v->no_live.text);
     if (files_check(f, v))
         return;
-    if (strcmp(view_breaker(v), "closed") != 0)
+    if (strcmp(snapshot_breaker(v), "closed") != 0)
         FOUND(f, BAD, "worker",
               "fix what it says; the worker tries again by itself",
-              "its breaker is %s: %s", view_breaker(v), why);
-    else if (view_paused(v))
+              "its breaker is %s: %s", snapshot_breaker(v), why);
+    else if (snapshot_paused(v))
         FOUND(f, WARN, "worker", command(buf, "mqctl resume %s", v->queue),
               "it is paused");
-    else if (view_full(v))
+    else if (snapshot_full(v))
         full_found(f, v);
-    else if (strcmp(view_state(v), "store cannot be written") == 0)
+    else if (strcmp(snapshot_state(v), "store cannot be written") == 0)
         unwritten_found(f, v);
-    else if (strcmp(view_state(v), "running") != 0)
+    else if (strcmp(snapshot_state(v), "running") != 0)
         FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
-              view_state(v));
+              snapshot_state(v));
     else
         FOUND(f, FINE, "worker", NULL,
               "pid %d runs, %" PRIu64 " of %u messages in flight%s%s",
-              (int)v->pid, v->sum.running, view_capacity(v),
+              (int)v->pid, v->sum.running, snapshot_capacity(v),
               takes ? "; no more are taken just now: " : "",
               takes ? takes : "");
 }
 
 /* groups_check - held groups wait for a person */
-static void groups_check(struct findings *f, const struct view *v)
+static void groups_check(struct findings *f, const struct snapshot *v)
 {
-    uint64_t n = view_groups_held(v);
+    uint64_t n = snapshot_groups_held(v);
     char buf[COMMAND];
 
     if (n == 0)
@@ -193,7 +194,7 @@ static void groups_check(struct findings *f, const struct view *v)
 }
 
 /* killed_check - what it had in hand is in memory, and may have gone with it */
-static void killed_check(struct findings *f, const struct view *v)
+static void killed_check(struct findings *f, const struct snapshot *v)
 {
     char path[PATH_MAX] = "", buf[COMMAND];
 
@@ -213,20 +214,20 @@ static void killed_check(struct findings *f, const struct view *v)
               (int)v->pid, v->custody, path);
 }
 
-static void worker_check(struct findings *f, const struct view *v)
+static void worker_check(struct findings *f, const struct snapshot *v)
 {
     char buf[COMMAND];
 
-    if (v->worker == VIEW_RUNS)
+    if (v->worker == SNAPSHOT_RUNS)
         state_check(f, v);
-    else if (v->worker == VIEW_KILLED)
+    else if (v->worker == SNAPSHOT_KILLED)
         killed_check(f, v);
-    else if (v->worker == VIEW_UNSEEN)
+    else if (v->worker == SNAPSHOT_UNSEEN)
         FOUND(f, WARN, "worker", NULL,
               "whether one runs is not seen from here: the lock %s/%s cannot "
               "be asked",
               v->dir.folder, STATEDIR_PIDFILE);
-    else if (v->depth > 0 || view_waits(v) > 0)
+    else if (v->depth > 0 || snapshot_waits(v) > 0)
         FOUND(f, WARN, "worker",
               command(buf, "mqworker %s -- COMMAND", v->queue),
               "none runs, and messages wait: %ld in the queue, %" PRId64
@@ -240,7 +241,7 @@ static void worker_check(struct findings *f, const struct view *v)
 /* ---- the queue that the worker has, and the one of that name now ---- */
 
 /* disk_check - where a kill can lose the message in hand */
-static void disk_check(struct findings *f, const struct view *v, int fd,
+static void disk_check(struct findings *f, const struct snapshot *v, int fd,
                        const char *path)
 {
     char text[FS_TYPE_TEXT], buf[COMMAND];
@@ -259,7 +260,7 @@ static void disk_check(struct findings *f, const struct view *v, int fd,
 }
 
 /* locked_check - what is in memory may be swapped out */
-static void locked_check(struct findings *f, const struct view *v)
+static void locked_check(struct findings *f, const struct snapshot *v)
 {
     json_int_t kib =
         json_integer_value(json_object_get(v->live, "unlocked_kib"));
@@ -279,7 +280,7 @@ static void locked_check(struct findings *f, const struct view *v)
 }
 
 /* slots_fit - a queue recreated with larger messages ends the worker */
-static void slots_fit(struct findings *f, const struct view *v)
+static void slots_fit(struct findings *f, const struct snapshot *v)
 {
     struct custody_head h;
     char path[PATH_MAX], buf[COMMAND];
@@ -296,7 +297,7 @@ static void slots_fit(struct findings *f, const struct view *v)
         custody_head_check(&h, path, &p) < 0)
         FOUND(f, BAD, "custody", NULL, "%s: not a custody file of this release",
               path);
-    else if (v->worker == VIEW_RUNS && v->has_queue &&
+    else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",
               command(buf, "mqctl drain %s, then start it again", v->queue),
@@ -307,7 +308,7 @@ static void slots_fit(struct findings *f, const struct view *v)
 }
 
 /* differs_check - a queue that was there before keeps its attributes */
-static void differs_check(struct findings *f, const struct view *v)
+static void differs_check(struct findings *f, const struct snapshot *v)
 {
     const char *text =
         json_string_value(json_object_get(v->live, "queue_differs"));
@@ -323,12 +324,12 @@ static void differs_check(struct findings *f, const struct view *v)
 }
 
 /* namespace_check - a worker in a container has a queue of its own */
-static void namespace_check(struct findings *f, const struct view *v)
+static void namespace_check(struct findings *f, const struct snapshot *v)
 {
     char path[64], ours[64] = "", its[64] = "", buf[COMMAND];
 
     snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
-    if (v->worker != VIEW_RUNS ||
+    if (v->worker != SNAPSHOT_RUNS ||
         readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
         readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
         return;
@@ -341,7 +342,7 @@ static void namespace_check(struct findings *f, const struct view *v)
 }
 
 /* letters_check - what nobody has looked at yet */
-static void letters_check(struct findings *f, const struct view *v)
+static void letters_check(struct findings *f, const struct snapshot *v)
 {
     char buf[COMMAND];
 
@@ -358,14 +359,14 @@ static void letters_check(struct findings *f, const struct view *v)
 
 /* elsewhere - a worker that this state directory does not lead to has the
  * queue: readers_check tells of it, and no other one is to be started */
-static bool elsewhere(const struct view *v)
+static bool elsewhere(const struct snapshot *v)
 {
     struct holder h;
 
-    return v->worker != VIEW_RUNS && holder_find(&h, v->queue);
+    return v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue);
 }
 
-void queue_check(struct findings *f, struct view *v)
+void queue_check(struct findings *f, struct snapshot *v)
 {
     bool away = elsewhere(v);
 
@@ -387,6 +388,6 @@ void queue_check(struct findings *f, struct view *v)
     letters_check(f, v);
     /* Of a worker that was killed they went with its custody: killed_check. */
     if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
-        !(v->worker == VIEW_KILLED && v->custody < 0))
+        !(v->worker == SNAPSHOT_KILLED && v->custody < 0))
         FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
 }

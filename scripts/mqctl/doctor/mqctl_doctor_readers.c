@@ -26,7 +26,7 @@
 
 struct readers {
     struct findings *f;
-    const struct view *v;
+    const struct snapshot *v;
     dev_t dev; /* of the queue */
     ino_t ino;
     unsigned others;
@@ -135,7 +135,7 @@ static bool starting(const struct readers *r, const struct fd_seen *seen)
     pid_t worker = r->v->pid;
     uint64_t start = process_start_time(seen->pid);
 
-    if (r->v->worker != VIEW_RUNS || !child_of(seen->pid, worker))
+    if (r->v->worker != SNAPSHOT_RUNS || !child_of(seen->pid, worker))
         return false;
     return same_program(seen->pid, worker) || !outlasts(r, seen, start);
 }
@@ -196,7 +196,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
         seen->pid == getpid() ||
-        (r->v->worker == VIEW_RUNS && seen->pid == r->v->pid) ||
+        (r->v->worker == SNAPSHOT_RUNS && seen->pid == r->v->pid) ||
         !holder_receives(seen->pid, seen->fd))
         return;
     waits = blocked(seen->pid, seen->fd);
@@ -210,7 +210,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
 }
 
 /* readers_check - all descriptors of this queue that we can see */
-void readers_check(struct findings *f, const struct view *v)
+void readers_check(struct findings *f, const struct snapshot *v)
 {
     struct readers r = {.f = f, .v = v};
     struct problem p;

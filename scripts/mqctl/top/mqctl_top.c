@@ -12,17 +12,17 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/interrupt.h"
+#include "common/text/cli_interrupt.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_complain.h"
 
 #define HEAD_EVERY 20 /* lines between two titles */
 
 /* line_text - one queue, as plain text */
 static void line_text(const struct top_row *r)
 {
-    const struct view *v = &r->v;
+    const struct snapshot *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[256];
     char depth[TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
     char when[TIME_TEXT];
@@ -37,9 +37,10 @@ static void line_text(const struct top_row *r)
     }
     printf("%.8s  %-20s  %-12s %6s %9.1f %4" PRIu64 "/%-4u %8s %6s %7s %7s "
            "%7s\n",
-           when + 11, name, view_state(v), top_count(v->depth, depth), r->rate,
-           v->sum.running, v->worker == VIEW_RUNS ? view_capacity(v) : 0,
-           top_count(view_waits(v), waiting), top_count(v->dead, dead),
+           when + 11, name, snapshot_state(v), top_count(v->depth, depth),
+           r->rate, v->sum.running,
+           v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
+           top_count(snapshot_waits(v), waiting), top_count(v->dead, dead),
            top_duration(r->p50, p50), top_duration(r->p99, p99),
            top_duration(r->wait99, wait));
 }
@@ -48,7 +49,7 @@ static void line_text(const struct top_row *r)
 static int line_json(const struct top_row *r)
 {
     char when[TIME_TEXT];
-    json_t *o = r->looked ? view_json(&r->v)
+    json_t *o = r->looked ? snapshot_json(&r->v)
                           : json_pack("{s:s, s:s}", "queue", r->queue, "error",
                                       r->problem.text);
     json_t *last = json_pack("{s:s, s:f, s:I, s:I, s:I}", "time",
@@ -86,7 +87,7 @@ static int round_print(const struct top *t, uint64_t *printed)
 /* nap - until the next look; false: it is to end */
 static bool nap(uint64_t ns)
 {
-    return poll(NULL, 0, (int)(ns / NS_PER_MS)) >= 0 && !interrupt_seen();
+    return poll(NULL, 0, (int)(ns / NS_PER_MS)) >= 0 && !cli_interrupt_seen();
 }
 
 /* lines - look after look, for pipes and files */
@@ -94,15 +95,15 @@ static int lines(struct top *t)
 {
     uint64_t printed = 0;
 
-    interrupt_catch();
-    for (uint64_t round = 0; !interrupt_seen(); round++) {
+    cli_interrupt_catch();
+    for (uint64_t round = 0; !cli_interrupt_seen(); round++) {
         if (top_look(t) < 0)
             return say_memory();
         if (t->count == 0)
-            return say(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
-                       t->trouble[0] ? t->trouble
-                                     : "no worker has run with this state "
-                                       "directory; see --state-dir");
+            return complain(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
+                            t->trouble[0] ? t->trouble
+                                          : "no worker has run with this state "
+                                            "directory; see --state-dir");
         if (round_print(t, &printed) < 0)
             return say_memory();
         if (fflush(stdout) != 0 ||
@@ -125,6 +126,6 @@ int top_run(const struct options *o)
     int status = screen ? top_screen(&t) : lines(&t);
 
     top_free(&t);
-    interrupt_die();
+    cli_interrupt_die();
     return status;
 }

@@ -11,7 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
-#include "scripts/mqctl/mqctl_names.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
 
 /* row_get - the row of a queue, a new one if need be; NULL: no memory */
 static struct top_row *row_get(struct top *t, const char *queue)
@@ -68,9 +68,9 @@ static void row_look(struct top *t, struct top_row *r)
     size_t at = r->looks++ % TOP_HISTORY;
 
     if (r->looked)
-        view_close(&r->v);
+        snapshot_close(&r->v);
     r->looked =
-        view_open(&r->v, t->o->state_dir, r->queue, true, &r->problem) == 0;
+        snapshot_open(&r->v, t->o->state_dir, r->queue, true, &r->problem) == 0;
     r->rate = 0;
     r->p50 = r->p99 = r->wait99 = 0;
     if (r->looked && r->v.counters)
@@ -90,7 +90,7 @@ static int compare(const void *a, const void *b)
 /* rows_find - those that were named, else whatever has a folder by now */
 static int rows_find(struct top *t)
 {
-    struct names n = {0};
+    struct queue_list n = {0};
     char label[QUEUE_NAME_MAX];
     int err = 0;
 
@@ -100,11 +100,11 @@ static int rows_find(struct top *t)
         err = row_get(t, label) ? 0 : -ENOMEM;
     }
     if (t->o->operands.count == 0)
-        err = names_of_workers(&n, t->o->state_dir);
+        err = queue_list_of_workers(&n, t->o->state_dir);
     strlcpy(t->trouble, n.folder_trouble, sizeof t->trouble);
     for (size_t i = 0; i < n.count && !err; i++)
         err = row_get(t, n.at[i]) ? 0 : -ENOMEM;
-    names_free(&n);
+    queue_list_free(&n);
     if (t->count)
         qsort(t->rows, t->count, sizeof *t->rows, compare);
     return err;
@@ -124,7 +124,7 @@ void top_free(struct top *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         if (t->rows[i]->looked)
-            view_close(&t->rows[i]->v);
+            snapshot_close(&t->rows[i]->v);
         free(t->rows[i]);
     }
     free(t->rows);

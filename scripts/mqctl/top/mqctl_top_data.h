@@ -11,14 +11,14 @@
 
 #include "common/base/queue_name.h"
 #include "scripts/mqctl/mqctl_options.h"
-#include "scripts/mqctl/mqctl_view.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
 
 #define TOP_HISTORY 256
 
 struct top_row {
     char queue[QUEUE_NAME_MAX];
     bool looked; /* `v` is there */
-    struct view v;
+    struct snapshot v;
     struct problem problem; /* why not */
     /* ---- of the last interval ---- */
     double rate;       /* handlers that ended, a second */

@@ -106,17 +106,18 @@ static int name_room(void)
     return room < 12 ? 12 : room > 40 ? 40 : room;
 }
 
-static int colour_of(const struct view *v)
+static int colour_of(const struct snapshot *v)
 {
-    if (v->worker != VIEW_RUNS || strncmp(view_state(v), "breaker", 7) == 0)
+    if (v->worker != SNAPSHOT_RUNS ||
+        strncmp(snapshot_state(v), "breaker", 7) == 0)
         return COLOUR_BAD;
-    return strcmp(view_state(v), "running") == 0 ? 0 : COLOUR_WARN;
+    return strcmp(snapshot_state(v), "running") == 0 ? 0 : COLOUR_WARN;
 }
 
 static void table_row(struct screen *s, size_t i)
 {
     const struct top_row *r = s->top->rows[i];
-    const struct view *v = &r->v;
+    const struct snapshot *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], depth[32], cap[32];
     char waiting[TOP_COUNT], dead[TOP_COUNT];
     int room = name_room(), colour = r->looked ? colour_of(v) : COLOUR_BAD;
@@ -131,10 +132,10 @@ static void table_row(struct screen *s, size_t i)
     } else {
         snprintf(depth, sizeof depth, "%ld/%ld", v->depth, v->depth_max);
         snprintf(cap, sizeof cap, "%" PRIu64 "/%u", v->sum.running,
-                 v->worker == VIEW_RUNS ? view_capacity(v) : 0);
+                 v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0);
         put(s, room + 1, "%-12.12s %9s %9.1f %7s %6s %5s %5s %5s",
-            view_state(v), v->depth < 0 ? "-" : depth, r->rate, cap,
-            top_count(view_waits(v), waiting), top_count(v->dead, dead),
+            snapshot_state(v), v->depth < 0 ? "-" : depth, r->rate, cap,
+            top_count(snapshot_waits(v), waiting), top_count(v->dead, dead),
             top_duration(r->p50, p50), top_duration(r->p99, p99));
     }
     paint(s, colour, false);
@@ -223,7 +224,7 @@ static int letter_line(const struct letter *l, void *arg)
 }
 
 /* letters - the newest dead ones */
-static void letters(struct screen *s, struct view *v)
+static void letters(struct screen *s, struct snapshot *v)
 {
     struct letter_filter f = {.limit = (uint64_t)LINES};
     struct store *store;
@@ -233,7 +234,7 @@ static void letters(struct screen *s, struct view *v)
         "ERROR");
     attroff(A_BOLD);
     s->y++;
-    if (view_store(v, &store) < 0)
+    if (snapshot_store(v, &store) < 0)
         return;
     (void)letters_each(store, &f, false, letter_line, s);
     store_close(&store);

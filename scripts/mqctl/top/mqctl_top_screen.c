@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "scripts/mqctl/mqctl_ask.h"
-#include "scripts/mqctl/mqctl_say.h"
+#include "scripts/mqctl/mqctl_complain.h"
 #include "scripts/mqctl/top/mqctl_top_draw.h"
 
 /* chosen_row - NULL: there is no queue, or it cannot be looked at */
@@ -50,7 +50,7 @@ static void cap_change(struct screen *s, int change)
     if (!r)
         return;
     snprintf(line, sizeof line, "set max-concurrency=%d",
-             (int)view_cap(&r->v) + change);
+             (int)snapshot_cap(&r->v) + change);
     order(s, line);
 }
 
@@ -58,7 +58,7 @@ static void cap_change(struct screen *s, int change)
 static bool key(struct screen *s, int c)
 {
     const struct top_row *r = chosen_row(s);
-    bool paused = r && view_paused(&r->v);
+    bool paused = r && snapshot_paused(&r->v);
 
     switch (c) {
     case 'q':

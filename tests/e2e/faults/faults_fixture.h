@@ -42,7 +42,7 @@ static inline void faults_init(void)
              old ? old : "", old ? ":" : "");
     setenv("ASAN_OPTIONS", options, 1);
     /* libbsd forgets it when the pid cannot be written. */
-    harness_write("leaks", "leak:pidfile_open\n", 18);
+    harness_write("leaks", "leak:pid_file_open\n", 18);
     snprintf(options, sizeof options, "suppressions=%s:print_suppressions=0",
              harness_path("leaks"));
     setenv("LSAN_OPTIONS", options, 1);

@@ -11,16 +11,16 @@
 static struct flow flow;
 static struct items items;
 static const void *woken;
-static char lanes[2];
+static char coprocesses[2];
 
-static void wake(struct lane *lane)
+static void wake(struct coprocess *coprocess)
 {
-    woken = lane;
+    woken = coprocess;
 }
 
-static struct lane *lane(unsigned i)
+static struct coprocess *coprocess(unsigned i)
 {
-    return (struct lane *)(void *)&lanes[i];
+    return (struct coprocess *)(void *)&coprocesses[i];
 }
 
 static void setup(void)
@@ -71,12 +71,12 @@ Test(items, of_those_that_would_take_more_the_last_is_woken_once)
     struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
 
     cr_assert(!items_wake_one(&items, wake));
-    items_lane_set(&items, a, lane(0));
-    items_lane_set(&items, b, lane(1));
+    items_lane_set(&items, a, coprocess(0));
+    items_lane_set(&items, b, coprocess(1));
     items_want(&items, a);
     items_want(&items, b);
     cr_assert(items_wake_one(&items, wake));
-    cr_assert_eq(woken, lane(1));
+    cr_assert_eq(woken, coprocess(1));
     items_unwant(&items, a);
     items_unwant(&items, b); /* it is off the list already */
     cr_assert(!items_wake_one(&items, wake));
@@ -90,9 +90,9 @@ Test(items, a_hold_wakes_those_that_have_a_lane)
     (void)items_get(&items, &flow);
     items_wake_all(&items, wake);
     cr_assert_null(woken);
-    items_lane_set(&items, a, lane(0));
+    items_lane_set(&items, a, coprocess(0));
     items_wake_all(&items, wake);
-    cr_assert_eq(woken, lane(0));
+    cr_assert_eq(woken, coprocess(0));
 }
 
 Test(items, who_is_in_a_long_handler_is_no_crowd)

@@ -7,10 +7,10 @@
 #include "common/base/log.h"
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/ordered.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/flow/settle.h"
 #include "worker/loop/loop.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 enum { SLOTS = 4 };
 
@@ -52,11 +52,11 @@ static void parts_open(void)
     cr_assert_eq(timers_open(&flow.timers), 0);
     cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
     cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
-    cr_assert_eq(retries_open(&flow.retries, flow.store, flow.timers, SLOTS,
-                              nothing, NULL),
+    cr_assert_eq(due_rows_open(&flow.due_rows, flow.store, flow.timers, SLOTS,
+                               nothing, NULL),
                  0);
     cr_assert_eq(ready_open(&flow.ready, flow.custody), 0);
-    cr_assert_eq(ordered_open(&flow.ordered, &flow, SLOTS), 0);
+    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
     dirty_init(&flow.dirty, NS_PER_S, nothing, NULL);
     flow.dirty.timers = flow.gate.timers = flow.timers;
     flow.dirty.loop = flow.loop;
@@ -99,9 +99,9 @@ static void teardown(void)
     if (!tried)
         unsettled_fini(&flow.unsettled);
     gate_fini(&flow.gate);
-    ordered_close(&flow.ordered);
+    dispatch_close(&flow.dispatch);
     ready_close(&flow.ready);
-    retries_close(&flow.retries);
+    due_rows_close(&flow.due_rows);
     counters_close(&flow.counters);
     loop_close(&flow.loop);
     timers_close(&flow.timers);

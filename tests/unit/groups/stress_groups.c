@@ -45,7 +45,7 @@ struct rows {
 };
 
 /* What only the one that has the lease may touch. */
-struct lane {
+struct coprocess {
     uint64_t last[PRIORITIES]; /* settled */
     struct row head;           /* of a blocked group */
     uint64_t settled;
@@ -61,11 +61,11 @@ static unsigned free_count;        /* s */
 static pthread_mutex_t store_mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct rows store[KEYS]; /* t */
 static pthread_mutex_t retry_mtx = PTHREAD_MUTEX_INITIALIZER;
-static bool retry[KEYS];            /* r  its head may be tried again */
-static int64_t retry_row[KEYS];     /* r */
-static struct lane lane[KEYS];      /* l */
-static atomic_bool leased[KEYS];    /* a */
-static atomic_ulong settled, parks; /* a */
+static bool retry[KEYS];                 /* r  its head may be tried again */
+static int64_t retry_row[KEYS];          /* r */
+static struct coprocess coprocess[KEYS]; /* l */
+static atomic_bool leased[KEYS];         /* a */
+static atomic_ulong settled, parks;      /* a */
 static unsigned long messages = 60000, seed;
 
 /* fail - name what was wrong */
@@ -184,7 +184,7 @@ static bool store_take(unsigned k, bool low, const struct group_item *item,
 /* settle - in order inside its priority, once */
 static void settle(unsigned k, struct row row)
 {
-    struct lane *l = &lane[k];
+    struct coprocess *l = &coprocess[k];
 
     if (row.seq <= l->last[row.priority])
         fail("out of order, or twice");
@@ -234,7 +234,7 @@ static struct group *end_lease(struct group *lease, unsigned k, struct row row,
     struct group *next = NULL;
 
     if (random % 8 == 0) {
-        lane[k].head = row;
+        coprocess[k].head = row;
         atomic_store(&leased[k], false);
         groups_block(groups, lease, (int64_t)row.seq);
         pthread_mutex_lock(&retry_mtx);
@@ -272,9 +272,9 @@ static void resume(unsigned k, uint64_t random)
     lease = groups_resume(groups, key_of(&k), sizeof k, row);
     if (!lease)
         fail("a head cannot be resumed");
-    if (own(lease) != k || lane[k].head.seq != (uint64_t)row)
+    if (own(lease) != k || coprocess[k].head.seq != (uint64_t)row)
         fail("another head");
-    lease = end_lease(lease, k, lane[k].head, random & ~UINT64_C(4));
+    lease = end_lease(lease, k, coprocess[k].head, random & ~UINT64_C(4));
     if (lease)
         groups_release(groups, lease);
 }
@@ -435,7 +435,7 @@ int main(int argc, char **argv)
         pthread_join(thread[i], NULL);
     leave();
     for (unsigned k = 0; k < KEYS; k++) {
-        sum += lane[k].settled;
+        sum += coprocess[k].settled;
         free(store[k].row);
     }
     if (sum != messages)

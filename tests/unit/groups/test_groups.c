@@ -648,11 +648,11 @@ static void leave(unsigned state)
 }
 
 /* What is seen after a call. */
-struct view {
+struct snapshot {
     size_t ready, stuck, held;
 };
 
-static void expect_view(const char *call, unsigned state, struct view is)
+static void expect_view(const char *call, unsigned state, struct snapshot is)
 {
     sound();
     cr_assert(groups_ready(groups) == is.ready &&
@@ -664,7 +664,7 @@ static void expect_view(const char *call, unsigned state, struct view is)
 
 /* each_state - bring, call, look, leave */
 static void each_state(const char *name, void (*call)(unsigned state),
-                       const struct view views[STATES])
+                       const struct snapshot views[STATES])
 {
     for (unsigned state = 0; state < STATES; state++) {
         bring(state);
@@ -806,34 +806,34 @@ static void call_list(unsigned state)
 
 Test(groups, every_call_does_what_it_should_in_every_state)
 {
-    static const struct view same[STATES] = {
+    static const struct snapshot same[STATES] = {
         [QUEUED] = {.ready = 1},
         [BLOCKED] = {.stuck = 1},
         [HELD] = {.stuck = 1, .held = 1},
     };
-    static const struct view added[STATES] = {
+    static const struct snapshot added[STATES] = {
         [NONE] = {.ready = 1},
         [QUEUED] = {.ready = 1},
         [BLOCKED] = {.stuck = 2},
         [HELD] = {.stuck = 2, .held = 1},
     };
-    static const struct view front[STATES] = {
+    static const struct snapshot front[STATES] = {
         [NONE] = {.ready = 1},
         [QUEUED] = {.ready = 1},
         [BLOCKED] = {.stuck = 2},
         [HELD] = {.ready = 1},
     };
-    static const struct view unheld[STATES] = {
+    static const struct snapshot unheld[STATES] = {
         [QUEUED] = {.ready = 1},
         [BLOCKED] = {.stuck = 1},
         [HELD] = {.ready = 1},
     };
-    static const struct view late[STATES] = {
+    static const struct snapshot late[STATES] = {
         [NONE] = {.held = 1},     [QUEUED] = {.stuck = 2, .held = 1},
         [BLOCKED] = {.stuck = 1}, [HELD] = {.stuck = 1, .held = 1},
         [PARKING] = {.held = 1},
     };
-    static const struct view shut[STATES] = {
+    static const struct snapshot shut[STATES] = {
         [NONE] = {.ready = 1},
         [QUEUED] = {.ready = 1},
         [BLOCKED] = {.stuck = 1},

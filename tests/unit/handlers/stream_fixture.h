@@ -1,8 +1,8 @@
-/* stream_fixture.h - lanes without an engine around them
+/* stream_fixture.h - coprocesses without an engine around them
  *
  * WHAT   A handler whose command is a shell script, messages for it, and what
  *        it logs. The script runs each body as a command, with $id set.
- * WHO    Unit tests of lanes; TestSuite(name, .init = stream_setup,
+ * WHO    Unit tests of coprocesses; TestSuite(name, .init = stream_setup,
  *        .fini = stream_teardown).
  * OWNS   The handler; stream_teardown closes it.
  * FAILS  By ending the test.
@@ -24,10 +24,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/handlers/lane.h"
+#include "worker/handlers/coprocess.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 #define STREAM_BODY 65536
 #define STREAM_MANY 64
@@ -45,7 +45,7 @@ static struct settings set;
 static struct timers *timers;
 static struct loop *loop;
 static struct handler *handler;
-static struct lane *lane;
+static struct coprocess *coprocess;
 static struct outcome out;
 static struct stream_message messages[STREAM_MANY];
 static char stream_queue[64];
@@ -53,8 +53,8 @@ static char stream_log[1 << 20];
 static size_t stream_logged;
 static pthread_mutex_t stream_mtx = PTHREAD_MUTEX_INITIALIZER;
 
-#define OPS   (&handler_stream)
-#define LANES (handler_stream.lanes)
+#define OPS         (&handler_stream)
+#define COPROCESSES (handler_stream.coprocesses)
 
 /* stream_sink - all lines, one after the other */
 static inline void stream_sink(enum log_level level, const char *line,
@@ -102,14 +102,15 @@ static inline void stream_setup(void)
     signal(SIGPIPE, SIG_IGN);
     settings_init(&set);
     set.kill_after_ns = 30 * NS_PER_S;
-    snprintf(stream_queue, sizeof stream_queue, "/mqw-lane-%d", (int)getpid());
+    snprintf(stream_queue, sizeof stream_queue, "/mqw-coprocess-%d",
+             (int)getpid());
     for (unsigned i = 0; i < STREAM_MANY; i++) {
         messages[i].slot = calloc(1, SLOT_HEADER + STREAM_BODY);
         cr_assert(messages[i].slot);
     }
 }
 
-/* stream_open_with - a handler with this command, and a lane of it */
+/* stream_open_with - a handler with this command, and a coprocess of it */
 static inline void stream_open_with(char **argv)
 {
     struct problem p;
@@ -125,8 +126,8 @@ static inline void stream_open_with(char **argv)
                                                    .loop = loop},
                            &p),
                  0);
-    lane = LANES->get(handler);
-    cr_assert(lane);
+    coprocess = COPROCESSES->get(handler);
+    cr_assert(coprocess);
 }
 
 /* stream_open_script - the same for sh -c */
@@ -177,24 +178,24 @@ static inline struct delivery *stream_make(unsigned i, const char *text,
     return &m->d;
 }
 
-/* ready - the lane can be sent to */
+/* ready - the coprocess can be sent to */
 static inline void ready(void)
 {
-    cr_assert_eq(LANES->ready(lane, &out), 0, "%s", out.error);
-    cr_assert_gt(LANES->room(lane), 0);
+    cr_assert_eq(COPROCESSES->ready(coprocess, &out), 0, "%s", out.error);
+    cr_assert_gt(COPROCESSES->room(coprocess), 0);
 }
 
 /* give - message i with this body */
 static inline void give(unsigned i, const char *body)
 {
-    LANES->send(lane, stream_make(i, body, strlen(body)));
+    COPROCESSES->send(coprocess, stream_make(i, body, strlen(body)));
 }
 
 /* next_is - message i comes out, as a verdict with this error */
 static inline void next_is(unsigned i, enum mqw_verdict verdict,
                            const char *error)
 {
-    struct delivery *d = LANES->next(lane, &out);
+    struct delivery *d = COPROCESSES->next(coprocess, &out);
 
     cr_assert_eq(d, &messages[i].d, "message %td instead of %u: %s",
                  d ? (struct stream_message *)(void *)d - messages : -1, i,
@@ -207,14 +208,14 @@ static inline void next_is(unsigned i, enum mqw_verdict verdict,
 /* next_kind - message i comes out, as this */
 static inline void next_kind(unsigned i, enum outcome_kind kind)
 {
-    cr_assert_eq(LANES->next(lane, &out), &messages[i].d);
+    cr_assert_eq(COPROCESSES->next(coprocess, &out), &messages[i].d);
     cr_assert_eq(out.kind, kind, "kind %d: %s", (int)out.kind, stream_log);
 }
 
 /* something - the child did something */
 static inline void something(void)
 {
-    struct pollfd p = {.fd = lane_fd(lane), .events = POLLIN};
+    struct pollfd p = {.fd = coprocess_fd(coprocess), .events = POLLIN};
 
     cr_assert_eq(poll(&p, 1, -1), 1);
 }
@@ -224,15 +225,15 @@ static inline void idle_end(void)
 {
     do
         something();
-    while (lane_look(lane));
+    while (coprocess_look(coprocess));
 }
 
 /* heard - something is open; until the child wrote this line to stderr */
 static inline void heard(const char *line)
 {
     for (;;) {
-        LANES->wake(lane);
-        cr_assert_null(LANES->next(lane, &out));
+        COPROCESSES->wake(coprocess);
+        cr_assert_null(COPROCESSES->next(coprocess, &out));
         if (logged(line))
             break;
         something();
@@ -245,7 +246,7 @@ static inline struct delivery *next_woken(void)
     struct delivery *d;
 
     do
-        d = LANES->next(lane, &out);
+        d = COPROCESSES->next(coprocess, &out);
     while (!d);
     return d;
 }

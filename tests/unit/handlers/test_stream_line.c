@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 #include "worker/handlers/stream_line.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "worker/process/environment.h"
-#include "worker/source/delivery_read.h"
+#include "worker/source/mq/delivery_read.h"
 
 #define NONCE UINT64_C(0x00ab00cd00ef0012)
 #define ROOM  8192

@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/process/stderr_limit.h"
-#include "worker/process/tail.h"
+#include "worker/process/stderr_tail.h"
 
 #define RATE  50
 #define BURST (10 * RATE)
@@ -169,14 +169,15 @@ Test(stderr_limit, threads_share_one_bucket)
 
 Test(stderr_limit, a_tail_keeps_what_is_not_logged)
 {
-    static struct tail t;
+    static struct stderr_tail t;
     static struct outcome out;
     char line[16];
 
-    tail_init(&t, "id", &limit);
+    stderr_tail_init(&t, "id", &limit);
     for (int i = 0; i < 2 * BURST; i++)
-        tail_add(&t, line, (size_t)snprintf(line, sizeof line, "%07d\n", i));
-    tail_end(&t, &out);
+        stderr_tail_add(&t, line,
+                        (size_t)snprintf(line, sizeof line, "%07d\n", i));
+    stderr_tail_end(&t, &out);
     cr_assert_eq(logged, BURST);
     cr_assert_eq(out.tail_size, OUTCOME_TAIL);
     snprintf(line, sizeof line, "%07d\n", 2 * BURST - 1);
@@ -187,12 +188,12 @@ Test(stderr_limit, a_tail_keeps_what_is_not_logged)
 
 Test(stderr_limit, what_would_not_be_logged_anyway_is_not_counted)
 {
-    static struct tail t;
+    static struct stderr_tail t;
 
     log_setup(LOG_WARN, LOG_TEXT);
-    tail_init(&t, "id", &limit);
+    stderr_tail_init(&t, "id", &limit);
     for (int i = 0; i < 2 * BURST; i++)
-        tail_add(&t, "x\n", 2);
+        stderr_tail_add(&t, "x\n", 2);
     stderr_limit_tell(&limit);
     cr_assert_eq(tellings + logged, 0);
 }

@@ -174,7 +174,7 @@ Test(options, each_type_is_read)
     free(r);
 }
 
-Test(options, bounds_are_inside)
+Test(options, run_limits_are_inside)
 {
     static const char *const lines[] = {
         "-c1",

@@ -1,0 +1,80 @@
+/* unix_socket.c - UNIX sockets by path (see unix_socket.h) */
+#include "common/base/unix_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* address - of a path; *folder is to be closed when it was used, unless -1 */
+static int address(const char *path, struct sockaddr_un *out, int *folder)
+{
+    const char *slash = strrchr(path, '/');
+    char dir[PATH_MAX];
+    int n;
+
+    *folder = -1;
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) < sizeof out->sun_path) {
+        memcpy(out->sun_path, path, strlen(path));
+        return 0;
+    }
+    if (!slash || (size_t)(slash - path) >= sizeof dir)
+        return -ENAMETOOLONG;
+    snprintf(dir, sizeof dir, "%.*s", (int)(slash - path), path);
+    *folder = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (*folder < 0)
+        return -errno;
+    n = snprintf(out->sun_path, sizeof out->sun_path, "/proc/self/fd/%d%.64s",
+                 *folder, slash);
+    return n < (int)sizeof out->sun_path && strlen(slash) <= 64 ? 0
+                                                                : -ENAMETOOLONG;
+}
+
+/* at_path - bind or connect a fresh socket; the descriptor */
+static int at_path(const char *path, int flags,
+                   int (*call)(int, const struct sockaddr *, socklen_t))
+{
+    struct sockaddr_un to;
+    int folder, err = address(path, &to, &folder);
+    int fd = err ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+
+    if (!err && fd < 0)
+        err = -errno;
+    /* What bind makes has the mode of the socket, cut by the umask. */
+    if (!err && fchmod(fd, 0600) < 0)
+        err = -errno;
+    if (!err && call(fd, (const struct sockaddr *)&to, sizeof to) < 0)
+        err = -errno;
+    if (folder >= 0)
+        close(folder);
+    if (err && fd >= 0)
+        close(fd);
+    return err ? err : fd;
+}
+
+/* unix_socket_listen - in place of what is there */
+int unix_socket_listen(const char *path, int backlog)
+{
+    int fd, err;
+
+    if (unlink(path) < 0 && errno != ENOENT)
+        return -errno;
+    fd = at_path(path, SOCK_NONBLOCK, bind);
+    if (fd < 0 || listen(fd, backlog) == 0)
+        return fd;
+    err = -errno;
+    close(fd);
+    unlink(path);
+    return err;
+}
+
+int unix_socket_connect(const char *path)
+{
+    return at_path(path, 0, connect);
+}

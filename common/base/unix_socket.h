@@ -1,0 +1,19 @@
+/* unix_socket.h - UNIX sockets by path, however long the path is
+ *
+ * WHAT   Listen on a path, connect to one. An address has room for 107 bytes of
+ *        path; a longer one is reached through its folder's descriptor in
+ *        /proc.
+ * WHO    Any thread.
+ * OWNS   Nothing; the caller closes what it gets.
+ * FAILS  -errno.
+ */
+#ifndef COMMON_BASE_UNIX_SOCKET_H
+#define COMMON_BASE_UNIX_SOCKET_H
+
+/* A stream socket that listens at `path`, mode 0600 from its first moment on;
+ * what was there is removed. Non-blocking, close-on-exec. The descriptor. */
+int unix_socket_listen(const char *path, int backlog);
+/* Blocking, close-on-exec; the descriptor. -ECONNREFUSED: nobody listens. */
+int unix_socket_connect(const char *path);
+
+#endif

@@ -1,0 +1,177 @@
+/* mqctl_queue_list.c - see mqctl_queue_list.h */
+#include "scripts/mqctl/mqctl_queue_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+#include <bsd/string.h>
+
+#include "common/base/queue_name.h"
+#include "common/mq/queue.h"
+#include "common/state/statedir.h"
+#include "scripts/mqctl/mqctl_fds.h"
+
+/* name_add - once */
+static int name_add(struct queue_list *n, const char *name)
+{
+    char label[QUEUE_NAME_MAX];
+    char **more;
+
+    if (queue_name(name, label, NULL) < 0)
+        return 0; /* no queue can have that name */
+    for (size_t i = 0; i < n->count; i++)
+        if (strcmp(n->at[i], label) == 0)
+            return 0;
+    more = reallocarray(n->at, n->count + 1, sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    n->at = more;
+    n->at[n->count] = strdup(label);
+    return n->at[n->count] ? (n->count++, 0) : -ENOMEM;
+}
+
+/* ---- the kernel's list ---- */
+
+/* entries_add - all of a mounted mqueue file system; takes the descriptor */
+static int entries_add(struct queue_list *n, int fd)
+{
+    DIR *dir = fdopendir(fd);
+    struct dirent *entry;
+    int err = 0;
+
+    if (!dir) {
+        err = -errno;
+        close(fd);
+        return err;
+    }
+    while (!err && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.')
+            err = name_add(n, entry->d_name);
+    closedir(dir);
+    return err;
+}
+
+/* mounted - where an mqueue file system is, opened; -1: nowhere */
+static int mounted(void)
+{
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    struct mntent *m;
+    int fd = -1;
+
+    while (f && fd < 0 && (m = getmntent(f)) != NULL)
+        if (strcmp(m->mnt_type, "mqueue") == 0)
+            fd = open(m->mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f)
+        endmntent(f);
+    return fd;
+}
+
+/* private_mount - one that nobody else sees and that ends with the descriptor;
+ * -1: not allowed to */
+static int private_mount(void)
+{
+    int fs = fsopen("mqueue", FSOPEN_CLOEXEC), mount = -1, fd = -1;
+
+    if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        mount = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+    if (mount >= 0)
+        fd = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (mount >= 0)
+        close(mount);
+    if (fs >= 0)
+        close(fs);
+    return fd;
+}
+
+/* kernel_names - the whole list, if we may see it */
+static int kernel_names(struct queue_list *n)
+{
+    int fd = mounted();
+
+    if (fd < 0)
+        fd = private_mount();
+    if (fd < 0)
+        return 0;
+    n->complete = true;
+    return entries_add(n, fd);
+}
+
+/* ---- other places ---- */
+
+/* queue_list_of_workers - folders of the state directory */
+int queue_list_of_workers(struct queue_list *n, const char *state_dir)
+{
+    char root[PATH_MAX];
+    struct problem p;
+    struct dirent *entry;
+    struct stat st;
+    DIR *dir;
+    int err = 0;
+
+    if (statedir_root(root, state_dir, &p) < 0) {
+        strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
+        return 0;
+    }
+    dir = opendir(root);
+    if (!dir) {
+        snprintf(n->folder_trouble, sizeof n->folder_trouble,
+                 "state directory %.150s: %s; see --state-dir", root,
+                 strerror(errno));
+        return 0;
+    }
+    while (!err && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' &&
+            fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
+            S_ISDIR(st.st_mode))
+            err = name_add(n, entry->d_name);
+    closedir(dir);
+    return err;
+}
+
+static void name_seen(const struct fd_seen *seen, void *arg)
+{
+    (void)name_add(arg, seen->name);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* queue_list_of_queues - the kernel's list, or what else can be found */
+int queue_list_of_queues(struct queue_list *n, const char *state_dir)
+{
+    int err = kernel_names(n);
+    size_t hidden = 0;
+
+    if (!err)
+        err = queue_list_of_workers(n, state_dir);
+    if (!err && !n->complete) {
+        fds_each(name_seen, n, &hidden);
+        snprintf(n->missing, sizeof n->missing,
+                 "/dev/mqueue is not mounted: queues that no worker and none "
+                 "of your processes use are not shown; as root, mkdir -p "
+                 "/dev/mqueue && mount -t mqueue none /dev/mqueue");
+    }
+    if (n->count)
+        qsort(n->at, n->count, sizeof *n->at, compare);
+    return err;
+}
+
+void queue_list_free(struct queue_list *n)
+{
+    for (size_t i = 0; i < n->count; i++)
+        free(n->at[i]);
+    free(n->at);
+    n->at = NULL;
+    n->count = 0;
+}

@@ -1,0 +1,298 @@
+/* mqctl_snapshot.c - see mqctl_snapshot.h */
+#include "scripts/mqctl/mqctl_snapshot.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/queue_name.h"
+#include "common/state/runtimedir.h"
+#include "common/state/worker_lock.h"
+#include "scripts/mqctl/mqctl_ask.h"
+#include "scripts/mqctl/mqctl_custody.h"
+
+/* queue_look - the kernel's side */
+static void queue_look(struct snapshot *v)
+{
+    struct queue *q;
+
+    v->depth = v->depth_max = v->message_size = v->bytes = -1;
+    if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) < 0)
+        return;
+    v->has_queue = true;
+    v->depth = queue_length(q);
+    v->depth_max = (long)queue_depth(q);
+    v->message_size = (long)queue_message_size(q);
+    v->bytes = queue_bytes(q);
+    queue_close(&q);
+}
+
+/* counters_look - what the worker wrote last */
+static void counters_look(struct snapshot *v)
+{
+    char path[PATH_MAX];
+
+    if (runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters) <
+            0 ||
+        counters_attach(&v->counters, path, &v->no_counters) < 0)
+        return;
+    counters_header(v->counters, &v->head);
+    counters_sum(v->counters, &v->sum);
+}
+
+/* worker_look - whether it runs, by its lock; how the last one ended, by its
+ * counters */
+static void worker_look(struct snapshot *v)
+{
+    enum worker_lock lock = WORKER_UNSEEN;
+    char path[PATH_MAX];
+    pid_t pid = 0;
+
+    if (statedir_path(&v->dir, STATEDIR_PIDFILE, path, NULL) == 0)
+        lock = worker_lock_look(path, &pid);
+    v->pid = pid ? pid : v->head.pid;
+    if (lock == WORKER_RUNS)
+        v->worker = SNAPSHOT_RUNS;
+    else if (lock == WORKER_UNSEEN)
+        v->worker = SNAPSHOT_UNSEEN;
+    else if (v->head.gauges[COUNTERS_ENDED_NS] && v->pid == v->head.pid)
+        v->worker = SNAPSHOT_ENDED;
+    else
+        v->worker = v->counters || lock == WORKER_GONE ? SNAPSHOT_KILLED
+                                                       : SNAPSHOT_NEVER;
+}
+
+/* live_look - what the worker itself says */
+static void live_look(struct snapshot *v)
+{
+    if (ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == 0 &&
+        v->worker == SNAPSHOT_UNSEEN)
+        v->worker = SNAPSHOT_RUNS;
+}
+
+/* snapshot_store - the file of a queue that was never used may be missing */
+int snapshot_store(struct snapshot *v, struct store **out)
+{
+    char path[PATH_MAX];
+    int err = v->has_folder
+                  ? statedir_path(&v->dir, STATEDIR_STORE, path, &v->no_store)
+                  : -ENOENT;
+
+    *out = NULL;
+    return err ? err : store_open(out, path, false, &v->no_store);
+}
+
+/* custody_look_at - what is in slots; `s` may be NULL */
+static void custody_look_at(struct snapshot *v, struct custody_count *c,
+                            struct store *s)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    v->custody = v->held = v->grouped = -1;
+    *c = (struct custody_count){0};
+    if (!v->has_folder ||
+        runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
+        custody_count(c, path, s, &p) < 0)
+        return;
+    v->custody = c->total;
+    v->held = v->worker == SNAPSHOT_RUNS ? c->total - c->running : c->total;
+    v->grouped = c->grouped;
+}
+
+/* count_rows - of a state, but for those that were counted in custody */
+static int64_t count_rows(struct store *s, enum store_state state, int64_t less)
+{
+    int64_t n = store_count(s, state);
+
+    return n < less ? (n < 0 ? n : 0) : n - less;
+}
+
+/* store_look - counted now, not when the worker last did; custody first: what
+ * leaves it meanwhile is in the store by then, and is not missed */
+static void store_look(struct snapshot *v)
+{
+    struct custody_count c;
+    struct store *s;
+
+    v->waiting = v->parked = v->dead = v->replayed = -1;
+    (void)snapshot_store(v, &s);
+    custody_look_at(v, &c, s);
+    if (!s)
+        return;
+    v->waiting = count_rows(s, STORE_WAITING, c.waiting);
+    v->parked = count_rows(s, STORE_PARKED, c.parked);
+    v->dead = store_count(s, STORE_DEAD);
+    v->replayed = store_count(s, STORE_REPLAYED);
+    store_close(&s);
+}
+
+/* snapshot_folder - what statedir refuses, with the status of one who looks */
+int snapshot_folder(struct statedir *out, const char *state_dir,
+                    const char *queue, struct problem *p)
+{
+    int err = statedir_open(out, state_dir, queue, false, p);
+    struct stat st;
+
+    if (err == -ENOENT)
+        p->status = EX_UNAVAILABLE;
+    else if (err == -EACCES ||
+             (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
+              st.st_uid != geteuid()))
+        p->status = EX_NOPERM;
+    return err;
+}
+
+/* snapshot_open - look at everything once */
+int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
+                  bool ask_worker, struct problem *p)
+{
+    int err;
+
+    memset(v, 0, sizeof *v);
+    err = queue_name(queue, v->queue, p);
+    if (err)
+        return err;
+    queue_look(v);
+    err = snapshot_folder(&v->dir, state_dir, v->queue, &v->no_live);
+    v->has_folder = !err;
+    v->shut = err && err != -ENOENT;
+    if (err)
+        v->no_counters = v->no_store = v->no_live;
+    else
+        counters_look(v);
+    if (!err)
+        worker_look(v);
+    else if (v->shut)
+        v->worker = SNAPSHOT_UNSEEN;
+    if (!err && ask_worker)
+        live_look(v);
+    store_look(v);
+    return 0;
+}
+
+void snapshot_close(struct snapshot *v)
+{
+    counters_close(&v->counters);
+    json_decref(v->live);
+    v->live = NULL;
+}
+
+/* number - what the worker says, else what it wrote */
+json_int_t snapshot_number(const struct snapshot *v, const char *name,
+                           uint64_t otherwise)
+{
+    json_t *value = json_object_get(v->live, name);
+
+    return json_is_integer(value) ? json_integer_value(value)
+                                  : (json_int_t)otherwise;
+}
+
+unsigned snapshot_cap(const struct snapshot *v)
+{
+    return (unsigned)snapshot_number(v, "max_concurrency",
+                                     v->head.gauges[COUNTERS_CAP]);
+}
+
+unsigned snapshot_window(const struct snapshot *v)
+{
+    json_int_t n =
+        snapshot_number(v, "window", v->head.gauges[COUNTERS_WINDOW]);
+
+    return n > 1 ? (unsigned)n : 1;
+}
+
+unsigned snapshot_capacity(const struct snapshot *v)
+{
+    return snapshot_cap(v) * snapshot_window(v);
+}
+
+uint64_t snapshot_groups(const struct snapshot *v)
+{
+    return (uint64_t)snapshot_number(v, "groups",
+                                     v->head.gauges[COUNTERS_GROUPS]);
+}
+
+uint64_t snapshot_groups_held(const struct snapshot *v)
+{
+    return v->worker == SNAPSHOT_RUNS
+               ? (uint64_t)snapshot_number(v, "groups_held",
+                                           v->head.gauges[COUNTERS_GROUPS_HELD])
+               : 0;
+}
+
+int64_t snapshot_waits(const struct snapshot *v)
+{
+    if (v->waiting < 0 || v->parked < 0)
+        return -1;
+    return v->waiting + v->parked + (v->held > 0 ? v->held : 0);
+}
+
+bool snapshot_paused(const struct snapshot *v)
+{
+    json_t *paused = json_object_get(v->live, "paused");
+
+    return v->worker == SNAPSHOT_RUNS &&
+           (paused ? json_is_true(paused)
+                   : (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_PAUSED) != 0);
+}
+
+bool snapshot_full(const struct snapshot *v)
+{
+    return strcmp(snapshot_state(v),
+                  counters_holds_text(COUNTERS_WAITING_HELD)) == 0;
+}
+
+const char *snapshot_breaker(const struct snapshot *v)
+{
+    static const char *const texts[] = {"closed", "open", "probing"};
+    const char *live = json_string_value(json_object_get(v->live, "breaker"));
+    uint64_t state = v->head.gauges[COUNTERS_BREAKER];
+
+    return live ? live : texts[state < 3 ? state : 0];
+}
+
+/* starting - it has the lock, and has not begun to take messages: it says
+ * nothing, and what it says of itself there is not yet */
+static bool starting(const struct snapshot *v)
+{
+    if (v->live)
+        return false;
+    if (!v->counters)
+        return v->no_live.text[0] != '\0';
+    return v->pid != v->head.pid || v->head.gauges[COUNTERS_CAP] == 0;
+}
+
+const char *snapshot_state(const struct snapshot *v)
+{
+    const char *live = json_string_value(json_object_get(v->live, "state"));
+    const char *text =
+        live ? live : counters_holds_text(v->head.gauges[COUNTERS_HOLDS]);
+
+    if (v->worker == SNAPSHOT_UNSEEN)
+        return "not seen from here";
+    if (v->worker == SNAPSHOT_KILLED)
+        return "killed";
+    if (v->worker != SNAPSHOT_RUNS)
+        return "not running";
+    if (starting(v))
+        return "starting";
+    if (!v->live && v->head.gauges[COUNTERS_ENDED_NS])
+        return "stopping";
+    if (strcmp(text, "running") == 0 &&
+        strcmp(snapshot_breaker(v), "closed") != 0)
+        return strcmp(snapshot_breaker(v), "open") == 0 ? "breaker open"
+                                                        : "breaker probing";
+    return text;
+}
+
+uint64_t snapshot_handler_ns(const struct snapshot *v,
+                             const struct histogram_sum *h, double q)
+{
+    uint64_t ns = histogram_quantile(h, q);
+
+    return ns < v->sum.longest_ns ? ns : v->sum.longest_ns;
+}

@@ -1,0 +1,98 @@
+/* mqctl_snapshot.h - all there is to know of one queue and its worker, at one
+ * moment
+ *
+ * WHAT   Looks at the queue, the counters, the store and the control socket of
+ *        one queue. Each part may be missing; then it says why.
+ * WHO    One thread.
+ * OWNS   What it holds, until snapshot_close.
+ * FAILS  snapshot_open: a name that is none; a problem.
+ */
+#ifndef SCRIPTS_MQCTL_MQCTL_SNAPSHOT_H
+#define SCRIPTS_MQCTL_MQCTL_SNAPSHOT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/queue_name.h"
+#include "common/state/counters.h"
+#include "common/base/problem.h"
+#include "common/mq/queue.h"
+#include "common/state/statedir.h"
+#include "common/store/store.h"
+
+enum snapshot_worker {
+    SNAPSHOT_NEVER,  /* none has run here, as far as we can see */
+    SNAPSHOT_ENDED,  /* in an orderly way */
+    SNAPSHOT_KILLED, /* the last one died */
+    SNAPSHOT_RUNS,
+    SNAPSHOT_UNSEEN, /* we may not look from here */
+};
+
+struct snapshot {
+    char queue[QUEUE_NAME_MAX];
+    /* ---- the queue ---- */
+    bool has_queue;
+    long depth, depth_max, message_size, bytes; /* -1: not known */
+    struct problem no_queue;                    /* why not */
+    /* ---- its worker ---- */
+    struct statedir dir;
+    bool has_folder;
+    bool shut; /* there is a folder, and we may not look into it */
+    struct counters *counters; /* NULL: none to read */
+    struct problem no_counters;
+    struct counters_header head;
+    struct counters_sum sum;
+    enum snapshot_worker worker; /* as its lock says */
+    pid_t pid;    /* of the one that runs, else of the last one */
+    json_t *live; /* what the worker answered to `status`; NULL: nothing */
+    struct problem no_live;
+    /* ---- its store; -1: not known ---- */
+    int64_t waiting, parked, dead, replayed; /* without what has a slot */
+    struct problem no_store;
+    /* ---- its custody; -1: not known ---- */
+    int64_t custody; /* received and not finished */
+    int64_t held;    /* of these, with no handler that runs */
+    int64_t grouped; /* of the held: of an ordered group */
+};
+
+/* `ask`: also ask the worker itself. */
+int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
+                  bool ask, struct problem *p);
+void snapshot_close(struct snapshot *v);
+
+/* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
+ * else's, 73 it is not to be trusted. 0 or -errno. */
+int snapshot_folder(struct statedir *out, const char *state_dir,
+                    const char *queue, struct problem *p);
+
+/* "starting", "running", "paused", "breaker open", ..., "not running",
+ * "killed", "not seen from here". */
+const char *snapshot_state(const struct snapshot *v);
+bool snapshot_paused(const struct snapshot *v);
+/* Nothing is taken from the queue, as --max-waiting is reached. */
+bool snapshot_full(const struct snapshot *v);
+/* What the worker answered, else what it wrote. */
+json_int_t snapshot_number(const struct snapshot *v, const char *name,
+                           uint64_t otherwise);
+unsigned snapshot_cap(const struct snapshot *v);
+unsigned snapshot_window(const struct snapshot *v);
+/* Messages that handlers may have at once: cap times window. */
+unsigned snapshot_capacity(const struct snapshot *v);
+uint64_t snapshot_groups(const struct snapshot *v);
+/* Of these, those that wait until somebody deals with a dead letter. */
+uint64_t snapshot_groups_held(const struct snapshot *v);
+/* Messages that were received and are in no handler, for their turn, their time
+ * or their group's head; -1: not known. */
+int64_t snapshot_waits(const struct snapshot *v);
+const char *snapshot_breaker(const struct snapshot *v); /* "closed" */
+/* The object of mqctl status --json; the caller's. */
+json_t *snapshot_json(const struct snapshot *v);
+/* A quantile of handler times; no longer than the longest. */
+uint64_t snapshot_handler_ns(const struct snapshot *v,
+                             const struct histogram_sum *h, double q);
+/* Open the store of a view to read; 0, or -errno with no_store set. */
+int snapshot_store(struct snapshot *v, struct store **out);
+
+#endif

@@ -1,0 +1,133 @@
+/* mqdlq_context.c - see mqdlq_context.h */
+#include "scripts/mqdlq/mqdlq_context.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+#include "common/base/queue_name.h"
+#include "common/state/counters.h"
+#include "common/state/runtimedir.h"
+#include "common/state/statedir.h"
+#include "common/text/term.h"
+#include "common/state/worker_lock.h"
+
+/* context_say - one line on stderr; returns `status` */
+int context_say(int status, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    term_complain("mqdlq", "%s", text);
+    return status;
+}
+
+/* context_store_failed - what a failed store means for the one who asked */
+int context_store_failed(const char *what, int err)
+{
+    if (err == -EBUSY)
+        return context_say(
+            EX_TEMPFAIL,
+            "cannot %s: another program has kept the store locked "
+            "for too long; try again",
+            what);
+    return context_say(err == -ENOMEM   ? EX_OSERR
+                       : err == -ENOSPC ? EX_CANTCREAT
+                                        : EX_IOERR,
+                       "cannot %s: %s", what, strerror(-err));
+}
+
+/* context_plural - the end of "letters" */
+const char *context_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* context_worse - the first status that is not 0 */
+int context_worse(int status, int other)
+{
+    return status ? status : other;
+}
+
+/* kept_from - a worker has the folder, so a store must not be made there, or
+ * has another file open than the one that is there now */
+static int kept_from(const struct statedir *dir, const char *path,
+                     struct problem *p)
+{
+    char file[PATH_MAX];
+    struct counters *c = NULL;
+    struct counters_header h = {0};
+    struct stat st;
+    if (statedir_path(dir, STATEDIR_PIDFILE, file, NULL) < 0 ||
+        worker_lock_look(file, NULL) != WORKER_RUNS)
+        return 0;
+    if (stat(path, &st) < 0 && errno == ENOENT)
+        return problem_set(p, EX_TEMPFAIL, ENOENT,
+                           "%s was moved or removed under a worker that runs: "
+                           "move it back, or if it was removed the worker "
+                           "writes it again within seconds; mqctl doctor %s "
+                           "says which",
+                           path, dir->folder + strlen(dir->root));
+    if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
+        counters_attach(&c, file, NULL) == 0)
+        counters_header(c, &h);
+    counters_close(&c);
+    if (!(h.gauges[COUNTERS_HOLDS] & COUNTERS_STORE_GONE))
+        return 0;
+    return problem_set(p, EX_TEMPFAIL, ESTALE,
+                       "%s is not the file that worker pid %d has open, which "
+                       "was moved or removed; see mqctl doctor %s, and try "
+                       "again when that is settled",
+                       path, (int)h.pid, dir->folder + strlen(dir->root));
+}
+
+/* store_find - open the store in the queue's folder; -ENOENT if there is none,
+ * with a sentence in `p` that says where it was looked for */
+static int store_find(struct context *d, bool create, struct problem *p)
+{
+    static struct statedir dir;
+    char path[PATH_MAX];
+    int err = statedir_open(&dir, d->o->state_dir, d->queue, create, p);
+    if (err)
+        return dir.folder[0] ? err : -EINVAL;
+    err = statedir_path(&dir, STATEDIR_STORE, path, p);
+    if (err)
+        return err == -ENOENT ? -EINVAL : err;
+    err = kept_from(&dir, path, p);
+    if (err)
+        return -EINVAL;
+    err = store_open(&d->store, path, create, p);
+    if (err == -ENOENT)
+        return problem_set(p, EX_CANTCREAT, ENOENT,
+                           "%s does not exist: nothing has been kept for this "
+                           "queue yet",
+                           path);
+    return err;
+}
+
+/* context_open - open the store of the queue that the operands name */
+int context_open(struct context *d, const struct options *o, bool create)
+{
+    struct problem p = {0};
+    *d = (struct context){.o = o};
+    int err = queue_name(o->operands[0], d->queue, &p);
+    if (!err)
+        err = store_find(d, create, &p);
+    if (err == -ENOENT && !create) {
+        context_say(0, "no dead letters of %s: %s", d->queue, p.text);
+        return 0;
+    }
+    return err ? context_say(p.status, "%s", p.text) : 0;
+}
+
+/* context_close - close the store */
+void context_close(struct context *d)
+{
+    store_close(&d->store);
+}

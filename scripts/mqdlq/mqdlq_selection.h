@@ -1,0 +1,35 @@
+/* mqdlq_selection.h - the letters a verb is to work on
+ *
+ * WHAT   From ids (operands, or stdin for "-") or from the filter: row numbers,
+ *        oldest letter first, each once.
+ * WHO    One thread.
+ * OWNS   The array.
+ * FAILS  selection_make: an exit status, the reason is out on stderr. An id
+ *        that no letter has is named, the others are chosen, and `missing` is
+ *        set.
+ */
+#ifndef SCRIPTS_MQDLQ_MQDLQ_SELECTION_H
+#define SCRIPTS_MQDLQ_MQDLQ_SELECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scripts/mqdlq/mqdlq_context.h"
+
+struct pick {
+    uint64_t died_ns;
+    int64_t row;
+};
+
+struct selection {
+    struct pick *picks;
+    size_t count, room;
+    bool by_id;
+    bool missing; /* an id was not found: exit status 66 at the end */
+};
+
+int selection_make(struct selection *c, const struct context *d);
+void selection_free(struct selection *c);
+
+#endif

@@ -1,0 +1,449 @@
+/* test_pid_file.c - one worker, and never two */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/state/worker_lock.h"
+#include "worker/source/mq/pid_file.h"
+
+static char dir[64], path[128];
+
+static void setup(void)
+{
+    strcpy(dir, "/tmp/mqw-lock-XXXXXX");
+    cr_assert(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/worker.pid", dir);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+TestSuite(lock, .init = setup, .fini = teardown, .timeout = 60);
+
+static struct pid_file *taken(void)
+{
+    struct pid_file *lock;
+    struct problem p = {0};
+
+    cr_assert(pid_file_open(&lock, path, "/orders", &p) == 0, "%s", p.text);
+    return lock;
+}
+
+/* owner - a process that takes the lock and says so, then waits for our end of
+ * its pipe to close */
+struct owner {
+    pid_t pid;
+    int go;
+};
+
+static struct owner owner_start(void (*then)(int go))
+{
+    struct owner o;
+    int ready[2], go[2];
+    char byte;
+
+    cr_assert(pipe(ready) == 0 && pipe(go) == 0);
+    o.pid = fork();
+    if (o.pid == 0) {
+        close(go[1]);
+        taken();
+        if (then)
+            then(go[0]);
+        (void)!write(ready[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        _exit(0);
+    }
+    close(ready[1]);
+    close(go[0]);
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    o.go = go[1];
+    return o;
+}
+
+static void owner_kill(const struct owner *o)
+{
+    kill(o->pid, SIGKILL);
+    waitpid(o->pid, NULL, 0);
+}
+
+/* pid_there - what the pidfile says; 0: there is none */
+static int pid_there(void)
+{
+    char text[32] = "";
+    FILE *f = fopen(path, "r");
+
+    if (!f)
+        return 0;
+    (void)!fgets(text, sizeof text, f);
+    fclose(f);
+    return atoi(text);
+}
+
+Test(lock, a_start_that_comes_to_nothing_leaves_who_was_killed)
+{
+    struct owner o = owner_start(NULL);
+    struct pid_file *lock;
+
+    owner_kill(&o);
+    lock = taken();
+    cr_assert_eq(pid_there(), (int)getpid());
+    pid_file_give_back(lock);
+    cr_assert_eq(pid_there(), (int)o.pid);
+    pid_file_close(&lock);
+    cr_assert_eq(pid_there(), (int)o.pid);
+    lock = taken();
+    pid_file_close(&lock);
+    cr_assert_eq(pid_there(), 0, "this one ended well");
+    lock = taken();
+    pid_file_give_back(lock);
+    pid_file_close(&lock);
+    cr_assert_eq(pid_there(), 0, "nobody was killed");
+}
+
+Test(lock, file_names_the_owner_and_goes_with_the_lock)
+{
+    struct pid_file *lock = taken();
+    char text[32] = "";
+    FILE *f = fopen(path, "r");
+    struct stat st;
+
+    cr_assert(f && fgets(text, sizeof text, f));
+    fclose(f);
+    cr_assert_eq(atoi(text), (int)getpid());
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_eq(st.st_mode & 077, 0, "nobody else may hold the lock");
+    pid_file_close(&lock);
+    cr_assert_null(lock);
+    cr_assert_lt(stat(path, &st), 0);
+    pid_file_close(&lock);
+}
+
+Test(lock, living_owner_is_refused_with_69_and_its_pid)
+{
+    struct owner o = owner_start(NULL);
+    struct pid_file *lock = (struct pid_file *)1;
+    struct problem p = {0};
+    char pid[32];
+
+    snprintf(pid, sizeof pid, "pid %d", (int)o.pid);
+    cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
+    cr_assert_null(lock);
+    cr_assert_eq(p.status, EX_UNAVAILABLE);
+    cr_assert(strstr(p.text, pid), "%s", p.text);
+    cr_assert(strstr(p.text, "/orders"), "%s", p.text);
+    cr_assert(strstr(p.text, "max-concurrency"), "%s", p.text);
+    cr_assert_null(strstr(p.text, "--state-dir"),
+                   "the queue would have two consumers: %s", p.text);
+    owner_kill(&o);
+}
+
+Test(lock, refused_one_leaves_the_owners_file_alone)
+{
+    struct owner o = owner_start(NULL);
+    struct pid_file *lock;
+    struct stat before, after;
+
+    cr_assert_eq(stat(path, &before), 0);
+    cr_assert_lt(pid_file_open(&lock, path, "/orders", NULL), 0);
+    cr_assert_eq(stat(path, &after), 0);
+    cr_assert_eq(before.st_ino, after.st_ino);
+    cr_assert_gt(after.st_size, 0, "the pid is still in it");
+    owner_kill(&o);
+}
+
+Test(lock, lock_of_a_killed_owner_is_taken)
+{
+    for (int i = 0; i < 50; i++) {
+        struct owner o = owner_start(NULL);
+        struct pid_file *lock;
+
+        owner_kill(&o);
+        lock = taken();
+        pid_file_close(&lock);
+    }
+}
+
+/* Killed, and on its way out: whoever starts a new worker at once must not be
+ * told that there is one already. */
+Test(lock, owner_that_is_just_dying_is_waited_for)
+{
+    for (int i = 0; i < 100; i++) {
+        struct owner o = owner_start(NULL);
+        struct pid_file *lock;
+
+        kill(o.pid, SIGKILL);
+        lock = taken();
+        pid_file_close(&lock);
+        waitpid(o.pid, NULL, 0);
+    }
+}
+
+/* heir - a child that has the lock by fork, as a handler has it before execve;
+ * it outlives the owner */
+static void heir(int go)
+{
+    char byte;
+
+    if (fork() == 0) {
+        (void)!read(go, &byte, 1);
+        _exit(0);
+    }
+}
+
+Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
+{
+    struct owner o = owner_start(heir);
+    int done[2];
+    struct pollfd p;
+    pid_t pid;
+
+    owner_kill(&o);
+    cr_assert_eq(pipe(done), 0);
+    pid = fork();
+    if (pid == 0) {
+        close(o.go);
+        taken();
+        (void)!write(done[1], "x", 1);
+        _exit(0);
+    }
+    p = (struct pollfd){.fd = done[0], .events = POLLIN};
+    cr_assert_eq(poll(&p, 1, 100), 0, "taken while the child held it");
+    close(o.go); /* the child reaches its program */
+    cr_assert_eq(poll(&p, 1, 9000), 1);
+    waitpid(pid, NULL, 0);
+}
+
+/* looker - a process that looks all the time, and counts */
+static pid_t looker(atomic_uint *looks)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
+        for (;;) {
+            (void)worker_lock_look(path, NULL);
+            atomic_fetch_add(looks, 1);
+        }
+    }
+    cr_assert_gt(pid, 0);
+    return pid;
+}
+
+/* The killed worker's number may be another process's by now: here, ours. */
+static void pidfile_names_us(void)
+{
+    FILE *f = fopen(path, "w");
+
+    cr_assert(f && fprintf(f, "%d", (int)getpid()) > 0 && fclose(f) == 0);
+}
+
+/* start_once - a worker that starts and is killed; 0, or how it was refused */
+static int start_once(void)
+{
+    int ready[2], status = -1;
+    pid_t pid;
+
+    cr_assert_eq(pipe(ready), 0);
+    pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        struct problem p = {0};
+        struct pid_file *lock;
+
+        (void)pid_file_open(&lock, path, "/orders", &p);
+        (void)!write(ready[1], &p.status, sizeof p.status);
+        pause();
+    }
+    close(ready[1]);
+    cr_assert_eq(read(ready[0], &status, sizeof status), sizeof status);
+    close(ready[0]);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return status;
+}
+
+Test(lock, whoever_looks_refuses_no_start)
+{
+    atomic_uint *looks = mmap(NULL, sizeof *looks, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    unsigned starts = 0, refused = 0;
+    pid_t pid[2];
+
+    cr_assert_neq(looks, MAP_FAILED);
+    pidfile_names_us();
+    pid[0] = looker(looks);
+    pid[1] = looker(looks);
+    for (; starts < 200 || atomic_load(looks) < 1000; starts++) {
+        refused += start_once() != 0;
+        pidfile_names_us();
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+    }
+    cr_assert_eq(refused, 0, "%u of %u starts, at %u looks", refused, starts,
+                 atomic_load(looks));
+}
+
+Test(lock, does_not_reach_a_program_that_is_started)
+{
+    struct pid_file *lock = taken();
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        execlp("sh", "sh", "-c", "ls -l /proc/self/fd | grep -q worker.pid",
+               NULL);
+        _exit(127);
+    }
+    waitpid(pid, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    pid_file_close(&lock);
+}
+
+Test(lock, missing_folder_is_refused_with_73)
+{
+    struct pid_file *lock;
+    struct problem p = {0};
+    char nowhere[160];
+
+    snprintf(nowhere, sizeof nowhere, "%s/none/worker.pid", dir);
+    cr_assert_lt(pid_file_open(&lock, nowhere, "/orders", &p), 0);
+    cr_assert_null(lock);
+    cr_assert_eq(p.status, EX_CANTCREAT);
+    cr_assert(strstr(p.text, nowhere), "%s", p.text);
+}
+
+Test(lock, a_removed_pidfile_lets_nobody_in)
+{
+    struct owner o = owner_start(NULL);
+    struct pid_file *lock;
+    struct problem p = {0};
+    struct stat st;
+
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
+    cr_assert_eq(p.status, EX_UNAVAILABLE);
+    cr_assert(strstr(p.text, "fuser"), "%s", p.text);
+    cr_assert_lt(stat(path, &st), 0, "it leaves none in the owner's place");
+    owner_kill(&o);
+    lock = taken();
+    pid_file_close(&lock);
+}
+
+Test(lock, a_removed_pidfile_is_put_back)
+{
+    struct pid_file *lock = taken();
+    char text[32] = "";
+    struct stat st;
+    FILE *f;
+
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(pid_file_put_back(lock), 0);
+    f = fopen(path, "r");
+    cr_assert(f && fgets(text, sizeof text, f));
+    fclose(f);
+    cr_assert_eq(atoi(text), (int)getpid());
+    cr_assert_eq(pid_file_put_back(lock), 0, "nothing to do");
+    pid_file_close(&lock);
+    cr_assert_lt(stat(path, &st), 0);
+}
+
+Test(lock, a_removed_folder_is_locked_again)
+{
+    struct pid_file *lock = taken();
+    struct problem p = {0};
+    pid_t pid;
+    int status;
+
+    cr_assert(unlink(path) == 0 && rmdir(dir) == 0);
+    cr_assert_eq(pid_file_put_back(lock), -ENOENT, "it makes no folder");
+    cr_assert_eq(mkdir(dir, 0700), 0);
+    cr_assert_eq(pid_file_put_back(lock), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct pid_file *second;
+
+        unlink(path);
+        _exit(pid_file_open(&second, path, "/orders", &p) < 0 ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    pid_file_close(&lock);
+}
+
+/* A worker whose folder was moved away, and another began in the place. */
+Test(lock, what_somebody_else_has_is_not_taken)
+{
+    struct pid_file *lock = taken();
+    char away[80];
+    struct owner o;
+    struct stat before, after;
+
+    snprintf(away, sizeof away, "%s.away", dir);
+    cr_assert(rename(dir, away) == 0 && mkdir(dir, 0700) == 0);
+    o = owner_start(NULL);
+    cr_assert_eq(stat(path, &before), 0);
+    cr_assert_eq(pid_file_put_back(lock), -EEXIST);
+    pid_file_close(&lock);
+    cr_assert(stat(path, &after) == 0 && before.st_ino == after.st_ino);
+    owner_kill(&o);
+    snprintf(away, sizeof away, "%s.away/worker.pid", dir);
+    cr_assert_eq(unlink(away), 0);
+    *strrchr(away, '/') = '\0';
+    cr_assert_eq(rmdir(away), 0);
+}
+
+/* Many at once, as a supervisor gone wild would start them. */
+Test(lock, of_many_at_once_one_gets_it)
+{
+    int go[2], won[2], wins = 0;
+    pid_t pid[16], winner = 0;
+    char byte;
+
+    cr_assert(pipe(go) == 0 && pipe(won) == 0);
+    for (int i = 0; i < 16; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            struct pid_file *lock;
+
+            close(go[1]);
+            close(won[0]);
+            (void)!read(go[0], &byte, 1);
+            if (pid_file_open(&lock, path, "/orders", NULL) < 0)
+                _exit(0);
+            (void)!write(won[1], "x", 1);
+            pause();
+        }
+    }
+    close(won[1]);
+    close(go[1]);
+    for (int left = 16; left > 1; left--) /* the losers have ended */
+        cr_assert_gt(wait(NULL), 0);
+    fcntl(won[0], F_SETFL, O_NONBLOCK);
+    while (read(won[0], &byte, 1) == 1)
+        wins++;
+    cr_assert_eq(wins, 1);
+    for (int i = 0; i < 16; i++)
+        if (kill(pid[i], 0) == 0)
+            winner = pid[i];
+    cr_assert_gt(winner, 0);
+    kill(winner, SIGKILL);
+    waitpid(winner, NULL, 0);
+}

@@ -1,0 +1,159 @@
+/* test_process_scan.c - finding and ending what a handler started, wherever it
+ * went */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "worker/process/environment.h"
+#include "worker/process/process_scan.h"
+#include "worker/process/process.h"
+
+#define CHILDREN 16
+
+static struct process_scan *marked;
+static uint64_t nonce;
+static pid_t child[CHILDREN];
+static unsigned children;
+
+static void setup(void)
+{
+    /* Another run's processes have another one. */
+    nonce = clock_wall_ns() * 2654435761u + (uint64_t)getpid();
+    cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    cr_assert_eq(process_scan_open(&marked), 0);
+}
+
+static void teardown(void)
+{
+    struct process_scan_delivery all[] = {
+        {.seq = 1}, {.seq = 7}, {.seq = 8}, {.seq = 12}, {.seq = 121}};
+
+    process_scan_end(marked,
+                     &(struct process_scan_choice){
+                         .nonce = nonce, .of = all, .count = 5, .ours = true});
+    for (unsigned i = 0; i < children; i++)
+        kill(-child[i], SIGKILL);
+    process_scan_close(&marked);
+    cr_assert_null(marked);
+}
+
+TestSuite(marked, .init = setup, .fini = teardown, .timeout = 60);
+
+/* start - "sh -c SCRIPT" as the handler of delivery `seq`; it says a byte on
+ * its stderr for each part of it that is up, which is waited for */
+static pid_t start(uint64_t seq, const char *script, unsigned parts)
+{
+    char mark[ENVIRONMENT_MARK], sh[] = "sh", option[] = "-c", byte;
+    char path[] = "PATH=/usr/bin:/bin", text[1024];
+    char *argv[] = {sh, option, text, NULL}, *env[] = {path, mark, NULL};
+    int fds[2];
+    pid_t pid;
+
+    environment_mark(nonce, seq, mark);
+    snprintf(text, sizeof text, "%s", script);
+    cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
+    cr_assert_eq(
+        process_start(&pid, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}), 0);
+    child[children++] = pid;
+    close(fds[1]);
+    for (unsigned i = 0; i < parts; i++)
+        cr_assert_eq(read(fds[0], &byte, 1), 1);
+    close(fds[0]);
+    return pid;
+}
+
+#define UP     "printf x >&2; "
+#define STAY   UP "exec sleep 1000 2>&-"
+#define SETSID "setsid sh -c '" STAY "' & "
+
+/* find - of one delivery, by its mark, among our descendants */
+static int find(uint64_t seq)
+{
+    struct process_scan_delivery one = {.seq = seq};
+
+    return process_scan_find(
+        marked, &(struct process_scan_choice){
+                    .nonce = nonce, .of = &one, .count = 1, .ours = true});
+}
+
+/* end - of a delivery whose leader has ended */
+static int end(uint64_t seq, pid_t group)
+{
+    struct process_scan_delivery one = {.seq = seq, .group = group};
+
+    return process_scan_end(
+        marked, &(struct process_scan_choice){
+                    .nonce = nonce, .of = &one, .count = 1, .ours = true});
+}
+
+Test(marked, every_process_with_the_mark_is_found_in_any_session)
+{
+    start(7, SETSID SETSID STAY, 3);
+    cr_assert_eq(find(7), 3);
+    cr_assert_eq(find(7), 3, "a search starts anew");
+}
+
+Test(marked, another_delivery_is_not_found_though_its_number_begins_alike)
+{
+    start(1, STAY, 1);
+    start(12, STAY, 1);
+    start(121, STAY, 1);
+    cr_assert_eq(find(12), 1);
+    nonce++;
+    cr_assert_eq(find(12), 0, "nor another worker's");
+    nonce--;
+}
+
+Test(marked, a_child_that_cleared_its_environment_is_found_by_its_parent)
+{
+    start(7, "setsid env -i sh -c '" STAY "' & " STAY, 2);
+    cr_assert_eq(find(7), 2);
+}
+
+Test(marked, end_leaves_nothing_and_no_zombie_but_the_leader)
+{
+    pid_t pid = start(7,
+                      SETSID "(setsid sh -c 'trap \"\" TERM HUP; " UP
+                             "exec sleep 1000 2>&-' &) ; sh -c '" STAY "' & " UP
+                             "exit 3",
+                      4);
+    siginfo_t info;
+
+    cr_assert_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    cr_assert_geq(end(7, pid), 3);
+    cr_assert_eq(find(7), 0);
+    cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), 0);
+    cr_assert_eq(info.si_pid, pid, "the leader keeps its status");
+    cr_assert_eq(info.si_status, 3);
+    cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), -1, "no other");
+}
+
+Test(marked, end_does_not_touch_a_neighbour)
+{
+    pid_t other = start(8, SETSID STAY, 2);
+    pid_t pid = start(7, SETSID "exit 0", 1);
+    siginfo_t info = {0};
+
+    cr_assert_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    cr_assert_eq(end(7, pid), 1);
+    cr_assert_eq(find(8), 2);
+    cr_assert_eq(waitid(P_PID, (id_t)other, &info, WEXITED | WNOHANG), 0);
+    cr_assert_eq(info.si_pid, 0, "it has not ended");
+}
+
+Test(marked, groups_only_are_members_without_the_leader)
+{
+    pid_t pid = start(7, SETSID "sh -c '" STAY "' & " STAY, 3);
+    struct process_scan_delivery one = {.group = pid};
+    struct process_scan_choice choice = {
+        .of = &one, .count = 1, .groups_only = true};
+
+    cr_assert_eq(process_scan_find(marked, &choice), 1);
+    cr_assert_eq(process_scan_living(marked), 1);
+}

@@ -1,0 +1,124 @@
+/* place: a call that is seized never comes back, any other one does */
+#include "worker/handlers/call_deadline.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS 3
+#define TRIALS  20
+
+struct runner {
+    struct call_deadline place;
+    char slot;                 /* its address is all that counts */
+    atomic_uint entered, left; /* calls */
+    atomic_bool over;          /* it has ended: it was told to in time */
+};
+
+static atomic_bool told;
+
+static struct message *slot_of(struct runner *r)
+{
+    return (struct message *)(void *)&r->slot;
+}
+
+/* calls - one after the other until it is told to end; leaving a call that was
+ * seized does not return */
+static void *calls(void *arg)
+{
+    struct runner *r = arg;
+
+    while (!atomic_load(&told)) {
+        atomic_fetch_add(&r->entered, 1);
+        call_deadline_enter(&r->place, slot_of(r), UINT64_MAX, NULL, NULL);
+        call_deadline_leave(&r->place);
+        atomic_fetch_add(&r->left, 1);
+    }
+    atomic_store(&r->over, true);
+    return NULL;
+}
+
+/* seize - each runner ends, or was in a call that was seized: which one it is
+ * does not change any more; the exit status says what was wrong */
+static int seize(struct runner *r, unsigned *seized)
+{
+    struct message *slot;
+    unsigned n = 0;
+
+    while (!atomic_load(&r->over) && !place_seized(&r->place)) {
+        slot = call_deadline_seize(&r->place);
+        if (slot && slot != slot_of(r))
+            return 2;
+        n += slot != NULL;
+        sched_yield();
+    }
+    if (n > 1 || n != place_seized(&r->place) || n == atomic_load(&r->over))
+        return 3;
+    if (call_deadline_seize(&r->place))
+        return 4;
+    *seized += n;
+    return 0;
+}
+
+/* trial - in a process of its own, as threads stay behind; 100 and up: as many
+ * were seized */
+static int trial(unsigned n)
+{
+    const struct timespec some = {.tv_nsec = (long)(n % 7) * 20000};
+    static struct runner runners[THREADS];
+    unsigned seized = 0, left[THREADS];
+    int wrong = 0;
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_t thread;
+
+        if (pthread_create(&thread, NULL, calls, &runners[i]) != 0)
+            return 1;
+        while (atomic_load(&runners[i].entered) == 0)
+            sched_yield();
+    }
+    nanosleep(&some, NULL);
+    atomic_store(&told, n % 2);
+    for (unsigned i = 0; i < THREADS && !wrong; i++) {
+        wrong = seize(&runners[i], &seized);
+        left[i] = atomic_load(&runners[i].left);
+    }
+    nanosleep(&some, NULL);
+    for (unsigned i = 0; i < THREADS && !wrong; i++) {
+        bool stuck = place_seized(&runners[i].place);
+
+        if (left[i] != atomic_load(&runners[i].left))
+            wrong = 5; /* it came back all the same */
+        else if (atomic_load(&runners[i].entered) != left[i] + stuck)
+            wrong = 6;
+    }
+    return wrong ? wrong : 100 + (int)seized;
+}
+
+Test(place, a_seized_call_never_comes_back_and_others_do)
+{
+    unsigned all = 0, some = 0;
+
+    for (unsigned n = 0; n < TRIALS; n++) {
+        pid_t pid = fork();
+        int status;
+
+        cr_assert_geq(pid, 0);
+        if (pid == 0)
+            _exit(trial(n));
+        cr_assert_eq(waitpid(pid, &status, 0), pid);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) >= 100,
+                  "trial %u: %#x", n, (unsigned)status);
+        if (n % 2 == 0)
+            cr_assert_eq(WEXITSTATUS(status), 100 + THREADS,
+                         "nobody was told to end: all are seized");
+        all += THREADS;
+        some += (unsigned)WEXITSTATUS(status) - 100;
+    }
+    cr_assert_lt(some, all, "some ended by themselves");
+}

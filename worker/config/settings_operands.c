@@ -1,0 +1,155 @@
+/* settings_operands.c - see settings_operands.h */
+#include "worker/config/settings_operands.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/queue_name.h"
+
+#define PATH_TEXT 300
+#define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */
+
+/* queue_check - one operand, and it stands where a queue does */
+static int queue_check(int count, char **command, char **before,
+                       struct problem *p)
+{
+    if (count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no queue: mqworker QUEUE -- COMMAND, like mqworker "
+                           "/orders -- ./handle-order; see mqworker --help");
+    if (count > 1 && command)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" and \"%s\" before --: give one queue; a "
+                           "value that may be left out is joined with =, like "
+                           "--exit-when-idle=5s",
+                           before[0], before[1]);
+    if (count > 1)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" after the queue %s: the command comes after "
+                           "--, like mqworker %s -- %s",
+                           before[1], before[0], before[0], before[1]);
+    return 0;
+}
+
+/* for_children - a flag that is for the children of --stream; false: none */
+static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
+{
+    char size[SIZE_TEXT];
+
+    if (s->window > 1)
+        snprintf(flag, FLAG_TEXT, "--window %" PRIu64, s->window);
+    else if (s->max_requests)
+        snprintf(flag, FLAG_TEXT, "--max-requests %" PRIu64, s->max_requests);
+    else if (s->max_rss)
+        snprintf(flag, FLAG_TEXT, "--max-rss %s", size_print(s->max_rss, size));
+    else
+        return false;
+    return true;
+}
+
+/* exits_mapped - whether there was --on-exit */
+static bool exits_mapped(const struct settings *s)
+{
+    for (size_t i = 0; i < sizeof s->on_exit; i++)
+        if (s->on_exit[i] != EXIT_UNMAPPED)
+            return true;
+    return false;
+}
+
+/* plugin_check - nothing that is about processes */
+static int plugin_check(const struct settings *s, char *const *command,
+                        struct problem *p)
+{
+    char flag[FLAG_TEXT];
+
+    if (s->stream)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and --stream: give one of them",
+                           s->plugin);
+    if (command && command[0]) /* our unit has -- and no COMMAND then */
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and a command: give one of them",
+                           s->plugin);
+    if (for_children(s, flag))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and %s, which is for the children of "
+                           "--stream: leave it out",
+                           s->plugin, flag);
+    if (exits_mapped(s))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and --on-exit: a plugin has no exit "
+                           "code, mqw_handle returns the verdict; leave out "
+                           "--on-exit",
+                           s->plugin);
+    return 0;
+}
+
+/* no_command - where to give one: what our unit runs is told in a file, whose
+ * name it passes on; a unit of an older version is known by $INVOCATION_ID */
+static int no_command(const char *queue, struct problem *p)
+{
+    const char *file = getenv("MQW_CONFIG");
+    char usual[PATH_TEXT];
+
+    if (!file && getenv("INVOCATION_ID")) {
+        snprintf(usual, sizeof usual, "/etc/mqworker/%s.conf",
+                 queue + strspn(queue, "/"));
+        file = usual;
+    }
+    if (file)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no command: put COMMAND=/path/of/your-handler into "
+                           "%s, which the unit reads; by hand: mqworker %s -- "
+                           "COMMAND",
+                           file, queue);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "no command: mqworker %s -- COMMAND, like mqworker %s "
+                       "-- ./handle-order",
+                       queue, queue);
+}
+
+/* command_check - there is one, and the flags are for its kind */
+static int command_check(const struct settings *s, char *const *command,
+                         const char *queue, struct problem *p)
+{
+    char flag[FLAG_TEXT];
+
+    if (s->plugin_arg || s->timeout_abort)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a plugin: give "
+                           "--plugin FILE.so, too",
+                           s->plugin_arg ? "--plugin-arg" : "--timeout-abort");
+    if (!command || !command[0] || command[0][0] == '\0')
+        return no_command(queue, p);
+    if (!s->stream && for_children(s, flag))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a long-lived command: give --stream, too",
+                           flag);
+    if (s->stream && exits_mapped(s))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--stream and --on-exit: the exit of a long-lived "
+                           "command is no verdict, it answers OK, RETRY, DEAD "
+                           "or DISCARD; leave out --on-exit");
+    return 0;
+}
+
+/* settings_operands_take - exactly a queue, and one thing to handle its
+ * messages */
+int settings_operands_take(struct settings *s, int count, char **command,
+                           char **before, struct problem *p)
+{
+    int err = queue_check(count, command, before, p);
+
+    if (!err)
+        err = s->plugin ? plugin_check(s, command, p)
+                        : command_check(s, command, before[0], p);
+    if (err)
+        return err;
+    s->command = s->plugin ? NULL : command;
+    return queue_name(before[0], s->queue, p);
+}

@@ -1,0 +1,232 @@
+/* run_limits.c - runs that end by themselves (see run_limits.h) */
+#include "worker/flow/run_limits.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/group_dispatch.h"
+
+#define UNREAD_MOST 5                /* looks, a second apart */
+#define LOOK_NS     (10 * NS_PER_MS) /* what a look takes, about */
+
+/* mean - of the handlers that have ended; the estimate while there is none */
+static uint64_t mean(struct flow *f)
+{
+    struct items_stats s;
+    uint64_t one;
+
+    items_stats(&f->items, &s);
+    if (s.ended == 0)
+        return f->set->estimated_duration_ns;
+    one = s.took_ns / s.ended; /* read while they change */
+    return one < s.longest_ns ? one : s.longest_ns;
+}
+
+/* margin - how long the next handler may take */
+static uint64_t margin(struct flow *f)
+{
+    return settings_margin(f->set, mean(f));
+}
+
+/* at_end - whether a message taken now might run past the end */
+static bool at_end(struct flow *f)
+{
+    return ns_add(clock_mono_ns(), margin(f)) >= f->run_limits.end_ns;
+}
+
+/* end_arm - an empty queue is waited on until the margin begins */
+static void end_arm(struct flow *f)
+{
+    uint64_t m = margin(f), end = f->run_limits.end_ns;
+
+    timers_start(f->timers, &f->run_limits.end_timer, end > m ? end - m : 0);
+}
+
+/* end_due - the mean may have fallen since the timer was started */
+static void end_due(struct timer *timer)
+{
+    struct flow *f = CONTAINER_OF(timer, struct flow, run_limits.end_timer);
+
+    if (at_end(f))
+        gate_finish(&f->gate, "run-for", 0);
+    else
+        end_arm(f);
+}
+
+/* idle - 1: nothing runs, nothing is there that could run now; 0: something
+ * does; -errno: the store does not tell
+ * The store is asked last: a work item that could not start its child has left
+ * without a look at it.
+ */
+static int idle(struct flow *f)
+{
+    int due;
+
+    if (atomic_load(&f->gate.running) > 0 || ready_waiting(&f->ready) > 0 ||
+        unsettled_count(&f->unsettled) > 0 || dispatch_ready(f) ||
+        queue_length(f->queue) > 0)
+        return 0;
+    due = due_rows_any(f->due_rows);
+    return due < 0 ? due : !due;
+}
+
+/* unreadable - a store that is damaged stays so: nobody would end such a run */
+static void unreadable(struct flow *f, int err)
+{
+    if (err == -EIO && ++f->run_limits.unread == UNREAD_MOST) {
+        log_error("store_unreadable", F_STR("queue", f->set->queue),
+                  F_STR("error", strerror(-err)), F_STR("store", f->folder),
+                  F_STR("next", "keep a copy, save what can be read with "
+                                "sqlite3's .recover, or use another "
+                                "--state-dir; nothing is lost until then"));
+        gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
+        return;
+    }
+    timers_start(f->timers, &f->run_limits.idle_timer,
+                 clock_mono_ns() + NS_PER_S);
+}
+
+/* idle_end - when it has been idle for long enough, if nothing comes */
+static uint64_t idle_end(const struct flow *f)
+{
+    return ns_add(atomic_load(&f->run_limits.idle_since),
+                  f->run_limits.idle_ns);
+}
+
+/* look - has it been idle for long enough? Work that came meanwhile starts the
+ * timer again when it leaves;
+ * verdicts that could not be written yet are no work that leaves, so look again
+ * once they may have been. The end is read last: what ended has moved it before
+ * it counted itself out. */
+static void look(struct flow *f)
+{
+    int is = idle(f);
+    uint64_t end;
+
+    if (is < 0) {
+        unreadable(f, is);
+        return;
+    }
+    f->run_limits.unread = 0;
+    if (!is)
+        return;
+    end = idle_end(f);
+    if (clock_mono_ns() >= end)
+        gate_finish(&f->gate, "idle", 0);
+    else
+        timers_start(f->timers, &f->run_limits.idle_timer, end);
+}
+
+/* idle_job - on a pool thread, as it reads the store */
+static void idle_job(struct pool_job *job)
+{
+    struct flow *f = CONTAINER_OF(job, struct flow, run_limits.idle_job);
+
+    look(f);
+    atomic_store(&f->run_limits.looking, false);
+}
+
+/* idle_due - look, unless it is looked already: then once more after that, as
+ * what that look saw may be old */
+static void idle_due(struct timer *timer)
+{
+    struct flow *f = CONTAINER_OF(timer, struct flow, run_limits.idle_timer);
+    struct run_limits *b = &f->run_limits;
+
+    if (unsettled_count(&f->unsettled)) {
+        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
+    } else if (atomic_exchange(&b->looking, true)) {
+        timers_start(f->timers, timer, clock_mono_ns() + LOOK_NS);
+    } else if (pool_submit(f->pool, &b->idle_job) < 0) {
+        atomic_store(&b->looking, false);
+        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
+    }
+}
+
+void run_limits_init(struct flow *f)
+{
+    struct run_limits *b = &f->run_limits;
+    const struct settings *set = f->set;
+
+    b->started_ns = clock_mono_ns();
+    b->end_ns =
+        set->run_for_ns ? ns_add(b->started_ns, set->run_for_ns) : UINT64_MAX;
+    b->max_deliveries = set->max_deliveries ? set->max_deliveries : UINT64_MAX;
+    b->idle_ends = set->exit_when_idle;
+    b->idle_ns = set->exit_when_idle_ns;
+    timer_init(&b->end_timer, end_due);
+    timer_init(&b->idle_timer, idle_due);
+    b->idle_job.run = idle_job;
+}
+
+/* run_limits_start - everything is ready to take messages */
+void run_limits_start(struct flow *f)
+{
+    run_limits_busy(f);
+    run_limits_left(f);
+}
+
+/* run_limits_busy - the latest of all that say so at once */
+void run_limits_busy(struct flow *f)
+{
+    struct run_limits *b = &f->run_limits;
+    uint64_t now, since;
+
+    if (!b->idle_ends)
+        return;
+    now = clock_mono_ns();
+    since = atomic_load(&b->idle_since);
+    while (since < now &&
+           !atomic_compare_exchange_weak(&b->idle_since, &since, now))
+        ;
+}
+
+/* run_limits_take - before each message */
+bool run_limits_take(struct flow *f)
+{
+    struct run_limits *b = &f->run_limits;
+
+    if (b->end_ns != UINT64_MAX && at_end(f)) {
+        gate_finish(&f->gate, "run-for", 0);
+        return false;
+    }
+    if (b->max_deliveries == UINT64_MAX)
+        return true;
+    if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
+        return true;
+    /* The hold first: an item that gives its ticket back meanwhile lifts it. */
+    gate_hold(&f->gate, HOLD_BOUND);
+    run_limits_untake(f);
+    return false;
+}
+
+void run_limits_untake(struct flow *f)
+{
+    struct run_limits *b = &f->run_limits;
+
+    if (b->max_deliveries != UINT64_MAX &&
+        atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
+        atomic_load(&f->gate.holds) & HOLD_BOUND)
+        gate_unhold(&f->gate, HOLD_BOUND);
+}
+
+/* run_limits_left - the run may be over */
+void run_limits_left(struct flow *f)
+{
+    struct run_limits *b = &f->run_limits;
+
+    if (atomic_load(&f->gate.running) > 0)
+        return;
+    if (b->end_ns != UINT64_MAX)
+        end_arm(f);
+    if (atomic_load(&b->tickets) >= b->max_deliveries) {
+        gate_finish(&f->gate, "max-deliveries", 0);
+    } else if (b->idle_ends) {
+        timers_start(f->timers, &b->idle_timer, idle_end(f));
+    }
+}

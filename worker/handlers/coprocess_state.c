@@ -1,0 +1,167 @@
+/* coprocess_state.c - what a coprocess is in, and what takes it on
+ *
+ * docs/lifecycle.md has the drawing. The coprocess's own thread looks at the
+ * time of a state, and at the time limits of messages, as it waits in epoll
+ * anyway: a timer of the timer service would cost a lock at each message, and
+ * what it decides would have to be agreed upon by two threads.
+ */
+#include "worker/handlers/coprocess_inner.h"
+
+#include <signal.h>
+
+#include "common/base/clock.h"
+#include "common/base/panic.h"
+
+/* How long a child that closed a pipe may take to end. One that is just ending
+ * closes all it has, and its exit status is yet to come. */
+#define SHUT_NS NS_PER_S
+
+/* ---- what is done on the way into a state ---- */
+
+static void shut(struct coprocess *l)
+{
+    l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
+}
+
+/* leave - the end of its input; what it still says is not read as answers */
+static void leave(struct coprocess *l)
+{
+    coprocess_unwatch(l, l->child.in);
+    child_close(&l->child.in);
+    l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
+}
+
+/* coprocess_term - the worker's own stop has sent its signal itself */
+void coprocess_term(struct coprocess *l)
+{
+    uint64_t from = clock_mono_ns();
+
+    if (coprocess_stops(l))
+        from = atomic_load(&l->stream->signal_ns);
+    else
+        child_signal(&l->child, SIGTERM);
+    l->kill_at_ns = ns_add(from, l->stream->set->kill_after_ns);
+}
+
+static void term(struct coprocess *l)
+{
+    coprocess_term(l);
+    l->until_ns = l->kill_at_ns;
+}
+
+static void kill_now(struct coprocess *l)
+{
+    child_signal(&l->child, SIGKILL);
+}
+
+/* ---- the table ---- */
+
+enum {
+    LIVES = 1 << 0, /* there is a child that has not ended */
+    WORKS = 1 << 1, /* and that was not told to */
+    FEEDS = 1 << 2, /* what it was sent goes on into its input */
+};
+
+struct row {
+    const char *name;
+    unsigned is;
+    void (*enter)(struct coprocess *l);        /* NULL: nothing to do */
+    enum coprocess_state on[COPROCESS_EVENTS]; /* NOWHERE: cannot happen */
+};
+
+static const struct row rows[COPROCESS_STATES] = {
+    [COPROCESS_EMPTY] = {.name = "empty",
+                         .on = {[COPROCESS_STARTED] = COPROCESS_RUNS,
+                                [COPROCESS_END] = COPROCESS_EMPTY}},
+    [COPROCESS_BACKOFF] = {.name = "backoff",
+                           .on = {[COPROCESS_DUE] = COPROCESS_EMPTY,
+                                  [COPROCESS_END] = COPROCESS_BACKOFF}},
+    [COPROCESS_RUNS] = {.name = "runs",
+                        .is = LIVES | WORKS | FEEDS,
+                        .on = {[COPROCESS_IS_FULL] = COPROCESS_RETIRING,
+                               [COPROCESS_SHUTS] = COPROCESS_CLOSED,
+                               [COPROCESS_LEAVE] = COPROCESS_DRAINING,
+                               [COPROCESS_END] = COPROCESS_TERMINATING,
+                               [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
+    [COPROCESS_RETIRING] = {.name = "retiring",
+                            .is = LIVES | WORKS | FEEDS,
+                            .on = {[COPROCESS_SHUTS] = COPROCESS_CLOSED,
+                                   [COPROCESS_LEAVE] = COPROCESS_DRAINING,
+                                   [COPROCESS_END] = COPROCESS_TERMINATING,
+                                   [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
+    [COPROCESS_CLOSED] = {.name = "closed",
+                          .is = LIVES | WORKS,
+                          .enter = shut,
+                          .on = {[COPROCESS_SHUTS] = COPROCESS_CLOSED,
+                                 [COPROCESS_LEAVE] = COPROCESS_CLOSED,
+                                 [COPROCESS_END] = COPROCESS_TERMINATING,
+                                 [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
+    [COPROCESS_DRAINING] = {.name = "draining",
+                            .is = LIVES,
+                            .enter = leave,
+                            .on = {[COPROCESS_SHUTS] = COPROCESS_DRAINING,
+                                   [COPROCESS_LEAVE] = COPROCESS_DRAINING,
+                                   [COPROCESS_END] = COPROCESS_TERMINATING,
+                                   [COPROCESS_DUE] = COPROCESS_TERMINATING,
+                                   [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
+    [COPROCESS_TERMINATING] = {.name = "terminating",
+                               .is = LIVES,
+                               .enter = term,
+                               .on = {[COPROCESS_SHUTS] = COPROCESS_TERMINATING,
+                                      [COPROCESS_LEAVE] = COPROCESS_TERMINATING,
+                                      [COPROCESS_END] = COPROCESS_TERMINATING,
+                                      [COPROCESS_DUE] = COPROCESS_KILLED,
+                                      [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
+    [COPROCESS_KILLED] = {.name = "killed",
+                          .is = LIVES,
+                          .enter = kill_now,
+                          .on = {[COPROCESS_SHUTS] = COPROCESS_KILLED,
+                                 [COPROCESS_LEAVE] = COPROCESS_KILLED,
+                                 [COPROCESS_END] = COPROCESS_KILLED,
+                                 [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
+    [COPROCESS_ZOMBIE] = {.name = "zombie",
+                          .on = {[COPROCESS_SHUTS] = COPROCESS_ZOMBIE,
+                                 [COPROCESS_LEAVE] = COPROCESS_ZOMBIE,
+                                 [COPROCESS_END] = COPROCESS_ZOMBIE,
+                                 [COPROCESS_REAPED] = COPROCESS_BACKOFF}},
+};
+
+static const char *const event_names[COPROCESS_EVENTS] = {
+    [COPROCESS_STARTED] = "started", [COPROCESS_IS_FULL] = "full",
+    [COPROCESS_SHUTS] = "shuts",     [COPROCESS_LEAVE] = "leave",
+    [COPROCESS_END] = "end",         [COPROCESS_DUE] = "due",
+    [COPROCESS_EXIT] = "exit",       [COPROCESS_REAPED] = "reaped",
+};
+
+/* coprocess_step - to the state of the table; staying in one is no step */
+void coprocess_step(struct coprocess *l, enum coprocess_event event)
+{
+    enum coprocess_state next = rows[l->state].on[event];
+
+    if (next == COPROCESS_NOWHERE)
+        panic("coprocess %s: event %s cannot be", rows[l->state].name,
+              event_names[event]);
+    if (next == l->state)
+        return;
+    if (rows[l->state].is & ~rows[next].is & FEEDS)
+        coprocess_unfeed(l);
+    l->state = next;
+    l->until_ns = UINT64_MAX;
+    if (rows[next].enter)
+        rows[next].enter(l);
+}
+
+bool coprocess_feeds(const struct coprocess *l)
+{
+    return rows[l->state].is & FEEDS;
+}
+
+bool coprocess_lives(const struct coprocess *l)
+{
+    return rows[l->state].is & LIVES;
+}
+
+bool coprocess_works(const struct coprocess *l)
+{
+    return rows[l->state].is & WORKS;
+}

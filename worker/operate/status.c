@@ -1,0 +1,171 @@
+/* status.c - what others see of a worker (see status.h)
+ *
+ * Nothing here wakes an idle worker: the timer is started by work, and by
+ * itself only while work goes on. The last one after the end of work shows what
+ * is left.
+ */
+#include "worker/operate/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <bsd/string.h>
+#include <bsd/unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/queue_name.h"
+#include "common/state/counters.h"
+#include "common/base/container.h"
+#include "worker/flow/flow.h"
+#include "worker/restart/file_watch.h"
+#include "worker/flow/group_dispatch.h"
+
+#define COUNT_NS    NS_PER_S
+#define COUNT_SHARE 50 /* counting takes at most one part in so many */
+
+enum { ROWS_WAITING, ROWS_PARKED, ROWS_DEAD };
+
+/* rows_count - as the store has them now; a million of them take a while, so
+ * the pause until the next time grows with it */
+static void rows_count(struct status *b)
+{
+    static const enum store_state states[] = {
+        [ROWS_WAITING] = STORE_WAITING,
+        [ROWS_PARKED] = STORE_PARKED,
+        [ROWS_DEAD] = STORE_DEAD,
+    };
+    struct flow *f = b->flow;
+    uint64_t before = clock_mono_ns(), pause;
+
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        atomic_store(&b->rows[i], store_count(f->store, states[i]));
+    pause = COUNT_SHARE * (clock_mono_ns() - before);
+    atomic_store(&f->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
+}
+
+void status_count(struct status *b)
+{
+    rows_count(b);
+    dirty_state(&b->flow->dirty);
+}
+
+/* count_job - on a pool thread; while work goes on, again after a pause */
+static void count_job(struct pool_job *job)
+{
+    struct status *b = CONTAINER_OF(job, struct status, job);
+    struct flow *f = b->flow;
+    struct items_stats s;
+
+    /* Not before: a job that is queued still cannot be queued again. */
+    dirty_count_begins(&f->dirty);
+    rows_count(b);
+    dirty_state_now(&f->dirty);
+    file_watch_soon(b->file_watch);
+    items_stats(&f->items, &s);
+    if (s.deliveries != b->deliveries && atomic_load(&f->gate.running) > 0)
+        dirty_count(&f->dirty); /* a batch without an end; others count as
+                                  they end */
+    b->deliveries = s.deliveries;
+}
+
+/* count_due - in the loop; what is done from the job on stirs again */
+static void count_due(void *arg)
+{
+    struct status *b = arg;
+    struct flow *f = b->flow;
+
+    if (pool_submit(f->pool, &b->job) < 0)
+        timers_start_after(f->timers, &f->dirty.timer, COUNT_NS);
+}
+
+void status_init(struct status *b, struct flow *f)
+{
+    b->flow = f;
+    b->job.run = count_job;
+    dirty_init(&f->dirty, COUNT_NS, count_due, b);
+}
+
+/* The file says what our bits mean (docs/counters.md). */
+_Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
+                   (int)HOLD_PAUSE == COUNTERS_PAUSED &&
+                   (int)HOLD_STORE == COUNTERS_STORE_HELD &&
+                   (int)HOLD_QUEUE == COUNTERS_QUEUE_HELD &&
+                   (int)HOLD_BOUND == COUNTERS_BOUND_HELD &&
+                   (int)HOLD_WAITING == COUNTERS_WAITING_HELD &&
+                   (int)HOLD_STORE_GONE == COUNTERS_STORE_GONE &&
+                   (int)HOLD_CUSTODY_GONE == COUNTERS_CUSTODY_GONE &&
+                   (int)HOLD_READ_ONLY == COUNTERS_READ_ONLY,
+               "counters format");
+
+/* state_text - what is not as usual, "" if nothing is; a bound that is reached
+ * comes and goes with each message */
+static void state_text(struct status *b, const char *breaker, char *out,
+                       size_t room)
+{
+    struct gate *g = &b->flow->gate;
+    enum gate_why why = gate_why(g);
+
+    out[0] = '\0';
+    if (why == WHY_FILES)
+        snprintf(out, room, " [takes nothing: %s]",
+                 file_watch_text(b->file_watch));
+    else if (gate_held(g, ~(unsigned)HOLD_BOUND))
+        snprintf(out, room, " [%s]",
+                 counters_holds_text(atomic_load(&g->holds) &
+                                     ~(unsigned)HOLD_BOUND));
+    else if (breaker_state(&g->breaker) != BREAKER_CLOSED)
+        snprintf(out, room, " [breaker open: %s]", breaker);
+}
+
+/* title - numbers, then what is not as usual */
+static void title(struct status *b, const char *why)
+{
+    struct flow *f = b->flow;
+    int64_t waiting = atomic_load(&b->rows[ROWS_WAITING]);
+    int64_t parked = atomic_load(&b->rows[ROWS_PARKED]);
+    char state[200], text[QUEUE_NAME_MAX + 300];
+
+    state_text(b, why, state, sizeof state);
+    snprintf(text, sizeof text,
+             "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
+             f->set->queue, atomic_load(&f->gate.running),
+             atomic_load(&f->gate.cap), waiting + parked,
+             atomic_load(&b->rows[ROWS_DEAD]), state);
+    setproctitle("-mqworker: %s", text);
+    if (b->reader)
+        b->reader->read(b->reader, text);
+}
+
+/* gauges - the same for the counters' header */
+static void gauges(struct status *b)
+{
+    struct flow *f = b->flow;
+    struct counters *c = f->counters;
+
+    counters_gauge(c, COUNTERS_CAP, atomic_load(&f->gate.cap));
+    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&f->gate.holds));
+    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&f->gate.breaker));
+    counters_gauge(c, COUNTERS_WAITING,
+                   (uint64_t)atomic_load(&b->rows[ROWS_WAITING]));
+    counters_gauge(c, COUNTERS_PARKED,
+                   (uint64_t)atomic_load(&b->rows[ROWS_PARKED]));
+    counters_gauge(c, COUNTERS_LETTERS,
+                   (uint64_t)atomic_load(&b->rows[ROWS_DEAD]));
+    counters_gauge(c, COUNTERS_GROUPS, dispatch_groups(f));
+    counters_gauge(c, COUNTERS_GROUPS_HELD, dispatch_held(f));
+    counters_gauge(c, COUNTERS_WINDOW, f->set->window);
+}
+
+/* status_show - both; the title of a program that embeds us is its own */
+void status_show(struct status *b)
+{
+    struct flow *f = b->flow;
+    char why[160];
+
+    if (!dirty_state_take(&f->dirty))
+        return;
+    breaker_reason(&f->gate.breaker, why, sizeof why);
+    gauges(b);
+    if (!f->set->inproc)
+        title(b, why);
+}

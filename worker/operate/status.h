@@ -1,0 +1,46 @@
+/* status.h - what others see of a worker: its title and the counters' header
+ *
+ * WHAT   Puts the state into the counters file and, unless we are embedded, the
+ *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
+ *        then what is not as usual. The rows of the store are counted at most
+ *        once a second while there is something to do, on a pool thread.
+ * WHO    show: the peeker. init, count: the engine.
+ * OWNS   Its job.
+ * FAILS  Never.
+ */
+#ifndef WORKER_OPERATE_STATUS_H
+#define WORKER_OPERATE_STATUS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/loop/pool.h"
+#include "worker/loop/timers.h"
+
+struct file_watch;
+struct flow;
+
+/* Somebody else who reads the title, whenever it has changed; in the peeker. */
+struct status_reader {
+    void (*read)(struct status_reader *reader, const char *title);
+};
+
+/* c = constant once the worker runs   a = atomic   j = by its job, one at a
+ * time */
+struct status {
+    struct flow *flow;             /* c */
+    struct file_watch *file_watch; /* c  set before the worker runs */
+    struct pool_job job;
+    _Atomic int64_t rows[3];      /* a  waiting, parked, dead; -1: not known */
+    uint64_t deliveries;          /* j  at the last count */
+    struct status_reader *reader; /* set before the worker runs; NULL: nobody */
+};
+
+void status_init(struct status *b, struct flow *f);
+/* Count now; before the worker runs. */
+void status_count(struct status *b);
+/* After each wait; does nothing unless something has changed. */
+void status_show(struct status *b);
+
+#endif

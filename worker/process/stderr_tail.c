@@ -1,0 +1,147 @@
+/* stderr_tail.c - what a child writes to stderr (see stderr_tail.h) */
+#include "worker/process/stderr_tail.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "worker/process/stderr_limit.h"
+
+#define PIECE       4096
+#define DRAIN_BYTES (128u << 10) /* twice what a pipe holds */
+
+void stderr_tail_init(struct stderr_tail *t, const char *id,
+                      struct stderr_limit *limit)
+{
+    t->id = id;
+    t->pid = 0;
+    t->limit = limit;
+    t->line_size = t->kept_size = t->kept_at = 0;
+}
+
+void stderr_tail_init_child(struct stderr_tail *t, pid_t pid,
+                            struct stderr_limit *limit)
+{
+    stderr_tail_init(t, NULL, limit);
+    t->pid = pid;
+}
+
+void stderr_tail_forget(struct stderr_tail *t)
+{
+    t->kept_size = t->kept_at = 0;
+}
+
+/* line_out - one line to the log, if the limit has room for it */
+static void line_out(struct stderr_tail *t)
+{
+    size_t size = t->line_size;
+
+    t->line_size = 0;
+    if (!log_enabled(LOG_INFO) || (t->limit && !stderr_limit_take(t->limit)))
+        return;
+    if (t->pid)
+        log_info("handler_stderr", F_STR("msg", t->id), F_INT("pid", t->pid),
+                 F_BYTES("line", t->line, size));
+    else
+        log_info("handler_stderr", F_STR("msg", t->id),
+                 F_BYTES("line", t->line, size));
+}
+
+/* keep - the last OUTCOME_TAIL bytes, in a ring */
+static void keep(struct stderr_tail *t, const char *data, size_t size)
+{
+    if (size > sizeof t->kept) {
+        data += size - sizeof t->kept;
+        size = sizeof t->kept;
+    }
+    while (size > 0) {
+        size_t room = sizeof t->kept - t->kept_at;
+        size_t n = size < room ? size : room;
+
+        memcpy(t->kept + t->kept_at, data, n);
+        t->kept_at = (t->kept_at + n) % sizeof t->kept;
+        t->kept_size = t->kept_size + n < sizeof t->kept ? t->kept_size + n
+                                                         : sizeof t->kept;
+        data += n;
+        size -= n;
+    }
+}
+
+/* stderr_tail_add - bytes came */
+void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
+{
+    keep(t, data, size);
+    while (size > 0) {
+        const char *end = memchr(data, '\n', size);
+        size_t n = end ? (size_t)(end - data) : size, room;
+
+        if (t->line_size == sizeof t->line && n > 0)
+            line_out(t);
+        room = sizeof t->line - t->line_size;
+        if (n > room)
+            n = room;
+        memcpy(t->line + t->line_size, data, n);
+        t->line_size += n;
+        data += n;
+        size -= n;
+        if (size > 0 && *data == '\n') {
+            data++;
+            size--;
+            line_out(t);
+        }
+    }
+}
+
+/* read_piece - bytes that came, 0: none now, -1: the end of the stream */
+static ssize_t read_piece(struct stderr_tail *t, int fd)
+{
+    char buf[PIECE];
+    ssize_t n = read(fd, buf, sizeof buf);
+
+    if (n > 0)
+        stderr_tail_add(t, buf, (size_t)n);
+    else
+        n = n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+    return n;
+}
+
+bool stderr_tail_read(struct stderr_tail *t, int fd)
+{
+    return read_piece(t, fd) >= 0;
+}
+
+void stderr_tail_drain(struct stderr_tail *t, int fd)
+{
+    size_t total = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && total < DRAIN_BYTES) {
+        n = read_piece(t, fd);
+        total += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* stderr_tail_copy - the ring, from its oldest byte */
+void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out)
+{
+    size_t first = t->kept_size < sizeof t->kept ? 0 : t->kept_at;
+    size_t n = t->kept_size - first;
+
+    memcpy(out->tail, t->kept + first, n);
+    memcpy(out->tail + n, t->kept, first);
+    out->tail_size = t->kept_size;
+}
+
+void stderr_tail_finish(struct stderr_tail *t)
+{
+    if (t->line_size > 0)
+        line_out(t);
+}
+
+/* stderr_tail_end - no more will come */
+void stderr_tail_end(struct stderr_tail *t, struct outcome *out)
+{
+    stderr_tail_finish(t);
+    stderr_tail_copy(t, out);
+}

@@ -1,0 +1,243 @@
+/* due_rows.c - stored messages whose time has come (see due_rows.h) */
+#include "worker/source/mq/due_rows.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
+
+#define BATCH 64
+
+/* Whether something is due. While the store is asked it may be: whoever looks
+ * meanwhile must not go to sleep, as nobody would wake him if it is.
+ *
+ *   from       event                         to
+ *   any        the timer; more may be due    DUE
+ *   any        the store is asked            ASKING
+ *   ASKING     nothing is due                NONE
+ */
+enum { NONE, ASKING, DUE };
+
+/* m = under mtx   c = constant after open   a = atomic */
+struct due_rows {
+    struct timer timer;     /* the earliest row that waits */
+    struct store *store;    /* c */
+    struct timers *timers;  /* c */
+    void (*due)(void *arg); /* c */
+    void *arg;              /* c */
+    pthread_mutex_t mtx;
+    int64_t batch[BATCH]; /* m  due, not yet handed out */
+    size_t at, count;     /* m */
+    int64_t *flying;      /* m  handed out, not yet landed */
+    size_t flying_count;  /* m */
+    size_t flying_max;    /* c */
+    int64_t moving;       /* m  one of them, to another queue; 0: none */
+    atomic_int ready;     /* a  NONE, ASKING, DUE */
+};
+
+/* timer_fired - the earliest row is due */
+static void timer_fired(struct timer *timer)
+{
+    struct due_rows *r = CONTAINER_OF(timer, struct due_rows, timer);
+
+    atomic_store(&r->ready, DUE);
+    r->due(r->arg);
+}
+
+/* due_rows_open - what the last run left may be due at once */
+int due_rows_open(struct due_rows **out, struct store *store,
+                  struct timers *timers, unsigned in_flight_max,
+                  void (*due)(void *arg), void *arg)
+{
+    struct due_rows *r = calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return -ENOMEM;
+    r->flying_max = in_flight_max;
+    r->flying = calloc(in_flight_max, sizeof *r->flying);
+    if (!r->flying) {
+        free(r);
+        return -ENOMEM;
+    }
+    r->store = store;
+    r->timers = timers;
+    r->due = due;
+    r->arg = arg;
+    timer_init(&r->timer, timer_fired);
+    pthread_mutex_init(&r->mtx, NULL);
+    atomic_store(&r->ready, DUE);
+    *out = r;
+    return 0;
+}
+
+void due_rows_close(struct due_rows **due_rows)
+{
+    struct due_rows *r = *due_rows;
+
+    if (!r)
+        return;
+    *due_rows = NULL;
+    timers_cancel_sync(r->timers, &r->timer);
+    pthread_mutex_destroy(&r->mtx);
+    free(r->flying);
+    free(r);
+}
+
+bool due_rows_ready(const struct due_rows *r)
+{
+    return atomic_load(&r->ready) != NONE;
+}
+
+/* flying_locked - whether a row is in flight or about to be */
+static bool flying_locked(int64_t row, void *arg)
+{
+    const struct due_rows *r = arg;
+
+    for (size_t i = 0; i < r->flying_count; i++)
+        if (r->flying[i] == row)
+            return true;
+    return false;
+}
+
+/* arm - wake up when the row after these is due */
+static void arm(struct due_rows *r, uint64_t due_ns)
+{
+    uint64_t now = clock_steady_ns();
+    uint64_t wait = due_ns > now ? due_ns - now : 0;
+
+    if (due_ns != UINT64_MAX)
+        timers_start_earlier(r->timers, &r->timer,
+                             ns_add(clock_mono_ns(), wait));
+}
+
+/* fill_locked - read the next rows that are due */
+static int fill_locked(struct due_rows *r)
+{
+    uint64_t next;
+    int n, asking = ASKING;
+
+    /* Before the store is asked: a row that is noted from here on arms the
+     * timer, which sets it again. */
+    atomic_store(&r->ready, ASKING);
+    n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, flying_locked,
+                  r, &next);
+    r->at = 0;
+    r->count = n > 0 ? (size_t)n : 0;
+    if (n == 0)
+        atomic_compare_exchange_strong(&r->ready, &asking, NONE);
+    else /* more may be due; after an error, ask again */
+        atomic_store(&r->ready, DUE);
+    if (n < 0)
+        return n;
+    arm(r, next);
+    return 0;
+}
+
+/* due_rows_take - the next row that is due */
+int due_rows_take(struct due_rows *r, int64_t *row)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&r->mtx);
+    if (r->at == r->count)
+        err = fill_locked(r);
+    if (!err && (r->at == r->count || r->flying_count == r->flying_max))
+        err = -EAGAIN;
+    if (!err) {
+        *row = r->batch[r->at++];
+        r->flying[r->flying_count++] = *row;
+    }
+    pthread_mutex_unlock(&r->mtx);
+    return err;
+}
+
+int due_rows_any(struct due_rows *r)
+{
+    int err = 0;
+    bool due;
+
+    if (!due_rows_ready(r))
+        return 0;
+    pthread_mutex_lock(&r->mtx);
+    if (r->at == r->count)
+        err = fill_locked(r);
+    due = r->at < r->count;
+    pthread_mutex_unlock(&r->mtx);
+    return err ? err : due;
+}
+
+/* claim_locked - due_rows_claim */
+static int claim_locked(struct due_rows *r, int64_t row)
+{
+    if (r->moving == row)
+        return -EXDEV;
+    if (flying_locked(row, r))
+        return -EALREADY;
+    for (size_t i = r->at; i < r->count; i++)
+        if (r->batch[i] == row)
+            return -EALREADY;
+    if (r->flying_count == r->flying_max)
+        return -ENOMEM;
+    r->flying[r->flying_count++] = row;
+    return 0;
+}
+
+int due_rows_claim(struct due_rows *r, int64_t row)
+{
+    int err;
+
+    pthread_mutex_lock(&r->mtx);
+    err = claim_locked(r, row);
+    pthread_mutex_unlock(&r->mtx);
+    return err;
+}
+
+bool due_rows_try_claim(struct due_rows *r, int64_t row)
+{
+    return due_rows_claim(r, row) == 0;
+}
+
+bool due_rows_move(struct due_rows *r, int64_t row)
+{
+    bool ok;
+
+    pthread_mutex_lock(&r->mtx);
+    ok = claim_locked(r, row) == 0;
+    if (ok)
+        r->moving = row;
+    pthread_mutex_unlock(&r->mtx);
+    return ok;
+}
+
+bool due_rows_is_claimed(struct due_rows *r, int64_t row)
+{
+    bool flies;
+
+    pthread_mutex_lock(&r->mtx);
+    flies = flying_locked(row, r);
+    pthread_mutex_unlock(&r->mtx);
+    return flies;
+}
+
+void due_rows_release(struct due_rows *r, int64_t row)
+{
+    pthread_mutex_lock(&r->mtx);
+    for (size_t i = 0; i < r->flying_count; i++)
+        if (r->flying[i] == row) {
+            r->flying[i] = r->flying[--r->flying_count];
+            break;
+        }
+    if (r->moving == row)
+        r->moving = 0;
+    pthread_mutex_unlock(&r->mtx);
+}
+
+void due_rows_expect(struct due_rows *r, uint64_t due_ns)
+{
+    arm(r, due_ns);
+}

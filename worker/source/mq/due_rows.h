@@ -1,0 +1,52 @@
+/* due_rows.h - stored messages whose time has come
+ *
+ * WHAT   Hands out rows of the store that are due, earliest first. Holds no
+ *        timer and no memory for a row that waits: one timer for the earliest,
+ *        and up to 64 row numbers that are due. So a million waiting retries
+ *        cost what one costs, and a restart reads nothing but the first.
+ * WHO    Any thread.
+ * OWNS   Row numbers; a row that was taken is not handed out again until it
+ *        landed.
+ * FAILS  due_rows_take: -EAGAIN none is due, or the store's error.
+ */
+#ifndef WORKER_SOURCE_MQ_DUE_ROWS_H
+#define WORKER_SOURCE_MQ_DUE_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/store/store.h"
+#include "worker/loop/timers.h"
+
+struct due_rows; /* opaque; body in due_rows.c */
+
+/* `due` is called in the peeker when a row has become due. */
+int due_rows_open(struct due_rows **out, struct store *store,
+                  struct timers *timers, unsigned in_flight_max,
+                  void (*due)(void *arg), void *arg);
+void due_rows_close(struct due_rows **due_rows);
+
+/* Whether due_rows_take is worth a call. */
+bool due_rows_ready(const struct due_rows *r);
+/* 1: a row is due that is not in flight; 0: none; asks the store if it has to.
+ * -errno: the store's. */
+int due_rows_any(struct due_rows *r);
+/* The next row that is due. */
+int due_rows_take(struct due_rows *r, int64_t *row);
+/* Mark a row as in flight that was not taken here (a held slot, a letter): 0.
+ * -EALREADY if it is in flight or about to be, -EXDEV if it is being moved to
+ * another queue; -ENOMEM. */
+int due_rows_claim(struct due_rows *r, int64_t row);
+/* The same as a question: whether it was not in flight. */
+bool due_rows_try_claim(struct due_rows *r, int64_t row);
+/* As due_rows_try_claim, for a letter that is to be moved to the dead-letter
+ * queue; one at a time. */
+bool due_rows_move(struct due_rows *r, int64_t row);
+/* Whether it is in flight. */
+bool due_rows_is_claimed(struct due_rows *r, int64_t row);
+/* The row is settled or stored again. */
+void due_rows_release(struct due_rows *r, int64_t row);
+/* A row was stored that is due at `due_ns` (clock_steady_ns). */
+void due_rows_expect(struct due_rows *r, uint64_t due_ns);
+
+#endif

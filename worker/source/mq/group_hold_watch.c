@@ -1,0 +1,190 @@
+/* group_hold_watch.c - held groups go on when their letter is gone (see
+ * group_hold_watch.h) */
+#include "worker/source/mq/group_hold_watch.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/state/statedir.h"
+#include "common/base/container.h"
+#include "worker/loop/loop.h"
+#include "worker/loop/pool.h"
+
+#define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
+#define AGAIN_NS NS_PER_S          /* after a failure */
+
+/* c = constant after open   a = atomic */
+struct group_hold_watch {
+    struct group_hold_watch_setup with; /* c */
+    struct loop_source source;          /* c  inotify */
+    struct timer timer;
+    struct pool_job job;
+    atomic_bool watching; /* a  the source is armed, or a look is to come */
+    atomic_bool queued;   /* a  the job is, and has not begun */
+    bool told;            /* the job's: that it cannot be asked */
+};
+
+/* group_hold_watch_again - when it could not be asked, or watched */
+void group_hold_watch_again(struct group_hold_watch *r)
+{
+    timers_start(r->with.timers, &r->timer, clock_mono_ns() + AGAIN_NS);
+}
+
+/* tell - once, until it can be asked again */
+static void tell(struct group_hold_watch *r, int err)
+{
+    if (err && !r->told)
+        log_error("groups_not_asked", F_STR("queue", r->with.queue),
+                  F_STR("error", strerror(err)),
+                  F_STR("next", "held groups stay held until the store can be "
+                                "read; it is tried again each second"));
+    r->told = err != 0;
+}
+
+/* look - ask the store about each held group, on a pool thread
+ * If it cannot be read, nobody need ever write there again: ask once more by
+ * ourselves, and watch when it has answered.
+ */
+static void look(struct pool_job *job)
+{
+    struct group_hold_watch *r =
+        CONTAINER_OF(job, struct group_hold_watch, job);
+    int released;
+
+    atomic_store(&r->queued, false);
+    released = r->with.ask(r->with.arg);
+    tell(r, released < 0 ? -released : 0);
+    if (released < 0) {
+        group_hold_watch_again(r);
+        return;
+    }
+    atomic_store(&r->watching, false);
+    if (r->with.held(r->with.arg) > 0)
+        group_hold_watch_watch(r);
+}
+
+static void look_due(struct timer *timer)
+{
+    struct group_hold_watch *r =
+        CONTAINER_OF(timer, struct group_hold_watch, timer);
+
+    if (atomic_exchange(&r->queued, true))
+        return; /* that look is as good */
+    if (pool_submit(r->with.pool, &r->job) < 0) {
+        atomic_store(&r->queued, false);
+        timers_start(r->with.timers, timer, clock_mono_ns() + LOOK_NS);
+    }
+}
+
+/* written - somebody wrote; look soon, once for many writes */
+static void written(struct loop_source *source)
+{
+    struct group_hold_watch *r =
+        CONTAINER_OF(source, struct group_hold_watch, source);
+    char events[4096];
+
+    while (read(source->fd, events, sizeof events) > 0)
+        ;
+    timers_start(r->with.timers, &r->timer, clock_mono_ns() + LOOK_NS);
+}
+
+/* not_watched - of the limits that an errno stands for, the one it was; a limit
+ * on open files problem_set knows by itself */
+static int not_watched(const char *path, int err, struct problem *p)
+{
+    const char *limit = err == EMFILE && !problem_descriptors_gone()
+                            ? "fs.inotify.max_user_instances"
+                        : err == ENOSPC ? "fs.inotify.max_user_watches"
+                                        : NULL;
+
+    if (!limit)
+        return problem_set(p, EX_OSERR, err,
+                           "--on-group-dead hold: cannot watch %s: %s", path,
+                           strerror(err));
+    return problem_set(p, EX_OSERR, err,
+                       "--on-group-dead hold: cannot watch %s: user id %u is "
+                       "at the limit %s; raise it as root: `sysctl %s=N`, N "
+                       "over what `sysctl %s` says now",
+                       path, (unsigned)getuid(), limit, limit, limit);
+}
+
+/* wal_path - what is written by whoever changes the store */
+static void wal_path(const struct group_hold_watch *r, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%.4000s/" STATEDIR_STORE "-wal", r->with.folder);
+}
+
+int group_hold_watch_open(struct group_hold_watch **out,
+                          const struct group_hold_watch_setup *setup,
+                          struct problem *p)
+{
+    struct group_hold_watch *r = calloc(1, sizeof *r);
+    char path[PATH_MAX];
+
+    *out = NULL;
+    if (!r)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    r->with = *setup;
+    timer_init(&r->timer, look_due);
+    r->job.run = look;
+    r->source.ready = written;
+    r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    /* The log is there as long as we have the store open. */
+    wal_path(r, path);
+    if (r->source.fd < 0 ||
+        inotify_add_watch(r->source.fd, path, IN_MODIFY) < 0) {
+        int err = errno;
+
+        if (r->source.fd >= 0)
+            close(r->source.fd);
+        free(r);
+        return not_watched(path, err, p);
+    }
+    *out = r;
+    return 0;
+}
+
+/* group_hold_watch_watch - one look first: the letter may be gone already
+ * Of the events since the last read at least one is still in the descriptor, so
+ * a write between that look and the wait is not missed.
+ */
+void group_hold_watch_watch(struct group_hold_watch *r)
+{
+    if (!atomic_exchange(&r->watching, true) &&
+        loop_watch(r->with.loop, &r->source, EPOLLIN) < 0)
+        group_hold_watch_again(r);
+}
+
+/* group_hold_watch_store_changed - a look besides: somebody may have written to
+ * the file
+ * between its first moment and the watch */
+void group_hold_watch_store_changed(struct group_hold_watch *r)
+{
+    char path[PATH_MAX];
+
+    wal_path(r, path);
+    (void)inotify_add_watch(r->source.fd, path, IN_MODIFY);
+    if (r->with.held(r->with.arg) > 0)
+        group_hold_watch_again(r);
+}
+
+void group_hold_watch_close(struct group_hold_watch **release)
+{
+    struct group_hold_watch *r = *release;
+
+    if (!r)
+        return;
+    *release = NULL;
+    timers_cancel_sync(r->with.timers, &r->timer);
+    close(r->source.fd);
+    free(r);
+}

@@ -1,0 +1,358 @@
+/* pid_file.c - one worker for each queue and state directory (see pid_file.h)
+ *  */
+#include "worker/source/mq/pid_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/file/folder.h"
+#include "common/state/worker_lock.h"
+
+#define DYING_NS   (10 * NS_PER_S) /* a core dump takes its time */
+#define LOOK_MS    2
+#define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
+
+struct pid_file {
+    char path[PATH_MAX];
+    int pidfile, folder; /* locked; -1: not */
+    bool folder_taken;   /* by somebody, when it was tried last */
+    pid_t last;          /* of the pidfile when we got it; 0: none was in it */
+};
+
+/* proc_text - a file of /proc/PID; false if the process is gone */
+static bool proc_text(pid_t pid, const char *name, char *buf, size_t room)
+{
+    char path[64];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    n = read(fd, buf, room - 1);
+    close(fd);
+    buf[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* dying - gone, a zombie, exiting, or with a SIGKILL on its way */
+static bool dying(pid_t pid)
+{
+    char text[4096];
+    const char *at;
+    char state;
+
+    if (pid <= 0 || !proc_text(pid, "stat", text, sizeof text))
+        return true;
+    at = strrchr(text, ')'); /* then field 3, a letter */
+    state = at && at[1] ? at[2] : '\0';
+    for (int field = 2; at && field < 9; field++)
+        at = strchr(at + 1, ' ');
+    if (state == 'Z' || state == 'X' ||
+        (at && strtoul(at + 1, NULL, 10) & PF_EXITING))
+        return true;
+    if (!proc_text(pid, "status", text, sizeof text))
+        return true;
+    for (int i = 0; i < 2; i++) {
+        at = strstr(text, i ? "ShdPnd:" : "SigPnd:");
+        if (at && strtoull(at + 7, NULL, 16) & UINT64_C(1) << (SIGKILL - 1))
+            return true;
+    }
+    return false;
+}
+
+/* refused - why the lock cannot be had: -EAGAIN if it will be, soon
+ * Who only looks (worker_lock_look) holds it shared, for a moment. The kernel
+ * tells it apart: next to a worker's lock no other can be had, next to one of
+ * those a shared one can. So somebody who looks cannot refuse a start, whatever
+ * number an old pidfile names; what he may do is delay it.
+ */
+static int refused(const struct pid_file *l, const char *queue, bool late,
+                   struct problem *p)
+{
+    const char *path = l->path;
+    pid_t owner;
+    bool held = worker_lock_look(path, &owner) == WORKER_RUNS;
+
+    if (!late && (!held || dying(owner)))
+        return -EAGAIN;
+    if (!held && l->folder_taken)
+        return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                           "queue %s already has a consumer, whose pidfile %s "
+                           "was removed; find it with `fuser -v %.*s` and stop "
+                           "it",
+                           queue, path, (int)(strrchr(path, '/') - path), path);
+    if (!held)
+        return problem_set(p, EX_UNAVAILABLE, EBUSY,
+                           "pidfile %s: another program looks whether a worker "
+                           "runs, and does not end; find it with fuser(1) and "
+                           "stop it",
+                           path);
+    if (owner <= 0)
+        return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                           "queue %s already has a consumer, which has not "
+                           "written its pid to %s; find it with fuser(1) "
+                           "and stop it",
+                           queue, path);
+    return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                       "queue %s already has a consumer: pid %d (%s); "
+                       "stop it with kill %d, or have it run more at "
+                       "once: mqctl set %s max-concurrency=N",
+                       queue, (int)owner, path, (int)owner, queue);
+}
+
+/* folder_lock - the folder of the pidfile, ours alone; -1 with errno */
+static int folder_lock(const char *path)
+{
+    char folder[PATH_MAX];
+    char *slash;
+    int fd, err;
+
+    strlcpy(folder, path, sizeof folder);
+    slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    fd = open(!slash           ? "."
+              : folder[0] == 0 ? "/"
+                               : folder,
+              O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+}
+
+/* ours - what has this name is what the descriptor stands for */
+static bool ours(const char *path, int fd)
+{
+    struct stat name, st;
+
+    return fstat(fd, &st) == 0 && stat(path, &name) == 0 &&
+           st.st_dev == name.st_dev && st.st_ino == name.st_ino;
+}
+
+/* pidfile_lock - the pidfile, ours alone; -1 with errno
+ * Not by pid_file_open(3), which leaves the descriptor to a handler that
+ * another thread starts at that moment: a lock that outlives us. Who had the
+ * file may remove it before we lock what we opened.
+ */
+static int pidfile_lock(const char *path)
+{
+    for (;;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int err;
+
+        if (fd < 0)
+            return -1;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ours(path, fd))
+            return fd;
+        err = errno;
+        if (ours(path, fd)) {
+            close(fd);
+            errno = err;
+            return -1;
+        }
+        close(fd);
+    }
+}
+
+/* pidfile_end - it goes, and the lock with it; what has its name by now, and is
+ * another file, stays */
+static void pidfile_end(const char *path, int *fd)
+{
+    if (*fd < 0)
+        return;
+    if (ours(path, *fd))
+        unlink(path);
+    close(*fd);
+    *fd = -1;
+}
+
+/* try - both locks, or neither, and errno
+ * The pidfile first, as it says whose it is. Where only the folder is taken,
+ * its owner's pidfile was removed; ours must not stay in its place.
+ */
+static bool try(struct pid_file *l)
+{
+    int err;
+
+    l->pidfile = pidfile_lock(l->path);
+    l->folder_taken = false;
+    if (l->pidfile < 0)
+        return false;
+    l->folder = folder_lock(l->path);
+    if (l->folder >= 0)
+        return true;
+    err = errno;
+    l->folder_taken = err == EWOULDBLOCK;
+    pidfile_end(l->path, &l->pidfile);
+    errno = err;
+    return false;
+}
+
+/* pid_file_wait - until both are ours; wait only for one that is on its way
+ * out,
+ * or
+ * only looks */
+static int pid_file_wait(struct pid_file *l, const char *queue,
+                         struct problem *p)
+{
+    uint64_t end = clock_mono_ns() + DYING_NS;
+    int err;
+
+    while (!try(l)) {
+        if (errno == EROFS)
+            return folder_read_only(l->path, p);
+        if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
+            return problem_set(p, EX_CANTCREAT, errno,
+                               "pidfile %s: %s; give another --state-dir, or "
+                               "fix its permissions",
+                               l->path, strerror(errno));
+        err = refused(l, queue, clock_mono_ns() >= end, p);
+        if (err != -EAGAIN)
+            return err;
+        poll(NULL, 0, LOOK_MS);
+    }
+    return 0;
+}
+
+/* pid_read - who was killed with this pidfile; 0: nobody */
+static pid_t pid_read(int pidfile)
+{
+    char text[16];
+    ssize_t n = pread(pidfile, text, sizeof text - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    return (pid_t)strtol(text, NULL, 10);
+}
+
+/* pid_write - for those who ask whom to stop */
+static int pid_write(int pidfile, pid_t pid)
+{
+    char text[16];
+    int size = snprintf(text, sizeof text, "%d", (int)pid);
+
+    if (ftruncate(pidfile, 0) < 0)
+        return -errno;
+    errno = ENOSPC; /* of a write that is cut short */
+    return pwrite(pidfile, text, (size_t)size, 0) == size ? 0 : -errno;
+}
+
+/* pid_file_free - the kernel drops what is locked */
+static void pid_file_free(struct pid_file *l)
+{
+    if (l->pidfile >= 0)
+        close(l->pidfile);
+    if (l->folder >= 0)
+        close(l->folder);
+    free(l);
+}
+
+int pid_file_open(struct pid_file **out, const char *path, const char *queue,
+                  struct problem *p)
+{
+    struct pid_file *l = calloc(1, sizeof *l);
+    int err;
+
+    *out = NULL;
+    if (!l)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    l->pidfile = l->folder = -1;
+    strlcpy(l->path, path, sizeof l->path);
+    err = pid_file_wait(l, queue, p);
+    if (!err) {
+        l->last = pid_read(l->pidfile);
+        err = pid_write(l->pidfile, getpid());
+        if (err) {
+            pidfile_end(l->path, &l->pidfile);
+            err = problem_set(p, EX_CANTCREAT, -err,
+                              "pidfile %s: %s; %s, or give another --state-dir",
+                              path, strerror(-err), folder_room(path));
+        }
+    }
+    if (err)
+        pid_file_free(l);
+    else
+        *out = l;
+    return err;
+}
+
+/* folder_again - the lock of the folder that has the name now */
+static int folder_again(struct pid_file *l)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    strlcpy(path, l->path, sizeof path);
+    if (strrchr(path, '/'))
+        *strrchr(path, '/') = '\0';
+    if (ours(path, l->folder))
+        return 0;
+    fd = folder_lock(l->path);
+    if (fd < 0)
+        return errno == EWOULDBLOCK ? -EEXIST : -errno;
+    close(l->folder);
+    l->folder = fd;
+    return 0;
+}
+
+/* pid_file_put_back - the folder's lock is held all the time, or taken first,
+ * so
+ * that no other worker gets beyond its own try
+ */
+int pid_file_put_back(struct pid_file *l)
+{
+    int again, err = folder_again(l);
+
+    if (err || ours(l->path, l->pidfile))
+        return err;
+    again = pidfile_lock(l->path);
+    if (again < 0)
+        return -errno;
+    err = pid_write(again, getpid());
+    if (err) {
+        pidfile_end(l->path, &again);
+        return err;
+    }
+    close(l->pidfile);
+    l->pidfile = again;
+    return 0;
+}
+
+/* pid_file_give_back - a kill in here leaves a pidfile that nobody holds, too
+ *  */
+void pid_file_give_back(struct pid_file *l)
+{
+    if (!l || l->last <= 0 || pid_write(l->pidfile, l->last) < 0)
+        return;
+    close(l->pidfile);
+    l->pidfile = -1;
+}
+
+/* pid_file_close - the file goes with the lock */
+void pid_file_close(struct pid_file **lock)
+{
+    struct pid_file *l = *lock;
+
+    if (!l)
+        return;
+    *lock = NULL;
+    pidfile_end(l->path, &l->pidfile);
+    pid_file_free(l);
+}

@@ -1,0 +1,108 @@
+/* replay.c - letters that come out of the queue again (see replay.h)
+ *
+ *   the letter is            its message comes        another copy comes
+ *   marked, in no slot       it is linked             (it is linked: the first)
+ *   in a slot: runs, held    -                        dropped
+ *   waiting for its retry    -                        dropped
+ *   dead again, or gone      -                        dropped
+ *
+ * Dropping loses nothing: what the copy is a copy of is in its slot, in the
+ * store, or at its end. Whatever else says that it is a letter, without a token
+ * of ours, runs as the message that it is. It is marked, as there may be a
+ * letter with the same id that ran; and it touches no letter.
+ */
+#include "worker/source/mq/replay.h"
+
+#include <errno.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/store/store.h"
+#include "worker/rules/delivery.h"
+#include "worker/source/mq/due_rows.h"
+#include "worker/source/mq/delivery_read.h"
+
+/* find - what the store says */
+static int find(struct store *store, const struct delivery *d,
+                enum store_replay *is)
+{
+    const unsigned needed = HEADER_ID | HEADER_LETTER_TOKEN;
+
+    *is = REPLAY_NONE;
+    if ((d->header.fields & needed) != needed)
+        return 0;
+    return store_replay_find(store, (int64_t)d->header.letter, &d->header.id,
+                             &d->header.letter_token, is);
+}
+
+/* take - the letter is this message from here on, unless another copy of it is
+ * in a slot
+ * What decides is the claim. The store is asked once more after it: the first
+ * copy may have been stored as a retry since, and have given up its claim. As
+ * long as we have it, nobody else takes the row or moves it. Crash before the
+ * row is in the slot: it is linked by the next start.
+ */
+static int take(struct store *store, struct due_rows *due_rows,
+                struct delivery *d, enum store_replay *is)
+{
+    int64_t row = (int64_t)d->header.letter;
+    int err = due_rows_claim(due_rows, row);
+
+    if (err == -EALREADY) { /* a slot has it, or it is a retry by now */
+        *is = REPLAY_OVER;
+        return 0;
+    }
+    if (err == -EXDEV) { /* dead before it was sent, it is half moved */
+        *is = REPLAY_NONE;
+        return 0;
+    }
+    if (err)
+        return err;
+    err = find(store, d, is);
+    if (!err && *is == REPLAY_OPEN)
+        slot_link(d->slot, row);
+    else
+        due_rows_release(due_rows, row);
+    return err;
+}
+
+/* mark - it may be a repeat of what it says; but one that has expired does not
+ * run, and the mark would let it */
+static void mark(struct delivery *d)
+{
+    bool expires = d->header.fields & HEADER_EXPIRES;
+
+    if (slot_word(d->slot).flags & SLOT_REDELIVERED ||
+        (expires && d->header.expires_ns <= clock_wall_ns()))
+        return;
+    log_warn("letter_unknown", F_STR("msg", delivery_id(d)),
+             F_UINT("letter", d->header.letter),
+             F_STR("next", "it was not sent by a replay of this store: it runs "
+                           "as any message, marked as redelivered, and the "
+                           "letter is kept"));
+    delivery_mark(d);
+}
+
+/* replay_link - a slot that has a row when its message is sorted is linked
+ * already: what is loaded from the store is not sorted again */
+int replay_link(struct store *store, struct due_rows *due_rows,
+                struct delivery *d)
+{
+    enum store_replay is;
+    int err;
+
+    if (!(d->header.fields & HEADER_LETTER))
+        return 0;
+    if (!d->slot->row) {
+        err = find(store, d, &is);
+        if (!err && is == REPLAY_OPEN)
+            err = take(store, due_rows, d, &is);
+        if (err)
+            return err;
+        d->repeat = is == REPLAY_OVER;
+        if (is == REPLAY_NONE)
+            mark(d);
+    }
+    d->letter = d->slot->row != 0;
+    return 0;
+}
