@@ -329,9 +329,7 @@ FILES = $(BIN:%=755:%:$(BINDIR)/) \
     644:docs/examples/orders.conf:$(SYSCONFDIR)/mqworker/orders.conf.example \
     644:README.md:$(DOCDIR)/ \
     $(foreach d,$(wildcard docs/*.md docs/*.c),644:$(d):$(DOCDIR)/docs/) \
-    $(foreach d,$(wildcard docs/design/*),644:$(d):$(DOCDIR)/docs/design/) \
-    $(foreach d,$(wildcard docs/examples/*),644:$(d):$(DOCDIR)/docs/examples/) \
-    $(foreach d,$(wildcard docs/pictures/*),644:$(d):$(DOCDIR)/docs/pictures/)
+    $(foreach d,$(wildcard docs/*/*),644:$(d):$(DOCDIR)/$(dir $(d)))
 FILL = $(foreach v,PREFIX BINDIR LIBDIR INCLUDEDIR SYSCONFDIR VERSION PKGS,-e 's|@$(v)@|$($(v))|')
 # each,COMMANDS: for each of them with $$mode, $$file and $$place
 each = set -e; for f in $(FILES); do mode=$${f%%:*} file=$${f\#*:}; \
@@ -345,7 +343,7 @@ install: all
 	    (*) $(INSTALL) -m $$mode $$file "$$place" ;; esac; echo "$$place")
 uninstall:
 	@$(call each,rm -f "$$place")
-	-@cd "$(DESTDIR)$(DOCDIR)" 2>/dev/null && rmdir docs/design docs/examples docs/pictures docs . 2>/dev/null; \
+	-@cd "$(DESTDIR)$(DOCDIR)" 2>/dev/null && rmdir docs/* docs . 2>/dev/null; \
 	    rmdir "$(DESTDIR)$(DOCDIR)" 2>/dev/null; true
 
 # Debian packages in $(BUILD)/deb; lintian looks at them if it is there.

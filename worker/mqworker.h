@@ -63,7 +63,7 @@ struct mqw_message {
     int redelivered;       /* 1: an earlier delivery may have run without a
                                verdict */
     int length_inferred;   /* 1: a kill came between the body and its length;
-                               docs/custody-format.md */
+                               docs/formats/custody.md */
 };
 
 /* Its id, 26 characters and NUL: the same in each delivery and each replay. In

@@ -1,7 +1,8 @@
 /* histogram.h - how often which duration: log-linear buckets
  *
  * WHAT   0 to 73 minutes in ns, 32 buckets to each doubling: no bucket is wider
- *        than 1/32 (3.1 %) of what it holds. docs/counters.md has the table.
+ *        than 1/32 (3.1 %) of what it holds. docs/formats/counters.md has the
+ *        table.
  * WHO    One thread writes a histogram, without read-modify-write; any thread
  *        reads, and adds several up.
  * OWNS   Nothing; embedded.

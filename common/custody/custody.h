@@ -2,7 +2,7 @@
  *
  * WHAT   A MAP_SHARED file of slots. The kernel writes a message straight into
  *        a slot, so a message is either in the queue or in this file, whatever
- *        kills the process. docs/custody-format has the bytes.
+ *        kills the process. docs/formats/custody.md has the bytes.
  * WHO    Open, grow, recover, close: the engine, which holds the lock of the
  *        state directory. Acquire and release: any thread.
  * OWNS   The file, its mapping, the list of free slots.

@@ -1,4 +1,4 @@
-/* header.c - reads and writes the text header (docs/header-format) */
+/* header.c - reads and writes the text header (docs/formats/header.md) */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>

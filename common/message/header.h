@@ -1,4 +1,5 @@
-/* header.h - the optional text header in front of a body (docs/header-format)
+/* header.h - the optional text header in front of a body
+ * (docs/formats/header.md)
  *
  * WHAT   Reads and writes `MQW/1\n`, `name: value\n` lines, an empty line.
  *        Bytes that do not start with the magic line are a body as they are.

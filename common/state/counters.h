@@ -3,7 +3,7 @@
  * WHAT   One header, the journal of the messages that ended last, and one block
  *        for each work item, in the file `counters` of a queue's folder.
  *        Written without locks or system calls, read by any process that may
- *        open the file. docs/counters.md has the bytes.
+ *        open the file. docs/formats/counters.md has the bytes.
  * WHO    Writer: the worker, which holds the lock of the folder. A block has
  *        one writer at a time, the thread of its work item; the inline calls
  *        below are plain loads and stores. Times are the caller's: nothing in

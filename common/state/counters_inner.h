@@ -3,7 +3,8 @@
  * WHAT   What counters.c and counters_read.c share.
  * WHO    These two only.
  *
- * The file (host byte order; it never leaves the machine; docs/counters.md):
+ * The file (host byte order; it never leaves the machine;
+ * docs/formats/counters.md):
  *   offset  size
  *        0     8  magic "MQWCOUNT"; written last
  *        8     4  version (COUNTERS_VERSION)

@@ -142,7 +142,7 @@ static const char *state_path(const char *queue, const char *file)
     return harness_path("%s%s/%s", harness_state_dir(), queue, file);
 }
 
-/* slots_busy - read from the custody file, as docs/custody-format says */
+/* slots_busy - read from the custody file, as docs/formats/custody.md says */
 static unsigned slots_busy(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -18,7 +18,7 @@
 
 #define LIMIT 10000
 
-/* In the custody file, as docs/custody-format says. */
+/* In the custody file, as docs/formats/custody.md says. */
 #define AT_STRIDE  32
 #define AT_SLOTS   56
 #define AT_BOOT_ID 72

@@ -15,7 +15,7 @@
 #include "tests/crash/torture.h"
 
 #define TELL_MOST 10 /* messages that are told of in full */
-#define REJECTED  2  /* reasons, as docs/store-format says */
+#define REJECTED  2  /* reasons, as docs/formats/store.md says */
 #define CRASHED   4
 #define INFERRED  2 /* flag of a row */
 

@@ -15,7 +15,7 @@
 
 #define DEPTH    10
 #define LOG_TAIL 4000
-/* In the custody file, as docs/custody-format says. */
+/* In the custody file, as docs/formats/custody.md says. */
 #define AT_STRIDE 32
 #define AT_NUMBER 56
 #define AT_BOOT   72

@@ -1,9 +1,9 @@
 /* coprocess_state.c - what a coprocess is in, and what takes it on
  *
- * docs/lifecycle.md has the drawing. The coprocess's own thread looks at the
- * time of a state, and at the time limits of messages, as it waits in epoll
- * anyway: a timer of the timer service would cost a lock at each message, and
- * what it decides would have to be agreed upon by two threads.
+ * docs/design/lifecycle.md has the drawing. The coprocess's own thread looks
+ * at the time of a state, and at the time limits of messages, as it waits in
+ * epoll anyway: a timer of the timer service would cost a lock at each message,
+ * and two threads would have to agree on what it decides.
  */
 #include "worker/handlers/coprocess_inner.h"
 

@@ -2,7 +2,7 @@
  *
  * WHAT   Listens at `control` in the queue's folder, mode 0600, for clients
  *        with our user id or root's. A request is a line, its answer a JSON
- *        object on one line: docs/control.md.
+ *        object on one line: docs/formats/control.md.
  * WHO    The peeker; it never blocks for a client. One that does not read its
  *        answers, or says too much, is dropped; of too many, the one that was
  *        quiet for longest.

@@ -85,7 +85,7 @@ void status_init(struct status *b, struct flow *f)
     dirty_init(&f->dirty, COUNT_NS, count_due, b);
 }
 
-/* The file says what our bits mean (docs/counters.md). */
+/* The file says what our bits mean (docs/formats/counters.md). */
 _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_PAUSE == COUNTERS_PAUSED &&
                    (int)HOLD_STORE == COUNTERS_STORE_HELD &&

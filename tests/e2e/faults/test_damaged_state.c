@@ -19,7 +19,7 @@ TestSuite(damaged_state, .init = harness_init, .fini = harness_fini,
           .timeout = 120);
 
 #define MESSAGES 3
-#define SLOTS_AT 4096 /* docs/custody-format.md */
+#define SLOTS_AT 4096 /* docs/formats/custody.md */
 
 /* seed_set - a run of its own each time, which its number brings back */
 static void seed_set(void)
@@ -150,7 +150,7 @@ Test(damaged_state, a_bit_of_the_custody_files_header_costs_no_message)
     free(custody);
 }
 
-/* What docs/custody-format.md says can be told is set aside. Everything else
+/* What docs/formats/custody.md says can be told is set aside. Everything else
  * comes with the message, which runs all the same. */
 Test(damaged_state, a_bit_of_a_record_costs_no_message)
 {

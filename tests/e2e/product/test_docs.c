@@ -117,7 +117,7 @@ Test(docs, links_and_file_names_lead_to_files)
 {
     /* [text](target) beside its page; `dir/file.c` from the top */
     const char *wrong =
-        sh("cd \"$1\"; for p in ../README.md *.md design/*.md; do"
+        sh("cd \"$1\"; for p in ../README.md *.md */*.md; do"
            "  d=$(dirname \"$p\");"
            "  grep -o '](\\([^)#]*\\)' \"$p\" | sed 's/](//' | grep -v '://' |"
            "  while read -r t; do [ -e \"$d/$t\" ] || echo \"$p: $t\"; done;"
@@ -281,7 +281,7 @@ Test(docs, c_producer_writes_a_header_that_the_worker_reads)
 {
     const char *queue = harness_queue(10, 256);
 
-    block("header-format.md", "c producer", "producer.c");
+    block("formats/header.md", "c producer", "producer.c");
     sh("${CC:-cc} -Wall -Wextra -Werror -o producer producer.c -lrt;"
        "./producer \"$1\"; printf 'MQW/1\\ngroup: account-7\\n\\n%s' text |"
        "mqsend --raw \"$1\"",
@@ -297,7 +297,7 @@ Test(docs, schema_in_the_page_is_that_of_the_file)
 {
     if (!have("sqlite3"))
         cr_skip_test("no sqlite3 here");
-    block("store-format.md", "sql", "schema.sql");
+    block("formats/store.md", "sql", "schema.sql");
     const char *queue = harness_queue(10, 256);
     struct harness_process *w = harness_worker(queue, "--", "true");
     harness_wait_log(w, "event=started", 5000);

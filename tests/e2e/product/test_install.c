@@ -100,15 +100,15 @@ Test(install, puts_each_file_in_its_place_and_uninstall_takes_all_away)
                      expected);
     /* Documents lie as in the tree, so that links between them lead on. */
     sh("cd \"$1\"/share/doc/mqworker;"
-       "for f in docs/*.md; do"
-       "  grep -o '](\\([^)#]*\\)' $f | sed 's/](//' | grep '^[a-z-]*\\.md' |"
-       "  while read -r t; do [ -e docs/$t ] || echo \"$f: $t\"; done;"
+       "for f in docs/*.md docs/*/*.md; do"
+       "  grep -o '](\\([^)#]*\\)' $f | sed 's/](//' | grep '^[a-z./-]*\\.md' |"
+       "  while read -r t; do [ -e ${f%/*}/$t ] || echo \"$f: $t\"; done;"
        "done | { ! grep .; }; [ -e README.md ] && [ -e docs/example.c ]",
        prefix);
-    cr_assert_str_eq(sh("cd \"$1\"; ls docs | grep '\\.md$'", top),
-                     sh("cd \"$1\"; ls share/doc/mqworker/docs | grep "
-                        "'\\.md$'",
-                        prefix));
+    cr_assert_str_eq(
+        sh("cd \"$1\"; find docs -name '*.md' | sort", top),
+        sh("cd \"$1\"/share/doc/mqworker; find docs -name '*.md' | sort",
+           prefix));
     /* What the unit reads: an example, and no worker without being told. */
     cr_assert_str_eq(sh("cd \"$1\"; find . ! -type d -printf '%m %P\\n'",
                         harness_path(STAGE "/etc")),

@@ -22,7 +22,7 @@
 TestSuite(runtime, .init = harness_init, .fini = harness_fini, .timeout = 120);
 
 #define TMPFS 0x01021994
-/* In the custody file, docs/custody-format.md. */
+/* In the custody file, docs/formats/custody.md. */
 #define BOOT_AT 72
 /* Runs on in the first worker, ends well in the next one. */
 #define HANDLER                                 \

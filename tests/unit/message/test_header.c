@@ -2,7 +2,7 @@
  *
  * The model shares nothing with header.c: it splits into lines by hand, has
  * iconv(3) judge UTF-8 and a list of its own what is hidden, compares numbers
- * as text, and knows the field names from docs/header-format. MQW_SEED=N
+ * as text, and knows the field names from docs/formats/header.md. MQW_SEED=N
  * repeats a random run.
  */
 #include <criterion/criterion.h>

@@ -16,7 +16,7 @@
 
 #define FIXTURE_ROOM 256
 
-/* Where things are in the file, as docs/custody-format says. */
+/* Where things are in the file, as docs/formats/custody.md says. */
 #define AT_VERSION 8
 #define AT_CLEAN   20
 #define AT_SLOTS   56
