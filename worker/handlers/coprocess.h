@@ -3,7 +3,7 @@
  * WHAT   The coprocesses of handler.h: sends messages to a child, collects its
  *        answers, starts it again when it has ended, and says what became of
  *        what it had open. What a child may do is in docs/handlers.md, how it
- *        ends in docs/design/lifecycle.md.
+ *        ends in docs/design/machines.md.
  * WHO    One thread at a time. coprocess_wake and coprocess_signal: any thread.
  * OWNS   The child. Borrows each delivery from send until next returns it.
  * FAILS  open: -errno. Everything else is an outcome.

@@ -1,6 +1,6 @@
 /* coprocess_state.c - what a coprocess is in, and what takes it on
  *
- * docs/design/lifecycle.md has the drawing. The coprocess's own thread looks
+ * docs/design/machines.md has the drawing. The coprocess's own thread looks
  * at the time of a state, and at the time limits of messages, as it waits in
  * epoll anyway: a timer of the timer service would cost a lock at each message,
  * and two threads would have to agree on what it decides.
