@@ -284,7 +284,7 @@ static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
     size_t size = (size_t)sqlite3_column_bytes(st, 0);
     if (by == LETTER_BY_REASON) {
         int reason = sqlite3_column_int(st, 0);
-        value = store_reason_text((enum store_reason)reason);
+        value = dead_reason_text((enum dead_reason)reason);
         size = strlen(value);
     }
     struct tally *t = malloc(sizeof *t + size + 1);

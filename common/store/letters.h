@@ -13,7 +13,7 @@
 
 /* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
 struct letter_filter {
-    enum store_reason reason;
+    enum dead_reason reason;
     const char *error_glob;      /* fnmatch(3) on the error */
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */

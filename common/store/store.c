@@ -38,29 +38,6 @@ struct store {
     uint8_t identity[8];      /* c  random; of this file */
 };
 
-static const char *const reason_texts[REASON_COUNT] = {
-    [REASON_NONE] = "none",         [REASON_EXHAUSTED] = "exhausted",
-    [REASON_REJECTED] = "rejected", [REASON_EXPIRED] = "expired",
-    [REASON_CRASHED] = "crashed",   [REASON_BAD_HEADER] = "bad-header",
-};
-
-/* store_reason_text - name of a reason */
-const char *store_reason_text(enum store_reason reason)
-{
-    if ((unsigned)reason >= REASON_COUNT)
-        return "unknown";
-    return reason_texts[reason];
-}
-
-/* store_reason_parse - the reason of that name; "none" is no reason */
-enum store_reason store_reason_parse(const char *text)
-{
-    for (int i = REASON_NONE + 1; i < REASON_COUNT; i++)
-        if (!strcmp(text, reason_texts[i]))
-            return (enum store_reason)i;
-    return REASON_COUNT;
-}
-
 /* ---- opening ---- */
 
 /* boot_read - what the queues of now die with: the run of the machine, and the

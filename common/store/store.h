@@ -23,6 +23,7 @@
 
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
+#include "common/message/dead_reason.h"
 
 struct store; /* opaque; body in store.c */
 struct slot;  /* slot.h */
@@ -33,20 +34,6 @@ enum store_state {
     STORE_DEAD,        /* a dead letter */
     STORE_REPLAYED,    /* a dead letter on its way through the queue again */
 };
-
-/* Why a message died. Text form: store_reason_text. */
-enum store_reason {
-    REASON_NONE,
-    REASON_EXHAUSTED,
-    REASON_REJECTED,
-    REASON_EXPIRED,
-    REASON_CRASHED,
-    REASON_BAD_HEADER,
-    REASON_COUNT,
-};
-const char *store_reason_text(enum store_reason reason); /* "bad-header" */
-/* REASON_COUNT if it is none. */
-enum store_reason store_reason_parse(const char *text);
 
 enum {
     STORE_REDELIVERED = 1 << 0,     /* may have run without a verdict */
@@ -71,7 +58,7 @@ struct store_row {
     uint64_t due_ns;            /* clock_steady_ns; of STORE_WAITING */
     uint64_t first_received_ns; /* wall */
     uint64_t died_ns;           /* wall; of dead and replayed */
-    enum store_reason reason;   /* of dead and replayed */
+    enum dead_reason reason;    /* of dead and replayed */
     const char *error;          /* how the last delivery ended; NULL: none */
     const void *data;           /* as received, header included */
     size_t size;

@@ -122,7 +122,7 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
         .due_ns = sql_column_u64(st, COL_DUE),
         .first_received_ns = sql_column_u64(st, COL_RECEIVED),
         .died_ns = sql_column_u64(st, COL_DIED),
-        .reason = (enum store_reason)sqlite3_column_int(st, COL_REASON),
+        .reason = (enum dead_reason)sqlite3_column_int(st, COL_REASON),
         .error = (const char *)sqlite3_column_text(st, COL_ERROR),
         .size = sql_column_u64(st, COL_SIZE),
         .header_size = sql_column_u64(st, COL_HEADER_SIZE),

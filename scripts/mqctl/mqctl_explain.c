@@ -209,7 +209,7 @@ static void letter(struct search *s, const struct store_row *m,
     char when[TIME_TEXT];
 
     time_print(m->died_ns, when);
-    put(s, "reason", json_string(store_reason_text(m->reason)));
+    put(s, "reason", json_string(dead_reason_text(m->reason)));
     put(s, "died_at", json_string(when));
     if (m->state == STORE_REPLAYED)
         found(s, "replayed",
@@ -221,7 +221,7 @@ static void letter(struct search *s, const struct store_row *m,
               "dead since %s, because %s%s%s, after %" PRIu32 " failed "
               "attempt%s; mqdlq show %s %" PRId64 " tells all, mqdlq replay %s "
               "%" PRId64 " sends it again",
-              when, store_reason_text(m->reason), *error ? ": " : "", error,
+              when, dead_reason_text(m->reason), *error ? ": " : "", error,
               m->attempts, m->attempts == 1 ? "" : "s", s->v.queue, m->row,
               s->v.queue, m->row);
 }

@@ -23,7 +23,7 @@ static int death_say(const struct letter *l, void *arg)
     return context_say(EX_TEMPFAIL,
                        "the canary, letter %" PRId64
                        ", died again: %s%s%s; nothing else was sent",
-                       l->m.row, store_reason_text(l->m.reason),
+                       l->m.row, dead_reason_text(l->m.reason),
                        l->m.error ? ": " : "", l->m.error ? l->m.error : "");
 }
 

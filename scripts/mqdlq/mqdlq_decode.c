@@ -178,7 +178,7 @@ static int read_fate(const struct reading *r, struct store_row *m)
     size_t size;
     const char *reason =
         json_string_value(json_object_get(r->object, "reason"));
-    m->reason = reason ? store_reason_parse(reason) : REASON_NONE;
+    m->reason = reason ? dead_reason_parse(reason) : REASON_NONE;
     if (!reason)
         return refuse(r, "reason is missing or not a string");
     if (m->reason == REASON_NONE || m->reason == REASON_COUNT)

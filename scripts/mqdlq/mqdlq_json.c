@@ -100,7 +100,7 @@ static int fate_put(json_t *o, const struct store_row *m)
     if (!err)
         err = put_time(o, "died_at", m->died_ns);
     if (!err)
-        err = put_text(o, "reason", store_reason_text(m->reason));
+        err = put_text(o, "reason", dead_reason_text(m->reason));
     if (!err)
         err = put_text(o, "error", m->error);
     if (!err)

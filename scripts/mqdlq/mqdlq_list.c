@@ -38,7 +38,7 @@ static int letter_row(const struct letter *l, void *arg)
     term_cellf(t, "%" PRId64, l->m.row);
     term_cellf(t, "%s", time_print(l->m.died_ns, time));
     term_cellf(t, "%" PRIu32, l->m.attempts);
-    term_cellf(t, "%s", store_reason_text(l->m.reason));
+    term_cellf(t, "%s", dead_reason_text(l->m.reason));
     term_cell(t, error, strlen(error));
     term_cell(t, l->m.group ? l->m.group : "", l->m.group_size);
     term_cellf(t, "%zu", l->body_size);

@@ -33,7 +33,7 @@ static const struct subcommand_row verbs[] = {
 static int read_reason(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
-    o->filter.reason = store_reason_parse(text);
+    o->filter.reason = dead_reason_parse(text);
     if (o->filter.reason != REASON_NONE && o->filter.reason != REASON_COUNT)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,

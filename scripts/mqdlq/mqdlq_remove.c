@@ -25,7 +25,7 @@ static int letter_foretell(const struct letter *l, void *arg)
     (void)arg;
     printf("would remove %" PRId64 " %s died %s %s", l->m.row,
            ulid_print(l->m.id, id), time_print(l->m.died_ns, time),
-           store_reason_text(l->m.reason));
+           dead_reason_text(l->m.reason));
     if (l->m.error) {
         fputs(": ", stdout);
         safe_text(stdout, l->m.error, strlen(l->m.error), true);

@@ -92,7 +92,7 @@ static int fields_print(const struct letter *l, void *arg)
     field("message id", "%s", ulid_print(m->id, id));
     state_print(l);
     field("died", "%s", time_print(m->died_ns, time));
-    field("reason", "%s", store_reason_text(m->reason));
+    field("reason", "%s", dead_reason_text(m->reason));
     if (m->error)
         field_safe("error", m->error, strlen(m->error));
     field("attempts", "%" PRIu32, m->attempts);

@@ -62,7 +62,7 @@ static void op_begin(struct op *op, const struct delivery *d)
 
 /* settle_dead - a dead letter that did not run, or not again */
 enum settled settle_dead(struct flow *f, struct delivery *d,
-                         enum store_reason reason, const char *error)
+                         enum dead_reason reason, const char *error)
 {
     struct op op = {.kind = OP_PUT};
 
@@ -159,7 +159,7 @@ static uint64_t ended_at(const struct delivery *d, const struct outcome *out)
 
 /* failed - one more failure: again later, or dead */
 static enum settled failed(struct flow *f, struct delivery *d,
-                           struct outcome *out, enum store_reason reason)
+                           struct outcome *out, enum dead_reason reason)
 {
     struct store_attempt attempt = {
         .started_ns = d->slot->started_ns,

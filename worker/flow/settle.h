@@ -23,7 +23,7 @@ enum settled {
 enum settled settle(struct flow *f, struct delivery *d, struct outcome *out);
 /* Dead without having run. `error` may be NULL. */
 enum settled settle_dead(struct flow *f, struct delivery *d,
-                         enum store_reason reason, const char *error);
+                         enum dead_reason reason, const char *error);
 /* A second copy of a letter that was taken already: it is no message of its own
  * and comes to nothing. */
 enum settled settle_repeat(struct flow *f, struct delivery *d);

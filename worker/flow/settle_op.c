@@ -113,7 +113,7 @@ static void op_tell(struct flow *f, const struct op *op)
         tell_waiting(f, m, op->wait_ns, id);
     } else {
         log_warn("dead", F_STR("msg", id),
-                 F_STR("reason", store_reason_text(m->reason)),
+                 F_STR("reason", dead_reason_text(m->reason)),
                  F_STR("error", m->error), F_UINT("attempts", m->attempts));
     }
 }
@@ -167,7 +167,7 @@ void settle_died(void *flow, const struct store_row *m)
     counters_settled(f->counters, COUNTERS_DEAD, &m->id, m->died_ns);
     counters_rest_done(f->counters);
     log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
-             F_STR("reason", store_reason_text(m->reason)),
+             F_STR("reason", dead_reason_text(m->reason)),
              F_STR("error", m->error), F_UINT("size", m->size),
              F_UINT("allowed", custody_body_bytes(f->custody)));
     if (m->group)

@@ -60,7 +60,7 @@ const char *mqw_id(const struct mqw_message *message)
 {
     struct call *c = (struct call *)call_of(message);
 
-    return c->id[0] ? c->id : ulid_print(c->d->message.id, c->id);
+    return c->id[0] ? c->id : ulid_print(*c->d->message.id, c->id);
 }
 
 const char *mqw_header(const struct mqw_message *message, const char *name,
@@ -144,7 +144,7 @@ static void end_process(struct timer *timer)
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
     char id[ULID_TEXT];
 
-    log_error("handler_abort", F_STR("msg", ulid_print(c->d->message.id, id)),
+    log_error("handler_abort", F_STR("msg", ulid_print(*c->d->message.id, id)),
               F_DURATION("limit", c->limit_ns),
               F_STR("next", "the process aborts; the next one runs the message "
                             "again and counts the crash"));
@@ -163,7 +163,7 @@ static void limit_over(void *call)
     if (atomic_load(&h->signal))
         return;
     atomic_store(&c->late, true);
-    log_info("handler_timeout", F_STR("msg", ulid_print(c->d->message.id, id)),
+    log_info("handler_timeout", F_STR("msg", ulid_print(*c->d->message.id, id)),
              F_DURATION("limit", c->limit_ns),
              F_STR("next", "it sees mqw_cancelled"));
     if (!h->set->timeout_abort)
@@ -252,7 +252,7 @@ unsigned inproc_seize(struct handler *h)
         struct message *m = call_deadline_seize(&h->places[i]);
 
         if (m)
-            m->ops->unrun(m);
+            m->ops->unrun(m, true);
         taken += place_seized(&h->places[i]);
     }
     return taken;

@@ -198,7 +198,7 @@ static void tell_row(struct flow *f, const struct store_row *m)
 
     if (m->state == STORE_DEAD)
         log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
-                 F_STR("reason", store_reason_text(m->reason)),
+                 F_STR("reason", dead_reason_text(m->reason)),
                  F_STR("error", m->error), F_UINT("attempts", m->attempts));
     else
         tell_crash(f, &m->id, m->crashes);

@@ -51,7 +51,7 @@ void delivery_parse(struct delivery *d, char separator)
 
 const char *delivery_id(struct delivery *d)
 {
-    return d->id_text[0] ? d->id_text : ulid_print(d->message.id, d->id_text);
+    return d->id_text[0] ? d->id_text : ulid_print(*d->message.id, d->id_text);
 }
 
 /* delivery_limit_ns - the message's own, else the worker's */

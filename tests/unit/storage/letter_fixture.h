@@ -6,7 +6,7 @@
 #include "tests/unit/storage/store_fixture.h"
 
 static inline struct store_row letter(uint64_t died_ns,
-                                      enum store_reason reason,
+                                      enum dead_reason reason,
                                       const char *error, const char *group,
                                       const char *text)
 {

@@ -133,7 +133,7 @@ Test(letters, only_letters_are_got)
 /* A model of one letter, for lists of several pages. */
 struct kept {
     uint64_t died;
-    enum store_reason reason;
+    enum dead_reason reason;
     int error, group;
 };
 
@@ -182,7 +182,7 @@ Test(letters, long_lists_are_as_a_dumb_model_says)
     for (int i = 0; i < N; i++) {
         struct kept *k = &all[i];
         k->died = (uint64_t)rand_r(&seed) % 100;
-        k->reason = (enum store_reason)(1 + rand_r(&seed) % 5);
+        k->reason = (enum dead_reason)(1 + rand_r(&seed) % 5);
         k->error = rand_r(&seed) % 12;
         k->group = rand_r(&seed) % 3;
         snprintf(errors[i], 16, "exit %d", k->error);
@@ -194,7 +194,7 @@ Test(letters, long_lists_are_as_a_dumb_model_says)
         struct letter_filter f = {.limit = (uint64_t)rand_r(&seed) % 200};
         int64_t rows[N] = {0};
         if (rand_r(&seed) % 3 == 0)
-            f.reason = (enum store_reason)(1 + rand_r(&seed) % 5);
+            f.reason = (enum dead_reason)(1 + rand_r(&seed) % 5);
         if (rand_r(&seed) % 3 == 0)
             f.error_glob = "exit 1*";
         if (rand_r(&seed) % 3 == 0)

@@ -182,12 +182,12 @@ Test(store_rows, nonsense_is_refused)
 Test(store_rows, reasons_have_names)
 {
     for (int i = REASON_NONE + 1; i < REASON_COUNT; i++) {
-        const char *text = store_reason_text((enum store_reason)i);
-        cr_assert((int)store_reason_parse(text) == i, "%s", text);
+        const char *text = dead_reason_text((enum dead_reason)i);
+        cr_assert((int)dead_reason_parse(text) == i, "%s", text);
     }
-    cr_assert(store_reason_parse("none") == REASON_COUNT);
-    cr_assert(store_reason_parse("") == REASON_COUNT);
-    cr_assert_str_eq(store_reason_text(REASON_BAD_HEADER), "bad-header");
+    cr_assert(dead_reason_parse("none") == REASON_COUNT);
+    cr_assert(dead_reason_parse("") == REASON_COUNT);
+    cr_assert_str_eq(dead_reason_text(REASON_BAD_HEADER), "bad-header");
 }
 
 static bool is_odd(int64_t row, void *arg)

@@ -29,26 +29,34 @@ static void name_group(struct message *m, pid_t group)
                           memory_order_release);
 }
 
-static void unrun(struct message *m)
+static void run(struct message *m, uint64_t started_ns)
 {
-    slot_unrun(slot_of(m), true);
+    slot_run(slot_of(m), started_ns);
+}
+
+static void unrun(struct message *m, bool may_have_run)
+{
+    slot_unrun(slot_of(m), may_have_run);
 }
 
 static const struct message_ops slot_ops = {
-    .handler = name_handler, .handler_group = name_group, .unrun = unrun};
+    .run = run,
+    .handler = name_handler,
+    .handler_group = name_group,
+    .unrun = unrun,
+};
 
 _Static_assert((int)MESSAGE_REDELIVERED == (int)SLOT_REDELIVERED &&
                    (int)MESSAGE_LENGTH_INFERRED == (int)SLOT_LENGTH_INFERRED,
                "a slot's flags are a message's");
 
-void message_read(struct message *m, const struct slot *slot,
-                  struct slot_word word)
+void message_read(struct message *m, struct slot *slot, struct slot_word word)
 {
     *m = (struct message){
         .ops = &slot_ops,
         .data = slot->body,
         .size = atomic_load_explicit(&slot->length, memory_order_relaxed),
-        .id = slot->id,
+        .id = &slot->id,
         .seq = slot->seq,
         .received_ns = slot->received_ns,
         .priority = slot->priority,
@@ -62,7 +70,7 @@ static bool has_id(const struct message *m)
 {
     static const struct ulid none;
 
-    return memcmp(&m->id, &none, sizeof none) != 0;
+    return memcmp(m->id, &none, sizeof none) != 0;
 }
 
 /* delivery_read - as delivery_parse, and it has a name
@@ -78,10 +86,9 @@ void delivery_read(struct delivery *d, struct slot *slot, char separator)
     delivery_parse(d, separator);
     if (has_id(m))
         return;
-    slot->id = m->id =
-        d->header.fields & HEADER_ID
-            ? d->header.id
-            : ulid_make(m->received_ns ? m->received_ns : clock_wall_ns());
+    *m->id = d->header.fields & HEADER_ID
+                 ? d->header.id
+                 : ulid_make(m->received_ns ? m->received_ns : clock_wall_ns());
 }
 
 void delivery_mark(struct delivery *d)

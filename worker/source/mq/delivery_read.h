@@ -17,8 +17,7 @@
  * header ends; 0: such a message has none. */
 void delivery_read(struct delivery *d, struct slot *slot, char separator);
 /* The facts of a message that is in a slot, its word as it is or was. */
-void message_read(struct message *m, const struct slot *slot,
-                  struct slot_word word);
+void message_read(struct message *m, struct slot *slot, struct slot_word word);
 /* It may have run already, though nobody of ours ran it. */
 void delivery_mark(struct delivery *d);
 

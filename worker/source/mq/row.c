@@ -2,6 +2,7 @@
 #include "worker/source/mq/row.h"
 
 #include "common/custody/slot.h"
+#include "worker/source/source.h"
 
 /* row_make - what the store keeps of a message */
 void row_make(struct store_row *m, const struct delivery *d)

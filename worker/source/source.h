@@ -1,0 +1,237 @@
+/* source.h - where messages come from, and where they go back to
+ *
+ * WHAT   One origin of messages behind a table of operations: source_mq is a
+ *        POSIX queue with its custody file and store. The worker takes
+ *        messages, runs handlers and decides; to make the decision durable is
+ *        the source's.
+ * WHO    take: one thread at a time (its lock is the caller's). recover, keep,
+ *        start: the engine's thread, when no other uses the source. resize: one
+ *        thread at a time. All others: any thread, unless marked otherwise.
+ *        None is called from an event but those that say so.
+ * OWNS   Every struct message; lends it from take, take_due, unpark or recover
+ *        until settle said 0 or -ESTALE for it, or `settled` came.
+ * FAILS  As each says, -errno. take never waits. settle of RETRY, DEAD, PARK
+ *        and RETURN may wait for a disk, and so may what is marked so; nothing
+ *        waits for a network.
+ *
+ * The promise of every source: a message that was lent is settled once, or it
+ * comes again, with MESSAGE_REDELIVERED if a handler may have seen it. It may
+ * come twice; it is never lost.
+ */
+#ifndef WORKER_SOURCE_SOURCE_H
+#define WORKER_SOURCE_SOURCE_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/problem.h"
+#include "common/base/ulid.h"
+#include "common/message/dead_reason.h"
+#include "common/message/header.h"
+#include "worker/rules/message.h"
+
+/* A lane is the number of a work item, below source.lanes. What a source keeps
+ * ready for the next message of that item, it keeps by this number. All calls
+ * with one lane come from one thread at a time. */
+#define LANE_NONE UINT_MAX
+
+/* One failed run of a handler. */
+struct attempt {
+    uint64_t started_ns; /* wall */
+    uint64_t duration_ns;
+    const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
+    const char *stderr_tail; /* any bytes */
+    size_t stderr_size;
+};
+
+enum settle_kind {
+    SETTLE_DONE,    /* no trace is kept */
+    SETTLE_DISCARD, /* nor here; also out: an operator discarded it meanwhile */
+    SETTLE_RETRY,   /* comes again by take_due at due_ns */
+    SETTLE_DEAD,    /* a dead letter, with its reason and history */
+    SETTLE_PARK,    /* kept behind its group's head until unpark */
+    SETTLE_RETURN,  /* it was not delivered, and nothing is counted: it is where
+                     * it was before it was taken; from take_due or take: due
+                     * again at due_ns */
+};
+
+/* A verdict. What is pointed to is borrowed: until settle returns, or, after
+ * -EINPROGRESS, until `settled`. */
+struct settle {
+    struct message *m;
+    enum settle_kind kind; /* out: DISCARD, see there */
+    /* Whose work item settles: it may read the message until its next call with
+     * that lane. LANE_NONE: until it calls release, which it has to. */
+    unsigned lane;
+    struct header_text group; /* RETRY, DEAD, PARK: at NULL, it has none */
+    size_t header_size;       /* RETRY, DEAD, PARK: bytes before the body */
+    uint64_t due_ns;          /* RETRY, RETURN: clock_steady_ns */
+    uint64_t died_ns;         /* DEAD: wall */
+    enum dead_reason reason;  /* DEAD */
+    const char *error;        /* NULL: none */
+    /* NULL: it did not run. Else one failure more, and kept as history. */
+    const struct attempt *attempt;
+    /* out: 0          it is durable, and the message is not lent any more.
+     *      -EINPROGRESS  the event `settled` comes, with another of these; the
+     *                 message belongs to the source until then (SOURCE_ASYNC).
+     *      -ESTALE    the claim is gone: nothing was written, the message is
+     *                 not lent any more, and comes again by itself.
+     *      others     the disk: nothing has happened, the message is lent still
+     *                 and counts as not running; ask again. */
+    int err;
+};
+
+enum {                        /* source_ops.can */
+       SOURCE_PARKS = 1 << 0, /* SETTLE_PARK and unpark */
+       SOURCE_HOLDS = 1 << 1, /* letters: --on-group-dead hold */
+       SOURCE_ASYNC = 1 << 2, /* settle may say -EINPROGRESS */
+};
+
+/* What link says of a message whose header names a letter. */
+enum source_link {
+    LINK_NONE,   /* not one of ours: a message as any other */
+    LINK_LETTER, /* it is that letter from here on (MESSAGE_FRONT is set) */
+    LINK_REPEAT, /* it is a second copy of one that was taken: to be dropped */
+};
+
+/* A stored message that died where no handler was asked: it can never be lent
+ * again. */
+struct source_death {
+    struct ulid id;
+    uint64_t seq;
+    struct header_text group; /* at NULL: none */
+    enum dead_reason reason;
+    const char *error;
+    uint64_t died_ns; /* wall */
+    size_t size, allowed;
+};
+
+/* What a group has in the source. */
+struct source_group {
+    struct header_text key;
+    uint64_t parked;  /* messages that unpark gives */
+    uint64_t letters; /* dead ones, or on their way again */
+    uint64_t head;    /* seq of the one that the others wait for; 0: none */
+};
+
+/* Told by the source, without a lock of its own; `arg` is that of the table. */
+struct source_events {
+    void *arg;
+    /* There may be something to take that poll_fd does not tell of. Any
+     * thread. */
+    void (*changed)(void *arg);
+    /* poll_fd is another descriptor now. Inside take. */
+    void (*moved)(void *arg);
+    /* The end of a settle that was in progress, err filled in; 0, -ESTALE, or
+     * the disk: then it is lent again. The message can be read until the event
+     * returns, unless it is lent. Any thread; may come before settle returns.*/
+    void (*settled)(void *arg, struct settle *settle);
+    /* Inside take_due or unpark. */
+    void (*died)(void *arg, const struct source_death *death);
+    /* A letter of a group may be gone: ask letters() for each group that is
+     * held. How many are not held any more, or -errno: of one it is not known,
+     * and the event comes again. A pool thread. */
+    int (*letters_gone)(void *arg);
+    size_t (*held)(void *arg); /* how many groups are held; any thread */
+    /* Take nothing for a while. Any thread. */
+    void (*trouble)(void *arg, const char *what, int err);
+    /* The source cannot go on: finish what runs and exit with `status`. */
+    void (*ended)(void *arg, const char *why, int status);
+};
+
+/* The head of each source's own struct.
+ * c = constant after open   a = atomic, written by the source */
+struct source {
+    const struct source_ops *ops; /* c */
+    unsigned lanes;               /* c */
+    unsigned lent_most; /* c  message.index is below this, after any resize */
+    atomic_int due; /* a  0: take_due has nothing; else it is worth a call */
+};
+
+struct source_ops {
+    const char *name; /* "mq" */
+    unsigned can;     /* SOURCE_ bits */
+
+    /* ---- taking: 0 and *out, which is lent; or -EAGAIN: none now; or trouble
+     * of another kind. A lane gives up what it had settled last. ---- */
+
+    /* The next one of the origin itself, in its order, which is that of the
+     * calls. `wall_ns`: what time it is, for received_ns. */
+    int (*take)(struct source *s, unsigned lane, uint64_t wall_ns,
+                struct message **out);
+    /* The next one whose time has come: a retry, a delayed message, one that an
+     * earlier worker kept. May wait for a disk. */
+    int (*take_due)(struct source *s, unsigned lane, struct message **out);
+    /* The next parked one of a group: of the highest priority, or with `low` of
+     * the lowest, in the order of seq. `before` (NULL: any): only one that
+     * comes before that message, by the same order. -EAGAIN: `before` comes
+     * first. -ENOENT: nothing of that group is parked. -EINPROGRESS: it is, but
+     * can be had only soon. -EMSGSIZE: it was too large, and died. May wait for
+     * a disk. */
+    int (*unpark)(struct source *s, unsigned lane, struct header_text key,
+                  bool low, const struct message *before, struct message **out);
+    /* A message just taken, or recovered, whose header has HEADER_LETTER:
+     * enum source_link, or -errno: not known now, ask again. May be called
+     * between take and the next take, under the same lock. May wait for a
+     * disk. */
+    int (*link)(struct source *s, struct message *m, const struct header *h);
+
+    /* ---- giving back ---- */
+
+    /* The first error that is not -EINPROGRESS, or else that. n > 1: all are
+     * RETRY or PARK without an attempt and with LANE_NONE; they are written in
+     * one commit, all or none of them: their errors are the same. */
+    int (*settle)(struct source *s, struct settle *list, size_t n);
+    /* Settled with LANE_NONE, and nobody reads it any more. */
+    void (*release)(struct source *s, struct message *m);
+    /* The lane will take again soon, but waits: have ready what that needs. */
+    void (*warm)(struct source *s, unsigned lane);
+    /* The lane has no work: nothing is kept for it, nor can what it settled
+     * last be read. */
+    void (*rest)(struct source *s, unsigned lane);
+
+    /* ---- groups ---- */
+
+    /* At start: each group that has something here. May wait for a disk; stops
+     * at the first error of `visit`. */
+    int (*groups)(struct source *s,
+                  int (*visit)(void *arg, const struct source_group *group),
+                  void *arg);
+    /* Whether a group has a letter: 1, 0 or -errno. May wait for a disk. */
+    int (*letters)(struct source *s, struct header_text key);
+    /* A group is held from here on: letters_gone when one may be gone. `soon`:
+     * letters failed for a group that is held, ask again in any case. */
+    void (*watch)(struct source *s, bool soon);
+
+    /* ---- looking ---- */
+
+    /* Readable while take may give something; may block in poll only. */
+    int (*poll_fd)(const struct source *s);
+    /* Whether take is worth a call although poll_fd is silent. */
+    bool (*pending)(const struct source *s);
+    /* How many more could be lent now; a hint. Without room nothing can be
+     * taken but what is lent already. */
+    unsigned (*room)(const struct source *s);
+    /* Messages at the origin; -1: not known. */
+    long (*fresh)(const struct source *s);
+    /* Messages that wait here for their time, or behind their group's head: a
+     * settle that returned is counted. Never waits. */
+    uint64_t (*waits)(const struct source *s);
+    /* Whether something is due: 1, 0 or -errno. May wait for a disk. */
+    int (*is_due)(struct source *s);
+
+    /* ---- how many may be lent at once ---- */
+
+    unsigned (*lent)(const struct source *s);
+    /* So many from now on, up to lent_most. May wait for a disk. A problem: it
+     * is as before. */
+    int (*resize)(struct source *s, unsigned lent, struct problem *p);
+
+    /* All is recovered, and others take from now on. */
+    void (*start)(struct source *s);
+};
+
+#endif
