@@ -69,28 +69,33 @@ static size_t distance(const char *a, size_t a_size, const char *b,
     return d[a_size][b_size];
 }
 
-/* row_guess - the flag that was perhaps meant: one that starts so, else the
- * nearest if at most a third of the letters differ */
+/* word_nearer - at most a third of the letters may differ */
+bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
+{
+    size_t limit = (size + 2) / 3 + 1, d = 0;
+
+    if (size == 0 || size > GUESS_MAX)
+        return false;
+    if (strncmp(name, word, size) != 0 && strlen(name) > GUESS_MAX)
+        return false;
+    if (strncmp(name, word, size) != 0)
+        d = distance(word, size, name, strlen(name));
+    if (d >= (*far < limit ? *far : limit))
+        return false;
+    *far = d;
+    return true;
+}
+
+/* row_guess - the flag that was perhaps meant */
 static const struct option_row *row_guess(const struct option_table *table,
                                           const char *name, size_t size)
 {
     const struct option_row *best = NULL;
-    size_t best_distance = (size + 2) / 3 + 1;
-    if (size == 0 || size > GUESS_MAX)
-        return NULL;
-    for (size_t i = 0; i < table->count; i++) {
-        const struct option_row *row = &table->rows[i];
-        size_t row_size = strlen(row->name);
-        if (strncmp(row->name, name, size) == 0)
-            return row;
-        if (row_size > GUESS_MAX)
-            continue;
-        size_t d = distance(name, size, row->name, row_size);
-        if (d < best_distance) {
-            best = row;
-            best_distance = d;
-        }
-    }
+    size_t far = SIZE_MAX;
+
+    for (size_t i = 0; i < table->count; i++)
+        if (word_nearer(name, size, table->rows[i].name, &far))
+            best = &table->rows[i];
     return best;
 }
 

@@ -65,6 +65,10 @@ struct option_table {
 int options_parse(const struct option_table *table, int argc, char **argv,
                   void *into, int *operands, int *rest, struct problem *p);
 
+/* Whether `name` is nearer to `word`, a slip, than any name before it; `*far`
+ * begins as SIZE_MAX. A name that starts with the word is as near as can be. */
+bool word_nearer(const char *word, size_t size, const char *name, size_t *far);
+
 /* --help, fitted to `width` columns. */
 void options_help(const struct option_table *table, FILE *out, int width);
 /* -1: argv does not ask for --options-dump, which is for the build; else the

@@ -1,13 +1,11 @@
 /* options_dump.c - the rows of a program, for scripts/completion.awk, which has
  * the fields (see options.h, subcommand.h) */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sysexits.h>
 
 #include "common/options/option_value.h"
 #include "common/options/subcommand.h"
-#include "common/text/term.h"
+#include "common/text/complain.h"
 
 /* asked - whether argv is --options-dump and no more */
 static bool asked(int argc, char **argv)
@@ -28,31 +26,25 @@ static void row_print(const struct option_row *row)
            row->words ? row->words : "", row->help);
 }
 
-static int done(const char *program)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return 0;
-    term_complain(program, "cannot write the output: %s", strerror(errno));
-    return EX_IOERR;
-}
-
 int options_dump(const struct option_table *t, int argc, char **argv)
 {
     if (!asked(argc, argv))
         return -1;
+    complain_as(t->program);
     printf("program\t%s\t%s\n", t->program,
            strstr(t->usage, "-- COMMAND") ? "runs" : "-");
     for (size_t i = 0; i < t->count; i++) {
         fputs("flag\t", stdout);
         row_print(&t->rows[i]);
     }
-    return done(t->program);
+    return complain_output(0);
 }
 
 int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
 {
     if (!asked(argc, argv))
         return -1;
+    complain_as(t->program);
     printf("program\t%s\t-\n", t->program);
     for (size_t v = 0; v < t->verb_count; v++)
         printf("verb\t%s\t%s\t%s\n", t->verbs[v].name,
@@ -69,5 +61,5 @@ int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
             }
         row_print(&t->flags[i].row);
     }
-    return done(t->program);
+    return complain_output(0);
 }

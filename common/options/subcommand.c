@@ -2,11 +2,15 @@
  * subcommand.h) */
 #include "common/options/subcommand.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/options/option_value.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 
 #define NAME_ROOM 64
@@ -18,12 +22,26 @@ struct single {
     char name[NAME_ROOM];
 };
 
-/* subcommand_find - by its name */
+/* word_among - whether it is one of "ls|show" */
+static bool word_among(const char *words, const char *word)
+{
+    size_t size = strlen(word);
+
+    for (; words && *words; words += strcspn(words, "|")) {
+        words += *words == '|';
+        if (strcspn(words, "|") == size && memcmp(words, word, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* subcommand_find - by its name, or another that it has */
 size_t subcommand_find(const struct subcommand_table *t, const char *name)
 {
     size_t v = 0;
 
-    while (v < t->verb_count && strcmp(t->verbs[v].name, name) != 0)
+    while (v < t->verb_count && strcmp(t->verbs[v].name, name) != 0 &&
+           !word_among(t->verbs[v].also, name))
         v++;
     return v;
 }
@@ -46,35 +64,144 @@ static void single_make(struct single *s, const struct subcommand_table *t,
     s->table.rows = s->rows;
 }
 
-/* join - operands after "--" follow those before it */
-static void join(struct subcommand_operands *o, int argc, char **argv,
-                 int before, int rest)
+/* operands_check - as many as the verb takes */
+static int operands_check(const struct subcommand_table *t,
+                          const struct subcommand_line *line, struct problem *p)
 {
-    int after = rest < 0 ? 0 : argc - rest;
+    const struct subcommand_row *verb = &t->verbs[line->verb];
+    const char *what = NULL;
 
-    if (after > 0)
-        memmove(argv + before, argv + rest, (size_t)after * sizeof *argv);
-    o->at = argv;
-    o->count = before + after;
+    if (line->operand_count < verb->least)
+        what = line->operand_count == 0 ? "no queue given" : "too little given";
+    else if (verb->most >= 0 && line->operand_count > verb->most)
+        what = "too much given";
+    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
+                              verb->name, what, t->program, verb->name,
+                              verb->usage)
+                : 0;
 }
 
 /* subcommand_read - argv[1] stands where a program's name does for
- * options_parse */
-int subcommand_read(const struct subcommand_table *t, size_t verb, int argc,
-                    char **argv, void *into,
-                    struct subcommand_operands *operands, struct problem *p)
+ * options_parse; operands after "--" follow those before it */
+int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
+                    struct subcommand_line *line, struct problem *p)
 {
     struct single s;
     int before = 0, rest = -1, err;
 
-    single_make(&s, t, verb);
+    single_make(&s, t, line->verb);
     if (!s.rows)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = options_parse(&s.table, argc - 1, argv + 1, into, &before, &rest, p);
+    argc--;
+    argv++;
+    err = options_parse(&s.table, argc, argv, line, &before, &rest, p);
     free(s.rows);
-    if (!err)
-        join(operands, argc - 1, argv + 1, before, rest);
-    return err;
+    if (err || line->help)
+        return err;
+    if (rest >= 0 && rest < argc)
+        memmove(argv + before, argv + rest,
+                (size_t)(argc - rest) * sizeof *argv);
+    line->operands = argv;
+    line->operand_count = before + (rest < 0 ? 0 : argc - rest);
+    err = operands_check(t, line, p);
+    return err || !t->check ? err : t->check(line, p);
+}
+
+/* takes_next - whether the argument after a flag is its value. One that no verb
+ * has is refused later, with the rows of the verb. */
+static bool takes_next(const struct subcommand_table *t, const char *flag)
+{
+    const struct option_row *row = NULL;
+    size_t size = strlen(flag);
+
+    for (size_t i = 0; i < t->flag_count && !row; i++)
+        if (flag[1] == '-' ? strcmp(t->flags[i].row.name, flag + 2) == 0
+                           : t->flags[i].row.letter == flag[size - 1])
+            row = &t->flags[i].row;
+    return row && !option_bare(row) && !row->optional;
+}
+
+/* verb_first - the verb to argv[1], from behind flags in front of it; what was
+ * found there, or --help or --version, which need none; "" nothing */
+static const char *verb_first(const struct subcommand_table *t, int argc,
+                              char **argv)
+{
+    int at = 1;
+    char *word;
+
+    while (at < argc && argv[at][0] == '-' && argv[at][1] &&
+           !word_among("--help|-h|--version", argv[at]))
+        at += 1 + takes_next(t, argv[at]);
+    if (at >= argc)
+        return argc > 1 ? argv[1] : "";
+    word = argv[at];
+    memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof *argv);
+    argv[1] = word;
+    return word;
+}
+
+/* verb_unknown - what it may have been, or all there are */
+static int verb_unknown(const struct subcommand_table *t, const char *word)
+{
+    char all[512] = "";
+    const char *guess = NULL;
+    size_t far = SIZE_MAX, used = 0;
+
+    for (size_t v = 0; v < t->verb_count; v++) {
+        const char *name = t->verbs[v].name;
+
+        if (word_nearer(word, strlen(word), name, &far))
+            guess = name;
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s",
+                                 v == 0                  ? ""
+                                 : v + 1 < t->verb_count ? ", "
+                                                         : " or ",
+                                 name);
+    }
+    if (!*word)
+        return complain(EX_USAGE, "no verb given; give %s first", all);
+    if (guess)
+        return complain(EX_USAGE, "\"%s\" is not a verb; did you mean %s?",
+                        word, guess);
+    return complain(EX_USAGE, "\"%s\" is not a verb; give %s first", word, all);
+}
+
+/* help_tell - of one verb, or of the program */
+static int help_tell(const struct subcommand_table *t, size_t verb)
+{
+    subcommand_help(t, verb, stdout);
+    return complain_output(0);
+}
+
+/* subcommand_begin - help and version need no verb; "help VERB" is its
+ * --help */
+int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
+                     struct subcommand_line *line)
+{
+    struct problem p = {0};
+    const char *word;
+    int asked = verbs_dump(t, argc, argv);
+
+    complain_as(t->program);
+    if (asked >= 0)
+        return asked;
+    word = verb_first(t, argc, argv);
+    if (strcmp(word, "help") == 0 && argc > 2) {
+        line->help = true;
+        word = argv[2];
+    }
+    if (word_among("--help|-h|help", word))
+        return help_tell(t, t->verb_count);
+    if (strcmp(word, "--version") == 0) {
+        printf("%s " MQW_VERSION "\n", t->program);
+        return complain_output(0);
+    }
+    line->verb = subcommand_find(t, word);
+    if (line->verb == t->verb_count)
+        return verb_unknown(t, word);
+    if (!line->help && subcommand_read(t, argc, argv, line, &p) != 0)
+        return complain_of(&p);
+    return line->help ? help_tell(t, line->verb) : -1;
 }
 
 /* subcommand_help - of one verb, or the list of verbs */

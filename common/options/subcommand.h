@@ -1,25 +1,38 @@
-/* subcommand.h - a program whose first argument says what to do
+/* subcommand.h - a program whose first word says what to do
  *
  * WHAT   One row per verb; one row per flag with the verbs that take it. Each
  *        verb has a help of its own, made of its rows (options.h).
  * WHO    Once, from main.
  * OWNS   Nothing; operands point into argv, which is permuted.
- * FAILS  subcommand_read: a problem with status 64.
+ * FAILS  subcommand_read: a problem with status 64. subcommand_begin: the exit
+ *        status, and the reason is out on stderr.
  */
 #ifndef COMMON_OPTIONS_SUBCOMMAND_H
 #define COMMON_OPTIONS_SUBCOMMAND_H
 
 #include "common/options/options.h"
 
+#define SUBCOMMAND_ANY (-1)
+
 struct subcommand_row {
     const char *name;
     const char *usage; /* after the verb: "[options] QUEUE" */
     const char *about; /* one sentence */
+    int least, most;   /* operands; SUBCOMMAND_ANY: no upper bound */
+    const char *also;  /* other names, which nothing lists: "ls|show" */
 };
 
 struct subcommand_flag {
     unsigned verbs; /* bit 1 << i: the i-th verb takes it */
     struct option_row row;
+};
+
+/* What every such program is told; its options begin with this. */
+struct subcommand_line {
+    size_t verb;
+    char **operands; /* after the verb, flags left out */
+    int operand_count;
+    bool help; /* set by a row of the program */
 };
 
 struct subcommand_table {
@@ -31,20 +44,22 @@ struct subcommand_table {
     size_t verb_count;
     const struct subcommand_flag *flags;
     size_t flag_count;
+    /* What the flags cannot mean together: 0, or a problem. May be NULL. */
+    int (*check)(void *options, struct problem *p);
 };
 
 /* The verb of that name; verb_count: there is none. */
 size_t subcommand_find(const struct subcommand_table *t, const char *name);
 
-struct subcommand_operands {
-    char **at;
-    int count;
-};
-/* The flags of a verb, argv[1], into `into`; what stands after "--" are
- * operands as what is before it. */
-int subcommand_read(const struct subcommand_table *t, size_t verb, int argc,
-                    char **argv, void *into,
-                    struct subcommand_operands *operands, struct problem *p);
+/* Fill `line`, and the options that it is the beginning of, from argv, whose
+ * [1] is the verb line->verb. What follows "--" are operands, too. */
+int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
+                    struct subcommand_line *line, struct problem *p);
+
+/* All that comes before the work: -1 if the verb of `line` is to run, else the
+ * exit status, as help, or what was wrong, is printed. */
+int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
+                     struct subcommand_line *line);
 
 /* As options_dump. */
 int verbs_dump(const struct subcommand_table *t, int argc, char **argv);

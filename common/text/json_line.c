@@ -1,10 +1,11 @@
-/* json_line.c - JSON, an object a line (see json_line.h) */
+/* json_line.c - see json_line.h */
 #include "common/text/json_line.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/text/term.h"
 
 /* text_of - what json_dumps gives, which without memory may leave out the name
@@ -13,6 +14,7 @@ static char *text_of(const json_t *object, size_t flags)
 {
     size_t size = json_dumpb(object, NULL, 0, flags);
     char *text = size ? malloc(size + 1) : NULL;
+
     if (!text)
         return NULL;
     if (json_dumpb(object, text, size, flags) == size) {
@@ -25,14 +27,17 @@ static char *text_of(const json_t *object, size_t flags)
 
 /* json_print_line - JSON text. jansson escapes control bytes but DEL; on a
  * terminal everything else that could hide something is escaped, too. */
-int json_print_line(const json_t *object, FILE *out)
+int json_print_line(json_t *object, FILE *out)
 {
     char *text = text_of(
         object, JSON_COMPACT | (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0));
+
+    json_decref(object);
     if (!text)
         return -ENOMEM;
     for (const char *at = text; *at;) {
         size_t n = strcspn(at, "\x7f");
+
         fwrite(at, 1, n, out);
         at += n;
         if (*at) {
@@ -43,4 +48,16 @@ int json_print_line(const json_t *object, FILE *out)
     fputc('\n', out);
     free(text);
     return 0;
+}
+
+json_t *json_known(int64_t value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+json_t *json_time(uint64_t wall_ns)
+{
+    char text[TIME_TEXT];
+
+    return wall_ns ? json_string(time_print(wall_ns, text)) : json_null();
 }

@@ -2,14 +2,12 @@
 #include "common/text/term.h"
 
 #include <locale.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
-#include "common/base/safe_text.h"
 #include "common/base/utf8.h"
 
 #define DEFAULT_WIDTH 80
@@ -95,30 +93,4 @@ int term_columns(const char *text)
     int columns;
     term_fit(text, INT32_MAX, &columns);
     return columns;
-}
-
-/* term_complain - "program: text" on stderr, one safe line */
-void term_complain(const char *program, const char *fmt, ...)
-{
-    char *text = NULL;
-    va_list args;
-    va_start(args, fmt);
-    int size = vasprintf(&text, fmt, args);
-    va_end(args);
-    fprintf(stderr, "%s: ", program);
-    if (size >= 0) {
-        safe_text(stderr, text, (size_t)size, true);
-        free(text);
-    }
-    fputc('\n', stderr);
-}
-
-/* term_tell_input - that a person is waited for */
-void term_tell_input(const char *program, const char *what)
-{
-    if (isatty(STDIN_FILENO) == 1)
-        term_complain(program,
-                      "reads %s from this terminal; Ctrl-D at the start of a "
-                      "line ends it, Ctrl-C gives up",
-                      what);
 }

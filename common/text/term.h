@@ -35,11 +35,10 @@ int term_columns(const char *text);
 /* Bytes of `text` that take at most `columns`; *taken: how many they take. */
 size_t term_fit(const char *text, int columns, int *taken);
 
-/* Where stdin is a terminal: that `what` is read from it, and what ends that.
- * Who forgot an argument learns why nothing happens. */
-void term_tell_input(const char *program, const char *what);
-/* "program: text" on stderr, as one safe line. */
-void term_complain(const char *program, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+/* The end of a noun after a number: "", or "s". */
+static inline const char *term_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
 
 #endif

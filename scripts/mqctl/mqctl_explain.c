@@ -1,9 +1,9 @@
-/* mqctl_explain.c - see mqctl_explain.h
+/* mqctl_explain.c - see mqctl.h
  *
  * The order of the looks matters, as a message may move meanwhile: custody goes
  * first, as what leaves it is in the store or in the journal by then.
  */
-#include "scripts/mqctl/mqctl_explain.h"
+#include "scripts/mqctl/mqctl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "common/store/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_search.h"
 
 /* ago - how long since a wall time, to the millisecond */
@@ -358,19 +358,19 @@ static int tell(struct search *s, const struct options *o)
     if (s->named)
         ulid_print(s->id, s->text_id);
     if (o->json) {
-        json_t *out = json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue,
-                                "id", s->named ? s->text_id : o->operands.at[1],
-                                "where", s->where, "text", s->text);
+        json_t *out =
+            json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue, "id",
+                      s->named ? s->text_id : o->line.operands[1], "where",
+                      s->where, "text", s->text);
 
         json_object_update(out, s->more);
-        if (!out || json_print_line(out, stdout) < 0)
-            return say_memory();
-        json_decref(out);
+        if (json_print_line(out, stdout) < 0)
+            return complain_memory();
         return known ? 0 : EX_NOINPUT;
     }
     if (!known)
-        return complain(EX_NOINPUT, "%s: %s", o->operands.at[1], s->text);
-    printf("%s: ", s->named ? s->text_id : o->operands.at[1]);
+        return complain(EX_NOINPUT, "%s: %s", o->line.operands[1], s->text);
+    printf("%s: ", s->named ? s->text_id : o->line.operands[1]);
     safe_text(stdout, s->text, strlen(s->text), true);
     putchar('\n');
     return 0;
@@ -383,8 +383,8 @@ int explain_run(const struct options *o)
     struct problem p;
     int status;
 
-    if (id_read(&s, o->operands.at[1], &p) < 0 ||
-        snapshot_open(&s.v, o->state_dir, o->operands.at[0], true, &p) < 0)
+    if (id_read(&s, o->line.operands[1], &p) < 0 ||
+        snapshot_open(&s.v, o->state_dir, o->line.operands[0], true, &p) < 0)
         return complain_of(&p);
     s.more = json_object();
     if (!s.v.has_folder) {

@@ -1,9 +1,9 @@
-/* mqctl_metrics.c - see mqctl_metrics.h
+/* mqctl_metrics.c - see mqctl.h
  *
  * The format: prometheus.io/docs/instrumenting/exposition_formats. All samples
  * of a family stand together, so all queues are looked at first.
  */
-#include "scripts/mqctl/mqctl_metrics.h"
+#include "scripts/mqctl/mqctl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 #include "common/file/folder.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 /* ---- what a family says of a queue ---- */
@@ -345,14 +345,14 @@ int metrics_run(const struct options *o)
     int status = 0;
 
     if (queue_list_of_workers(&n, o->state_dir) < 0)
-        return say_memory();
+        return complain_memory();
     if (n.folder_trouble[0]) {
         queue_list_free(&n);
         return complain(EX_CANTCREAT, "%s", n.folder_trouble);
     }
     views = calloc(n.count + 1, sizeof *views);
     if (!views)
-        return say_memory();
+        return complain_memory();
     count = look_all(o, &n, views, &status);
     if (o->textfile) {
         int written = to_file(o->textfile, views, count);

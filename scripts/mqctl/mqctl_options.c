@@ -1,39 +1,47 @@
-/* mqctl_options.c - see mqctl_options.h */
-#include "scripts/mqctl/mqctl_options.h"
-
-#include <errno.h>
-#include <sysexits.h>
+/* mqctl_options.c - the command line of mqctl (see mqctl.h) */
+#include "scripts/mqctl/mqctl.h"
 
 #include "common/base/clock.h"
 #include "common/mq/mqlimit.h"
 
+#define ANY SUBCOMMAND_ANY
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
-                     "List every queue of this machine and its worker."},
+                     "List every queue of this machine and its worker.", 0, 0,
+                     "list|ls"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
-                     "Show what workers do; without QUEUE all of them."},
+                     "Show what workers do; without QUEUE all of them.", 0, ANY,
+                     NULL},
     [VERB_TOP] = {"top", "[options] [QUEUE...]",
-                  "Watch workers; lines where there is no terminal."},
+                  "Watch workers; lines where there is no terminal.", 0, ANY,
+                  NULL},
     [VERB_PAUSE] = {"pause", "[options] QUEUE [DUR]",
-                    "Take no messages, until resume or for DUR."},
-    [VERB_RESUME] = {"resume", "[options] QUEUE", "Take messages again."},
+                    "Take no messages, until resume or for DUR.", 1, 2, NULL},
+    [VERB_RESUME] = {"resume", "[options] QUEUE", "Take messages again.", 1, 1,
+                     NULL},
     [VERB_SET] = {"set", "[options] QUEUE NAME=VALUE...",
-                  "Change settings of a running worker."},
+                  "Change settings of a running worker.", 2, ANY, NULL},
     [VERB_DRAIN] = {"drain", "[options] QUEUE",
-                    "Let the worker finish what runs and exit."},
+                    "Let the worker finish what runs and exit.", 1, 1, NULL},
     [VERB_STOP] = {"stop", "[options] QUEUE",
-                   "The same, within the worker's --grace; as SIGTERM."},
+                   "The same, within the worker's --grace; as SIGTERM.", 1, 1,
+                   NULL},
     [VERB_QUIT] = {"quit", "[options] QUEUE",
-                   "Let it end its handlers now and exit; as SIGQUIT."},
+                   "Let it end its handlers now and exit; as SIGQUIT.", 1, 1,
+                   NULL},
     [VERB_EXPLAIN] = {"explain", "[options] QUEUE ID",
-                      "Say where a message is and why."},
+                      "Say where a message is and why.", 2, 2, NULL},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
-                     "Look for trouble, with the command that fixes it."},
+                     "Look for trouble, with the command that fixes it.", 0, 1,
+                     NULL},
     [VERB_METRICS] = {"metrics", "[options]",
-                      "Print numbers of all workers for Prometheus."},
-    [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue."},
-    [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue."},
+                      "Print numbers of all workers for Prometheus.", 0, 0,
+                      NULL},
+    [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", 1, 1, NULL},
+    [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", 1, 1,
+                     "delete|rm"},
 };
+#undef ANY
 
 #define AT(member) .offset = offsetof(struct options, member)
 #define V(verb)    (1u << VERB_##verb)
@@ -73,10 +81,11 @@ static const struct subcommand_flag flags[] = {
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the workers; without this as the "
               "worker finds it"}},
-    {EVERY, {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"}},
+    {EVERY,
+     {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
 
-static const struct subcommand_table table = {
+const struct subcommand_table mqctl_table = {
     .program = "mqctl",
     .usage = "VERB [options] [QUEUE ...]",
     .about = "Look at workers of POSIX message queues, and steer them.",
@@ -89,63 +98,3 @@ static const struct subcommand_table table = {
     .flags = flags,
     .flag_count = sizeof flags / sizeof *flags,
 };
-
-/* How many operands a verb takes. */
-static const struct {
-    int least, most; /* most 0: any number, -1: none */
-} operands[] = {
-    [VERB_QUEUES] = {0, -1}, [VERB_STATUS] = {0, 0}, [VERB_TOP] = {0, 0},
-    [VERB_PAUSE] = {1, 2},   [VERB_RESUME] = {1, 1}, [VERB_SET] = {2, 0},
-    [VERB_DRAIN] = {1, 1},   [VERB_STOP] = {1, 1},   [VERB_QUIT] = {1, 1},
-    [VERB_EXPLAIN] = {2, 2}, [VERB_DOCTOR] = {0, 1}, [VERB_METRICS] = {0, -1},
-    [VERB_CREATE] = {1, 1},  [VERB_REMOVE] = {1, 1},
-};
-
-/* verb_parse - the verb of that name */
-enum verb verb_parse(const char *text)
-{
-    return (enum verb)subcommand_find(&table, text);
-}
-
-const char *verb_name(enum verb verb)
-{
-    return verbs[verb].name;
-}
-
-/* operands_check - as many as the verb takes */
-static int operands_check(const struct options *o, struct problem *p)
-{
-    int n = o->operands.count, most = operands[o->verb].most;
-    const char *what = NULL;
-
-    if (n < operands[o->verb].least)
-        what = n == 0 ? "no queue given" : "too little given";
-    else if (most && n > (most < 0 ? 0 : most))
-        what = "too much given";
-    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: mqctl %s %s",
-                              verbs[o->verb].name, what, verbs[o->verb].name,
-                              verbs[o->verb].usage)
-                : 0;
-}
-
-/* options_read - the flags of the verb */
-int options_read(struct options *o, int argc, char **argv, struct problem *p)
-{
-    int err;
-
-    o->interval_ns = NS_PER_S;
-    err = subcommand_read(&table, o->verb, argc, argv, o, &o->operands, p);
-    return err || o->help ? err : operands_check(o, p);
-}
-
-/* options_complete - -1: argv does not ask for it */
-int options_complete(int argc, char **argv)
-{
-    return verbs_dump(&table, argc, argv);
-}
-
-/* help_print - of one verb, or the list of verbs */
-void help_print(enum verb verb, FILE *out)
-{
-    subcommand_help(&table, verb, out);
-}

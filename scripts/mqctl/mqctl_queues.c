@@ -1,5 +1,5 @@
-/* mqctl_queues.c - see mqctl_queues.h */
-#include "scripts/mqctl/mqctl_queues.h"
+/* mqctl_queues.c - see mqctl.h */
+#include "scripts/mqctl/mqctl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_holder.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 #define MEMORY_TEXT (PATH_MAX + 128)
@@ -67,24 +67,15 @@ static void row(struct term_table *t, const struct snapshot *v)
     term_cellf(t, "%s", worker_text(v));
 }
 
-static json_t *known(long value)
+static json_t *object(const struct snapshot *v)
 {
-    return value < 0 ? json_null() : json_integer(value);
-}
-
-static int object(const struct snapshot *v)
-{
-    json_t *o =
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue", v->queue,
-                  "depth", known(v->depth), "queue_depth", known(v->depth_max),
-                  "bytes", known(v->bytes), "message_size",
-                  known(v->message_size), "charged", known(charged(v)), "pid",
-                  known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1),
-                  "worker", worker_text(v));
-    int err = o ? json_print_line(o, stdout) : -ENOMEM;
-
-    json_decref(o);
-    return err;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
+                     v->queue, "depth", json_known(v->depth), "queue_depth",
+                     json_known(v->depth_max), "bytes", json_known(v->bytes),
+                     "message_size", json_known(v->message_size), "charged",
+                     json_known(charged(v)), "pid",
+                     json_known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1),
+                     "worker", worker_text(v));
 }
 
 /* list - all that were found */
@@ -104,8 +95,8 @@ static int list(const struct options *o, const struct queue_list *n)
         }
         if (!o->json)
             row(table, &v);
-        else if (object(&v) < 0)
-            status = say_memory();
+        else if (json_print_line(object(&v), stdout) < 0)
+            status = complain_memory();
         snapshot_close(&v);
     }
     if (!o->json)
@@ -121,7 +112,7 @@ int queues_run(const struct options *o)
     int status;
 
     if (queue_list_of_queues(&n, o->state_dir) < 0)
-        return say_memory();
+        return complain_memory();
     status = list(o, &n);
     if (n.missing[0])
         complain(0, "%s", n.missing);
@@ -143,7 +134,7 @@ int create_run(const struct options *o)
     bool created;
     int status = 0;
 
-    if (queue_open(&q, o->operands.at[0], QUEUE_CREATE, &want, &created, &p) <
+    if (queue_open(&q, o->line.operands[0], QUEUE_CREATE, &want, &created, &p) <
         0)
         return complain_of(&p);
     if (created)
@@ -254,7 +245,7 @@ int remove_run(const struct options *o)
     struct snapshot v;
     int status, err;
 
-    if (snapshot_open(&v, o->state_dir, o->operands.at[0], true, &p) < 0)
+    if (snapshot_open(&v, o->state_dir, o->line.operands[0], true, &p) < 0)
         return complain_of(&p);
     status = o->force ? 0 : in_the_way(&v);
     if (!status) {

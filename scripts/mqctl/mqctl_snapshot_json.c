@@ -1,21 +1,7 @@
 /* mqctl_snapshot_json.c - a view as the object of mqctl status --json (see
  * mqctl_snapshot.h) */
-#include "common/base/clock.h"
+#include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
-
-/* known - a number that is not known is null */
-static json_t *known(int64_t value)
-{
-    return value < 0 ? json_null() : json_integer(value);
-}
-
-/* time_json - null for one that has not come */
-static json_t *time_json(uint64_t wall_ns)
-{
-    char text[TIME_TEXT];
-
-    return wall_ns ? json_string(time_print(wall_ns, text)) : json_null();
-}
 
 /* totals - since the worker started */
 static json_t *totals(const struct snapshot *v)
@@ -55,7 +41,7 @@ static void totals_put(json_t *o, const struct snapshot *v)
                             ? json_string(v->head.texts[COUNTERS_LAST_ERROR])
                             : json_null());
     json_object_set_new(o, "last_error_at",
-                        time_json(v->head.text_ns[COUNTERS_LAST_ERROR]));
+                        json_time(v->head.text_ns[COUNTERS_LAST_ERROR]));
 }
 
 /* live_put - what only a worker that answers has; null without one */
@@ -111,7 +97,7 @@ static void worker_put(json_t *o, const struct snapshot *v)
     json_object_set_new(o, "paused", json_boolean(snapshot_paused(v)));
     live_put(o, v, "paused_for_ns");
     breaker_put(o, v);
-    json_object_set_new(o, "started_at", time_json(v->head.started_ns));
+    json_object_set_new(o, "started_at", json_time(v->head.started_ns));
     totals_put(o, v);
     live_put(o, v, "settings");
 }
@@ -121,11 +107,12 @@ json_t *snapshot_json(const struct snapshot *v)
 {
     json_t *o = json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "queue",
-        v->queue, "depth", known(v->depth), "queue_depth", known(v->depth_max),
-        "message_size", known(v->message_size), "bytes", known(v->bytes),
-        "waiting", known(v->waiting), "parked", known(v->parked), "dead",
-        known(v->dead), "replayed", known(v->replayed), "custody",
-        known(v->custody), "held", known(v->held));
+        v->queue, "depth", json_known(v->depth), "queue_depth",
+        json_known(v->depth_max), "message_size", json_known(v->message_size),
+        "bytes", json_known(v->bytes), "waiting", json_known(v->waiting),
+        "parked", json_known(v->parked), "dead", json_known(v->dead),
+        "replayed", json_known(v->replayed), "custody", json_known(v->custody),
+        "held", json_known(v->held));
 
     if (o)
         worker_put(o, v);

@@ -1,5 +1,5 @@
-/* mqctl_status.c - see mqctl_status.h */
-#include "scripts/mqctl/mqctl_status.h"
+/* mqctl_status.c - see mqctl.h */
+#include "scripts/mqctl/mqctl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_holder.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 /* ---- a table of several ---- */
@@ -311,22 +311,20 @@ static int show(const struct options *o, const char *name,
     struct holder h;
     struct problem p;
     struct snapshot v;
-    json_t *object;
     int status = 0;
 
     if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
         return complain_of(&p);
     if (o->json) {
-        object = snapshot_json(&v);
-        if (!object || json_print_line(object, stdout) < 0)
-            status = say_memory();
-        json_decref(object);
+        if (json_print_line(snapshot_json(&v), stdout) < 0)
+            status = complain_memory();
     } else if (table) {
         row(table, &v);
     } else {
         details(&v);
     }
-    if (!status && v.worker != SNAPSHOT_RUNS && (o->operands.count || v.shut))
+    if (!status && v.worker != SNAPSHOT_RUNS &&
+        (o->line.operand_count || v.shut))
         status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue)
                      ? elsewhere(&h, v.queue)
                      : absent(&v);
@@ -362,11 +360,11 @@ int status_run(const struct options *o)
     struct queue_list n = {0};
     int status;
 
-    if (o->operands.count)
-        return show_all(o, o->operands.at, (size_t)o->operands.count,
-                        !o->json && o->operands.count > 1);
+    if (o->line.operand_count)
+        return show_all(o, o->line.operands, (size_t)o->line.operand_count,
+                        !o->json && o->line.operand_count > 1);
     if (queue_list_of_workers(&n, o->state_dir) < 0)
-        return say_memory();
+        return complain_memory();
     if (n.folder_trouble[0])
         status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
     else if (n.count == 0)

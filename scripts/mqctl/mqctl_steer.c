@@ -1,5 +1,5 @@
-/* mqctl_steer.c - see mqctl_steer.h */
-#include "scripts/mqctl/mqctl_steer.h"
+/* mqctl_steer.c - see mqctl.h */
+#include "scripts/mqctl/mqctl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "common/text/json_line.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/mqctl_ask.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 #define LINE 2048
@@ -18,21 +18,21 @@
 /* line_make - the verb and what stands after the queue */
 static int line_make(const struct options *o, char line[LINE])
 {
-    strlcpy(line, verb_name(o->verb), LINE);
-    for (int i = 1; i < o->operands.count; i++) {
-        const char *word = o->operands.at[i];
+    strlcpy(line, mqctl_table.verbs[o->line.verb].name, LINE);
+    for (int i = 1; i < o->line.operand_count; i++) {
+        const char *word = o->line.operands[i];
 
         if (strpbrk(word, " \t\r\n"))
             return complain(EX_USAGE,
                             "%s: \"%s\" has a space in it; give NAME="
                             "VALUE without any, like backoff=1s,5s",
-                            verb_name(o->verb), word);
+                            mqctl_table.verbs[o->line.verb].name, word);
         strlcat(line, " ", LINE);
         if (strlcat(line, word, LINE) >= LINE)
             return complain(EX_USAGE,
                             "%s: too much at once; give less than %d "
                             "bytes",
-                            verb_name(o->verb), LINE);
+                            mqctl_table.verbs[o->line.verb].name, LINE);
     }
     return 0;
 }
@@ -56,10 +56,10 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     const char *name, *old, *new;
     size_t i;
 
-    if (o->verb != VERB_SET) {
-        printf("%s: %s%s%s\n", queue, words[o->verb],
-               o->operands.count > 1 ? " for " : "",
-               o->operands.count > 1 ? o->operands.at[1] : "");
+    if (o->line.verb != VERB_SET) {
+        printf("%s: %s%s%s\n", queue, words[o->line.verb],
+               o->line.operand_count > 1 ? " for " : "",
+               o->line.operand_count > 1 ? o->line.operands[1] : "");
         return;
     }
     json_array_foreach(all, i, one)
@@ -84,7 +84,7 @@ int steer_run(const struct options *o)
 
     if (status)
         return status;
-    if (queue_name(o->operands.at[0], queue, &p) < 0)
+    if (queue_name(o->line.operands[0], queue, &p) < 0)
         return complain_of(&p);
     if (snapshot_folder(&dir, o->state_dir, queue, &p) < 0)
         return complain_of(&p);
@@ -95,7 +95,7 @@ int steer_run(const struct options *o)
         status = status ? status : EX_SOFTWARE;
     }
     if (o->json)
-        (void)json_print_line(answer, stdout);
+        (void)json_print_line(json_incref(answer), stdout);
     else if (!status)
         told(o, queue, answer);
     error = text_of(answer, "error");

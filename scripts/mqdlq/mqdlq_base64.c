@@ -15,11 +15,13 @@ char *base64_encode(const void *data, size_t size)
     const unsigned char *s = data;
     char *text = malloc((size + 2) / 3 * 4 + 1);
     char *out = text;
+
     if (!text)
         return NULL;
     for (size_t i = 0; i < size; i += 3) {
         size_t left = size - i;
         uint32_t three = (uint32_t)s[i] << 16;
+
         three |= left > 1 ? (uint32_t)s[i + 1] << 8 : 0;
         three |= left > 2 ? s[i + 2] : 0;
         *out++ = digits[three >> 18];
@@ -36,9 +38,11 @@ char *base64_encode(const void *data, size_t size)
 static int64_t four_read(const char *text, size_t pad)
 {
     int64_t value = 0;
+
     for (size_t i = 0; i < 4; i++) {
         const char *at =
             i < 4 - pad && text[i] ? strchr(digits, text[i]) : NULL;
+
         if (!at && i < 4 - pad)
             return -1;
         value = value << 6 | (at ? at - digits : 0);
@@ -60,10 +64,12 @@ void *base64_decode(const char *text, size_t size, size_t *out_size)
     size_t pad = padding(text, size);
     unsigned char *data = malloc(size / 4 * 3 + 1);
     size_t at = 0;
+
     if (!data)
         return NULL;
     for (size_t i = 0; i + 4 <= size; i += 4) {
         int64_t value = four_read(text + i, i + 4 == size ? pad : 0);
+
         if (value < 0)
             break;
         data[at++] = (unsigned char)(value >> 16);

@@ -11,11 +11,11 @@
 
 #include <stdint.h>
 
-#include "scripts/mqdlq/mqdlq_context.h"
+#include "scripts/mqdlq/mqdlq.h"
 
 /* `died_ns`: the death it was replayed from. `limit_ns`: UINT64_MAX for
  * none. */
-int canary_wait(struct context *d, int64_t row, uint64_t died_ns,
+int canary_wait(struct context *ctx, int64_t row, uint64_t died_ns,
                 uint64_t limit_ns);
 
 #endif

@@ -1,9 +1,8 @@
-/* mqdlq_context.c - see mqdlq_context.h */
-#include "scripts/mqdlq/mqdlq_context.h"
+/* mqdlq_context.c - see mqdlq.h */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,46 +12,21 @@
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
-#include "common/text/term.h"
+#include "common/text/complain.h"
 #include "common/state/worker_lock.h"
 
-/* context_say - one line on stderr; returns `status` */
-int context_say(int status, const char *fmt, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    term_complain("mqdlq", "%s", text);
-    return status;
-}
-
-/* context_store_failed - what a failed store means for the one who asked */
-int context_store_failed(const char *what, int err)
+/* store_failed - what a failed store means for the one who asked */
+int store_failed(const char *what, int err)
 {
     if (err == -EBUSY)
-        return context_say(
-            EX_TEMPFAIL,
-            "cannot %s: another program has kept the store locked "
-            "for too long; try again",
-            what);
-    return context_say(err == -ENOMEM   ? EX_OSERR
-                       : err == -ENOSPC ? EX_CANTCREAT
-                                        : EX_IOERR,
-                       "cannot %s: %s", what, strerror(-err));
-}
-
-/* context_plural - the end of "letters" */
-const char *context_plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
-/* context_worse - the first status that is not 0 */
-int context_worse(int status, int other)
-{
-    return status ? status : other;
+        return complain(EX_TEMPFAIL,
+                        "cannot %s: another program has kept the store locked "
+                        "for too long; try again",
+                        what);
+    return complain(err == -ENOMEM   ? EX_OSERR
+                    : err == -ENOSPC ? EX_CANTCREAT
+                                     : EX_IOERR,
+                    "cannot %s: %s", what, strerror(-err));
 }
 
 /* kept_from - a worker has the folder, so a store must not be made there, or
@@ -64,6 +38,7 @@ static int kept_from(const struct statedir *dir, const char *path,
     struct counters *c = NULL;
     struct counters_header h = {0};
     struct stat st;
+
     if (statedir_path(dir, STATEDIR_PIDFILE, file, NULL) < 0 ||
         worker_lock_look(file, NULL) != WORKER_RUNS)
         return 0;
@@ -89,11 +64,12 @@ static int kept_from(const struct statedir *dir, const char *path,
 
 /* store_find - open the store in the queue's folder; -ENOENT if there is none,
  * with a sentence in `p` that says where it was looked for */
-static int store_find(struct context *d, bool create, struct problem *p)
+static int store_find(struct context *ctx, bool create, struct problem *p)
 {
     static struct statedir dir;
     char path[PATH_MAX];
-    int err = statedir_open(&dir, d->o->state_dir, d->queue, create, p);
+    int err = statedir_open(&dir, ctx->o->state_dir, ctx->queue, create, p);
+
     if (err)
         return dir.folder[0] ? err : -EINVAL;
     err = statedir_path(&dir, STATEDIR_STORE, path, p);
@@ -102,7 +78,7 @@ static int store_find(struct context *d, bool create, struct problem *p)
     err = kept_from(&dir, path, p);
     if (err)
         return -EINVAL;
-    err = store_open(&d->store, path, create, p);
+    err = store_open(&ctx->store, path, create, p);
     if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT,
                            "%s does not exist: nothing has been kept for this "
@@ -112,22 +88,24 @@ static int store_find(struct context *d, bool create, struct problem *p)
 }
 
 /* context_open - open the store of the queue that the operands name */
-int context_open(struct context *d, const struct options *o, bool create)
+int context_open(struct context *ctx, const struct options *o, bool create)
 {
     struct problem p = {0};
-    *d = (struct context){.o = o};
-    int err = queue_name(o->operands[0], d->queue, &p);
+    int err;
+
+    *ctx = (struct context){.o = o};
+    err = queue_name(o->line.operands[0], ctx->queue, &p);
     if (!err)
-        err = store_find(d, create, &p);
+        err = store_find(ctx, create, &p);
     if (err == -ENOENT && !create) {
-        context_say(0, "no dead letters of %s: %s", d->queue, p.text);
+        complain(0, "no dead letters of %s: %s", ctx->queue, p.text);
         return 0;
     }
-    return err ? context_say(p.status, "%s", p.text) : 0;
+    return err ? complain(p.status, "%s", p.text) : 0;
 }
 
 /* context_close - close the store */
-void context_close(struct context *d)
+void context_close(struct context *ctx)
 {
-    store_close(&d->store);
+    store_close(&ctx->store);
 }

@@ -11,147 +11,157 @@
 #include "common/base/safe_text.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
-#include "common/text/term.h"
 #include "scripts/mqdlq/mqdlq_base64.h"
 
-/* Memory of a draft, to be freed with it. */
-struct draft_block {
-    struct draft_block *next;
+/* Memory of a decoding, to be freed with it. */
+struct decoding_block {
+    struct decoding_block *next;
     _Alignas(16) char bytes[];
 };
 
-/* What is being read. */
+/* What is being read. The first error stays; what is read after it is not
+ * used. */
 struct reading {
-    struct draft *draft;
+    struct decoding *decoding;
     const json_t *object; /* the letter, or one attempt of it */
     char *why;
+    int err;
 };
 
 /* refuse - why the text is no letter */
-__attribute__((format(printf, 2, 3))) static int refuse(const struct reading *r,
-                                                        const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void refuse(struct reading *r,
+                                                         const char *fmt, ...)
 {
     va_list args;
+
+    if (r->err)
+        return;
     va_start(args, fmt);
     vsnprintf(r->why, JSON_WHY, fmt, args);
     va_end(args);
-    return -EINVAL;
+    r->err = -EINVAL;
 }
 
-/* block_new - zeroed memory that lives as long as the draft */
-static void *block_new(struct draft *d, size_t size)
+/* block_new - zeroed memory that lives as long as the decoding */
+static void *block_new(struct reading *r, size_t size)
 {
-    struct draft_block *b = calloc(1, sizeof *b + size);
-    if (!b)
+    struct decoding_block *b = calloc(1, sizeof *b + size);
+
+    if (!b) {
+        r->err = r->err ? r->err : -ENOMEM;
         return NULL;
-    b->next = d->blocks;
-    d->blocks = b;
+    }
+    b->next = r->decoding->blocks;
+    r->decoding->blocks = b;
     return b->bytes;
 }
 
-/* draft_free - give everything back */
-void draft_free(struct draft *d)
+/* decoding_free - give everything back */
+void decoding_free(struct decoding *d)
 {
     while (d->blocks) {
-        struct draft_block *b = d->blocks;
+        struct decoding_block *b = d->blocks;
+
         d->blocks = b->next;
         free(b);
     }
-    *d = (struct draft){0};
+    *d = (struct decoding){0};
 }
 
-/* bytes_keep - a copy with a NUL behind it */
-static int bytes_keep(const struct reading *r, const void *data, size_t size,
-                      const char **out)
+/* field - NULL if it is null or missing */
+static const json_t *field(const struct reading *r, const char *name)
 {
-    char *copy = block_new(r->draft, size + 1);
-    if (!copy)
-        return -ENOMEM;
-    memcpy(copy, data, size);
-    *out = copy;
-    return 0;
+    const json_t *value = json_object_get(r->object, name);
+
+    return json_is_null(value) ? NULL : value;
+}
+
+/* text_keep - a copy with a NUL behind it */
+static struct header_text text_keep(struct reading *r, const void *data,
+                                    size_t size)
+{
+    char *copy = block_new(r, size + 1);
+
+    if (copy)
+        memcpy(copy, data, size);
+    return (struct header_text){copy, copy ? size : 0};
 }
 
 /* read_base64 - the field NAME_base64 */
-static int read_base64(const struct reading *r, const char *name,
-                       const json_t *value, const char **data, size_t *size)
+static struct header_text read_base64(struct reading *r, const char *name,
+                                      const json_t *value)
 {
-    if (!json_is_string(value))
-        return refuse(r, "%s_base64 is not a string", name);
-    void *bytes = base64_decode(json_string_value(value),
-                                json_string_length(value), size);
-    if (!bytes && errno == ENOMEM)
-        return -ENOMEM;
-    if (!bytes)
-        return refuse(r, "%s_base64 is not base64", name);
-    int err = bytes_keep(r, bytes, *size, data);
+    struct header_text text = {0};
+    size_t size;
+    void *bytes;
+
+    if (!json_is_string(value)) {
+        refuse(r, "%s_base64 is not a string", name);
+        return text;
+    }
+    bytes = base64_decode(json_string_value(value), json_string_length(value),
+                          &size);
+    if (bytes)
+        text = text_keep(r, bytes, size);
+    else if (errno == ENOMEM)
+        r->err = r->err ? r->err : -ENOMEM;
+    else
+        refuse(r, "%s_base64 is not base64", name);
     free(bytes);
-    return err;
+    return text;
 }
 
 /* read_bytes - the field NAME or NAME_base64; NULL if it is null or missing */
-static int read_bytes(const struct reading *r, const char *name,
-                      const char **data, size_t *size)
+static struct header_text read_bytes(struct reading *r, const char *name)
 {
+    const json_t *value = json_object_get(r->object, name), *value64;
     char name64[64];
-    const json_t *value = json_object_get(r->object, name);
+
     snprintf(name64, sizeof name64, "%s_base64", name);
-    const json_t *value64 = json_object_get(r->object, name64);
-    *data = NULL;
-    *size = 0;
+    value64 = json_object_get(r->object, name64);
     if (value && value64)
-        return refuse(r, "both %s and %s are there", name, name64);
-    if (value64)
-        return read_base64(r, name, value64, data, size);
-    if (!value || json_is_null(value))
-        return 0;
-    if (!json_is_string(value))
-        return refuse(r, "%s is not a string", name);
-    *size = json_string_length(value);
-    return bytes_keep(r, json_string_value(value), *size, data);
+        refuse(r, "both %s and %s are there", name, name64);
+    else if (value64)
+        return read_base64(r, name, value64);
+    else if (json_is_string(value))
+        return text_keep(r, json_string_value(value),
+                         json_string_length(value));
+    else if (value && !json_is_null(value))
+        refuse(r, "%s is not a string", name);
+    return (struct header_text){0};
 }
 
 /* read_number - 0 if it is null or missing */
-static int read_number(const struct reading *r, const char *name, uint64_t most,
-                       uint64_t *out)
+static uint64_t read_number(struct reading *r, const char *name, uint64_t most)
 {
-    const json_t *value = json_object_get(r->object, name);
-    *out = 0;
-    if (!value || json_is_null(value))
-        return 0;
+    const json_t *value = field(r, name);
     json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || n < 0 || (uint64_t)n > most)
-        return refuse(r, "%s is not a number from 0 to %llu", name,
-                      (unsigned long long)most);
-    *out = (uint64_t)n;
+
+    if (!value)
+        return 0;
+    if (json_is_integer(value) && n >= 0 && (uint64_t)n <= most)
+        return (uint64_t)n;
+    refuse(r, "%s is not a number from 0 to %llu", name,
+           (unsigned long long)most);
     return 0;
 }
 
-/* read_number32 - the same for the smaller ones */
-static int read_number32(const struct reading *r, const char *name,
-                         uint64_t most, uint32_t *out)
-{
-    uint64_t n;
-    int err = read_number(r, name, most, &n);
-    *out = (uint32_t)n;
-    return err;
-}
-
 /* read_time - NAME_ns, else NAME as text, else 0 */
-static int read_time(const struct reading *r, const char *name, uint64_t *out)
+static uint64_t read_time(struct reading *r, const char *name)
 {
-    char name_ns[64];
-    snprintf(name_ns, sizeof name_ns, "%s_ns", name);
     const json_t *text = json_object_get(r->object, name);
+    char name_ns[64];
+    uint64_t ns;
+
+    snprintf(name_ns, sizeof name_ns, "%s_ns", name);
     if (json_object_get(r->object, name_ns) || !json_is_string(text))
-        return read_number(r, name_ns, INT64_MAX, out);
-    if (time_parse(json_string_value(text), clock_wall_ns(), out) == 0 &&
-        *out <= INT64_MAX)
-        return 0;
-    return refuse(r,
-                  "%s is not a time like 2026-11-20T19:22:59Z, up to the "
-                  "year 2261",
-                  name);
+        return read_number(r, name_ns, INT64_MAX);
+    if (time_parse(json_string_value(text), clock_wall_ns(), &ns) == 0 &&
+        ns <= INT64_MAX)
+        return ns;
+    refuse(r, "%s is not a time like 2026-11-20T19:22:59Z, up to the year 2261",
+           name);
+    return 0;
 }
 
 /* read_flag - a bit for a true */
@@ -161,80 +171,48 @@ static unsigned read_flag(const struct reading *r, const char *name,
     return json_is_true(json_object_get(r->object, name)) ? bit : 0;
 }
 
-/* refuse_reason - name what stands there, and what may */
-static int refuse_reason(const struct reading *r, const char *reason)
+/* read_reason - of what it died; a text that is none is named with those that
+ * are */
+static void read_reason(struct reading *r, struct store_row *m)
 {
+    const char *text = json_string_value(json_object_get(r->object, "reason"));
     char safe[48];
-    safe_text_copy(safe, sizeof safe, reason, strlen(reason));
-    return refuse(r,
-                  "reason \"%s\" is not one of exhausted, rejected, expired, "
-                  "crashed, bad-header",
-                  safe);
-}
 
-/* read_fate - when and of what it died; the time may be left out: now */
-static int read_fate(const struct reading *r, struct store_row *m)
-{
-    size_t size;
-    const char *reason =
-        json_string_value(json_object_get(r->object, "reason"));
-    m->reason = reason ? dead_reason_parse(reason) : REASON_NONE;
-    if (!reason)
-        return refuse(r, "reason is missing or not a string");
+    if (!text) {
+        refuse(r, "reason is missing or not a string");
+        return;
+    }
+    m->reason = dead_reason_parse(text);
+    safe_text_copy(safe, sizeof safe, text, strlen(text));
     if (m->reason == REASON_NONE || m->reason == REASON_COUNT)
-        return refuse_reason(r, reason);
-    int err = read_time(r, "died_at", &m->died_ns);
-    if (!err && m->died_ns == 0)
-        m->died_ns = clock_wall_ns();
-    if (!err)
-        err = read_bytes(r, "error", &m->error, &size);
-    if (!err)
-        err = read_number32(r, "attempts", UINT32_MAX, &m->attempts);
-    if (!err)
-        err = read_number32(r, "crashes", UINT32_MAX, &m->crashes);
-    m->flags = read_flag(r, "redelivered", STORE_REDELIVERED) |
-               read_flag(r, "length_inferred", STORE_LENGTH_INFERRED);
-    return err;
+        refuse(r,
+               "reason \"%s\" is not one of exhausted, rejected, expired, "
+               "crashed, bad-header",
+               safe);
 }
 
 /* read_group - a group the worker would take, too */
-static int read_group(const struct reading *r, struct store_row *m)
+static void read_group(struct reading *r, struct store_row *m)
 {
-    int err = read_bytes(r, "group", &m->group, &m->group_size);
-    if (!err && m->group && !header_value_ok(m->group, m->group_size))
-        return refuse(r, "group is not 1 to %d bytes of printable UTF-8",
-                      HEADER_VALUE_MAX);
-    return err;
+    struct header_text group = read_bytes(r, "group");
+
+    if (group.at && !header_value_ok(group.at, group.size))
+        refuse(r, "group is not 1 to %d bytes of printable UTF-8",
+               HEADER_VALUE_MAX);
+    m->group = group.at;
+    m->group_size = group.size;
 }
 
 /* read_id - a message id; one is made if there is none */
-static int read_id(const struct reading *r, struct store_row *m)
+static void read_id(struct reading *r, struct store_row *m)
 {
-    const json_t *value = json_object_get(r->object, "message_id");
-    if (!value || json_is_null(value)) {
-        m->id = ulid_make(clock_wall_ns());
-        return 0;
-    }
+    const json_t *value = field(r, "message_id");
     const char *text = json_string_value(value);
-    if (text && ulid_parse(text, strlen(text), &m->id) == 0)
-        return 0;
-    return refuse(r, "message_id is not an id of 26 characters");
-}
 
-/* message_join - header and body as one message */
-static int message_join(const struct reading *r, struct store_row *m,
-                        struct header_text header, struct header_text body)
-{
-    char *data = block_new(r->draft, header.size + body.size + 1);
-    if (!data)
-        return -ENOMEM;
-    if (header.size > 0)
-        memcpy(data, header.at, header.size);
-    memcpy(data + header.size, body.at, body.size);
-    m->data = data;
-    m->size = header.size + body.size;
-    m->header_size = header.size;
-    return 0;
+    if (!value)
+        m->id = ulid_make(clock_wall_ns());
+    else if (!text || ulid_parse(text, strlen(text), &m->id) != 0)
+        refuse(r, "message_id is not an id of 26 characters");
 }
 
 /* header_resize - the header with the number of its size line put right, for a
@@ -245,130 +223,142 @@ static struct header_text header_resize(struct header_text header,
 {
     static const char line[] = "\nsize: ";
     const char *at = memmem(header.at, header.size, line, sizeof line - 1);
+    size_t before, digits, after, n;
+
     if (!at)
         return header;
-    size_t before = (size_t)(at - header.at) + sizeof line - 1;
-    size_t digits = strspn(header.at + before, "0123456789");
-    size_t after = header.size - before - digits;
+    before = (size_t)(at - header.at) + sizeof line - 1;
+    digits = strspn(header.at + before, "0123456789");
+    after = header.size - before - digits;
     memcpy(buf, header.at, before);
-    size_t n = before + (size_t)snprintf(buf + before, 21, "%zu", body_size);
+    n = before + (size_t)snprintf(buf + before, 21, "%zu", body_size);
     memcpy(buf + n, header.at + before + digits, after);
     return (struct header_text){buf, n + after};
 }
 
 /* header_check - a header must be one that the worker takes, all of it. A
  * letter that died of its header is left as it is. */
-static int header_check(const struct reading *r, const struct store_row *m)
+static void header_check(struct reading *r, const struct store_row *m)
 {
-    struct header h;
     char why[HEADER_WHY] = "";
+    struct header h;
+
     if (m->header_size == 0 || m->reason == REASON_BAD_HEADER)
-        return 0;
+        return;
     if (header_parse(m->data, m->size, &h, why) != 0)
-        return refuse(r, "header: %s", why);
-    if (h.bytes != m->header_size)
-        return refuse(r, "header does not end where it should");
-    return 0;
+        refuse(r, "header: %s", why);
+    else if (h.bytes != m->header_size)
+        refuse(r, "header does not end where it should");
 }
 
 /* read_message - header and body, put together again */
-static int read_message(const struct reading *r, struct store_row *m)
+static void read_message(struct reading *r, struct store_row *m)
 {
-    char resized[HEADER_MAX + 32];
-    struct header_text header, body;
-    int err = read_bytes(r, "header", &header.at, &header.size);
-    if (!err)
-        err = read_bytes(r, "body", &body.at, &body.size);
-    if (err)
-        return err;
+    struct header_text header = read_bytes(r, "header");
+    struct header_text body = read_bytes(r, "body");
+    char resized[HEADER_MAX + 32], *data;
+
     if (!body.at)
-        return refuse(r, "neither body nor body_base64 is there");
+        refuse(r, "neither body nor body_base64 is there");
     if (header.size > HEADER_MAX)
-        return refuse(r, "header is over %d bytes", HEADER_MAX);
+        refuse(r, "header is over %d bytes", HEADER_MAX);
+    if (r->err)
+        return;
     if (header.size > 0 && m->reason != REASON_BAD_HEADER)
         header = header_resize(header, body.size, resized);
-    err = message_join(r, m, header, body);
-    return err ? err : header_check(r, m);
+    data = block_new(r, header.size + body.size + 1);
+    if (!data)
+        return;
+    if (header.size > 0)
+        memcpy(data, header.at, header.size);
+    memcpy(data + header.size, body.at, body.size);
+    m->data = data;
+    m->size = header.size + body.size;
+    m->header_size = header.size;
+    header_check(r, m);
 }
 
 /* read_attempt - one failed delivery */
-static int read_attempt(const struct reading *letter, const json_t *object,
-                        struct store_attempt *a)
+static void read_attempt(struct reading *r, struct store_attempt *a)
 {
-    struct reading r = *letter;
-    size_t size;
-    r.object = object;
-    if (!json_is_object(object))
-        return refuse(&r, "history has something else than objects in it");
-    int err = read_time(&r, "started_at", &a->started_ns);
-    if (!err)
-        err = read_number(&r, "duration_ns", INT64_MAX, &a->duration_ns);
-    if (!err)
-        err = read_bytes(&r, "error", &a->error, &size);
-    if (!err)
-        err = read_bytes(&r, "stderr", &a->stderr_tail, &a->stderr_size);
-    return err;
+    struct header_text tail;
+
+    if (!json_is_object(r->object))
+        refuse(r, "history has something else than objects in it");
+    a->started_ns = read_time(r, "started_at");
+    a->duration_ns = read_number(r, "duration_ns", INT64_MAX);
+    a->error = read_bytes(r, "error").at;
+    tail = read_bytes(r, "stderr");
+    a->stderr_tail = tail.at;
+    a->stderr_size = tail.size;
 }
 
 /* read_history - all of them; may be left out */
-static int read_history(const struct reading *r, struct letter_import *l)
+static void read_history(struct reading *r, struct letter_import *l)
 {
-    const json_t *array = json_object_get(r->object, "history");
-    if (!array || json_is_null(array))
-        return 0;
-    if (!json_is_array(array))
-        return refuse(r, "history is not an array");
+    const json_t *letter = r->object, *array = field(r, "history");
     size_t n = json_array_size(array);
-    struct store_attempt *history =
-        block_new(r->draft, (n + 1) * sizeof *history);
-    if (!history)
-        return -ENOMEM;
-    int err = 0;
-    for (size_t i = 0; i < n && !err; i++)
-        err = read_attempt(r, json_array_get(array, i), &history[i]);
+    struct store_attempt *history;
+
+    if (!array)
+        return;
+    if (!json_is_array(array))
+        refuse(r, "history is not an array");
+    history = block_new(r, (n + 1) * sizeof *history);
+    for (size_t i = 0; i < n && !r->err; i++) {
+        r->object = json_array_get(array, i);
+        read_attempt(r, &history[i]);
+    }
+    r->object = letter;
     l->history = history;
     l->history_count = n;
-    return err;
 }
 
-/* read_letter - everything into the draft */
-static int read_letter(const struct reading *r)
+/* read_letter - everything; the time of death may be left out: now */
+static void read_letter(struct reading *r)
 {
-    struct letter_import *l = &r->draft->letter;
+    struct letter_import *l = &r->decoding->letter;
     struct store_row *m = &l->m;
+
     m->state = STORE_DEAD;
-    if (!json_is_object(r->object))
-        return refuse(r, "not a JSON object");
-    int err = read_id(r, m);
-    if (!err)
-        err = read_fate(r, m);
-    if (!err)
-        err = read_number32(r, "priority", QUEUE_PRIORITY_MAX, &m->priority);
-    if (!err)
-        err = read_group(r, m);
-    if (!err)
-        err = read_time(r, "first_received_at", &m->first_received_ns);
-    if (!err)
-        err = read_message(r, m);
-    return err ? err : read_history(r, l);
+    read_id(r, m);
+    read_reason(r, m);
+    m->died_ns = read_time(r, "died_at");
+    if (m->died_ns == 0)
+        m->died_ns = clock_wall_ns();
+    m->error = read_bytes(r, "error").at;
+    m->attempts = (uint32_t)read_number(r, "attempts", UINT32_MAX);
+    m->crashes = (uint32_t)read_number(r, "crashes", UINT32_MAX);
+    m->flags = read_flag(r, "redelivered", STORE_REDELIVERED) |
+               read_flag(r, "length_inferred", STORE_LENGTH_INFERRED);
+    m->priority = (uint32_t)read_number(r, "priority", QUEUE_PRIORITY_MAX);
+    read_group(r, m);
+    m->first_received_ns = read_time(r, "first_received_at");
+    read_message(r, m);
+    read_history(r, l);
 }
 
-/* draft_read - one line of JSON */
-int draft_read(struct draft *d, const char *text, size_t size,
-               char why[JSON_WHY])
+/* decoding_read - one line of JSON */
+int decoding_read(struct decoding *d, const char *text, size_t size,
+                  char why[JSON_WHY])
 {
+    struct reading r = {.decoding = d, .why = why};
     json_error_t error;
-    struct reading r = {.draft = d, .why = why};
-    *d = (struct draft){0};
     json_t *object =
         json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+
+    *d = (struct decoding){0};
     r.object = object;
-    int err = object               ? read_letter(&r)
-              : error.text[0] == 0 ? -ENOMEM /* it had nothing to refuse */
-                                   : refuse(&r, "not JSON: %s (column %d)",
-                                            error.text, error.column);
+    if (json_is_object(object))
+        read_letter(&r);
+    else if (object)
+        refuse(&r, "not a JSON object");
+    else if (error.text[0] == 0)
+        r.err = -ENOMEM; /* it had nothing to refuse */
+    else
+        refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
     json_decref(object);
-    if (err)
-        draft_free(d);
-    return err;
+    if (r.err)
+        decoding_free(d);
+    return r.err;
 }

@@ -30,6 +30,7 @@ void encoding_close(struct encoding *p)
 static struct header header_of(const struct letter *l)
 {
     struct header h;
+
     if (l->m.header_size == 0 ||
         header_parse(l->m.data, l->m.size, &h, (char[HEADER_WHY]){0}) != 0)
         h = (struct header){0};
@@ -44,6 +45,7 @@ static int header_make(struct encoding *p, const struct letter *l,
     struct header_x x[HEADER_MAX / X_LEAST];
     struct header h = *old;
     size_t cursor = 0, n = 0;
+
     h.fields &= HEADER_EXPIRES | HEADER_TIMEOUT;
     h.fields |= HEADER_ID | HEADER_SENT | HEADER_SIZE;
     if (p->reset_expiry)
@@ -69,28 +71,28 @@ static int header_make(struct encoding *p, const struct letter *l,
 
 /* pack_raw - the bytes as they were received */
 static int pack_raw(struct encoding *p, const struct letter *l,
-                    const struct header *old, char why[PARCEL_WHY])
+                    const struct header *old, char why[ENCODING_WHY])
 {
     if (old->fields & HEADER_LETTER_TOKEN) {
-        snprintf(why, PARCEL_WHY,
+        snprintf(why, ENCODING_WHY,
                  "it came with a letter-token in its header, by which a worker "
                  "could take it for a repeat; it needs a new header, and a "
                  "queue with room for one");
         return -EBADMSG;
     }
     if (l->m.size > p->room) {
-        snprintf(why, PARCEL_WHY, "%zu bytes, and the queue takes %zu",
+        snprintf(why, ENCODING_WHY, "%zu bytes, and the queue takes %zu",
                  l->m.size, p->room);
         return -EMSGSIZE;
     }
     if (p->reset_expiry && (old->fields & HEADER_EXPIRES)) {
-        snprintf(why, PARCEL_WHY,
+        snprintf(why, ENCODING_WHY,
                  "its expiry cannot be reset: behind a new header it would be "
                  "larger than the %zu bytes that the queue takes",
                  p->room);
         return -EMSGSIZE;
     }
-    p->kind = PARCEL_RAW;
+    p->kind = ENCODING_RAW;
     p->size = l->m.size;
     if (p->size > 0)
         memcpy(p->bytes, l->m.data, p->size);
@@ -116,13 +118,15 @@ static int mark_make(struct encoding *p, const struct letter *l,
 
 /* encoding_pack - the message for a letter */
 int encoding_pack(struct encoding *p, const struct letter *l, uint64_t now_ns,
-                  char why[PARCEL_WHY])
+                  char why[ENCODING_WHY])
 {
     struct header old = header_of(l);
     char time[TIME_TEXT];
     int err = mark_make(p, l, now_ns);
+    int header;
+
     if (err) {
-        snprintf(why, PARCEL_WHY, "no random number for it: %s",
+        snprintf(why, ENCODING_WHY, "no random number for it: %s",
                  strerror(-err));
         return err;
     }
@@ -130,15 +134,15 @@ int encoding_pack(struct encoding *p, const struct letter *l, uint64_t now_ns,
     p->body_size = l->body_size;
     if ((old.fields & HEADER_EXPIRES) && old.expires_ns <= now_ns &&
         !p->reset_expiry) {
-        snprintf(why, PARCEL_WHY,
+        snprintf(why, ENCODING_WHY,
                  "it expired %s; --reset-expiry sends it all the same",
                  time_print(old.expires_ns, time));
         return -EKEYEXPIRED;
     }
-    int header = p->raw ? -EMSGSIZE : header_make(p, l, &old, now_ns);
+    header = p->raw ? -EMSGSIZE : header_make(p, l, &old, now_ns);
     if (header < 0 || l->body_size > p->room - (size_t)header)
         return pack_raw(p, l, &old, why);
-    p->kind = p->elsewhere ? PARCEL_UNTRACKED : PARCEL_TRACKED;
+    p->kind = p->elsewhere ? ENCODING_UNTRACKED : ENCODING_TRACKED;
     p->size = (size_t)header + l->body_size;
     if (l->body_size > 0)
         memcpy(p->bytes + header, l->body, l->body_size);

@@ -16,12 +16,12 @@
 
 #include "common/store/letters.h"
 
-#define PARCEL_WHY 256
+#define ENCODING_WHY 256
 
 enum encoding_kind {
-    PARCEL_TRACKED,   /* names its letter: the worker settles that */
-    PARCEL_UNTRACKED, /* has a header, but the letter is not told of the end */
-    PARCEL_RAW,       /* bytes as received; the same */
+    ENCODING_TRACKED,   /* names its letter: the worker settles that */
+    ENCODING_UNTRACKED, /* has a header; nothing tells the letter of its end */
+    ENCODING_RAW,       /* bytes as received; the same */
 };
 
 struct encoding {
@@ -40,7 +40,7 @@ struct encoding {
 /* Set raw, elsewhere, reset_expiry, store, room before. */
 int encoding_open(struct encoding *p);
 int encoding_pack(struct encoding *p, const struct letter *l, uint64_t now_ns,
-                  char why[PARCEL_WHY]);
+                  char why[ENCODING_WHY]);
 void encoding_close(struct encoding *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* mqdlq_import.c - see mqdlq_import.h */
-#include "scripts/mqdlq/mqdlq_import.h"
+/* mqdlq_import.c - see mqdlq.h */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
@@ -18,7 +19,7 @@
 #define BATCH_BYTES   (4u << 20)
 
 struct import {
-    struct context *desk;
+    struct context *context;
     FILE *file;
     struct term_progress bar;
     uint64_t line; /* lines read */
@@ -26,7 +27,7 @@ struct import {
     uint64_t in;   /* letters in the store */
     size_t count;  /* letters of the batch */
     size_t bytes;  /* of their lines */
-    struct draft drafts[BATCH_LETTERS];
+    struct decoding decodings[BATCH_LETTERS];
     struct letter_import letters[BATCH_LETTERS];
 };
 
@@ -34,7 +35,7 @@ struct import {
 static void batch_free(struct import *i)
 {
     while (i->count > 0)
-        draft_free(&i->drafts[--i->count]);
+        decoding_free(&i->decodings[--i->count]);
     i->bytes = 0;
 }
 
@@ -42,8 +43,9 @@ static void batch_free(struct import *i)
 static int batch_put(struct import *i)
 {
     int err = 0;
+
     if (i->count > 0)
-        err = letters_import(i->desk->store, i->letters, i->count);
+        err = letters_import(i->context->store, i->letters, i->count);
     if (!err)
         i->in += i->count;
     batch_free(i);
@@ -56,23 +58,25 @@ static int import_stop(struct import *i, int status, uint64_t from,
                        const char *why)
 {
     int err = batch_put(i);
+
     term_progress_end(&i->bar);
     if (err)
-        context_store_failed("import", err);
-    return context_say(status,
-                       "%s; %" PRIu64
-                       " letter%s imported, none from line %" PRIu64 " on%s",
-                       why, i->in, context_plural(i->in), from,
-                       err ? " nor of some before it" : "");
+        store_failed("import", err);
+    return complain(status,
+                    "%s; %" PRIu64 " letter%s imported, none from line %" PRIu64
+                    " on%s",
+                    why, i->in, term_plural(i->in), from,
+                    err ? " nor of some before it" : "");
 }
 
 /* batch_failed - the store did not take a batch; the exit status */
 static int batch_failed(struct import *i, int err)
 {
+    int status;
+
     term_progress_end(&i->bar);
-    int status = context_store_failed("import", err);
-    context_say(0, "%" PRIu64 " letter%s imported", i->in,
-                context_plural(i->in));
+    status = store_failed("import", err);
+    complain(0, "%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
     return status;
 }
 
@@ -81,9 +85,11 @@ static int line_import(struct import *i, const char *text, size_t size)
 {
     char why[JSON_WHY] = "", sentence[JSON_WHY + 64];
     struct problem p;
+    int err;
+
     if (strspn(text, " \t\r\n") == size)
         return 0;
-    int err = draft_read(&i->drafts[i->count], text, size, why);
+    err = decoding_read(&i->decodings[i->count], text, size, why);
     if (err == -ENOMEM) {
         problem_memory(&p);
         return import_stop(i, p.status, i->line, p.text);
@@ -93,7 +99,7 @@ static int line_import(struct import *i, const char *text, size_t size)
                  why);
         return import_stop(i, EX_DATAERR, i->line, sentence);
     }
-    i->letters[i->count] = i->drafts[i->count].letter;
+    i->letters[i->count] = i->decodings[i->count].letter;
     i->count++;
     i->bytes += size;
     if (i->count < BATCH_LETTERS && i->bytes < BATCH_BYTES)
@@ -108,8 +114,10 @@ static int lines_import(struct import *i)
     char *text = NULL;
     size_t room = 0;
     int status = 0;
+
     while (!status) {
         ssize_t size = getline(&text, &room, i->file);
+
         if (cli_interrupt_seen())
             status = import_stop(i, EX_TEMPFAIL, i->line + 1, "interrupted");
         else if (size < 0)
@@ -131,38 +139,44 @@ static int lines_import(struct import *i)
 /* file_open - FILE, or stdin for none and for "-"; its size is the bar's end */
 static int file_open(struct import *i)
 {
-    const struct options *o = i->desk->o;
-    const char *name = o->operand_count > 1 ? o->operands[1] : "-";
+    const struct options *o = i->context->o;
+    const char *name = o->line.operand_count > 1 ? o->line.operands[1] : "-";
     struct stat st;
+    bool sized;
+
     i->file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
     if (i->file == stdin)
-        term_tell_input("mqdlq", "letters, one JSON object a line,");
+        complain_reads("letters, one JSON object a line,");
     if (!i->file)
-        return context_say(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
-                           "cannot open \"%s\": %s", name, strerror(errno));
-    bool sized = fstat(fileno(i->file), &st) == 0 && S_ISREG(st.st_mode);
+        return complain(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
+                        "cannot open \"%s\": %s", name, strerror(errno));
+    sized = fstat(fileno(i->file), &st) == 0 && S_ISREG(st.st_mode);
     term_progress_start(&i->bar, "importing bytes",
                         sized ? (uint64_t)st.st_size : 0);
     return 0;
 }
 
 /* import_run - import */
-int import_run(struct context *d)
+int import_run(struct context *ctx)
 {
     struct import *i = calloc(1, sizeof *i);
+    int status;
+
     if (!i)
-        return context_store_failed("import", -ENOMEM);
-    i->desk = d;
-    int status = file_open(i);
+        return store_failed("import", -ENOMEM);
+    i->context = ctx;
+    status = file_open(i);
     if (!status) {
+        int err;
+
         status = lines_import(i);
-        int err = status ? 0 : batch_put(i);
+        err = status ? 0 : batch_put(i);
         term_progress_end(&i->bar);
         if (err)
             status = batch_failed(i, err);
         else if (!status)
             printf("%" PRIu64 " letter%s imported\n", i->in,
-                   context_plural(i->in));
+                   term_plural(i->in));
     }
     batch_free(i);
     if (i->file && i->file != stdin)

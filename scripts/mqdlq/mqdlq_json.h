@@ -4,7 +4,7 @@
  *        is written and read again is the same letter, byte for byte. Bytes
  *        that are not UTF-8, or have a NUL, are base64 in NAME_base64.
  * WHO    One thread.
- * OWNS   A draft owns what its import points to.
+ * OWNS   A decoding owns what its letter points to.
  * FAILS  Writing: -errno. Reading: -EINVAL and a sentence in `why`, -ENOMEM.
  */
 #ifndef SCRIPTS_MQDLQ_MQDLQ_JSON_H
@@ -22,12 +22,12 @@ int json_print_letter(struct store *s, const char *queue, int64_t row,
                       FILE *out);
 
 /* A letter that was read. */
-struct draft {
+struct decoding {
     struct letter_import letter;
-    struct draft_block *blocks; /* what `letter` points to */
+    struct decoding_block *blocks; /* what `letter` points to */
 };
-int draft_read(struct draft *d, const char *text, size_t size,
-               char why[JSON_WHY]);
-void draft_free(struct draft *d);
+int decoding_read(struct decoding *d, const char *text, size_t size,
+                  char why[JSON_WHY]);
+void decoding_free(struct decoding *d);
 
 #endif

@@ -1,5 +1,5 @@
-/* mqdlq_list.c - see mqdlq_list.h */
-#include "scripts/mqdlq/mqdlq_list.h"
+/* mqdlq_list.c - see mqdlq.h */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,6 +35,7 @@ static int letter_row(const struct letter *l, void *arg)
     const char *error = l->m.error ? l->m.error : "";
     size_t preview =
         l->body_size < PREVIEW_BYTES ? l->body_size : PREVIEW_BYTES;
+
     term_cellf(t, "%" PRId64, l->m.row);
     term_cellf(t, "%s", time_print(l->m.died_ns, time));
     term_cellf(t, "%" PRIu32, l->m.attempts);
@@ -49,7 +50,7 @@ static int letter_row(const struct letter *l, void *arg)
 }
 
 /* list_table - newest first */
-static int list_table(struct context *d)
+static int list_table(struct context *ctx)
 {
     static const struct term_column columns[] = {
         {"ID", TERM_RIGHT, false},    {"DIED", TERM_LEFT, false},
@@ -60,17 +61,18 @@ static int list_table(struct context *d)
     struct listing listing = {
         .table = term_table_open(columns, sizeof columns / sizeof *columns)};
     int err = 0;
+    int out;
+
     if (!listing.table)
-        return context_store_failed("print the table", -ENOMEM);
-    if (d->store)
-        err =
-            letters_each(d->store, &d->o->filter, false, letter_row, &listing);
-    int out = term_table_print(listing.table, stdout);
+        return store_failed("print the table", -ENOMEM);
+    if (ctx->store)
+        err = letters_each(ctx->store, &ctx->o->filter, false, letter_row,
+                           &listing);
+    out = term_table_print(listing.table, stdout);
     term_table_close(&listing.table);
     if (!err && out)
-        return context_store_failed("print the table", out);
-    return err && err != -EINTR ? context_store_failed("read the letters", err)
-                                : 0;
+        return store_failed("print the table", out);
+    return err && err != -EINTR ? store_failed("read the letters", err) : 0;
 }
 
 /* ---- --count, --by ---- */
@@ -86,21 +88,23 @@ static int tally_count(const char *value, size_t size, uint64_t count,
                        uint64_t newest_ns, void *arg)
 {
     struct summary *summary = arg;
+
     (void)value, (void)size, (void)newest_ns;
     summary->total += count;
     return 0;
 }
 
 /* list_count - a number */
-static int list_count(struct context *d)
+static int list_count(struct context *ctx)
 {
     struct summary summary = {0};
     int err = 0;
-    if (d->store)
-        err = letters_summary(d->store, LETTER_BY_REASON, &d->o->filter,
+
+    if (ctx->store)
+        err = letters_summary(ctx->store, LETTER_BY_REASON, &ctx->o->filter,
                               tally_count, &summary);
     if (err)
-        return context_store_failed("count the letters", err);
+        return store_failed("count the letters", err);
     printf("%" PRIu64 "\n", summary.total);
     return 0;
 }
@@ -111,9 +115,11 @@ static int tally_json(const char *value, size_t size, uint64_t count,
 {
     const struct summary *summary = arg;
     char time[TIME_TEXT], safe[1024];
+    json_t *object;
+
     if (value)
         safe_text_copy(safe, sizeof safe, value, size);
-    json_t *object =
+    object =
         json_pack("{s:s?, s:I, s:s}", summary->by, value ? safe : NULL, "count",
                   (json_int_t)count, "newest", time_print(newest_ns, time));
     if (!object || json_print_line(object, stdout) != 0)
@@ -128,6 +134,7 @@ static int tally_row(const char *value, size_t size, uint64_t count,
 {
     struct summary *summary = arg;
     char time[TIME_TEXT];
+
     if (!summary->table)
         return tally_json(value, size, count, newest_ns, arg);
     term_cellf(summary->table, "%" PRIu64, count);
@@ -137,7 +144,7 @@ static int tally_row(const char *value, size_t size, uint64_t count,
 }
 
 /* list_by - the most frequent value first */
-static int list_by(struct context *d)
+static int list_by(struct context *ctx)
 {
     static const char *const names[] = {
         [LETTER_BY_REASON] = "reason",
@@ -151,65 +158,69 @@ static int list_by(struct context *d)
     };
     const struct term_column columns[] = {
         {"COUNT", TERM_RIGHT, false},
-        {titles[d->o->by], TERM_LEFT, true},
+        {titles[ctx->o->by], TERM_LEFT, true},
         {"NEWEST", TERM_LEFT, false},
     };
-    struct summary summary = {.by = names[d->o->by]};
+    struct summary summary = {.by = names[ctx->o->by]};
     int err = 0;
-    if (!d->o->json)
+    int out;
+
+    if (!ctx->o->json)
         summary.table = term_table_open(columns, 3);
-    if (!d->o->json && !summary.table)
-        return context_store_failed("print the table", -ENOMEM);
-    if (d->store)
-        err = letters_summary(d->store, (enum letter_by)d->o->by, &d->o->filter,
-                              tally_row, &summary);
-    int out = d->o->json ? 0 : term_table_print(summary.table, stdout);
+    if (!ctx->o->json && !summary.table)
+        return store_failed("print the table", -ENOMEM);
+    if (ctx->store)
+        err = letters_summary(ctx->store, (enum letter_by)ctx->o->by,
+                              &ctx->o->filter, tally_row, &summary);
+    out = ctx->o->json ? 0 : term_table_print(summary.table, stdout);
     term_table_close(&summary.table);
     if (!err && out)
-        return context_store_failed("print the table", out);
-    return err ? context_store_failed("count the letters", err) : 0;
+        return store_failed("print the table", out);
+    return err ? store_failed("count the letters", err) : 0;
 }
 
 /* ---- JSON ---- */
 
 /* json_lines - the chosen letters; one that is gone by now is left out */
-static int json_lines(struct context *d, const struct selection *c,
+static int json_lines(struct context *ctx, const struct selection *c,
                       bool backwards)
 {
     for (size_t i = 0; i < c->count && !cli_interrupt_seen(); i++) {
         size_t at = backwards ? c->count - 1 - i : i;
         int err =
-            json_print_letter(d->store, d->queue, c->picks[at].row, stdout);
+            json_print_letter(ctx->store, ctx->queue, c->picks[at].row, stdout);
+
         if (err && err != -ENOENT)
-            return context_store_failed("print a letter", err);
+            return store_failed("print a letter", err);
     }
     return c->missing ? EX_NOINPUT : 0;
 }
 
 /* list_json - choose, then print */
-int list_json(struct context *d, bool backwards)
+int list_json(struct context *ctx, bool backwards)
 {
     struct selection c;
-    int status = selection_make(&c, d);
+    int status = selection_make(&c, ctx);
+
     if (status)
         return status;
-    status = json_lines(d, &c, backwards);
+    status = json_lines(ctx, &c, backwards);
     selection_free(&c);
     return status;
 }
 
 /* list_run - list */
-int list_run(struct context *d)
+int list_run(struct context *ctx)
 {
-    if (d->o->count)
-        return list_count(d);
-    if (d->o->has_by)
-        return list_by(d);
-    return d->o->json ? list_json(d, true) : list_table(d);
+    if (ctx->o->count)
+        return list_count(ctx);
+    if (ctx->o->has_by)
+        return list_by(ctx);
+    return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
 }
 
 /* export_run - export: oldest first, so that import keeps the order */
-int export_run(struct context *d)
+int export_run(struct context *ctx)
 {
-    return list_json(d, false);
+    return list_json(ctx, false);
 }

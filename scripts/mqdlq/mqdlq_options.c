@@ -1,5 +1,5 @@
-/* mqdlq_options.c - see mqdlq_options.h */
-#include "scripts/mqdlq/mqdlq_options.h"
+/* mqdlq_options.c - the command line of mqdlq (see mqdlq.h) */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,32 +7,39 @@
 
 #include "common/base/clock.h"
 #include "common/message/header.h"
-#include "common/options/subcommand.h"
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 
+#define ANY SUBCOMMAND_ANY
 static const struct subcommand_row verbs[] = {
     [VERB_LIST] = {"list", "[options] QUEUE",
-                   "List dead letters, newest first."},
+                   "List dead letters, newest first.", 1, ANY, "ls"},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
-                   "Show letters with the history of their attempts."},
+                   "Show letters with the history of their attempts.", 1, ANY,
+                   NULL},
     [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
-                     "Send letters into the queue again, oldest first."},
+                     "Send letters into the queue again, oldest first.", 1, ANY,
+                     "retry"},
     [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
-                      "Remove letters for good."},
+                      "Remove letters for good.", 1, ANY, "delete|rm"},
     [VERB_PURGE] = {"purge", "[options] QUEUE --older-than DUR|--all|filter",
-                    "Remove letters that died long ago for good."},
+                    "Remove letters that died long ago for good.", 1, ANY,
+                    NULL},
     [VERB_EXPORT] = {"export", "[options] QUEUE [ID...|-]",
-                     "Print letters as JSON, one a line, oldest first."},
+                     "Print letters as JSON, one a line, oldest first.", 1, ANY,
+                     NULL},
     [VERB_IMPORT] = {"import", "[options] QUEUE [FILE]",
                      "Put in letters that export printed, from FILE or "
-                     "stdin."},
+                     "stdin.",
+                     1, 2, NULL},
 };
+#undef ANY
 
 /* read_reason - --reason */
 static int read_reason(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
+
     o->filter.reason = dead_reason_parse(text);
     if (o->filter.reason != REASON_NONE && o->filter.reason != REASON_COUNT)
         return 0;
@@ -59,6 +66,7 @@ static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
 static int read_since(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
+
     return time_read("--since", text, &o->filter.since_ns, p);
 }
 
@@ -67,6 +75,7 @@ static int read_until(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
     int err = time_read("--until", text, &o->filter.until_ns, p);
+
     if (!err && o->filter.until_ns == 0)
         o->filter.until_ns = 1;
     return err;
@@ -161,7 +170,8 @@ static const struct subcommand_flag flags[] = {
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the worker; without this as the "
               "worker finds it"}},
-    {EVERY, {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"}},
+    {EVERY,
+     {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
 static const char notes[] =
     "Exit status: 0; 64 usage; 65 refused (body too large, expired, not JSON);"
@@ -169,27 +179,11 @@ static const char notes[] =
     "75 the queue stayed full, the canary died, the store is locked.\n"
     "See mqdlq(1).";
 
-static const struct subcommand_table table = {
-    .program = "mqdlq",
-    .usage = "VERB [options] QUEUE ...",
-    .about = "Inspect, replay and discard the dead letters of a queue.",
-    .notes = notes,
-    .verbs = verbs,
-    .verb_count = VERB_COUNT,
-    .flags = flags,
-    .flag_count = sizeof flags / sizeof *flags,
-};
-
-/* verb_parse - the verb of that name */
-enum verb verb_parse(const char *text)
-{
-    return (enum verb)subcommand_find(&table, text);
-}
-
 /* filter_given - whether anything narrows the choice */
-bool filter_given(const struct options *o)
+static bool filter_given(const struct options *o)
 {
     const struct letter_filter *f = &o->filter;
+
     return f->reason != REASON_NONE || f->error_glob || f->group || f->match ||
            f->since_ns || f->until_ns || f->limit || f->replayed;
 }
@@ -197,41 +191,52 @@ bool filter_given(const struct options *o)
 /* choice_check - a verb that removes must be told of what, and not twice */
 static int choice_check(const struct options *o, struct problem *p)
 {
-    const char *verb = verbs[o->verb].name;
-    bool ids = o->operand_count > 1;
+    const char *verb = verbs[o->line.verb].name;
+    bool ids = o->line.operand_count > 1;
     bool narrowed = filter_given(o);
-    if (ids && o->verb == VERB_PURGE)
+    struct options other;
+    bool must;
+
+    if (ids && o->line.verb == VERB_PURGE)
         return problem_set(p, EX_USAGE, EINVAL,
                            "purge takes no ids; use discard for them");
-    struct options other = *o;
+    other = *o;
     other.filter.replayed = false;
     if (ids && (o->all || filter_given(&other)))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: ids and %s are both given; give one", verb,
                            o->all ? "--all" : "a filter");
-    bool must = o->verb == VERB_SHOW || o->verb == VERB_REPLAY ||
-                o->verb == VERB_DISCARD || o->verb == VERB_PURGE;
+    must = o->line.verb == VERB_SHOW || o->line.verb == VERB_REPLAY ||
+           o->line.verb == VERB_DISCARD || o->line.verb == VERB_PURGE;
     if (!must || ids || narrowed || o->all)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL, "%s: nothing chosen; give %s", verb,
-                       o->verb == VERB_SHOW ? "ids or a filter"
-                       : o->verb == VERB_PURGE
+                       o->line.verb == VERB_SHOW ? "ids or a filter"
+                       : o->line.verb == VERB_PURGE
                            ? "--older-than, another filter, or --all"
                            : "ids, - for ids on stdin, a filter, or --all");
 }
 
-/* options_check - what the flags cannot mean together */
-static int options_check(const struct options *o, struct problem *p)
+/* older_than_apply - --older-than is another way to say --until */
+static void older_than_apply(struct options *o)
 {
+    uint64_t now = clock_wall_ns();
+    uint64_t until = o->older_than_ns < now ? now - o->older_than_ns : 1;
+
+    if (o->filter.until_ns == 0 || until < o->filter.until_ns)
+        o->filter.until_ns = until;
+}
+
+/* options_check - what the flags cannot mean together */
+static int options_check(void *options, struct problem *p)
+{
+    struct options *o = options;
     const char *text = NULL;
-    if (o->operand_count < 1)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "no queue given; usage: mqdlq %s %s",
-                           verbs[o->verb].name, verbs[o->verb].usage);
-    if (o->verb == VERB_LIST && o->operand_count > 1)
+
+    if (o->has_older_than)
+        older_than_apply(o);
+    if (o->line.verb == VERB_LIST && o->line.operand_count > 1)
         text = "list takes no ids; use show for them";
-    else if (o->verb == VERB_IMPORT && o->operand_count > 2)
-        text = "import takes one FILE";
     else if (o->count + o->has_by > 1 || (o->json && (o->count || o->body)))
         text = "--count, --by, --json and --body do not go together, only "
                "--by and --json do";
@@ -244,7 +249,7 @@ static int options_check(const struct options *o, struct problem *p)
     else if (o->again && (o->raw || o->to))
         text = "--again sends a copy that the worker must know for one, which "
                "it cannot with --raw or --to";
-    else if (o->again && o->operand_count == 1 && !o->filter.replayed)
+    else if (o->again && o->line.operand_count == 1 && !o->filter.replayed)
         text = "--again is about letters that are on their way; give their "
                "ids, or --replayed";
     if (text)
@@ -252,37 +257,14 @@ static int options_check(const struct options *o, struct problem *p)
     return choice_check(o, p);
 }
 
-/* older_than_apply - --older-than is another way to say --until */
-static void older_than_apply(struct options *o)
-{
-    uint64_t now = clock_wall_ns();
-    uint64_t until = o->older_than_ns < now ? now - o->older_than_ns : 1;
-    if (o->filter.until_ns == 0 || until < o->filter.until_ns)
-        o->filter.until_ns = until;
-}
-
-/* options_read - the flags of the verb, and what they mean together */
-int options_read(struct options *o, int argc, char **argv, struct problem *p)
-{
-    struct subcommand_operands operands = {0};
-    int err = subcommand_read(&table, o->verb, argc, argv, o, &operands, p);
-    if (err || o->help)
-        return err;
-    if (o->has_older_than)
-        older_than_apply(o);
-    o->operands = operands.at;
-    o->operand_count = operands.count;
-    return options_check(o, p);
-}
-
-/* options_complete - -1: argv does not ask for it */
-int options_complete(int argc, char **argv)
-{
-    return verbs_dump(&table, argc, argv);
-}
-
-/* help_print - of one verb, or the list of verbs */
-void help_print(enum verb verb, FILE *out)
-{
-    subcommand_help(&table, verb, out);
-}
+const struct subcommand_table mqdlq_table = {
+    .program = "mqdlq",
+    .usage = "VERB [options] QUEUE ...",
+    .about = "Inspect, replay and discard the dead letters of a queue.",
+    .notes = notes,
+    .verbs = verbs,
+    .verb_count = VERB_COUNT,
+    .flags = flags,
+    .flag_count = sizeof flags / sizeof *flags,
+    .check = options_check,
+};

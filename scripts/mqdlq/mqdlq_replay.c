@@ -1,5 +1,5 @@
-/* mqdlq_replay.c - see mqdlq_replay.h */
-#include "scripts/mqdlq/mqdlq_replay.h"
+/* mqdlq_replay.c - see mqdlq.h */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,10 +10,12 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/queue_name.h"
+#include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/store/letters.h"
 #include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
+#include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqdlq/mqdlq_canary.h"
@@ -21,18 +23,18 @@
 #include "scripts/mqdlq/mqdlq_encode.h"
 
 struct replay {
-    struct context *desk;
-    struct selection choice;
+    struct context *context;
+    struct selection selection;
     struct queue *queue;
-    struct encoding parcel;
-    struct rate_limit pace;
+    struct encoding encoding;
+    struct rate_limit rate;
     struct term_progress bar;
     struct patience patience;
     struct letter_mark last; /* was sent, which is not noted yet */
     bool unnoted;            /* there is one */
     uint64_t sent, refused, on_way;
     int status;  /* of letters that were passed over */
-    bool packed; /* the parcel is to be sent */
+    bool packed; /* the message is to be sent */
 };
 
 /* letter_refuse - name a letter that is not sent; the others go on */
@@ -40,8 +42,8 @@ static void letter_refuse(struct replay *r, int64_t row, int status,
                           const char *why)
 {
     r->refused++;
-    r->status = context_worse(r->status, status);
-    context_say(0, "letter %" PRId64 " is not sent: %s", row, why);
+    r->status = status_worse(r->status, status);
+    complain(0, "letter %" PRId64 " is not sent: %s", row, why);
 }
 
 /* letter_pass - one that is on its way: only counted, unless it was named. That
@@ -49,11 +51,11 @@ static void letter_refuse(struct replay *r, int64_t row, int status,
  * for these was refused. */
 static void letter_pass(struct replay *r, int64_t row, const char *why)
 {
-    if (r->choice.by_id)
-        context_say(0, "letter %" PRId64 " %s", row, why);
+    if (r->selection.by_id)
+        complain(0, "letter %" PRId64 " %s", row, why);
     r->on_way++;
-    if (r->choice.by_id || r->desk->o->filter.replayed)
-        r->status = context_worse(r->status, EX_DATAERR);
+    if (r->selection.by_id || r->context->o->filter.replayed)
+        r->status = status_worse(r->status, EX_DATAERR);
 }
 
 /* on_way_tell - since when, and what to do if it is not */
@@ -61,6 +63,7 @@ static void on_way_tell(struct replay *r, const struct letter *l)
 {
     const struct letter_replay *how = &l->replay;
     char why[256], time[TIME_TEXT];
+
     if (!how->known)
         snprintf(why, sizeof why,
                  "was sent by an older version and may be on its way, or have "
@@ -77,35 +80,38 @@ static void on_way_tell(struct replay *r, const struct letter *l)
     letter_pass(r, l->m.row, why);
 }
 
-/* parcel_status - the exit status for a letter that cannot be packed: it is the
- * letter's fault, or the machine's, which has no random number for it */
-static int parcel_status(int err)
+/* refusal_status - for a letter that cannot be packed: it is the letter's fault,
+ * or the machine's, which has no random number for it */
+static int refusal_status(int err)
 {
     bool letters = err == -EKEYEXPIRED || err == -EMSGSIZE || err == -EBADMSG;
+
     return letters ? EX_DATAERR : EX_OSERR;
 }
 
-/* letter_pack - visit: make the parcel, or refuse the letter. What was sent in
+/* letter_pack - visit: make the message, or refuse the letter. What was sent in
  * another boot, or to queues of another container, is on its way no more. */
 static int letter_pack(const struct letter *l, void *arg)
 {
     struct replay *r = arg;
-    const struct options *o = r->desk->o;
-    char why[PARCEL_WHY] = "";
+    const struct options *o = r->context->o;
+    char why[ENCODING_WHY] = "";
     bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
+    int err;
+
     r->packed = false;
     if (on_way && !o->again) {
         on_way_tell(r, l);
         return 0;
     }
-    int err = encoding_pack(&r->parcel, l, clock_wall_ns(), why);
+    err = encoding_pack(&r->encoding, l, clock_wall_ns(), why);
     if (err)
-        letter_refuse(r, l->m.row, parcel_status(err), why);
-    else if (on_way && r->parcel.kind != PARCEL_TRACKED)
+        letter_refuse(r, l->m.row, refusal_status(err), why);
+    else if (on_way && r->encoding.kind != ENCODING_TRACKED)
         letter_refuse(r, l->m.row, EX_DATAERR,
                       "behind a header it would be too large for the queue, "
                       "and without one the worker cannot know it for a copy");
-    else if (o->canary && r->sent == 0 && r->parcel.kind != PARCEL_TRACKED)
+    else if (o->canary && r->sent == 0 && r->encoding.kind != ENCODING_TRACKED)
         letter_refuse(r, l->m.row, EX_DATAERR,
                       "behind a header it would be too large for the queue, "
                       "and without one it is no canary");
@@ -114,15 +120,16 @@ static int letter_pack(const struct letter *l, void *arg)
     return 0;
 }
 
-/* parcel_foretell - --dry-run */
-static void parcel_foretell(const struct replay *r)
+/* message_foretell - --dry-run */
+static void message_foretell(const struct replay *r)
 {
-    const struct encoding *p = &r->parcel;
+    const struct encoding *p = &r->encoding;
+
     printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32 "%s\n",
            p->mark.row, queue_label(r->queue), p->size, p->priority,
-           p->kind == PARCEL_TRACKED     ? ""
-           : p->kind == PARCEL_UNTRACKED ? ", and remove it"
-                                         : ", as received, and remove it");
+           p->kind == ENCODING_TRACKED     ? ""
+           : p->kind == ENCODING_UNTRACKED ? ", and remove it"
+                                           : ", as received, and remove it");
 }
 
 /* room_say - the queue has been full for a second: who would make room, and
@@ -130,38 +137,41 @@ static void parcel_foretell(const struct replay *r)
 static void room_say(bool first, void *arg)
 {
     struct replay *r = arg;
-    const struct options *o = r->desk->o;
+    const struct options *o = r->context->o;
     const char *name = queue_label(r->queue);
     char worker[WORKER_CLAUSE];
+
     if (first) {
         term_progress_clear(&r->bar);
-        context_say(0, "%s is full (%zu messages), %s; waiting for room%s",
-                    name, queue_depth(r->queue),
-                    worker_lock_clause(o->state_dir, name, worker),
-                    o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
+        complain(0, "%s is full (%zu messages), %s; waiting for room%s", name,
+                 queue_depth(r->queue),
+                 worker_lock_clause(o->state_dir, name, worker),
+                 o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
     }
     term_progress_wait(&r->bar, "waiting for room");
 }
 
-/* parcel_post - the parcel into the queue; 0 or -errno. A queue whose name is
+/* message_post - the message into the queue; 0 or -errno. A queue whose name is
  * gone is as good as none: -ENOENT. One that lost it meanwhile has the message,
  * and only a worker that holds the queue can still take it: -ESTALE. */
-static int parcel_post(struct replay *r)
+static int message_post(struct replay *r)
 {
-    const struct options *o = r->desk->o;
+    const struct options *o = r->context->o;
     uint64_t deadline = UINT64_MAX;
+    int err;
+
     if (o->has_wait)
         deadline = ns_add(clock_mono_ns(), o->wait_ns);
     if (cli_interrupt_seen())
         return -EINTR;
     if (queue_gone(r->queue))
         return -ENOENT;
-    int err = patience_send(&(struct patient_send){
+    err = patience_send(&(struct patient_send){
         .patience = &r->patience,
         .queue = r->queue,
-        .data = r->parcel.bytes,
-        .size = r->parcel.size,
-        .priority = r->parcel.priority,
+        .data = r->encoding.bytes,
+        .size = r->encoding.size,
+        .priority = r->encoding.priority,
         .deadline_ns = deadline,
         .say = room_say,
         .arg = r,
@@ -173,21 +183,22 @@ static int parcel_post(struct replay *r)
 static int post_failed(const struct replay *r, int err)
 {
     const char *name = queue_label(r->queue);
+
     if (err == -EINTR)
-        return context_say(EX_TEMPFAIL, "interrupted");
+        return complain(EX_TEMPFAIL, "interrupted");
     if (err == -EAGAIN)
-        return context_say(EX_TEMPFAIL, "%s stayed full", name);
+        return complain(EX_TEMPFAIL, "%s stayed full", name);
     if (err == -ENOENT)
-        return context_say(EX_NOINPUT, "%s was removed meanwhile", name);
+        return complain(EX_NOINPUT, "%s was removed meanwhile", name);
     if (err == -ESTALE)
-        return context_say(
+        return complain(
             EX_NOINPUT,
             "%s was removed just as letter %" PRId64
             " was sent: a worker that takes what is left in it may "
             "run it, nobody else can; it stays in the store%s",
-            name, r->parcel.mark.row,
-            r->parcel.kind == PARCEL_TRACKED ? ", marked replayed" : "");
-    return context_say(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
+            name, r->encoding.mark.row,
+            r->encoding.kind == ENCODING_TRACKED ? ", marked replayed" : "");
+    return complain(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
 }
 
 /* sent_note - that the last one is in the queue. It is noted with the next
@@ -196,20 +207,21 @@ static int post_failed(const struct replay *r, int err)
 static void sent_note(struct replay *r)
 {
     if (r->unnoted)
-        (void)letters_mark_sent(r->desk->store, &r->last);
+        (void)letters_mark_sent(r->context->store, &r->last);
     r->unnoted = false;
 }
 
 /* mark_failed - somebody else was quicker, or the store cannot be written */
 static int mark_failed(struct replay *r, int err)
 {
-    int64_t row = r->parcel.mark.row;
+    int64_t row = r->encoding.mark.row;
+
     if (err == -EALREADY)
         letter_pass(r, row, "was just sent by somebody else");
     else if (err == -ENOENT)
         letter_refuse(r, row, 0, "it was settled or died again meanwhile");
     else
-        return context_store_failed("mark a letter", err);
+        return store_failed("mark a letter", err);
     return 0;
 }
 
@@ -218,17 +230,19 @@ static int mark_failed(struct replay *r, int err)
  * went into a queue which has just lost its name: so may that. */
 static void mark_undo(struct replay *r, int failed)
 {
-    const struct letter_mark *mark = &r->parcel.mark;
+    const struct letter_mark *mark = &r->encoding.mark;
+    int err;
+
     if (mark->again || failed == -ESTALE)
         return;
-    int err = letters_unmark(r->desk->store, mark);
+    err = letters_unmark(r->context->store, mark);
     if (!err || err == -ENOENT)
         return;
-    context_store_failed("take back the mark of a letter", err);
-    context_say(0,
-                "letter %" PRId64 " was not sent but is marked replayed; "
-                "`mqdlq replay --again %s %" PRId64 "` sends it",
-                mark->row, r->desk->queue, mark->row);
+    store_failed("take back the mark of a letter", err);
+    complain(0,
+             "letter %" PRId64 " was not sent but is marked replayed; "
+             "`mqdlq replay --again %s %" PRId64 "` sends it",
+             mark->row, r->context->queue, mark->row);
 }
 
 /* send_tracked - mark the letter, send it, take the mark back if that failed
@@ -246,14 +260,16 @@ static void mark_undo(struct replay *r, int failed)
  */
 static int send_tracked(struct replay *r)
 {
-    const struct letter_mark *mark = &r->parcel.mark;
-    int err = letters_mark_replayed(r->desk->store, mark,
+    const struct letter_mark *mark = &r->encoding.mark;
+    int err = letters_mark_replayed(r->context->store, mark,
                                     r->unnoted ? &r->last : NULL);
+    int failed;
+
     if (err)
         return mark_failed(r, err);
     r->unnoted = false;
     FAULT_POINT("replay_before_send");
-    int failed = parcel_post(r);
+    failed = message_post(r);
     FAULT_POINT("replay_after_send");
     if (failed) {
         mark_undo(r, failed);
@@ -273,47 +289,53 @@ static int send_tracked(struct replay *r)
  */
 static int send_untracked(struct replay *r)
 {
-    int failed = parcel_post(r);
+    int failed = message_post(r);
+    int64_t n;
+
     if (failed)
         return post_failed(r, failed);
     r->sent++;
     FAULT_POINT("replay_moved_before_remove");
-    int64_t n = letters_discard(r->desk->store, &r->parcel.mark.row, 1);
+    n = letters_discard(r->context->store, &r->encoding.mark.row, 1);
     if (n >= 0)
         return 0;
-    context_say(0, "letter %" PRId64 " was sent and is still in the store",
-                r->parcel.mark.row);
-    return context_store_failed("remove a letter", (int)n);
+    complain(0, "letter %" PRId64 " was sent and is still in the store",
+             r->encoding.mark.row);
+    return store_failed("remove a letter", (int)n);
 }
 
 /* letter_replay - one letter; 0 to go on, or an exit status */
 static int letter_replay(struct replay *r, const struct pick *pick)
 {
-    struct context *d = r->desk;
-    int err = letters_get(d->store, pick->row, letter_pack, r);
+    struct context *ctx = r->context;
+    int err = letters_get(ctx->store, pick->row, letter_pack, r);
+    uint64_t sent;
+    int status;
+
     if (err == -ENOENT) {
-        letter_refuse(r, pick->row, r->choice.by_id ? EX_NOINPUT : 0,
+        letter_refuse(r, pick->row, r->selection.by_id ? EX_NOINPUT : 0,
                       "it is gone");
         return 0;
     }
     if (err)
-        return context_store_failed("read a letter", err);
+        return store_failed("read a letter", err);
     if (!r->packed)
         return 0;
-    if (d->o->dry_run) {
-        parcel_foretell(r);
+    if (ctx->o->dry_run) {
+        message_foretell(r);
         r->sent++;
         return 0;
     }
-    if (rate_limit_wait(&r->pace) != 0)
+    if (rate_limit_wait(&r->rate) != 0)
         return post_failed(r, -EINTR);
-    uint64_t sent = r->sent;
-    int status =
-        r->parcel.kind == PARCEL_TRACKED ? send_tracked(r) : send_untracked(r);
-    if (!status && d->o->canary && sent == 0 && r->sent == 1) {
+    sent = r->sent;
+    status = r->encoding.kind == ENCODING_TRACKED ? send_tracked(r)
+                                                  : send_untracked(r);
+    if (!status && ctx->o->canary && sent == 0 && r->sent == 1) {
         sent_note(r);
-        status = canary_wait(d, r->parcel.mark.row, r->parcel.mark.died_ns,
-                             d->o->has_wait ? d->o->wait_ns : UINT64_MAX);
+        status =
+            canary_wait(ctx, r->encoding.mark.row, r->encoding.mark.died_ns,
+                        ctx->o->has_wait ? ctx->o->wait_ns : UINT64_MAX);
     }
     return status;
 }
@@ -322,6 +344,7 @@ static int letter_replay(struct replay *r, const struct pick *pick)
 static int on_way_count(const struct letter *l, void *arg)
 {
     uint64_t *n = arg;
+
     *n += l->replay.here;
     return 0;
 }
@@ -330,12 +353,15 @@ static int on_way_count(const struct letter *l, void *arg)
  * before: who sends all wants to know that some are not among them */
 static int on_way_find(struct replay *r)
 {
-    struct letter_filter f = r->desk->o->filter;
+    struct letter_filter f = r->context->o->filter;
+    int err;
+
     f.replayed = true;
-    if (r->choice.by_id || r->desk->o->filter.replayed || !r->desk->store)
+    if (r->selection.by_id || r->context->o->filter.replayed ||
+        !r->context->store)
         return 0;
-    int err = letters_each(r->desk->store, &f, true, on_way_count, &r->on_way);
-    return err ? context_store_failed("read the letters", err) : 0;
+    err = letters_each(r->context->store, &f, true, on_way_count, &r->on_way);
+    return err ? store_failed("read the letters", err) : 0;
 }
 
 /* on_way_print - the end of the line */
@@ -345,75 +371,78 @@ static void on_way_print(const struct replay *r)
         printf("; %" PRIu64 " %s on %s way already: see mqdlq list --replayed "
                "%s",
                r->on_way, r->on_way == 1 ? "is" : "are",
-               r->on_way == 1 ? "its" : "their", r->desk->queue);
+               r->on_way == 1 ? "its" : "their", r->context->queue);
 }
 
-/* choice_replay - all of them, and say how it went; the exit status */
-static int choice_replay(struct replay *r)
+/* selection_replay - all of them, and say how it went; the exit status */
+static int selection_replay(struct replay *r)
 {
-    const struct options *o = r->desk->o;
-    size_t total = r->choice.count;
+    const struct options *o = r->context->o;
+    size_t total = r->selection.count;
     int status = 0;
+
     if (total > 1 && !o->dry_run)
         term_progress_start(&r->bar, "replaying", total);
-    rate_limit_start(&r->pace, o->rate, clock_mono_ns());
+    rate_limit_start(&r->rate, o->rate, clock_mono_ns());
     for (size_t i = 0; i < total && !status; i++) {
-        status = letter_replay(r, &r->choice.picks[i]);
+        status = letter_replay(r, &r->selection.picks[i]);
         term_progress_step(&r->bar, r->sent);
     }
     sent_note(r);
     term_progress_end(&r->bar);
     printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
-           context_plural(total), o->dry_run ? "would be sent" : "sent",
+           term_plural(total), o->dry_run ? "would be sent" : "sent",
            queue_label(r->queue));
     if (r->refused > 0)
         printf(", %" PRIu64 " not", r->refused);
     on_way_print(r);
     putchar('\n');
-    status = context_worse(status, r->status);
-    return context_worse(status, r->choice.missing ? EX_NOINPUT : 0);
+    status = status_worse(status, r->status);
+    return status_worse(status, r->selection.missing ? EX_NOINPUT : 0);
 }
 
-/* target_open - the queue to send to, and a parcel as large as it takes */
+/* target_open - the queue to send to, and a message as large as it takes */
 static int target_open(struct replay *r)
 {
-    const struct options *o = r->desk->o;
+    const struct options *o = r->context->o;
     struct problem p = {0};
     char name[QUEUE_NAME_MAX];
-    if (queue_name(o->to ? o->to : r->desk->queue, name, &p) ||
+
+    if (queue_name(o->to ? o->to : r->context->queue, name, &p) ||
         queue_open(&r->queue, name, QUEUE_SEND, NULL, NULL, &p))
-        return context_say(p.status, "%s", p.text);
-    r->parcel = (struct encoding){
+        return complain(p.status, "%s", p.text);
+    r->encoding = (struct encoding){
         .raw = o->raw,
-        .elsewhere = strcmp(name, r->desk->queue) != 0,
+        .elsewhere = strcmp(name, r->context->queue) != 0,
         .reset_expiry = o->reset_expiry,
-        .store = r->desk->store,
+        .store = r->context->store,
         .room = queue_message_size(r->queue),
     };
-    if (encoding_open(&r->parcel) != 0)
-        return context_store_failed("replay", -ENOMEM);
+    if (encoding_open(&r->encoding) != 0)
+        return store_failed("replay", -ENOMEM);
     return 0;
 }
 
 /* replay_run - replay */
-int replay_run(struct context *d)
+int replay_run(struct context *ctx)
 {
-    struct replay r = {.desk = d};
-    int status = selection_make(&r.choice, d);
+    struct replay r = {.context = ctx};
+    int status = selection_make(&r.selection, ctx);
+
     if (!status)
         status = on_way_find(&r);
-    if (!status && r.choice.count == 0) {
-        status = r.choice.missing ? EX_NOINPUT : 0;
+    if (!status && r.selection.count == 0) {
+        status = r.selection.missing ? EX_NOINPUT : 0;
         fputs("0 letters chosen", stdout);
         on_way_print(&r);
         putchar('\n');
     } else if (!status) {
         status = target_open(&r);
         if (!status)
-            status = choice_replay(&r);
+            status = selection_replay(&r);
     }
-    encoding_close(&r.parcel);
+    encoding_close(&r.encoding);
     queue_close(&r.queue);
-    selection_free(&r.choice);
+    selection_free(&r.selection);
     return status;
 }

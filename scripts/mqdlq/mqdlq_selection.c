@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/store/letters.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 
 #define BLANKS " \t\r\n"
@@ -23,8 +24,8 @@ struct wanted {
 
 /* Ids while they are looked up. */
 struct lookup {
-    struct selection *choice;
-    const struct context *desk;
+    struct selection *selection;
+    const struct context *context;
     struct wanted *wanted;
     size_t count, room;
 };
@@ -35,6 +36,7 @@ static int pick_add(struct selection *c, int64_t row, uint64_t died_ns)
     if (c->count == c->room) {
         size_t room = c->room ? 2 * c->room : 64;
         struct pick *picks = reallocarray(c->picks, room, sizeof *picks);
+
         if (!picks)
             return -ENOMEM;
         c->picks = picks;
@@ -54,15 +56,17 @@ static int letter_pick(const struct letter *l, void *arg)
 static int pick_order(const void *a, const void *b)
 {
     const struct pick *x = a, *y = b;
+
     if (x->died_ns != y->died_ns)
         return x->died_ns < y->died_ns ? -1 : 1;
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* choice_sort - oldest first, each once */
-static void choice_sort(struct selection *c)
+/* selection_sort - oldest first, each once */
+static void selection_sort(struct selection *c)
 {
     size_t kept = 0;
+
     if (c->count > 0)
         qsort(c->picks, c->count, sizeof *c->picks, pick_order);
     for (size_t i = 0; i < c->count; i++)
@@ -71,14 +75,16 @@ static void choice_sort(struct selection *c)
     c->count = kept;
 }
 
-/* choice_by_filter - all letters that match */
-static int choice_by_filter(struct selection *c, const struct context *d)
+/* selection_by_filter - all letters that match */
+static int selection_by_filter(struct selection *c, const struct context *ctx)
 {
-    struct letter_filter f = d->o->filter;
-    if (!d->store)
+    struct letter_filter f = ctx->o->filter;
+    int err;
+
+    if (!ctx->store)
         return 0;
-    int err = letters_each(d->store, &f, true, letter_pick, c);
-    return err ? context_store_failed("read the letters", err) : 0;
+    err = letters_each(ctx->store, &f, true, letter_pick, c);
+    return err ? store_failed("read the letters", err) : 0;
 }
 
 /* ---- ids ---- */
@@ -86,20 +92,21 @@ static int choice_by_filter(struct selection *c, const struct context *d)
 /* id_missing - name an id that no letter has */
 static void id_missing(struct lookup *k, const char *text)
 {
-    k->choice->missing = true;
-    context_say(0, "%s has no letter %s", k->desk->queue, text);
+    k->selection->missing = true;
+    complain(0, "%s has no letter %s", k->context->queue, text);
 }
 
 /* row_look - an id that is a row number */
 static int row_look(struct lookup *k, const char *text, int64_t row)
 {
     int err = -ENOENT;
-    if (k->desk->store)
-        err = letters_get(k->desk->store, row, letter_pick, k->choice);
+
+    if (k->context->store)
+        err = letters_get(k->context->store, row, letter_pick, k->selection);
     if (err == -ENOENT)
         id_missing(k, text);
     else if (err)
-        return context_store_failed("read the letters", err);
+        return store_failed("read the letters", err);
     return 0;
 }
 
@@ -109,8 +116,9 @@ static int wanted_add(struct lookup *k, struct ulid id)
     if (k->count == k->room) {
         size_t room = k->room ? 2 * k->room : 16;
         struct wanted *wanted = reallocarray(k->wanted, room, sizeof *wanted);
+
         if (!wanted)
-            return context_store_failed("look for the ids", -ENOMEM);
+            return store_failed("look for the ids", -ENOMEM);
         k->wanted = wanted;
         k->room = room;
     }
@@ -123,34 +131,39 @@ static int id_take(struct lookup *k, const char *text)
 {
     const char *trouble = NULL;
     struct ulid id;
+
     if (ulid_parse(text, strlen(text), &id) == 0)
         return wanted_add(k, id);
     if (text[strspn(text, "0123456789")] == '\0') {
         int64_t row = strtonum(text, 1, INT64_MAX, &trouble);
+
         if (!trouble)
             return row_look(k, text, row);
     }
-    return context_say(
-        EX_USAGE,
-        "\"%s\" is not an id; give a number of the ID column or a "
-        "message id of 26 characters",
-        text);
+    return complain(EX_USAGE,
+                    "\"%s\" is not an id; give a number of the ID column or a "
+                    "message id of 26 characters",
+                    text);
 }
 
 /* ids_from_stdin - ids with blanks between them */
 static int ids_from_stdin(struct lookup *k)
 {
-    term_tell_input("mqdlq", "ids");
+    size_t room;
+    int status;
+
+    complain_reads("ids");
     char *line = NULL, *more;
-    size_t room = 0;
-    int status = 0;
+    room = 0;
+    status = 0;
     while (!status && getline(&line, &room, stdin) >= 0) {
         char *word = strtok_r(line, BLANKS, &more);
+
         for (; word && !status; word = strtok_r(NULL, BLANKS, &more))
             status = id_take(k, word);
     }
     if (!status && ferror(stdin))
-        status = context_say(EX_IOERR, "cannot read ids from stdin");
+        status = complain(EX_IOERR, "cannot read ids from stdin");
     free(line);
     return status;
 }
@@ -159,6 +172,7 @@ static int ids_from_stdin(struct lookup *k)
 static int wanted_order(const void *a, const void *b)
 {
     const struct wanted *x = a, *y = b;
+
     return memcmp(&x->id, &y->id, sizeof x->id);
 }
 
@@ -169,11 +183,12 @@ static int wanted_visit(const struct letter *l, void *arg)
     struct wanted key = {.id = l->m.id};
     struct wanted *w =
         bsearch(&key, k->wanted, k->count, sizeof key, wanted_order);
+
     if (!w)
         return 0;
     w->found++;
     w->row = l->m.row;
-    return pick_add(k->choice, l->m.row, l->m.died_ns);
+    return pick_add(k->selection, l->m.row, l->m.died_ns);
 }
 
 /* wanted_scan - one pass over all letters for all message ids */
@@ -181,48 +196,54 @@ static int wanted_scan(struct lookup *k)
 {
     struct letter_filter dead = {0}, replayed = {.replayed = true};
     int err = 0;
+    size_t kept;
+
     qsort(k->wanted, k->count, sizeof *k->wanted, wanted_order);
-    size_t kept = 1;
+    kept = 1;
     for (size_t i = 1; i < k->count; i++)
         if (wanted_order(&k->wanted[kept - 1], &k->wanted[i]) != 0)
             k->wanted[kept++] = k->wanted[i];
     k->count = kept;
-    if (k->desk->store)
-        err = letters_each(k->desk->store, &dead, true, wanted_visit, k);
-    if (!err && k->desk->store)
-        err = letters_each(k->desk->store, &replayed, true, wanted_visit, k);
-    return err ? context_store_failed("read the letters", err) : 0;
+    if (k->context->store)
+        err = letters_each(k->context->store, &dead, true, wanted_visit, k);
+    if (!err && k->context->store)
+        err = letters_each(k->context->store, &replayed, true, wanted_visit, k);
+    return err ? store_failed("read the letters", err) : 0;
 }
 
 /* wanted_judge - each message id must have been of exactly one letter */
 static int wanted_judge(struct lookup *k)
 {
     char text[ULID_TEXT];
+
     for (size_t i = 0; i < k->count; i++) {
         const struct wanted *w = &k->wanted[i];
+
         ulid_print(w->id, text);
         if (w->found == 0)
             id_missing(k, text);
         else if (w->found > 1)
-            return context_say(
-                EX_USAGE,
-                "%" PRIu64 " letters have the message id %s, one "
-                "of them is %" PRId64 "; give numbers of the ID column",
-                w->found, text, w->row);
+            return complain(EX_USAGE,
+                            "%" PRIu64 " letters have the message id %s, one "
+                            "of them is %" PRId64
+                            "; give numbers of the ID column",
+                            w->found, text, w->row);
     }
     return 0;
 }
 
-/* choice_by_ids - the letters that the operands name */
-static int choice_by_ids(struct selection *c, const struct context *d)
+/* selection_by_ids - the letters that the operands name */
+static int selection_by_ids(struct selection *c, const struct context *ctx)
 {
-    const struct options *o = d->o;
-    struct lookup k = {.choice = c, .desk = d};
+    const struct options *o = ctx->o;
+    struct lookup k = {.selection = c, .context = ctx};
     int status = 0;
+
     c->by_id = true;
-    for (int i = 1; i < o->operand_count && !status; i++)
-        status = strcmp(o->operands[i], "-") == 0 ? ids_from_stdin(&k)
-                                                  : id_take(&k, o->operands[i]);
+    for (int i = 1; i < o->line.operand_count && !status; i++)
+        status = strcmp(o->line.operands[i], "-") == 0
+                     ? ids_from_stdin(&k)
+                     : id_take(&k, o->line.operands[i]);
     if (!status && k.count > 0)
         status = wanted_scan(&k);
     if (!status && k.count > 0)
@@ -232,15 +253,17 @@ static int choice_by_ids(struct selection *c, const struct context *d)
 }
 
 /* selection_make - by ids if there are any, else by the filter */
-int selection_make(struct selection *c, const struct context *d)
+int selection_make(struct selection *c, const struct context *ctx)
 {
+    int status;
+
     *c = (struct selection){0};
-    int status =
-        d->o->operand_count > 1 ? choice_by_ids(c, d) : choice_by_filter(c, d);
+    status = ctx->o->line.operand_count > 1 ? selection_by_ids(c, ctx)
+                                            : selection_by_filter(c, ctx);
     if (status)
         selection_free(c);
     else
-        choice_sort(c);
+        selection_sort(c);
     return status;
 }
 

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scripts/mqdlq/mqdlq_context.h"
+#include "scripts/mqdlq/mqdlq.h"
 
 struct pick {
     uint64_t died_ns;
@@ -29,7 +29,7 @@ struct selection {
     bool missing; /* an id was not found: exit status 66 at the end */
 };
 
-int selection_make(struct selection *c, const struct context *d);
+int selection_make(struct selection *c, const struct context *ctx);
 void selection_free(struct selection *c);
 
 #endif

@@ -1,5 +1,5 @@
-/* mqdlq_show.c - see mqdlq_show.h */
-#include "scripts/mqdlq/mqdlq_show.h"
+/* mqdlq_show.c - see mqdlq.h */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,9 +10,9 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/store/letters.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
-#include "scripts/mqdlq/mqdlq_list.h"
 
 #define BODY_SHOWN (16u << 10)
 
@@ -42,6 +42,7 @@ static void block_print(const char *data, size_t size, const char *indent)
     while (size > 0) {
         const char *end = memchr(data, '\n', size);
         size_t line = end ? (size_t)(end - data) : size;
+
         fputs(indent, stdout);
         safe_text(stdout, data, line, false);
         putchar('\n');
@@ -55,9 +56,11 @@ static void header_print(const struct store_row *m)
 {
     const char *data = m->data;
     const char *line = memchr(data, '\n', m->header_size);
+    size_t skip;
+
     if (!line)
         return;
-    size_t skip = (size_t)(line + 1 - data);
+    skip = (size_t)(line + 1 - data);
     printf("%sHeader%s\n", term_colour(stdout, TERM_BOLD),
            term_colour(stdout, TERM_PLAIN));
     if (m->header_size > skip + 1)
@@ -69,6 +72,7 @@ static void state_print(const struct letter *l)
 {
     const struct letter_replay *how = &l->replay;
     char time[TIME_TEXT];
+
     if (l->m.state != STORE_REPLAYED)
         field("state", "dead");
     else if (!how->here)
@@ -84,11 +88,12 @@ static void state_print(const struct letter *l)
 /* fields_print - visit: everything but history and body */
 static int fields_print(const struct letter *l, void *arg)
 {
-    const struct context *d = arg;
+    const struct context *ctx = arg;
     const struct store_row *m = &l->m;
     char id[ULID_TEXT], time[TIME_TEXT];
+
     printf("%sLetter %" PRId64 " of %s%s\n", term_colour(stdout, TERM_BOLD),
-           m->row, d->queue, term_colour(stdout, TERM_PLAIN));
+           m->row, ctx->queue, term_colour(stdout, TERM_PLAIN));
     field("message id", "%s", ulid_print(m->id, id));
     state_print(l);
     field("died", "%s", time_print(m->died_ns, time));
@@ -117,6 +122,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 {
     char time[TIME_TEXT], took[DURATION_TEXT];
     uint64_t whole = a->duration_ns;
+
     (void)arg;
     if (whole >= NS_PER_MS)
         whole -= whole % NS_PER_MS; /* for people; --json has all digits */
@@ -136,6 +142,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 static int body_print(const struct letter *l, void *arg)
 {
     size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
+
     (void)arg;
     printf("%sBody%s\n", term_colour(stdout, TERM_BOLD),
            term_colour(stdout, TERM_PLAIN));
@@ -154,34 +161,38 @@ static int body_write(const struct letter *l, void *arg)
 }
 
 /* letter_show - one letter; 0 or -errno */
-static int letter_show(struct context *d, int64_t row)
+static int letter_show(struct context *ctx, int64_t row)
 {
-    if (d->o->body)
-        return letters_get(d->store, row, body_write, NULL);
-    int err = letters_get(d->store, row, fields_print, d);
+    int err;
+
+    if (ctx->o->body)
+        return letters_get(ctx->store, row, body_write, NULL);
+    err = letters_get(ctx->store, row, fields_print, ctx);
     if (!err)
-        err = letters_history(d->store, row, attempt_print, NULL);
+        err = letters_history(ctx->store, row, attempt_print, NULL);
     if (!err)
-        err = letters_get(d->store, row, body_print, NULL);
+        err = letters_get(ctx->store, row, body_print, NULL);
     return err;
 }
 
-/* choice_show - the chosen letters, newest first */
-static int choice_show(struct context *d, const struct selection *c)
+/* selection_show - the chosen letters, newest first */
+static int selection_show(struct context *ctx, const struct selection *c)
 {
     int status = c->missing ? EX_NOINPUT : 0;
-    if (d->o->body && c->count > 1)
-        return context_say(
+
+    if (ctx->o->body && c->count > 1)
+        return complain(
             EX_USAGE, "--body is for one letter, and %zu are chosen", c->count);
     if (c->count == 0 && !c->missing)
-        return context_say(EX_NOINPUT, "no letter of %s matches", d->queue);
+        return complain(EX_NOINPUT, "no letter of %s matches", ctx->queue);
     for (size_t i = c->count; i-- > 0;) {
-        int err = letter_show(d, c->picks[i].row);
+        int err = letter_show(ctx, c->picks[i].row);
+
         if (err && err != -ENOENT)
-            return context_store_failed("read a letter", err);
+            return store_failed("read a letter", err);
         if (err)
-            status = context_say(EX_NOINPUT, "letter %" PRId64 " is gone",
-                                 c->picks[i].row);
+            status = complain(EX_NOINPUT, "letter %" PRId64 " is gone",
+                              c->picks[i].row);
         if (i > 0)
             putchar('\n');
     }
@@ -189,15 +200,17 @@ static int choice_show(struct context *d, const struct selection *c)
 }
 
 /* show_run - show */
-int show_run(struct context *d)
+int show_run(struct context *ctx)
 {
     struct selection c;
-    if (d->o->json)
-        return list_json(d, true);
-    int status = selection_make(&c, d);
+    int status;
+
+    if (ctx->o->json)
+        return list_json(ctx, true);
+    status = selection_make(&c, ctx);
     if (status)
         return status;
-    status = choice_show(d, &c);
+    status = selection_show(ctx, &c);
     selection_free(&c);
     return status;
 }

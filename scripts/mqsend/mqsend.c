@@ -9,6 +9,7 @@
 #include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
 #include "common/mq/queue.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqsend/mqsend_envelope.h"
 #include "scripts/mqsend/mqsend_input.h"
@@ -30,6 +31,7 @@ struct options {
 static int read_id(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
+
     o->envelope.has_id = true;
     if (ulid_parse(text, strlen(text), &o->envelope.id) == 0)
         return 0;
@@ -43,6 +45,7 @@ static int read_id(const char *text, void *into, struct problem *p)
 static int read_group(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
+
     o->envelope.group = text;
     if (header_value_ok(text, strlen(text)))
         return 0;
@@ -56,6 +59,7 @@ static int read_group(const char *text, void *into, struct problem *p)
 static int read_header(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
+
     return envelope_add_x(&o->envelope, text, p);
 }
 
@@ -145,6 +149,7 @@ static int raw_check(const struct options *o, struct problem *p)
                        : e->x_count    ? "--header"
                        : o->print_id   ? "--print-id"
                                        : NULL;
+
     if (!o->raw || !flag)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
@@ -158,6 +163,7 @@ static int options_check(const struct options *o, const char *body,
                          struct problem *p)
 {
     bool many = o->lines || o->null;
+
     if (body && o->file)
         return usage(p, "BODY and --file are both given; give one");
     if (o->lines && o->null)
@@ -181,6 +187,7 @@ static int body_find(int argc, char **argv, int operands, int rest,
                      const char **body, struct problem *p)
 {
     int after = rest < 0 ? 0 : argc - rest;
+
     *body = NULL;
     if (operands < 1)
         return usage(p, "no queue given; usage: mqsend [options] QUEUE [BODY]");
@@ -200,9 +207,12 @@ static int queue_get(const struct options *o, const char *text,
 {
     char name[QUEUE_NAME_MAX], differs[256];
     struct queue_attr attr = o->attr;
+    bool created;
+    int err;
+
     attr.mode = o->has_mode ? (mode_t)o->mode : 0600;
-    bool created = false;
-    int err = queue_name(text, name, p);
+    created = false;
+    err = queue_name(text, name, p);
     if (!err)
         err =
             queue_open(queue, name, QUEUE_SEND | (o->create ? QUEUE_CREATE : 0),
@@ -212,7 +222,7 @@ static int queue_get(const struct options *o, const char *text,
     if (!o->has_mode)
         attr.mode = 0;
     if (queue_differs(*queue, &attr, differs, sizeof differs))
-        term_complain("mqsend", "warning: %s exists: %s", name, differs);
+        complain(0, "warning: %s exists: %s", name, differs);
     return 0;
 }
 
@@ -229,6 +239,7 @@ static int input_get(const struct options *o, const char *body,
                                : INPUT_WHOLE,
         .keep = queue_message_size(queue),
     };
+
     return input_open(input, &spec, p);
 }
 
@@ -240,17 +251,17 @@ static int run(struct options *o, const char *name, const char *body)
     struct input *input = NULL;
     struct envelope *e = &o->envelope;
     int status;
+
     e->raw = o->raw;
     e->timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
     if (envelope_check(e, &p) || queue_get(o, name, &queue, &p) ||
         input_get(o, body, queue, &input, &p)) {
-        term_complain("mqsend", "%s", p.text);
-        status = p.status;
+        status = complain_of(&p);
     } else {
         if (!body && !o->file)
-            term_tell_input("mqsend", o->lines  ? "messages, one a line,"
-                                      : o->null ? "messages, each up to a NUL,"
-                                                : "the body");
+            complain_reads(o->lines  ? "messages, one a line,"
+                           : o->null ? "messages, each up to a NUL,"
+                                     : "the body");
         status = post_run(&(struct post){
             .queue = queue,
             .input = input,
@@ -277,25 +288,26 @@ int main(int argc, char **argv)
     struct problem p = {0};
     const char *body = NULL;
     int operands = 0, rest = -1, asked = options_dump(&table, argc, argv);
+    int err;
+
+    complain_as("mqsend");
     if (asked >= 0)
         return asked;
-    int err = options_parse(&table, argc, argv, &o, &operands, &rest, &p);
+    err = options_parse(&table, argc, argv, &o, &operands, &rest, &p);
     if (!err && o.help) {
         options_help(&table, stdout, term_width(stdout));
-        return 0;
+        return complain_output(0);
     }
     if (!err && o.version) {
         puts("mqsend " MQW_VERSION);
-        return 0;
+        return complain_output(0);
     }
     if (!err)
         err = body_find(argc, argv, operands, rest, &body, &p);
     if (!err)
         err = options_check(&o, body, &p);
-    if (err) {
-        term_complain("mqsend", "%s", p.text);
-        return p.status;
-    }
+    if (err)
+        return complain_of(&p);
     cli_interrupt_catch();
     return run(&o, argv[0], body);
 }

@@ -18,6 +18,7 @@ static bool text_same(struct header_text a, struct header_text b)
 int envelope_add_x(struct envelope *e, const char *text, struct problem *p)
 {
     const char *equals = strchr(text, '=');
+
     if (!equals)
         return problem_set(p, EX_USAGE, EINVAL,
                            "--header: \"%s\" is not x-name=value", text);
@@ -60,6 +61,7 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         .expires_ns = ns_add(now_ns, e->ttl_ns),
         .timeout_ms = e->timeout_ms,
     };
+
     if (e->group) {
         h.fields |= HEADER_GROUP;
         h.group = (struct header_text){e->group, strlen(e->group)};
@@ -77,6 +79,7 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
 int envelope_check(const struct envelope *e, struct problem *p)
 {
     char header[HEADER_MAX];
+
     if (e->raw || header_fill(e, clock_wall_ns(), 16u << 20, header) >= 0)
         return 0;
     return problem_set(p, EX_USAGE, EMSGSIZE,
@@ -91,8 +94,10 @@ ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
 {
     char header[HEADER_MAX];
     int bytes = 0;
+
     if (!e->raw) {
         uint64_t now = clock_wall_ns();
+
         if (!e->has_id)
             e->id = ulid_make(now);
         bytes = header_fill(e, now, size, header);

@@ -43,11 +43,13 @@ int input_open(struct input **out, const struct input_spec *spec,
                struct problem *p)
 {
     struct input *in = calloc(1, sizeof *in);
+    int err;
+
     if (!in)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     *in = (struct input){
         .fd = -1, .delimiter = spec->delimiter, .keep = spec->keep};
-    int err = input_source(in, spec, p);
+    err = input_source(in, spec, p);
     if (!err) {
         in->record = malloc(in->keep);
         in->chunk = spec->text ? NULL : malloc(CHUNK_BYTES);
@@ -76,9 +78,11 @@ void input_close(struct input **in)
 /* chunk_read - the next chunk: its bytes, 0 at the end, or -errno */
 static ssize_t chunk_read(struct input *in)
 {
+    ssize_t n;
+
     if (in->fd < 0)
         return 0;
-    ssize_t n = read(in->fd, in->chunk, CHUNK_BYTES);
+    n = read(in->fd, in->chunk, CHUNK_BYTES);
     if (n < 0)
         return -errno;
     in->at = in->chunk;
@@ -91,6 +95,7 @@ static void record_add(struct input *in, const char *data, size_t size)
 {
     if (in->size < in->keep) {
         size_t room = in->keep - in->size;
+
         memcpy(in->record + in->size, data, size < room ? size : room);
     }
     in->size += size;
@@ -102,6 +107,7 @@ static void record_take(struct input *in, const char *end, const char **data,
                         size_t *size)
 {
     size_t piece = (size_t)(end - in->at);
+
     *data = in->at;
     *size = piece;
     if (in->size > 0) {
@@ -119,6 +125,8 @@ int input_next(struct input *in, const char **data, size_t *size)
     while (!in->done) {
         size_t left = (size_t)(in->end - in->at);
         const char *end = NULL;
+        ssize_t n;
+
         if (left > 0 && in->delimiter != INPUT_WHOLE)
             end = memchr(in->at, in->delimiter, left);
         if (end) {
@@ -128,7 +136,7 @@ int input_next(struct input *in, const char **data, size_t *size)
         if (left > 0)
             record_add(in, in->at, left);
         in->at = in->end;
-        ssize_t n = chunk_read(in);
+        n = chunk_read(in);
         if (n < 0)
             return (int)n;
         if (n > 0)

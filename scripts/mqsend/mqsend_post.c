@@ -12,7 +12,7 @@
 #include "common/text/cli_interrupt.h"
 #include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
-#include "common/text/term.h"
+#include "common/text/complain.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
 
@@ -21,7 +21,7 @@
 /* One run. */
 struct run {
     const struct post *post;
-    struct rate_limit pace;
+    struct rate_limit rate;
     struct term_progress bar;
     struct patience patience;
     char *message; /* room: queue_message_size */
@@ -37,6 +37,7 @@ static void how_far(const struct run *r, char *text, size_t room)
     const struct post *post = r->post;
     int n = snprintf(text, room, "%" PRIu64 " sent", r->sent);
     bool between = r->records == 0 || r->left_of_record == 0;
+
     if (!post->many) {
         snprintf(text + n, room - (size_t)n, ", %" PRIu64 " left",
                  r->left_of_record);
@@ -54,10 +55,11 @@ static void how_far(const struct run *r, char *text, size_t room)
 static int run_fail(struct run *r, int status, const char *why)
 {
     char text[SENTENCE];
+
     how_far(r, text, sizeof text);
     term_progress_end(&r->bar);
     fflush(stdout);
-    term_complain("mqsend", "%s: %s", why, text);
+    complain(0, "%s: %s", why, text);
     cli_interrupt_die();
     return status;
 }
@@ -67,6 +69,7 @@ static int send_refused(struct run *r, int err)
 {
     char why[SENTENCE], wait[DURATION_TEXT];
     const char *name = queue_label(r->post->queue);
+
     if (err == -EINTR)
         return run_fail(r, EX_TEMPFAIL, "interrupted");
     if (err != -EAGAIN) {
@@ -96,6 +99,7 @@ static int body_too_large(struct run *r, size_t body)
             ? "--raw sends the body without a header"
             : "a queue keeps its size; to a larger one: \"Moving a queue\" in "
               "the runbook";
+
     if (header == 0)
         snprintf(why, sizeof why,
                  "body too large: %zu bytes, %zu more than the %zu that %s "
@@ -113,6 +117,7 @@ static int body_too_large(struct run *r, size_t body)
 static void id_print(const struct run *r)
 {
     char id[ULID_TEXT];
+
     if (r->post->print_id)
         puts(ulid_print(r->post->envelope->id, id));
 }
@@ -125,14 +130,15 @@ static void room_say(bool first, void *arg)
     const char *name = queue_label(r->post->queue);
     char worker[WORKER_CLAUSE], limit[DURATION_TEXT];
     bool endless = r->post->wait_ns == UINT64_MAX;
+
     if (first) {
         term_progress_clear(&r->bar);
-        term_complain(
-            "mqsend", "%s is full (%zu messages), %s; waiting for room%s%s%s",
-            name, queue_depth(r->post->queue),
-            worker_lock_clause(NULL, name, worker), endless ? "" : ", up to ",
-            endless ? "" : duration_print(r->post->wait_ns, limit),
-            endless ? ", Ctrl-C ends it (or --wait DUR, --no-wait)" : "");
+        complain(0, "%s is full (%zu messages), %s; waiting for room%s%s%s",
+                 name, queue_depth(r->post->queue),
+                 worker_lock_clause(NULL, name, worker),
+                 endless ? "" : ", up to ",
+                 endless ? "" : duration_print(r->post->wait_ns, limit),
+                 endless ? ", Ctrl-C ends it (or --wait DUR, --no-wait)" : "");
     }
     term_progress_wait(&r->bar, "waiting for room");
 }
@@ -141,11 +147,12 @@ static void room_say(bool first, void *arg)
 static int message_send(struct run *r, const char *body, size_t size)
 {
     const struct post *post = r->post;
-    int err = rate_limit_wait(&r->pace);
+    int err = rate_limit_wait(&r->rate);
+    ssize_t bytes;
+
     if (err || cli_interrupt_seen())
         return send_refused(r, -EINTR);
-    ssize_t bytes =
-        envelope_fill(post->envelope, body, size, r->message, r->room);
+    bytes = envelope_fill(post->envelope, body, size, r->message, r->room);
     if (bytes < 0)
         return body_too_large(r, size);
     if (post->wait_ns == 0)
@@ -177,6 +184,7 @@ static int message_send(struct run *r, const char *body, size_t size)
 static int record_send(struct run *r, const char *body, size_t size)
 {
     int status = 0;
+
     r->records++;
     r->left_of_record = r->post->repeat;
     while (r->left_of_record > 0 && !status)
@@ -189,8 +197,11 @@ static int run_records(struct run *r)
 {
     const char *body;
     size_t size;
+
     for (;;) {
         int n = input_next(r->post->input, &body, &size);
+        int status;
+
         if (n == 0)
             return 0;
         if (n == -EINTR && !cli_interrupt_seen())
@@ -199,11 +210,12 @@ static int run_records(struct run *r)
             return run_fail(r, EX_TEMPFAIL, "interrupted");
         if (n < 0) {
             char why[SENTENCE];
+
             snprintf(why, sizeof why, "cannot read the input: %s",
                      strerror(-n));
             return run_fail(r, EX_IOERR, why);
         }
-        int status = record_send(r, body, size);
+        status = record_send(r, body, size);
         if (status)
             return status;
     }
@@ -214,6 +226,7 @@ static int run_records(struct run *r)
 static int run_end(struct run *r)
 {
     char why[SENTENCE];
+
     term_progress_end(&r->bar);
     if (queue_gone(r->post->queue)) {
         snprintf(why, sizeof why,
@@ -231,18 +244,17 @@ static int run_end(struct run *r)
 int post_run(const struct post *post)
 {
     struct run r = {.post = post, .room = queue_message_size(post->queue)};
-    struct problem p;
+    int status;
+
     r.message = malloc(r.room);
     r.left_of_record = post->repeat;
     if (!r.message) {
-        problem_memory(&p);
-        term_complain("mqsend", "%s", p.text);
-        return p.status;
+        return complain_memory();
     }
     if (post->many || post->repeat > 1)
         term_progress_start(&r.bar, "sending", post->many ? 0 : post->repeat);
-    rate_limit_start(&r.pace, post->rate, clock_mono_ns());
-    int status = run_records(&r);
+    rate_limit_start(&r.rate, post->rate, clock_mono_ns());
+    status = run_records(&r);
     if (!status)
         status = run_end(&r);
     free(r.message);

@@ -10,6 +10,7 @@
 
 #include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "tests/bench/answer.h"
 #include "tests/bench/place.h"
@@ -242,10 +243,9 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], ANSWER) == 0)
         return answer(argc - 2, argv + 2);
-    if (options_read(&options, argc, argv, &p) < 0) {
-        term_complain("bench", "%s", p.text);
-        return p.status;
-    }
+    complain_as("bench");
+    if (options_read(&options, argc, argv, &p) < 0)
+        return complain_of(&p);
     if (options.help) {
         options_help(&table, stdout, term_width(stdout));
         return 0;
@@ -254,10 +254,8 @@ int main(int argc, char **argv)
         report_list(sections, SECTIONS);
         return 0;
     }
-    if (place_open(options.pin, &p) < 0) {
-        term_complain("bench", "%s", p.text);
-        return p.status;
-    }
+    if (place_open(options.pin, &p) < 0)
+        return complain_of(&p);
     cli_interrupt_catch();
     status = bench(&options);
     place_close();

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "tests/crash/torture.h"
 #include "tests/crash/torture_feed.h"
@@ -249,10 +250,9 @@ int main(int argc, char **argv)
     struct problem p;
     bool ok = true;
 
-    if (options_read(&o, argc, argv, &p) < 0) {
-        term_complain("torture", "%s", p.text);
-        return p.status;
-    }
+    complain_as("torture");
+    if (options_read(&o, argc, argv, &p) < 0)
+        return complain_of(&p);
     if (o.help) {
         options_help(&table, stdout, term_width(stdout));
         return 0;

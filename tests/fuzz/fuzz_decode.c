@@ -52,12 +52,12 @@ static void base64_check(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char why[JSON_WHY] = "";
-    struct draft d;
+    struct decoding d;
     char *text = fuzz_text(data, size);
     base64_check((uint8_t *)text, size);
-    if (draft_read(&d, text, size, why) == 0) {
+    if (decoding_read(&d, text, size, why) == 0) {
         letter_check(&d.letter);
-        draft_free(&d);
+        decoding_free(&d);
     } else {
         fuzz_must(strnlen(why, JSON_WHY) > 0 &&
                   strnlen(why, JSON_WHY) < JSON_WHY);

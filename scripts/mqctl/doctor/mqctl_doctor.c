@@ -1,7 +1,7 @@
 /* mqctl_doctor.c - see mqctl_doctor.h */
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 
 /* one - a queue by name */
 static int one(struct findings *f, const struct options *o, const char *name)
@@ -32,10 +32,10 @@ int doctor_run(const struct options *o)
 
     if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
         queue_list_of_workers(&workers, o->state_dir) < 0)
-        return say_memory();
+        return complain_memory();
     machine_check(&f, o, &queues);
-    if (o->operands.count)
-        (void)one(&f, o, o->operands.at[0]);
+    if (o->line.operand_count)
+        (void)one(&f, o, o->line.operands[0]);
     else
         for (size_t i = 0; i < workers.count; i++)
             (void)one(&f, o, workers.at[i]);

@@ -11,7 +11,7 @@
 
 #include "scripts/mqctl/doctor/mqctl_findings.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
-#include "scripts/mqctl/mqctl_options.h"
+#include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 int doctor_run(const struct options *o);

@@ -28,9 +28,7 @@ static void as_json(const struct findings *f, const struct finding *what,
         "{s:s?, s:s, s:s, s:s, s:s?}", "queue", f->queue, "check", what->check,
         "level", levels[what->level].name, "text", text, "fix", what->fix);
 
-    if (o)
-        (void)json_print_line(o, stdout);
-    json_decref(o);
+    (void)json_print_line(o, stdout);
 }
 
 /* as_text - a line, and one more for what fixes it */

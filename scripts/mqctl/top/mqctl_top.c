@@ -15,7 +15,7 @@
 #include "common/text/cli_interrupt.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 
 #define HEAD_EVERY 20 /* lines between two titles */
 
@@ -57,13 +57,13 @@ static int line_json(const struct top_row *r)
                              "interval_handler_p50_ns", (json_int_t)r->p50,
                              "interval_handler_p99_ns", (json_int_t)r->p99,
                              "interval_latency_p99_ns", (json_int_t)r->wait99);
-    int err = !o || json_object_update(o, last) < 0
-                  ? -ENOMEM
-                  : json_print_line(o, stdout);
+    int err = json_object_update(o, last);
 
     json_decref(last);
+    if (!err)
+        return json_print_line(o, stdout);
     json_decref(o);
-    return err;
+    return -ENOMEM;
 }
 
 /* round_print - all queues, as they were looked at just now */
@@ -98,14 +98,14 @@ static int lines(struct top *t)
     cli_interrupt_catch();
     for (uint64_t round = 0; !cli_interrupt_seen(); round++) {
         if (top_look(t) < 0)
-            return say_memory();
+            return complain_memory();
         if (t->count == 0)
             return complain(t->trouble[0] ? EX_CANTCREAT : EX_UNAVAILABLE, "%s",
                             t->trouble[0] ? t->trouble
                                           : "no worker has run with this state "
                                             "directory; see --state-dir");
         if (round_print(t, &printed) < 0)
-            return say_memory();
+            return complain_memory();
         if (fflush(stdout) != 0 ||
             (t->o->rounds && round + 1 == t->o->rounds) ||
             !nap(t->o->interval_ns))

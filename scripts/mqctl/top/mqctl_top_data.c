@@ -1,5 +1,5 @@
-/* mqctl_top_data.c - see mqctl_top_data.h */
-#include "scripts/mqctl/top/mqctl_top_data.h"
+/* mqctl_top_data.c - see mqctl_top.h */
+#include "scripts/mqctl/top/mqctl_top.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -94,12 +94,12 @@ static int rows_find(struct top *t)
     char label[QUEUE_NAME_MAX];
     int err = 0;
 
-    for (int i = 0; i < t->o->operands.count && !err; i++) {
-        if (queue_name(t->o->operands.at[i], label, NULL) < 0)
-            strlcpy(label, t->o->operands.at[i], sizeof label);
+    for (int i = 0; i < t->o->line.operand_count && !err; i++) {
+        if (queue_name(t->o->line.operands[i], label, NULL) < 0)
+            strlcpy(label, t->o->line.operands[i], sizeof label);
         err = row_get(t, label) ? 0 : -ENOMEM;
     }
-    if (t->o->operands.count == 0)
+    if (t->o->line.operand_count == 0)
         err = queue_list_of_workers(&n, t->o->state_dir);
     strlcpy(t->trouble, n.folder_trouble, sizeof t->trouble);
     for (size_t i = 0; i < n.count && !err; i++)

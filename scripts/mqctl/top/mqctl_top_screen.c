@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "scripts/mqctl/mqctl_ask.h"
-#include "scripts/mqctl/mqctl_complain.h"
+#include "common/text/complain.h"
 #include "scripts/mqctl/top/mqctl_top_draw.h"
 
 /* chosen_row - NULL: there is no queue, or it cannot be looked at */
@@ -147,5 +147,5 @@ int top_screen(struct top *t)
     screen_open(&s);
     err = rounds(&s);
     endwin();
-    return err ? say_memory() : 0;
+    return err ? complain_memory() : 0;
 }

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/options/subcommand.h"
 
 struct values {
+    struct subcommand_line line;
     bool all, json;
     const char *dir;
 };
@@ -16,12 +18,26 @@ struct values {
 #define AT(member) .offset = offsetof(struct values, member)
 
 static const struct subcommand_row rows[] = {
-    {"list", "[options] QUEUE", "List."}, {"wipe", "[options] QUEUE", "Wipe."}};
+    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir"},
+    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL},
+};
 static const struct subcommand_flag flags[] = {
     {1, {"json", 'j', OPT_FLAG, AT(json), .help = "as JSON"}},
     {2, {"all", 'a', OPT_FLAG, AT(all), .help = "all of it"}},
-    {3, {"dir", 0, OPT_STRING, .value = "DIR", AT(dir), .help = "where"}},
+    {3, {"help", 'h', OPT_FLAG, AT(line.help), .help = "this"}},
+    {3, {"dir", 'd', OPT_STRING, .value = "DIR", AT(dir), .help = "where"}},
 };
+
+/* values_check - what cannot be together */
+static int values_check(void *options, struct problem *p)
+{
+    struct values *v = options;
+
+    return v->dir && strcmp(v->dir, "bad") == 0
+               ? problem_set(p, EX_USAGE, EINVAL, "a bad dir")
+               : 0;
+}
+
 static const struct subcommand_table table = {
     .program = "tool",
     .usage = "VERB [options] QUEUE",
@@ -30,11 +46,11 @@ static const struct subcommand_table table = {
     .verbs = rows,
     .verb_count = 2,
     .flags = flags,
-    .flag_count = 3,
+    .flag_count = 4,
+    .check = values_check,
 };
 
 static struct values v;
-static struct subcommand_operands operands;
 static struct problem p;
 
 /* reads - "tool VERB ..." */
@@ -47,8 +63,8 @@ static int reads(size_t verb, const char *const *words)
     argv[argc++] = (char *)rows[verb].name;
     while (*words)
         argv[argc++] = (char *)*words++;
-    memset(&v, 0, sizeof v);
-    return subcommand_read(&table, verb, argc, argv, &v, &operands, &p);
+    v = (struct values){.line.verb = verb};
+    return subcommand_read(&table, argc, argv, &v.line, &p);
 }
 #define READS(verb, ...) reads((verb), (const char *const[]){__VA_ARGS__, NULL})
 
@@ -58,6 +74,10 @@ Test(verbs, are_found_by_name)
     cr_assert_eq(subcommand_find(&table, "wipe"), 1);
     cr_assert_eq(subcommand_find(&table, "wip"), 2);
     cr_assert_eq(subcommand_find(&table, ""), 2);
+    cr_assert_eq(subcommand_find(&table, "ls"), 0);
+    cr_assert_eq(subcommand_find(&table, "dir"), 0);
+    cr_assert_eq(subcommand_find(&table, "ls|dir"), 2);
+    cr_assert_eq(subcommand_find(&table, "di"), 2);
 }
 
 Test(verbs, take_their_flags_and_leave_the_operands)
@@ -65,9 +85,9 @@ Test(verbs, take_their_flags_and_leave_the_operands)
     cr_assert_eq(READS(0, "-j", "/a", "--dir", "x", "/b"), 0);
     cr_assert(v.json);
     cr_assert_str_eq(v.dir, "x");
-    cr_assert_eq(operands.count, 2);
-    cr_assert_str_eq(operands.at[0], "/a");
-    cr_assert_str_eq(operands.at[1], "/b");
+    cr_assert_eq(v.line.operand_count, 2);
+    cr_assert_str_eq(v.line.operands[0], "/a");
+    cr_assert_str_eq(v.line.operands[1], "/b");
 }
 
 Test(verbs, refuse_the_flag_of_another_verb)
@@ -83,9 +103,103 @@ Test(verbs, what_stands_after_two_dashes_is_an_operand)
 {
     cr_assert_eq(READS(1, "/a", "--", "--all", "-x"), 0);
     cr_assert_not(v.all);
-    cr_assert_eq(operands.count, 3);
-    cr_assert_str_eq(operands.at[1], "--all");
-    cr_assert_str_eq(operands.at[2], "-x");
+    cr_assert_eq(v.line.operand_count, 3);
+    cr_assert_str_eq(v.line.operands[1], "--all");
+    cr_assert_str_eq(v.line.operands[2], "-x");
+}
+
+Test(verbs, take_so_many_operands)
+{
+    cr_assert_lt(READS(0, "-j"), 0);
+    cr_assert_str_eq(p.text, "list: no queue given; usage: tool list [options] "
+                             "QUEUE");
+    cr_assert_eq(READS(0, "1", "2", "3", "4", "5"), 0);
+    cr_assert_eq(READS(1, "1", "2", "3"), 0);
+    cr_assert_lt(READS(1, "1", "2", "3", "4"), 0);
+    cr_assert_not_null(strstr(p.text, "too much given"), "%s", p.text);
+    cr_assert_lt(READS(1, "1", "--dir", "bad"), 0);
+    cr_assert_str_eq(p.text, "a bad dir");
+    cr_assert_eq(READS(1, "--help", "--dir", "bad"), 0, "help needs none");
+}
+
+/* begins - "tool ..."; what it says goes to `said` */
+static char said[4096];
+
+static int begins(const char *const *words)
+{
+    static char *argv[16];
+    int argc = 0, saved[2] = {dup(1), dup(2)}, status;
+    FILE *file = tmpfile();
+
+    argv[argc++] = (char *)"tool";
+    while (*words)
+        argv[argc++] = (char *)*words++;
+    v = (struct values){0};
+    fflush(stdout);
+    dup2(fileno(file), 1);
+    dup2(fileno(file), 2);
+    status = subcommand_begin(&table, argc, argv, &v.line);
+    fflush(stdout);
+    for (int i = 0; i < 2; i++) {
+        dup2(saved[i], i + 1);
+        close(saved[i]);
+    }
+    rewind(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    fclose(file);
+    return status;
+}
+#define BEGINS(...) begins((const char *const[]){__VA_ARGS__, NULL})
+
+Test(verbs, run_with_flags_on_both_sides)
+{
+    cr_assert_eq(BEGINS("list", "/q"), -1, "%s", said);
+    cr_assert_eq(BEGINS("--dir", "x", "wipe", "--all", "/q"), -1, "%s", said);
+    cr_assert_eq(v.line.verb, 1);
+    cr_assert(v.all);
+    cr_assert_str_eq(v.dir, "x");
+    cr_assert_str_eq(v.line.operands[0], "/q");
+    cr_assert_eq(BEGINS("-d", "x", "--dir=y", "-j", "ls", "/q"), -1);
+    cr_assert(v.json);
+    cr_assert_str_eq(v.dir, "y");
+    cr_assert_eq(v.line.operand_count, 1);
+    cr_assert_str_eq(said, "");
+    cr_assert_eq(BEGINS("-a", "list", "/q"), EX_USAGE, "list has no --all");
+    cr_assert_not_null(strstr(said, "unknown flag -a"), "%s", said);
+}
+
+Test(verbs, that_are_slips_are_guessed)
+{
+    cr_assert_eq(BEGINS("lst", "/q"), EX_USAGE);
+    cr_assert_str_eq(said, "tool: \"lst\" is not a verb; did you mean list?\n");
+    cr_assert_eq(BEGINS("wip"), EX_USAGE);
+    cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
+    cr_assert_eq(BEGINS("frob"), EX_USAGE);
+    cr_assert_str_eq(said,
+                     "tool: \"frob\" is not a verb; give list or wipe first\n");
+    cr_assert_eq(BEGINS(NULL), EX_USAGE);
+    cr_assert_str_eq(said, "tool: no verb given; give list or wipe first\n");
+    cr_assert_eq(BEGINS("--dir", "list"), EX_USAGE, "the verb is its value");
+    cr_assert_eq(BEGINS("-j", "--", "list"), EX_USAGE);
+}
+
+Test(verbs, help_needs_no_operands)
+{
+    static const char *const ways[][3] = {
+        {"--help"}, {"-h"}, {"help"}, {"-j", "--help"}};
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        cr_assert_eq(begins(ways[i]), 0);
+        cr_assert_not_null(strstr(said, "Usage: tool VERB"), "%s", said);
+    }
+    cr_assert_eq(BEGINS("help", "wipe"), 0);
+    cr_assert_not_null(strstr(said, "Usage: tool wipe"), "%s", said);
+    cr_assert_eq(BEGINS("wipe", "--help"), 0);
+    cr_assert_not_null(strstr(said, "Usage: tool wipe"), "%s", said);
+    cr_assert_eq(BEGINS("help", "wpie"), EX_USAGE);
+    cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
+    cr_assert_eq(BEGINS("--version"), 0);
+    cr_assert_str_eq(said, "tool " MQW_VERSION "\n");
 }
 
 /* help - of a verb, as text */

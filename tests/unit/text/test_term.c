@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/text/term_table.h"
@@ -311,7 +312,8 @@ Test(term, no_progress_bar_when_stderr_is_no_terminal)
     term_progress_start(&p, "sending", 2);
     term_progress_step(&p, 1);
     term_progress_end(&p);
-    term_complain("mqsend", "no queue \"%s\"", "\033[31m\n");
+    complain_as("mqsend");
+    complain(0, "no queue \"%s\"", "\033[31m\n");
     fflush(stderr);
     dup2(saved, 2);
     char text[100] = "";

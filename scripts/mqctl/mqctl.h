@@ -1,0 +1,64 @@
+/* mqctl.h - the verbs of mqctl, and what they are told
+ *
+ * WHAT   One row per flag with the verbs that take it
+ *        (common/options/subcommand.h); one function per verb.
+ * WHO    main, once.
+ * OWNS   Strings point into argv.
+ * FAILS  Each verb returns its exit status; the reason is out on stderr.
+ */
+#ifndef SCRIPTS_MQCTL_MQCTL_H
+#define SCRIPTS_MQCTL_MQCTL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/options/subcommand.h"
+
+enum verb {
+    VERB_QUEUES,
+    VERB_STATUS,
+    VERB_TOP,
+    VERB_PAUSE,
+    VERB_RESUME,
+    VERB_SET,
+    VERB_DRAIN,
+    VERB_STOP,
+    VERB_QUIT,
+    VERB_EXPLAIN,
+    VERB_DOCTOR,
+    VERB_METRICS,
+    VERB_CREATE,
+    VERB_REMOVE,
+    VERB_COUNT,
+};
+
+struct options {
+    struct subcommand_line line;  /* first; its verb: enum verb */
+    const char *state_dir;        /* NULL: as the worker finds it */
+    const char *textfile;         /* NULL: stdout */
+    uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
+    uint64_t depth, message_size, mode; /* 0: not given */
+    bool json, force;
+};
+
+extern const struct subcommand_table mqctl_table;
+
+/* Every queue that can be found, with its worker. */
+int queues_run(const struct options *o);
+int create_run(const struct options *o);
+int remove_run(const struct options *o);
+/* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
+int status_run(const struct options *o);
+/* A screen on a terminal, else a line for each queue and look. */
+int top_run(const struct options *o);
+/* pause, resume, set, drain, stop, quit: passed on to the worker. */
+int steer_run(const struct options *o);
+/* Where a message is and why; EX_NOINPUT if nothing knows of it. */
+int explain_run(const struct options *o);
+/* Look for trouble, with the command that fixes it; 1: some was found. */
+int doctor_run(const struct options *o);
+/* Numbers of all workers for Prometheus, to stdout or to a file that is
+ * replaced whole. */
+int metrics_run(const struct options *o);
+
+#endif

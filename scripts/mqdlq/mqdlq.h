@@ -1,0 +1,78 @@
+/* mqdlq.h - the verbs of mqdlq, what they are told and what they have
+ *
+ * WHAT   One row per flag with the verbs that take it
+ *        (common/options/subcommand.h); the open store of the queue; one
+ *        function per verb.
+ * WHO    One thread.
+ * OWNS   A context owns its store. Strings point into argv.
+ * FAILS  Each verb, and context_open, returns its exit status; the reason is
+ *        out on stderr.
+ */
+#ifndef SCRIPTS_MQDLQ_MQDLQ_H
+#define SCRIPTS_MQDLQ_MQDLQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/queue_name.h"
+#include "common/options/subcommand.h"
+#include "common/store/letters.h"
+
+enum verb {
+    VERB_LIST,
+    VERB_SHOW,
+    VERB_REPLAY,
+    VERB_DISCARD,
+    VERB_PURGE,
+    VERB_EXPORT,
+    VERB_IMPORT,
+    VERB_COUNT,
+};
+
+struct options {
+    struct subcommand_line line; /* first; its verb: enum verb */
+    struct letter_filter filter;
+    const char *state_dir; /* NULL: as the worker finds it */
+    const char *to;        /* NULL: the queue itself */
+    uint64_t by;           /* enum letter_by */
+    uint64_t rate, wait_ns, older_than_ns;
+    bool all, json, count, body, raw, dry_run, canary, reset_expiry, again;
+    bool has_by, has_wait, has_older_than;
+};
+
+extern const struct subcommand_table mqdlq_table;
+
+/* What every verb has. */
+struct context {
+    const struct options *o;
+    char queue[QUEUE_NAME_MAX];
+    struct store *store; /* NULL: there is none */
+};
+
+/* With `create` the store is made if it is missing; without, a store that is
+ * missing is no failure, and stderr says where it was looked for. */
+int context_open(struct context *ctx, const struct options *o, bool create);
+void context_close(struct context *ctx);
+
+/* A -errno of the store while it was asked to `what`; the exit status. */
+int store_failed(const char *what, int err);
+/* First trouble wins: the status to keep. */
+static inline int status_worse(int status, int other)
+{
+    return status ? status : other;
+}
+
+int list_run(struct context *ctx);
+int show_run(struct context *ctx);
+/* Send letters into the queue again, oldest first. A letter that cannot be sent
+ * is named and the others go on; 75 and 71 end it. */
+int replay_run(struct context *ctx);
+/* discard, purge: remove letters, in batches of one transaction each. */
+int remove_run(struct context *ctx);
+int export_run(struct context *ctx);
+/* All or nothing of each batch; stderr names the line at fault. */
+int import_run(struct context *ctx);
+/* The chosen letters as JSON lines, oldest first unless `backwards`. */
+int list_json(struct context *ctx, bool backwards);
+
+#endif
