@@ -207,7 +207,8 @@ check-man:
 
 # Not under sanitizers: tests of documents, packages and measurements; and, for
 # the thread sanitizer, of programs without threads.
-DRY     := bench completion demo docs hardening install man run_tests runbook
+DRY     := bench completion demo docs docs_agree hardening install man run_tests \
+           runbook
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend worker_limits
 check-asan:

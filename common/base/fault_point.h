@@ -6,7 +6,7 @@
  *        passes that point for the Nth time (1), and MQW_KILL_LIST=1 has it
  *        print "NAME PASSES" for each point there is to stderr at its exit.
  * WHO    Any thread. A name is used once; it says what was done last or is done
- *        next, and is found in docs/reliability.
+ *        next, and is found in docs/reliability.md.
  * OWNS   Nothing.
  * FAILS  An unknown name in MQW_KILL_AT ends the program with status 64.
  */

@@ -103,7 +103,7 @@ Test(torture, kill_between_two_instructions_of_a_streams_thread_loses_nothing)
     between_instructions("stream");
 }
 
-/* documented - the table in docs/reliability has each step of a program */
+/* documented - the table in docs/reliability.md has each step of a program */
 static void documented(const char *docs, const char *program)
 {
     struct harness_result r = harness_run_spec(

@@ -2,7 +2,7 @@
  *
  * WHAT   Puts groups.h to work: what waits for its group sits in slots; what is
  *        behind a blocked head moves to the store when slots get scarce; a
- *        lease ends with the verdict. docs/ordering.
+ *        lease ends with the verdict. docs/ordering.md.
  * WHO    Pool threads; dispatch_add of fresh messages under receive_mtx, so
  *        that a group's order is the queue's.
  * OWNS   The slots of messages that wait in their groups.

@@ -16,7 +16,7 @@
 
 /* A second thread pays off from about here on: waking it costs some
  * microseconds, and two that receive at once slow each other down on the
- * queue's lock in the kernel (docs/performance). Below LEAVE_NS threads but one
+ * queue's lock in the kernel (docs/performance.md). Below LEAVE_NS all but one
  * leave; the gap keeps them from coming and going. */
 #define PAYS_NS  6000
 #define LEAVE_NS 3000

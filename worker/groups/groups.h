@@ -4,7 +4,7 @@
  *        that have something to deliver. A thread leases a group, delivers one
  *        message of it, and gives it back; no thread ever waits for a group.
  *        A pure data structure under one mutex: it knows nothing of slots, rows
- *        or handlers. docs/ordering has the picture of the states.
+ *        or handlers. docs/design/machines.md draws the states.
  * WHO    Any thread. A leased group belongs to the thread that leased it.
  * OWNS   Groups; a group that is empty, idle and has nothing parked is freed.
  *        Items are the caller's, embedded in its own structs.

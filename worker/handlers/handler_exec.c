@@ -1,4 +1,4 @@
-/* handler_exec.c - a process for each message (see handler.h, docs/handlers)
+/* handler_exec.c - a process for each message (see handler.h, docs/handlers.md)
  *
  * stdin is the body in a memory file, so there is no pipe to block on; stderr
  * is a pipe that is read here. The process is waited for, not the end of its

@@ -93,7 +93,7 @@ static int find(const char *name, size_t *at, struct problem *p)
     return problem_set(p, EX_USAGE, EINVAL, "%.64s: %s; give %s", name,
                        settings_row(name)
                            ? "cannot be changed while the worker runs, start "
-                             "it anew with the flag of that name"
+                             "it again with the flag of that name"
                            : "there is no such setting",
                        all);
 }

@@ -3,7 +3,7 @@
  * WHAT   Closed, open, probing. Opens when the handler cannot be started, or
  *        after N failures in a row; after a pause one probe at a time; a probe
  *        that goes well closes it. The pause doubles, up to 16 times the first,
- *        while probes keep failing. A table; docs/lifecycle has the drawing.
+ *        while probes keep failing. A table; docs/design/machines.md draws it.
  * WHO    Any thread.
  * OWNS   Nothing; the caller runs the pause (a timer).
  * FAILS  Never.

@@ -1,6 +1,6 @@
 /* verdict.h - how a handler process ended -> what becomes of its message
  *
- * WHAT   The rules of docs/handlers for exit codes, signals and time limits.
+ * WHAT   The rules of docs/handlers.md for exit codes, signals and time limits.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  Never.

@@ -121,7 +121,7 @@ static void namespace_check(struct findings *f)
     if (first[0] && strcmp(ours, first) != 0)
         FOUND(f, NOTE, "namespace", NULL,
               "these are the queues of %s, not of %s, where process 1 is; "
-              "limits count anew in each",
+              "each has its own limits",
               ours, first);
     else
         FOUND(f, FINE, "namespace", NULL, "%s", ours);

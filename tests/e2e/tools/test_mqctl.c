@@ -295,7 +295,7 @@ Test(mqctl, set_tells_old_and_new_and_changes_all_or_nothing)
     cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
     r = ctl("set", q, "lookahead=5");
     cr_assert_eq(r.status, 64);
-    cr_assert_not_null(strstr(r.err, "start it anew"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "start it again"), "%s", r.err);
     cr_assert_eq(ctl("set", q, "max-concurrency=0").status, 64);
     cr_assert_eq(ctl("set", q, "max-concurrency").status, 64);
     cr_assert_eq(ctl("set", q, "nothing=5").status, 64);

@@ -1,0 +1,152 @@
+/* The docs and the sources: names, numbers and words agree */
+#include "tests/harness/harness.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(docs_agree, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+/* sh - a script in the top of the tree, which is the working directory of make;
+ * $1 is a folder for its files, $2 an argument; what it prints */
+static const char *sh(const char *script, const char *argument)
+{
+    static char path[8192];
+    char *bin = strdup(harness_bin("mqworker"));
+
+    *strrchr(bin, '/') = '\0';
+    snprintf(path, sizeof path, "PATH=%s:%s", bin, getenv("PATH"));
+    free(bin);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv =
+            HARNESS_LIST("sh", "-euc", "cd \"$0\"; eval \"$3\"",
+                         realpath(".", NULL), harness_dir(), argument, script),
+        .env = HARNESS_LIST(path)});
+    cr_assert_eq(r.status, 0, "status %d\n%s%s", r.status, r.out, r.err);
+    return r.out;
+}
+
+/* ---- what is named is there ---- */
+
+/* A heading's anchor: lower case, blanks to -, other marks left out. */
+Test(docs_agree, links_lead_to_headings)
+{
+    const char *wrong =
+        sh("for p in README.md docs/*.md docs/*/*.md; do d=$(dirname $p);"
+           "  grep -o '](\\([^)]*\\)#[^)]*)' $p | sed 's/](//; s/)$//' |"
+           "  grep -v '://' | while IFS='#' read -r file anchor; do"
+           "    to=$p; [ -z \"$file\" ] || to=$d/$file;"
+           "    sed -n 's/^##* //p' $to | tr 'A-Z ' 'a-z-' |"
+           "    sed 's/[^a-z0-9_-]//g' | grep -qxF -e \"$anchor\" ||"
+           "    echo \"$p: $file#$anchor\"; done; done; [ -e README.md ]",
+           "");
+
+    cr_assert_str_eq(wrong, "");
+}
+
+/* `dir/file*.c` and `file.h`; what has no star and a folder is in test_docs. */
+Test(docs_agree, files_and_patterns_that_pages_name_exist)
+{
+    const char *seen = sh(
+        "find common worker scripts tests docs -type f >\"$1\"/files;"
+        "grep -ohE '`[a-zA-Z0-9_./*-]+\\.(c|h|md|sh|py)`' README.md docs/*.md"
+        "  docs/*/*.md tests/*.md | tr -d '`' | sort -u >\"$1\"/named;"
+        "while read -r name; do"
+        "  like=$(echo \"$name\" | sed 's/[.]/\\\\./g; s/[*]/[^\\/]*/g');"
+        "  grep -qE \"(^|/)$like\\$\" \"$1\"/files || echo \"no $name\";"
+        "done <\"$1\"/named; wc -l <\"$1\"/named",
+        "");
+
+    cr_assert_geq(atoi(seen), 80, "%s", seen);
+}
+
+Test(docs_agree, pages_that_sources_name_exist)
+{
+    const char *wrong =
+        sh("grep -rnoE '[ (]docs/[a-z_-][a-z_/-]*[a-z_-](\\.[a-z0-9]+)?'"
+           "  --include='*.[ch]' common worker scripts tests |"
+           "while IFS=: read -r at line page; do page=${page#?};"
+           "  [ -e \"$page\" ] || echo \"$at:$line: $page\"; done",
+           "");
+
+    cr_assert_str_eq(wrong, "");
+}
+
+Test(docs_agree, functions_and_steps_that_design_pages_name_exist)
+{
+    const char *seen =
+        sh("find common worker scripts tests -name '*.[ch]' | xargs cat |"
+           "grep -oE '[A-Za-z0-9_]+' | sort -u >\"$1\"/words;"
+           "grep -ohE '`[A-Za-z0-9]+_[A-Za-z0-9_]+(\\(\\))?`' docs/design/*.md"
+           "  docs/formats/*.md docs/reliability.md | tr -d '`()' | sort -u |"
+           "grep -v '^fs_' >\"$1\"/named;"
+           "comm -13 \"$1\"/words \"$1\"/named | sed 's/^/no /';"
+           "wc -l <\"$1\"/named",
+           "");
+
+    cr_assert_geq(atoi(seen), 150, "%s", seen);
+}
+
+/* ---- numbers ---- */
+
+/* "`--flag` (VALUE)", and rows "| `--flag ARG` | VALUE |" of a table of flags,
+ * are defaults. */
+Test(docs_agree, defaults_of_flags_are_those_of_the_help)
+{
+    const char *seen =
+        sh("mqworker --help | awk '/^ +(-.,)? *--/ { print row; row = \"\" }"
+           "  { row = row \" \" $0 } END { print row }' |"
+           "sed -n 's/^ *\\(-.,\\)\\{0,1\\} *--\\([a-z-]*\\).*"
+           "(default *\\([^ ]*\\)) *$/\\2 \\3/p' | sort >\"$1\"/help;"
+           "{ grep -ohE '`--[a-z-]+` \\([a-z0-9:,]+\\)' README.md docs/*.md"
+           "  docs/*/*.md | tr -d '`()';"
+           "  sed -n 's/^| `\\(--[a-z-]*\\) [^|]*` | \\([a-z0-9]*\\) |.*/"
+           "\\1 \\2/p' docs/ordering.md; } | sed 's/^--//' | grep ' .' |"
+           "sort -u >\"$1\"/told;"
+           "comm -13 \"$1\"/help \"$1\"/told | sed 's/^/not so: /';"
+           "wc -l <\"$1\"/told",
+           "");
+
+    cr_assert_geq(atoi(seen), 12, "%s", seen);
+}
+
+Test(docs_agree, settings_that_pages_list_are_those_that_can_be_set)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", "true");
+    const char *seen;
+
+    harness_wait_log(w, "event=started", 5000);
+    seen = sh(
+        "mqctl status --json --state-dir \"$1\"/state \"$2\" |"
+        "grep -o '\"settings\": *{[^}]*}' | grep -oE '\"[a-z-]+\": *\"' |"
+        "grep -oE '[a-z-]+' | sort >\"$1\"/real;"
+        "sed -n '/^What can be set/,/^$/p' docs/formats/control.md | tr '\\n' "
+        "' '"
+        " | sed 's/A change is.*//' | grep -oE '`[a-z-]+`' | tr -d '`' | sort |"
+        "diff - \"$1\"/real || true;"
+        "sed -n '/^Names and values are those/,/^A change/p' docs/mqctl.1 |"
+        "sed -n 's/^\\.Ql \\([a-z-]*\\) .*/\\1/p' | sort |"
+        "diff - \"$1\"/real || true; wc -l <\"$1\"/real",
+        q);
+    cr_assert_geq(atoi(seen), 15, "%s", seen);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* ---- words ---- */
+
+Test(docs_agree, pages_and_messages_use_plain_words)
+{
+    const char *found = sh(
+        "grep -rnwiE 'mend(s|ed|ing)?|belongs? into|shall|made anew|"
+        "(stands?|stood) in' README.md docs tests/system-calls.md |"
+        "grep -viE '(stands?|stood) in (front|the|a|line|its|this|that|which)'"
+        " || true;"
+        "grep -rnE '\"[^\"]*\\b(mend(s|ed)?|shall|anew)\\b' --include='*.[ch]'"
+        "  common worker scripts || true",
+        "");
+
+    cr_assert_str_eq(found, "");
+}
