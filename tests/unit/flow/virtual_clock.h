@@ -27,15 +27,17 @@ uint64_t clock_wall_ns(void)
     return VIRTUAL_WALL + atomic_load(&virtual_ns);
 }
 
-/* virtual_pass - so much time, in steps of a millisecond; what is due fires */
+/* virtual_pass - so much time, in steps of a hundredth of it, and of a
+ * millisecond at least; what is due fires */
 static inline void virtual_pass(struct timers *t, uint64_t ns)
 {
     uint64_t end = atomic_load(&virtual_ns) + ns;
+    uint64_t step = ns / 100 > NS_PER_MS ? ns / 100 : NS_PER_MS;
 
     while (atomic_load(&virtual_ns) < end) {
         uint64_t left = end - atomic_load(&virtual_ns);
 
-        atomic_fetch_add(&virtual_ns, left < NS_PER_MS ? left : NS_PER_MS);
+        atomic_fetch_add(&virtual_ns, left < step ? left : step);
         timers_run(t);
     }
 }

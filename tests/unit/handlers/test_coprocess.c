@@ -2,6 +2,8 @@
 #include "tests/unit/handlers/stream_fixture.h"
 #include "worker/source/mq/delivery_read.h"
 
+#include <sys/stat.h>
+
 TestSuite(coprocess, .init = stream_setup, .fini = stream_teardown,
           .timeout = 60);
 
@@ -313,11 +315,13 @@ Test(coprocess, who_breaks_the_rules_is_ended_and_started_again)
     stream_open_script(STREAM_EACH);
     breaks("echo hello there", "wrote garbage");
     cr_assert_eq(logged("line=\"hello there\""), 1);
-    breaks("printf 'OK \\033[31m\\n'; sleep 1000", "answered an unknown id");
+    breaks("printf 'OK \\033[31m\\n'; exec sleep 1000",
+           "answered an unknown id");
     breaks("echo OK $id $id", "wrote garbage");
-    breaks("printf %9000s x; sleep 1000", "wrote an over-long line");
-    breaks("printf '%9000s\\n' x; sleep 1000", "wrote an over-long line");
-    breaks("exec >&-; sleep 1000", "closed its output");
+    breaks("printf %9000s x; exec sleep 1000", "wrote an over-long line");
+    breaks("printf '%9000s\\n' x; exec sleep 1000", "wrote an over-long line");
+    stream_passes |= 1u << COPROCESS_CLOSED;
+    breaks("exec >&-; exec sleep 1000", "closed its output");
     cr_assert_eq(logged("event=stream_child_started"), 7);
 }
 
@@ -326,7 +330,7 @@ Test(coprocess, an_answer_twice_is_one_to_an_unknown_id)
     set.window = 2;
     stream_open_script(STREAM_EACH);
     ready();
-    give(0, "echo OK $id; echo OK $id; sleep 1000");
+    give(0, "echo OK $id; echo OK $id; exec sleep 1000");
     give(1, ":");
     next_is(0, MQW_DONE, "");
     next_is(1, MQW_RETRY, "answered an unknown id");
@@ -358,12 +362,14 @@ Test(coprocess, who_closes_its_input_has_no_more_but_may_answer)
     give(0, "exec <&-; echo OK $id; exec sleep 1000");
     COPROCESSES->send(coprocess, fill(1, STREAM_BODY));
     next_is(0, MQW_DONE, "");
+    stream_passes |= 1u << COPROCESS_CLOSED;
     next_is(1, MQW_RETRY, "closed its input");
 }
 
 Test(coprocess, who_closes_its_input_and_stays_has_failed)
 {
     stream_open_script(STREAM_EACH);
+    stream_passes |= 1u << COPROCESS_CLOSED;
     /* It has read all that there is; nothing more is to be written. */
     breaks("exec <&-; exec sleep 1000", "closed its input");
     cr_assert_eq(logged("event=stream_child_started"), 2);
@@ -400,6 +406,7 @@ Test(coprocess, who_closes_its_input_while_it_has_nothing_gets_nothing)
         something();
         cr_assert(coprocess_look(coprocess), "it may be about to end");
     }
+    stream_passes |= 1u << COPROCESS_CLOSED;
     one("echo OK $id", MQW_DONE, "");
     cr_assert_eq(logged("what=\"closed its input\" open=0"), 1, "%s",
                  stream_log);
@@ -407,10 +414,11 @@ Test(coprocess, who_closes_its_input_while_it_has_nothing_gets_nothing)
 
 Test(coprocess, a_child_that_ignores_sigterm_is_killed_with_all_it_started)
 {
-    set.kill_after_ns = 50 * NS_PER_MS;
+    stream_passes |= 1u << COPROCESS_TERMINATING;
     stream_open_script("trap '' TERM; " STREAM_EACH);
-    one("setsid sleep 1000 & sleep 1000 & echo what; sleep 1000", MQW_RETRY,
-        "wrote garbage");
+    one("x=$(setsid sh -c 'exec sleep 1000 >&-' &); sleep 1000 & echo what; "
+        "sleep 1000",
+        MQW_RETRY, "wrote garbage");
     cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", stream_log);
     cr_assert_eq(logged("event=remains_killed"), 1, "%s", stream_log);
 }
@@ -469,15 +477,17 @@ Test(coprocess, a_wake_ends_the_wait_for_an_answer)
 
 Test(coprocess, a_time_limit_ends_the_child_and_fails_its_message)
 {
-    set.timeout_ns = 20 * NS_PER_MS;
+    set.timeout_ns = NS_PER_S * 3600;
     stream_open_script(STREAM_EACH);
-    one("sleep 1000", MQW_RETRY, "timeout 20ms");
+    stream_passes |= 1u << COPROCESS_RUNS;
+    one("exec sleep 1000", MQW_RETRY, "timeout 1h");
+    stream_passes &= ~(1u << COPROCESS_RUNS);
     cr_assert_eq(logged("event=handler_timeout"), 1);
     one("echo OK $id", MQW_DONE, "");
     cr_assert_eq(logged("event=handler_timeout"), 1);
 }
 
-#define LIMITED "MQW/1\ntimeout: 20\n\n"
+#define LIMITED "MQW/1\ntimeout: 3600000\n\n"
 
 Test(coprocess, a_message_brings_a_limit_of_its_own)
 {
@@ -486,7 +496,8 @@ Test(coprocess, a_message_brings_a_limit_of_its_own)
     ready();
     give(0, LIMITED "exec sleep 1000");
     give(1, ":");
-    next_is(0, MQW_RETRY, "timeout 20ms");
+    stream_passes |= 1u << COPROCESS_RUNS;
+    next_is(0, MQW_RETRY, "timeout 1h");
     next_is(1, MQW_RETRY, "ended for another message's timeout");
 }
 
@@ -498,12 +509,14 @@ Test(coprocess, others_may_be_answered_while_the_child_ends)
     stream_open_script("trap 'echo OK $second; echo OK $first; exit 0' TERM; "
                        "read -r msg first rest; read -r body; "
                        "read -r msg second rest; read -r body; "
-                       "while :; do sleep 0.01; done");
+                       "echo both >&2; while :; do sleep 0.01; done");
     ready();
     give(0, LIMITED);
     give(1, "x");
+    heard("line=both");
+    stream_passes |= 1u << COPROCESS_RUNS;
     next_is(1, MQW_DONE, "");
-    next_is(0, MQW_RETRY, "timeout 20ms");
+    next_is(0, MQW_RETRY, "timeout 1h");
     snprintf(want, sizeof want, "answer=\"OK %s\"", stream_id(0));
     cr_assert_eq(logged("event=handler_late"), 1);
     cr_assert_eq(logged(want), 1, "%s", stream_log);
@@ -540,8 +553,9 @@ Test(coprocess, a_child_that_has_grown_is_replaced)
     one("echo OK $id", MQW_DONE, "");
     one("big=$(head -c 12000000 /dev/zero | tr '\\0' x); echo OK $id", MQW_DONE,
         "");
-    for (int i = 0; i < 1000 && logged("event=stream_child_grown") == 0; i++)
-        one("sleep 0.01; echo OK $id", MQW_DONE, "");
+    clock_pass(NS_PER_S); /* between two looks */
+    one("echo OK $id", MQW_DONE, "");
+    cr_assert_eq(logged("event=stream_child_grown"), 1);
     one("echo OK $id", MQW_DONE, "");
     cr_assert_eq(logged("why=max-rss"), 1, "%s", stream_log);
     cr_assert_eq(logged("event=stream_child_started"), 2);
@@ -591,9 +605,29 @@ Test(coprocess, an_idle_child_that_talks_is_ended)
 {
     stream_open_script(STREAM_EACH);
     talks("printf 'OK %s\\nhello\\n' $id");
-    talks("echo OK $id; sleep 0.05; echo hello");
     one("echo OK $id", MQW_DONE, "");
-    cr_assert_eq(logged("event=stream_child_started"), 3);
+    cr_assert_eq(logged("event=stream_child_started"), 2);
+}
+
+Test(coprocess, an_idle_child_that_talks_later_is_ended)
+{
+    char body[256], path[64];
+
+    snprintf(path, sizeof path, "/dev/shm/mqw-coprocess-talk-%d",
+             (int)getpid());
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    snprintf(body, sizeof body, "echo OK $id; read -r go <%s; echo hello",
+             path);
+    stream_open_script(STREAM_EACH);
+    one(body, MQW_DONE, "");
+    COPROCESSES->put(handler, coprocess);
+    fclose(fopen(path, "w")); /* waits until it reads */
+    idle_end();
+    unlink(path);
+    cr_assert_eq(logged("event=stream_protocol"), 1);
+    cr_assert_eq(COPROCESSES->get(handler), coprocess);
+    one("echo OK $id", MQW_DONE, "");
+    cr_assert_eq(logged("event=stream_child_started"), 2);
 }
 
 Test(coprocess, the_lane_that_was_put_back_last_is_handed_out_first)
@@ -621,10 +655,10 @@ Test(coprocess, close_is_the_end_of_the_input)
 
 Test(coprocess, close_ends_who_does_not_go_with_all_it_started)
 {
-    set.kill_after_ns = 30 * NS_PER_MS;
     stream_open_script("trap '' TERM; setsid sleep 1000 & " STREAM_EACH
                        "; while :; do sleep 1; done");
     one("echo OK $id", MQW_DONE, "");
+    clock_passes = clock_always; /* it does not go by itself */
     stream_shut();
     cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", stream_log);
 }

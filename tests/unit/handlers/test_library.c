@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ static int note(const struct mqw_message *m, struct mqw_context *c)
              (int)size, x ? x : "");
     atomic_fetch_add(&calls, 1);
     while (!atomic_load(&gate) && !mqw_cancelled(m))
-        usleep(500);
+        sched_yield();
     atomic_fetch_add(&cancelled, (unsigned)mqw_cancelled(m));
     atomic_fetch_sub(&in_now, 1);
     return answer;

@@ -1,4 +1,6 @@
 /* test_pid_file.c - one worker, and never two */
+#include "tests/unit/base/passing_clock.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +44,13 @@ static struct pid_file *taken(void)
 
     cr_assert(pid_file_open(&lock, path, "/orders", &p) == 0, "%s", p.text);
     return lock;
+}
+
+/* a_second - passes with each wait */
+static bool a_second(void)
+{
+    clock_pass(NS_PER_S);
+    return true;
 }
 
 /* owner - a process that takes the lock and says so, then waits for our end of
@@ -206,6 +215,23 @@ static void heir(int go)
     }
 }
 
+static atomic_uint *waits; /* of a child for the lock */
+
+static bool count_wait(void)
+{
+    atomic_fetch_add(waits, 1);
+    return false;
+}
+
+static void *shared(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    cr_assert_neq(at, MAP_FAILED);
+    return at;
+}
+
 Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
 {
     struct owner o = owner_start(heir);
@@ -213,19 +239,23 @@ Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
     struct pollfd p;
     pid_t pid;
 
+    waits = shared(sizeof *waits);
     owner_kill(&o);
     cr_assert_eq(pipe(done), 0);
     pid = fork();
     if (pid == 0) {
         close(o.go);
+        clock_passes = count_wait;
         taken();
         (void)!write(done[1], "x", 1);
         _exit(0);
     }
     p = (struct pollfd){.fd = done[0], .events = POLLIN};
-    cr_assert_eq(poll(&p, 1, 100), 0, "taken while the child held it");
+    while (atomic_load(waits) < 10)
+        sched_yield();
+    cr_assert_eq(poll(&p, 1, 0), 0, "taken while the child held it");
     close(o.go); /* the child reaches its program */
-    cr_assert_eq(poll(&p, 1, 9000), 1);
+    cr_assert_eq(poll(&p, 1, -1), 1);
     waitpid(pid, NULL, 0);
 }
 
@@ -280,12 +310,10 @@ static int start_once(void)
 
 Test(lock, whoever_looks_refuses_no_start)
 {
-    atomic_uint *looks = mmap(NULL, sizeof *looks, PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    atomic_uint *looks = shared(sizeof *looks);
     unsigned starts = 0, refused = 0;
     pid_t pid[2];
 
-    cr_assert_neq(looks, MAP_FAILED);
     pidfile_names_us();
     pid[0] = looker(looks);
     pid[1] = looker(looks);
@@ -338,7 +366,10 @@ Test(lock, a_removed_pidfile_lets_nobody_in)
     struct stat st;
 
     cr_assert_eq(unlink(path), 0);
+    clock_passes = a_second; /* for an owner that may be on its way out */
     cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
+    clock_passes = NULL;
+    cr_assert_geq(clock_passed_ns, 9 * NS_PER_S);
     cr_assert_eq(p.status, EX_UNAVAILABLE);
     cr_assert(strstr(p.text, "fuser"), "%s", p.text);
     cr_assert_lt(stat(path, &st), 0, "it leaves none in the owner's place");
@@ -381,6 +412,7 @@ Test(lock, a_removed_folder_is_locked_again)
         struct pid_file *second;
 
         unlink(path);
+        clock_passes = a_second;
         _exit(pid_file_open(&second, path, "/orders", &p) < 0 ? 0 : 1);
     }
     waitpid(pid, &status, 0);

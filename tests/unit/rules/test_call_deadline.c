@@ -4,10 +4,11 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define THREADS 3
@@ -15,12 +16,15 @@
 
 struct runner {
     struct call_deadline place;
-    char slot;                 /* its address is all that counts */
+    char slot; /* its address is all that counts */
+    atomic_int tid;
     atomic_uint entered, left; /* calls */
     atomic_bool over;          /* it has ended: it was told to in time */
+    unsigned warm;             /* calls until it says so */
 };
 
 static atomic_bool told;
+static sem_t warm;
 
 static struct message *slot_of(struct runner *r)
 {
@@ -33,11 +37,13 @@ static void *calls(void *arg)
 {
     struct runner *r = arg;
 
+    atomic_store(&r->tid, gettid());
     while (!atomic_load(&told)) {
         atomic_fetch_add(&r->entered, 1);
         call_deadline_enter(&r->place, slot_of(r), UINT64_MAX, NULL, NULL);
         call_deadline_leave(&r->place);
-        atomic_fetch_add(&r->left, 1);
+        if (atomic_fetch_add(&r->left, 1) == r->warm)
+            sem_post(&warm);
     }
     atomic_store(&r->over, true);
     return NULL;
@@ -55,7 +61,6 @@ static int seize(struct runner *r, unsigned *seized)
         if (slot && slot != slot_of(r))
             return 2;
         n += slot != NULL;
-        sched_yield();
     }
     if (n > 1 || n != place_seized(&r->place) || n == atomic_load(&r->over))
         return 3;
@@ -65,33 +70,50 @@ static int seize(struct runner *r, unsigned *seized)
     return 0;
 }
 
+/* sleeps - the thread waits in the kernel; until then it is running */
+static bool sleeps(const struct runner *r)
+{
+    char path[64], state = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat",
+             atomic_load(&r->tid));
+    f = fopen(path, "r");
+    if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (f)
+        fclose(f);
+    return state == 'S';
+}
+
 /* trial - in a process of its own, as threads stay behind; 100 and up: as many
  * were seized */
 static int trial(unsigned n)
 {
-    const struct timespec some = {.tv_nsec = (long)(n % 7) * 20000};
     static struct runner runners[THREADS];
     unsigned seized = 0, left[THREADS];
     int wrong = 0;
 
+    sem_init(&warm, 0, 0);
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_t thread;
 
+        runners[i].warm = n % 7 * 100;
         if (pthread_create(&thread, NULL, calls, &runners[i]) != 0)
             return 1;
-        while (atomic_load(&runners[i].entered) == 0)
-            sched_yield();
     }
-    nanosleep(&some, NULL);
+    for (unsigned i = 0; i < THREADS; i++)
+        sem_wait(&warm);
     atomic_store(&told, n % 2);
     for (unsigned i = 0; i < THREADS && !wrong; i++) {
         wrong = seize(&runners[i], &seized);
         left[i] = atomic_load(&runners[i].left);
     }
-    nanosleep(&some, NULL);
     for (unsigned i = 0; i < THREADS && !wrong; i++) {
         bool stuck = place_seized(&runners[i].place);
 
+        while (stuck && !sleeps(&runners[i]))
+            sched_yield();
         if (left[i] != atomic_load(&runners[i].left))
             wrong = 5; /* it came back all the same */
         else if (atomic_load(&runners[i].entered) != left[i] + stuck)

@@ -100,6 +100,23 @@ static inline int64_t fixture_put(struct store *s, const struct store_row *m)
     return row;
 }
 
+static int64_t fixture_slept_us;
+
+static inline int fixture_sleep(sqlite3_vfs *vfs, int us)
+{
+    (void)vfs;
+    fixture_slept_us += us;
+    return us;
+}
+
+/* From here on SQLite's waits for another program's lock are over at once, and
+ * counted. */
+static inline void fixture_sleeps_pass(void)
+{
+    sqlite3_vfs_find(NULL)->xSleep = fixture_sleep;
+    fixture_slept_us = 0;
+}
+
 /* Wait for `condition`, at most 20 s. */
 #define WAIT_FOR(condition)                                             \
     do {                                                                \

@@ -74,6 +74,7 @@ Test(store_behind, a_commit_that_fails_has_no_number)
     cr_assert(sqlite3_open(fixture_db, &db) == SQLITE_OK);
     cr_assert(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) ==
               SQLITE_OK);
+    fixture_sleeps_pass();
     cr_assert_eq(store_put(s, &m, NULL, NULL), -EBUSY);
     cr_assert_eq(atomic_load(&last), 1);
     sqlite3_close(db);

@@ -100,6 +100,7 @@ Test(store_claim, a_commit_that_was_cut_off_does_not_come_back)
     struct store *s = fixture_open();
     cr_assert_eq(store_count(s, STORE_WAITING), 1);
     cr_assert_eq(fixture_rows_after_kill(), 17, "nothing to see here");
+    fixture_sleeps_pass();
     cr_assert_eq(store_claim(s, NULL, &p), 0, "%s", p.text);
     cr_assert_eq(store_count(s, STORE_WAITING), 1);
     cr_assert_eq(fixture_rows_after_kill(), 1);
@@ -118,6 +119,7 @@ Test(store_claim, nor_if_a_reader_is_in_the_way)
     cut_off(16);
     struct store *s = fixture_open();
     cr_assert_eq(fixture_rows_after_kill(), 17, "nothing to see here");
+    fixture_sleeps_pass();
     cr_assert_eq(store_claim(s, NULL, &p), 0, "%s", p.text);
     cr_assert_eq(fixture_rows_after_kill(), 1);
     sqlite3_close(reader);
