@@ -5,8 +5,7 @@
 #include "common/store/letters.h"
 #include "tests/unit/storage/store_fixture.h"
 
-static inline struct store_row letter(uint64_t died_ns,
-                                      enum dead_reason reason,
+static inline struct store_row letter(uint64_t died_ns, enum dead_reason reason,
                                       const char *error, const char *group,
                                       const char *text)
 {

@@ -67,11 +67,34 @@ static inline bool stepper_next(pid_t pid, enum __ptrace_request request)
     return false;
 }
 
-/* step_through - call `look` after each instruction that changed the `size`
- * bytes at `shared`; how many that were */
-static inline unsigned step_through(void (*act)(void *arg),
-                                    void (*look)(void *arg), void *arg,
-                                    const void *shared, size_t size)
+/* step_calls_before - system call stops before the `size` bytes at `shared`
+ * change for the first time; the child runs to its end */
+static inline unsigned step_calls_before(void (*act)(void *arg), void *arg,
+                                         const void *shared, size_t size)
+{
+    void *last = malloc(size);
+    pid_t pid = stepper_child(act, arg);
+    unsigned stops = 0;
+    bool same = true;
+
+    cr_assert(last != NULL);
+    memcpy(last, shared, size);
+    while (stepper_next(pid, PTRACE_SYSCALL)) {
+        same = same && memcmp(last, shared, size) == 0;
+        stops += same;
+    }
+    cr_assert(!same, "it changes nothing");
+    free(last);
+    return stops;
+}
+
+/* step_through_after - so many system call stops, which change nothing: call
+ * `look` after each instruction that changed the `size` bytes at `shared`; how
+ * many that were */
+static inline unsigned step_through_after(unsigned stops,
+                                          void (*act)(void *arg),
+                                          void (*look)(void *arg), void *arg,
+                                          const void *shared, size_t size)
 {
     void *last = malloc(size);
     pid_t pid = stepper_child(act, arg);
@@ -79,6 +102,9 @@ static inline unsigned step_through(void (*act)(void *arg),
 
     cr_assert(last != NULL);
     memcpy(last, shared, size);
+    while (stops-- > 0)
+        cr_assert(stepper_next(pid, PTRACE_SYSCALL));
+    cr_assert_eq(memcmp(last, shared, size), 0);
     while (stepper_next(pid, PTRACE_SINGLESTEP)) {
         if (memcmp(last, shared, size) == 0)
             continue;
@@ -88,6 +114,14 @@ static inline unsigned step_through(void (*act)(void *arg),
     }
     free(last);
     return changes;
+}
+
+/* step_through - the same from the beginning */
+static inline unsigned step_through(void (*act)(void *arg),
+                                    void (*look)(void *arg), void *arg,
+                                    const void *shared, size_t size)
+{
+    return step_through_after(0, act, look, arg, shared, size);
 }
 
 /* step_calls - call `look` before and after each system call */
