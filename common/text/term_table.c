@@ -2,6 +2,7 @@
 #include "common/text/term_table.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,14 @@ void term_cellf(struct term_table *t, const char *fmt, ...)
         free(text);
     else if (t)
         t->broken = true;
+}
+
+void term_cell_known(struct term_table *t, int64_t value)
+{
+    if (value < 0)
+        term_cell(t, "-", 1);
+    else
+        term_cellf(t, "%" PRId64, value);
 }
 
 /* widths_fit - column widths for `limit` columns (0 = none): flexible columns

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct term_table; /* opaque */
@@ -28,6 +29,8 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n);
 void term_cell(struct term_table *t, const void *text, size_t size);
 void term_cellf(struct term_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* The next cell, a number; "-" below 0, which is not known. */
+void term_cell_known(struct term_table *t, int64_t value);
 /* Print the titles, the first time, and the rows since the last print: a long
  * table may be printed in parts, so that it need not be held whole. 0, or
  * -ENOMEM: what was to be printed is not all there. */

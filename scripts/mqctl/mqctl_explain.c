@@ -86,7 +86,7 @@ static void ran_before(struct search *s)
     if (m->w.crashes)
         add(s,
             ", and the worker died under it, %u time%s so far; it runs again",
-            m->w.crashes, m->w.crashes == 1 ? "" : "s");
+            m->w.crashes, term_plural(m->w.crashes));
     else
         add(s, ", and interrupted before it was done: the worker was stopped, "
                "or ended its handler; it runs again");
@@ -108,7 +108,7 @@ static void not_begun(struct search *s)
         found(s, "held",
               "failed %" PRIu32 " time%s; its next attempt is due, and not "
               "started yet",
-              m->failures, m->failures == 1 ? "" : "s");
+              m->failures, term_plural(m->failures));
     else
         found(s, "held", "received %s ago and not started yet",
               ago(m->received_ns, time));
@@ -130,9 +130,8 @@ static void held(struct search *s)
             "; no worker runs, it runs when one is started: mqworker %s -- "
             "COMMAND",
             s->v.queue);
-    else if (strcmp(snapshot_state(&s->v), "running") != 0 &&
-             !snapshot_full(&s->v))
-        add(s, "; the worker is %s", snapshot_state(&s->v));
+    else if (snapshot_why(&s->v) && !snapshot_full(&s->v))
+        add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     if (m->group[0]) {
         add(s, "; it waits in group %s", m->group);
         put(s, "group", json_string(m->group));
@@ -189,11 +188,11 @@ static void waiting(struct search *s, const struct store_row *m,
         found(s, "waiting",
               "failed %" PRIu32 " time%s, the last with %s, and waits until "
               "%s for its next attempt",
-              m->attempts, m->attempts == 1 ? "" : "s",
+              m->attempts, term_plural(m->attempts),
               *error ? error : "no error", when);
     if (m->crashes)
         add(s, "; a worker died under it, %" PRIu32 " time%s", m->crashes,
-            m->crashes == 1 ? "" : "s");
+            term_plural(m->crashes));
     if (m->flags & STORE_REDELIVERED)
         add(s, "; it had been started without an end, and runs again, marked "
                "redelivered");
@@ -222,7 +221,7 @@ static void letter(struct search *s, const struct store_row *m,
               "attempt%s; mqdlq show %s %" PRId64 " tells all, mqdlq replay %s "
               "%" PRId64 " sends it again",
               when, dead_reason_text(m->reason), *error ? ": " : "", error,
-              m->attempts, m->attempts == 1 ? "" : "s", s->v.queue, m->row,
+              m->attempts, term_plural(m->attempts), s->v.queue, m->row,
               s->v.queue, m->row);
 }
 
@@ -239,15 +238,15 @@ static void row_tell(struct search *s, const struct store_row *m,
     put(s, "error", *error ? json_string(error) : json_null());
     if (m->group)
         put(s, "group", json_stringn(group, m->group_size));
-    if (m->state == STORE_WAITING)
+    if (m->state == STORE_WAITING) {
         waiting(s, m, error);
-    else if (m->state != STORE_PARKED)
+    } else if (m->state != STORE_PARKED) {
         letter(s, m, error);
-    if (m->state != STORE_PARKED)
-        return;
-    found(s, "parked", "waits in the store for its turn in its group %s",
-          group);
-    behind(s, group);
+    } else {
+        found(s, "parked", "waits in the store for its turn in its group %s",
+              group);
+        behind(s, group);
+    }
 }
 
 static bool store_search(struct search *s)
@@ -277,7 +276,6 @@ static bool journal_search(struct search *s)
         [COUNTERS_NO_END] = "gone",
         [COUNTERS_DONE] = "done",
         [COUNTERS_DISCARDED] = "discarded",
-        [COUNTERS_DEAD] = "died",
     };
     char when[TIME_TEXT], time[DURATION_TEXT];
     enum counters_end end;
@@ -295,37 +293,30 @@ static bool journal_search(struct search *s)
     return true;
 }
 
-/* no_letter - a number says nothing of a message whose letter is gone */
-static void no_letter(struct search *s)
-{
-    found(s, "unknown",
-          "there is no letter of that number, or none any more: one that was "
-          "sent again and ended done, or was discarded, is gone; what became "
-          "of its message is known by its id of 26 characters: mqctl explain "
-          "%s ID",
-          s->v.queue);
-}
-
-/* unknown - what is left to believe */
+/* unknown - what it may be; a number says nothing of a message whose letter is
+ * gone */
 static void unknown(struct search *s)
 {
     if (!s->named) {
-        no_letter(s);
+        found(s, "unknown",
+              "there is no letter of that number, or not any more: a letter "
+              "that was sent again and ended done, or was discarded, is gone; "
+              "what became of its message is known by its id of 26 "
+              "characters: mqctl explain %s ID",
+              s->v.queue);
         return;
     }
     found(s, "unknown",
-          "nobody here has heard of it: it was never sent, or sent under "
-          "another id, or ended before the last %d that the worker remembers",
+          "nothing is known of it: it was never sent, or sent under another "
+          "id, or ended before the last %d that the worker remembers",
           COUNTERS_JOURNAL);
     if (s->v.depth > 0)
         add(s,
             "; or it is one of the %ld messages in the queue, which cannot "
             "be looked into",
             s->v.depth);
-    if (s->v.depth > 0 && s->v.worker == SNAPSHOT_RUNS &&
-        strcmp(snapshot_state(&s->v), "running") != 0)
-        add(s, "; the worker takes none of these now: %s",
-            snapshot_state(&s->v));
+    if (s->v.depth > 0 && snapshot_why(&s->v))
+        add(s, "; the worker takes none of these now: %s", snapshot_why(&s->v));
 }
 
 /* ---- the verb ---- */
@@ -354,26 +345,25 @@ static int id_read(struct search *s, const char *text, struct problem *p)
 static int tell(struct search *s, const struct options *o)
 {
     bool known = strcmp(s->where, "unknown") != 0;
+    const char *id = o->line.operands[1];
+    json_t *out;
 
     if (s->named)
-        ulid_print(s->id, s->text_id);
+        id = ulid_print(s->id, s->text_id);
     if (o->json) {
-        json_t *out =
-            json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue, "id",
-                      s->named ? s->text_id : o->line.operands[1], "where",
-                      s->where, "text", s->text);
-
+        out = json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue, "id", id,
+                        "where", s->where, "text", s->text);
         json_object_update(out, s->more);
         if (json_print_line(out, stdout) < 0)
             return complain_memory();
-        return known ? 0 : EX_NOINPUT;
+    } else if (known) {
+        printf("%s: ", id);
+        safe_text(stdout, s->text, strlen(s->text), true);
+        putchar('\n');
+    } else {
+        complain(0, "%s: %s", o->line.operands[1], s->text);
     }
-    if (!known)
-        return complain(EX_NOINPUT, "%s: %s", o->line.operands[1], s->text);
-    printf("%s: ", s->named ? s->text_id : o->line.operands[1]);
-    safe_text(stdout, s->text, strlen(s->text), true);
-    putchar('\n');
-    return 0;
+    return known ? 0 : EX_NOINPUT;
 }
 
 /* explain_run - custody, store, journal */
@@ -387,17 +377,17 @@ int explain_run(const struct options *o)
         snapshot_open(&s.v, o->state_dir, o->line.operands[0], true, &p) < 0)
         return complain_of(&p);
     s.more = json_object();
-    if (!s.v.has_folder) {
-        snapshot_close(&s.v);
-        return complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
-                        s.v.queue, s.v.no_store.text);
-    }
     (void)snapshot_store(&s.v, &s.store);
     /* Twice: what was on its way between two of these places is in one now. */
-    if (!custody_search(&s) && !store_search(&s) && !journal_search(&s) &&
-        !custody_search(&s) && !store_search(&s) && !journal_search(&s))
-        unknown(&s);
-    status = tell(&s, o);
+    if (!s.v.has_folder)
+        status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
+                          s.v.queue, s.v.no_store.text);
+    else {
+        if (!custody_search(&s) && !store_search(&s) && !journal_search(&s) &&
+            !custody_search(&s) && !store_search(&s) && !journal_search(&s))
+            unknown(&s);
+        status = tell(&s, o);
+    }
     store_close(&s.store);
     json_decref(s.more);
     snapshot_close(&s.v);

@@ -5,98 +5,68 @@
  */
 #include "scripts/mqctl/mqctl_holder.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl_fds.h"
 
-#define DELETED " (deleted)"
-
-/* text_read - a short file of proc(5), NUL-terminated; "" if it is not there */
-static void text_read(const char *path, char *buf, size_t room)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, buf, room - 1) : -1;
-
-    if (fd >= 0)
-        close(fd);
-    buf[n > 0 ? n : 0] = '\0';
-}
-
 bool holder_receives(pid_t pid, int fd)
 {
-    char path[64], text[512], *at;
+    char text[512], *at;
 
-    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", (int)pid, fd);
-    text_read(path, text, sizeof text);
+    (void)proc_text(text, sizeof text, "/proc/%d/fdinfo/%d", (int)pid, fd);
     at = strstr(text, "flags:");
     return !at || (strtoul(at + 6, NULL, 8) & O_ACCMODE) != O_WRONLY;
 }
 
-/* named - whether its program is called mqworker */
-static bool named(pid_t pid)
-{
-    char path[64], text[64];
+struct pidfile_search {
+    struct holder *out;
+    const char *queue;
+    bool found;
+};
 
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    text_read(path, text, sizeof text);
-    return strcmp(text, "mqworker\n") == 0;
-}
-
-/* pidfile_at - whether a descriptor is that of a pidfile; its folder, then */
-static bool pidfile_at(struct holder *out, const char *fd, const char *queue)
+/* pidfile_look - visit: whether it is that of a pidfile; its folder, then */
+static bool pidfile_look(int fd, void *arg)
 {
-    char path[PATH_MAX];
+    struct pidfile_search *s = arg;
+    char link[64], path[PATH_MAX], *slash;
     struct stat its, name;
-    char *slash;
-    ssize_t n = readlink(fd, path, sizeof path - 1);
 
-    if (n <= 0 || path[0] != '/')
-        return false;
-    path[n] = '\0';
-    if ((size_t)n > strlen(DELETED) &&
-        strcmp(path + n - strlen(DELETED), DELETED) == 0)
-        path[(size_t)n - strlen(DELETED)] = '\0';
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)s->out->pid, fd);
+    if (!proc_link(link, path) || path[0] != '/')
+        return true;
     slash = strrchr(path, '/');
     if (strcmp(slash + 1, STATEDIR_PIDFILE) != 0)
-        return false;
-    out->there = stat(fd, &its) == 0 && stat(path, &name) == 0 &&
-                 its.st_dev == name.st_dev && its.st_ino == name.st_ino;
+        return true;
+    s->out->there = stat(link, &its) == 0 && stat(path, &name) == 0 &&
+                    its.st_dev == name.st_dev && its.st_ino == name.st_ino;
     *slash = '\0';
     slash = strrchr(path, '/');
-    out->there = out->there && slash && strcmp(slash, queue) == 0;
-    snprintf(out->folder, sizeof out->folder, "%s", path);
-    return true;
+    s->out->there = s->out->there && slash && strcmp(slash, s->queue) == 0;
+    strlcpy(s->out->folder, path, sizeof s->out->folder);
+    s->found = true;
+    return false;
 }
 
+/* holder_is - it has a pidfile open, or its program is called so */
 bool holder_is(struct holder *out, pid_t pid, const char *queue)
 {
-    char path[64];
-    struct dirent *entry;
-    bool is = false;
-    DIR *dir;
+    struct pidfile_search s = {.out = out, .queue = queue};
+    char text[64];
 
     *out = (struct holder){.pid = pid};
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    dir = opendir(path);
-    while (dir && !is && (entry = readdir(dir)) != NULL) {
-        if (!isdigit((unsigned char)entry->d_name[0]))
-            continue;
-        snprintf(path, sizeof path, "/proc/%d/fd/%.20s", (int)pid,
-                 entry->d_name);
-        is = pidfile_at(out, path, queue);
-    }
-    if (dir)
-        closedir(dir);
-    return is || named(pid);
+    snprintf(text, sizeof text, "/proc/%d/fd", (int)pid);
+    (void)proc_numbers(text, pidfile_look, &s);
+    return s.found ||
+           (proc_text(text, sizeof text, "/proc/%d/comm", (int)pid) &&
+            strcmp(text, "mqworker\n") == 0);
 }
 
 struct search {

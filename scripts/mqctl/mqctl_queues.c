@@ -36,14 +36,6 @@ static long charged(const struct snapshot *v)
                         : -1;
 }
 
-static void cell(struct term_table *t, long value)
-{
-    if (value < 0)
-        term_cellf(t, "-");
-    else
-        term_cellf(t, "%ld", value);
-}
-
 /* worker_text - its state, or why there is nothing to say of the queue */
 static const char *worker_text(const struct snapshot *v)
 {
@@ -58,12 +50,12 @@ static const char *worker_text(const struct snapshot *v)
 static void row(struct term_table *t, const struct snapshot *v)
 {
     term_cellf(t, "%s", v->queue);
-    cell(t, v->depth);
-    cell(t, v->depth_max);
-    cell(t, v->bytes);
-    cell(t, v->message_size);
-    cell(t, charged(v));
-    cell(t, v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1);
+    term_cell_known(t, v->depth);
+    term_cell_known(t, v->depth_max);
+    term_cell_known(t, v->bytes);
+    term_cell_known(t, v->message_size);
+    term_cell_known(t, charged(v));
+    term_cell_known(t, v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1);
     term_cellf(t, "%s", worker_text(v));
 }
 

@@ -289,6 +289,17 @@ const char *snapshot_state(const struct snapshot *v)
     return text;
 }
 
+const char *snapshot_why(const struct snapshot *v)
+{
+    const char *why = json_string_value(json_object_get(v->live, "why"));
+
+    if (v->worker != SNAPSHOT_RUNS)
+        return NULL;
+    if (!why && strcmp(snapshot_state(v), "running") != 0)
+        why = snapshot_state(v);
+    return why;
+}
+
 uint64_t snapshot_handler_ns(const struct snapshot *v,
                              const struct histogram_sum *h, double q)
 {

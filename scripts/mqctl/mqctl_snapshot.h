@@ -70,6 +70,9 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
 /* "starting", "running", "paused", "breaker open", ..., "not running",
  * "killed", "not seen from here". */
 const char *snapshot_state(const struct snapshot *v);
+/* Why nothing is taken from the queue just now: in the words of the worker, else
+ * as its counters say. NULL: messages are taken, or no worker runs. */
+const char *snapshot_why(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
 /* Nothing is taken from the queue, as --max-waiting is reached. */
 bool snapshot_full(const struct snapshot *v);
@@ -87,8 +90,28 @@ uint64_t snapshot_groups_held(const struct snapshot *v);
  * or their group's head; -1: not known. */
 int64_t snapshot_waits(const struct snapshot *v);
 const char *snapshot_breaker(const struct snapshot *v); /* "closed" */
-/* The object of mqctl status --json; the caller's. */
+
+/* One row for each thing there is to tell of a queue, in the order of mqctl
+ * status --json. */
+enum snapshot_when {
+    SNAPSHOT_ALWAYS,  /* as far as it is known */
+    SNAPSHOT_COUNTED, /* with counters, also of a worker that is gone */
+    SNAPSHOT_RUNNING, /* of a worker that runs */
+};
+struct snapshot_field {
+    const char *json; /* its name there; NULL: none */
+    enum snapshot_when when;
+    int64_t (*number)(const struct snapshot *v); /* below 0: not known */
+    json_t *(*value)(const struct snapshot *v);  /* JSON, if not the number */
+    const char *metric, *help; /* of mqctl metrics; NULL: it is none */
+};
+extern const struct snapshot_field snapshot_fields[];
+extern const size_t snapshot_field_count;
+/* The object of mqctl status --json, the caller's; NULL: no memory. */
 json_t *snapshot_json(const struct snapshot *v);
+/* The number of a field as a metric; below 0: to be left out. */
+double snapshot_metric(const struct snapshot_field *f,
+                       const struct snapshot *v);
 /* A quantile of handler times; no longer than the longest. */
 uint64_t snapshot_handler_ns(const struct snapshot *v,
                              const struct histogram_sum *h, double q);

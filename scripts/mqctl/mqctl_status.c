@@ -19,15 +19,6 @@
 
 /* ---- a table of several ---- */
 
-/* cell - a number, "-" if it is not known */
-static void cell(struct term_table *t, int64_t value)
-{
-    if (value < 0)
-        term_cellf(t, "-");
-    else
-        term_cellf(t, "%" PRId64, value);
-}
-
 static const struct term_column columns[] = {
     {"QUEUE", TERM_LEFT, true},     {"STATE", TERM_LEFT, true},
     {"PID", TERM_RIGHT, false},     {"DEPTH", TERM_RIGHT, false},
@@ -42,13 +33,13 @@ static void row(struct term_table *t, const struct snapshot *v)
 
     term_cellf(t, "%s", v->queue);
     term_cellf(t, "%s", snapshot_state(v));
-    cell(t, runs ? v->pid : -1);
-    cell(t, v->depth);
-    cell(t, runs ? (int64_t)v->sum.running : -1);
-    cell(t, runs ? (int64_t)snapshot_capacity(v) : -1);
-    cell(t, snapshot_waits(v));
-    cell(t, v->dead);
-    cell(t, v->counters ? (int64_t)v->sum.done : -1);
+    term_cell_known(t, runs ? v->pid : -1);
+    term_cell_known(t, v->depth);
+    term_cell_known(t, runs ? (int64_t)v->sum.running : -1);
+    term_cell_known(t, runs ? (int64_t)snapshot_capacity(v) : -1);
+    term_cell_known(t, snapshot_waits(v));
+    term_cell_known(t, v->dead);
+    term_cell_known(t, v->counters ? (int64_t)v->sum.done : -1);
 }
 
 /* ---- one in detail ---- */
@@ -196,15 +187,6 @@ static void groups(const struct snapshot *v)
           snapshot_groups_held(v) ? v->queue : "");
 }
 
-/* why_line - as the worker says it */
-static void why_line(const struct snapshot *v)
-{
-    const char *why = json_string_value(json_object_get(v->live, "why"));
-
-    if (v->worker == SNAPSHOT_RUNS && why)
-        linef("takes no more", "%s", why);
-}
-
 static void details(const struct snapshot *v)
 {
     line("queue", v->queue);
@@ -216,7 +198,8 @@ static void details(const struct snapshot *v)
               v->depth, v->depth_max, v->bytes, v->message_size);
     else
         line("in the queue", v->no_queue.text);
-    why_line(v);
+    if (snapshot_why(v))
+        line("takes no more", snapshot_why(v));
     if (v->worker == SNAPSHOT_RUNS)
         in_flight(v);
     in_custody(v);

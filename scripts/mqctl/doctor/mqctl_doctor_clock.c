@@ -46,16 +46,15 @@ static void certain(struct findings *f, const struct snapshot *v,
                     const struct store_stepped *s, uint64_t now)
 {
     char due[TIME_TEXT], seen[TIME_TEXT], wait[DURATION_TEXT];
-    char fix[PATH_MAX + 512];
 
-    snprintf(fix, sizeof fix,
-             "date; if it is wrong, set the clock and start the worker again. "
-             "If it is right, stop the worker; sqlite3 %s/store.db 'UPDATE "
-             "messages SET due_ns = 0 WHERE state = 1 AND (attempts > 0 OR "
-             "first_received_ns > unixepoch() * 1000000000)'; and start it: "
-             "they run at once",
-             v->dir.folder);
-    FOUND(f, WARN, "clock", fix,
+    FOUND(f, WARN, "clock",
+          fix(f,
+              "date; if it is wrong, set the clock and start the worker again. "
+              "If it is right, stop the worker; sqlite3 %s/store.db 'UPDATE "
+              "messages SET due_ns = 0 WHERE state = 1 AND (attempts > 0 OR "
+              "first_received_ns > unixepoch() * 1000000000)'; and start it: "
+              "they run at once",
+              v->dir.folder),
           "the clock was set back: %" PRIu64 " message%s from the future, up "
           "to %s, wait until %s, in %s",
           s->future, s->future == 1 ? "" : "s", time_print(s->seen_ns, seen),
@@ -67,16 +66,17 @@ static void certain(struct findings *f, const struct snapshot *v,
 static void doubtful(struct findings *f, const struct snapshot *v,
                      const struct store_stepped *s)
 {
-    char due[TIME_TEXT], longer[DURATION_TEXT], fix[QUEUE_NAME_MAX + 96];
+    char due[TIME_TEXT], longer[DURATION_TEXT];
 
-    snprintf(fix, sizeof fix,
-             "date; if it is right, mqctl explain %s ID, with an id of the log",
-             v->queue);
-    FOUND(f, NOTE, "clock", fix,
-          "%" PRIu64 " message%s more than %s from one try to the next, until "
-          "%s: their handler asked for it, or the clock was set back",
-          s->far, s->far == 1 ? " waits" : "s wait",
-          duration_print(LONGER_NS, longer), time_print(s->due_ns, due));
+    FOUND(
+        f, NOTE, "clock",
+        fix(f,
+            "date; if it is right, mqctl explain %s ID, with an id of the log",
+            v->queue),
+        "%" PRIu64 " message%s more than %s from one try to the next, until "
+        "%s: their handler asked for it, or the clock was set back",
+        s->far, s->far == 1 ? " waits" : "s wait",
+        duration_print(LONGER_NS, longer), time_print(s->due_ns, due));
 }
 
 void clock_check(struct findings *f, struct snapshot *v)

@@ -144,31 +144,33 @@ static void left_check(struct findings *f, const char *root,
                        const struct statvfs *s, const char *mount)
 {
     uint64_t left = left_of(root, s) / 1024 * 1024;
-    char text[SIZE_TEXT], fix[PATH_MAX + 256];
+    char text[SIZE_TEXT];
+    const char *room;
 
     size_print(left >= MIB ? left / MIB * MIB : left, text);
-    snprintf(fix, sizeof fix,
-             "df -h %s; make room there by what is not mqworker's, or enlarge "
-             "it; %s",
-             mount,
-             left < FULL ? "what waits goes on by itself"
-                         : "old dead letters can be removed while there is "
-                           "room: mqdlq purge --older-than 30d QUEUE");
+    room =
+        fix(f,
+            "df -h %s; make room there by what is not mqworker's, or enlarge "
+            "it; %s",
+            mount,
+            left < FULL ? "what waits goes on by itself"
+                        : "old dead letters can be removed while there is "
+                          "room: mqdlq purge --older-than 30d QUEUE");
     if (left < FULL)
-        FOUND(f, BAD, "state directory", fix,
+        FOUND(f, BAD, "state directory", room,
               "%s is full: %s free; no retry and no dead letter can be "
               "written, so nothing is taken; nothing is lost",
               root, text);
     else
         FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
-              left < LITTLE ? fix : NULL, "%s has %s free", root, text);
+              left < LITTLE ? room : NULL, "%s has %s free", root, text);
 }
 
 /* space_check - whether it can be written to */
 static void space_check(struct findings *f, const char *root)
 {
     struct statvfs s;
-    char mount[PATH_MAX], fix[PATH_MAX + 128];
+    char mount[PATH_MAX];
 
     if (statvfs(root, &s) < 0) {
         FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
@@ -176,20 +178,20 @@ static void space_check(struct findings *f, const char *root)
         return;
     }
     mount_point(root, mount);
-    snprintf(fix, sizeof fix,
-             "dmesg, for errors of the disk: umount and fsck come first then; "
-             "mount -o remount,rw %s",
-             mount);
     if (s.f_flag & ST_RDONLY)
-        FOUND(f, BAD, "state directory", fix,
+        FOUND(f, BAD, "state directory",
+              fix(f,
+                  "dmesg, for errors of the disk: umount and fsck come first "
+                  "then; mount -o remount,rw %s",
+                  mount),
               "%s is on a file system that is read-only, mounted at %s", root,
               mount);
     else
         left_check(f, root, &s, mount);
-    if (s.f_files > 0 && s.f_favail < 16) {
-        snprintf(fix, sizeof fix, "df -i %s; remove files there", mount);
-        FOUND(f, BAD, "state directory", fix, "%s has no inodes left", root);
-    }
+    if (s.f_files > 0 && s.f_favail < 16)
+        FOUND(f, BAD, "state directory",
+              fix(f, "df -i %s; remove files there", mount),
+              "%s has no inodes left", root);
 }
 
 static void folder_check(struct findings *f, const struct options *o)

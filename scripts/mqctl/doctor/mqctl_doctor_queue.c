@@ -18,33 +18,19 @@
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_holder.h"
 
-#define COMMAND (PATH_MAX + 512)
-
-/* command - text for `fix` */
-__attribute__((format(printf, 2, 3))) static const char *
-command(char buf[COMMAND], const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(buf, COMMAND, fmt, args);
-    va_end(args);
-    return buf;
-}
-
 /* drained_by - what makes room in a full queue; NULL: more handlers do not, nor
  * a second worker */
-static const char *drained_by(char buf[COMMAND], const struct snapshot *v,
+static const char *drained_by(struct findings *f, const struct snapshot *v,
                               bool away)
 {
     if (away)
         return NULL;
     if (v->worker != SNAPSHOT_RUNS)
-        return command(buf, "mqworker %s -- COMMAND", v->queue);
+        return fix(f, "mqworker %s -- COMMAND", v->queue);
     if (!v->live || strcmp(snapshot_state(v), "running") != 0)
         return NULL;
-    return command(buf, "mqctl set %s max-concurrency=%u", v->queue,
-                   2 * snapshot_cap(v));
+    return fix(f, "mqctl set %s max-concurrency=%u", v->queue,
+               2 * snapshot_cap(v));
 }
 
 /* kernel_check - the queue itself; `away`: a worker has it that is not seen
@@ -52,8 +38,6 @@ static const char *drained_by(char buf[COMMAND], const struct snapshot *v,
 static void kernel_check(struct findings *f, const struct snapshot *v,
                          bool away)
 {
-    char buf[COMMAND];
-
     if (!v->has_queue)
         FOUND(f,
               v->no_queue.status == EX_NOINPUT && v->worker != SNAPSHOT_RUNS &&
@@ -62,7 +46,7 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
                   : BAD,
               "queue", NULL, "%s", v->no_queue.text);
     else if (v->depth >= v->depth_max)
-        FOUND(f, WARN, "queue", drained_by(buf, v, away),
+        FOUND(f, WARN, "queue", drained_by(f, v, away),
               "it is full, %ld of %ld messages: senders wait", v->depth,
               v->depth_max);
     else
@@ -75,13 +59,12 @@ static void full_found(struct findings *f, const struct snapshot *v)
 {
     const char *most = json_string_value(
         json_object_get(json_object_get(v->live, "settings"), "max-waiting"));
-    char buf[COMMAND];
 
     FOUND(f, WARN, "worker",
-          command(buf,
-                  "find out what they wait for: mqctl status %s; or let more "
-                  "wait: mqctl set %s max-waiting=N",
-                  v->queue, v->queue),
+          fix(f,
+              "find out what they wait for: mqctl status %s; or let more "
+              "wait: mqctl set %s max-waiting=N",
+              v->queue, v->queue),
           "%" PRId64 " messages wait in the store, --max-waiting allows %s: "
           "nothing more is taken from the queue until some are done or dead",
           v->waiting + v->parked, most ? most : "no more");
@@ -90,13 +73,11 @@ static void full_found(struct findings *f, const struct snapshot *v)
 /* unwritten_found - its disk is full, or broken */
 static void unwritten_found(struct findings *f, const struct snapshot *v)
 {
-    char buf[COMMAND];
-
     FOUND(f, BAD, "worker",
-          command(buf,
-                  "df -h %s; make room there by what is not mqworker's; the "
-                  "worker goes on by itself",
-                  v->dir.folder),
+          fix(f,
+              "df -h %s; make room there by what is not mqworker's; the "
+              "worker goes on by itself",
+              v->dir.folder),
           "it takes nothing: its store cannot be written; what it has stays in "
           "custody");
 }
@@ -108,17 +89,17 @@ static const char *live_text(const struct snapshot *v, const char *name)
 }
 
 /* files_advice - of a worker that does not answer */
-static const char *files_advice(char buf[COMMAND], const struct snapshot *v,
+static const char *files_advice(struct findings *f, const struct snapshot *v,
                                 uint64_t holds)
 {
     char mount[PATH_MAX];
 
     if (holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE))
         return "do not kill it; what to do is in its log, event=file_gone";
-    return command(buf,
-                   "look for an error in dmesg, then mount -o remount,rw %s; "
-                   "the worker goes on by itself",
-                   mount_point(v->dir.folder, mount));
+    return fix(f,
+               "look for an error in dmesg, then mount -o remount,rw %s; "
+               "the worker goes on by itself",
+               mount_point(v->dir.folder, mount));
 }
 
 /* files_check - one that the worker has open and that has lost its name, or
@@ -128,11 +109,10 @@ static bool files_check(struct findings *f, const struct snapshot *v)
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
     const char *live = live_text(v, "file_gone");
     const char *path = live_text(v, "file"), *next = live_text(v, "file_next");
-    char buf[COMMAND];
 
     if (!live && !holds)
         return false;
-    FOUND(f, BAD, "files", next ? next : files_advice(buf, v, holds),
+    FOUND(f, BAD, "files", next ? next : files_advice(f, v, holds),
           "pid %d takes nothing: %s%s%s",
           (int)snapshot_number(v, "pid", (uint64_t)v->pid),
           live ? live : counters_holds_text(holds), path ? ": " : "",
@@ -144,8 +124,7 @@ static bool files_check(struct findings *f, const struct snapshot *v)
 static void state_check(struct findings *f, const struct snapshot *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
-    const char *takes = json_string_value(json_object_get(v->live, "why"));
-    char buf[COMMAND];
+    const char *takes = snapshot_why(v);
 
     if (!v->live)
         FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
@@ -157,7 +136,7 @@ static void state_check(struct findings *f, const struct snapshot *v)
               "fix what it says; the worker tries again by itself",
               "its breaker is %s: %s", snapshot_breaker(v), why);
     else if (snapshot_paused(v))
-        FOUND(f, WARN, "worker", command(buf, "mqctl resume %s", v->queue),
+        FOUND(f, WARN, "worker", fix(f, "mqctl resume %s", v->queue),
               "it is paused");
     else if (snapshot_full(v))
         full_found(f, v);
@@ -178,15 +157,14 @@ static void state_check(struct findings *f, const struct snapshot *v)
 static void groups_check(struct findings *f, const struct snapshot *v)
 {
     uint64_t n = snapshot_groups_held(v);
-    char buf[COMMAND];
 
     if (n == 0)
         return;
     FOUND(f, WARN, "groups",
-          command(buf,
-                  "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
-                  "or mqdlq discard --group KEY %s",
-                  v->queue, v->queue, v->queue),
+          fix(f,
+              "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
+              "or mqdlq discard --group KEY %s",
+              v->queue, v->queue, v->queue),
           "%" PRIu64 " group%s held: the head died, and with --on-group-dead "
           "hold nothing of it runs until that letter was sent again and done, "
           "or discarded",
@@ -196,19 +174,17 @@ static void groups_check(struct findings *f, const struct snapshot *v)
 /* killed_check - what it had in hand is in memory, and may have gone with it */
 static void killed_check(struct findings *f, const struct snapshot *v)
 {
-    char path[PATH_MAX] = "", buf[COMMAND];
+    char path[PATH_MAX] = "";
 
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
     if (v->custody < 0)
-        FOUND(f, BAD, "worker",
-              command(buf, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, BAD, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
               "its last one, pid %d, was killed, and what it had received and "
               "not finished is not found: its runtime directory is gone, or "
               "the machine was started again",
               (int)v->pid);
     else
-        FOUND(f, BAD, "worker",
-              command(buf, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, BAD, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
               "its last one, pid %d, was killed; %" PRId64 " messages that it "
               "had received and not finished wait in %s",
               (int)v->pid, v->custody, path);
@@ -216,8 +192,6 @@ static void killed_check(struct findings *f, const struct snapshot *v)
 
 static void worker_check(struct findings *f, const struct snapshot *v)
 {
-    char buf[COMMAND];
-
     if (v->worker == SNAPSHOT_RUNS)
         state_check(f, v);
     else if (v->worker == SNAPSHOT_KILLED)
@@ -228,8 +202,7 @@ static void worker_check(struct findings *f, const struct snapshot *v)
               "be asked",
               v->dir.folder, STATEDIR_PIDFILE);
     else if (v->depth > 0 || snapshot_waits(v) > 0)
-        FOUND(f, WARN, "worker",
-              command(buf, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, WARN, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
               "none runs, and messages wait: %ld in the queue, %" PRId64
               " in custody, %" PRId64 " in the store",
               v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
@@ -244,16 +217,16 @@ static void worker_check(struct findings *f, const struct snapshot *v)
 static void disk_check(struct findings *f, const struct snapshot *v, int fd,
                        const char *path)
 {
-    char text[FS_TYPE_TEXT], buf[COMMAND];
+    char text[FS_TYPE_TEXT];
     struct statfs s;
 
     if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
         FOUND(f, WARN, "custody",
-              command(buf,
-                      "mqctl drain %s; then mqworker --runtime-dir "
-                      "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
-                      "on a tmpfs",
-                      v->queue, (unsigned)geteuid(), v->queue),
+              fix(f,
+                  "mqctl drain %s; then mqworker --runtime-dir "
+                  "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
+                  "on a tmpfs",
+                  v->queue, (unsigned)geteuid(), v->queue),
               "%s is on %s: a kill while it is written back loses the message "
               "in hand",
               path, fs_type_text((long)s.f_type, text));
@@ -264,15 +237,14 @@ static void locked_check(struct findings *f, const struct snapshot *v)
 {
     json_int_t kib =
         json_integer_value(json_object_get(v->live, "unlocked_kib"));
-    char buf[COMMAND];
 
     if (kib > 0)
         FOUND(f, WARN, "custody",
-              command(buf,
-                      "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
-                      "(ulimit -l, LimitMEMLOCK=, docker --ulimit memlock=) "
-                      "and start it again",
-                      kib),
+              fix(f,
+                  "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
+                  "(ulimit -l, LimitMEMLOCK=, docker --ulimit memlock=) "
+                  "and start it again",
+                  kib),
               "messages in flight, %" JSON_INTEGER_FORMAT " KiB, are not "
               "locked in memory: a kill while they are swapped loses the "
               "message in hand",
@@ -283,7 +255,7 @@ static void locked_check(struct findings *f, const struct snapshot *v)
 static void slots_fit(struct findings *f, const struct snapshot *v)
 {
     struct custody_head h;
-    char path[PATH_MAX], buf[COMMAND];
+    char path[PATH_MAX];
     struct problem p;
     int fd;
 
@@ -300,7 +272,7 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",
-              command(buf, "mqctl drain %s, then start it again", v->queue),
+              fix(f, "mqctl drain %s, then start it again", v->queue),
               "the queue takes messages of %ld bytes, the worker has room for "
               "%" PRIu64 ": it was made for another queue of that name",
               v->message_size, h.body_bytes);
@@ -312,43 +284,39 @@ static void differs_check(struct findings *f, const struct snapshot *v)
 {
     const char *text =
         json_string_value(json_object_get(v->live, "queue_differs"));
-    char buf[COMMAND];
 
     if (text)
         FOUND(f, WARN, "attributes",
-              command(buf,
-                      "mqctl drain %s; mqctl remove %s; and start the "
-                      "worker again",
-                      v->queue, v->queue),
+              fix(f,
+                  "mqctl drain %s; mqctl remove %s; and start the "
+                  "worker again",
+                  v->queue, v->queue),
               "%s", text);
 }
 
 /* namespace_check - a worker in a container has a queue of its own */
 static void namespace_check(struct findings *f, const struct snapshot *v)
 {
-    char path[64], ours[64] = "", its[64] = "", buf[COMMAND];
+    char path[64], ours[64] = "", its[64] = "";
 
     snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
     if (v->worker != SNAPSHOT_RUNS ||
         readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
         readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
         return;
-    FOUND(
-        f, WARN, "namespace",
-        command(buf, "nsenter -t %d -i mqctl status %s", (int)v->pid, v->queue),
-        "the worker is in %s, we are in %s: the queue seen here is another "
-        "one of the same name",
-        its, ours);
+    FOUND(f, WARN, "namespace",
+          fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid, v->queue),
+          "the worker is in %s, we are in %s: the queue seen here is another "
+          "one of the same name",
+          its, ours);
 }
 
 /* letters_check - what nobody has looked at yet */
 static void letters_check(struct findings *f, const struct snapshot *v)
 {
-    char buf[COMMAND];
-
     if (v->dead > 0)
         FOUND(f, WARN, "dead letters",
-              command(buf, "mqdlq list --by error %s", v->queue),
+              fix(f, "mqdlq list --by error %s", v->queue),
               "%" PRId64 " messages were given up on", v->dead);
     else if (v->dead == 0)
         FOUND(f, FINE, "dead letters", NULL, "none");

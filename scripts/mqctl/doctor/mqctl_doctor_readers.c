@@ -4,10 +4,7 @@
  * whoever waits in poll or epoll, as a worker does, is not even woken
  * (pipelined_send in ipc/mqueue.c).
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,49 +29,36 @@ struct readers {
     unsigned others;
 };
 
-/* text_read - a short file of proc(5), NUL-terminated; false: not there */
-static bool text_read(const char *path, char *buf, size_t room)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, buf, room - 1) : -1;
+/* A descriptor that a thread may wait at. */
+struct waiting {
+    pid_t pid;
+    int fd;
+    bool is;
+};
 
-    if (fd >= 0)
-        close(fd);
-    buf[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
-/* blocked_in - a thread that is in mq_timedreceive(fd) now */
-static bool blocked_in(const char *task, int fd)
+/* thread_look - visit: a thread that is in mq_timedreceive(fd) now */
+static bool thread_look(int thread, void *arg)
 {
+    struct waiting *w = arg;
     char text[256], *at;
 
     /* "243 0x3 ...", in numbers of this machine; "running" is neither. */
-    return text_read(task, text, sizeof text) &&
-           strtol(text, &at, 10) == SYS_mq_timedreceive &&
-           strtol(at, NULL, 16) == fd;
+    w->is = proc_text(text, sizeof text, "/proc/%d/task/%d/syscall",
+                      (int)w->pid, thread) &&
+            strtol(text, &at, 10) == SYS_mq_timedreceive &&
+            strtol(at, NULL, 16) == w->fd;
+    return !w->is;
 }
 
 /* blocked - any thread of a process */
 static bool blocked(pid_t pid, int fd)
 {
+    struct waiting w = {.pid = pid, .fd = fd};
     char path[64];
-    struct dirent *entry;
-    bool is = false;
-    DIR *dir;
 
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    dir = opendir(path);
-    while (dir && !is && (entry = readdir(dir)) != NULL) {
-        if (!isdigit((unsigned char)entry->d_name[0]))
-            continue;
-        snprintf(path, sizeof path, "/proc/%d/task/%.20s/syscall", (int)pid,
-                 entry->d_name);
-        is = blocked_in(path, fd);
-    }
-    if (dir)
-        closedir(dir);
-    return is;
+    (void)proc_numbers(path, thread_look, &w);
+    return w.is;
 }
 
 /* same_program - whether both run the same file */
@@ -144,13 +128,11 @@ static bool starting(const struct readers *r, const struct fd_seen *seen)
  * messages, so nobody is told to kill it */
 static void worker_found(const struct readers *r, const struct holder *h)
 {
-    char fix[2 * PATH_MAX];
-
-    snprintf(fix, sizeof fix, "mqctl doctor --state-dir %.*s %s",
-             (int)(strrchr(h->folder, '/') - h->folder), h->folder,
-             r->v->queue);
     if (h->there)
-        FOUND(r->f, WARN, "other consumers", fix,
+        FOUND(r->f, WARN, "other consumers",
+              fix(r->f, "mqctl doctor --state-dir %.*s %s",
+                  (int)(strrchr(h->folder, '/') - h->folder), h->folder,
+                  r->v->queue),
               "an mqworker (pid %d) takes messages of this queue, too: its "
               "state is in %s",
               (int)h->pid, h->folder);
@@ -168,20 +150,19 @@ static void worker_found(const struct readers *r, const struct holder *h)
 /* other_found - any other program */
 static void other_found(const struct readers *r, pid_t pid, bool waits)
 {
-    char path[64], name[64], fix[64];
+    char name[64];
 
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    if (text_read(path, name, sizeof name))
-        name[strcspn(name, "\n")] = '\0';
-    snprintf(fix, sizeof fix, "kill %d", (int)pid);
+    (void)proc_text(name, sizeof name, "/proc/%d/comm", (int)pid);
+    name[strcspn(name, "\n")] = '\0';
+    (void)fix(r->f, "kill %d", (int)pid);
     if (waits)
-        FOUND(r->f, BAD, "other consumers", fix,
+        FOUND(r->f, BAD, "other consumers", r->f->fix,
               "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
               "message before a worker is woken",
               (int)pid, name);
     else
         FOUND(
-            r->f, WARN, "other consumers", fix,
+            r->f, WARN, "other consumers", r->f->fix,
             "pid %d (%s) has the queue open to receive, and may take messages "
             "from the worker",
             (int)pid, name);

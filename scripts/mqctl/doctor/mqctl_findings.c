@@ -47,11 +47,22 @@ static void as_text(const struct findings *f, const struct finding *what,
     putchar('\n');
 }
 
+const char *fix(struct findings *f, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(f->fix, sizeof f->fix, fmt, args);
+    va_end(args);
+    return f->fix;
+}
+
 /* finding - tell it */
 void finding(struct findings *f, const struct finding *what, const char *fmt,
              ...)
 {
     char text[768];
+
     va_list args;
 
     va_start(args, fmt);

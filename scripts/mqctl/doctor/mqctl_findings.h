@@ -9,6 +9,7 @@
 #ifndef SCRIPTS_MQCTL_DOCTOR_MQCTL_FINDINGS_H
 #define SCRIPTS_MQCTL_DOCTOR_MQCTL_FINDINGS_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 enum level { FINE, NOTE, WARN, BAD };
@@ -17,6 +18,7 @@ struct findings {
     bool json;
     bool some;         /* a WARN or BAD among them */
     const char *queue; /* they are of; NULL: of the machine */
+    char fix[2 * PATH_MAX];
 };
 
 struct finding {
@@ -27,6 +29,9 @@ struct finding {
 
 void finding(struct findings *f, const struct finding *what, const char *fmt,
              ...) __attribute__((format(printf, 3, 4)));
+/* A command that has to be put together; until the next one. */
+const char *fix(struct findings *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 #define FOUND(f, l, c, m, ...)                                              \
     finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
             __VA_ARGS__)

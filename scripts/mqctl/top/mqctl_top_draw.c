@@ -217,8 +217,8 @@ static int letter_line(const struct letter *l, void *arg)
     char time[TOP_SHORT];
 
     put(s, 0, "%8" PRId64 " %8s ago %6" PRIu32 "  %-10s %s", l->m.row,
-        since(l->m.died_ns, time), l->m.attempts,
-        dead_reason_text(l->m.reason), l->m.error ? l->m.error : "");
+        since(l->m.died_ns, time), l->m.attempts, dead_reason_text(l->m.reason),
+        l->m.error ? l->m.error : "");
     s->y++;
     return s->y >= LINES - 2;
 }

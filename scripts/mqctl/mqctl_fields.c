@@ -1,0 +1,212 @@
+/* mqctl_fields.c - what a snapshot has, as JSON and as metrics (see
+ * mqctl_snapshot.h) */
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/text/json_line.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
+
+static bool runs(const struct snapshot *v)
+{
+    return v->worker == SNAPSHOT_RUNS;
+}
+
+/* quantile - of handler times, or of latencies */
+static uint64_t quantile(const struct snapshot *v, bool latency, double q)
+{
+    static struct histogram_sum h;
+
+    counters_histograms(v->counters, latency ? NULL : &h, latency ? &h : NULL);
+    return latency ? histogram_quantile(&h, q) : snapshot_handler_ns(v, &h, q);
+}
+
+/* live - what only a worker that answers has; null without one */
+static json_t *live(const struct snapshot *v, const char *name)
+{
+    json_t *value = json_object_get(v->live, name);
+
+    return value ? json_incref(value) : json_null();
+}
+
+/* text - null for none */
+static json_t *text(const char *s)
+{
+    return *s ? json_string(s) : json_null();
+}
+
+/* breaker_why - of the worker itself, else as it wrote it */
+static const char *breaker_why(const struct snapshot *v)
+{
+    const char *why =
+        json_string_value(json_object_get(v->live, "breaker_reason"));
+
+    return why ? why : v->head.texts[COUNTERS_WHY_BREAKER];
+}
+
+#define NUMBER(name, expression)                       \
+    static int64_t name##_of(const struct snapshot *v) \
+    {                                                  \
+        return (int64_t)(expression);                  \
+    }
+#define VALUE(name, expression)                        \
+    static json_t *name##_as(const struct snapshot *v) \
+    {                                                  \
+        return expression;                             \
+    }
+NUMBER(up, v->worker == SNAPSHOT_UNSEEN ? -1 : runs(v))
+NUMBER(depth, v->depth)
+NUMBER(depth_max, v->depth_max)
+NUMBER(message_size, v->message_size)
+NUMBER(bytes, v->bytes)
+NUMBER(waiting, v->waiting)
+NUMBER(parked, v->parked)
+NUMBER(dead, v->dead)
+NUMBER(replayed, v->replayed)
+NUMBER(custody, v->custody)
+NUMBER(held, v->held)
+NUMBER(pid, snapshot_number(v, "pid", (uint64_t)v->pid))
+NUMBER(in_flight, runs(v) ? snapshot_number(v, "in_flight", v->sum.running) : 0)
+NUMBER(cap, snapshot_cap(v))
+NUMBER(window, snapshot_window(v))
+NUMBER(capacity, snapshot_capacity(v))
+NUMBER(groups, snapshot_groups(v))
+NUMBER(groups_held, snapshot_groups_held(v))
+NUMBER(paused, snapshot_paused(v))
+NUMBER(tripped, runs(v) && strcmp(snapshot_breaker(v), "closed") != 0)
+NUMBER(started, v->head.started_ns)
+NUMBER(deliveries, v->sum.deliveries)
+NUMBER(done, v->sum.done)
+NUMBER(retried, v->sum.retried)
+NUMBER(died, v->sum.dead)
+NUMBER(discarded, v->sum.discarded)
+NUMBER(expired, v->sum.expired)
+NUMBER(crashes, v->sum.crashes)
+NUMBER(handler_p50, quantile(v, false, 0.5))
+NUMBER(handler_p99, quantile(v, false, 0.99))
+NUMBER(handler_max, v->sum.longest_ns)
+NUMBER(latency_p50, quantile(v, true, 0.5))
+NUMBER(latency_p99, quantile(v, true, 0.99))
+VALUE(queue, json_string(v->queue))
+VALUE(state, json_string(snapshot_state(v)))
+VALUE(in_flight, json_integer(in_flight_of(v)))
+VALUE(paused, json_boolean(snapshot_paused(v)))
+VALUE(paused_for, live(v, "paused_for_ns"))
+VALUE(breaker, text(runs(v) ? snapshot_breaker(v) : ""))
+VALUE(breaker_why, text(breaker_why(v)))
+VALUE(started, json_time(v->head.started_ns))
+VALUE(error, text(v->head.texts[COUNTERS_LAST_ERROR]))
+VALUE(error_at, json_time(v->head.text_ns[COUNTERS_LAST_ERROR]))
+VALUE(settings, live(v, "settings"))
+
+#define ALWAYS  SNAPSHOT_ALWAYS
+#define COUNTED SNAPSHOT_COUNTED
+#define RUNNING SNAPSHOT_RUNNING
+const struct snapshot_field snapshot_fields[] = {
+    {"queue", ALWAYS, NULL, queue_as, NULL, NULL},
+    {NULL, ALWAYS, up_of, NULL, "mqworker_up",
+     "Whether a worker runs on the queue."},
+    {"depth", ALWAYS, depth_of, NULL, "mqworker_queue_messages",
+     "Messages in the kernel queue."},
+    {"queue_depth", ALWAYS, depth_max_of, NULL, "mqworker_queue_messages_limit",
+     "Messages that the kernel queue has room for."},
+    {"message_size", ALWAYS, message_size_of, NULL, NULL, NULL},
+    {"bytes", ALWAYS, bytes_of, NULL, "mqworker_queue_bytes",
+     "Bytes in the kernel queue."},
+    {"waiting", ALWAYS, waiting_of, NULL, "mqworker_waiting",
+     "Messages in the store that wait for their time."},
+    {"parked", ALWAYS, parked_of, NULL, "mqworker_parked",
+     "Messages in the store behind the head of their group."},
+    {"dead", ALWAYS, dead_of, NULL, "mqworker_dead_letters",
+     "Dead letters in the store."},
+    {"replayed", ALWAYS, replayed_of, NULL, "mqworker_replayed_letters",
+     "Dead letters on their way through the queue again."},
+    {"custody", ALWAYS, custody_of, NULL, "mqworker_custody",
+     "Messages received and not finished."},
+    {"held", ALWAYS, held_of, NULL, "mqworker_held",
+     "Of those in custody, the ones that no handler has now."},
+    {"pid", RUNNING, pid_of, NULL, NULL, NULL},
+    {"state", ALWAYS, NULL, state_as, NULL, NULL},
+    {"in_flight", COUNTED, in_flight_of, in_flight_as, "mqworker_in_flight",
+     "Messages that handlers have now."},
+    {"max_concurrency", RUNNING, cap_of, NULL, "mqworker_max_concurrency",
+     "Handlers that may run at once."},
+    {"window", RUNNING, window_of, NULL, "mqworker_window",
+     "Messages that each handler may have at once."},
+    {"capacity", RUNNING, capacity_of, NULL, "mqworker_capacity",
+     "Messages that may be in flight: max_concurrency times window."},
+    {"groups", RUNNING, groups_of, NULL, "mqworker_groups",
+     "Ordered groups that are known."},
+    {"groups_held", RUNNING, groups_held_of, NULL, "mqworker_groups_held",
+     "Ordered groups that a dead letter holds until somebody deals with it."},
+    {"paused", COUNTED, paused_of, paused_as, "mqworker_paused",
+     "Whether the worker was told to pause."},
+    {"paused_for_ns", ALWAYS, NULL, paused_for_as, NULL, NULL},
+    {"breaker", COUNTED, tripped_of, breaker_as, "mqworker_breaker_open",
+     "Whether the breaker is open or probing."},
+    {"breaker_reason", ALWAYS, NULL, breaker_why_as, NULL, NULL},
+    {"started_at", COUNTED, started_of, started_as,
+     "mqworker_start_time_seconds",
+     "Start of the worker, seconds since the epoch."},
+    {"deliveries", COUNTED, deliveries_of, NULL, "mqworker_deliveries_total",
+     "Handlers started."},
+    {"done", COUNTED, done_of, NULL, "mqworker_done_total",
+     "Messages that ended done."},
+    {"retried", COUNTED, retried_of, NULL, "mqworker_retried_total",
+     "Deliveries that failed and were put off."},
+    {"died", COUNTED, died_of, NULL, "mqworker_dead_total",
+     "Messages that became dead letters."},
+    {"discarded", COUNTED, discarded_of, NULL, "mqworker_discarded_total",
+     "Messages that were discarded."},
+    {"expired", COUNTED, expired_of, NULL, "mqworker_expired_total",
+     "Dead letters that expired before they were started."},
+    {"crashes", COUNTED, crashes_of, NULL, "mqworker_crashes_total",
+     "Handlers under which a worker died, as recovery counted them."},
+    {"handler_p50_ns", COUNTED, handler_p50_of, NULL, NULL, NULL},
+    {"handler_p99_ns", COUNTED, handler_p99_of, NULL, NULL, NULL},
+    {"handler_max_ns", COUNTED, handler_max_of, NULL, NULL, NULL},
+    {"latency_p50_ns", COUNTED, latency_p50_of, NULL, NULL, NULL},
+    {"latency_p99_ns", COUNTED, latency_p99_of, NULL, NULL, NULL},
+    {"last_error", ALWAYS, NULL, error_as, NULL, NULL},
+    {"last_error_at", ALWAYS, NULL, error_at_as, NULL, NULL},
+    {"settings", ALWAYS, NULL, settings_as, NULL, NULL},
+};
+const size_t snapshot_field_count =
+    sizeof snapshot_fields / sizeof *snapshot_fields;
+
+/* there - whether the field can be told of that queue */
+static bool there(const struct snapshot_field *f, const struct snapshot *v)
+{
+    return f->when == ALWAYS || (f->when == COUNTED ? !!v->counters : runs(v));
+}
+
+/* snapshot_json - null is what is not known */
+json_t *snapshot_json(const struct snapshot *v)
+{
+    json_t *o = json_object();
+    int err = 0;
+
+    for (size_t i = 0; i < snapshot_field_count; i++) {
+        const struct snapshot_field *f = &snapshot_fields[i];
+        json_t *value = NULL;
+
+        if (!f->json)
+            continue;
+        if (f->value)
+            value = f->value(v);
+        else
+            value = there(f, v) ? json_known(f->number(v)) : json_null();
+        err |= json_object_set_new(o, f->json, value);
+    }
+    if (!err)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* snapshot_metric - one of a worker that is gone is 0 if it is about now */
+double snapshot_metric(const struct snapshot_field *f, const struct snapshot *v)
+{
+    if (f->when != ALWAYS && !v->counters)
+        return -1;
+    return there(f, v) ? (double)f->number(v) : 0;
+}
