@@ -18,7 +18,7 @@
 #include "common/base/queue_name.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
-#include "scripts/mqctl/mqctl_fds.h"
+#include "scripts/mqctl/mqctl_proc.h"
 
 /* name_add - once */
 static int name_add(struct queue_list *n, const char *name)

@@ -14,7 +14,7 @@
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term_table.h"
-#include "scripts/mqctl/mqctl_holder.h"
+#include "scripts/mqctl/mqctl_proc.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"

@@ -70,8 +70,8 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
 /* "starting", "running", "paused", "breaker open", ..., "not running",
  * "killed", "not seen from here". */
 const char *snapshot_state(const struct snapshot *v);
-/* Why nothing is taken from the queue just now: in the words of the worker, else
- * as its counters say. NULL: messages are taken, or no worker runs. */
+/* Why nothing is taken from the queue just now: in the words of the worker,
+ * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
 /* Nothing is taken from the queue, as --max-waiting is reached. */
@@ -117,5 +117,19 @@ uint64_t snapshot_handler_ns(const struct snapshot *v,
                              const struct histogram_sum *h, double q);
 /* Open the store of a view to read; 0, or -errno with no_store set. */
 int snapshot_store(struct snapshot *v, struct store **out);
+
+/* What a worker has received and not finished, and which of it are runs of
+ * messages that the store has as well. */
+struct custody_count {
+    int64_t total;
+    int64_t running;         /* of these: a handler has it, or had it */
+    int64_t grouped;         /* of the others: it names a group */
+    int64_t waiting, parked; /* rows of the store that these are runs of */
+};
+
+/* `s`: NULL if there is no store. -errno and a problem, as custody_look; then
+ * nothing is known. */
+int custody_count(struct custody_count *out, const char *path, struct store *s,
+                  struct problem *p);
 
 #endif

@@ -12,7 +12,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
-#include "scripts/mqctl/mqctl_holder.h"
+#include "scripts/mqctl/mqctl_proc.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"

@@ -67,6 +67,11 @@ int show_run(struct context *ctx);
 /* Send letters into the queue again, oldest first. A letter that cannot be sent
  * is named and the others go on; 75 and 71 end it. */
 int replay_run(struct context *ctx);
+/* What became of the one letter that was sent first: 0 done, or discarded; 75
+ * it died again, was not settled in time, or a signal came. `died_ns`: the
+ * death it was replayed from. `limit_ns`: UINT64_MAX for none. */
+int canary_wait(struct context *ctx, int64_t row, uint64_t died_ns,
+                uint64_t limit_ns);
 /* discard, purge: remove letters, in batches of one transaction each. */
 int remove_run(struct context *ctx);
 int export_run(struct context *ctx);

@@ -1,5 +1,5 @@
-/* mqdlq_canary.c - see mqdlq_canary.h */
-#include "scripts/mqdlq/mqdlq_canary.h"
+/* mqdlq_canary.c - see mqdlq.h */
+#include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -18,7 +18,6 @@
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
-#include "scripts/mqdlq/mqdlq_canary.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 #include "scripts/mqdlq/mqdlq_encode.h"
 

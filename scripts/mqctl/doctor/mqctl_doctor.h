@@ -1,31 +1,54 @@
-/* mqctl_doctor.h - doctor: look for trouble, with the command that fixes it
+/* mqctl_doctor.h - doctor: what is looked at, and what is found
  *
  * WHAT   The machine's limits, name spaces, the state directory, then each
- *        queue: its worker, its other readers, its dead letters.
- * WHO    main; machine_check, queue_check: mqctl_doctor.c.
+ *        queue: its worker, its other readers, its dead letters. A finding is a
+ *        line, with the command that fixes it.
+ * WHO    doctor_run.
  * OWNS   Nothing.
- * FAILS  An exit status: 1 if it found something.
+ * FAILS  Never; a problem is a finding.
  */
 #ifndef SCRIPTS_MQCTL_DOCTOR_MQCTL_DOCTOR_H
 #define SCRIPTS_MQCTL_DOCTOR_MQCTL_DOCTOR_H
 
-#include "scripts/mqctl/doctor/mqctl_findings.h"
-#include "scripts/mqctl/mqctl_queue_list.h"
+#include <limits.h>
+#include <stdbool.h>
+
 #include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
-int doctor_run(const struct options *o);
+enum level { FINE, NOTE, WARN, BAD };
 
-/* mqctl_doctor_machine.c: limits, name spaces, state directory. */
+struct findings {
+    bool json;
+    bool some;         /* a WARN or BAD among them */
+    const char *queue; /* they are of; NULL: of the machine */
+    char fix[2 * PATH_MAX];
+};
+
+struct finding {
+    enum level level;
+    const char *check; /* what was looked at: "limits" */
+    const char *fix;   /* command, or advice; NULL: nothing to fix */
+};
+
+void finding(struct findings *f, const struct finding *what, const char *fmt,
+             ...) __attribute__((format(printf, 3, 4)));
+/* A command that has to be put together; until the next one. */
+const char *fix(struct findings *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+#define FOUND(f, l, c, m, ...)                                              \
+    finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
+            __VA_ARGS__)
+
+/* Limits, name spaces, state directory. */
 void machine_check(struct findings *f, const struct options *o,
                    const struct queue_list *queues);
-/* mqctl_doctor_queue.c */
 void queue_check(struct findings *f, struct snapshot *v);
-/* mqctl_doctor_clock.c: what waits too long since the clock was set. */
+/* What waits too long since the clock was set back. */
 void clock_check(struct findings *f, struct snapshot *v);
-/* mqctl_doctor_readers.c: who else receives from it. */
+/* Who else receives from it. */
 void readers_check(struct findings *f, const struct snapshot *v);
-
 /* Messages in flight whose state directory is gone: in the runtime directory
  * that is found by the rule, and in the one that a queue of ours uses. */
 void strays_check(struct findings *f);

@@ -16,7 +16,7 @@
 #include "common/file/mount_point.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
-#include "scripts/mqctl/mqctl_holder.h"
+#include "scripts/mqctl/mqctl_proc.h"
 
 /* drained_by - what makes room in a full queue; NULL: more handlers do not, nor
  * a second worker */

@@ -16,8 +16,7 @@
 #include "common/base/process_stat.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
-#include "scripts/mqctl/mqctl_fds.h"
-#include "scripts/mqctl/mqctl_holder.h"
+#include "scripts/mqctl/mqctl_proc.h"
 
 #define AGAIN_NS 20000000 /* until a second look at a child of the worker */
 

@@ -1,6 +1,4 @@
-/* mqctl_findings.c - see mqctl_findings.h */
-#include "scripts/mqctl/doctor/mqctl_findings.h"
-
+/* mqctl_findings.c - findings, one line each (see mqctl_doctor.h) */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +7,7 @@
 #include "common/base/safe_text.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
+#include "scripts/mqctl/doctor/mqctl_doctor.h"
 
 static const struct {
     const char *name;

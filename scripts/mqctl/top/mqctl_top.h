@@ -55,4 +55,22 @@ const char *top_duration(uint64_t ns, char buf[TOP_SHORT]);
 #define TOP_COUNT 24
 const char *top_count(int64_t n, char buf[TOP_COUNT]);
 
+/* ---- the screen; curses is on ---- */
+
+#define SCREEN_TEXT 512
+
+enum { COLOUR_BAD = 1, COLOUR_WARN };
+
+struct screen {
+    struct top *top;
+    size_t chosen;
+    bool letters; /* dead letters instead of what runs */
+    bool colour;
+    char note[SCREEN_TEXT]; /* what the last key brought about */
+    int y;                  /* the next line */
+};
+
+/* All of it; a terminal that is low loses the lower parts. */
+void screen_draw(struct screen *s);
+
 #endif

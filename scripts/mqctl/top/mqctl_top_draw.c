@@ -1,9 +1,9 @@
-/* mqctl_top_draw.c - what the screen of top looks like (see mqctl_top_draw.h)
+/* mqctl_top_draw.c - what the screen of top looks like (see mqctl_top.h)
  *
  * From top to bottom: a title, a table of queues with one chosen, what its
  * handlers do and how it went, a line for messages, a line of keys.
  */
-#include "scripts/mqctl/top/mqctl_top_draw.h"
+#include "scripts/mqctl/top/mqctl_top.h"
 
 #include <inttypes.h>
 #include <langinfo.h>

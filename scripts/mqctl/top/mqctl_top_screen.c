@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "common/text/complain.h"
-#include "scripts/mqctl/top/mqctl_top_draw.h"
+#include "scripts/mqctl/top/mqctl_top.h"
 
 /* chosen_row - NULL: there is no queue, or it cannot be looked at */
 static const struct top_row *chosen_row(const struct screen *s)

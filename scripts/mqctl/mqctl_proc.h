@@ -1,13 +1,15 @@
-/* mqctl_fds.h - proc(5): descriptors of message queues that processes hold
+/* mqctl_proc.h - who has a message queue open, as proc(5) shows it
  *
- * WHAT   Visits each descriptor of a message queue that we may see; reads the
- *        small files and links that tell of a process.
+ * WHAT   Visits each descriptor of a message queue that we may see. Finds the
+ *        workers of a queue by theirs, also where the state directory does not
+ *        lead to them: it is another one, or it was removed, moved, unmounted
+ *        or mounted over.
  * WHO    One thread.
  * OWNS   Nothing.
  * FAILS  Processes of others are skipped; `hidden` counts them.
  */
-#ifndef SCRIPTS_MQCTL_MQCTL_FDS_H
-#define SCRIPTS_MQCTL_MQCTL_FDS_H
+#ifndef SCRIPTS_MQCTL_MQCTL_PROC_H
+#define SCRIPTS_MQCTL_MQCTL_PROC_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -37,5 +39,19 @@ bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Where a link leads, " (deleted)" left out; false: nowhere. */
 bool proc_link(const char *path, char out[PATH_MAX]);
+
+/* A worker of a queue. */
+struct holder {
+    pid_t pid;
+    char folder[PATH_MAX]; /* of the queue, as proc(5) names it; "" not known */
+    bool there; /* that path leads to its files, and is of that queue */
+};
+
+/* Whether a process is an mqworker, and where it has the state of `queue`. */
+bool holder_is(struct holder *out, pid_t pid, const char *queue);
+/* The first mqworker that has this queue open to receive. */
+bool holder_find(struct holder *out, const char *queue);
+/* Whether a descriptor takes messages, and is not open to send alone. */
+bool holder_receives(pid_t pid, int fd);
 
 #endif
