@@ -1,4 +1,4 @@
-/* group_items.c - what waits in one group (see group_items.h) */
+/* group_items.c - the items of one group (see group_items.h) */
 #include "worker/groups/group_items.h"
 
 /* by_priority - higher first; sequences order the lists */
@@ -11,7 +11,7 @@ static int by_priority(const struct group_item *a, const struct group_item *b)
 RB_GENERATE_INTERNAL(item_tree, group_item, node, by_priority,
                      static __attribute__((unused)))
 
-/* set_only - the first one of the one priority there is */
+/* set_only - `first` heads the only list, so it is the whole tree */
 static void set_only(struct group_items *items, struct group_item *first)
 {
     RB_SET(first, NULL, node);
@@ -19,8 +19,8 @@ static void set_only(struct group_items *items, struct group_item *first)
     RB_ROOT(&items->firsts) = first;
 }
 
-/* replace - `now` is first of its priority, `was` is not any more (NULL: the
- * list is empty) */
+/* replace - `now` heads the list of its priority in place of `was`; NULL: the
+ * list is empty */
 static void replace(struct group_items *items, struct group_item *was,
                     struct group_item *now)
 {
@@ -56,7 +56,7 @@ static void add_late(struct group_items *items, struct group_item *first,
     at->next = item;
 }
 
-/* group_items_add - to its place */
+/* group_items_add - put an item in its place */
 void group_items_add(struct group_items *items, struct group_item *item)
 {
     struct group_item *first = RB_ROOT(&items->firsts);
@@ -80,7 +80,7 @@ void group_items_add(struct group_items *items, struct group_item *item)
     }
 }
 
-/* group_items_remove - out of it; if it is the only one, untouched */
+/* group_items_remove - take an item out; the only one is not written to */
 void group_items_remove(struct group_items *items, struct group_item *item)
 {
     items->fronts -= item->priority == GROUP_FRONT;
@@ -125,7 +125,7 @@ void group_items_each(const struct group_items *items,
                 return;
 }
 
-/* list_check - one priority */
+/* list_check - the list of one priority */
 static const char *list_check(const struct group_item *first, size_t *count)
 {
     const struct group_item *at = first;

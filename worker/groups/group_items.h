@@ -1,9 +1,9 @@
-/* group_items.h - what waits in one group, in the order of delivery
+/* group_items.h - the items of one group, in the order of delivery
  *
  * WHAT   A list for each priority, in the order of sequences, and a tree of the
- *        first ones of the lists. First in, first out inside one priority costs
- *        the same however many wait; what comes late is looked for from the
- *        front of its list.
+ *        first items of the lists. First in, first out inside one priority
+ *        costs the same however many wait; an item that comes late finds its
+ *        place from the front of its list.
  * WHO    groups.c and its neighbours, under their lock.
  * OWNS   Nothing: the items are the caller's.
  * FAILS  Never.

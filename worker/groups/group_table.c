@@ -1,6 +1,6 @@
 /* group_table.c - groups by key (see group_table.h)
  *
- * Linear probing; what is removed leaves no mark, as those behind it move up.
+ * Linear probing. A removed group leaves no mark: the ones behind it move up.
  */
 #include "worker/groups/group_table.h"
 
@@ -87,7 +87,7 @@ void group_table_fini(struct group_table *t)
     *t = (struct group_table){0};
 }
 
-/* place - in the first slot that is empty */
+/* place - put a group in the first empty slot */
 static void place(struct group_table *t, struct group_slot slot)
 {
     size_t i = slot.hash & (t->size - 1);
@@ -97,7 +97,7 @@ static void place(struct group_table *t, struct group_slot slot)
     t->slots[i] = slot;
 }
 
-/* resize - to another number of slots; without memory, not */
+/* resize - move to another number of slots; without memory, stay */
 static void resize(struct group_table *t, size_t size)
 {
     struct group_table old = *t;
@@ -110,13 +110,13 @@ static void resize(struct group_table *t, size_t size)
     free(old.slots);
 }
 
-/* is_it - the key has the same hash already */
+/* is_it - compare the keys; the hashes are equal */
 static bool is_it(const struct group *group, const char *key, size_t size)
 {
     return group->key_size == size && memcmp(group->key, key, size) == 0;
 }
 
-/* search - its slot, or the empty one that it would get */
+/* search - the slot of a group, or the empty one that it would get */
 static size_t search(const struct group_table *t, uint32_t hash,
                      const char *key, size_t size)
 {
@@ -134,7 +134,7 @@ struct group *group_table_find(const struct group_table *t, uint32_t hash,
     return t->slots[search(t, hash, key, size)].group;
 }
 
-/* group_new - one that was freed, or another */
+/* group_new - reuse a freed group, or allocate one */
 static struct group *group_new(struct group_table *t, size_t key_size)
 {
     bool small = key_size <= KEY_SHORT;
@@ -149,7 +149,7 @@ static struct group *group_new(struct group_table *t, size_t key_size)
     return group;
 }
 
-/* group_free - keep it if few are kept */
+/* group_free - keep a few for reuse */
 static void group_free(struct group_table *t, struct group *group)
 {
     if (group->key_size > KEY_SHORT || t->spares >= SPARES_MOST) {
@@ -173,7 +173,7 @@ struct group *group_table_get(struct group_table *t, uint32_t hash,
         resize(t, t->size * 2);
         i = search(t, hash, key, size);
     }
-    if (t->count + 1 >= t->size) /* one stays empty: it ends a search */
+    if (t->count + 1 >= t->size) /* one slot stays empty: it ends a search */
         return NULL;
     group = group_new(t, size);
     if (!group)
@@ -185,7 +185,7 @@ struct group *group_table_get(struct group_table *t, uint32_t hash,
     return group;
 }
 
-/* close_gap - slot `gap` is free: what could not have it moves up */
+/* close_gap - slot `gap` is free: groups that would have wanted it move up */
 static void close_gap(struct group_table *t, size_t gap)
 {
     size_t mask = t->size - 1;

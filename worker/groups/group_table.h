@@ -26,12 +26,12 @@ enum group_state {
     GROUP_PARKING, /* its head is settled, items go to the store */
 };
 
-/* What a message without trouble needs comes first, in one line of the
- * cache. */
+/* The fields that a message without trouble needs come first, in one line of
+ * the cache. */
 struct group {
     TAILQ_ENTRY(group) link; /* run queue, or the list of blocked ones */
     struct group_items items;
-    struct group_item *ahead; /* lessee's: out of its place, not yet taken */
+    struct group_item *ahead; /* lessee's: next, out of its place, not taken */
     _Atomic uint64_t parked;  /* messages in the store behind its head */
     uint32_t parking;         /* items on their way to the store */
     uint32_t hash;
@@ -40,7 +40,7 @@ struct group {
     uint16_t key_size;
     uint8_t state; /* enum group_state */
     bool closing : 1;
-    bool doubted : 1; /* a letter came while it ran, or was held already */
+    bool doubted : 1; /* a letter came while it was leased or held: recheck */
     int64_t head;     /* the row that waits; 0: none */
     char key[];
 };
@@ -64,7 +64,8 @@ int group_table_init(struct group_table *t);
 void group_table_fini(struct group_table *t); /* frees the groups */
 struct group *group_table_find(const struct group_table *t, uint32_t hash,
                                const char *key, size_t size);
-/* That group; if it is not there, a new one in state IDLE. NULL: no memory. */
+/* The group of that key; if there is none, a new one in state IDLE. NULL: no
+ * memory. */
 struct group *group_table_get(struct group_table *t, uint32_t hash,
                               const char *key, size_t size);
 void group_table_remove(struct group_table *t, struct group *group);

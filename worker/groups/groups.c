@@ -1,8 +1,8 @@
 /* groups.c - ordered groups: adding, leasing, ending a lease (see groups.h)
  *
- * A lease takes its next item out of its place (`ahead`): at once, when nothing
- * of the group is parked, and peek and take need no lock; else when it is
- * looked at.
+ * A lease takes the next item of its group out of its place (`ahead`). If
+ * nothing of the group is parked, groups_lease does this at once, and peek and
+ * take need no lock; else groups_peek does.
  */
 #include "worker/groups/groups_inner.h"
 
@@ -12,7 +12,7 @@
 /* `used` of a group that was leased out of its turn: its quantum is over. */
 #define USED_UP UINT16_MAX
 
-/* counter_add - the lock is held: nobody else writes */
+/* counter_add - a plain store will do: only the thread with the lock writes */
 static void counter_add(atomic_size_t *counter, size_t n)
 {
     atomic_store_explicit(
@@ -125,9 +125,8 @@ void group_block_locked(struct groups *g, struct group *group,
         counter_add(&g->held, 1);
 }
 
-/* group_wake_locked - to the end of the line
- * While items of it are on their way to the store, nothing that comes after
- * them may run.
+/* group_wake_locked - to the end of the run queue, or to be forgotten
+ * While items of the group are on their way to the store, no later one may run.
  */
 void group_wake_locked(struct groups *g, struct group *group)
 {
@@ -144,8 +143,8 @@ void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
-/* stuck_locked - what could be parked of a blocked group is more or less than
- * it was */
+/* stuck_locked - a blocked group had `was` items that could be parked; count
+ * what it has now, and keep groups that have some in front */
 static void stuck_locked(struct groups *g, struct group *group, size_t was)
 {
     size_t is = group_movable(g, group);
@@ -173,7 +172,7 @@ void group_insert_locked(struct groups *g, struct group *group,
     counter_add(&g->waiting, 1);
     if (blocked)
         stuck_locked(g, group, was);
-    /* A held group runs what an operator sent again, nothing else. */
+    /* A held group runs only what an operator sent again. */
     if (group->state == GROUP_IDLE ||
         (group->state == GROUP_HELD && item->priority == GROUP_FRONT))
         group_queue_locked(g, group, false);
@@ -232,8 +231,8 @@ bool groups_low_turn(const struct group *lease)
     return lease->high >= GROUP_HIGH_ROW;
 }
 
-/* next_item - first in turn, or first of the lowest priority when that has its
- * turn; what must go first goes first always */
+/* next_item - the first item, or the first of the lowest priority when that has
+ * its turn; GROUP_FRONT goes before both */
 static struct group_item *next_item(const struct group *lease)
 {
     struct group_item *item = group_items_first(&lease->items);
@@ -243,8 +242,8 @@ static struct group_item *next_item(const struct group *lease)
     return item;
 }
 
-/* ahead_locked - what is next leaves its place: whatever gets in line from now
- * on cannot move it, as one that was delayed could */
+/* ahead_locked - the next item leaves its place, so that a delayed message that
+ * gets in line from now on cannot come before it */
 static void ahead_locked(struct groups *g, struct group *group)
 {
     group->ahead = next_item(group);
@@ -292,8 +291,8 @@ const char *groups_key(const struct group *lease, size_t *size)
     return lease->key;
 }
 
-/* count_high - for the turn of the lowest priority, which is not used up by
- * what must go first */
+/* count_high - messages above priority 0 in a row; the lowest priority keeps
+ * its turn while items of GROUP_FRONT go first */
 static void count_high(struct group *lease, const struct group_item *item,
                        uint32_t priority)
 {
@@ -305,12 +304,12 @@ static void count_high(struct group *lease, const struct group_item *item,
         lease->high++;
 }
 
-/* groups_take - it is delivered now */
+/* groups_take - the lock is needed for parked messages only */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority)
 {
     count_high(lease, item, priority);
-    if (item) { /* it left its place when it was looked at */
+    if (item) { /* ahead_locked took it out of its place */
         lease->ahead = NULL;
         return;
     }
@@ -320,9 +319,9 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     pthread_mutex_unlock(&g->mtx);
 }
 
-/* groups_pass - a group that is not known has nothing before this message
- * Whatever waits, runs or is parked keeps its group known, and so does a
- * closing one.
+/* groups_pass - no message of an unknown group can be before this one
+ * A message that waits, runs or is parked keeps its group known; a group that
+ * is closing stays known, too.
  */
 int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease)
@@ -350,7 +349,7 @@ int groups_pass(struct groups *g, const char *key, size_t size,
     return err;
 }
 
-/* groups_unpark - an operator took it away, or the count was wrong */
+/* groups_unpark - an operator removed the rows, or the count was wrong */
 void groups_unpark(struct groups *g, struct group *lease)
 {
     pthread_mutex_lock(&g->mtx);
@@ -361,7 +360,7 @@ void groups_unpark(struct groups *g, struct group *lease)
 
 /* ---- the end of a lease ---- */
 
-/* put_back_locked - what was not taken */
+/* put_back_locked - the item that left its place and was not taken */
 static void put_back_locked(struct groups *g, struct group *lease)
 {
     struct group_item *item = lease->ahead;
@@ -371,7 +370,7 @@ static void put_back_locked(struct groups *g, struct group *lease)
         group_insert_locked(g, lease, item);
 }
 
-/* release_locked - on with the same group while its quantum lasts */
+/* release_locked - the group stays first while its quantum lasts */
 static void release_locked(struct groups *g, struct group *lease)
 {
     put_back_locked(g, lease);
@@ -406,7 +405,7 @@ void groups_block(struct groups *g, struct group *lease, int64_t head)
     pthread_mutex_unlock(&g->mtx);
 }
 
-/* groups_hold - but what an operator sent again meanwhile runs */
+/* groups_hold - a letter that an operator sent again meanwhile runs */
 void groups_hold(struct groups *g, struct group *lease)
 {
     pthread_mutex_lock(&g->mtx);
@@ -434,7 +433,8 @@ void groups_return(struct groups *g, struct group *lease,
     pthread_mutex_unlock(&g->mtx);
 }
 
-/* groups_resume - out of its turn: what comes next waits for the group's own */
+/* groups_resume - the head runs out of turn; the items after it wait for the
+ * group's own turn */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row)
 {

@@ -1,7 +1,7 @@
 /* groups.h - ordered groups: one delivery of a group at a time, in order
  *
- * WHAT   For each group what waits in front of it, and a run queue of groups
- *        that have something to deliver. A thread leases a group, delivers one
+ * WHAT   The messages that wait in each group, and a run queue of groups that
+ *        have something to deliver. A thread leases a group, delivers one
  *        message of it, and gives it back; no thread ever waits for a group.
  *        A pure data structure under one mutex: it knows nothing of slots, rows
  *        or handlers. docs/design/machines.md draws the states.
@@ -44,9 +44,10 @@ struct group_item {
 #define GROUP_HIGH_ROW 7
 
 int groups_open(struct groups **out, unsigned quantum);
-/* From the next turn of each group on. */
+/* Takes effect with the next turn of each group. */
 void groups_set_quantum(struct groups *g, unsigned quantum);
-/* GROUP_FRONT is never parked; before the first item. */
+/* Items of priority GROUP_FRONT are never parked. Call it before any item is
+ * added. */
 void groups_keep_front(struct groups *g);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
@@ -54,40 +55,42 @@ void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 int groups_add(struct groups *g, const char *key, size_t size,
                struct group_item *item);
 
-/* The short way of a message whose group has nothing else, where no other group
- * has its turn: its group is leased for it, and it is taken. -EAGAIN: it has to
- * wait in its place; -ENOMEM, -ENAMETOOLONG. */
+/* The short way of a message whose group has nothing else, while no other group
+ * is on the run queue: lease the group for it, and count it as taken. -EAGAIN:
+ * it has to wait in its place; -ENOMEM, -ENAMETOOLONG. */
 int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease);
 /* The next group that has something to deliver, or NULL. It is RUNNING until
  * one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
-/* What is next among the items of a leased group, NULL if it has none. What
- * gets in line from then on comes after it. If the lease ends without
- * groups_take it goes back to its place; meanwhile it may count as taken. */
+/* The next item of a leased group, NULL if it has none. Items that are added
+ * from then on come after it. If the lease ends without groups_take, the item
+ * goes back to its place; meanwhile groups_waiting may leave it out. */
 struct group_item *groups_peek(struct groups *g, struct group *lease);
-/* Whether it is the turn of the lowest priority. */
+/* Whether the lowest priority has its turn. */
 bool groups_low_turn(const struct group *lease);
 /* Messages of the leased group that are parked. */
 uint64_t groups_parked_of(struct groups *g, struct group *lease);
 const char *groups_key(const struct group *lease, size_t *size);
-/* This one is delivered now: an item, or (NULL) a parked message. */
+/* `item` is delivered now, or, if it is NULL, a parked message. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority);
-/* What was thought to be parked is not there. */
+/* The store has none of the messages that were counted as parked. */
 void groups_unpark(struct groups *g, struct group *lease);
 
 /* ---- the end of a lease ---- */
 
-/* It is settled: the next one may run. False: it was doubted
- * (groups_hold_late), and is not any more; the lease goes on. */
+/* The message is settled: the next one may run. False: a letter of the group
+ * came meanwhile (groups_hold_late). The lease goes on, and the caller asks the
+ * store whether the group has to be held; this is told once. */
 bool groups_release(struct groups *g, struct group *lease);
-/* It failed and waits as `head`: the group waits with it. */
+/* The message failed and waits as row `head`: the group waits with it. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
-/* It died, and the group waits until groups_unhold, or until an item comes that
- * is GROUP_FRONT; one that is there already runs. */
+/* The message died, and the group waits until groups_unhold, or until an item
+ * of priority GROUP_FRONT comes; one that is there already runs. */
 void groups_hold(struct groups *g, struct group *lease);
-/* It was not delivered: it is first in line again. `item` was taken before. */
+/* The message was not delivered: it is first in line again. `item` was taken
+ * before. */
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item);
 
@@ -95,38 +98,40 @@ void groups_return(struct groups *g, struct group *lease,
  * head. */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
-/* Whether the group is leased now: what its lease becomes is not known yet. */
+/* Whether the group is leased now, so that its next state is not known yet. */
 bool groups_leased(struct groups *g, const char *key, size_t size);
-/* A message of it died that nobody had a lease for: 1 it is held now; 0 it
- * waits for its head; or it was held, or runs first, and is doubted at the end
- * of that; -ENOMEM, -ENAMETOOLONG. */
+/* A message of the group died for which nobody had a lease. 1: the group is
+ * held now. 0: it waits for its head; or it is leased, held, or has an item of
+ * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that
+ * the store must be asked. -ENOMEM, -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
-/* No letter of it was found: if it is held it goes on. False: it was doubted,
- * and is not any more; it is held still. */
+/* No letter of the group was found: if it is held, it goes on. False: a letter
+ * came since (groups_hold_late), so the group stays held and the caller asks
+ * the store again; this is told once. */
 bool groups_unhold(struct groups *g, const char *key, size_t size);
-/* Copies of the keys of all held groups, one after the other as a size_t and
- * the bytes, in memory to be freed; NULL if there is none. */
+/* Copies of the keys of all held groups, one after the other, each as a size_t
+ * and its bytes. The caller frees them; NULL if there is none. */
 char *groups_held_keys(struct groups *g, size_t *bytes);
 
-/* At start: what the store knows of a group. -EEXIST: it is there already. */
+/* At start: what the store has of a group. -EEXIST: it is there already. */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held);
 
 /* ---- parking: items of blocked groups move to the store ---- */
 
-/* Take up to `room` items of blocked groups out of their places, in order. They
- * are the caller's until groups_park_end. */
+/* Take up to `room` items of blocked groups out of their places, in order. The
+ * caller has them until groups_park_end. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room);
 /* The same for one item that has not been in its place. A group that has
- * nothing else waits for it; one that is ready or runs does not. As
- * groups_add. */
+ * nothing else waits for it; one that is queued or leased does not. Errors are
+ * those of groups_add. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item);
-/* They are in the store (`parked`), or go back. */
+/* The items are in the store (`parked`), or go back to their places. */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked);
-/* The one of groups_park_one is as before: not in its place, and not parked. */
+/* Undo groups_park_one: the item is neither in its place nor parked. */
 void groups_park_undo(struct groups *g, struct group_item *item);
 
 /* ---- looking ---- */

@@ -22,7 +22,8 @@ TAILQ_HEAD(group_list, group);
 struct groups {
     pthread_mutex_t mtx;
     struct group_table table; /* m */
-    struct group_list runs;   /* m  QUEUED; FIFO, but for one in its quantum */
+    struct group_list runs;   /* m  QUEUED; first in, first out, but for one
+                               * whose quantum lasts */
     /* m  BLOCKED and HELD; those with something to park before the others */
     struct group_list blocked;
     unsigned quantum;        /* m */
@@ -34,7 +35,7 @@ struct groups {
     _Atomic uint64_t parked; /* a  of all groups */
 };
 
-/* The group of that key, or a new one; with the lock held if it is 0. -ENOMEM,
+/* The group of that key, or a new one. 0: the lock is held on return. -ENOMEM,
  * -ENAMETOOLONG. */
 int group_lock(struct groups *g, const char *key, size_t size,
                struct group **group);
@@ -42,16 +43,17 @@ int group_lock(struct groups *g, const char *key, size_t size,
 bool group_is_blocked(const struct group *group);
 /* How many of its items could be parked. */
 size_t group_movable(const struct groups *g, const struct group *group);
-/* To RUNNING, off whatever list it is on. */
+/* To RUNNING, off the list that it is on. */
 void group_run_locked(struct groups *g, struct group *group);
 void group_queue_locked(struct groups *g, struct group *group, bool front);
 /* `state` is BLOCKED or HELD. */
 void group_block_locked(struct groups *g, struct group *group,
                         enum group_state state);
-/* Its head is settled or gone: to the run queue, or wait for parking to end, or
- * forget it. */
+/* The head is settled or gone: put the group on the run queue, or have it wait
+ * for parking to end, or forget it. */
 void group_wake_locked(struct groups *g, struct group *group);
-/* To its place; a group that waited for it goes to the run queue. */
+/* Put an item in its place. A group that had nothing to deliver goes to the run
+ * queue. */
 void group_insert_locked(struct groups *g, struct group *group,
                          struct group_item *item);
 void group_remove_locked(struct groups *g, struct group *group,

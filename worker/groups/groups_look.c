@@ -65,7 +65,7 @@ int groups_list(struct groups *g, const char *key, size_t size,
     return group ? 0 : -ENOENT;
 }
 
-/* groups_shut - it is freed when its last message is settled */
+/* groups_shut - the group is freed when its last message is settled */
 int groups_shut(struct groups *g, const char *key, size_t size)
 {
     uint32_t hash = group_hash(key, size);
@@ -86,7 +86,7 @@ struct sums {
     uint64_t parked;
 };
 
-/* state_check - what a group in its state may and may not have */
+/* state_check - whether a group has only what its state allows */
 static const char *state_check(const struct group *group,
                                const struct group_item *first)
 {
@@ -166,7 +166,7 @@ static const char *lists_check(const struct groups *g, const struct sums *sums)
         if (!group_is_blocked(group))
             return "a group on the list of the blocked has another state";
         if (none && group_movable(g, group))
-            return "a blocked group with items stands behind one without";
+            return "a blocked group with items is behind one without";
         none = group_movable(g, group) == 0;
         blocked++;
     }

@@ -1,4 +1,4 @@
-/* groups_store.c - ordered groups: what the store has a part in (see
+/* groups_store.c - ordered groups: parking, and groups that a letter holds (see
  * groups.h) */
 #include "worker/groups/groups_inner.h"
 
@@ -11,7 +11,7 @@ void groups_keep_front(struct groups *g)
     g->keep_front = true;
 }
 
-/* groups_restore - before any item is added */
+/* groups_restore - called before any item is added */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held)
 {
@@ -38,9 +38,13 @@ int groups_restore(struct groups *g, const char *key, size_t size,
     return err;
 }
 
-/* groups_hold_late - a lease cannot be taken back: its end asks; and what goes
- * first goes first. Of one that is held somebody may have found just now that
- * it has no letter (groups_unhold). */
+/* groups_hold_late - hold the group now, or have it checked again
+ * A leased group cannot be held before its lease ends. One with an item of
+ * GROUP_FRONT runs that first. For one that is held, another thread may have
+ * looked for letters before this one was there. All three are marked; whoever
+ * ends the lease (groups_release) or lifts the hold (groups_unhold) sees the
+ * mark and looks for letters again.
+ */
 int groups_hold_late(struct groups *g, const char *key, size_t size)
 {
     struct group *group;
@@ -78,7 +82,7 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
     return !doubted;
 }
 
-/* held_size - what the keys of all held groups take */
+/* held_size - bytes that the keys of all held groups take */
 static size_t held_size(const struct groups *g)
 {
     struct group *group;
@@ -90,7 +94,8 @@ static size_t held_size(const struct groups *g)
     return bytes;
 }
 
-/* groups_held_keys - for whoever asks the store about them, without the lock */
+/* groups_held_keys - copies, as the caller asks the store about them without
+ * the lock */
 char *groups_held_keys(struct groups *g, size_t *bytes)
 {
     struct group *group;
@@ -115,7 +120,7 @@ char *groups_held_keys(struct groups *g, size_t *bytes)
     return keys;
 }
 
-/* groups_park_begin - out of their places; each group remembers how many */
+/* groups_park_begin - each group counts its items that are on their way */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room)
 {
@@ -134,8 +139,8 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
     return n;
 }
 
-/* groups_park_one - one that comes late goes to the store at once; its group
- * stays until it is there */
+/* groups_park_one - a delayed message goes from row to row; its group stays
+ * known until that is written */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item)
 {
@@ -156,7 +161,7 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
     return err;
 }
 
-/* arrived_locked - one of its items is on its way no more */
+/* arrived_locked - one item of the group is not on its way any more */
 static void arrived_locked(struct groups *g, struct group *group)
 {
     group->parking--;
@@ -171,7 +176,7 @@ void groups_park_undo(struct groups *g, struct group_item *item)
     pthread_mutex_unlock(&g->mtx);
 }
 
-/* groups_park_end - a group whose last item has arrived may go on */
+/* groups_park_end - a group may go on when its last item has arrived */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked)
 {

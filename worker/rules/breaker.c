@@ -38,7 +38,7 @@ enum breaker_state breaker_state(const struct breaker *b)
     return (enum breaker_state)b->state;
 }
 
-/* open_locked - no messages for a while */
+/* open_locked - take no messages for a pause */
 static void open_locked(struct breaker *b, struct breaker_step *step)
 {
     step->opened = true;
@@ -92,8 +92,8 @@ static void close_it(struct breaker *b, struct breaker_step *step)
     step->closed = true;
 }
 
-/* A probe that ran and failed: the handler starts again, so trouble with
- * starting is over; trouble with failures is not. */
+/* The probe ran and failed. So the handler can be started: a breaker that was
+ * opened by a failed start closes, one that failures opened does not. */
 static void probe_bad(struct breaker *b, struct breaker_step *step)
 {
     if (b->for_failures)
@@ -108,7 +108,7 @@ static void (*const table[][BREAKER_EVENTS])(struct breaker *,
                         [BREAKER_BAD] = count_bad,
                         [BREAKER_NOT_STARTED] = trip,
                         [BREAKER_PAUSE_OVER] = nothing},
-    /* Deliveries that ran when it opened still end. */
+    /* Deliveries that were running when the breaker opened end now. */
     [BREAKER_OPEN] = {[BREAKER_GOOD] = nothing,
                       [BREAKER_BAD] = nothing,
                       [BREAKER_NOT_STARTED] = nothing,

@@ -42,7 +42,7 @@ struct breaker {
 
 void breaker_init(struct breaker *b, uint64_t failures, uint64_t pause_ns);
 void breaker_fini(struct breaker *b);
-/* Other numbers from here on; an open one stays open for its pause. */
+/* Change the numbers; an open breaker stays open for its pause. */
 void breaker_tune(struct breaker *b, uint64_t failures, uint64_t pause_ns);
 enum breaker_state breaker_state(const struct breaker *b);
 
@@ -53,7 +53,7 @@ struct breaker_step {
     bool first;  /* opened from closed: worth a line in the log */
     uint64_t pause_ns;
 };
-/* `reason` is kept when it opens; NULL: none. */
+/* `reason` is kept if the breaker opens; NULL: none. */
 struct breaker_step breaker_tell(struct breaker *b, enum breaker_event event,
                                  const char *reason);
 void breaker_reason(struct breaker *b, char *buf, size_t room);

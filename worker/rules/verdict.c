@@ -31,7 +31,7 @@ void verdict_cannot_start(struct outcome *out, const char *command, int err)
                             : strerror(-err));
 }
 
-/* verdict_no_command - as shells report it */
+/* verdict_no_command - 126 and 127, as a shell says it */
 bool verdict_no_command(struct outcome *out, int code)
 {
     if (code != EXIT_NOT_EXECUTABLE && code != EXIT_NOT_FOUND)
@@ -42,7 +42,7 @@ bool verdict_no_command(struct outcome *out, int code)
     return true;
 }
 
-/* by_code - what an exit code means */
+/* by_code - the verdict of an exit code */
 static void by_code(struct outcome *out, const struct settings *set, int code)
 {
     bool mapped = set->on_exit[code & 0xff] != EXIT_UNMAPPED;
@@ -76,7 +76,7 @@ void verdict_exit(struct outcome *out, const struct settings *set,
         out->kind = OUTCOME_STOPPED;
 }
 
-/* verdict_timeout - whatever it says now */
+/* verdict_timeout - whatever its exit status is */
 void verdict_timeout(struct outcome *out, uint64_t limit_ns)
 {
     char limit[DURATION_TEXT];
