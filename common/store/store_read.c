@@ -8,28 +8,23 @@
 
 #include "common/store/store_sql.h"
 
-#define DUE_PAGE 64
-
-struct due {
-    int64_t row;
-    uint64_t due_ns;
-};
-
-/* due_page - the next waiting rows after *after, in order of due time */
-static int due_page(struct store *s, const struct due *after,
-                    struct due page[DUE_PAGE])
+int store_page(struct store *s, enum sql_id id, const char *boot,
+               const struct sql_place *after, struct sql_place page[SQL_PAGE])
 {
     struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
-    int n = 0, more = sql_use(sql, SQL_DUE, &st);
+    int n = 0, more = sql_use(sql, id, &st);
+
     if (!more) {
-        sql_bind_u64(st, 1, after->due_ns);
+        sql_bind_u64(st, 1, after->when_ns);
         sqlite3_bind_int64(st, 2, after->row);
-        sqlite3_bind_int(st, 3, DUE_PAGE);
-        while (n < DUE_PAGE && (more = sql_step(sql, st)) > 0)
-            page[n++] = (struct due){
+        sqlite3_bind_int(st, 3, SQL_PAGE);
+        if (boot)
+            sql_bind_text(st, 4, boot, strlen(boot));
+        while (n < SQL_PAGE && (more = sql_step(sql, st)) > 0)
+            page[n++] = (struct sql_place){
                 .row = sqlite3_column_int64(st, 0),
-                .due_ns = sql_column_u64(st, 1),
+                .when_ns = sql_column_u64(st, 1),
             };
         sql_done(st);
     }
@@ -42,24 +37,24 @@ int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns)
 {
-    struct due page[DUE_PAGE], after = {0};
+    struct sql_place page[SQL_PAGE], after = {0};
     size_t found = 0;
     int n;
     *next_ns = UINT64_MAX;
     do {
-        n = due_page(s, &after, page);
+        n = store_page(s, SQL_DUE, NULL, &after, page);
         for (int i = 0; i < n; i++) {
             if (skip && skip(page[i].row, arg))
                 continue;
-            if (found == room || page[i].due_ns > now_ns) {
-                *next_ns = page[i].due_ns;
+            if (found == room || page[i].when_ns > now_ns) {
+                *next_ns = page[i].when_ns;
                 return (int)found;
             }
             rows[found++] = page[i].row;
         }
         if (n > 0)
             after = page[n - 1];
-    } while (n == DUE_PAGE);
+    } while (n == SQL_PAGE);
     return n < 0 ? n : (int)found;
 }
 

@@ -6,40 +6,9 @@
 #include "common/base/fault_point.h"
 #include "common/store/store_sql.h"
 
-#define STRAY_PAGE 64
-
-struct stray {
-    uint64_t died_ns;
-    int64_t row;
-};
-
-/* stray_page - the next letters after *after that were sent in another boot, in
- * order of death */
-static int stray_page(struct store *s, const struct stray *after,
-                      struct stray page[STRAY_PAGE])
-{
-    struct sql *sql = store_read_begin(s);
-    sqlite3_stmt *st;
-    int n = 0, more = sql_use(sql, SQL_STRAYS, &st);
-    if (!more) {
-        sql_bind_u64(st, 1, after->died_ns);
-        sqlite3_bind_int64(st, 2, after->row);
-        sql_bind_text(st, 3, store_boot(s), strlen(store_boot(s)));
-        sqlite3_bind_int(st, 4, STRAY_PAGE);
-        while (n < STRAY_PAGE && (more = sql_step(sql, st)) > 0)
-            page[n++] = (struct stray){
-                .died_ns = sql_column_u64(st, 0),
-                .row = sqlite3_column_int64(st, 1),
-            };
-        sql_done(st);
-    }
-    store_read_end(s);
-    return more < 0 ? more : n;
-}
-
 struct recall {
     const char *boot;
-    int64_t rows[STRAY_PAGE];
+    int64_t rows[SQL_PAGE];
     int n, recalled;
 };
 
@@ -61,7 +30,7 @@ static int recall_apply(struct sql *sql, void *arg)
 }
 
 /* recall_page - one commit for those that `skip` does not hold; how many */
-static int recall_page(struct store *s, const struct stray *page, int n,
+static int recall_page(struct store *s, const struct sql_place *page, int n,
                        bool (*skip)(int64_t row, void *arg), void *arg)
 {
     struct recall recall = {.boot = store_boot(s)};
@@ -80,18 +49,18 @@ static int recall_page(struct store *s, const struct stray *page, int n,
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg)
 {
-    struct stray page[STRAY_PAGE], after = {0};
+    struct sql_place page[SQL_PAGE], after = {0};
     int n, recalled = 0;
     if (!*store_boot(s))
         return -ENOENT;
     do {
-        n = stray_page(s, &after, page);
+        n = store_page(s, SQL_STRAYS, store_boot(s), &after, page);
         int done = n > 0 ? recall_page(s, page, n, skip, arg) : n;
         if (done < 0)
             return done;
         recalled += done;
         if (n > 0)
             after = page[n - 1];
-    } while (n == STRAY_PAGE);
+    } while (n == SQL_PAGE);
     return recalled;
 }

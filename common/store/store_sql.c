@@ -74,9 +74,9 @@ static const char *const sql_texts[SQL_IDS] = {
         " SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5"
         " FROM attempts WHERE row = ?1",
     [SQL_STRAYS] =
-        "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
-        " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?3)" OLDEST_FIRST
-        " LIMIT ?4",
+        "SELECT row, died_ns FROM messages WHERE state >= 3 AND state = 4"
+        " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)" OLDEST_FIRST
+        " LIMIT ?3",
     [SQL_RECALL] = "UPDATE messages SET state = 3, boot = NULL"
                    " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)",
     [SQL_DUE] = "SELECT row, due_ns FROM messages WHERE state = 1"

@@ -155,6 +155,18 @@ int sql_row_state(struct sql *sql, int64_t row);
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a);
 
+/* Rows, and the time that they are in order of. */
+#define SQL_PAGE 64
+struct sql_place {
+    int64_t row;
+    uint64_t when_ns;
+};
+/* The next rows after *after. SQL_DUE: the waiting ones in order of due time.
+ * SQL_STRAYS: letters that were sent in another boot than `boot`, in order of
+ * death. How many, or -errno. */
+int store_page(struct store *s, enum sql_id id, const char *boot,
+               const struct sql_place *after, struct sql_place page[SQL_PAGE]);
+
 /* ---- what letters.c uses of store.c ---- */
 
 /* The reading connection, locked until store_read_end. */

@@ -41,11 +41,13 @@ static int name_add(struct queue_list *n, const char *name)
 
 /* ---- the kernel's list ---- */
 
-/* entries_add - all of a mounted mqueue file system; takes the descriptor */
-static int entries_add(struct queue_list *n, int fd)
+/* entries_add - all of a folder, or only the folders in it; takes the
+ * descriptor */
+static int entries_add(struct queue_list *n, int fd, bool folders)
 {
     DIR *dir = fdopendir(fd);
     struct dirent *entry;
+    struct stat st;
     int err = 0;
 
     if (!dir) {
@@ -54,7 +56,9 @@ static int entries_add(struct queue_list *n, int fd)
         return err;
     }
     while (!err && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.')
+        if (entry->d_name[0] != '.' &&
+            (!folders ||
+             (fstatat(fd, entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode))))
             err = name_add(n, entry->d_name);
     closedir(dir);
     return err;
@@ -102,7 +106,7 @@ static int kernel_names(struct queue_list *n)
     if (fd < 0)
         return 0;
     n->complete = true;
-    return entries_add(n, fd);
+    return entries_add(n, fd, false);
 }
 
 /* ---- other places ---- */
@@ -112,29 +116,19 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
 {
     char root[PATH_MAX];
     struct problem p;
-    struct dirent *entry;
-    struct stat st;
-    DIR *dir;
-    int err = 0;
+    int fd;
 
     if (statedir_root(root, state_dir, &p) < 0) {
         strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
         return 0;
     }
-    dir = opendir(root);
-    if (!dir) {
-        snprintf(n->folder_trouble, sizeof n->folder_trouble,
-                 "state directory %.150s: %s; see --state-dir", root,
-                 strerror(errno));
-        return 0;
-    }
-    while (!err && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' &&
-            fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 &&
-            S_ISDIR(st.st_mode))
-            err = name_add(n, entry->d_name);
-    closedir(dir);
-    return err;
+    fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return entries_add(n, fd, true);
+    snprintf(n->folder_trouble, sizeof n->folder_trouble,
+             "state directory %.150s: %s; see --state-dir", root,
+             strerror(errno));
+    return 0;
 }
 
 static void name_seen(const struct fd_seen *seen, void *arg)

@@ -79,8 +79,8 @@ static void on_way_tell(struct replay *r, const struct letter *l)
     letter_pass(r, l->m.row, why);
 }
 
-/* refusal_status - for a letter that cannot be packed: it is the letter's fault,
- * or the machine's, which has no random number for it */
+/* refusal_status - for a letter that cannot be packed: it is the fault of the
+ * letter, or of the machine, which has no random number for it */
 static int refusal_status(int err)
 {
     bool letters = err == -EKEYEXPIRED || err == -EMSGSIZE || err == -EBADMSG;
