@@ -10,6 +10,7 @@
 #ifndef TESTS_STREAM_FIXTURE_H
 #define TESTS_STREAM_FIXTURE_H
 
+#include "tests/unit/base/logged.h"
 #include "tests/unit/base/passing_clock.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +26,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "worker/handlers/coprocess_inner.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
@@ -51,40 +51,9 @@ static struct coprocess *coprocess;
 static struct outcome out;
 static struct stream_message messages[STREAM_MANY];
 static char stream_queue[64];
-static char stream_log[1 << 20];
-static size_t stream_logged;
-static pthread_mutex_t stream_mtx = PTHREAD_MUTEX_INITIALIZER;
 
 #define OPS         (&handler_stream)
 #define COPROCESSES (handler_stream.coprocesses)
-
-/* stream_sink - all lines, one after the other */
-static inline void stream_sink(enum log_level level, const char *line,
-                               size_t size, void *arg)
-{
-    (void)level;
-    (void)arg;
-    pthread_mutex_lock(&stream_mtx);
-    if (stream_logged + size + 2 < sizeof stream_log) {
-        memcpy(stream_log + stream_logged, line, size);
-        stream_logged += size;
-        stream_log[stream_logged++] = '\n';
-    }
-    pthread_mutex_unlock(&stream_mtx);
-}
-
-/* logged - how many lines contain this */
-static inline unsigned logged(const char *text)
-{
-    unsigned n = 0;
-
-    pthread_mutex_lock(&stream_mtx);
-    stream_log[stream_logged] = '\0';
-    for (const char *at = stream_log; (at = strstr(at, text)) != NULL; n++)
-        at = strchr(at, '\n');
-    pthread_mutex_unlock(&stream_mtx);
-    return n;
-}
 
 /* What is left out of the waits of `coprocess`: those in these states. */
 static unsigned stream_passes = 1u << COPROCESS_BACKOFF;
@@ -94,21 +63,9 @@ static inline bool stream_left_out(void)
     return coprocess && stream_passes & 1u << coprocess->state;
 }
 
-/* logged_number - what stands behind "name=" in the n-th line with `text` */
-static inline long logged_number(const char *text, const char *name)
-{
-    const char *at = strstr(stream_log, text);
-
-    cr_assert(at, "no %s in: %s", text, stream_log);
-    at = strstr(at, name);
-    cr_assert(at, "no %s in: %s", name, stream_log);
-    return atol(at + strlen(name));
-}
-
 static inline void stream_setup(void)
 {
-    log_setup(LOG_DEBUG, LOG_TEXT);
-    log_divert(stream_sink, NULL);
+    logged_begin();
     signal(SIGPIPE, SIG_IGN);
     settings_init(&set);
     set.kill_after_ns = 30 * NS_PER_S;
@@ -166,7 +123,7 @@ static inline void stream_teardown(void)
     timers_close(&timers);
     cr_assert_eq(waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG), -1,
                  "a child is left");
-    log_divert(NULL, NULL);
+    logged_end();
 }
 
 /* stream_id - of message i */
@@ -211,9 +168,9 @@ static inline void next_is(unsigned i, enum mqw_verdict verdict,
 
     cr_assert_eq(d, &messages[i].d, "message %td instead of %u: %s",
                  d ? (struct stream_message *)(void *)d - messages : -1, i,
-                 stream_log);
-    cr_assert_eq(out.kind, OUTCOME_VERDICT, "%s", stream_log);
-    cr_assert_eq(out.verdict, verdict, "%s", stream_log);
+                 logged_text);
+    cr_assert_eq(out.kind, OUTCOME_VERDICT, "%s", logged_text);
+    cr_assert_eq(out.verdict, verdict, "%s", logged_text);
     cr_assert_str_eq(out.error, error);
 }
 
@@ -221,7 +178,7 @@ static inline void next_is(unsigned i, enum mqw_verdict verdict,
 static inline void next_kind(unsigned i, enum outcome_kind kind)
 {
     cr_assert_eq(COPROCESSES->next(coprocess, &out), &messages[i].d);
-    cr_assert_eq(out.kind, kind, "kind %d: %s", (int)out.kind, stream_log);
+    cr_assert_eq(out.kind, kind, "kind %d: %s", (int)out.kind, logged_text);
 }
 
 /* something - the child did something */

@@ -98,7 +98,7 @@ Test(coprocess, who_answers_before_reading_on_is_no_deadlock)
         cr_assert_eq(COPROCESSES->next(coprocess, &out), &messages[i].d);
         cr_assert_eq(out.verdict, MQW_DEAD);
     }
-    cr_assert_eq(logged("event=stream_child_ended"), 0, "%s", stream_log);
+    cr_assert_eq(logged("event=stream_child_ended"), 0, "%s", logged_text);
 }
 
 Test(coprocess, a_body_arrives_byte_for_byte)
@@ -169,7 +169,7 @@ Test(coprocess, a_line_of_stderr_names_a_message_only_if_one_alone_is_meant)
     next_is(0, MQW_DONE, "");
     snprintf(want, sizeof want, "msg=%s pid=", stream_id(0));
     cr_assert_eq(logged("line=alone"), 1);
-    cr_assert_eq(logged(want), 1, "%s", stream_log);
+    cr_assert_eq(logged(want), 1, "%s", logged_text);
     give(0, "a=$id");
     give(1, "echo both >&2; echo OK $id; echo OK $a");
     next_is(1, MQW_DONE, "");
@@ -178,8 +178,8 @@ Test(coprocess, a_line_of_stderr_names_a_message_only_if_one_alone_is_meant)
         something();
         coprocess_look(coprocess);
     }
-    cr_assert(!strstr(strstr(stream_log, "line=alone") + 1, "msg="), "%s",
-              stream_log);
+    cr_assert(!strstr(strstr(logged_text, "line=alone") + 1, "msg="), "%s",
+              logged_text);
 }
 
 /* ---- a child that ends ---- */
@@ -198,7 +198,7 @@ Test(coprocess, what_was_open_failed_once_and_the_next_child_gets_the_next)
     next_is(2, MQW_RETRY, "exit 3");
     cr_assert_eq(logged("event=stream_child_ended"), 1);
     cr_assert_eq(logged("how=\"exit 3\" answered=1 open=2"), 1, "%s",
-                 stream_log);
+                 logged_text);
     one("echo OK $id", MQW_DONE, "");
 }
 
@@ -229,7 +229,7 @@ Test(coprocess, an_answer_right_before_the_end_counts)
     next_is(1, MQW_DEAD, "answered DEAD");
     idle_end();
     cr_assert_eq(logged("how=\"exit 1\" answered=2 open=0 again_in=100ms"), 1,
-                 "%s", stream_log);
+                 "%s", logged_text);
     one("echo OK $id", MQW_DONE, "");
 }
 
@@ -305,7 +305,8 @@ static void breaks(const char *body, const char *error)
     unsigned before = logged("event=stream_protocol");
 
     one(body, MQW_RETRY, error);
-    cr_assert_eq(logged("event=stream_protocol"), before + 1, "%s", stream_log);
+    cr_assert_eq(logged("event=stream_protocol"), before + 1, "%s",
+                 logged_text);
     cr_assert_geq(logged(error), 1);
     one("echo OK $id", MQW_DONE, "");
 }
@@ -393,8 +394,8 @@ Test(coprocess, who_closes_its_input_may_answer_before_it_ends)
     idle_end();
     unlink(path);
     cr_assert_eq(logged("how=\"exit 0\" answered=1 open=0 again_in=0s"), 1,
-                 "%s", stream_log);
-    cr_assert_eq(logged("event=stream_protocol"), 0, "%s", stream_log);
+                 "%s", logged_text);
+    cr_assert_eq(logged("event=stream_protocol"), 0, "%s", logged_text);
     one("echo OK $id", MQW_DONE, "");
 }
 
@@ -409,7 +410,7 @@ Test(coprocess, who_closes_its_input_while_it_has_nothing_gets_nothing)
     stream_passes |= 1u << COPROCESS_CLOSED;
     one("echo OK $id", MQW_DONE, "");
     cr_assert_eq(logged("what=\"closed its input\" open=0"), 1, "%s",
-                 stream_log);
+                 logged_text);
 }
 
 Test(coprocess, a_child_that_ignores_sigterm_is_killed_with_all_it_started)
@@ -419,8 +420,8 @@ Test(coprocess, a_child_that_ignores_sigterm_is_killed_with_all_it_started)
     one("x=$(setsid sh -c 'exec sleep 1000 >&-' &); sleep 1000 & echo what; "
         "sleep 1000",
         MQW_RETRY, "wrote garbage");
-    cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", stream_log);
-    cr_assert_eq(logged("event=remains_killed"), 1, "%s", stream_log);
+    cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", logged_text);
+    cr_assert_eq(logged("event=remains_killed"), 1, "%s", logged_text);
 }
 
 /* ---- backoff ---- */
@@ -431,12 +432,12 @@ Test(coprocess, starting_again_is_delayed_more_and_more_until_one_answers)
     one("exit 1", MQW_RETRY, "exit 1");
     one("exit 1", MQW_RETRY, "exit 1");
     one("exit 1", MQW_RETRY, "exit 1");
-    cr_assert_eq(logged("again_in=100ms"), 1, "%s", stream_log);
-    cr_assert_eq(logged("again_in=200ms"), 1, "%s", stream_log);
-    cr_assert_eq(logged("again_in=400ms"), 1, "%s", stream_log);
+    cr_assert_eq(logged("again_in=100ms"), 1, "%s", logged_text);
+    cr_assert_eq(logged("again_in=200ms"), 1, "%s", logged_text);
+    cr_assert_eq(logged("again_in=400ms"), 1, "%s", logged_text);
     one("echo OK $id", MQW_DONE, "");
     one("exit 1", MQW_RETRY, "exit 1");
-    cr_assert_eq(logged("again_in=100ms"), 2, "%s", stream_log);
+    cr_assert_eq(logged("again_in=100ms"), 2, "%s", logged_text);
     uint64_t start = clock_mono_ns();
     ready();
     cr_assert_geq(clock_mono_ns() - start, 90 * NS_PER_MS);
@@ -448,7 +449,7 @@ Test(coprocess, a_child_that_leaves_in_order_is_replaced_at_once)
     one("echo OK $id; exit 0", MQW_DONE, "");
     idle_end();
     cr_assert_eq(logged("how=\"exit 0\" answered=1 open=0 again_in=0s"), 1,
-                 "%s", stream_log);
+                 "%s", logged_text);
 }
 
 Test(coprocess, a_wake_cuts_the_backoff_short)
@@ -519,7 +520,7 @@ Test(coprocess, others_may_be_answered_while_the_child_ends)
     next_is(0, MQW_RETRY, "timeout 1h");
     snprintf(want, sizeof want, "answer=\"OK %s\"", stream_id(0));
     cr_assert_eq(logged("event=handler_late"), 1);
-    cr_assert_eq(logged(want), 1, "%s", stream_log);
+    cr_assert_eq(logged(want), 1, "%s", logged_text);
     cr_assert_eq(COPROCESSES->room(coprocess), 0);
 }
 
@@ -543,7 +544,7 @@ Test(coprocess, a_child_is_replaced_after_as_many_messages)
     cr_assert_eq(logged("event=stream_child_started"), 2);
     cr_assert_eq(logged("how=\"exit 0\" why=max-requests answered=3 open=0 "
                         "again_in=0s"),
-                 1, "%s", stream_log);
+                 1, "%s", logged_text);
 }
 
 Test(coprocess, a_child_that_has_grown_is_replaced)
@@ -557,7 +558,7 @@ Test(coprocess, a_child_that_has_grown_is_replaced)
     one("echo OK $id", MQW_DONE, "");
     cr_assert_eq(logged("event=stream_child_grown"), 1);
     one("echo OK $id", MQW_DONE, "");
-    cr_assert_eq(logged("why=max-rss"), 1, "%s", stream_log);
+    cr_assert_eq(logged("why=max-rss"), 1, "%s", logged_text);
     cr_assert_eq(logged("event=stream_child_started"), 2);
 }
 
@@ -650,7 +651,7 @@ Test(coprocess, close_is_the_end_of_the_input)
     one("echo OK $id", MQW_DONE, "");
     stream_shut();
     cr_assert_eq(logged("line=\"saw the end\""), 1);
-    cr_assert_eq(logged("how=\"exit 0\" why=closing"), 1, "%s", stream_log);
+    cr_assert_eq(logged("how=\"exit 0\" why=closing"), 1, "%s", logged_text);
 }
 
 Test(coprocess, close_ends_who_does_not_go_with_all_it_started)
@@ -660,7 +661,7 @@ Test(coprocess, close_ends_who_does_not_go_with_all_it_started)
     one("echo OK $id", MQW_DONE, "");
     clock_passes = clock_always; /* it does not go by itself */
     stream_shut();
-    cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", stream_log);
+    cr_assert_eq(logged("how=\"signal 9\""), 1, "%s", logged_text);
 }
 
 static void *start_one(void *arg)
@@ -685,8 +686,8 @@ Test(coprocess, children_whose_threads_have_ended_are_told_from_what_they_left)
         pthread_join(thread, NULL);
     }
     stream_shut();
-    cr_assert_eq(logged("how=\"exit 0\""), 3, "%s", stream_log);
-    cr_assert_geq(logged("event=remains_killed"), 1, "%s", stream_log);
+    cr_assert_eq(logged("how=\"exit 0\""), 3, "%s", logged_text);
+    cr_assert_geq(logged("event=remains_killed"), 1, "%s", logged_text);
 }
 
 Test(coprocess, stop_leaves_what_was_open_uncounted)

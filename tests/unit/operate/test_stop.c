@@ -1,0 +1,181 @@
+/* test_stop.c - the ladder of a stop, in virtual time: grace, SIGTERM, then
+ * SIGKILL */
+#include "tests/unit/flow/virtual_clock.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+
+#include "common/base/log.h"
+#include "common/state/counters.h"
+#include "worker/flow/flow.h"
+#include "worker/loop/loop.h"
+#include "worker/operate/stop.h"
+
+#define GRACE      (20 * NS_PER_S)
+#define KILL_AFTER (5 * NS_PER_S)
+
+static struct settings set = {.queue = "/q",
+                              .concurrency = 2,
+                              .grace_ns = GRACE,
+                              .kill_after_ns = KILL_AFTER};
+static struct flow flow;
+static struct stop stop;
+static int sent[8]; /* signals to the handlers */
+static unsigned count, lasts;
+
+static void on_stop(struct handler *h, int signal)
+{
+    (void)h;
+    cr_assert_lt(count, 8);
+    sent[count++] = signal;
+}
+
+static unsigned on_seize(struct handler *h)
+{
+    (void)h;
+    return 0;
+}
+
+static const struct handler_ops processes = {.name = "processes",
+                                             .stop = on_stop};
+static const struct handler_ops threads = {
+    .name = "threads", .within = true, .stop = on_stop, .seize = on_seize};
+
+static void on_event(void *arg, enum gate_event event)
+{
+    (void)arg, (void)event;
+}
+
+static void no_count(void *arg)
+{
+    (void)arg;
+}
+
+static void on_last(void *arg)
+{
+    cr_assert_eq(arg, &stop);
+    lasts++;
+}
+
+static void setup(void)
+{
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    flow.set = &set;
+    flow.ops = &processes;
+    cr_assert_eq(timers_open(&flow.timers), 0);
+    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
+    cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
+    dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
+    flow.dirty.timers = flow.timers;
+    flow.dirty.loop = flow.loop;
+    gate_init(&flow.gate, &set, on_event, NULL);
+    flow.gate.timers = flow.timers;
+    flow.gate.dirty = &flow.dirty;
+    flow.gate.counters = flow.counters;
+    stop_init(&stop, &flow, on_last, &stop);
+    cr_assert(gate_enter(&flow.gate)); /* a handler runs */
+}
+
+static void teardown(void)
+{
+    gate_fini(&flow.gate);
+    counters_close(&flow.counters);
+    loop_close(&flow.loop);
+    timers_close(&flow.timers);
+}
+
+TestSuite(stop, .init = setup, .fini = teardown, .timeout = 10);
+
+/* nothing_until - so long, but for its last two milliseconds, no signal */
+static void nothing_until(uint64_t ns)
+{
+    unsigned before = count;
+
+    virtual_pass(flow.timers, ns - 2 * NS_PER_MS);
+    cr_assert_eq(count, before, "signal %d came too early", sent[before]);
+}
+
+/* then - this signal, within some milliseconds */
+static void then(int signal)
+{
+    unsigned before = count;
+
+    virtual_pass(flow.timers, 10 * NS_PER_MS);
+    cr_assert_eq(count, before + 1);
+    cr_assert_eq(sent[before], signal);
+}
+
+Test(stop, grace_then_term_then_kill)
+{
+    stop_worker(&stop, SIGTERM);
+    cr_assert_eq(gate_why(&flow.gate), WHY_STOPPING);
+    nothing_until(GRACE);
+    then(SIGTERM);
+    nothing_until(KILL_AFTER - 8 * NS_PER_MS);
+    then(SIGKILL);
+    cr_assert_eq(lasts, 0, "processes are waited for");
+}
+
+Test(stop, sigkill_is_the_end_of_the_ladder)
+{
+    stop_worker(&stop, SIGTERM);
+    virtual_pass(flow.timers, GRACE + KILL_AFTER + NS_PER_S);
+    cr_assert_eq(count, 2);
+    virtual_pass(flow.timers, 10 * KILL_AFTER);
+    cr_assert_eq(count, 2, "nothing is left to be told");
+}
+
+Test(stop, a_second_signal_skips_the_rest_of_the_grace)
+{
+    stop_worker(&stop, SIGTERM);
+    virtual_pass(flow.timers, NS_PER_S);
+    stop_worker(&stop, SIGTERM);
+    then(SIGTERM);
+    nothing_until(KILL_AFTER - 8 * NS_PER_MS);
+    then(SIGKILL);
+}
+
+Test(stop, a_third_signal_skips_the_rest_of_the_time_to_clean_up)
+{
+    stop_worker(&stop, SIGINT);
+    stop_worker(&stop, SIGINT);
+    then(SIGTERM);
+    stop_worker(&stop, SIGINT);
+    then(SIGKILL);
+}
+
+Test(stop, quit_kills_processes_at_once)
+{
+    stop_worker(&stop, SIGQUIT);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(sent[0], SIGKILL);
+    cr_assert_eq(lasts, 0);
+}
+
+Test(stop, threads_that_do_not_end_end_with_the_process)
+{
+    flow.ops = &threads;
+    stop_worker(&stop, SIGTERM);
+    nothing_until(GRACE);
+    then(SIGTERM);
+    cr_assert_eq(lasts, 0, "a C function has its time, too");
+    nothing_until(KILL_AFTER - 8 * NS_PER_MS);
+    then(SIGKILL);
+    cr_assert_eq(lasts, 1);
+}
+
+Test(stop, quit_ends_the_process_in_the_next_round)
+{
+    flow.ops = &threads;
+    stop_worker(&stop, SIGQUIT);
+    cr_assert_eq(count, 0, "who asked is answered first");
+    then(SIGKILL);
+    cr_assert_eq(lasts, 1);
+}
+
+Test(stop, without_a_grace_they_are_ended_at_once)
+{
+    set.grace_ns = 0;
+    stop_worker(&stop, SIGTERM);
+    then(SIGTERM);
+}
