@@ -6,6 +6,7 @@
 #   make check-asan  the same under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
 #   make torture     kills the worker again and again and audits each message
+#   make instructions   counts those of a message, and names their functions
 #   make coverage    the tests once more, then lines and branches that ran
 #   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
 # Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS TEST_JOBS, and
@@ -75,16 +76,18 @@ FUZZ    := $(call only,$(call test,fuzz,fuzz))
 unknown := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
 $(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
-# the benchmark, test_torture the torture program.
+# the benchmark, TORTURES the torture program.
+TORTURES := every_instruction instructions torture
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
             $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c)) \
             $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
-            $(if $(filter %/test_torture,$(CRASH)),$(TORTURE) points)
+            $(if $(call named,$(TORTURES),$(CRASH)),$(TORTURE)) \
+            $(if $(filter %/test_torture,$(CRASH)),points)
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
-        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture points programs fuzz demo install uninstall deb clean show-cflags
+        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -207,8 +210,8 @@ check-man:
 
 # Not under sanitizers: tests of documents, packages and measurements; and, for
 # the thread sanitizer, of programs without threads.
-DRY     := bench completion demo docs docs_agree hardening install man run_tests \
-           runbook
+DRY     := bench completion demo docs docs_agree every_instruction hardening \
+           install instructions man run_tests runbook
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend worker_limits
 check-asan:
@@ -267,6 +270,10 @@ torture: $(TORTURE) $(HANDLERS) $(BIN) points
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
 	    MQW_POINTS_BIN=$(abspath $(BUILD)/points/bin) \
 	    $(TORTURE) $(TORTURE_FLAGS)
+# What a message costs a plugin that does nothing, by function.
+instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
+	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
+	    $(TORTURE) --instructions
 # The programs with what common/base/fault_point.h says.
 points:
 	@$(MAKE) -s BUILD=$(BUILD)/points CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
@@ -30,14 +31,14 @@ static const struct option_row option_rows[] = {
      .help = "which kind of handler"},
     {"kills", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
      .preset = "300", AT(kills), SEEN(has_kills),
-     .help = "kills at random moments, each kind; with --every-instruction at "
-             "most"},
-    {"size", 0, OPT_STRING, .value = "64|4096|random", .preset = "random",
-     AT(size_text), .help = "bytes of a message, 64 to 8192; random: 0 to 256"},
+     .help = "kills at random moments, each kind; with --every-... at most"},
+    {"size", 0, OPT_STRING, .value = "64|4096|random", AT(size_text),
+     .help = "bytes of a message, 64 to 8192; random: 0 to 256, the default "
+             "but with --every-..."},
     {"failures", 0, OPT_STRING, .value = "PERCENT", .preset = "1",
      AT(failures_text),
      .help = "messages that are retried, dead, discarded or delayed; with "
-             "--points 5; with --every-instruction 0, and then all are plain"},
+             "--points 5; not with --every-..."},
     {"points", 0, OPT_FLAG, AT(points),
      .help = "kill at each named step instead, --hits times"},
     {"point", 0, OPT_STRING, .value = "TEXT", AT(point),
@@ -47,12 +48,21 @@ static const struct option_row option_rows[] = {
     {"every-instruction", 0, OPT_FLAG, AT(every),
      .help = "kill after each user instruction from one receive to the next "
              "instead; stream and plugin, unless --handler exec is given"},
+    {"every-call", 0, OPT_FLAG, AT(calls),
+     .help = "kill before and after each system call of the thread that "
+             "received, to the end of all"},
+    {"path", 0, OPT_CHOICE, .value = "done|retry|dead|discard|later|group",
+     .words = "done|retry|dead|discard|later|group", .preset = "done", AT(path),
+     .help = "with --every-...: what becomes of each message"},
     {"stride", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 100000,
-     .preset = "1", AT(stride),
-     .help = "with --every-instruction: after each Nth"},
+     .preset = "1", AT(stride), .help = "with --every-...: after each Nth"},
     {"from", 0, OPT_NUMBER, .value = "N", .min = 0, .max = 10000000,
-     .preset = "0", AT(from),
-     .help = "with --every-instruction: begin after so many"},
+     .preset = "0", AT(from), .help = "with --every-...: begin after so many"},
+    {"jobs", 0, OPT_NUMBER, .value = "N", .min = 1, .max = TORTURE_JOBS,
+     AT(jobs), .help = "with --every-...: at a time; one for each processor"},
+    {"instructions", 0, OPT_FLAG, AT(count),
+     .help = "kill nothing: count the user instructions of a message that a "
+             "plugin does nothing with, and name their functions"},
     {"syncer", 0, OPT_CHOICE, .value = "always|legs|never",
      .words = "always|legs|never", .preset = "legs", AT(syncer),
      .help = "a process beside the worker writes its custody file to the disk "
@@ -71,7 +81,7 @@ static const struct option_table table = {
     .about = "Kill mqworker again and again; lose, invent and change nothing.",
     .notes =
         "Exit status: 0, 1 the audit failed, 2 it could not run, 77 nobody "
-        "may trace a\nprocess here (--every-instruction).\n"
+        "may trace a\nprocess here (--every-..., --instructions).\n"
         "make torture TORTURE_FLAGS=\"...\" builds what it needs.\n",
     .rows = option_rows,
     .count = sizeof option_rows / sizeof *option_rows,
@@ -109,6 +119,13 @@ static int failures_read(struct torture_options *o, struct problem *p)
     return 0;
 }
 
+static uint64_t processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : n > TORTURE_JOBS ? TORTURE_JOBS : (uint64_t)n;
+}
+
 static int options_read(struct torture_options *o, int argc, char **argv,
                         struct problem *p)
 {
@@ -119,18 +136,28 @@ static int options_read(struct torture_options *o, int argc, char **argv,
                                   .hits = 5,
                                   .stride = 1,
                                   .syncer = SYNCER_LEGS,
-                                  .size_text = "random",
+                                  .jobs = processors(),
+                                  .size_text = "",
                                   .failures_text = ""};
     err = options_parse(&table, argc, argv, o, &operands, &rest, p);
     if (err)
         return err;
-    if (!o->failures_text[0])
-        o->failures_text = o->points ? "5" : o->every ? "0" : "1";
-    if (o->every && !o->has_kills)
-        o->kills = UINT64_MAX;
-    if (o->every && o->points)
+    o->stepped = o->every || o->calls || o->count;
+    if (o->points + o->every + o->calls + o->count > 1)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--every-instruction and --points: one of them");
+                           "--points, --every-instruction, --every-call and "
+                           "--instructions: one of them");
+    if (o->stepped && o->failures_text[0])
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--failures %s: --every-... and --instructions "
+                           "have --path",
+                           o->failures_text);
+    if (!o->failures_text[0])
+        o->failures_text = o->points ? "5" : o->stepped ? "0" : "1";
+    if (!o->size_text[0])
+        o->size_text = o->stepped ? "64" : "random";
+    if (o->stepped && !o->has_kills)
+        o->kills = UINT64_MAX;
     if (operands > 0)
         return problem_set(p, EX_USAGE, EINVAL, "\"%s\": there are no operands",
                            argv[0]);
@@ -205,6 +232,24 @@ static void summary(struct torture *t)
     fflush(stdout);
 }
 
+/* kills_at - random moments, or named steps; in a place of the driver's */
+static void kills_at(struct torture *t)
+{
+    place_open(t);
+    if (t->options->points)
+        points_run(t);
+    else
+        legs_run(t, t->options->kills);
+    feed_stop(t->world);
+    audit_leftovers(t);
+}
+
+static _Noreturn void refused(void)
+{
+    printf("torture: nobody may trace a process here (ptrace(2)): skipped\n");
+    exit(EXIT_REFUSED);
+}
+
 /* torture_kind - one kind of handler, from the queue to the summary */
 static bool torture_kind(const struct torture_options *o,
                          enum torture_kind kind)
@@ -215,24 +260,17 @@ static bool torture_kind(const struct torture_options *o,
     if (o->seconds)
         t.end_ns = began + o->seconds * NS_PER_S;
     srandom((unsigned)o->seed);
-    place_open(&t);
-    if (o->points)
-        points_run(&t);
-    else if (o->every)
+    if (o->stepped)
         steps_run(&t);
     else
-        legs_run(&t, o->kills);
-    feed_stop(t.world);
-    audit_leftovers(&t);
+        kills_at(&t);
+    if (t.refused)
+        refused();
     t.sum.wall_ns = clock_mono_ns() - began;
     summary(&t);
-    place_close(&t);
+    if (!o->stepped)
+        place_close(&t);
     free(t.sum.recovery_ns);
-    if (t.refused) {
-        printf("torture: nobody may trace a process here (ptrace(2)): "
-               "--every-instruction is skipped\n");
-        exit(EXIT_REFUSED);
-    }
     return !t.failed;
 }
 
@@ -240,7 +278,7 @@ static bool torture_kind(const struct torture_options *o,
 static bool wanted(const struct torture_options *o, unsigned kind)
 {
     if (o->kind == TORTURE_ALL)
-        return !(o->every && kind == TORTURE_EXEC);
+        return !(o->stepped && kind == TORTURE_EXEC);
     return o->kind == kind;
 }
 
@@ -260,8 +298,10 @@ int main(int argc, char **argv)
     cli_interrupt_catch();
     printf("torture: --seed %" PRIu64 "\n", o.seed);
     fflush(stdout);
-    for (unsigned k = TORTURE_EXEC; k < TORTURE_ALL && !cli_interrupt_seen();
-         k++)
+    if (o.count && !count_run(&o))
+        refused();
+    for (unsigned k = TORTURE_EXEC;
+         k < TORTURE_ALL && !o.count && !cli_interrupt_seen(); k++)
         if (wanted(&o, k))
             ok &= torture_kind(&o, (enum torture_kind)k);
     cli_interrupt_die();

@@ -20,12 +20,26 @@
 
 enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };
 
+enum { TORTURE_JOBS = 64 };
+
+/* What becomes of each message of --every-instruction and --every-call. */
+enum torture_path {
+    PATH_DONE,
+    PATH_RETRY,
+    PATH_DEAD,
+    PATH_DISCARD,
+    PATH_LATER,
+    PATH_GROUP,
+    PATHS,
+};
+
 enum torture_sync { SYNCER_ALWAYS, SYNCER_LEGS, SYNCER_NEVER };
 
 struct torture_options {
     uint64_t kills, seed, size, kind, hits, seconds, stride, from, syncer;
+    uint64_t jobs, path;
     const char *size_text, *failures_text, *point;
-    bool points, every, keep, help, has_seed, has_kills;
+    bool points, every, calls, count, stepped, keep, help, has_seed, has_kills;
     uint32_t failing; /* of a million */
 };
 
@@ -58,7 +72,9 @@ struct torture {
     uint64_t end_ns;  /* --seconds; UINT64_MAX: none */
     const char *bins; /* where the programs are */
     bool failed;
-    bool refused; /* ptrace(2) is */
+    bool refused;       /* ptrace(2) is */
+    bool traced;        /* workers are, from their start on */
+    const char *plugin; /* instead of the one that notes what it sees */
 };
 
 /* ---- torture_place.c ---- */
@@ -143,8 +159,18 @@ void points_run(struct torture *t);
 
 /* ---- torture_steps.c ---- */
 
-/* Kills after each user instruction from one receive to the next. */
+/* Kills at each step of a message: in jobs, which have a place each. */
 void steps_run(struct torture *t);
+
+/* ---- torture_count.c ---- */
+
+/* How many instructions a message costs, and where they are, is printed; false:
+ * nobody may trace a process here. */
+bool count_run(const struct torture_options *o);
+
+/* Run on the nth of the processors that there are, round and round: a step
+ * costs two thread switches, which are dear between processors. */
+void processor_take(unsigned nth);
 
 /* ---- torture_syncer.c ---- */
 

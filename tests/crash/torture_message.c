@@ -70,6 +70,8 @@ static enum torture_fate fate_of(uint64_t h)
         TORTURE_DEAD,  TORTURE_DISCARD, TORTURE_LATER, TORTURE_LATER,
     };
 
+    if (terms.only)
+        return (enum torture_fate)(terms.only - 1);
     return h % TORTURE_MILLION < terms.failing ? fates[h >> 32 & 7]
                                                : TORTURE_DONE;
 }
@@ -138,13 +140,13 @@ void torture_plan(uint64_t number, struct torture_plan *p)
     /* An eighth has a group, another one a header without a group. */
     grouped = p->fate == TORTURE_LATER ? terms.most >= 2 * HEADER_ROOM
                                        : (more & 7) == 0;
+    if (terms.plain || terms.grouped)
+        grouped = terms.grouped;
     p->group = grouped ? group_of(number, more >> 16) : -1;
-    headed = grouped || (more & 7) == 1 || p->fate == TORTURE_LATER;
-    if (terms.plain) {
-        p->group = -1;
-        headed = false;
-    }
-    p->sized = headed && more >> 12 & 1 && p->fate != TORTURE_LATER;
+    headed = grouped || ((more & 7) == 1 && !terms.plain) ||
+             p->fate == TORTURE_LATER;
+    p->sized = headed && more >> 12 & 1 && p->fate != TORTURE_LATER &&
+               !terms.plain; /* one is as long as the other */
     sizes(p, headed, more >> 24);
 }
 

@@ -39,7 +39,9 @@ struct torture_terms {
     uint32_t fixed;   /* bytes that each has; 0: random */
     uint32_t failing; /* of a million messages, those with another fate */
     uint32_t tiny;    /* 1: some have no room for a number */
-    uint32_t plain;   /* 1: none has a header */
+    uint32_t plain;   /* 1: none has a header, but where its fate needs one */
+    uint32_t grouped; /* 1: each has a group */
+    uint32_t only;    /* 1 + the fate of each message; 0: as `failing` says */
 };
 
 /* What becomes of a message whatever happens. */

@@ -291,20 +291,35 @@ void place_move(struct torture *t)
     runtime_tell(t);
 }
 
-void place_open(struct torture *t)
+/* terms_of - what the messages of a run are like */
+static struct torture_terms terms_of(const struct torture_options *o)
 {
-    const struct torture_options *o = t->options;
+    static const enum torture_fate fates[PATHS] = {
+        [PATH_DONE] = TORTURE_DONE,       [PATH_RETRY] = TORTURE_RETRY,
+        [PATH_DEAD] = TORTURE_DEAD,       [PATH_LATER] = TORTURE_LATER,
+        [PATH_DISCARD] = TORTURE_DISCARD, [PATH_GROUP] = TORTURE_DONE,
+    };
     struct torture_terms terms = {
         .seed = o->seed, .fixed = (uint32_t)o->size, .failing = o->failing};
-    const char *tmp = getenv("TMPDIR");
-    const char *shm = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    static bool cleans;
 
     terms.most = terms.fixed ? terms.fixed : 256;
     /* What is too small for a number cannot be told from another when it dies
      * of a feigned power cut. */
-    terms.tiny = !terms.fixed && !o->points && !o->every;
-    terms.plain = o->every && !o->failing;
+    terms.tiny = !terms.fixed && !o->points && !o->stepped;
+    terms.plain = o->stepped;
+    terms.grouped = o->stepped && o->path == PATH_GROUP;
+    terms.only = o->stepped ? 1 + (uint32_t)fates[o->path] : 0;
+    return terms;
+}
+
+void place_open(struct torture *t)
+{
+    const struct torture_options *o = t->options;
+    struct torture_terms terms = terms_of(o);
+    const char *tmp = getenv("TMPDIR");
+    const char *shm = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    static bool cleans;
+
     t->bins = programs_find(o->points);
     if (access(t->bins, X_OK) < 0)
         torture_die("%s: %s; build and run it by make torture", t->bins,

@@ -1,11 +1,14 @@
 /* torture_tracer.c - see torture_tracer.h
  *
  * PTRACE_GET_SYSCALL_INFO (Linux 5.3) tells which call a thread is in and where
- * its next instruction is, on any processor.
+ * its next instruction is, on any processor. PTRACE_O_TRACECLONE has each new
+ * thread traced from its first instruction on, so none is missed; it begins
+ * with a SIGSTOP.
  */
 #include "tests/crash/torture_tracer.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,231 +17,203 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/text/cli_interrupt.h"
 #include "tests/crash/torture.h"
 
-#define THREADS  256
-#define CATCH_NS (5 * NS_PER_S) /* until a message has been received */
-#define TICK_NS  (100 * NS_PER_US)
+#define LIMIT_S 60 /* on a quiet machine */
+#define OPTIONS \
+    (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL)
 
-/* Threads that are traced. */
-struct threads {
-    pid_t pid, tids[THREADS];
-    size_t count;
-    bool refused, ended;
-};
-
-static long call(enum __ptrace_request request, pid_t tid, void *at, void *data)
+static long call(enum __ptrace_request request, pid_t tid, unsigned long data)
 {
-    return ptrace(request, tid, at, data);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    return ptrace(request, tid, NULL, (void *)data);
 }
 
-static void *number(unsigned long n)
+unsigned tracer_limit_s(void)
 {
-    return (void *)n; /* NOLINT(performance-no-int-to-ptr): ptrace(2) */
+    const char *text = getenv("MQW_TEST_SLOW");
+    unsigned long times = text ? strtoul(text, NULL, 10) : 1;
+
+    return LIMIT_S * (unsigned)(times ? times : 1);
 }
 
-/* ---- all threads ---- */
-
-static bool known(const struct threads *t, pid_t tid)
+/* tracer_wait - the alarm of cli_interrupt_catch ends each call with EINTR once
+ * the time is over, the signal of a person at once */
+pid_t tracer_wait(pid_t pid, int *status)
 {
-    for (size_t i = 0; i < t->count; i++)
-        if (t->tids[i] == tid)
-            return true;
-    return false;
+    pid_t came;
+
+    alarm(tracer_limit_s());
+    came = waitpid(pid, status, __WALL);
+    if (came < 0)
+        torture_die("waiting for a worker: %s",
+                    cli_interrupt_seen() ? "interrupted"
+                    : errno == EINTR     ? "nothing happens any more"
+                                         : strerror(errno));
+    alarm(0);
+    return came;
 }
 
-static void forget(struct threads *t, pid_t tid)
-{
-    for (size_t i = 0; i < t->count; i++)
-        if (t->tids[i] == tid) {
-            t->tids[i] = t->tids[--t->count];
-            return;
-        }
-}
-
-/* seize - a thread that ends just now is none */
-static void seize(struct threads *t, pid_t tid)
-{
-    if (known(t, tid) || t->count == THREADS)
-        return;
-    if (call(PTRACE_SEIZE, tid, NULL,
-             number(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL)) < 0) {
-        t->refused |= errno != ESRCH;
-        return;
-    }
-    t->tids[t->count++] = tid;
-    (void)call(PTRACE_INTERRUPT, tid, NULL, NULL);
-}
-
-/* seize_all - those that there are now */
-static void seize_all(struct threads *t)
-{
-    char path[64];
-    struct dirent *e;
-    DIR *dir;
-
-    snprintf(path, sizeof path, "/proc/%d/task", (int)t->pid);
-    dir = opendir(path);
-    while (dir && (e = readdir(dir)))
-        if (e->d_name[0] != '.')
-            seize(t, (pid_t)atoi(e->d_name));
-    if (dir)
-        closedir(dir);
-}
-
-/* stopped - whether the thread has stopped; one that is gone is forgotten */
-static bool stopped(struct threads *t, pid_t tid, int flags, int *status)
-{
-    siginfo_t how = {0};
-
-    /* The leader's end is the driver's to reap. */
-    if (waitid(P_PID, (id_t)tid, &how,
-               WEXITED | WSTOPPED | WNOWAIT | __WALL | flags) < 0) {
-        forget(t, tid);
-        t->ended |= tid == t->pid;
-        return false;
-    }
-    if (how.si_pid == 0)
-        return false;
-    if (how.si_code == CLD_EXITED || how.si_code == CLD_KILLED ||
-        how.si_code == CLD_DUMPED) {
-        forget(t, tid);
-        if (tid == t->pid)
-            t->ended = true;
-        else
-            (void)waitpid(tid, status, __WALL);
-        return false;
-    }
-    if (waitpid(tid, status, __WALL) != tid || !WIFSTOPPED(*status))
-        torture_die("tracer: thread %d: %x", (int)tid, (unsigned)*status);
-    return true;
-}
-
-/* signal_of - what is to be delivered as it goes on: no stop of ours */
+/* signal_of - what is to be delivered as the thread goes on: no stop of ours */
 static unsigned long signal_of(int status)
 {
     int signal = WSTOPSIG(status);
 
-    return status >> 16 || signal == SIGTRAP || signal == (SIGTRAP | 0x80)
+    return status >> 16 || signal == SIGTRAP || signal == (SIGTRAP | 0x80) ||
+                   signal == SIGSTOP
                ? 0
                : (unsigned long)signal;
 }
 
-/* let_go - it runs as if nobody had traced it */
-static void let_go(struct threads *t, pid_t tid)
-{
-    int status;
+/* ---- stops ---- */
 
-    (void)call(PTRACE_INTERRUPT, tid, NULL, NULL);
-    if (stopped(t, tid, 0, &status)) {
-        (void)call(PTRACE_DETACH, tid, NULL, number(signal_of(status)));
-        forget(t, tid);
-    }
+void tracer_child(void)
+{
+    if (call(PTRACE_TRACEME, 0, 0) < 0)
+        _exit(TRACER_REFUSAL);
 }
 
-static void let_all_go(struct threads *t, pid_t but)
+/* threads_each - those that there are; none is lost, as a new one begins with a
+ * stop that is waited for later */
+static void threads_each(const struct tracer *tr, void (*act)(pid_t, pid_t))
 {
-    for (size_t i = t->count; i-- > 0;)
-        if (i < t->count && t->tids[i] != but)
-            let_go(t, t->tids[i]);
+    struct dirent *e;
+    char path[64];
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)tr->pid);
+    dir = opendir(path);
+    while (dir && (e = readdir(dir)))
+        if (e->d_name[0] != '.')
+            act(tr->pid, (pid_t)atoi(e->d_name));
+    if (dir)
+        closedir(dir);
 }
 
-/* ---- a message ---- */
+/* thread_watch - on from its stop; one that runs stays as it is */
+static void thread_watch(pid_t pid, pid_t tid)
+{
+    (void)pid;
+    (void)call(PTRACE_SYSCALL, tid, 0);
+}
 
 static void info_of(pid_t tid, struct __ptrace_syscall_info *info)
 {
     memset(info, 0, sizeof *info);
-    if (call(PTRACE_GET_SYSCALL_INFO, tid, number(sizeof *info), info) <= 0)
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, (void *)sizeof *info, info) <= 0)
         torture_die("PTRACE_GET_SYSCALL_INFO: %s", strerror(errno));
 }
 
-/* What is seen at a stop of a thread. */
-struct seen {
-    pid_t in[THREADS]; /* threads that are inside of mq_timedreceive */
-    size_t count;
-};
-
-static void enters(struct seen *s, pid_t tid)
+static unsigned long word_at(pid_t pid, unsigned long at)
 {
-    if (s->count < THREADS)
-        s->in[s->count++] = tid;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    return (unsigned long)ptrace(PTRACE_PEEKDATA, pid, (void *)at, NULL);
 }
 
-/* leaves - whether it was inside */
-static bool leaves(struct seen *s, pid_t tid)
+/* vdso_hide - a look at the clock becomes a system call: the vDSO begins again
+ * when a tick comes in between, which one that is stepped hardly ever escapes.
+ * After exec the stack has argc, argv, a 0, environment, a 0, and pairs.
+ */
+static void vdso_hide(pid_t pid)
 {
-    for (size_t i = 0; i < s->count; i++)
-        if (s->in[i] == tid) {
-            s->in[i] = s->in[--s->count];
-            return true;
+    struct __ptrace_syscall_info info;
+    unsigned long at, type;
+
+    info_of(pid, &info);
+    at = info.stack_pointer;
+    at += (word_at(pid, at) + 2) * sizeof at;
+    while (word_at(pid, at))
+        at += sizeof at;
+    for (at += sizeof at; (type = word_at(pid, at)) != AT_NULL;
+         at += 2 * sizeof at)
+        if (type == AT_SYSINFO_EHDR &&
+            /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+            ptrace(PTRACE_POKEDATA, pid, (void *)at, (void *)AT_IGNORE) < 0)
+            torture_die("PTRACE_POKEDATA: %s", strerror(errno));
+}
+
+enum tracer_caught tracer_start(struct tracer *tr, pid_t pid)
+{
+    int status;
+
+    *tr = (struct tracer){.pid = pid};
+    tracer_wait(pid, &status);
+    if (!WIFSTOPPED(status))
+        return WIFEXITED(status) && WEXITSTATUS(status) == TRACER_REFUSAL
+                   ? TRACER_REFUSED
+                   : TRACER_ENDED;
+    if (call(PTRACE_SETOPTIONS, pid, OPTIONS) < 0)
+        torture_die("PTRACE_SETOPTIONS: %s", strerror(errno));
+    vdso_hide(pid);
+    return TRACER_CAUGHT;
+}
+
+/* next_stop - of the thread that is traced, or of any while it is not known
+ * which that is; others run on. 0: the worker has ended. */
+static pid_t next_stop(struct tracer *tr, int *status)
+{
+    for (;;) {
+        pid_t tid = tracer_wait(-1, status);
+
+        if (!WIFSTOPPED(*status)) {
+            if (tid == tr->pid)
+                return 0;
+        } else if (tr->tid == 0 || tid == tr->tid) {
+            return tid;
+        } else {
+            (void)call(PTRACE_CONT, tid, signal_of(*status));
         }
-    return false;
+    }
 }
 
 /* received - the thread has stopped as mq_timedreceive returned a message */
-static bool received(struct seen *s, pid_t tid, int status, uint64_t *ip)
+static bool received(struct tracer *tr, pid_t tid, int status)
 {
     struct __ptrace_syscall_info info;
+    bool inside = tid == tr->inside;
 
     if (WSTOPSIG(status) != (SIGTRAP | 0x80))
         return false;
     info_of(tid, &info);
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
         if (info.entry.nr == SYS_mq_timedreceive)
-            enters(s, tid);
+            tr->inside = tid;
+        if (info.entry.nr == SYS_clock_gettime)
+            tr->clock_ip = info.instruction_pointer;
         return false;
     }
-    *ip = info.instruction_pointer;
-    return leaves(s, tid) && info.op == PTRACE_SYSCALL_INFO_EXIT &&
-           !info.exit.is_error;
+    if (inside)
+        tr->inside = 0;
+    tr->after_ip = info.instruction_pointer;
+    return inside && !info.exit.is_error;
 }
 
-/* look - at each thread once: the one that received as the nth, or 0 */
-static pid_t look(struct threads *t, struct seen *s, unsigned *nth,
-                  uint64_t *ip)
+enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
 {
     int status;
+    pid_t tid;
 
-    for (size_t i = t->count; i-- > 0;) {
-        pid_t tid;
-
-        if (i >= t->count)
-            continue;
-        tid = t->tids[i];
-        if (!stopped(t, tid, WNOHANG, &status))
-            continue;
-        if (received(s, tid, status, ip) && --*nth == 0)
-            return tid;
-        (void)call(PTRACE_SYSCALL, tid, NULL, number(signal_of(status)));
+    tr->tid = 0;
+    threads_each(tr, thread_watch);
+    while ((tid = next_stop(tr, &status)) != 0) {
+        if (received(tr, tid, status) && --nth == 0) {
+            tr->tid = tid;
+            return TRACER_CAUGHT;
+        }
+        (void)call(PTRACE_SYSCALL, tid, signal_of(status));
     }
-    return 0;
+    return TRACER_ENDED;
 }
 
-enum tracer_caught tracer_catch(struct tracer *tr, pid_t pid, unsigned nth)
-{
-    uint64_t end = clock_mono_ns() + CATCH_NS;
-    struct threads t = {.pid = pid};
-    struct seen s = {.count = 0};
-    pid_t tid = 0;
+/* ---- one thread ---- */
 
-    while (!tid && !t.refused && !t.ended && clock_mono_ns() < end) {
-        seize_all(&t); /* some may have been started */
-        tid = look(&t, &s, &nth, &tr->after_ip);
-    }
-    let_all_go(&t, tid);
-    tr->pid = pid;
-    tr->tid = tid;
-    return t.refused ? TRACER_REFUSED
-           : t.ended ? TRACER_ENDED
-           : tid     ? TRACER_CAUGHT
-                     : TRACER_NOTHING;
-}
-
-/* ---- instructions ---- */
-
-uint64_t tracer_step(struct tracer *tr, uint64_t n, bool *again)
+uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
+                     void *arg, bool *again)
 {
     struct __ptrace_syscall_info info;
     unsigned long signal = 0;
@@ -247,30 +222,77 @@ uint64_t tracer_step(struct tracer *tr, uint64_t n, bool *again)
 
     *again = false;
     while (steps < n && !*again) {
-        if (call(PTRACE_SINGLESTEP, tr->tid, NULL, number(signal)) < 0 ||
-            waitpid(tr->tid, &status, __WALL) != tr->tid || !WIFSTOPPED(status))
-            torture_die("tracer: the thread ended after %llu instructions",
+        if (call(PTRACE_SINGLESTEP, tr->tid, signal) < 0 ||
+            !next_stop(tr, &status))
+            torture_die("the worker ended after %llu instructions",
                         (unsigned long long)steps);
         signal = signal_of(status);
-        if (signal)
+        if (signal || WSTOPSIG(status) == SIGSTOP)
             continue;
         steps++;
         info_of(tr->tid, &info);
         *again = info.instruction_pointer == tr->after_ip;
+        if (visit)
+            visit(arg, info.instruction_pointer);
     }
     return steps;
 }
 
-/* tracer_kill - a thread that is traced is reaped by its tracer, and its
- * process after it */
+uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended)
+{
+    unsigned long signal = 0;
+    uint64_t stops = 0;
+    int status;
+
+    *ended = false;
+    while (stops < n && !*ended) {
+        (void)call(PTRACE_SYSCALL, tr->tid, signal);
+        *ended = !next_stop(tr, &status);
+        signal = *ended ? 0 : signal_of(status);
+        stops += !*ended && WSTOPSIG(status) == (SIGTRAP | 0x80);
+    }
+    return stops;
+}
+
+void tracer_run(struct tracer *tr)
+{
+    (void)call(PTRACE_CONT, tr->tid, 0);
+}
+
+void tracer_serve(struct tracer *tr)
+{
+    int status;
+    pid_t tid;
+
+    while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+        if (WIFSTOPPED(status))
+            (void)call(PTRACE_CONT, tid, signal_of(status));
+        else if (tid == tr->pid)
+            torture_die("the worker ended by itself");
+}
+
+/* thread_hold - until it has stopped; what stops it before is passed on */
+static void thread_hold(pid_t pid, pid_t tid)
+{
+    int status;
+
+    syscall(SYS_tgkill, pid, tid, SIGSTOP);
+    while (tracer_wait(tid, &status) == tid && WIFSTOPPED(status) &&
+           WSTOPSIG(status) != SIGSTOP)
+        (void)call(PTRACE_CONT, tid, signal_of(status));
+}
+
+void tracer_hold(struct tracer *tr)
+{
+    threads_each(tr, thread_hold);
+}
+
+/* tracer_kill - threads are reaped by their tracer, their process after them */
 void tracer_kill(struct tracer *tr)
 {
     int status;
 
     kill(tr->pid, SIGKILL);
-    while (tr->tid != tr->pid && waitpid(tr->tid, &status, __WALL) == tr->tid &&
-           WIFSTOPPED(status))
+    while (tracer_wait(-1, &status) != tr->pid || WIFSTOPPED(status))
         continue;
-    if (waitpid(tr->pid, &status, __WALL) < 0)
-        torture_die("waitpid: %s", strerror(errno));
 }

@@ -1,14 +1,15 @@
 /* torture_tracer.h - one thread of a worker, one instruction at a time
  *
- * WHAT   Stops the thread that receives as mq_timedreceive(2) returns to it
- *        with a message, steps it, and kills the process between two
- *        instructions: what is seen then is what a SIGKILL at that point
- *        leaves. The other threads are let go and run meanwhile; where they are
- *        is as random as with any kill.
- * WHO    The driver, whose child the worker is; one at a time.
- * OWNS   Nothing when a call has returned: the threads are let go, or gone.
- * FAILS  tracer_catch says how; torture_die where ptrace(2) does what it should
- *        not.
+ * WHAT   A worker is traced from its start on. The thread that receives is
+ *        stopped as mq_timedreceive(2) returns to it with a message, and goes
+ *        on by single instructions, or from system call to system call. What is
+ *        seen when the worker is killed then is what a SIGKILL at that point
+ *        leaves. The other threads run freely meanwhile.
+ * WHO    The parent of the worker, which has no other child. The worker has one
+ *        receiving thread at a time (-c 1).
+ * OWNS   Nothing. The worker dies with the tracer.
+ * FAILS  The calls say how; torture_die where ptrace(2) does what it should
+ *        not, or where nothing happens for tracer_limit_s().
  */
 #ifndef TESTS_CRASH_TORTURE_TRACER_H
 #define TESTS_CRASH_TORTURE_TRACER_H
@@ -17,25 +18,53 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define TRACER_REFUSAL 126 /* exit status of a child that may not be traced */
+
 struct tracer {
-    pid_t pid, tid;    /* process; the thread that is stopped */
+    pid_t pid, tid;    /* process; the thread that received */
+    pid_t inside;      /* thread that is in mq_timedreceive, 0: none */
     uint64_t after_ip; /* where mq_timedreceive returns to */
+    uint64_t clock_ip; /* where clock_gettime does, 0: not seen yet */
 };
 
 enum tracer_caught {
     TRACER_CAUGHT,
-    TRACER_NOTHING, /* it received nothing in time, and was let go */
-    TRACER_REFUSED, /* nobody may trace it here */
-    TRACER_ENDED,   /* the worker did, by itself; not reaped */
+    TRACER_REFUSED, /* nobody may trace a process here; it was reaped */
+    TRACER_ENDED,   /* the worker did, by itself; it was reaped */
 };
 
+/* How long any wait for a child may take before the run is given up. */
+unsigned tracer_limit_s(void);
+/* As waitpid, with that limit. */
+pid_t tracer_wait(pid_t pid, int *status);
+
+/* In the child, before its exec; it ends where that is refused. */
+void tracer_child(void);
+/* The child is stopped after its exec. */
+enum tracer_caught tracer_start(struct tracer *tr, pid_t pid);
 /* The thread that is the `nth` (1 and up) to receive a message from now on is
- * stopped as the call returns; what else was traced is let go. */
-enum tracer_caught tracer_catch(struct tracer *tr, pid_t pid, unsigned nth);
+ * stopped as the call returns. */
+enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth);
+
+/* Called after each instruction with the address of the next one. */
+typedef void tracer_visit(void *arg, uint64_t ip);
 /* At most `n` instructions; how many there were until the thread has come back
- * from mq_timedreceive once more (*again), whatever it returned. */
-uint64_t tracer_step(struct tracer *tr, uint64_t n, bool *again);
-/* SIGKILL while it is stopped, and reap the worker. */
+ * from mq_timedreceive once more (*again), whatever that returned; the call
+ * itself is one of them. `visit` may be NULL. */
+uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
+                     void *arg, bool *again);
+/* At most `n` stops before and after system calls of the thread; how many there
+ * were until the worker ended by itself (*ended). */
+uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended);
+
+/* The thread that was caught runs freely, as the others do ... */
+void tracer_run(struct tracer *tr);
+/* ... if those that stop meanwhile are let go again and again ... */
+void tracer_serve(struct tracer *tr);
+/* ... until all are stopped; tracer_catch is next. */
+void tracer_hold(struct tracer *tr);
+
+/* SIGKILL, and reap the worker. */
 void tracer_kill(struct tracer *tr);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "tests/crash/torture.h"
+#include "tests/crash/torture_tracer.h"
 
 #define ARGUMENTS 40
 #define STOP_NS   (30 * NS_PER_S)
@@ -42,7 +43,7 @@ static size_t handler_arguments(const struct torture *t, const char **argv,
     enum torture_kind kind = t->kind;
 
     snprintf(path, PATH_MAX, "%.4000s/%s", dir ? dir : "build/tests",
-             files[kind]);
+             t->plugin ? t->plugin : files[kind]);
     return arguments_add(argv, n,
                          kind == TORTURE_EXEC     ? exec
                          : kind == TORTURE_STREAM ? stream
@@ -76,6 +77,8 @@ static _Noreturn void become(struct torture *t, const char **argv,
     if (kill_at)
         setenv("MQW_KILL_AT", kill_at, 1);
     log_to(t);
+    if (t->traced)
+        tracer_child();
     execv(argv[0], (char *const *)argv);
     fprintf(stderr, "torture: %s: %s\n", argv[0], strerror(errno));
     _exit(127);

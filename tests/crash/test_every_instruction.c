@@ -1,0 +1,54 @@
+/* test_every_instruction.c - the short form of --every-instruction and
+ * --every-call of the torture program (torture_steps.c)
+ *
+ * A prime stride meets each run of a loop elsewhere.
+ */
+#include "tests/crash/torture_test.h"
+
+TestSuite(every_instruction, .init = harness_init, .fini = harness_fini,
+          .timeout = 3600);
+
+static void instructions(const char *handler, const char *path,
+                         const char *stride)
+{
+    torture_traces(HARNESS_LIST(harness_handler("../crash/torture"),
+                                "--handler", handler, "--every-instruction",
+                                "--path", path, "--stride", stride));
+}
+
+static void calls(const char *path, const char *stride)
+{
+    torture_traces(HARNESS_LIST(harness_handler("../crash/torture"),
+                                "--handler", "plugin", "--every-call", "--path",
+                                path, "--stride", stride));
+}
+
+Test(every_instruction, kill_loses_nothing_of_a_plugins_thread)
+{
+    instructions("plugin", "done", "29");
+}
+
+Test(every_instruction, kill_loses_nothing_of_a_streams_thread)
+{
+    instructions("stream", "done", "41");
+}
+
+Test(every_instruction, kill_loses_nothing_of_a_group)
+{
+    instructions("plugin", "group", "53");
+}
+
+Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_retried)
+{
+    calls("retry", "5");
+}
+
+Test(every_instruction, kill_at_a_system_call_loses_nothing_that_dies)
+{
+    calls("dead", "5");
+}
+
+Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_delayed)
+{
+    calls("later", "11");
+}

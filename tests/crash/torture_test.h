@@ -1,0 +1,33 @@
+/* torture_test.h - a run of the torture program, for the tests that trace
+ *
+ * WHAT   Starts it, waits, shows what it found, fails or skips the test.
+ * WHO    A Criterion test with the harness.
+ */
+#ifndef TESTS_CRASH_TORTURE_TEST_H
+#define TESTS_CRASH_TORTURE_TEST_H
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/harness.h"
+
+#define TORTURE_LIMIT_MS 300000
+#define TORTURE_REFUSED  77 /* exit status: ptrace(2) is */
+
+/* torture_traces - to its end; what it printed */
+static inline const char *torture_traces(const char *const *argv)
+{
+    struct harness_process *p;
+    int status;
+
+    p = harness_start(&(struct harness_spec){.argv = argv});
+    status = harness_wait(p, TORTURE_LIMIT_MS);
+    fprintf(stderr, "%s", harness_stdout(p, NULL));
+    if (status == TORTURE_REFUSED)
+        cr_skip_test("nobody may trace a process here (ptrace(2))");
+    cr_assert_eq(status, 0, "%s", harness_stderr(p, NULL));
+    return harness_stdout(p, NULL);
+}
+
+#endif
