@@ -51,7 +51,7 @@ static int refused(const struct statedir *dir, const char *queue,
     return err;
 }
 
-/* line_read - what comes up to a newline, within a time; bytes or -errno */
+/* line_read - read up to a newline, within a time; bytes or -errno */
 static ssize_t line_read(int fd, char *buf, size_t room)
 {
     uint64_t end = clock_mono_ns() + PATIENCE;
@@ -76,8 +76,9 @@ static ssize_t line_read(int fd, char *buf, size_t room)
     return -EMSGSIZE;
 }
 
-/* talk - one line out, one object in. Who refuses to hear us says so and
- * closes, maybe before we have spoken: what it said is there all the same. */
+/* talk - one line out, one object in. A worker that refuses the connection says
+ * why and closes it, maybe before our line is out: its answer can still be
+ * read. */
 static int talk(int fd, const char *line, json_t **out)
 {
     static char buf[ANSWER_MAX];

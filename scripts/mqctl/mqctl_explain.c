@@ -71,9 +71,9 @@ static void in_flight(struct search *s)
         add(s, "; redelivered, %u crashes before", m->w.crashes);
 }
 
-/* ran_before - a handler had it, and ended without a verdict that counts. In
- * which run that was is known only of the last one in this slot: a row that was
- * read back from the store says no more than that there was one. */
+/* ran_before - a handler had it and ended without a verdict that counts. The
+ * time of that run is known only of the last one in this slot: of a row that
+ * was read back from the store it is known only that there was one. */
 static void ran_before(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
@@ -139,7 +139,7 @@ static void held(struct search *s)
     }
 }
 
-/* custody_search - slots go before rows, which they may be a run of */
+/* custody_search - slots go first: a slot may be a run of a row */
 static bool custody_search(struct search *s)
 {
     char path[PATH_MAX];
@@ -225,7 +225,7 @@ static void letter(struct search *s, const struct store_row *m,
               s->v.queue, m->row);
 }
 
-/* row_tell - what the state of a row means */
+/* row_tell - a row, by its state */
 static void row_tell(struct search *s, const struct store_row *m,
                      const char *group)
 {
@@ -293,8 +293,8 @@ static bool journal_search(struct search *s)
     return true;
 }
 
-/* unknown - what it may be; a number says nothing of a message whose letter is
- * gone */
+/* unknown - name the cases that are left. A number tells nothing of a message
+ * once its letter is gone. */
 static void unknown(struct search *s)
 {
     if (!s->named) {

@@ -84,7 +84,7 @@ static bool fd_look(int fd, void *arg)
     struct statfs fs;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)w->pid, fd);
-    /* Most are no file at all: "socket:[17]"; no look at those. */
+    /* Most descriptors have no path ("socket:[17]"): skip them early. */
     if (proc_link(path, name) && name[0] == '/' && name[1] &&
         !strchr(name + 1, '/') && statfs(path, &fs) == 0 &&
         fs.f_type == MQUEUE_MAGIC && stat(path, &seen.st) == 0)

@@ -97,7 +97,7 @@ static int list(const struct options *o, const struct queue_list *n)
     return status;
 }
 
-/* queues_run - and what could not be looked at */
+/* queues_run - all of them, then the places that could not be read */
 int queues_run(const struct options *o)
 {
     struct queue_list n = {0};
@@ -114,7 +114,7 @@ int queues_run(const struct options *o)
     return status;
 }
 
-/* create_run - one that is there already is no success: it may be another */
+/* create_run - a queue that exists is no success: it may be a different one */
 int create_run(const struct options *o)
 {
     struct queue_attr want = {.depth = o->depth,
@@ -148,8 +148,8 @@ int create_run(const struct options *o)
     return status;
 }
 
-/* worker_elsewhere - one that this state directory does not lead to has the
- * queue open; 0: none */
+/* worker_elsewhere - a worker with another state directory has the queue open;
+ * 0: none */
 static int worker_elsewhere(const struct snapshot *v)
 {
     struct holder h;
@@ -172,7 +172,7 @@ static int worker_elsewhere(const struct snapshot *v)
         (int)(strrchr(h.folder, '/') - h.folder), h.folder, v->queue);
 }
 
-/* in_the_way - what would be lost or cut off; 0: nothing */
+/* in_the_way - a removal would lose messages or a worker; 0: neither */
 static int in_the_way(const struct snapshot *v)
 {
     int status;
@@ -205,9 +205,8 @@ static int in_the_way(const struct snapshot *v)
     return 0;
 }
 
-/* memory_remove - the folder of a worker that is gone; what becomes of it
- * Only files in memory are looked at: what is in the state directory stays.
- */
+/* memory_remove - remove the runtime folder of a worker that is gone, and tell;
+ * the state directory stays as it is */
 static const char *memory_remove(const struct snapshot *v,
                                  char buf[MEMORY_TEXT])
 {

@@ -75,7 +75,7 @@ static int head_slot(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* group_row - what the store has of a group; false: nothing */
+/* group_row - a group as the store has it; false: it has none of it */
 static bool group_row(struct search *s, const char *group,
                       struct store_group *out)
 {
@@ -88,7 +88,7 @@ static bool group_row(struct search *s, const char *group,
     return false;
 }
 
-/* behind - who is at the head of the group of a message that is not */
+/* behind - name the head of the group that a message waits in */
 void behind(struct search *s, const char *group)
 {
     struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};

@@ -36,7 +36,7 @@ void put(struct search *s, const char *name, json_t *value);
 /* "2026-... (in 3s)", or "now". */
 #define SEARCH_UNTIL 96
 const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL]);
-/* Who is at the head of the group of a message that is not. */
+/* Name the head of the group that the message waits in. */
 void behind(struct search *s, const char *group);
 
 #endif

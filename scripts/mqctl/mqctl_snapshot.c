@@ -30,7 +30,7 @@ static void queue_look(struct snapshot *v)
     queue_close(&q);
 }
 
-/* counters_look - what the worker wrote last */
+/* counters_look - the numbers that the worker wrote last */
 static void counters_look(struct snapshot *v)
 {
     char path[PATH_MAX];
@@ -43,8 +43,8 @@ static void counters_look(struct snapshot *v)
     counters_sum(v->counters, &v->sum);
 }
 
-/* worker_look - whether it runs, by its lock; how the last one ended, by its
- * counters */
+/* worker_look - whether it runs: its lock tells; how the last one ended: its
+ * counters tell */
 static void worker_look(struct snapshot *v)
 {
     enum worker_lock lock = WORKER_UNSEEN;
@@ -65,7 +65,7 @@ static void worker_look(struct snapshot *v)
                                                        : SNAPSHOT_NEVER;
 }
 
-/* live_look - what the worker itself says */
+/* live_look - ask the worker itself */
 static void live_look(struct snapshot *v)
 {
     if (ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == 0 &&
@@ -124,7 +124,7 @@ int custody_count(struct custody_count *out, const char *path, struct store *s,
     return custody_look(path, slot_count, &c, p);
 }
 
-/* custody_look_at - what is in slots; `s` may be NULL */
+/* custody_look_at - count the slots; `s` may be NULL */
 static void custody_look_at(struct snapshot *v, struct custody_count *c,
                             struct store *s)
 {
@@ -150,8 +150,8 @@ static int64_t count_rows(struct store *s, enum store_state state, int64_t less)
     return n < less ? (n < 0 ? n : 0) : n - less;
 }
 
-/* store_look - counted now, not when the worker last did; custody first: what
- * leaves it meanwhile is in the store by then, and is not missed */
+/* store_look - count now, not when the worker last did. Custody goes first: a
+ * message that leaves it meanwhile is in the store by then, and is counted. */
 static void store_look(struct snapshot *v)
 {
     struct custody_count c;
@@ -169,7 +169,7 @@ static void store_look(struct snapshot *v)
     store_close(&s);
 }
 
-/* snapshot_folder - what statedir refuses, with the status of one who looks */
+/* snapshot_folder - as statedir_open, with the exit status of a look */
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p)
 {
@@ -220,7 +220,7 @@ void snapshot_close(struct snapshot *v)
     v->live = NULL;
 }
 
-/* number - what the worker says, else what it wrote */
+/* snapshot_number - as the worker answered, else as it wrote */
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise)
 {
@@ -294,8 +294,8 @@ const char *snapshot_breaker(const struct snapshot *v)
     return live ? live : texts[state < 3 ? state : 0];
 }
 
-/* starting - it has the lock, and has not begun to take messages: it says
- * nothing, and what it says of itself there is not yet */
+/* starting - it has the lock, but does not answer yet and has written no
+ * numbers of its own */
 static bool starting(const struct snapshot *v)
 {
     if (v->live)

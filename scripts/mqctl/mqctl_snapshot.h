@@ -1,5 +1,4 @@
-/* mqctl_snapshot.h - all there is to know of one queue and its worker, at one
- * moment
+/* mqctl_snapshot.h - everything about one queue and its worker, at one moment
  *
  * WHAT   Looks at the queue, the counters, the store and the control socket of
  *        one queue. Each part may be missing; then it says why.
@@ -76,7 +75,7 @@ const char *snapshot_why(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
 /* Nothing is taken from the queue, as --max-waiting is reached. */
 bool snapshot_full(const struct snapshot *v);
-/* What the worker answered, else what it wrote. */
+/* A number that the worker answered, else `otherwise`. */
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise);
 unsigned snapshot_cap(const struct snapshot *v);

@@ -156,7 +156,7 @@ static void in_flight(const struct snapshot *v)
           snapshot_capacity(v), how);
 }
 
-/* in_custody - what was received and is not finished */
+/* in_custody - messages that were received and are not finished */
 static void in_custody(const struct snapshot *v)
 {
     char groups[96] = "";
@@ -220,7 +220,7 @@ static void details(const struct snapshot *v)
 
 #define KEPT 160
 
-/* kept - what the last worker left; "" if nothing */
+/* kept - messages that the last worker left; "" if there are none */
 static const char *kept(const struct snapshot *v, char buf[KEPT])
 {
     buf[0] = '\0';
@@ -237,7 +237,7 @@ static const char *kept(const struct snapshot *v, char buf[KEPT])
     return buf;
 }
 
-/* absent - a queue that was named has no worker: what is known of the last */
+/* absent - a queue that was named has no worker: tell of the last one */
 static int absent(const struct snapshot *v)
 {
     char when[TIME_TEXT], buf[KEPT];
@@ -278,7 +278,7 @@ static int absent(const struct snapshot *v)
     return complain_of(&v->no_live);
 }
 
-/* elsewhere - it has a worker that its state directory does not lead to */
+/* elsewhere - the queue has a worker with another state directory */
 static int elsewhere(const struct holder *h, const char *queue)
 {
     return complain(EX_UNAVAILABLE,

@@ -33,8 +33,8 @@ char *base64_encode(const void *data, size_t size)
     return text;
 }
 
-/* four_read - the value of four digits, the last `pad` of which are "="; -1 if
- * one is no digit, or if bits are set that no byte gets */
+/* four_read - the value of four digits, the last `pad` of them "="; -1 if one
+ * is no digit, or if bits are set that belong to no byte */
 static int64_t four_read(const char *text, size_t pad)
 {
     int64_t value = 0;

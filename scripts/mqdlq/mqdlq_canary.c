@@ -17,7 +17,7 @@
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS)
 
-/* death_say - visit: of what it died this time */
+/* death_say - visit: the reason of its new death */
 static int death_say(const struct letter *l, void *arg)
 {
     (void)arg;

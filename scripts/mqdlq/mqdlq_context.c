@@ -15,7 +15,7 @@
 #include "common/text/complain.h"
 #include "common/state/worker_lock.h"
 
-/* store_failed - what a failed store means for the one who asked */
+/* store_failed - say it, with the exit status */
 int store_failed(const char *what, int err)
 {
     if (err == -EBUSY)
@@ -29,8 +29,8 @@ int store_failed(const char *what, int err)
                     "cannot %s: %s", what, strerror(-err));
 }
 
-/* kept_from - a worker has the folder, so a store must not be made there, or
- * has another file open than the one that is there now */
+/* kept_from - a worker runs, and its store was moved or removed: do not make a
+ * new one in its place, and do not open another file */
 static int kept_from(const struct statedir *dir, const char *path,
                      struct problem *p)
 {

@@ -171,8 +171,7 @@ static unsigned read_flag(const struct reading *r, const char *name,
     return json_is_true(json_object_get(r->object, name)) ? bit : 0;
 }
 
-/* read_reason - of what it died; a text that is none is named with those that
- * are */
+/* read_reason - of what it died; any other text is refused with the list */
 static void read_reason(struct reading *r, struct store_row *m)
 {
     const char *text = json_string_value(json_object_get(r->object, "reason"));

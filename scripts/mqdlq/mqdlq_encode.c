@@ -99,8 +99,8 @@ static int pack_raw(struct encoding *p, const struct letter *l,
     return 0;
 }
 
-/* mark_make - a letter that is dead begins a replay; one that is on its way
- * keeps its token, by which the worker knows one copy from the other */
+/* mark_make - a dead letter gets a new token; one that is on its way keeps its
+ * token, by which the worker recognizes the second copy */
 static int mark_make(struct encoding *p, const struct letter *l,
                      uint64_t now_ns)
 {

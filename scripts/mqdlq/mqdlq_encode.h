@@ -34,7 +34,7 @@ struct encoding {
     size_t size;
     size_t body_size;
     uint32_t priority;
-    struct letter_mark mark; /* what it is sent under, if that is tracked */
+    struct letter_mark mark; /* it is sent with this, if it is tracked */
 };
 
 /* Set raw, elsewhere, reset_expiry, store, room before. */

@@ -1,8 +1,8 @@
 /* mqdlq_json.h - a dead letter as a JSON object, out and in
  *
- * WHAT   The object has all there is to a letter but its receive sequence: what
- *        is written and read again is the same letter, byte for byte. Bytes
- *        that are not UTF-8, or have a NUL, are base64 in NAME_base64.
+ * WHAT   The object has everything of a letter but its receive sequence: a
+ *        letter that is written and read again is the same, byte for byte.
+ *        Bytes that are not UTF-8, or have a NUL, are base64 in NAME_base64.
  * WHO    One thread.
  * OWNS   A decoding owns what its letter points to.
  * FAILS  Writing: -errno. Reading: -EINVAL and a sentence in `why`, -ENOMEM.

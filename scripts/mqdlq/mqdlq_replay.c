@@ -45,9 +45,9 @@ static void letter_refuse(struct replay *r, int64_t row, int status,
     complain(0, "letter %" PRId64 " is not sent: %s", row, why);
 }
 
-/* letter_pass - one that is on its way: only counted, unless it was named. That
- * many of them are is no fault of a command that is about all; but who asked
- * for these was refused. */
+/* letter_pass - a letter that is on its way: only counted, unless it was named.
+ * A command about all letters does not fail because of such letters; one that
+ * asked for them does. */
 static void letter_pass(struct replay *r, int64_t row, const char *why)
 {
     if (r->selection.by_id)
@@ -57,7 +57,7 @@ static void letter_pass(struct replay *r, int64_t row, const char *why)
         r->status = status_worse(r->status, EX_DATAERR);
 }
 
-/* on_way_tell - since when, and what to do if it is not */
+/* on_way_tell - since when, and how to send it once more */
 static void on_way_tell(struct replay *r, const struct letter *l)
 {
     const struct letter_replay *how = &l->replay;
@@ -131,8 +131,8 @@ static void message_foretell(const struct replay *r)
                                            : ", as received, and remove it");
 }
 
-/* room_say - the queue has been full for a second: who would make room, and
- * what ends the wait */
+/* room_say - the queue has been full for a second: tell whether a worker runs,
+ * and how to end the wait */
 static void room_say(bool first, void *arg)
 {
     struct replay *r = arg;
@@ -178,7 +178,7 @@ static int message_post(struct replay *r)
     return !err && queue_gone(r->queue) ? -ESTALE : err;
 }
 
-/* post_failed - why the sending stops; the exit status */
+/* post_failed - say why the sending stops; the exit status */
 static int post_failed(const struct replay *r, int err)
 {
     const char *name = queue_label(r->queue);
@@ -200,9 +200,10 @@ static int post_failed(const struct replay *r, int err)
     return complain(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
 }
 
-/* sent_note - that the last one is in the queue. It is noted with the next
- * mark, in one commit; here, where none follows soon. What is not noted looks
- * as if it might not have been sent, so an error costs nobody anything. */
+/* sent_note - note that the last letter is in the queue. Usually the next mark
+ * notes it, in one commit; this is for where none follows soon. A letter that
+ * is not noted looks as if it might not have been sent, so an error here does
+ * no harm. */
 static void sent_note(struct replay *r)
 {
     if (r->unnoted)
@@ -348,8 +349,8 @@ static int on_way_count(const struct letter *l, void *arg)
     return 0;
 }
 
-/* on_way_find - those that the filter would have chosen, had they not been sent
- * before: who sends all wants to know that some are not among them */
+/* on_way_find - count the letters that the filter matches and that are on their
+ * way: somebody who sends all should know that these are not among them */
 static int on_way_find(struct replay *r)
 {
     struct letter_filter f = r->context->o->filter;

@@ -201,7 +201,7 @@ static int body_find(int argc, char **argv, int operands, int rest,
     return 0;
 }
 
-/* queue_get - open the queue to send to; say what an existing one has else */
+/* queue_get - open the queue to send to; tell how an existing one differs */
 static int queue_get(const struct options *o, const char *text,
                      struct queue **queue, struct problem *p)
 {
@@ -226,7 +226,7 @@ static int queue_get(const struct options *o, const char *text,
     return 0;
 }
 
-/* input_get - open what the bodies come from */
+/* input_get - open the source of the bodies */
 static int input_get(const struct options *o, const char *body,
                      const struct queue *queue, struct input **input,
                      struct problem *p)

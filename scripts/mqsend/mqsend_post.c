@@ -30,8 +30,8 @@ struct run {
     uint64_t left_of_record;
 };
 
-/* how_far - "3 sent, 4 left", or for an input whose end is not known the record
- * to go on with */
+/* how_far - "3 sent, 4 left"; for an input whose end is not known, the record
+ * where to continue */
 static void how_far(const struct run *r, char *text, size_t room)
 {
     const struct post *post = r->post;
@@ -87,8 +87,8 @@ static int send_refused(struct run *r, int err)
     return run_fail(r, EX_TEMPFAIL, why);
 }
 
-/* body_too_large - all numbers, and what to do: no flag makes a queue that is
- * there larger */
+/* body_too_large - all numbers, and what to do; no flag enlarges a queue that
+ * exists */
 static int body_too_large(struct run *r, size_t body)
 {
     char why[SENTENCE];
@@ -122,8 +122,8 @@ static void id_print(const struct run *r)
         puts(ulid_print(r->post->envelope->id, id));
 }
 
-/* room_say - the queue has been full for a second: who would make room, and
- * what ends the wait */
+/* room_say - the queue has been full for a second: tell whether a worker runs,
+ * and how to end the wait */
 static void room_say(bool first, void *arg)
 {
     struct run *r = arg;
@@ -221,7 +221,7 @@ static int run_records(struct run *r)
     }
 }
 
-/* run_end - what can only be known at the end: the queue was removed under us,
+/* run_end - two failures show only at the end: the queue was removed meanwhile,
  * or the ids did not reach their file */
 static int run_end(struct run *r)
 {

@@ -79,7 +79,7 @@ static void bytes_check(struct findings *f, const struct mqlimit *l,
           u->bytes + cost > l->bytes ? "fails, with EMFILE" : "fits");
 }
 
-/* limits_check - what the kernel allows, and how far off it is */
+/* limits_check - the limits of the kernel, and what is used of them */
 static void limits_check(struct findings *f, const struct queue_list *n)
 {
     struct mqlimit l;
@@ -132,7 +132,7 @@ static void namespace_check(struct findings *f)
 
 /* ---- the state directory ---- */
 
-/* left_of - bytes for whoever owns it; root may use what is set aside, too */
+/* left_of - bytes that the owner may use; root may use the reserve, too */
 static uint64_t left_of(const char *root, const struct statvfs *s)
 {
     struct stat st;
@@ -141,8 +141,8 @@ static uint64_t left_of(const char *root, const struct statvfs *s)
     return (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize;
 }
 
-/* left_check - retries and dead letters need room; to remove a letter needs
- * some as well, so that it is no cure once there is none */
+/* left_check - retries and dead letters need room. Removing a letter needs
+ * some, too, so it does not help once the disk is full. */
 static void left_check(struct findings *f, const char *root,
                        const struct statvfs *s, const char *mount)
 {

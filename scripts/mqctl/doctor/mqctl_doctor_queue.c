@@ -18,8 +18,8 @@
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
-/* drained_by - what makes room in a full queue; NULL: more handlers do not, nor
- * a second worker */
+/* drained_by - a command that makes room in a full queue; NULL: neither more
+ * handlers nor a second worker would */
 static const char *drained_by(struct findings *f, const struct snapshot *v,
                               bool away)
 {
@@ -33,8 +33,8 @@ static const char *drained_by(struct findings *f, const struct snapshot *v,
                2 * snapshot_cap(v));
 }
 
-/* kernel_check - the queue itself; `away`: a worker has it that is not seen
- * here */
+/* kernel_check - the queue itself; `away`: a worker with another state
+ * directory has it */
 static void kernel_check(struct findings *f, const struct snapshot *v,
                          bool away)
 {
@@ -82,7 +82,7 @@ static void unwritten_found(struct findings *f, const struct snapshot *v)
           "custody");
 }
 
-/* live_text - what the worker says of itself; NULL: it says nothing */
+/* live_text - a field of the answer of the worker; NULL: there is none */
 static const char *live_text(const struct snapshot *v, const char *name)
 {
     return json_string_value(json_object_get(v->live, name));
@@ -102,8 +102,8 @@ static const char *files_advice(struct findings *f, const struct snapshot *v,
                mount_point(v->dir.folder, mount));
 }
 
-/* files_check - one that the worker has open and that has lost its name, or
- * cannot be written; true: so it takes nothing */
+/* files_check - a file that the worker has open has lost its name, or cannot be
+ * written; true: it takes nothing because of that */
 static bool files_check(struct findings *f, const struct snapshot *v)
 {
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
@@ -171,7 +171,7 @@ static void groups_check(struct findings *f, const struct snapshot *v)
           n, n == 1 ? " is" : "s are");
 }
 
-/* killed_check - what it had in hand is in memory, and may have gone with it */
+/* killed_check - its messages are in a file in memory, which may be gone */
 static void killed_check(struct findings *f, const struct snapshot *v)
 {
     char path[PATH_MAX] = "";
@@ -232,7 +232,7 @@ static void disk_check(struct findings *f, const struct snapshot *v, int fd,
               path, fs_type_text((long)s.f_type, text));
 }
 
-/* locked_check - what is in memory may be swapped out */
+/* locked_check - memory that is not locked may be swapped out */
 static void locked_check(struct findings *f, const struct snapshot *v)
 {
     json_int_t kib =
@@ -311,7 +311,7 @@ static void namespace_check(struct findings *f, const struct snapshot *v)
           its, ours);
 }
 
-/* letters_check - what nobody has looked at yet */
+/* letters_check - dead letters wait for a person */
 static void letters_check(struct findings *f, const struct snapshot *v)
 {
     if (v->dead > 0)
@@ -325,8 +325,8 @@ static void letters_check(struct findings *f, const struct snapshot *v)
               "%s", v->no_store.text);
 }
 
-/* elsewhere - a worker that this state directory does not lead to has the
- * queue: readers_check tells of it, and no other one is to be started */
+/* elsewhere - a worker with another state directory has the queue open:
+ * readers_check tells of it, and nobody is told to start a second one */
 static bool elsewhere(const struct snapshot *v)
 {
     struct holder h;

@@ -1,8 +1,8 @@
 /* mqctl_doctor_readers.c - who else receives from a queue (see mqctl_doctor.h)
  *
- * A process that is blocked in mq_receive is handed a message past the queue:
- * whoever waits in poll or epoll, as a worker does, is not even woken
- * (pipelined_send in ipc/mqueue.c).
+ * The kernel hands a message directly to a process that is blocked in
+ * mq_receive. A process that waits in poll or epoll, as a worker does, is not
+ * even woken (pipelined_send in ipc/mqueue.c).
  */
 #include <errno.h>
 #include <limits.h>
@@ -108,11 +108,11 @@ static bool outlasts(const struct readers *r, const struct fd_seen *seen,
     return still_open(r, seen) && process_start_time(seen->pid) == start;
 }
 
-/* starting - it is a handler that the worker starts just now: until its exec it
- * has copies of all descriptors of the worker, and takes nothing. The exec
- * names the new program first and closes them then, so whoever has got there is
- * looked at twice: a handler that has opened the queue for itself does take
- * messages. */
+/* starting - a handler that the worker starts just now: until its exec it has
+ * copies of all descriptors of the worker, and takes nothing. The exec changes
+ * the name of the program first and closes the descriptors then, so a process
+ * with a new name is looked at twice: a handler that has opened the queue for
+ * itself does take messages. */
 static bool starting(const struct readers *r, const struct fd_seen *seen)
 {
     pid_t worker = r->v->pid;
@@ -123,8 +123,8 @@ static bool starting(const struct readers *r, const struct fd_seen *seen)
     return same_program(seen->pid, worker) || !outlasts(r, seen, start);
 }
 
-/* worker_found - it is an mqworker: what it has in hand may be all there is of
- * messages, so nobody is told to kill it */
+/* worker_found - an mqworker: it may have the only copy of its messages, so the
+ * advice is never to kill it */
 static void worker_found(const struct readers *r, const struct holder *h)
 {
     if (h->there)

@@ -45,7 +45,7 @@ static void line_text(const struct top_row *r)
            top_duration(r->wait99, wait));
 }
 
-/* line_json - what status has of it, and what is of the last interval */
+/* line_json - the fields of status, and those of the last interval */
 static int line_json(const struct top_row *r)
 {
     char when[TIME_TEXT];

@@ -33,8 +33,7 @@ static struct top_row *row_get(struct top *t, const char *queue)
     return r;
 }
 
-/* between - what came since the look before; a worker that was started anew
- * began at 0 */
+/* between - the difference to the look before; a new worker began at 0 */
 static void between(struct top_row *r, uint64_t now)
 {
     static struct histogram_sum handler, latency, part;

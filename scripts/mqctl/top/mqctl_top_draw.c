@@ -98,7 +98,7 @@ static uint64_t most_of(const struct top_row *r, const uint64_t *ring)
 
 /* ---- the table ---- */
 
-/* name_room - what the other columns leave for names */
+/* name_room - columns for names: the others leave them */
 static int name_room(void)
 {
     int room = COLS - 68;
@@ -195,7 +195,7 @@ static const char *since(uint64_t wall_ns, char buf[TOP_SHORT])
     return top_duration(now > wall_ns ? now - wall_ns : 1, buf);
 }
 
-/* handlers - what runs, the longest first */
+/* handlers - running messages, the longest first */
 static void handlers(struct screen *s, const struct running *r)
 {
     char time[TOP_SHORT], id[ULID_TEXT];
