@@ -3,10 +3,11 @@
 # Usage: PROGRAM --options-dump | awk -v shell=bash|zsh|fish -f completion.awk
 # The dump (common/options/options_dump.c), fields between tabs:
 #   program NAME runs|-
-#   verb    NAME reads|- ABOUT
+#   verb    NAME reads|- ABOUT WORDS
 #   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP
 # runs: what follows "--" is a command. reads: FILE is among the operands.
-# again: the flag may be given more than once. WORDS: what its value may be.
+# again: the flag may be given more than once. WORDS: what its value may be; of
+# a verb, what NAME may be of the NAME=VALUE that follow the queue.
 BEGIN {
     FS = "\t"
     queues = "mqctl queues --json 2>/dev/null | " \
@@ -20,6 +21,8 @@ $1 == "verb" {
     verb[++verbs] = $2
     reads[verbs] = $3 == "reads"
     about[verbs] = $4
+    sets[verbs] = $5 == "" ? "" : $5 "="
+    gsub(/\|/, "= ", sets[verbs])
 }
 $1 == "flag" {
     flags++
@@ -82,7 +85,7 @@ function bash(    i, v) {
     # --flag=value comes as three words: $prev is --flag= then.
     print "    local cur=${COMP_WORDS[COMP_CWORD]} " \
         "prev=${COMP_WORDS[COMP_CWORD - 1]}"
-    print "    local flags='' files='' queues=()"
+    print "    local flags='' files='' sets='' queues=()"
     print "    if [ \"$cur\" = = ]; then"
     print "        cur='' prev+='='"
     print "    elif [ \"$prev\" = = ]; then"
@@ -119,7 +122,8 @@ function bash(    i, v) {
         print "    case ${COMP_WORDS[1]} in"
         for (v = 1; v <= verbs; v++)
             print "    " verb[v] ") " bash_flags(v) \
-                (reads[v] ? " files=1" : "") " ;;"
+                (reads[v] ? " files=1" : "") \
+                (sets[v] != "" ? " sets='" sets[v] "'" : "") " ;;"
         print "    esac"
     } else {
         print "    " bash_flags(0)
@@ -130,6 +134,11 @@ function bash(    i, v) {
     print "        [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2>/dev/null"
     print "        ;;"
     print "    *)"
+    print "        if [ \"$sets\" ] && [ \"$COMP_CWORD\" -gt 2 ]; then"
+    print "            [[ $prev == *= ]] || _mqw_offer -W \"$sets\""
+    print "            compopt -o nospace 2>/dev/null"
+    print "            return"
+    print "        fi"
     print "        _mqw_offer -W \"$(_mqw_queues)\""
     print "        [ \"$files\" ] || return"
     print "        queues=(\"${COMPREPLY[@]}\")"
@@ -200,6 +209,8 @@ function zsh_arguments(v,    i) {
         printf " \\\n        '*::command:_normal'"
     else if (reads[v])
         printf " \\\n        '*:file:_files'"
+    else if (sets[v] != "")
+        printf " \\\n        '*:setting:compadd -S \"\" -- %s'", sets[v]
     print ""
 }
 # zsh_flag - '(-c --cap)'{-c+,--cap=}'[help]:N:'
@@ -235,6 +246,9 @@ function fish(    i, v, when, complete) {
             quoted(about[v]) "'"
         if (reads[v])
             print complete " -n '__fish_seen_subcommand_from " verb[v] "' -F"
+        if (sets[v] != "")
+            print complete " -n '__fish_seen_subcommand_from " verb[v] \
+                "' -a '" sets[v] "'"
     }
     if (verbs) {
         print complete " -n __fish_use_subcommand -l version -d 'print the " \

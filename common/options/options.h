@@ -36,7 +36,8 @@ struct option_row {
     bool optional;     /* the value may be left out; only --name=VALUE then */
     const char *value; /* "N", "DUR"; NULL for flags. OPT_CHOICE: shown words */
     const char *words; /* a word that is allowed besides the type ("none") gives
-                           UINT64_MAX; OPT_CHOICE: the choices */
+                           UINT64_MAX; OPT_CHOICE: the choices; OPT_CALL: what
+                           shells offer */
     uint64_t min, max; /* max 0 = no bound but INT64_MAX */
     const char *preset; /* default as --help shows it; NULL = none. Where the
                            value was left out (`optional`), this is read */

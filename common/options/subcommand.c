@@ -13,13 +13,14 @@
 #include "common/text/complain.h"
 #include "common/text/term.h"
 
-#define NAME_ROOM 64
+#define NAME_ROOM  64
+#define ABOUT_ROOM 512
 
 /* What options_parse and options_help want to know of a verb. */
 struct single {
     struct option_table table;
     struct option_row *rows; /* its own; NULL: no memory */
-    char name[NAME_ROOM];
+    char name[NAME_ROOM], about[ABOUT_ROOM];
 };
 
 /* word_among - whether it is one of "ls|show" */
@@ -46,15 +47,35 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
     return v;
 }
 
+/* about_make - the sentence of a verb, and what NAME of NAME=VALUE may be */
+static void about_make(char about[ABOUT_ROOM], const struct subcommand_row *v)
+{
+    size_t used = (size_t)snprintf(about, ABOUT_ROOM, "%s", v->about);
+
+    if (v->words)
+        used += (size_t)snprintf(about + used, ABOUT_ROOM - used, " NAME is ");
+    for (const char *at = v->words; at && *at; at += *at == '|') {
+        size_t size = strcspn(at, "|");
+
+        used += (size_t)snprintf(about + used, ABOUT_ROOM - used, "%.*s%s",
+                                 (int)size, at,
+                                 !at[size]                    ? "."
+                                 : strchr(at + size + 1, '|') ? ", "
+                                                              : " or ");
+        at += size;
+    }
+}
+
 /* single_make - the rows of one verb */
 static void single_make(struct single *s, const struct subcommand_table *t,
                         size_t verb)
 {
     snprintf(s->name, sizeof s->name, "%s %s", t->program, t->verbs[verb].name);
+    about_make(s->about, &t->verbs[verb]);
     s->table = (struct option_table){
         .program = s->name,
         .usage = t->verbs[verb].usage,
-        .about = t->verbs[verb].about,
+        .about = s->about,
         .notes = t->notes,
     };
     s->rows = calloc(t->flag_count, sizeof *s->rows);
@@ -81,14 +102,37 @@ static int operands_check(const struct subcommand_table *t,
                 : 0;
 }
 
+/* dashed_check - "--timeout=3s" is a flag of another program: here it is a NAME
+ * of NAME=VALUE */
+static int dashed_check(const struct subcommand_row *verb, int argc,
+                        char **argv, struct problem *p)
+{
+    char name[NAME_ROOM];
+
+    for (int i = 2; verb->words && i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[i] + 2, "="),
+                 argv[i] + 2);
+        if (word_among(verb->words, name))
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "%s: \"%s\" is no flag here; give %s=VALUE",
+                               verb->name, argv[i], name);
+    }
+    return 0;
+}
+
 /* subcommand_read - argv[1] stands where a program's name does for
  * options_parse; operands after "--" follow those before it */
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p)
 {
     struct single s;
-    int before = 0, rest = -1, err;
+    int before = 0, rest = -1;
+    int err = dashed_check(&t->verbs[line->verb], argc, argv, p);
 
+    if (err)
+        return err;
     single_make(&s, t, line->verb);
     if (!s.rows)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");

@@ -20,6 +20,7 @@ struct subcommand_row {
     const char *about; /* one sentence */
     int least, most;   /* operands; SUBCOMMAND_ANY: no upper bound */
     const char *also;  /* other names, which nothing lists: "ls|show" */
+    const char *words; /* of NAME=VALUE, what NAME may be: "timeout|grace" */
 };
 
 struct subcommand_flag {

@@ -4,45 +4,52 @@
 #include "common/base/clock.h"
 #include "common/mq/mqlimit.h"
 
-#define ANY SUBCOMMAND_ANY
+/* What a running worker can change (worker/operate/live_settings.c). */
+#define SETTINGS                                                               \
+    "max-concurrency|timeout|max-timeout|max-delay|kill-after|grace|"          \
+    "max-attempts|backoff|jitter|retry-for|batch-time-limit|breaker-failures|" \
+    "breaker-pause|group-quantum|max-parked|max-waiting|stderr-rate"
+
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
-                     "List every queue of this machine and its worker.", 0, 0,
-                     "list|ls"},
+                     "List every queue of this machine and its worker.",
+                     .most = 0, .also = "list|ls"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
-                     "Show what workers do; without QUEUE all of them.", 0, ANY,
-                     NULL},
+                     "Show what workers do; without QUEUE all of them.",
+                     .least = 0, .most = SUBCOMMAND_ANY},
     [VERB_TOP] = {"top", "[options] [QUEUE...]",
-                  "Watch workers; lines where there is no terminal.", 0, ANY,
-                  NULL},
+                  "Watch workers; lines where there is no terminal.",
+                  .least = 0, .most = SUBCOMMAND_ANY},
     [VERB_PAUSE] = {"pause", "[options] QUEUE [DUR]",
-                    "Take no messages, until resume or for DUR.", 1, 2, NULL},
-    [VERB_RESUME] = {"resume", "[options] QUEUE", "Take messages again.", 1, 1,
-                     NULL},
+                    "Take no messages, until resume or for DUR.", .least = 1,
+                    .most = 2},
+    [VERB_RESUME] = {"resume", "[options] QUEUE", "Take messages again.",
+                     .least = 1, .most = 1},
     [VERB_SET] = {"set", "[options] QUEUE NAME=VALUE...",
-                  "Change settings of a running worker.", 2, ANY, NULL},
+                  "Change settings of a running worker.", .least = 2,
+                  .most = SUBCOMMAND_ANY, .words = SETTINGS},
     [VERB_DRAIN] = {"drain", "[options] QUEUE",
-                    "Let the worker finish what runs and exit.", 1, 1, NULL},
+                    "Let the worker finish what runs and exit.", .least = 1,
+                    .most = 1},
     [VERB_STOP] = {"stop", "[options] QUEUE",
-                   "The same, within the worker's --grace; as SIGTERM.", 1, 1,
-                   NULL},
+                   "The same, within the worker's --grace; as SIGTERM.",
+                   .least = 1, .most = 1},
     [VERB_QUIT] = {"quit", "[options] QUEUE",
-                   "Let it end its handlers now and exit; as SIGQUIT.", 1, 1,
-                   NULL},
+                   "Let it end its handlers now and exit; as SIGQUIT.",
+                   .least = 1, .most = 1},
     [VERB_EXPLAIN] = {"explain", "[options] QUEUE ID",
-                      "Say where a message is and why.", 2, 2, NULL},
+                      "Say where a message is and why.", .least = 2, .most = 2},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
-                     "Look for trouble, with the command that fixes it.", 0, 1,
-                     NULL},
+                     "Look for trouble, with the command that fixes it.",
+                     .least = 0, .most = 1},
     [VERB_METRICS] = {"metrics", "[options]",
-                      "Print numbers of all workers for Prometheus.", 0, 0,
-                      NULL},
-    [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", 1, 1, NULL},
-    [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", 1, 1,
-                     "delete|rm"},
+                      "Print numbers of all workers for Prometheus.",
+                      .most = 0},
+    [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", .least = 1,
+                     .most = 1},
+    [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", .least = 1,
+                     .most = 1, .also = "delete|rm"},
 };
-#undef ANY
-
 #define AT(member) .offset = offsetof(struct options, member)
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)

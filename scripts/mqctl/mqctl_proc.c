@@ -42,9 +42,10 @@ int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
 {
     char path[64];
-    va_list args;
     ssize_t n;
     int fd;
+
+    va_list args;
 
     va_start(args, fmt);
     vsnprintf(path, sizeof path, fmt, args);

@@ -25,6 +25,7 @@ void found(struct search *s, const char *where, const char *fmt, ...)
 void add(struct search *s, const char *fmt, ...)
 {
     size_t used = strlen(s->text);
+
     va_list args;
 
     va_start(args, fmt);

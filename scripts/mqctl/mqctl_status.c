@@ -57,6 +57,7 @@ __attribute__((format(printf, 2, 3))) static void linef(const char *name,
                                                         const char *fmt, ...)
 {
     char text[512];
+
     va_list args;
 
     va_start(args, fmt);
@@ -126,7 +127,6 @@ static void state_line(const struct snapshot *v)
 {
     bool closed = strcmp(snapshot_breaker(v), "closed") == 0;
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
-
     const json_t *left = json_object_get(v->live, "paused_for_ns");
     char more[DURATION_TEXT + 16] = "", text[DURATION_TEXT];
 

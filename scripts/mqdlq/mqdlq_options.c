@@ -10,31 +10,30 @@
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 
-#define ANY SUBCOMMAND_ANY
 static const struct subcommand_row verbs[] = {
     [VERB_LIST] = {"list", "[options] QUEUE",
-                   "List dead letters, newest first.", 1, ANY, "ls"},
+                   "List dead letters, newest first.", .least = 1,
+                   .most = SUBCOMMAND_ANY, .also = "ls"},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
-                   "Show letters with the history of their attempts.", 1, ANY,
-                   NULL},
+                   "Show letters with the history of their attempts.",
+                   .least = 1, .most = SUBCOMMAND_ANY},
     [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
-                     "Send letters into the queue again, oldest first.", 1, ANY,
-                     "retry"},
+                     "Send letters into the queue again, oldest first.",
+                     .least = 1, .most = SUBCOMMAND_ANY, .also = "retry"},
     [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
-                      "Remove letters for good.", 1, ANY, "delete|rm"},
+                      "Remove letters for good.", .least = 1,
+                      .most = SUBCOMMAND_ANY, .also = "delete|rm"},
     [VERB_PURGE] = {"purge", "[options] QUEUE --older-than DUR|--all|filter",
-                    "Remove letters that died long ago for good.", 1, ANY,
-                    NULL},
+                    "Remove letters that died long ago for good.", .least = 1,
+                    .most = SUBCOMMAND_ANY},
     [VERB_EXPORT] = {"export", "[options] QUEUE [ID...|-]",
-                     "Print letters as JSON, one a line, oldest first.", 1, ANY,
-                     NULL},
+                     "Print letters as JSON, one a line, oldest first.",
+                     .least = 1, .most = SUBCOMMAND_ANY},
     [VERB_IMPORT] = {"import", "[options] QUEUE [FILE]",
                      "Put in letters that export printed, from FILE or "
                      "stdin.",
-                     1, 2, NULL},
+                     .least = 1, .most = 2},
 };
-#undef ANY
-
 /* read_reason - --reason */
 static int read_reason(const char *text, void *into, struct problem *p)
 {
@@ -92,6 +91,7 @@ static int read_until(const char *text, void *into, struct problem *p)
 static const struct subcommand_flag flags[] = {
     {FILTER,
      {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
+      .words = "exhausted|rejected|expired|crashed|bad-header",
       .help = "only letters that died of exhausted, rejected, expired, "
               "crashed or bad-header"}},
     {FILTER,

@@ -30,8 +30,9 @@ __attribute__((format(printf, 3, 4))) static void
 put(const struct screen *s, int x, const char *fmt, ...)
 {
     char text[SCREEN_TEXT], safe[SCREEN_TEXT];
-    va_list args;
     int taken;
+
+    va_list args;
 
     if (s->y >= LINES - 2 || x >= COLS)
         return;

@@ -126,7 +126,9 @@ static const struct {
     {"mqsend --fi", "--file"},
     {"mqdlq rep", "replay"},
     {"mqdlq list --by gr", "group"},
+    {"mqdlq list --reason exp", "expired"},
     {"mqdlq replay --can", "--canary"},
+    {"mqctl set /x max-w", "max-waiting="},
     {"mqctl doc", "doctor"},
     {"mqctl metrics --textf", "--textfile"},
 };
@@ -228,8 +230,10 @@ Test(completion, zsh_completes_what_was_typed)
                    "look 'mqworker --max-con' currency;"
                    "look 'mqdlq replay --can' ary;"
                    "look 'mqworker --log-format=j' son;"
+                   "look 'mqctl set /x max-w' aiting=;"
                    "look 'mqctl doc' tor",
         "");
     cr_assert(strstr(out, "mqctl doc: tor\n"), "%s", out);
     cr_assert(strstr(out, "mqworker --log-format=j: son\n"), "%s", out);
+    cr_assert(strstr(out, "mqctl set /x max-w: aiting=\n"), "%s", out);
 }

@@ -305,6 +305,37 @@ Test(mqctl, set_tells_old_and_new_and_changes_all_or_nothing)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* words_of - the words from a mark on up to a full stop or the end, "or" and
+ * commas left out */
+static const char *words_of(const char *text, const char *mark)
+{
+    static char words[1024];
+    char copy[2048], *more = NULL, *word = strstr(text, mark);
+
+    cr_assert_not_null(word, "no %s in %s", mark, text);
+    snprintf(copy, sizeof copy, "%s", word + strlen(mark));
+    copy[strcspn(copy, ".")] = words[0] = '\0';
+    for (word = strtok_r(copy, ", \n", &more); word;
+         word = strtok_r(NULL, ", \n", &more))
+        if (strcmp(word, "or") != 0)
+            snprintf(words + strlen(words), sizeof words - strlen(words), "%s ",
+                     word);
+    return words;
+}
+
+Test(mqctl, set_has_a_help_with_all_that_the_worker_can_change)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r = ctl("set", q, "nothing=5");
+    char *worker = strdup(words_of(r.err, "; give "));
+
+    cr_assert_str_eq(words_of(ctl_out("set", "--help"), " NAME is "), worker);
+    free(worker);
+    cr_assert_eq(ctl("set", q, "--timeout=3s").status, 64);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl, a_higher_cap_starts_handlers_at_once_and_a_lower_one_ends_none)
 {
     const char *q = harness_queue(0, 0);

@@ -18,8 +18,8 @@ struct values {
 #define AT(member) .offset = offsetof(struct values, member)
 
 static const struct subcommand_row rows[] = {
-    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir"},
-    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL},
+    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir", NULL},
+    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL, "colour|size"},
 };
 static const struct subcommand_flag flags[] = {
     {1, {"json", 'j', OPT_FLAG, AT(json), .help = "as JSON"}},
@@ -220,6 +220,19 @@ Test(verbs, each_has_a_help_with_its_own_flags)
     cr_assert_null(strstr(help(0), "--all"));
     cr_assert_not_null(strstr(help(1), "--all"));
     cr_assert_not_null(strstr(help(1), "The notes."));
+}
+
+Test(verbs, names_of_settings_are_told_and_are_no_flags)
+{
+    cr_assert_not_null(strstr(help(1), "Wipe. NAME is colour or size.\n"), "%s",
+                       help(1));
+    cr_assert_null(strstr(help(0), "NAME"));
+    cr_assert_lt(READS(1, "/a", "--size=3"), 0);
+    cr_assert_str_eq(p.text,
+                     "wipe: \"--size=3\" is no flag here; give size=VALUE");
+    cr_assert_lt(READS(0, "/a", "--size=3"), 0);
+    cr_assert_not_null(strstr(p.text, "unknown flag"), "%s", p.text);
+    cr_assert_eq(READS(1, "/a", "size=3"), 0);
 }
 
 Test(verbs, the_help_of_the_program_lists_them)
