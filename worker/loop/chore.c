@@ -1,0 +1,82 @@
+/* chore.c - something small that is done beside the loop (see chore.h) */
+#include "worker/loop/chore.h"
+
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
+
+/* came_of - what a run came to */
+static void came_of(struct chore *c, int err)
+{
+    if (c->tell && err != c->err)
+        c->tell(c, err);
+    c->err = err;
+    c->wait_ns = !err ? 0 : c->wait_ns ? 2 * c->wait_ns : c->first_ns;
+    if (c->wait_ns > c->most_ns)
+        c->wait_ns = c->most_ns;
+    if (err)
+        chore_after(c, c->wait_ns);
+}
+
+/* answer - run until nobody has asked meanwhile */
+static void answer(struct chore *c)
+{
+    unsigned seen;
+
+    do {
+        seen = atomic_load(&c->asked);
+        timers_cancel(c->timers, &c->timer); /* this run is as good */
+        came_of(c, c->run(c));
+    } while (!atomic_compare_exchange_strong(&c->asked, &seen, 0));
+}
+
+static void job_run(struct pool_job *job)
+{
+    answer(CONTAINER_OF(job, struct chore, job));
+}
+
+void chore_run(struct chore *c)
+{
+    if (atomic_fetch_add(&c->asked, 1) == 0)
+        answer(c);
+}
+
+void chore_soon(struct chore *c)
+{
+    if (atomic_fetch_add(&c->asked, 1) > 0)
+        return;
+    if (*c->pool && pool_submit(*c->pool, &c->job) == 0)
+        return;
+    atomic_store(&c->asked, 0);
+    chore_after(c, c->most_ns);
+}
+
+void chore_after(struct chore *c, uint64_t ns)
+{
+    timers_start_earlier(c->timers, &c->timer, ns_add(clock_mono_ns(), ns));
+}
+
+static void due(struct timer *timer)
+{
+    chore_soon(CONTAINER_OF(timer, struct chore, timer));
+}
+
+/* chore_stop - whoever moves `asked` from 0 may run: here nobody else does */
+void chore_stop(struct chore *c)
+{
+    const struct timespec tick = {.tv_nsec = NS_PER_MS};
+    unsigned none = 0;
+
+    while (!atomic_compare_exchange_strong(&c->asked, &none, 1)) {
+        nanosleep(&tick, NULL);
+        none = 0;
+    }
+    timers_cancel(c->timers, &c->timer);
+}
+
+void chore_init(struct chore *c)
+{
+    timer_init(&c->timer, due);
+    c->job.run = job_run;
+}
