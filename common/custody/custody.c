@@ -149,15 +149,15 @@ int custody_free_room(struct custody *c, unsigned slots)
     return 0;
 }
 
-/* custody_grow - append slots
+/* grow_locked - append slots
  * Crash before the number is raised: the file is longer than its header says,
  * which the next open allows. Slots in use stay where they are: the pages that
  * are mapped already are not mapped again.
  */
-int custody_grow(struct custody *c, unsigned slots, struct problem *p)
+static int grow_locked(struct custody *c, unsigned slots, struct problem *p)
 {
     unsigned had = c->head->slots;
-    size_t bytes = custody_file_bytes(c->stride, slots);
+    size_t bytes = custody_file_bytes(c->stride, slots), from = c->mapped;
     int err;
 
     if (slots <= had)
@@ -174,13 +174,10 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
     FAULT_POINT("custody_grow_written");
     if (err)
         return custody_problem(p, -err, "grow", c->path);
-    if (bytes > c->mapped &&
-        mmap(c->base + c->mapped, bytes - c->mapped, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_FIXED, c->fd, (off_t)c->mapped) == MAP_FAILED)
-        return custody_problem(p, errno, "map", c->path);
-    if (bytes > c->mapped) {
-        size_t from = c->mapped;
-
+    if (bytes > from) {
+        if (mmap(c->base + from, bytes - from, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED, c->fd, (off_t)from) == MAP_FAILED)
+            return custody_problem(p, errno, "map", c->path);
         c->mapped = bytes;
         custody_pages_ready(c, from);
     }
@@ -195,6 +192,16 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
     }
     pthread_mutex_unlock(&c->mtx);
     return err ? problem_set(p, EX_OSERR, ENOMEM, "out of memory") : 0;
+}
+
+int custody_grow(struct custody *c, unsigned slots, struct problem *p)
+{
+    int err;
+
+    pthread_mutex_lock(&c->size_mtx);
+    err = grow_locked(c, slots, p);
+    pthread_mutex_unlock(&c->size_mtx);
+    return err;
 }
 
 /* custody_acquire - take a free slot */

@@ -3,8 +3,9 @@
  * WHAT   A MAP_SHARED file of slots. The kernel writes a message straight into
  *        a slot, so a message is either in the queue or in this file, whatever
  *        kills the process. docs/formats/custody.md has the bytes.
- * WHO    Open, grow, recover, close: the engine, which holds the lock of the
- *        state directory. Acquire and release: any thread.
+ * WHO    Open, recover, close: the engine, which holds the lock of the state
+ *        directory. Grow, put_back, acquire and release: any thread; the first
+ *        two take as long as slots are large, and take turns.
  * OWNS   The file, its mapping, the list of free slots.
  * FAILS  A problem: 73 cannot be used or no space, 78 of another version or
  *        damaged (left untouched).
@@ -85,8 +86,8 @@ const struct slot_fill *custody_fill(const struct custody *c);
 int custody_grow(struct custody *c, unsigned slots, struct problem *p);
 
 /* The file was removed: a new one with all slots as they are takes its place,
- * and slots keep their addresses. Nobody else uses custody meanwhile, nor
- * writes to a slot. A problem: nothing has changed; -EEXIST: there is another
+ * and slots keep their addresses. Nobody writes to a slot meanwhile; who would
+ * grow it waits. A problem: nothing has changed; -EEXIST: there is another
  * file. */
 int custody_put_back(struct custody *c, struct problem *p);
 

@@ -9,27 +9,34 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "common/custody/custody.h"
 #include "common/custody/custody_file.h"
 #include "common/file/fs_type.h"
 
-/* c = constant after open   e = engine only   m = under mtx */
+/* So many bytes at a time of what the kernel does with its locks held; whole
+ * pages. */
+#define CUSTODY_PIECE ((size_t)4 << 20)
+
+/* c = constant after open   e = engine only   s = under size_mtx
+ * m = under mtx   a = atomic */
 struct custody {
     char path[PATH_MAX];       /* c */
     char aside[PATH_MAX];      /* c  folder for copies; "": that of path */
     char copy[PATH_MAX];       /* e  damaged file, copied aside; "" none */
-    int fd;                    /* c */
+    int fd;                    /* s */
     unsigned char *base;       /* c  reserved address space, file mapped at 0 */
     size_t reserved;           /* c  bytes */
     unsigned slots_most;       /* c  there is room for in them */
-    size_t mapped;             /* e  bytes */
+    pthread_mutex_t size_mtx;  /* the file grows, or takes another's place */
+    size_t mapped;             /* s  bytes */
     struct custody_head *head; /* c  in the mapping */
     struct slot_fill fill;     /* c */
     size_t stride;             /* c */
     size_t body_bytes;         /* c */
     bool torn;                 /* c */
-    bool locked;               /* e */
+    atomic_bool locked;        /* a  read by others */
     bool recovered;            /* e  free list is filled */
     unsigned damaged;          /* e */
     char disk[FS_TYPE_TEXT];   /* c  its file system; "": memory */

@@ -22,6 +22,7 @@ struct custody *custody_new(const char *path)
     memset(c, 0, sizeof *c);
     c->fd = -1;
     strlcpy(c->path, path, sizeof c->path);
+    pthread_mutex_init(&c->size_mtx, NULL);
     pthread_mutex_init(&c->mtx, NULL);
     return c;
 }
@@ -30,6 +31,7 @@ void custody_free(struct custody *c)
 {
     custody_file_close(c);
     pthread_mutex_destroy(&c->mtx);
+    pthread_mutex_destroy(&c->size_mtx);
     free(c->free);
     free(c);
 }
@@ -73,13 +75,24 @@ static int file_map(struct custody *c, unsigned slots,
  * message, if a SIGKILL comes while it is fetched. tmpfs never writes a page
  * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
  * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
- * are best effort: custody_locked says what came of the second.
+ * are best effort: custody_locked says what came of the second. Piece by piece,
+ * as each call keeps threads waiting that start another one or take memory.
  */
 void custody_pages_ready(struct custody *c, size_t from)
 {
+    size_t first = atomic_load(&c->locked) ? from : 0, size;
+    bool locked = true;
+
     (void)madvise(c->base + from, c->mapped - from, MADV_NOHUGEPAGE);
-    (void)madvise(c->base + from, c->mapped - from, MADV_POPULATE_WRITE);
-    c->locked = mlock(c->base, c->mapped) == 0;
+    for (size_t at = first; at < c->mapped; at += size) {
+        size = c->mapped - at < CUSTODY_PIECE ? c->mapped - at : CUSTODY_PIECE;
+        if (at + size > from)
+            (void)madvise(c->base + at, size, MADV_POPULATE_WRITE);
+        locked = locked && mlock(c->base + at, size) == 0;
+    }
+    if (!locked)
+        (void)munlock(c->base + first, c->mapped - first);
+    atomic_store(&c->locked, locked);
 }
 
 /* custody_busy - whether any record in the mapped file is not FREE */

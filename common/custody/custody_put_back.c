@@ -11,6 +11,10 @@
 #include "common/base/fault_point.h"
 #include "common/file/file.h"
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
 /* copy_make - all bytes of the mapping in a file at `temp`, on the disk */
 static int copy_make(const struct custody *c, const char *temp, int *fd)
 {
@@ -25,7 +29,23 @@ static int copy_make(const struct custody *c, const char *temp, int *fd)
     return err;
 }
 
-/* custody_put_back - in place: the addresses of all slots stay what they are
+/* pages_drop - the old file's pages leave our page table piece by piece
+ * They stay in the file, which is read again where it must be. mmap(2) would
+ * take them out in one go, and keep every thread that starts another one or
+ * takes memory waiting: for 1 GiB that was 27 ms. Best effort: Linux 5.18 and
+ * newer do it with locked pages.
+ */
+static void pages_drop(struct custody *c)
+{
+    size_t size;
+
+    for (size_t at = 0; at < c->mapped; at += size) {
+        size = c->mapped - at < CUSTODY_PIECE ? c->mapped - at : CUSTODY_PIECE;
+        (void)madvise(c->base + at, size, MADV_DONTNEED_LOCKED);
+    }
+}
+
+/* put_back_locked - in place: the addresses of all slots stay what they are
  * Crash before the link: the file is missing, as somebody left it, and what was
  * in flight is lost with this process. Crash after it: the file holds each slot
  * as it is. Nobody writes to a slot between the copy and the mapping, so the
@@ -33,7 +53,7 @@ static int copy_make(const struct custody *c, const char *temp, int *fd)
  * or if it fails leaves them. link(2), so that a file that has come there
  * meanwhile is not replaced.
  */
-int custody_put_back(struct custody *c, struct problem *p)
+static int put_back_locked(struct custody *c, struct problem *p)
 {
     char temp[PATH_MAX];
     int fd = -1, err;
@@ -46,6 +66,8 @@ int custody_put_back(struct custody *c, struct problem *p)
         err = -errno;
     FAULT_POINT("custody_put_back_linked");
     unlink(temp);
+    if (!err)
+        pages_drop(c);
     if (!err && mmap(c->base, c->mapped, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
         err = -errno;
@@ -54,6 +76,7 @@ int custody_put_back(struct custody *c, struct problem *p)
     if (err) {
         if (fd >= 0)
             close(fd);
+        custody_pages_ready(c, 0);
         return custody_problem(p, -err, "put back", c->path);
     }
     close(c->fd);
@@ -61,4 +84,14 @@ int custody_put_back(struct custody *c, struct problem *p)
     custody_dir_sync(c->path);
     custody_pages_ready(c, 0);
     return 0;
+}
+
+int custody_put_back(struct custody *c, struct problem *p)
+{
+    int err;
+
+    pthread_mutex_lock(&c->size_mtx);
+    err = put_back_locked(c, p);
+    pthread_mutex_unlock(&c->size_mtx);
+    return err;
 }
