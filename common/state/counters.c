@@ -307,23 +307,44 @@ bool counters_give_back(struct counters *c)
     return true;
 }
 
-/* copy_make - a file at `temp` with what is in use; made by us, or nobody's */
-static int copy_make(const struct counters *c, const char *temp, int *fd)
+/* room_make - a file at `temp` of `size` bytes; made by us, or nobody's */
+static int room_make(const char *temp, size_t size, int *fd)
 {
-    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
-
     if (unlink(temp) < 0 && errno != ENOENT)
         return -errno;
     *fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return *fd < 0 ? -errno : file_write(*fd, c->map, size, 0);
+    return *fd < 0 ? -errno : -posix_fallocate(*fd, 0, (off_t)size);
 }
 
-/* counters_put_back - the copy, then its pages in the place of the old ones
- * Block 0 and the texts are written under their locks; what is beyond the last
- * block in use is allocated as it comes into use.
- */
+/* move_to - the numbers, and their addresses, to another file
+ * Block 0 and the texts are written under their locks. */
+static int move_to(struct counters *c, int fd, size_t size)
+{
+    void *at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    _Atomic uint64_t *to = at, *from = (_Atomic uint64_t *)(void *)c->map;
+    int err = 0;
+
+    if (at == MAP_FAILED)
+        return -errno;
+    pthread_mutex_lock(&c->rest_mtx);
+    pthread_mutex_lock(&c->mtx);
+    for (size_t i = 0; i < size / sizeof *to; i++)
+        counters_put(&to[i], counters_get(&from[i]));
+    if (mremap(at, c->bytes, c->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, c->map) ==
+        MAP_FAILED)
+        err = -errno;
+    pthread_mutex_unlock(&c->mtx);
+    pthread_mutex_unlock(&c->rest_mtx);
+    if (err)
+        munmap(at, c->bytes);
+    return err;
+}
+
+/* counters_put_back - what takes long is done with no lock; where a file has
+ * come to `path` meanwhile, ours is one without a name, as before */
 int counters_put_back(struct counters *c, const char *path)
 {
+    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
     char temp[PATH_MAX];
     int fd = -1, err;
 
@@ -331,25 +352,18 @@ int counters_put_back(struct counters *c, const char *path)
         return -EBADF; /* there was no file */
     if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
         return -ENAMETOOLONG;
-    pthread_mutex_lock(&c->rest_mtx);
-    pthread_mutex_lock(&c->mtx);
-    err = copy_make(c, temp, &fd);
-    if (!err && link(temp, path) < 0)
-        err = -errno;
-    unlink(temp);
-    if (!err && mmap(c->map, c->bytes, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-        err = -errno;
-        unlink(path);
-    }
+    err = room_make(temp, size, &fd);
+    if (!err)
+        err = move_to(c, fd, size);
     if (!err) {
         close(c->fd);
         c->fd = fd;
-    } else if (fd >= 0) {
-        close(fd);
+        fd = -1;
+        err = link(temp, path) < 0 ? -errno : 0;
     }
-    pthread_mutex_unlock(&c->mtx);
-    pthread_mutex_unlock(&c->rest_mtx);
+    unlink(temp);
+    if (fd >= 0)
+        close(fd);
     return err;
 }
 

@@ -160,8 +160,9 @@ bool counters_give_back(struct counters *c);
 struct counters_block *counters_rest(struct counters *c);
 void counters_rest_done(struct counters *c);
 /* The file was removed: another one at `path` with what this one has takes its
- * place. -errno, -EEXIST: nothing has changed. No block but 0 is written to
- * meanwhile, and no gauge. */
+ * place. -errno, -EEXIST: there is none. No block but 0 is written to
+ * meanwhile, and none is claimed; a gauge that is set may be lost, and is to be
+ * set again. */
 int counters_put_back(struct counters *c, const char *path);
 /* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
  * our bug: panic). Any thread. */
