@@ -1,6 +1,7 @@
 /* items.c - the work items that there are (see items.h) */
 #include "worker/flow/items.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/custody/slot.h"
@@ -46,57 +47,77 @@ static struct receive *item_new(struct items *it, struct flow *f)
     item->flow = f;
     item->d = &item->own;
     item->own.place = it->made++;
-    item->count = item->own.count = counters_claim(it->counters);
     LIST_INSERT_HEAD(&it->all, item, all);
     return item;
 }
 
-struct receive *items_get(struct items *it, struct flow *f)
+int items_get(struct items *it, struct flow *f, struct receive **out)
 {
-    struct receive *item;
+    int err = 0;
 
     pthread_mutex_lock(&it->mtx);
-    item = LIST_FIRST(&it->spare);
-    if (item)
-        LIST_REMOVE(item, spare);
-    else
-        item = item_new(it, f);
+    *out = it->stopped ? NULL : LIST_FIRST(&it->spare);
+    if (*out)
+        LIST_REMOVE(*out, spare);
+    else if (it->stopped)
+        err = -EBUSY;
+    else if (!(*out = item_new(it, f)))
+        err = -ENOMEM;
     pthread_mutex_unlock(&it->mtx);
-    return item;
+    return err;
+}
+
+void items_count(struct items *it, struct receive *item)
+{
+    struct counters_block *count;
+
+    if (item->count)
+        return;
+    count = counters_claim(it->counters);
+    pthread_mutex_lock(&it->mtx);
+    item->count = item->own.count = count;
+    pthread_mutex_unlock(&it->mtx);
 }
 
 void items_put(struct items *it, struct receive *item)
 {
-    counters_put(&item->count->since_ns, COUNTERS_AWAY);
+    if (item->count)
+        counters_put(&item->count->since_ns, COUNTERS_AWAY);
     pthread_mutex_lock(&it->mtx);
     LIST_INSERT_HEAD(&it->spare, item, spare);
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_linger - under the lock, as items_still answers for the slot */
+/* items_linger - it has nothing better to do now than to fill its slot again,
+ * and writes to nothing after that */
 void items_linger(struct items *it, struct receive *item)
 {
-    pthread_mutex_lock(&it->mtx);
-    if (item->slot) /* it has nothing better to do now */
+    if (item->slot)
         slot_scrub(item->slot, custody_fill(item->flow->custody),
                    item->slot->dirty);
+    pthread_mutex_lock(&it->mtx);
     it->lingering++;
     pthread_mutex_unlock(&it->mtx);
 }
 
-void items_linger_end(struct items *it)
+bool items_linger_end(struct items *it)
 {
+    bool stopped;
+
     pthread_mutex_lock(&it->mtx);
     it->lingering--;
+    stopped = it->stopped;
     pthread_mutex_unlock(&it->mtx);
+    return !stopped;
 }
 
-/* items_still - no slot changes until items_go_on
- * An item that is not spare may write to slots. It gets off the list of the
- * spare ones, or on from lingering, only with the lock, which is held from here
- * on; and what the spare ones wrote before they came there with it is visible.
+/* items_stop - no slot changes until items_go_on
+ * An item that is not spare may write to slots. While they are stopped none
+ * gets off the list of the spare ones, and one that ends lingering is told to
+ * take nothing: it only gives its slot back, FREE as it is. What the others
+ * wrote before they came on the list, under the lock, is visible.
  */
-bool items_still(struct items *it)
+bool items_stop(struct items *it)
 {
     struct receive *item;
     unsigned still;
@@ -105,14 +126,15 @@ bool items_still(struct items *it)
     still = it->lingering;
     LIST_FOREACH (item, &it->spare, spare)
         still++;
-    if (still == it->made)
-        return true;
+    it->stopped = still == it->made;
     pthread_mutex_unlock(&it->mtx);
-    return false;
+    return still == it->made;
 }
 
 void items_go_on(struct items *it)
 {
+    pthread_mutex_lock(&it->mtx);
+    it->stopped = false;
     pthread_mutex_unlock(&it->mtx);
 }
 
@@ -124,7 +146,8 @@ bool items_crowded(struct items *it, const struct receive *item)
 
     pthread_mutex_lock(&it->mtx);
     LIST_FOREACH (other, &it->all, all) {
-        uint64_t since = counters_get(&other->count->since_ns);
+        uint64_t since = other->count ? counters_get(&other->count->since_ns)
+                                      : COUNTERS_AWAY;
 
         if (other != item && since != COUNTERS_AWAY &&
             (since == COUNTERS_BUSY || since + LONG_NS > item->now_ns))
@@ -160,8 +183,10 @@ void items_stats(struct items *it, struct items_stats *out)
     pthread_mutex_lock(&it->mtx);
     LIST_FOREACH (item, &it->all, all) {
         const struct counters_block *b = item->count;
-        uint64_t longest = counters_get(&b->longest_ns);
+        uint64_t longest = b ? counters_get(&b->longest_ns) : 0;
 
+        if (!b)
+            continue;
         out->deliveries += counters_get(&b->deliveries);
         out->ended += counters_get(&b->ended);
         out->took_ns += counters_get(&b->took_ns);

@@ -5,7 +5,7 @@
  *        more message, what they did so far.
  * WHO    init, fini: the engine. Any thread.
  * OWNS   The items.
- * FAILS  get: NULL, no memory.
+ * FAILS  get: -ENOMEM, or -EBUSY while all are stopped.
  */
 #ifndef WORKER_FLOW_ITEMS_H
 #define WORKER_FLOW_ITEMS_H
@@ -31,6 +31,7 @@ struct items {
     LIST_HEAD(, receive) all;     /* m  all that were ever made */
     unsigned made;                /* m  never over ITEMS_MAX */
     unsigned lingering;           /* m  of them, waiting for the queue */
+    bool stopped;                 /* m  from items_stop to items_go_on */
     LIST_HEAD(, receive) spare;   /* m  those without work */
     LIST_HEAD(, receive) wanting; /* m  those that wait and would take more */
 };
@@ -39,19 +40,23 @@ struct items {
 void items_init(struct items *it, uint64_t guess_ns);
 void items_fini(struct items *it); /* nothing runs any more */
 
-/* A spare item, or a new one. */
-struct receive *items_get(struct items *it, struct flow *f);
+/* A spare item, or a new one: 0. */
+int items_get(struct items *it, struct flow *f, struct receive **out);
+/* Give it a place to count in, which may allocate: on the thread that runs it,
+ * not in the loop. */
+void items_count(struct items *it, struct receive *item);
 /* It has no work; before it is counted out, so that whoever counts itself in
  * finds it. */
 void items_put(struct items *it, struct receive *item);
-/* It waits for the queue, and keeps still: from here on, until the end of
- * it. */
+/* It waits for the queue, and keeps still until the end of that. False: all are
+ * stopped, it must take nothing. */
 void items_linger(struct items *it, struct receive *item);
-void items_linger_end(struct items *it);
+bool items_linger_end(struct items *it);
 
-/* While no work item has a slot but to wait with: true, and none gets one
- * before items_go_on. */
-bool items_still(struct items *it);
+/* If no work item writes to a slot or to its counters: true, and none does
+ * before items_go_on. Nobody is kept waiting: who would start is refused, and
+ * tries again when told that the gate has changed. */
+bool items_stop(struct items *it);
 void items_go_on(struct items *it);
 /* Whether another thread than that of `item` is as quick as this one. */
 bool items_crowded(struct items *it, const struct receive *item);

@@ -30,7 +30,8 @@ struct receive {
     LIST_ENTRY(receive) spare; /* h */
     struct pool_job job;
     struct flow *flow;            /* c */
-    struct counters_block *count; /* c  written by its thread only */
+    struct counters_block *count; /* h  written by its thread only; NULL: it
+                                   * never ran */
     struct slot *slot;            /* its own, FREE between messages; or NULL */
     unsigned turn; /* groups, rows and fresh messages take turns */
     struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */

@@ -24,17 +24,26 @@ static bool somebody_would(struct flow *f)
 
 static bool peeks(struct flow *f);
 
+/* counted_out - after `running` fell: the run may be over; true: it is to stop
+ */
+static bool counted_out(struct flow *f)
+{
+    run_limits_left(f);
+    if (!gate_held(&f->gate, HOLD_STOP))
+        return false;
+    loop_wake(f->loop);
+    return true;
+}
+
 /* left - after `running` fell: somebody else may run, or all are out. True: the
  * caller may wait for the queue, if it is one that `stays`. */
 static bool left(struct flow *f, bool stays)
 {
-    run_limits_left(f);
-    if (gate_held(&f->gate, HOLD_STOP))
-        loop_wake(f->loop);
-    else if (stays)
+    if (counted_out(f))
+        return false;
+    if (stays)
         return peeks(f);
-    else
-        schedule_poke(f);
+    schedule_poke(f);
     return false;
 }
 
@@ -50,34 +59,39 @@ static void put_away(struct receive *item)
     items_put(&f->items, item);
 }
 
-/* item_enter - counted in; NULL: no room (who makes some pokes), or no
- * memory */
+/* item_enter - counted in; NULL: no room, or all are stopped (who ends that
+ * pokes), or no memory */
 static struct receive *item_enter(struct flow *f)
 {
     struct receive *item;
+    int err;
 
     if (!gate_enter(&f->gate))
         return NULL;
-    item = items_get(&f->items, f);
-    if (!item) {
-        gate_leave(&f->gate);
-        gate_trouble(&f->gate, "starting a work item", ENOMEM);
-    }
-    return item;
+    err = items_get(&f->items, f, &item);
+    if (!err)
+        return item;
+    gate_leave(&f->gate);
+    if (err == -EBUSY)
+        counted_out(f);
+    else
+        gate_trouble(&f->gate, "starting a work item", -err);
+    return NULL;
 }
 
 /* linger_begin - an item, its slot and what is to be done to it; counted as one
  * that keeps still */
-static struct receive *linger_begin(struct flow *f)
+static int linger_begin(struct flow *f, struct receive **item)
 {
-    struct receive *item = items_get(&f->items, f);
+    int err = items_get(&f->items, f, item);
 
-    if (!item)
-        return NULL;
-    if (!item->slot)
-        item->slot = custody_acquire(f->custody);
-    items_linger(&f->items, item);
-    return item;
+    if (err)
+        return err;
+    items_count(&f->items, *item);
+    if (!(*item)->slot)
+        (*item)->slot = custody_acquire(f->custody);
+    items_linger(&f->items, *item);
+    return 0;
 }
 
 /* linger - wait for the queue, with all that the next message needs at hand;
@@ -89,23 +103,23 @@ static struct receive *linger_begin(struct flow *f)
 static struct receive *linger(struct flow *f)
 {
     struct receive *item;
-    bool came;
+    bool came, may;
+    int err;
 
     if (!peeker_linger(f->peeker)) {
         schedule_poke(f);
         return NULL;
     }
-    item = linger_begin(f);
+    err = linger_begin(f, &item);
     came = peeker_lingered(f->peeker);
-    if (item)
-        items_linger_end(&f->items);
+    may = !err && items_linger_end(&f->items);
     if (came && gate_room(&f->gate) > 1)
         peeker_look_later(f->peeker);
-    if (came && item && gate_enter(&f->gate))
+    if (came && may && gate_enter(&f->gate))
         return item;
-    if (item)
+    if (!err)
         put_away(item);
-    else if (came)
+    else if (came && err == -ENOMEM)
         gate_trouble(&f->gate, "starting a work item", ENOMEM);
     schedule_poke(f); /* one that runs may want what came */
     return NULL;
@@ -118,6 +132,7 @@ static void item_run(struct pool_job *job)
     struct receive *item = CONTAINER_OF(job, struct receive, job);
     struct flow *f = item->flow;
 
+    items_count(&f->items, item);
     do {
         enum why why = f->ops->coprocesses ? receive_window_batch(item)
                                            : receive_batch(item);

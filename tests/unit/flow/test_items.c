@@ -3,6 +3,7 @@
 #include "tests/unit/flow/virtual_clock.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
@@ -23,6 +24,15 @@ static struct coprocess *coprocess(unsigned i)
     return (struct coprocess *)(void *)&coprocesses[i];
 }
 
+static struct receive *item_get(void)
+{
+    struct receive *item;
+
+    cr_assert_eq(items_get(&items, &flow, &item), 0);
+    items_count(&items, item);
+    return item;
+}
+
 static void setup(void)
 {
     items_init(&items, 0);
@@ -39,12 +49,12 @@ TestSuite(items, .init = setup, .fini = teardown, .timeout = 10);
 
 Test(items, a_spare_one_is_used_again_and_no_two_have_one_number)
 {
-    struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
+    struct receive *a = item_get(), *b = item_get();
 
     cr_assert_neq(a, b);
     cr_assert_neq(a->own.place, b->own.place);
     items_put(&items, a);
-    cr_assert_eq(items_get(&items, &flow), a);
+    cr_assert_eq(item_get(), a);
     cr_assert_eq(items.made, 2);
 }
 
@@ -52,23 +62,39 @@ Test(items, they_are_still_when_all_are_spare_or_wait_for_the_queue)
 {
     struct receive *a, *b;
 
-    cr_assert(items_still(&items), "there is none");
+    cr_assert(items_stop(&items), "there is none");
     items_go_on(&items);
-    a = items_get(&items, &flow);
-    b = items_get(&items, &flow);
-    cr_assert(!items_still(&items));
+    a = item_get();
+    b = item_get();
+    cr_assert(!items_stop(&items));
     items_put(&items, a);
-    cr_assert(!items_still(&items));
+    cr_assert(!items_stop(&items));
     items_linger(&items, b);
-    cr_assert(items_still(&items));
+    cr_assert(items_stop(&items));
     items_go_on(&items);
-    items_linger_end(&items);
-    cr_assert(!items_still(&items));
+    cr_assert(items_linger_end(&items));
+    cr_assert(!items_stop(&items));
+}
+
+/* Nobody is kept waiting: the loop asks for items, too. */
+Test(items, while_they_are_stopped_none_is_had_and_who_lingers_takes_nothing)
+{
+    struct receive *a = item_get(), *none;
+
+    items_linger(&items, a);
+    cr_assert(items_stop(&items));
+    cr_assert_eq(items_get(&items, &flow, &none), -EBUSY);
+    cr_assert(!items_linger_end(&items));
+    items_put(&items, a);
+    cr_assert_eq(items_get(&items, &flow, &none), -EBUSY);
+    cr_assert_eq(items.made, 1);
+    items_go_on(&items);
+    cr_assert_eq(item_get(), a);
 }
 
 Test(items, of_those_that_would_take_more_the_last_is_woken_once)
 {
-    struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
+    struct receive *a = item_get(), *b = item_get();
 
     cr_assert(!items_wake_one(&items, wake));
     items_lane_set(&items, a, coprocess(0));
@@ -85,9 +111,9 @@ Test(items, of_those_that_would_take_more_the_last_is_woken_once)
 
 Test(items, a_hold_wakes_those_that_have_a_lane)
 {
-    struct receive *a = items_get(&items, &flow);
+    struct receive *a = item_get();
 
-    (void)items_get(&items, &flow);
+    (void)item_get();
     items_wake_all(&items, wake);
     cr_assert_null(woken);
     items_lane_set(&items, a, coprocess(0));
@@ -97,7 +123,7 @@ Test(items, a_hold_wakes_those_that_have_a_lane)
 
 Test(items, who_is_in_a_long_handler_is_no_crowd)
 {
-    struct receive *a = items_get(&items, &flow), *b = items_get(&items, &flow);
+    struct receive *a = item_get(), *b = item_get();
 
     receive_look(a);
     counters_put(&b->count->since_ns, COUNTERS_BUSY);
