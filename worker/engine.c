@@ -372,6 +372,7 @@ static void borrow(struct engine *e)
                              .room = custody_body_bytes(e->flow.custody),
                              .died = settle_died,
                              .arg = &e->flow};
+    e->board.chore.timers = e->flow.timers;
     e->recall.queue = e->flow.set->queue;
     e->recall.folder = e->dir.folder;
     e->recall.store = e->flow.store;
@@ -383,7 +384,7 @@ static void borrow(struct engine *e)
     e->recall.arg = e;
 }
 
-/* on_there - its folder is, so the socket can be */
+/* on_there - its folder is there, so the socket can be; on a pool thread */
 static void on_there(void *arg)
 {
     struct engine *e = arg;

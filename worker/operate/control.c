@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@
 #define LINE    2048
 #define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */
 
-/* All of it is the peeker's. */
+/* All of it is the loop's. */
 struct client {
     struct loop_source source; /* fd -1: free */
     struct control *control;
@@ -38,15 +39,18 @@ struct client {
     char line[LINE];
 };
 
+/* c = constant after open   a = atomic   p = whoever puts it back, one thread
+ * at a time   the rest is the loop's */
 struct control {
-    struct orders *orders;
-    struct flow *flow;
+    struct orders *orders; /* c */
+    struct flow *flow;     /* c */
     struct loop_source door;
     struct timer door_timer; /* when there was no descriptor for who came */
     struct client clients[CLIENTS];
-    uint64_t heard; /* things said so far */
-    char path[PATH_MAX];
-    struct stat node; /* what our door made there */
+    uint64_t heard;      /* things said so far */
+    char path[PATH_MAX]; /* c */
+    atomic_int next;     /* a  a door to take the place of this one; -1: none */
+    struct stat node;    /* p  what our last door made there */
 };
 
 /* ---- clients ---- */
@@ -185,11 +189,18 @@ static bool known(int fd)
     return false;
 }
 
-/* door_open - for the next */
+/* door_open - for the next; maybe another door */
 static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);
+    int next = atomic_exchange(&k->next, -1);
 
+    if (next >= 0) {
+        if (k->door.fd >= 0)
+            close(k->door.fd);
+        k->door.fd = next;
+        k->door.added = false; /* epoll forgot the one that is closed */
+    }
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
@@ -234,20 +245,14 @@ static struct control *deaf(struct control *k, const struct flow *f, int err)
     return NULL;
 }
 
-/* listen_at - 0 or -errno; the door is not watched yet */
+/* listen_at - the next door, or -errno; it is not watched yet */
 static int listen_at(struct control *k)
 {
     int fd = unix_socket_listen(k->path, CLIENTS);
 
-    if (fd < 0)
-        return fd;
-    if (lstat(k->path, &k->node) < 0)
+    if (fd >= 0 && lstat(k->path, &k->node) < 0)
         k->node = (struct stat){0};
-    if (k->door.fd >= 0)
-        close(k->door.fd);
-    k->door.fd = fd;
-    k->door.added = false; /* epoll forgot the one that is closed */
-    return 0;
+    return fd;
 }
 
 struct control *control_open(struct orders *orders)
@@ -263,6 +268,7 @@ struct control *control_open(struct orders *orders)
     orders->cap->over = grown;
     orders->cap->arg = k;
     k->door.fd = -1;
+    atomic_store(&k->next, -1);
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
     for (size_t i = 0; i < CLIENTS; i++)
@@ -270,21 +276,28 @@ struct control *control_open(struct orders *orders)
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
                  STATEDIR_CONTROL) >= (int)sizeof k->path)
         return deaf(k, f, ENAMETOOLONG);
-    err = listen_at(k);
-    if (!err)
-        err = loop_watch(f->loop, &k->door, EPOLLIN);
+    k->door.fd = listen_at(k);
+    err = k->door.fd < 0 ? k->door.fd : loop_watch(f->loop, &k->door, EPOLLIN);
     return err ? deaf(k, f, -err) : k;
 }
 
-/* control_put_back - what cannot be had now is tried at the next look */
+/* control_put_back - the loop opens the new door: it may be at the old one just
+ * now. What cannot be had is tried at the next look. */
 void control_put_back(struct control *k)
 {
     struct stat name;
+    int fd;
 
-    if (!k || lstat(k->path, &name) == 0 || errno != ENOENT || listen_at(k) < 0)
+    if (!k || lstat(k->path, &name) == 0 || errno != ENOENT)
+        return;
+    fd = listen_at(k);
+    if (fd < 0)
         return;
     log_info("control_back", F_STR("queue", k->flow->set->queue));
-    door_open(&k->door_timer);
+    fd = atomic_exchange(&k->next, fd);
+    if (fd >= 0) /* nobody saw it */
+        close(fd);
+    timers_start(k->flow->timers, &k->door_timer, clock_mono_ns());
 }
 
 /* ours - another worker may have the name, where the folder was replaced */
@@ -305,6 +318,8 @@ void control_close(struct control **control)
     *control = NULL;
     k->orders->cap->over = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
+    if (atomic_load(&k->next) >= 0)
+        close(atomic_load(&k->next));
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {

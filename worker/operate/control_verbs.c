@@ -68,11 +68,14 @@ static json_t *differs_json(const struct flow *f)
 
 /* files_put - which file keeps messages from being taken; a path that is no
  * UTF-8 is left out */
-static void files_put(json_t *out, const struct file_watch *w)
+static void files_put(json_t *out, struct file_watch *w)
 {
-    json_object_set_new(out, "file_gone", json_string(file_watch_text(w)));
-    json_object_set_new(out, "file", json_string(file_watch_path(w)));
-    json_object_set_new(out, "file_next", json_string(file_watch_next(w)));
+    struct file_trouble t;
+
+    file_watch_trouble(w, &t);
+    json_object_set_new(out, "file_gone", json_string(t.text));
+    json_object_set_new(out, "file", json_string(t.path));
+    json_object_set_new(out, "file_next", json_string(t.next));
 }
 
 static json_t *status(struct request *r)

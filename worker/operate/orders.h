@@ -21,7 +21,7 @@ struct orders {
         *live; /* what flow->set points to: live_settings.c writes there */
     struct stop *stop;
     struct cap *cap;
-    const struct file_watch *file_watch;
+    struct file_watch *file_watch;
 };
 
 #endif

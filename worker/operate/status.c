@@ -49,14 +49,13 @@ void status_count(struct status *b)
     dirty_state(&b->flow->dirty);
 }
 
-/* count_job - on a pool thread; while work goes on, again after a pause */
-static void count_job(struct pool_job *job)
+/* count_run - while work goes on, again after a pause */
+static int count_run(struct chore *chore)
 {
-    struct status *b = CONTAINER_OF(job, struct status, job);
+    struct status *b = CONTAINER_OF(chore, struct status, chore);
     struct flow *f = b->flow;
     struct items_stats s;
 
-    /* Not before: a job that is queued still cannot be queued again. */
     dirty_count_begins(&f->dirty);
     rows_count(b);
     dirty_state_now(&f->dirty);
@@ -66,22 +65,22 @@ static void count_job(struct pool_job *job)
         dirty_count(&f->dirty); /* a batch without an end; others count as
                                   they end */
     b->deliveries = s.deliveries;
+    return 0;
 }
 
-/* count_due - in the loop; what is done from the job on stirs again */
 static void count_due(void *arg)
 {
     struct status *b = arg;
-    struct flow *f = b->flow;
 
-    if (pool_submit(f->pool, &b->job) < 0)
-        timers_start_after(f->timers, &f->dirty.timer, COUNT_NS);
+    chore_soon(&b->chore);
 }
 
 void status_init(struct status *b, struct flow *f)
 {
     b->flow = f;
-    b->job.run = count_job;
+    b->chore =
+        (struct chore){.run = count_run, .most_ns = COUNT_NS, .pool = &f->pool};
+    chore_init(&b->chore);
     dirty_init(&f->dirty, COUNT_NS, count_due, b);
 }
 
@@ -103,18 +102,19 @@ static void state_text(struct status *b, const char *breaker, char *out,
                        size_t room)
 {
     struct gate *g = &b->flow->gate;
-    enum gate_why why = gate_why(g);
+    struct file_trouble file;
 
     out[0] = '\0';
-    if (why == WHY_FILES)
-        snprintf(out, room, " [takes nothing: %s]",
-                 file_watch_text(b->file_watch));
-    else if (gate_held(g, ~(unsigned)HOLD_BOUND))
+    if (gate_why(g) == WHY_FILES) {
+        file_watch_trouble(b->file_watch, &file);
+        snprintf(out, room, " [takes nothing: %s]", file.text);
+    } else if (gate_held(g, ~(unsigned)HOLD_BOUND)) {
         snprintf(out, room, " [%s]",
                  counters_holds_text(atomic_load(&g->holds) &
                                      ~(unsigned)HOLD_BOUND));
-    else if (breaker_state(&g->breaker) != BREAKER_CLOSED)
+    } else if (breaker_state(&g->breaker) != BREAKER_CLOSED) {
         snprintf(out, room, " [breaker open: %s]", breaker);
+    }
 }
 
 /* title - numbers, then what is not as usual */

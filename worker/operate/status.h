@@ -5,7 +5,7 @@
  *        then what is not as usual. The rows of the store are counted at most
  *        once a second while there is something to do, on a pool thread.
  * WHO    show: the peeker. init, count: the engine.
- * OWNS   Its job.
+ * OWNS   Its chore.
  * FAILS  Never.
  */
 #ifndef WORKER_OPERATE_STATUS_H
@@ -15,8 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "worker/loop/pool.h"
-#include "worker/loop/timers.h"
+#include "worker/loop/chore.h"
 
 struct file_watch;
 struct flow;
@@ -31,9 +30,9 @@ struct status_reader {
 struct status {
     struct flow *flow;             /* c */
     struct file_watch *file_watch; /* c  set before the worker runs */
-    struct pool_job job;
-    _Atomic int64_t rows[3];      /* a  waiting, parked, dead; -1: not known */
-    uint64_t deliveries;          /* j  at the last count */
+    struct chore chore;            /* counts the rows */
+    _Atomic int64_t rows[3];       /* a  waiting, parked, dead; -1: not known */
+    uint64_t deliveries;           /* j  at the last count */
     struct status_reader *reader; /* set before the worker runs; NULL: nobody */
 };
 

@@ -9,14 +9,18 @@
  *        for each second while messages are taken, less often where millions
  *        of rows wait. Costs an idle worker nothing, or where inotify cannot
  *        be had one look a minute.
- * WHO    open, start, last, close: the engine. soon: any thread.
+ * WHO    open, start, last, close: the engine. soon, trouble: any thread.
  * OWNS   A descriptor of each file (O_PATH), and that of inotify.
  * FAILS  open: a problem.
  */
 #ifndef WORKER_RESTART_FILE_WATCH_H
 #define WORKER_RESTART_FILE_WATCH_H
 
+#include <limits.h>
+
 #include "common/base/problem.h"
+
+#define FILE_NEXT (PATH_MAX + 256)
 
 struct flow;
 struct pid_file;
@@ -30,8 +34,15 @@ struct file_watch_setup {
     const struct statedir *dir;
     struct runtimedir *runtime;
     struct pid_file *lock;
-    void (*there)(void *arg); /* a look found all of it; the loop */
+    void (*there)(void *arg); /* a look found all of it; on a pool thread */
     void *arg;
+};
+
+/* Why nothing is taken. */
+struct file_trouble {
+    char text[100];      /* "store.db was removed"; "": no file is the reason */
+    char path[PATH_MAX]; /* of it */
+    char next[FILE_NEXT]; /* what to do */
 };
 
 /* After all files are open. */
@@ -41,12 +52,8 @@ int file_watch_open(struct file_watch **out,
 void file_watch_start(struct file_watch *w);
 /* Work goes on: look again. */
 void file_watch_soon(struct file_watch *w);
-/* While a hold of it is on, which file and why: "store.db was removed"; until
- * the next look. The peeker. */
-const char *file_watch_text(const struct file_watch *w);
-/* Of the same file: its whole path, and what to do. */
-const char *file_watch_path(const struct file_watch *w);
-const char *file_watch_next(const struct file_watch *w);
+/* Which file keeps messages from being taken, as of the last look. */
+void file_watch_trouble(struct file_watch *w, struct file_trouble *out);
 /* At the end, with no thread left but this one: write again what is removed, or
  * the store beside its name. */
 void file_watch_last(struct file_watch *w);
