@@ -28,10 +28,11 @@
 #include "common/base/container.h"
 #include "worker/engine.h"
 
-#define FIRST_FD  3
-#define FEED_PART 2 /* fed twice in the time that the watchdog waits */
-#define STOP_MORE (10 * NS_PER_S) /* for verdicts and files, when all ended */
-#define SAY_S     1 /* the manager has that long to make room for a datagram */
+#define FIRST_FD   3
+#define FEED_PART  2 /* fed twice in the time that the watchdog waits */
+#define FEED_AGAIN (100 * NS_PER_MS) /* where the manager had no room for it */
+#define STOP_MORE  (10 * NS_PER_S) /* for verdicts and files, when all ended */
+#define SAY_S      1 /* at the start and the end it has as long to make room */
 
 /* number_take - a number from the environment; 0: none, or not for this process
  * What a shell or another service inherited and passed on has the pid of that
@@ -160,17 +161,20 @@ static int ready_say(struct notify *n)
     return say(n, "READY=1", 0);
 }
 
-/* feed - the peeker is alive, or this would not be called */
+/* feed - the loop is alive, or this would not be called; it waits for nobody,
+ * so a manager that is behind hears it at the next try */
 static void feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
+    int err = say(n, "WATCHDOG=1", MSG_DONTWAIT);
 
-    (void)say(n, "WATCHDOG=1", 0);
-    timers_start_after(n->engine->flow.timers, timer, n->feed_ns);
+    timers_start_after(n->engine->flow.timers, timer,
+                       err == -EAGAIN && n->feed_ns > FEED_AGAIN ? FEED_AGAIN
+                                                                 : n->feed_ns);
 }
 
 /* stopping_say - once; how long a stop may take is ours to know */
-static void stopping_say(struct notify *n)
+static void stopping_say(struct notify *n, int flags)
 {
     const struct settings *set = n->engine->flow.set;
     uint64_t most =
@@ -179,10 +183,9 @@ static void stopping_say(struct notify *n)
 
     if (n->stopping)
         return;
-    n->stopping = true;
     snprintf(text, sizeof text, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64,
              most / NS_PER_US);
-    (void)say(n, text, 0);
+    n->stopping = say(n, text, flags) != -EAGAIN;
 }
 
 /* title_read - a new title; its last part may be what a command printed. The
@@ -194,7 +197,7 @@ static void title_read(struct status_reader *reader, const char *title)
     char text[512];
 
     if (atomic_load(&n->engine->flow.gate.holds) & HOLD_STOP)
-        stopping_say(n);
+        stopping_say(n, MSG_DONTWAIT);
     memcpy(text, status, sizeof status);
     safe_text_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
                    title, strlen(title));
@@ -229,6 +232,6 @@ void notify_end(struct notify *n)
     n->engine->board.reader = NULL;
     if (n->fd < 0)
         return;
-    stopping_say(n);
+    stopping_say(n, 0);
     close(n->fd);
 }
