@@ -1,9 +1,9 @@
 /* chore.h - something small that is done beside the loop, and again if it fails
  *
- * WHAT   A job of the pool with a timer. It runs when somebody asks for it, one
- *        run at a time; who asks during a run gets another one. After trouble it
- *        runs again by itself, after a wait that doubles; each kind of trouble
- *        is told once, and that it is over.
+ * WHAT   A job of the pool with a timer. It runs when somebody asks for it,
+ *        one run at a time; who asks during a run gets another one. After
+ *        trouble it runs again by itself, after a wait that doubles; each kind
+ *        of trouble is told once, and that it is over.
  * WHO    soon, after: any thread. run: the engine's thread, while no other
  *        thread asks. stop: any thread but that of a run.
  * OWNS   Its timer and its job; it is embedded in the caller's struct.
@@ -28,9 +28,10 @@ struct chore {
     struct pool **pool;         /* c */
     struct timer timer;
     struct pool_job job;
-    atomic_uint asked; /* a  not yet answered; > 0: the job is queued, or runs */
-    int err;           /* r  of the last run */
-    uint64_t wait_ns;  /* r  before the next; 0: no trouble */
+    atomic_uint
+        asked;        /* a  not yet answered; > 0: the job is queued, or runs */
+    int err;          /* r  of the last run */
+    uint64_t wait_ns; /* r  before the next; 0: no trouble */
 };
 
 /* `run` and the waits are set, the rest is 0. */

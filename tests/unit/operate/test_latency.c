@@ -1,0 +1,235 @@
+/* test_latency.c - what is done to a large custody keeps the loop waiting for
+ * nothing
+ *
+ * 64 slots of 16 MiB are added, and written again after a removal, by jobs of
+ * the pool, while the loop fires a timer each millisecond and maps what a new
+ * thread would need. How late the timer is, less the time that the thread
+ * waited for a processor (/proc/self/task/TID/schedstat), is what it was kept
+ * from. A machine that is busy can add to that, so the best of some rounds
+ * counts: what keeps the loop waiting does so in each of them.
+ */
+#include "tests/unit/storage/custody_fixture.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/config/slots.h"
+#include "worker/flow/flow.h"
+#include "worker/loop/loop.h"
+#include "worker/operate/cap.h"
+
+enum { CAP = 1, MOST = 64, STACK = 256 << 10, ROUNDS = 5 };
+
+#define MOST_LATE (20 * NS_PER_MS)
+#define TICK      NS_PER_MS
+/* Two files, and as much for others. */
+#define NEEDS ((uint64_t)4 * MOST * CUSTODY_BODY_MAX)
+
+static struct settings set = {
+    .queue = "/q", .concurrency = CAP, .window = 1, .lookahead = 1};
+static const struct handler_ops ops = {.name = "none"};
+static struct flow flow;
+static struct cap cap;
+static struct timer tick;
+static uint64_t due_ns, waited_ns, worst_ns;
+static atomic_bool done;
+
+/* waited - how long this thread has waited for a processor so far */
+static uint64_t waited(void)
+{
+    unsigned long long ran = 0, wait = 0;
+    char path[64];
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)gettid());
+    file = fopen(path, "re");
+    if (!file || fscanf(file, "%llu %llu", &ran, &wait) != 2)
+        wait = 0;
+    if (file)
+        fclose(file);
+    return wait;
+}
+
+static void ticked(struct timer *timer)
+{
+    uint64_t wait = waited(), now = clock_mono_ns(), late = now - due_ns;
+    uint64_t lost = wait - waited_ns;
+    void *stack;
+
+    late = late > lost ? late - lost : 0;
+    if (late > worst_ns)
+        worst_ns = late;
+    stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(stack, MAP_FAILED);
+    munmap(stack, STACK);
+    waited_ns = waited();
+    due_ns = clock_mono_ns() + TICK;
+    timers_start(flow.timers, timer, due_ns);
+}
+
+static void on_event(void *arg, enum gate_event event)
+{
+    (void)arg, (void)event;
+}
+
+static void no_count(void *arg)
+{
+    (void)arg;
+}
+
+static void visit(struct slot *slot, void *arg)
+{
+    (void)slot, (void)arg;
+}
+
+static bool finished(void *arg)
+{
+    (void)arg;
+    return atomic_load(&done);
+}
+
+static int wait_ms(void *arg)
+{
+    (void)arg;
+    return -1;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* run - the loop, until `done` */
+static uint64_t run(void)
+{
+    static const struct loop_hooks hooks = {.finished = finished,
+                                            .wait_ms = wait_ms,
+                                            .quiet = nothing,
+                                            .round = nothing};
+
+    atomic_store(&done, false);
+    worst_ns = 0;
+    waited_ns = waited();
+    due_ns = clock_mono_ns() + TICK;
+    timers_start(flow.timers, &tick, due_ns);
+    loop_run(flow.loop, &hooks, NULL);
+    return worst_ns;
+}
+
+static void over(void *arg)
+{
+    (void)arg;
+    atomic_store(&done, true);
+}
+
+static void setup(void)
+{
+    struct custody_spec spec = {.body_bytes = CUSTODY_BODY_MAX,
+                                .slots = slots_for(&set, CAP),
+                                .slots_max = slots_for(&set, MOST)};
+    struct problem p = {0};
+
+    flow = (struct flow){0};
+    set.concurrency = CAP;
+    strcpy(fixture_dir, "/dev/shm/mqw-latency-XXXXXX");
+    cr_assert(mkdtemp(fixture_dir));
+    snprintf(fixture_file, sizeof fixture_file, "%s/custody", fixture_dir);
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    cr_assert_eq(custody_open(&flow.custody, fixture_file, &spec, &p), 0, "%s",
+                 p.text);
+    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    flow.set = &set;
+    flow.ops = &ops;
+    cr_assert_eq(timers_open(&flow.timers), 0);
+    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
+    cr_assert_eq(pool_open(&flow.pool, CAP + SPARE_THREADS), 0);
+    dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
+    flow.dirty.timers = flow.timers;
+    flow.dirty.loop = flow.loop;
+    items_init(&flow.items, 0);
+    gate_init(&flow.gate, &set, on_event, NULL);
+    cap_init(&cap, &flow, &set);
+    cap.over = over;
+    timer_init(&tick, ticked);
+}
+
+static void teardown(void)
+{
+    pool_close(&flow.pool);
+    gate_fini(&flow.gate);
+    items_fini(&flow.items);
+    loop_close(&flow.loop);
+    timers_close(&flow.timers);
+    custody_close(&flow.custody);
+    fixture_fini();
+}
+
+static void put_back_job(struct pool_job *job)
+{
+    struct problem p;
+
+    (void)job;
+    cr_assert_eq(custody_put_back(flow.custody, &p), 0, "%s", p.text);
+    over(NULL);
+    loop_wake(flow.loop);
+}
+
+/* adding - the longest that the loop was kept waiting, ns */
+static uint64_t adding(void)
+{
+    uint64_t worst;
+
+    cr_assert_eq(cap_set(&cap, MOST, NULL), -EINPROGRESS);
+    worst = run();
+    cr_assert_eq(atomic_load(&flow.gate.cap), MOST);
+    return worst;
+}
+
+static uint64_t rewriting(void)
+{
+    static struct pool_job job = {.run = put_back_job};
+
+    cr_assert_eq(unlink(fixture_file), 0);
+    cr_assert_eq(pool_submit(flow.pool, &job), 0);
+    return run();
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool room(void)
+{
+    struct statvfs shm;
+
+    return statvfs("/dev/shm", &shm) == 0 &&
+           (uint64_t)shm.f_bavail * shm.f_frsize >= NEEDS &&
+           (uint64_t)sysconf(_SC_AVPHYS_PAGES) *
+                   (uint64_t)sysconf(_SC_PAGESIZE) >=
+               NEEDS;
+}
+
+Test(latency, adding_and_rewriting_64_slots_of_16_mib_delays_no_timer,
+     .timeout = 600)
+{
+    uint64_t add = UINT64_MAX, rewrite = UINT64_MAX;
+
+    if (!room())
+        cr_skip_test("no 4 GiB are free in /dev/shm");
+    for (int i = 0; i < ROUNDS && (add >= MOST_LATE || rewrite >= MOST_LATE);
+         i++) {
+        setup();
+        add = least(add, adding());
+        rewrite = least(rewrite, rewriting());
+        teardown();
+    }
+    cr_expect_lt(add, MOST_LATE, "%" PRIu64 " us", add / NS_PER_US);
+    cr_expect_lt(rewrite, MOST_LATE, "%" PRIu64 " us", rewrite / NS_PER_US);
+}
