@@ -38,7 +38,7 @@ struct options {
     const char *textfile;         /* NULL: stdout */
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
-    bool json, force;
+    bool json, quiet, force;
 };
 
 extern const struct subcommand_table mqctl_table;

@@ -53,13 +53,14 @@ static const struct subcommand_row verbs[] = {
 #define AT(member) .offset = offsetof(struct options, member)
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)
-#define TABLES     (V(QUEUES) | V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR))
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
-    {TABLES | ORDERS,
+    {EVERY & ~V(METRICS),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
+    {ORDERS | V(CREATE) | V(REMOVE),
+     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {V(TOP),
      {"interval", 'i', OPT_DURATION, .value = "DUR", .min = 100 * NS_PER_MS,
       .max = 3600 * NS_PER_S, .preset = "1s", AT(interval_ns),

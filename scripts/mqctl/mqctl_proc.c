@@ -138,16 +138,16 @@ struct pidfile_search {
 static bool pidfile_look(int fd, void *arg)
 {
     struct pidfile_search *s = arg;
-    char link[64], path[PATH_MAX], *slash;
+    char entry[64], path[PATH_MAX], *slash;
     struct stat its, name;
 
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)s->out->pid, fd);
-    if (!proc_link(link, path) || path[0] != '/')
+    snprintf(entry, sizeof entry, "/proc/%d/fd/%d", (int)s->out->pid, fd);
+    if (!proc_link(entry, path) || path[0] != '/')
         return true;
     slash = strrchr(path, '/');
     if (strcmp(slash + 1, STATEDIR_PIDFILE) != 0)
         return true;
-    s->out->there = stat(link, &its) == 0 && stat(path, &name) == 0 &&
+    s->out->there = stat(entry, &its) == 0 && stat(path, &name) == 0 &&
                     its.st_dev == name.st_dev && its.st_ino == name.st_ino;
     *slash = '\0';
     slash = strrchr(path, '/');

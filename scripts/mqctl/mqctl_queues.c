@@ -129,16 +129,22 @@ int create_run(const struct options *o)
     if (queue_open(&q, o->line.operands[0], QUEUE_CREATE, &want, &created, &p) <
         0)
         return complain_of(&p);
-    if (created)
+    if (created && o->json)
+        (void)json_print_line(
+            json_pack("{s:s, s:b, s:I, s:I}", "queue", queue_label(q),
+                      "created", 1, "queue_depth", (json_int_t)queue_depth(q),
+                      "message_size", (json_int_t)queue_message_size(q)),
+            stdout);
+    else if (created && !o->quiet)
         printf("%s: made, room for %zu messages of %zu bytes\n", queue_label(q),
                queue_depth(q), queue_message_size(q));
-    else if (queue_differs(q, &want, text, sizeof text))
+    else if (!created && queue_differs(q, &want, text, sizeof text))
         status =
             complain(EX_CANTCREAT,
                      "%s is there already, and differs: %s; remove it first, "
                      "with mqctl remove %s",
                      queue_label(q), text, queue_label(q));
-    else
+    else if (!created)
         status =
             complain(EX_CANTCREAT,
                      "%s is there already, with room for %zu messages of %zu "
@@ -228,11 +234,27 @@ static const char *memory_remove(const struct snapshot *v,
     return buf;
 }
 
+/* removed_tell - where retries and dead letters are kept */
+static void removed_tell(const struct options *o, const struct snapshot *v)
+{
+    char memory[MEMORY_TEXT];
+
+    memory_remove(v, memory);
+    if (o->json)
+        (void)json_print_line(json_pack("{s:s, s:b, s:s?}", "queue", v->queue,
+                                        "removed", 1, "kept_in",
+                                        v->has_folder ? v->dir.folder : NULL),
+                              stdout);
+    else if (!o->quiet)
+        printf("%s: removed%s%s%s\n", v->queue,
+               v->has_folder ? "; retries and dead letters are kept in " : "",
+               v->has_folder ? v->dir.folder : "", memory);
+}
+
 /* remove_run - the queue; what was kept of it stays */
 int remove_run(const struct options *o)
 {
     struct problem p = {0};
-    char memory[MEMORY_TEXT];
     struct snapshot v;
     int status, err;
 
@@ -251,10 +273,7 @@ int remove_run(const struct options *o)
                               "cannot remove %s: %s; its owner and root may",
                               v.queue, strerror(-err));
         else
-            printf("%s: removed%s%s%s\n", v.queue,
-                   v.has_folder ? "; retries and dead letters are kept in "
-                                : "",
-                   v.has_folder ? v.dir.folder : "", memory_remove(&v, memory));
+            removed_tell(o, &v);
     }
     snapshot_close(&v);
     return status;

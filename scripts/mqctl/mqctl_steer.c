@@ -96,7 +96,7 @@ int steer_run(const struct options *o)
     }
     if (o->json)
         (void)json_print_line(json_incref(answer), stdout);
-    else if (!status)
+    else if (!status && !o->quiet)
         told(o, queue, answer);
     error = text_of(answer, "error");
     if (status)

@@ -11,6 +11,7 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_H
 #define SCRIPTS_MQDLQ_MQDLQ_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,7 +37,8 @@ struct options {
     const char *to;        /* NULL: the queue itself */
     uint64_t by;           /* enum letter_by */
     uint64_t rate, wait_ns, older_than_ns;
-    bool all, json, count, body, raw, dry_run, canary, reset_expiry, again;
+    bool all, json, quiet, count, body, raw, dry_run, canary;
+    bool reset_expiry, again;
     bool has_by, has_wait, has_older_than;
 };
 
@@ -56,6 +58,9 @@ void context_close(struct context *ctx);
 
 /* A -errno of the store while it was asked to `what`; the exit status. */
 int store_failed(const char *what, int err);
+/* At the end of a verb that changes something: takes over `object`, and prints
+ * it with --json. False: the caller tells it in words. */
+bool summary_told(const struct context *ctx, json_t *object);
 /* First trouble wins: the status to keep. */
 static inline int status_worse(int status, int other)
 {

@@ -74,7 +74,7 @@ int canary_wait(struct context *ctx, int64_t row, uint64_t died_ns,
                             "the canary, letter %" PRId64
                             ", is not settled%s; nothing else was sent",
                             row, cli_interrupt_seen() ? "" : " in time");
-        if (patience_over(&patience))
+        if (patience_over(&patience) && !ctx->o->quiet)
             complain(
                 0,
                 "letter %" PRId64 " was sent, %s; waiting until a worker "

@@ -13,6 +13,7 @@
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
 #include "common/state/worker_lock.h"
 
 /* store_failed - say it, with the exit status */
@@ -27,6 +28,15 @@ int store_failed(const char *what, int err)
                     : err == -ENOSPC ? EX_CANTCREAT
                                      : EX_IOERR,
                     "cannot %s: %s", what, strerror(-err));
+}
+
+bool summary_told(const struct context *ctx, json_t *object)
+{
+    if (!ctx->o->json)
+        json_decref(object);
+    else if (json_print_line(object, stdout) < 0)
+        complain_memory();
+    return ctx->o->json || ctx->o->quiet;
 }
 
 /* kept_from - a worker runs, and its store was moved or removed: do not make a

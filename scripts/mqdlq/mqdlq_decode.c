@@ -261,7 +261,7 @@ static void read_message(struct reading *r, struct store_row *m)
         refuse(r, "neither body nor body_base64 is there");
     if (header.size > HEADER_MAX)
         refuse(r, "header is over %d bytes", HEADER_MAX);
-    if (r->err)
+    if (r->err || !body.at)
         return;
     if (header.size > 0 && m->reason != REASON_BAD_HEADER)
         header = header_resize(header, body.size, resized);

@@ -151,8 +151,9 @@ static int file_open(struct import *i)
         return complain(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
                         "cannot open \"%s\": %s", name, strerror(errno));
     sized = fstat(fileno(i->file), &st) == 0 && S_ISREG(st.st_mode);
-    term_progress_start(&i->bar, "importing bytes",
-                        sized ? (uint64_t)st.st_size : 0);
+    if (!o->quiet)
+        term_progress_start(&i->bar, "importing bytes",
+                            sized ? (uint64_t)st.st_size : 0);
     return 0;
 }
 
@@ -174,7 +175,9 @@ int import_run(struct context *ctx)
         term_progress_end(&i->bar);
         if (err)
             status = batch_failed(i, err);
-        else if (!status)
+        else if (!status &&
+                 !summary_told(ctx, json_pack("{s:s, s:I}", "queue", ctx->queue,
+                                              "imported", (json_int_t)i->in)))
             printf("%" PRIu64 " letter%s imported\n", i->in,
                    term_plural(i->in));
     }

@@ -122,9 +122,11 @@ static const struct subcommand_flag flags[] = {
      {"older-than", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
       AT(older_than_ns), SEEN(has_older_than),
       .help = "only letters that died longer ago than DUR"}},
-    {V(LIST) | V(SHOW),
+    {EVERY & ~V(EXPORT),
      {"json", 'j', OPT_FLAG, AT(json),
-      .help = "one JSON object a line, with history"}},
+      .help = "one JSON object a line: letters with their history, numbers"}},
+    {REMOVE | V(IMPORT),
+     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {V(LIST),
      {"count", 0, OPT_FLAG, AT(count),
       .help = "print only how many there are"}},
@@ -237,9 +239,8 @@ static int options_check(void *options, struct problem *p)
         older_than_apply(o);
     if (o->line.verb == VERB_LIST && o->line.operand_count > 1)
         text = "list takes no ids; use show for them";
-    else if (o->count + o->has_by > 1 || (o->json && (o->count || o->body)))
-        text = "--count, --by, --json and --body do not go together, only "
-               "--by and --json do";
+    else if (o->count + o->has_by > 1 || (o->json && o->body))
+        text = "--count and --by do not go together, nor do --json and --body";
     else if (o->raw && o->reset_expiry)
         text = "--raw sends the old expiry with the old header; leave out "
                "--raw or --reset-expiry";

@@ -12,6 +12,7 @@
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/store/letters.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
@@ -22,12 +23,19 @@
 /* letter_foretell - visit: what would be removed */
 static int letter_foretell(const struct letter *l, void *arg)
 {
+    const struct context *ctx = arg;
     char id[ULID_TEXT], time[TIME_TEXT];
 
-    (void)arg;
-    printf("would remove %" PRId64 " %s died %s %s", l->m.row,
-           ulid_print(l->m.id, id), time_print(l->m.died_ns, time),
-           dead_reason_text(l->m.reason));
+    ulid_print(l->m.id, id);
+    if (ctx->o->json)
+        return json_print_line(
+            json_pack("{s:I, s:s, s:o, s:s, s:s?}", "id", (json_int_t)l->m.row,
+                      "message_id", id, "died_at", json_time(l->m.died_ns),
+                      "reason", dead_reason_text(l->m.reason), "error",
+                      l->m.error),
+            stdout);
+    printf("would remove %" PRId64 " %s died %s %s", l->m.row, id,
+           time_print(l->m.died_ns, time), dead_reason_text(l->m.reason));
     if (l->m.error) {
         fputs(": ", stdout);
         safe_text(stdout, l->m.error, strlen(l->m.error), true);
@@ -36,17 +44,35 @@ static int letter_foretell(const struct letter *l, void *arg)
     return 0;
 }
 
+/* removed_tell - how many of how many */
+static void removed_tell(const struct context *ctx, const struct selection *c,
+                         uint64_t gone)
+{
+    bool dry = ctx->o->dry_run;
+
+    if (summary_told(ctx, json_pack("{s:s, s:I, s:I, s:b}", "queue", ctx->queue,
+                                    "chosen", (json_int_t)c->count, "removed",
+                                    (json_int_t)gone, "dry_run", dry)))
+        return;
+    if (dry)
+        printf("%zu letter%s would be removed\n", c->count,
+               term_plural(c->count));
+    else
+        printf("%" PRIu64 " of %zu letter%s removed\n", gone, c->count,
+               term_plural(c->count));
+}
+
 /* selection_foretell - --dry-run */
 static int selection_foretell(struct context *ctx, const struct selection *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         int err =
-            letters_get(ctx->store, c->picks[i].row, letter_foretell, NULL);
+            letters_get(ctx->store, c->picks[i].row, letter_foretell, ctx);
 
         if (err && err != -ENOENT)
             return store_failed("read a letter", err);
     }
-    printf("%zu letter%s would be removed\n", c->count, term_plural(c->count));
+    removed_tell(ctx, c, 0);
     return 0;
 }
 
@@ -72,7 +98,7 @@ static int selection_remove(struct context *ctx, const struct selection *c)
     int64_t n = 0;
     int status;
 
-    if (c->count > 1)
+    if (c->count > 1 && !ctx->o->quiet)
         term_progress_start(&bar, "removing", c->count);
     for (size_t at = 0; at < c->count && !cli_interrupt_seen(); at += BATCH) {
         n = batch_remove(ctx, c, at);
@@ -88,8 +114,7 @@ static int selection_remove(struct context *ctx, const struct selection *c)
     /* The letters are gone whether the file shrinks or not. */
     if (!status && gone >= MANY_GONE)
         letters_shrink(ctx->store);
-    printf("%" PRIu64 " of %zu letter%s removed\n", gone, c->count,
-           term_plural(c->count));
+    removed_tell(ctx, c, gone);
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/store/letters.h"
+#include "common/text/json_line.h"
 #include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
 #include "common/text/term.h"
@@ -123,12 +124,22 @@ static int letter_pack(const struct letter *l, void *arg)
 static void message_foretell(const struct replay *r)
 {
     const struct encoding *p = &r->encoding;
+    bool moves = p->kind != ENCODING_TRACKED;
 
-    printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32 "%s\n",
+    if (r->context->o->json) {
+        (void)json_print_line(
+            json_pack("{s:I, s:s, s:I, s:I, s:b}", "id",
+                      (json_int_t)p->mark.row, "to", queue_label(r->queue),
+                      "size", (json_int_t)p->size, "priority",
+                      (json_int_t)p->priority, "removed", moves),
+            stdout);
+        return;
+    }
+    printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32
+           "%s%s\n",
            p->mark.row, queue_label(r->queue), p->size, p->priority,
-           p->kind == ENCODING_TRACKED     ? ""
-           : p->kind == ENCODING_UNTRACKED ? ", and remove it"
-                                           : ", as received, and remove it");
+           p->kind == ENCODING_RAW ? ", as received" : "",
+           moves ? ", and remove it" : "");
 }
 
 /* room_say - the queue has been full for a second: tell whether a worker runs,
@@ -140,6 +151,8 @@ static void room_say(bool first, void *arg)
     const char *name = queue_label(r->queue);
     char worker[WORKER_CLAUSE];
 
+    if (o->quiet)
+        return;
     if (first) {
         term_progress_clear(&r->bar);
         complain(0, "%s is full (%zu messages), %s; waiting for room%s", name,
@@ -364,14 +377,35 @@ static int on_way_find(struct replay *r)
     return err ? store_failed("read the letters", err) : 0;
 }
 
-/* on_way_print - the end of the line */
-static void on_way_print(const struct replay *r)
+/* summary - how it went */
+static void summary(const struct replay *r)
 {
+    const struct options *o = r->context->o;
+    size_t total = r->selection.count;
+
+    if (summary_told(r->context,
+                     json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I, s:b}", "queue",
+                               r->context->queue, "to",
+                               r->queue ? queue_label(r->queue) : NULL,
+                               "chosen", (json_int_t)total, "sent",
+                               (json_int_t)r->sent, "refused",
+                               (json_int_t)r->refused, "on_way",
+                               (json_int_t)r->on_way, "dry_run", o->dry_run)))
+        return;
+    if (total == 0)
+        fputs("0 letters chosen", stdout);
+    else
+        printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
+               term_plural(total), o->dry_run ? "would be sent" : "sent",
+               queue_label(r->queue));
+    if (r->refused > 0)
+        printf(", %" PRIu64 " not", r->refused);
     if (r->on_way > 0)
         printf("; %" PRIu64 " %s on %s way already: see mqdlq list --replayed "
                "%s",
                r->on_way, r->on_way == 1 ? "is" : "are",
                r->on_way == 1 ? "its" : "their", r->context->queue);
+    putchar('\n');
 }
 
 /* selection_replay - all of them, and say how it went; the exit status */
@@ -381,7 +415,7 @@ static int selection_replay(struct replay *r)
     size_t total = r->selection.count;
     int status = 0;
 
-    if (total > 1 && !o->dry_run)
+    if (total > 1 && !o->dry_run && !o->quiet)
         term_progress_start(&r->bar, "replaying", total);
     rate_limit_start(&r->rate, o->rate, clock_mono_ns());
     for (size_t i = 0; i < total && !status; i++) {
@@ -390,13 +424,7 @@ static int selection_replay(struct replay *r)
     }
     sent_note(r);
     term_progress_end(&r->bar);
-    printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
-           term_plural(total), o->dry_run ? "would be sent" : "sent",
-           queue_label(r->queue));
-    if (r->refused > 0)
-        printf(", %" PRIu64 " not", r->refused);
-    on_way_print(r);
-    putchar('\n');
+    summary(r);
     status = status_worse(status, r->status);
     return status_worse(status, r->selection.missing ? EX_NOINPUT : 0);
 }
@@ -433,9 +461,7 @@ int replay_run(struct context *ctx)
         status = on_way_find(&r);
     if (!status && r.selection.count == 0) {
         status = r.selection.missing ? EX_NOINPUT : 0;
-        fputs("0 letters chosen", stdout);
-        on_way_print(&r);
-        putchar('\n');
+        summary(&r);
     } else if (!status) {
         status = target_open(&r);
         if (!status)

@@ -23,7 +23,7 @@ struct options {
     struct queue_attr attr;
     const char *file;
     uint64_t priority, timeout_ns, wait_ns, repeat, rate, mode;
-    bool lines, null, raw, create, no_wait, print_id, help, version;
+    bool lines, null, raw, create, no_wait, print_id, quiet, help, version;
     bool has_delay, has_depth, has_size, has_mode, has_wait;
 };
 
@@ -104,6 +104,8 @@ static const struct option_row rows[] = {
      .help = "do not wait for room in a full queue"},
     {"print-id", 0, OPT_FLAG, AT(print_id),
      .help = "print the id of each message that was sent, one a line"},
+    {"quiet", 'q', OPT_FLAG, AT(quiet),
+     .help = "print only what goes wrong: no progress, no note of a wait"},
     {"create", 0, OPT_FLAG, AT(create),
      .help = "create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
@@ -258,7 +260,7 @@ static int run(struct options *o, const char *name, const char *body)
         input_get(o, body, queue, &input, &p)) {
         status = complain_of(&p);
     } else {
-        if (!body && !o->file)
+        if (!body && !o->file && !o->quiet)
             complain_reads(o->lines  ? "messages, one a line,"
                            : o->null ? "messages, each up to a NUL,"
                                      : "the body");
@@ -274,6 +276,7 @@ static int run(struct options *o, const char *name, const char *body)
             .rate = o->rate,
             .many = o->lines || o->null,
             .print_id = o->print_id,
+            .quiet = o->quiet,
         });
     }
     input_close(&input);

@@ -131,6 +131,8 @@ static void room_say(bool first, void *arg)
     char worker[WORKER_CLAUSE], limit[DURATION_TEXT];
     bool endless = r->post->wait_ns == UINT64_MAX;
 
+    if (r->post->quiet)
+        return;
     if (first) {
         term_progress_clear(&r->bar);
         complain(0, "%s is full (%zu messages), %s; waiting for room%s%s%s",
@@ -251,7 +253,7 @@ int post_run(const struct post *post)
     if (!r.message) {
         return complain_memory();
     }
-    if (post->many || post->repeat > 1)
+    if (!post->quiet && (post->many || post->repeat > 1))
         term_progress_start(&r.bar, "sending", post->many ? 0 : post->repeat);
     rate_limit_start(&r.rate, post->rate, clock_mono_ns());
     status = run_records(&r);

@@ -27,6 +27,7 @@ struct post {
     uint64_t rate;    /* messages a second; 0: no limit */
     bool many;        /* the number of records is not known */
     bool print_id;
+    bool quiet; /* say only why it stops */
 };
 
 int post_run(const struct post *post);

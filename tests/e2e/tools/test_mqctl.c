@@ -333,6 +333,9 @@ Test(mqctl, set_has_a_help_with_all_that_the_worker_can_change)
     cr_assert_str_eq(words_of(ctl_out("set", "--help"), " NAME is "), worker);
     free(worker);
     cr_assert_eq(ctl("set", q, "--timeout=3s").status, 64);
+    cr_assert_str_eq(ctl_out("set", "-q", q, "timeout=3s"), "");
+    cr_assert_str_eq(ctl_out("pause", "--quiet", q), "");
+    cr_assert_neq(ctl("resume", "--quiet", q, "now").status, 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

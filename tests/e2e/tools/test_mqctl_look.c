@@ -203,6 +203,32 @@ Test(mqctl_look, create_makes_a_queue_once_and_remove_takes_care)
     cr_assert_eq(ctl("remove", q).status, 66);
 }
 
+Test(mqctl_look, create_and_remove_answer_programs)
+{
+    const char *q = harness_queue_name();
+    struct harness_result r =
+        harness_run("mqctl", "create", "-j", "--queue-depth", "3",
+                    "--message-size", "32", q);
+    char want[256];
+
+    snprintf(want, sizeof want,
+             "{\"queue\":\"%s\",\"created\":true,\"queue_depth\":3,"
+             "\"message_size\":32}\n",
+             q);
+    cr_assert_str_eq(r.out, want, "%s", r.err);
+    cr_assert_eq(harness_run("mqctl", "create", "-j", q).status, 73);
+    snprintf(want, sizeof want,
+             "{\"queue\":\"%s\",\"removed\":true,\"kept_in\":null}\n", q);
+    cr_assert_str_eq(ctl_out("remove", "-j", q), want);
+    r = harness_run("mqctl", "create", "-q", "--queue-depth", "3",
+                    "--message-size", "32", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.out, "");
+    cr_assert_eq(harness_run("mqctl", "create", "-q", q).status, 73);
+    cr_assert_str_eq(ctl_out("remove", "-q", q), "");
+    cr_assert_eq(harness_queue_length(q), -1);
+}
+
 Test(mqctl_look, remove_refuses_a_queue_that_a_worker_consumes)
 {
     const char *q = harness_queue(0, 0);

@@ -350,6 +350,61 @@ Test(replay, dry_run_does_nothing)
     cr_assert_eq(harness_queue_length(q), 0);
 }
 
+/* ---- for programs: --json, --quiet ---- */
+
+Test(replay, json_says_what_was_done)
+{
+    const char *q = three_letters(), *out;
+    char want[256];
+
+    out = dlq_out("list", "--count", "--json", q);
+    snprintf(want, sizeof want, "{\"queue\":\"%s\",\"count\":3}\n", q);
+    cr_assert_str_eq(out, want);
+    out = dlq_out("replay", "-nj", q, "1", "2");
+    snprintf(want, sizeof want, "{\"id\":1,\"to\":\"%s\",\"size\":", q);
+    has(out, want);
+    has(out, "\"priority\":3,\"removed\":false}\n{\"id\":2,");
+    has(out, "\"sent\":2,\"refused\":0,\"on_way\":0,\"dry_run\":true}\n");
+    out = dlq_out("replay", "-j", q, "1");
+    snprintf(want, sizeof want,
+             "{\"queue\":\"%s\",\"to\":\"%s\",\"chosen\":1,\"sent\":1,"
+             "\"refused\":0,\"on_way\":0,\"dry_run\":false}\n",
+             q, q);
+    cr_assert_str_eq(out, want);
+    has(dlq_out("replay", "-j", "--error", "none", q),
+        "\"to\":null,\"chosen\":0,\"sent\":0,\"refused\":0,\"on_way\":0");
+    out = dlq_out("discard", "-nj", q, "2");
+    has(out, "{\"id\":2,\"message_id\":\"" ID_B "\",\"died_at\":\"2026-01-02T");
+    has(out, "\"chosen\":1,\"removed\":0,\"dry_run\":true}\n");
+    out = dlq_out("discard", "-j", q, "2");
+    snprintf(want, sizeof want,
+             "{\"queue\":\"%s\",\"chosen\":1,\"removed\":1,"
+             "\"dry_run\":false}\n",
+             q);
+    cr_assert_str_eq(out, want);
+    out = good(dlq_input(three, "import", "-j", q));
+    snprintf(want, sizeof want, "{\"queue\":\"%s\",\"imported\":3}\n", q);
+    cr_assert_str_eq(out, want);
+}
+
+Test(replay, quiet_prints_only_what_goes_wrong)
+{
+    const char *q = three_letters();
+    struct harness_result r = dlq("replay", "-q", q, "1");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.out, "");
+    cr_assert_str_eq(r.err, "");
+    cr_assert_eq(harness_queue_length(q), 1);
+    r = dlq("replay", "-q", q, "1");
+    cr_assert_eq(r.status, 65);
+    has(r.err, "is on its way");
+    cr_assert_str_eq(dlq_out("discard", "-q", q, "2"), "");
+    cr_assert_str_eq(dlq_out("purge", "-q", "--all", q), "");
+    cr_assert_str_eq(good(dlq_input(three, "import", "-q", q)), "");
+    cr_assert_eq(count(q), 3);
+}
+
 /* ---- the canary ---- */
 
 /* canary_start - replay all with a canary; returns when it is in the queue */

@@ -73,6 +73,17 @@ Test(waits, mqsend_with_a_limit_says_it_and_a_short_one_says_nothing)
     cr_assert_null(strstr(r.err, "waiting"), "%s", r.err);
 }
 
+Test(waits, mqsend_that_is_to_be_quiet_says_only_why_it_stops)
+{
+    const char *q = queue_full();
+    struct harness_result r =
+        harness_run("mqsend", "-q", "--wait", "1200ms", q, "x");
+
+    cr_assert_eq(r.status, 75);
+    cr_assert_null(strstr(r.err, "waiting"), "%s", r.err);
+    cr_assert(strstr(r.err, "stayed full"), "%s", r.err);
+}
+
 Test(waits, replay_into_a_full_queue_says_so)
 {
     const char *q = letters_of(1), *line;
