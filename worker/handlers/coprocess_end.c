@@ -79,6 +79,7 @@ static void sweep(struct coprocess *l)
         coprocess_term(l);
 
     struct process_tree_of of = {.group = c->pid,
+                                 .end = -1,
                                  .seq = c->mark,
                                  .kill_at_ns = l->kill_at_ns,
                                  .stderr_fd = c->err,

@@ -4,11 +4,10 @@
  * is a pipe that is read here. The process is waited for, not the end of its
  * stderr: a grandchild may keep that open.
  *
- * The time limit is a timer, started with the process. Its thread asks for the
- * answer once, when the process has ended: cancelled, and the exit status is
- * the verdict; or too late, and the verdict is the timeout whatever the process
- * says. The timer's callbacks signal the group while the process lives; once it
- * has ended, its thread ends what is left of it (process_tree.h).
+ * The thread that waits for the process keeps its time limit as well, so that
+ * one thread decides which came first: the end, and the exit status is the
+ * verdict; or the limit, and the verdict is the timeout whatever the process
+ * says. Then the thread ends all that is left of it (process_tree.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -29,9 +28,8 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/panic.h"
-#include "worker/process/body_file.h"
+#include "common/file/file.h"
 #include "worker/process/command.h"
-#include "common/base/container.h"
 #include "worker/process/denied.h"
 #include "worker/process/environment.h"
 #include "worker/handlers/handler.h"
@@ -39,22 +37,19 @@
 #include "worker/process/process.h"
 #include "worker/process/process_tree.h"
 #include "worker/process/stderr_tail.h"
-#include "worker/loop/timers.h"
 #include "worker/rules/verdict.h"
 
 /* One that runs; on the stack of its pool thread.
- * m = under mtx   c = constant after its start
- * t = written by the timer's callbacks, read after timers_cancel_sync */
+ * m = under mtx   c = constant after its start */
 struct running {
     LIST_ENTRY(running) link; /* m */
-    pid_t pid; /* c  not reaped while it is on the list: the number is ours */
-    struct handler *handler; /* c */
-    uint64_t tick;           /* c  its start time */
-    const char *id;          /* c  of the message */
-    uint64_t limit_ns;       /* c  UINT64_MAX: none */
-    struct timer limit;      /* until SIGTERM, then until SIGKILL */
-    bool late;               /* t  the limit came before the end */
-    uint64_t kill_at_ns;     /* t  if late: end of its grace */
+    struct process process;   /* c  not reaped while it is on the list: the
+                               * number is ours */
+    struct handler *handler;  /* c */
+    const char *id;           /* c  of the message */
+    uint64_t limit_ns;        /* c  UINT64_MAX: none */
+    int body, out, err;       /* c  stdin; stderr, the end that is read and the
+                               * one that is written; -1: closed */
 };
 
 /* m = under mtx   c = constant after open   a = atomic */
@@ -62,7 +57,6 @@ struct handler {
     const struct settings *set;   /* c */
     struct environment_base base; /* c */
     struct command command;
-    struct timers *timers;             /* c */
     struct subreaper *orphans;         /* c */
     struct process_tree *remains;      /* c */
     struct stderr_limit *stderr_limit; /* c */
@@ -146,7 +140,6 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->set = set;
-    h->timers = setup->timers;
     h->stderr_limit = setup->stderr_limit;
     pthread_mutex_init(&h->mtx, NULL);
     LIST_INIT(&h->running);
@@ -166,95 +159,134 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     return 0;
 }
 
-/* grace_over - it had its time after SIGTERM */
-static void grace_over(struct timer *timer)
-{
-    struct running *r = CONTAINER_OF(timer, struct running, limit);
+/* ---- descriptors ---- */
 
-    process_group_signal(r->pid, SIGKILL);
-}
-
-/* limit_over - the time limit came before the end
- * The worker's own stop, if it came first, has its own ladder; what it ends is
- * no failure of the handler.
+/* close_all - those that have consecutive numbers by one call
+ * Such a range holds nothing else, as all of its numbers are ours.
  */
-static void limit_over(struct timer *timer)
+static void close_all(const int *fds, size_t n)
 {
-    struct running *r = CONTAINER_OF(timer, struct running, limit);
-    struct handler *h = r->handler;
-    uint64_t kill_after = h->set->kill_after_ns;
-
-    pthread_mutex_lock(&h->mtx);
-    r->late = h->signal == 0;
-    pthread_mutex_unlock(&h->mtx);
-    if (!r->late)
-        return;
-    process_group_signal(r->pid, SIGTERM);
-    r->kill_at_ns = ns_add(clock_mono_ns(), kill_after);
-    timer->fire = grace_over;
-    timers_start(h->timers, timer, r->kill_at_ns);
-    log_info("handler_timeout", F_STR("msg", r->id), F_INT("pid", r->pid),
-             F_DURATION("limit", r->limit_ns),
-             F_DURATION("kill_after", kill_after));
+    for (size_t i = 0, k; i < n; i = k) {
+        for (k = i + 1; k < n && fds[i] >= 0 && fds[k] == fds[k - 1] + 1; k++)
+            ;
+        if (k - i > 1 &&
+            close_range((unsigned)fds[i], (unsigned)fds[k - 1], 0) == 0)
+            continue;
+        for (size_t each = i; each < k; each++)
+            if (fds[each] >= 0)
+                close(fds[each]);
+    }
 }
 
-/* limit_passed - decides it: the time limit, or the end of the process? */
-static bool limit_passed(struct running *r)
+/* body_open - the body as a file in memory: a descriptor that is read from its
+ * start, which may be mapped or read again; or -errno */
+static int body_open(const struct delivery *d)
 {
-    if (r->limit_ns != UINT64_MAX)
-        timers_cancel_sync(r->handler->timers, &r->limit);
-    return r->late;
+    int fd = memfd_create("mqworker-body", MFD_CLOEXEC), err;
+
+    if (fd < 0)
+        return -errno;
+    /* The offset, which the child shares, stays at the start. */
+    err = file_write(fd, d->body, d->body_size, 0);
+    if (err)
+        close(fd);
+    return err ? err : fd;
 }
 
-/* start - spawn and enter it among those that stop() reaches
- * posix_spawn runs outside the lock; a stop that came meanwhile is made up for
- * when the pid is entered.
+/* descriptors_open - for its stdin and stderr; `out` says why not */
+static bool descriptors_open(struct running *r, const struct delivery *d,
+                             struct outcome *out)
+{
+    int fds[2];
+
+    r->body = body_open(d);
+    if (r->body >= 0 && pipe2(fds, O_CLOEXEC) == 0) {
+        r->out = fds[0];
+        r->err = fds[1];
+        return true;
+    }
+    verdict_not_started(out, "no descriptor for the handler: %s: %s",
+                        r->body < 0 ? "memfd_create" : "pipe2",
+                        strerror(r->body < 0 ? -r->body : errno));
+    close_all(&r->body, 1);
+    return false;
+}
+
+/* ---- from the start to the end ---- */
+
+/* start - and enter it among those that stop() reaches
+ * The start is outside of the lock; a stop that came meanwhile is made up for
+ * when the process is entered.
  */
-static int start(struct running *r, char *const env[], const int fds[3])
+static int start(struct running *r, char *const env[])
 {
     struct handler *h = r->handler;
-    int err;
+    int err = command_start(&h->command, &r->process, env,
+                            (int[]){r->body, -1, r->err});
 
-    r->tick = process_tick();
-    err = command_start(&h->command, &r->pid, env, fds);
     if (err)
         return err;
-    if (process_tick() != r->tick)
-        r->tick = process_start_time(r->pid);
     pthread_mutex_lock(&h->mtx);
     LIST_INSERT_HEAD(&h->running, r, link);
     if (h->signal)
-        process_group_signal(r->pid, h->signal);
+        process_group_signal(r->process.pid, h->signal);
     pthread_mutex_unlock(&h->mtx);
-    if (r->limit_ns != UINT64_MAX)
-        timers_start_after(h->timers, &r->limit, r->limit_ns);
     return 0;
 }
 
-/* end_close - our copy of the end that the process writes to */
-static void end_close(int *fd)
+/* drain - what it wrote before it ended is in the pipe */
+static void drain(const struct running *r, struct stderr_tail *t)
 {
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
+    fcntl(r->out, F_SETFL, O_NONBLOCK);
+    stderr_tail_drain(t, r->out);
 }
 
-/* watch - read stderr until the process has ended */
-static void watch(int pidfd, int err_fd, struct stderr_tail *t)
+/* watch - read stderr until the process has ended; false: until `due_ns`
+ * poll(2) looks at the descriptors in their order (do_poll in fs/select.c). So
+ * what it tells of stderr is as it was after the end, and a process that wrote
+ * nothing more costs no read. What a grandchild goes on writing is not waited
+ * for.
+ */
+static bool watch(const struct running *r, struct stderr_tail *t,
+                  uint64_t due_ns)
 {
-    struct pollfd fds[2] = {{.fd = pidfd, .events = POLLIN},
-                            {.fd = err_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = r->process.end, .events = POLLIN},
+                            {.fd = r->out, .events = POLLIN}};
 
     while (fds[0].revents == 0) {
-        if (poll(fds, 2, -1) < 0)
-            fds[0].revents = fds[1].revents = 0; /* EINTR */
-        if (fds[1].revents && !stderr_tail_read(t, err_fd))
+        int ms = clock_ms_until(due_ns);
+
+        if (poll(fds, 2, ms) < 0)
+            fds[0].revents = fds[1].revents = 0; /* EINTR, ENOMEM */
+        if (fds[1].revents && !stderr_tail_read(t, r->out))
             fds[1].fd = -1;
+        if (ms == 0 && fds[0].revents == 0)
+            return false;
     }
-    /* What it wrote before it ended is in the pipe; what a grandchild goes on
-     * writing is not waited for. */
-    if (fds[1].fd >= 0)
-        stderr_tail_drain(t, err_fd);
+    if (fds[1].revents && fds[1].fd >= 0)
+        drain(r, t);
+    return true;
+}
+
+/* limit_over - the time limit came before the end; false: it does not count
+ * The worker's own stop, if it came first, has its own ladder; what it ends is
+ * no failure of the handler.
+ */
+static bool limit_over(const struct running *r)
+{
+    struct handler *h = r->handler;
+    bool stops;
+
+    pthread_mutex_lock(&h->mtx);
+    stops = h->signal != 0;
+    pthread_mutex_unlock(&h->mtx);
+    if (stops)
+        return false;
+    process_group_signal(r->process.pid, SIGTERM);
+    log_info("handler_timeout", F_STR("msg", r->id),
+             F_INT("pid", r->process.pid), F_DURATION("limit", r->limit_ns),
+             F_DURATION("kill_after", h->set->kill_after_ns));
+    return true;
 }
 
 /* wait_for - how the process ended; WNOWAIT: it stays a zombie. That cannot be
@@ -295,75 +327,73 @@ static void late_word(const struct running *r, const siginfo_t *info)
                  F_DURATION("limit", r->limit_ns));
 }
 
-/* end - the process has ended and is a zombie still; judge it, and leave
- * nothing of it where we ended it. It leaves the list before its number is
- * free. */
-static void end(struct running *r, const struct delivery *d, int err_fd,
-                struct stderr_tail *t, struct outcome *out)
+/* end_signalled - it was sent a signal, for its limit or the worker's stop:
+ * judge it, and leave nothing of it where we ended it. It leaves the list
+ * before its number is free. */
+static void end_signalled(struct running *r, uint64_t seq, bool late, int sig,
+                          struct stderr_tail *t, struct outcome *out)
 {
     struct handler *h = r->handler;
-    bool late = limit_passed(r);
-    struct process_tree_of left = {.group = r->pid,
-                                   .seq = d->message.seq,
-                                   .kill_at_ns = r->kill_at_ns,
-                                   .stderr_fd = err_fd,
-                                   .tail = t};
+    pid_t pid = r->process.pid;
+    struct process_tree_of left = {
+        .group = pid,
+        .end = late ? r->process.end : -1,
+        .seq = seq,
+        .kill_at_ns = ns_add(late ? clock_mono_ns() : h->signal_ns,
+                             h->set->kill_after_ns),
+        .stderr_fd = r->out,
+        .tail = t};
     siginfo_t info;
-    int sig;
 
-    if (leave(r, late, &sig)) {
-        info = wait_for(r->pid, 0);
-        verdict_exit(out, h->set, &info, false);
-        return;
-    }
-    info = wait_for(r->pid, WNOWAIT);
     if (late) {
+        process_tree_end(h->remains, &left);
+        drain(r, t);
+        info = wait_for(pid, WNOWAIT);
         late_word(r, &info);
         verdict_timeout(out, r->limit_ns);
     } else {
+        info = wait_for(pid, WNOWAIT);
         verdict_exit(out, h->set, &info, true);
-        left.kill_at_ns = ns_add(h->signal_ns, h->set->kill_after_ns);
+        if (out->kind == OUTCOME_STOPPED || sig == SIGKILL)
+            process_tree_end(h->remains, &left);
     }
-    if (late || out->kind == OUTCOME_STOPPED || sig == SIGKILL)
-        process_tree_end(h->remains, &left);
     pthread_mutex_lock(&h->mtx);
     LIST_REMOVE(r, link);
     pthread_mutex_unlock(&h->mtx);
-    wait_for(r->pid, 0);
+    wait_for(pid, 0);
 }
 
 /* supervise - from the start to the verdict */
 static void supervise(struct running *r, struct delivery *d,
-                      struct stderr_tail *t, int err_pipe[2],
-                      struct outcome *out)
+                      struct stderr_tail *t, struct outcome *out)
 {
-    int pidfd = pidfd_open(r->pid, 0), err = errno, err_fd = err_pipe[0];
+    uint64_t due_ns = r->limit_ns == UINT64_MAX
+                          ? UINT64_MAX
+                          : ns_add(clock_mono_ns(), r->limit_ns);
+    bool late = false;
+    siginfo_t info;
+    int sig;
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
     FAULT_POINT("exec_before_name");
-    d->message.ops->handler(&d->message, 0, r->tick);
+    d->message.ops->handler(&d->message, 0, r->process.start);
     FAULT_POINT("exec_before_group");
-    d->message.ops->handler_group(&d->message, r->pid);
+    d->message.ops->handler_group(&d->message, r->process.pid);
     FAULT_POINT("exec_after_name");
-    stderr_tail_init(t, delivery_id(d), r->handler->stderr_limit);
-    if (pidfd >= 0) {
-        watch(pidfd, err_fd, t);
-        close(pidfd);
-        end_close(&err_pipe[1]);
-    } else {
-        log_warn("handler_unwatched", F_STR("msg", delivery_id(d)),
-                 F_STR("error", strerror(err)),
-                 F_STR("next", denied_advice(err)));
-        end_close(&err_pipe[1]);
-        close(err_fd);
-        err_fd = -1;
-        wait_for(r->pid, WNOWAIT);
+    stderr_tail_init(t, r->id, r->handler->stderr_limit);
+    if (!watch(r, t, due_ns)) {
+        late = limit_over(r);
+        if (!late)
+            watch(r, t, UINT64_MAX);
     }
     out->ran = true;
-    end(r, d, err_fd, t, out);
-    if (err_fd >= 0)
-        close(err_fd);
+    if (leave(r, late, &sig)) {
+        info = wait_for(r->process.pid, 0);
+        verdict_exit(out, r->handler->set, &info, false);
+    } else {
+        end_signalled(r, d->message.seq, late, sig, t, out);
+    }
     stderr_tail_end(t, out);
 }
 
@@ -371,12 +401,11 @@ static void supervise(struct running *r, struct delivery *d,
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct scratch *s = scratch_get();
-    struct running r = {.pid = -1,
-                        .handler = h,
+    struct running r = {.handler = h,
                         .id = delivery_id(d),
                         .limit_ns = delivery_limit_ns(d, h->set->timeout_ns,
                                                       h->set->max_timeout_ns)};
-    int err_pipe[2] = {-1, -1}, body, err;
+    int err;
 
     out->tail_size = 0;
     out->error[0] = '\0';
@@ -386,27 +415,20 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
         verdict_not_started(out, "out of memory");
         return;
     }
-    body = body_file_open(d);
-    if (body < 0 || pipe2(err_pipe, O_CLOEXEC) < 0) {
-        verdict_not_started(out, "no descriptor for the handler: %s: %s",
-                            body < 0 ? "memfd_create" : "pipe2",
-                            strerror(body < 0 ? -body : errno));
-        if (body >= 0)
-            close(body);
+    if (!descriptors_open(&r, d, out))
         return;
-    }
-    fcntl(err_pipe[0], F_SETFL, O_NONBLOCK);
-    timer_init(&r.limit, limit_over);
-    err = start(&r, s->env.vars, (int[3]){body, -1, err_pipe[1]});
-    close(body);
-    if (err || err_pipe[1] >= FEW_FDS)
-        end_close(&err_pipe[1]);
+    err = start(&r, s->env.vars);
     if (err) {
-        close(err_pipe[0]);
+        close_all((int[]){r.body, r.out, r.err}, 3);
         verdict_cannot_start(out, h->set->command[0], err);
         return;
     }
-    supervise(&r, d, &s->tail, err_pipe, out);
+    if (r.err >= FEW_FDS) {
+        close_all((int[]){r.body, r.err}, 2);
+        r.body = r.err = -1;
+    }
+    supervise(&r, d, &s->tail, out);
+    close_all((int[]){r.body, r.out, r.err, r.process.end}, 4);
 }
 
 /* exec_stop - signal every group that runs */
@@ -419,7 +441,7 @@ static void exec_stop(struct handler *h, int sig)
         h->signal_ns = clock_mono_ns();
     h->signal = sig;
     LIST_FOREACH (r, &h->running, link)
-        process_group_signal(r->pid, sig);
+        process_group_signal(r->process.pid, sig);
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
         process_tree_hurry(h->remains);

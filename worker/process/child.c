@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <bsd/stdlib.h>
@@ -54,8 +53,8 @@ static int pipe_open(int *ours, int *theirs, bool we_write)
 }
 
 /* spawn - with the worker's environment and its mark */
-static int spawn(struct child *c, const struct child_spec *spec, pid_t *pid,
-                 const int fds[3])
+static int spawn(struct child *c, const struct child_spec *spec,
+                 struct process *out, const int fds[3])
 {
     const struct environment_base *b = spec->base;
     char **env = reallocarray(NULL, b->count + 2, sizeof *env);
@@ -68,10 +67,7 @@ static int spawn(struct child *c, const struct child_spec *spec, pid_t *pid,
     env[b->count] = (char *)environment_mark(b->nonce, spec->mark, mark);
     env[b->count + 1] = NULL;
     c->mark = spec->mark;
-    c->start = process_tick();
-    err = command_start(spec->command, pid, env, fds);
-    if (!err && process_tick() != c->start)
-        c->start = process_start_time(*pid);
+    err = command_start(spec->command, out, env, fds);
     free(env);
     return err;
 }
@@ -79,39 +75,27 @@ static int spawn(struct child *c, const struct child_spec *spec, pid_t *pid,
 /* enter - child_signal reaches it from now on
  * A stop that came while it was started is made up for.
  */
-static void enter(struct child *c, const struct child_spec *spec, pid_t pid)
+static void enter(struct child *c, const struct child_spec *spec,
+                  const struct process *started)
 {
     int sig;
 
     pthread_mutex_lock(&c->mtx);
-    c->pid = pid;
+    c->pid = started->pid;
+    c->end = started->end;
+    c->start = started->start;
     sig = atomic_load(spec->signal);
     if (sig)
-        process_group_signal(pid, sig);
+        process_group_signal(c->pid, sig);
     pthread_mutex_unlock(&c->mtx);
-}
-
-/* watch - the descriptors that tell of it */
-static int watch(struct child *c, bool measured)
-{
-    char path[32];
-
-    c->end = pidfd_open(c->pid, 0);
-    if (c->end < 0)
-        return -errno;
-    if (!measured)
-        return 0;
-    snprintf(path, sizeof path, "/proc/%d/statm", (int)c->pid);
-    c->statm = open(path, O_RDONLY | O_CLOEXEC); /* not there: not measured */
-    return 0;
 }
 
 /* child_start - all of it or nothing */
 int child_start(struct child *c, const struct child_spec *spec)
 {
     int fds[3] = {-1, -1, -1}, err;
-    siginfo_t how;
-    pid_t pid;
+    struct process started;
+    char statm[32];
 
     err = pipe_open(&c->in, &fds[0], true);
     if (!err)
@@ -119,20 +103,18 @@ int child_start(struct child *c, const struct child_spec *spec)
     if (!err)
         err = pipe_open(&c->err, &fds[2], false);
     if (!err)
-        err = spawn(c, spec, &pid, fds);
+        err = spawn(c, spec, &started, fds);
     for (int i = 0; i < 3; i++)
         child_close(&fds[i]);
     if (err) {
         close_all(c);
         return err;
     }
-    enter(c, spec, pid);
-    err = watch(c, spec->measured);
-    if (err) {
-        child_signal(c, SIGKILL);
-        (void)child_reap(c, &how);
-    }
-    return err;
+    enter(c, spec, &started);
+    snprintf(statm, sizeof statm, "/proc/%d/statm", (int)c->pid);
+    if (spec->measured)
+        c->statm = open(statm, O_RDONLY | O_CLOEXEC); /* -1: not measured */
+    return 0;
 }
 
 void child_signal(struct child *c, int sig)

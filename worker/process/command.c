@@ -44,7 +44,7 @@ static int find(struct command *c, char path[PATH_MAX])
 }
 
 /* command_start - where it was found, else look again; no lock is held */
-int command_start(struct command *c, pid_t *out, char *const env[],
+int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3])
 {
     char path[PATH_MAX];

@@ -12,7 +12,6 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <sys/types.h>
 
 /* m = under mtx   c = constant after open */
 struct command {
@@ -24,7 +23,8 @@ struct command {
 void command_init(struct command *c, char *const *argv);
 void command_fini(struct command *c);
 /* `env` and `fds` as process_start. */
-int command_start(struct command *c, pid_t *out, char *const env[],
+struct process; /* process.h */
+int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3]);
 
 #endif

@@ -64,13 +64,3 @@ int denied_check(bool bodies, struct problem *p)
     err = bodies ? made(memfd_create("mqworker-probe", MFD_CLOEXEC)) : 0;
     return err ? refuse("memfd_create", err, p) : 0;
 }
-
-const char *denied_advice(int err)
-{
-    if (err == EMFILE || err == ENFILE)
-        return "its stderr is dropped; raise ulimit -n";
-    if (err == ENOMEM)
-        return "its stderr is dropped; free some memory";
-    return "its stderr is dropped; let the filter of system calls (seccomp) "
-           "allow pidfd_open";
-}

@@ -17,7 +17,4 @@
 /* waitid and pidfd_open, and memfd_create for bodies that are files. */
 int denied_check(bool bodies, struct problem *p);
 
-/* What to do where pidfd_open failed with `err` > 0, for a log. */
-const char *denied_advice(int err);
-
 #endif

@@ -95,34 +95,47 @@ static void failed(const char *id, int err)
                            "ulimit -n"));
 }
 
-/* group_gone - wait while any that was found lives; false: the grace is over */
-static bool group_gone(struct process_tree *s, struct process_scan *m,
-                       const struct process_tree_of *of, int *stderr_fd)
+/* wait_for - until `fd` is readable; false: the grace is over
+ * Its stderr is read meanwhile, or a handler that cleans up would wait for us.
+ */
+static bool wait_for(struct process_tree *s, const struct process_tree_of *of,
+                     int fd, int *stderr_fd)
 {
-    while (process_scan_living(m) > 0) {
-        struct pollfd fds[] = {{.fd = process_scan_fd(m), .events = POLLIN},
+    for (;;) {
+        struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
                                {.fd = s->hurry, .events = POLLIN},
                                {.fd = *stderr_fd, .events = POLLIN}};
         int ms = clock_ms_until(of->kill_at_ns);
 
-        if (ms == 0 || poll(fds, 3, ms) < 0)
-            return ms != 0 && errno == EINTR;
-        if (fds[1].revents)
+        if (ms == 0 || (poll(fds, 3, ms) < 0 && errno != EINTR) ||
+            fds[1].revents)
             return false;
         if (fds[2].revents && !stderr_tail_read(of->tail, *stderr_fd))
             *stderr_fd = -1;
+        if (fds[0].revents)
+            return true;
     }
+}
+
+/* group_gone - wait while any that was found lives; false: the grace is over */
+static bool group_gone(struct process_tree *s, struct process_scan *m,
+                       const struct process_tree_of *of, int *stderr_fd)
+{
+    while (process_scan_living(m) > 0)
+        if (!wait_for(s, of, process_scan_fd(m), stderr_fd))
+            return false;
     return true;
 }
 
 /* grace - until the group is gone or its time is over */
-static void grace(struct process_tree *s, const struct process_tree_of *of)
+static void grace(struct process_tree *s, const struct process_tree_of *of,
+                  int *stderr_fd)
 {
     struct process_scan_delivery one = {.group = of->group};
     struct process_scan_choice choice = {
         .of = &one, .count = 1, .groups_only = true};
     struct process_scan *m;
-    int fd = of->stderr_fd, found, err = process_scan_open(&m);
+    int found, err = process_scan_open(&m);
 
     if (err) {
         failed(of->tail->id, err);
@@ -132,7 +145,7 @@ static void grace(struct process_tree *s, const struct process_tree_of *of)
         found = process_scan_find(m, &choice);
         if (found < 0)
             failed(of->tail->id, found);
-    } while (found > 0 && group_gone(s, m, of, &fd));
+    } while (found > 0 && group_gone(s, m, of, stderr_fd));
     process_scan_close(&m);
 }
 
@@ -201,12 +214,22 @@ static bool nothing_left(const struct process_tree_of *of)
     return subreaper_none_but(of->known, of->known_count);
 }
 
-/* process_tree_end - grace, SIGKILL, sweep */
+/* process_tree_end - grace, SIGKILL, sweep
+ * The leader may have moved to another group, so it is killed by its number as
+ * well, which is not free before it is reaped.
+ */
 void process_tree_end(struct process_tree *s, const struct process_tree_of *of)
 {
-    if (clock_ms_until(of->kill_at_ns) != 0 && !nothing_left(of))
-        grace(s, of);
+    struct pollfd leader = {.fd = of->end, .events = POLLIN};
+    int fd = of->stderr_fd;
+
+    if ((of->end < 0 || wait_for(s, of, of->end, &fd)) &&
+        clock_ms_until(of->kill_at_ns) != 0 && !nothing_left(of))
+        grace(s, of, &fd);
     kill(-of->group, SIGKILL);
+    kill(of->group, SIGKILL);
+    while (of->end >= 0 && !leader.revents)
+        (void)poll(&leader, 1, -1);
     if (!nothing_left(of))
         sweep(s, of);
 }

@@ -1,9 +1,9 @@
 /* process_tree.h - ends all that is left of a handler that was ended
  *
- * WHAT   Its leader has ended, after a SIGTERM to its process group. The others
- *        of the group may still clean up, until the grace is over; then the
- *        group gets SIGKILL, always, and what escaped from it (own session,
- *        daemon) is found and killed: nothing of it is left.
+ * WHAT   Its process group was sent SIGTERM. The leader and the others of the
+ *        group may still clean up, until the grace is over; then the group gets
+ *        SIGKILL, always, and what escaped from it (own session, daemon) is
+ *        found and killed: nothing of it is left.
  * WHO    end: pool threads, each for its own handler; hurry: any thread.
  * OWNS   Nothing of the handler: its leader must not be reaped before the
  *        return, so that the number of its group stays taken.
@@ -19,9 +19,10 @@
 struct process_tree; /* opaque; body in process_tree.c */
 struct stderr_tail;
 
-/* A handler whose leader has ended. */
+/* A handler that was sent SIGTERM. */
 struct process_tree_of {
     pid_t group;              /* and leader */
+    int end;                  /* its leader's pidfd; -1: it has ended */
     uint64_t seq;             /* receive sequence: its mark */
     uint64_t kill_at_ns;      /* monotonic; end of the grace */
     int stderr_fd;            /* read during the grace, into tail; -1: closed */

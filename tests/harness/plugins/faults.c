@@ -21,7 +21,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -312,11 +312,8 @@ FAULTY(void *, mmap, "mmap", MAP_FAILED, fd, NULL,
 FAULTY(void *, mmap64, "mmap", MAP_FAILED, fd, NULL,
        (void *at, size_t size, int prot, int flags, int fd, off_t from),
        (at, size, prot, flags, fd, from))
-FAULTY(int, posix_spawn, "posix_spawn", errno, -1, path,
-       (pid_t * pid, const char *path,
-        const posix_spawn_file_actions_t *actions,
-        const posix_spawnattr_t *attr, char *const argv[], char *const env[]),
-       (pid, path, actions, attr, argv, env))
+FAULTY(int, close_range, "close_range", -1, -1, NULL,
+       (unsigned first, unsigned last, int flags), (first, last, flags))
 FAULTY(int, pthread_create, "pthread_create", errno, -1, NULL,
        (pthread_t * thread, const pthread_attr_t *attr, void *(*start)(void *),
         void *arg),
@@ -324,6 +321,21 @@ FAULTY(int, pthread_create, "pthread_create", errno, -1, NULL,
 FAULTY(void *, malloc, "malloc", NULL, -1, NULL, (size_t size), (size))
 FAULTY(void *, realloc, "malloc", NULL, -1, NULL, (void *old, size_t size),
        (old, size))
+
+/* clone - with the one more argument that CLONE_PIDFD has */
+int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
+{
+    static __typeof__(clone) *real;
+    va_list more;
+    if (fails("clone", -1, NULL))
+        return -1;
+    if (!real)
+        *(void **)&real = next("clone");
+    va_start(more, arg);
+    int *pidfd = va_arg(more, int *);
+    va_end(more);
+    return real(child, stack, flags, arg, pidfd);
+}
 
 /* pthread_getattr_np - sanitizers ask for it in each thread, and end the
  * program without memory for the answer */

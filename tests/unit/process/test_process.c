@@ -1,6 +1,11 @@
 /* test_process.c - start a child, look it up */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +14,7 @@
 static char sleep_word[] = "sleep", time_word[] = "1000";
 static char *const sleeper[] = {sleep_word, time_word, NULL};
 static char *const none[] = {NULL};
+static struct process started;
 static pid_t child;
 
 /* teardown - a failed test leaves its process */
@@ -24,19 +30,19 @@ TestSuite(process, .fini = teardown, .timeout = 60);
 static pid_t start(void)
 {
     char path[PATH_MAX];
-    pid_t pid;
 
     cr_assert_eq(process_find("sleep", path), 0);
-    cr_assert_eq(process_start(&pid, path, sleeper, none, (int[]){-1, -1, -1}),
-                 0);
-    child = pid;
-    return pid;
+    cr_assert_eq(
+        process_start(&started, path, sleeper, none, (int[]){-1, -1, -1}), 0);
+    child = started.pid;
+    return child;
 }
 
 static void stop(pid_t pid)
 {
     kill(pid, SIGKILL);
     cr_assert_eq(waitpid(pid, NULL, 0), pid);
+    close(started.end);
     child = 0;
 }
 
@@ -55,20 +61,71 @@ Test(process, stat_tells_parent_group_and_start)
     cr_assert_eq(process_start_time(pid), 0);
 }
 
-/* What saves the look into /proc at each start. */
-Test(process, the_tick_at_its_start_is_its_start_time)
+/* Usually without a look into /proc. */
+Test(process, a_start_tells_when_it_was)
 {
-    unsigned same = 0;
-
     for (unsigned i = 0; i < 50; i++) {
-        uint64_t before = process_tick();
         pid_t pid = start();
 
-        if (process_tick() == before) {
-            cr_assert_eq(process_start_time(pid), before);
-            same++;
-        }
+        cr_assert_eq(started.start, process_start_time(pid));
         stop(pid);
     }
-    cr_assert_gt(same, 0, "no start was within one tick");
+}
+
+Test(process, a_start_gives_a_descriptor_that_tells_of_the_end)
+{
+    struct pollfd end = {.events = POLLIN};
+    pid_t pid = start();
+
+    end.fd = started.end;
+    cr_assert_eq(fcntl(started.end, F_GETFD), FD_CLOEXEC);
+    cr_assert_eq(poll(&end, 1, 0), 0);
+    kill(pid, SIGKILL);
+    cr_assert_eq(poll(&end, 1, 10000), 1);
+    stop(pid);
+}
+
+Test(process, what_cannot_be_started_leaves_nothing)
+{
+    struct process p;
+    siginfo_t info;
+    int next = dup(0);
+
+    close(next);
+    cr_assert_eq(
+        process_start(&p, "/no/such/file", sleeper, none, (int[]){-1, -1, -1}),
+        -ENOENT);
+    cr_assert_eq(
+        process_start(&p, "/bin/sleep", sleeper, none, (int[]){-1, 4000, -1}),
+        -EBADF);
+    cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), -1);
+    cr_assert_eq(errno, ECHILD);
+    cr_assert_eq(dup(0), next, "a descriptor is left");
+}
+
+/* process_start sees to it once for all starts: what is ignored by then */
+Test(process, it_has_no_signal_ignored_or_blocked)
+{
+    char path[PATH_MAX], line[128];
+    unsigned long long blocked = 1, ignored = 1;
+    sigset_t all;
+    pid_t pid;
+    FILE *f;
+
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    pid = start();
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    cr_assert_not_null(f);
+    while (fgets(line, sizeof line, f)) {
+        sscanf(line, "SigBlk: %llx", &blocked);
+        sscanf(line, "SigIgn: %llx", &ignored);
+    }
+    fclose(f);
+    stop(pid);
+    cr_assert_eq(blocked, 0);
+    cr_assert_eq(ignored & ~(3ULL << 31), 0, "%llx", ignored);
 }

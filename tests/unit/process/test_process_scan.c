@@ -52,20 +52,21 @@ static pid_t start(uint64_t seq, const char *script, unsigned parts)
     char mark[ENVIRONMENT_MARK], sh[] = "sh", option[] = "-c", byte;
     char path[] = "PATH=/usr/bin:/bin", text[1024];
     char *argv[] = {sh, option, text, NULL}, *env[] = {path, mark, NULL};
+    struct process p;
     int fds[2];
-    pid_t pid;
 
     environment_mark(nonce, seq, mark);
     snprintf(text, sizeof text, "%s", script);
     cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
     cr_assert_eq(
-        process_start(&pid, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}), 0);
-    child[children++] = pid;
+        process_start(&p, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}), 0);
+    close(p.end);
+    child[children++] = p.pid;
     close(fds[1]);
     for (unsigned i = 0; i < parts; i++)
         cr_assert_eq(read(fds[0], &byte, 1), 1);
     close(fds[0]);
-    return pid;
+    return p.pid;
 }
 
 #define UP     "printf x >&2; "

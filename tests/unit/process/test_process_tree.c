@@ -66,15 +66,18 @@ static void start(unsigned i, const char *script, unsigned parts)
     char path[] = "PATH=/usr/bin:/bin", text[1024];
     char *argv[] = {sh, option, text, NULL}, *env[] = {path, mark, NULL};
     struct ended *e = &ended[i];
+    struct process p;
     siginfo_t info;
     int fds[2];
 
     environment_mark(nonce, i, mark);
     snprintf(text, sizeof text, "%s", script);
     cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
-    cr_assert_eq(process_start(&e->of.group, "/bin/sh", argv, env,
-                               (int[]){-1, -1, fds[1]}),
-                 0);
+    cr_assert_eq(
+        process_start(&p, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}), 0);
+    close(p.end);
+    e->of.group = p.pid;
+    e->of.end = -1;
     close(fds[1]);
     for (unsigned n = 0; n < parts; n++)
         cr_assert_eq(read(fds[0], &byte, 1), 1);
