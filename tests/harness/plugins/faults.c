@@ -322,7 +322,10 @@ FAULTY(void *, malloc, "malloc", NULL, -1, NULL, (size_t size), (size))
 FAULTY(void *, realloc, "malloc", NULL, -1, NULL, (void *old, size_t size),
        (old, size))
 
-/* clone - with the one more argument that CLONE_PIDFD has */
+/* clone - with the one more argument that CLONE_PIDFD has; by its other name
+ * for a program under the thread sanitizer (worker/process/process.c) */
+extern __typeof__(clone) clone_too __asm__("__clone")
+    __attribute__((copy(clone), alias("clone")));
 int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
 {
     static __typeof__(clone) *real;
@@ -330,7 +333,7 @@ int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
     if (fails("clone", -1, NULL))
         return -1;
     if (!real)
-        *(void **)&real = next("clone");
+        *(void **)&real = next("__clone");
     va_start(more, arg);
     int *pidfd = va_arg(more, int *);
     va_end(more);
