@@ -11,13 +11,15 @@ static bool runs(const struct snapshot *v)
     return v->worker == SNAPSHOT_RUNS;
 }
 
-/* quantile - of handler times, or of latencies */
-static uint64_t quantile(const struct snapshot *v, bool latency, double q)
+/* quantile - of handler times, or of latencies; -1: there is none yet */
+static int64_t quantile(const struct snapshot *v, bool latency, double q)
 {
     static struct histogram_sum h;
+    uint64_t ns, most = latency ? UINT64_MAX : v->sum.longest_ns;
 
     counters_histograms(v->counters, latency ? NULL : &h, latency ? &h : NULL);
-    return latency ? histogram_quantile(&h, q) : snapshot_handler_ns(v, &h, q);
+    ns = histogram_quantile(&h, q);
+    return h.total == 0 ? -1 : (int64_t)(ns < most ? ns : most);
 }
 
 /* live - what only a worker that answers has; null without one */
@@ -83,7 +85,7 @@ NUMBER(expired, v->sum.expired)
 NUMBER(crashes, v->sum.crashes)
 NUMBER(handler_p50, quantile(v, false, 0.5))
 NUMBER(handler_p99, quantile(v, false, 0.99))
-NUMBER(handler_max, v->sum.longest_ns)
+NUMBER(handler_max, v->sum.longest_ns ? (int64_t)v->sum.longest_ns : -1)
 NUMBER(latency_p50, quantile(v, true, 0.5))
 NUMBER(latency_p99, quantile(v, true, 0.99))
 VALUE(queue, json_string(v->queue))

@@ -20,23 +20,29 @@
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
-/* name_add - once */
+/* name_add - once, in its place */
 static int name_add(struct queue_list *n, const char *name)
 {
     char label[QUEUE_NAME_MAX];
-    char **more;
+    char **more, *copy;
+    size_t at = 0;
 
     if (queue_name(name, label, NULL) < 0)
         return 0; /* no queue can have that name */
-    for (size_t i = 0; i < n->count; i++)
-        if (strcmp(n->at[i], label) == 0)
-            return 0;
+    while (at < n->count && strcmp(n->at[at], label) < 0)
+        at++;
+    if (at < n->count && strcmp(n->at[at], label) == 0)
+        return 0;
     more = reallocarray(n->at, n->count + 1, sizeof *more);
     if (!more)
         return -ENOMEM;
     n->at = more;
-    n->at[n->count] = strdup(label);
-    return n->at[n->count] ? (n->count++, 0) : -ENOMEM;
+    copy = strdup(label);
+    if (!copy)
+        return -ENOMEM;
+    memmove(more + at + 1, more + at, (n->count++ - at) * sizeof *more);
+    more[at] = copy;
+    return 0;
 }
 
 /* ---- the kernel's list ---- */
@@ -136,11 +142,6 @@ static void name_seen(const struct fd_seen *seen, void *arg)
     (void)name_add(arg, seen->name);
 }
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* queue_list_of_queues - the kernel's list, or what else can be found */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir)
 {
@@ -156,8 +157,6 @@ int queue_list_of_queues(struct queue_list *n, const char *state_dir)
                  "of your processes use are not shown; as root, mkdir -p "
                  "/dev/mqueue && mount -t mqueue none /dev/mqueue");
     }
-    if (n->count)
-        qsort(n->at, n->count, sizeof *n->at, compare);
     return err;
 }
 

@@ -106,6 +106,8 @@ int queues_run(const struct options *o)
     if (queue_list_of_queues(&n, o->state_dir) < 0)
         return complain_memory();
     status = list(o, &n);
+    if (n.count == 0)
+        complain(0, "no queue was found");
     if (n.missing[0])
         complain(0, "%s", n.missing);
     if (n.folder_trouble[0])

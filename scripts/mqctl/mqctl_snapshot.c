@@ -338,11 +338,3 @@ const char *snapshot_why(const struct snapshot *v)
         why = snapshot_state(v);
     return why;
 }
-
-uint64_t snapshot_handler_ns(const struct snapshot *v,
-                             const struct histogram_sum *h, double q)
-{
-    uint64_t ns = histogram_quantile(h, q);
-
-    return ns < v->sum.longest_ns ? ns : v->sum.longest_ns;
-}

@@ -111,9 +111,6 @@ json_t *snapshot_json(const struct snapshot *v);
 /* The number of a field as a metric; below 0: to be left out. */
 double snapshot_metric(const struct snapshot_field *f,
                        const struct snapshot *v);
-/* A quantile of handler times; no longer than the longest. */
-uint64_t snapshot_handler_ns(const struct snapshot *v,
-                             const struct histogram_sum *h, double q);
 /* Open the store of a view to read; 0, or -errno with no_store set. */
 int snapshot_store(struct snapshot *v, struct store **out);
 

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/text/cli_interrupt.h"
+#include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
@@ -72,6 +73,8 @@ static int list_table(struct context *ctx)
     term_table_close(&listing.table);
     if (!err && out)
         return store_failed("print the table", out);
+    if (!err && ctx->store && listing.rows == 0)
+        complain(0, "%s has no letter that was asked for", ctx->queue);
     return err && err != -EINTR ? store_failed("read the letters", err) : 0;
 }
 

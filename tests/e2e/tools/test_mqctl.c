@@ -86,6 +86,46 @@ Test(mqctl, status_without_a_name_lists_every_worker)
     cr_assert_eq(harness_stop(y, SOON_MS), 0);
 }
 
+Test(mqctl, status_lists_queues_by_their_names)
+{
+    static const char *const folders[] = {"mqw-c", "mqw-a", "mqw-d", "mqw-b"};
+    const char *at = "";
+    char path[4096];
+    struct harness_result r;
+
+    cr_assert_eq(mkdir(harness_state_dir(), 0700), 0);
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", harness_state_dir(), folders[i]);
+        cr_assert_eq(mkdir(path, 0700), 0);
+    }
+    r = ctl("status", NULL);
+    at = r.out;
+    for (char c = 'a'; c <= 'd'; c++) {
+        snprintf(path, sizeof path, "/mqw-%c ", c);
+        at = strstr(at, path);
+        cr_assert_not_null(at, "no %s in its place: %s", path, r.out);
+    }
+}
+
+Test(mqctl, times_are_null_until_a_message_has_run)
+{
+    static const char *const times[] = {"handler_p50_ns", "handler_p99_ns",
+                                        "handler_max_ns", "latency_p50_ns",
+                                        "latency_p99_ns"};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    json_t *o = ctl_status(q);
+
+    for (size_t i = 0; i < 5; i++)
+        cr_assert(json_is_null(json_object_get(o, times[i])), "%s", times[i]);
+    json_decref(o);
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    for (size_t i = 0; i < 5; i++)
+        cr_assert_gt(ctl_number(q, times[i]), 0, "%s", times[i]);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl, status_of_a_queue_without_a_worker_is_69_and_says_what_was)
 {
     const char *q = harness_queue(0, 0);

@@ -23,6 +23,14 @@ Test(mqdlq, without_a_store_there_are_no_letters_and_stderr_says_where)
     cr_assert_not(harness_exists(harness_state_dir()), "looking makes nothing");
 }
 
+Test(mqdlq, an_empty_list_says_so)
+{
+    struct harness_result r = dlq("list", "--error", "none", three_letters());
+
+    cr_assert_eq(r.status, 0);
+    cr_assert(strstr(r.err, "has no letter that was asked for"), "%s", r.err);
+}
+
 Test(mqdlq, list_is_a_table_newest_first)
 {
     const char *out = dlq_out("list", three_letters());
