@@ -38,6 +38,16 @@ Test(every_instruction, kill_loses_nothing_of_a_group)
     instructions("plugin", "group", "53");
 }
 
+Test(every_instruction, kill_loses_nothing_that_is_retried)
+{
+    instructions("plugin", "retry", "1009");
+}
+
+Test(every_instruction, kill_loses_nothing_that_dies)
+{
+    instructions("plugin", "dead", "331");
+}
+
 Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_retried)
 {
     calls("retry", "5");

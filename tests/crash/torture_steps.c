@@ -149,6 +149,7 @@ static bool kill_after(struct job *j, uint64_t k)
             fprintf(stderr, "torture: the worker ended while it was traced\n");
         return false;
     }
+    tracer_pass(&tr, "libsqlite3");
     steps = t->options->calls ? tracer_calls(&tr, k, &end)
                               : tracer_step(&tr, k, NULL, NULL, &end);
     if (!t->options->calls || !end)

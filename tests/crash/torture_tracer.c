@@ -10,12 +10,15 @@
 #include <dirent.h>
 #include <elf.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,6 +215,70 @@ enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
 
 /* ---- one thread ---- */
 
+void tracer_pass(struct tracer *tr, const char *object)
+{
+    char path[64], line[512];
+    FILE *f;
+
+    tr->pass_from = tr->pass_to = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)tr->pid);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        uint64_t from, to;
+
+        if (!strstr(line, object) ||
+            sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) != 2)
+            continue;
+        tr->pass_from = tr->pass_from ? tr->pass_from : from;
+        tr->pass_to = to;
+    }
+    if (f)
+        fclose(f);
+}
+
+#ifdef __x86_64__
+/* debug_set - a register for breakpoints, which is the thread's own */
+static void debug_set(const struct tracer *tr, size_t which, uint64_t value)
+{
+    size_t at = offsetof(struct user, u_debugreg) + which * sizeof value;
+
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    if (ptrace(PTRACE_POKEUSER, tr->tid, (void *)at, (void *)value) < 0)
+        torture_die("PTRACE_POKEUSER: %s", strerror(errno));
+}
+
+/* object_pass - a function of the object was called: until it returns, or `n`
+ * stops at system calls in it; how many there were */
+static uint64_t object_pass(struct tracer *tr, uint64_t n,
+                            struct __ptrace_syscall_info *info)
+{
+    uint64_t stops = 0, back = word_at(tr->tid, info->stack_pointer);
+    int status;
+
+    debug_set(tr, 0, back);
+    debug_set(tr, 7, 1); /* the first, where an instruction begins */
+    do {
+        (void)call(PTRACE_SYSCALL, tr->tid, 0);
+        if (!next_stop(tr, &status))
+            torture_die("the worker ended in a library");
+        stops += WSTOPSIG(status) == (SIGTRAP | 0x80);
+        info_of(tr->tid, info);
+    } while (stops < n && (WSTOPSIG(status) != SIGTRAP ||
+                           info->instruction_pointer != back));
+    debug_set(tr, 7, 0);
+    return stops;
+}
+#else
+static uint64_t object_pass(struct tracer *tr, uint64_t n,
+                            struct __ptrace_syscall_info *info)
+{
+    (void)tr;
+    (void)n;
+    (void)info;
+    return 0; /* by single instructions */
+}
+#endif
+
 uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
                      void *arg, bool *again)
 {
@@ -231,6 +298,9 @@ uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
             continue;
         steps++;
         info_of(tr->tid, &info);
+        if (steps < n && info.instruction_pointer - tr->pass_from <
+                             tr->pass_to - tr->pass_from)
+            steps += object_pass(tr, n - steps, &info);
         *again = info.instruction_pointer == tr->after_ip;
         if (visit)
             visit(arg, info.instruction_pointer);

@@ -25,6 +25,7 @@ struct tracer {
     pid_t inside;      /* thread that is in mq_timedreceive, 0: none */
     uint64_t after_ip; /* where mq_timedreceive returns to */
     uint64_t clock_ip; /* where clock_gettime does, 0: not seen yet */
+    uint64_t pass_from, pass_to; /* what tracer_pass says */
 };
 
 enum tracer_caught {
@@ -46,6 +47,10 @@ enum tracer_caught tracer_start(struct tracer *tr, pid_t pid);
  * stopped as the call returns. */
 enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth);
 
+/* A call of a function of this object is one step, and so is each stop before
+ * and after a system call in it; its instructions are none. Where there is no
+ * such object, or no register for a breakpoint (x86-64 has), they are. */
+void tracer_pass(struct tracer *tr, const char *object);
 /* Called after each instruction with the address of the next one. */
 typedef void tracer_visit(void *arg, uint64_t ip);
 /* At most `n` instructions; how many there were until the thread has come back
