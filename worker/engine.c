@@ -14,7 +14,6 @@
 #include "common/file/folder.h"
 #include "common/base/log.h"
 #include "worker/operate/control.h"
-#include "worker/source/mq/dead_queue.h"
 #include "worker/operate/cap.h"
 #include "worker/restart/file_watch.h"
 #include "worker/restart/keep.h"
@@ -23,11 +22,9 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
 #include "worker/flow/schedule.h"
-#include "worker/flow/settle.h"
+#include "worker/flow/decision.h"
 #include "worker/restart/totals.h"
 #include "worker/restart/recover.h"
-#include "worker/source/mq/group_hold_watch.h"
-#include "worker/source/mq/mq_reopen.h"
 #include "worker/flow/unsettled.h"
 #include "worker/config/slots.h"
 
@@ -42,17 +39,17 @@ static int queue_ready(struct engine *e, struct problem *p)
 
     settings_attr(set, &attr);
     if (set->passed_fd)
-        err = queue_adopt(&e->flow.queue, set->queue, set->passed_fd, p);
+        err = queue_adopt(&e->mq.queue, set->queue, set->passed_fd, p);
     else
-        err = queue_open(&e->flow.queue, set->queue, settings_queue_flags(set),
+        err = queue_open(&e->mq.queue, set->queue, settings_queue_flags(set),
                          &attr, &created, p);
     if (err)
         return err;
     if (created)
         log_info("queue_created", F_STR("queue", set->queue),
-                 F_UINT("depth", queue_depth(e->flow.queue)),
-                 F_UINT("message_size", queue_message_size(e->flow.queue)));
-    else if (queue_differs(e->flow.queue, &attr, text, sizeof text))
+                 F_UINT("depth", queue_depth(e->mq.queue)),
+                 F_UINT("message_size", queue_message_size(e->mq.queue)));
+    else if (queue_differs(e->mq.queue, &attr, text, sizeof text))
         log_warn("queue_differs", F_STR("queue", set->queue),
                  F_STR("what", text));
     return 0;
@@ -115,13 +112,13 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
     if (!err)
         err = carry(path, r->old, r->old_true, spec, p);
     if (!err)
-        err = custody_open(&e->flow.custody, path, spec, p);
+        err = custody_open(&e->mq.custody, path, spec, p);
     if (!err)
         err = runtimedir_settle(r, &e->dir, p);
     if (err)
         return err;
     runtimedir_old_remove(r);
-    e->flow.on_disk = custody_disk(e->flow.custody, &doubtful);
+    e->mq.on_disk = custody_disk(e->mq.custody, &doubtful);
     return 0;
 }
 
@@ -132,12 +129,12 @@ static int custody_ready(struct engine *e, struct custody_spec *spec,
 static int store_ready(struct engine *e, struct problem *p)
 {
     _Atomic uint64_t *last = counters_commits(e->flow.counters);
-    uint64_t was = atomic_load(last), commits = store_commits(e->flow.store);
+    uint64_t was = atomic_load(last), commits = store_commits(e->mq.store);
     char copy[PATH_MAX];
     int err;
 
     if (commits < was) {
-        err = store_set_aside(e->flow.store, copy);
+        err = store_set_aside(e->mq.store, copy);
         log_error("store_behind", F_STR("queue", e->flow.set->queue),
                   F_UINT("commits", was - commits),
                   F_STR("copy", err ? strerror(-err) : copy),
@@ -151,7 +148,7 @@ static int store_ready(struct engine *e, struct problem *p)
         last = NULL;
     else
         atomic_store(last, commits);
-    return store_claim(e->flow.store, last, p);
+    return store_claim(e->mq.store, last, p);
 }
 
 /* files_ready - lock first: from then on the last owner is known to be dead
@@ -189,10 +186,10 @@ static int files_ready(struct engine *e, struct problem *p)
     if (!err)
         err = statedir_path(&e->dir, STATEDIR_STORE, path, p);
     if (!err)
-        err = store_open(&e->flow.store, path, true, p);
+        err = store_open(&e->mq.store, path, true, p);
     if (err)
         return err;
-    spec.body_bytes = queue_message_size(e->flow.queue);
+    spec.body_bytes = queue_message_size(e->mq.queue);
     err = custody_ready(e, &spec, p);
     if (!err)
         err = totals_open(&e->flow.counters, &e->runtime, &e->dir, p);
@@ -212,17 +209,8 @@ static void on_gate(void *arg, enum gate_event event)
         items_wake_all(&e->flow.items, e->flow.ops->coprocesses->wake);
 }
 
-/* on_letters - there are more of them than before */
-static void on_letters(void *arg)
-{
-    struct engine *e = arg;
-
-    if (e->flow.dead_queue)
-        dead_queue_poke(e->flow.dead_queue);
-}
-
-/* ask_held - whether held groups go on */
-static int ask_held(void *arg)
+/* on_letters_gone - whether held groups go on */
+static int on_letters_gone(void *arg)
 {
     struct engine *e = arg;
     int released = dispatch_release(&e->flow);
@@ -239,12 +227,34 @@ static size_t held(void *arg)
     return dispatch_held(&e->flow);
 }
 
-/* on_gone - the queue's name is; what is left in it is to be taken */
-static void on_gone(void *arg)
+/* on_changed - a row is due, or the queue's name is gone, and what is left in
+ * it is to be taken */
+static void on_changed(void *arg)
 {
     struct engine *e = arg;
 
     schedule_poke(&e->flow);
+}
+
+static void on_moved(void *arg)
+{
+    struct engine *e = arg;
+
+    peeker_queue_changed(e->flow.peeker);
+}
+
+static void on_settled(void *arg, struct settle *s)
+{
+    struct engine *e = arg;
+
+    unsettled_settled(&e->flow.unsettled, s);
+}
+
+static void on_died(void *arg, const struct source_death *death)
+{
+    struct engine *e = arg;
+
+    decision_died(&e->flow, death);
 }
 
 static void on_ended(void *arg, const char *why, int status)
@@ -254,11 +264,12 @@ static void on_ended(void *arg, const char *why, int status)
     gate_finish(&e->flow.gate, why, status);
 }
 
-static void row_due(void *arg)
+/* queue_poll_fd - for the peeker */
+static int queue_poll_fd(void *arg)
 {
-    struct engine *e = arg;
+    const struct engine *e = arg;
 
-    schedule_poke(&e->flow);
+    return e->mq.source.ops->poll_fd(&e->mq.source);
 }
 
 /* on_message - the queue has one, and peek mode is off */
@@ -287,9 +298,9 @@ static void on_last(void *arg)
     if (keep_quiet(&e->flow)) {
         file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
-        keep_all(&e->flow);
+        keep_all(&e->flow, &e->mq);
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
-        runtimedir_close(&e->runtime, &e->dir, custody_empty(e->flow.custody));
+        runtimedir_close(&e->runtime, &e->dir, custody_empty(e->mq.custody));
     }
     _exit(EX_OK);
 }
@@ -317,45 +328,29 @@ static void on_signal(void *arg, int signal)
     }
 }
 
-/* source_ready - what else there is between the worker and where its messages
- * come from and go to */
+/* source_ready - claims and watches of the source */
 static int source_ready(struct engine *e, struct problem *p)
 {
-    size_t room = custody_body_bytes(e->flow.custody);
-    const struct mq_reopen_setup reopen = {.set = e->flow.set,
-                                           .queue = e->flow.queue,
-                                           .peeker = e->flow.peeker,
-                                           .timers = e->flow.timers,
-                                           .loop = e->flow.loop,
-                                           .room = room,
-                                           .gone = on_gone,
-                                           .ended = on_ended,
-                                           .arg = e};
-    const struct group_hold_watch_setup release = {.queue = e->flow.set->queue,
-                                                   .folder = e->dir.folder,
-                                                   .timers = e->flow.timers,
-                                                   .loop = e->flow.loop,
-                                                   .pool = e->flow.pool,
-                                                   .ask = ask_held,
-                                                   .held = held,
-                                                   .arg = e};
-    const struct dead_queue_setup letters = {
-        .set = e->flow.set,
-        .store = e->flow.store,
-        .due_rows = e->flow.due_rows,
-        .timers = e->flow.timers,
-        .loop = e->flow.loop,
-        .pool = &e->flow.pool,
-        .dirty = &e->flow.dirty,
-        .message_size = queue_message_size(e->flow.queue),
-        .room = room};
-    int err = mq_reopen_open(&e->flow.mq_reopen, &reopen, p);
+    int err;
 
-    if (!err && e->flow.set->on_group_dead == GROUP_DEAD_HOLD)
-        err = group_hold_watch_open(&e->flow.group_hold_watch, &release, p);
-    if (!err && e->flow.set->dead_letter_queue[0])
-        err = dead_queue_open(&e->flow.dead_queue, &letters, p);
-    return err;
+    e->mq.events = (struct source_events){.arg = e,
+                                          .changed = on_changed,
+                                          .moved = on_moved,
+                                          .settled = on_settled,
+                                          .died = on_died,
+                                          .letters_gone = on_letters_gone,
+                                          .held = held,
+                                          .trouble = on_trouble,
+                                          .ended = on_ended};
+    e->mq.set = e->flow.set;
+    e->mq.folder = e->dir.folder;
+    e->mq.timers = e->flow.timers;
+    e->mq.loop = e->flow.loop;
+    e->mq.pool = &e->flow.pool;
+    e->mq.dirty = &e->flow.dirty;
+    e->flow.source = &e->mq.source;
+    err = source_mq_open(&e->mq, p);
+    return err ? err : source_mq_watch(&e->mq, p);
 }
 
 /* borrow - what parts that cannot fail to open work on */
@@ -367,21 +362,7 @@ static void borrow(struct engine *e)
     e->flow.gate.dirty = &e->flow.dirty;
     e->flow.gate.counters = e->flow.counters;
     e->flow.items.counters = e->flow.counters;
-    e->flow.row_restore =
-        (struct row_restore){.store = e->flow.store,
-                             .room = custody_body_bytes(e->flow.custody),
-                             .died = settle_died,
-                             .arg = &e->flow};
     e->board.chore.timers = e->flow.timers;
-    e->recall.queue = e->flow.set->queue;
-    e->recall.folder = e->dir.folder;
-    e->recall.store = e->flow.store;
-    e->recall.due_rows = e->flow.due_rows;
-    e->recall.timers = e->flow.timers;
-    e->recall.pool = e->flow.pool;
-    e->recall.dirty = &e->flow.dirty;
-    e->recall.letters = on_letters;
-    e->recall.arg = e;
 }
 
 /* on_there - its folder is there, so the socket can be; on a pool thread */
@@ -395,18 +376,13 @@ static void on_there(void *arg)
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
-    unsigned most = custody_slots_most(e->flow.custody);
+    unsigned most = custody_slots_most(e->mq.custody);
     int err;
 
-    err = ready_open(&e->flow.ready, e->flow.custody);
-    if (!err)
-        err = timers_open(&e->flow.timers);
+    err = timers_open(&e->flow.timers);
     if (!err)
         err = pool_open(&e->flow.pool,
                         (unsigned)e->flow.set->concurrency + SPARE_THREADS);
-    if (!err)
-        err = due_rows_open(&e->flow.due_rows, e->flow.store, e->flow.timers,
-                            2 * most, row_due, e);
     if (!err)
         err = dispatch_open(&e->flow.dispatch, &e->flow, most);
     if (!err)
@@ -417,7 +393,7 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = peeker_open(&e->flow.peeker,
                           &(struct peeker_setup){.loop = e->flow.loop,
                                                  .timers = e->flow.timers,
-                                                 .queue = e->flow.queue,
+                                                 .fd = queue_poll_fd,
                                                  .ready = on_message,
                                                  .trouble = on_trouble,
                                                  .arg = e});
@@ -425,20 +401,22 @@ static int parts_ready(struct engine *e, struct problem *p)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
     borrow(e);
+    err = source_ready(e, p);
+    if (err)
+        return err;
     stderr_limit_init(&e->stderr_limit, e->flow.set, e->flow.timers);
     err = e->flow.ops->open(
         &e->flow.handler,
         &(struct handler_setup){.settings = e->flow.set,
-                                .nonce = custody_nonce(e->flow.custody),
+                                .nonce = custody_nonce(e->mq.custody),
                                 .timers = e->flow.timers,
                                 .loop = e->flow.loop,
                                 .stderr_limit = &e->stderr_limit},
         p);
     if (!err)
-        err = source_ready(e, p);
-    if (!err)
         err = file_watch_open(&e->file_watch,
                               &(struct file_watch_setup){.flow = &e->flow,
+                                                         .mq = &e->mq,
                                                          .dir = &e->dir,
                                                          .runtime = &e->runtime,
                                                          .lock = e->lock,
@@ -469,7 +447,7 @@ static void engine_init(struct engine *e, struct settings *set,
         .flow = &e->flow, .live = set, .stop = &e->stop, .cap = &e->cap};
     cap_init(&e->cap, &e->flow, set);
     unsettled_init(&e->flow.unsettled, &e->flow);
-    lost_replays_init(&e->recall);
+    ready_init(&e->flow.ready);
     run_limits_init(&e->flow);
     status_init(&e->board, &e->flow);
 }
@@ -490,9 +468,9 @@ int engine_open(struct engine **out, struct settings *set,
     if (!err)
         err = parts_ready(e, p);
     if (!err)
-        err = recover(&e->flow, p);
+        err = recover(&e->flow, &e->mq, p);
     /* What the last one kept at its end, and it had no more slots. */
-    atomic_store(&e->flow.rows_first, err ? 0 : custody_slots(e->flow.custody));
+    atomic_store(&e->flow.due_first, err ? 0 : custody_slots(e->mq.custody));
     if (err) {
         engine_close(&e);
         return err;
@@ -505,14 +483,14 @@ int engine_open(struct engine **out, struct settings *set,
 static void hello(struct engine *e)
 {
     bool doubtful;
-    const char *disk = custody_disk(e->flow.custody, &doubtful);
+    const char *disk = custody_disk(e->mq.custody, &doubtful);
 
     log_info(
         "started", F_STR("queue", e->flow.set->queue), F_INT("pid", getpid()),
         F_UINT("max_concurrency", atomic_load(&e->flow.gate.cap)),
         F_STR("handler", e->flow.ops->name), F_STR("state_dir", e->dir.folder),
         F_STR("runtime_dir", e->runtime.folder),
-        F_INT("in_queue", queue_length(e->flow.queue)));
+        F_INT("in_queue", queue_length(e->mq.queue)));
     if (disk)
         log_warn("custody_on_disk", F_STR("folder", e->runtime.folder),
                  F_STR("type", disk),
@@ -524,7 +502,6 @@ static void hello(struct engine *e)
                            : "a kill while the file is written back loses the "
                              "message in hand; give a --runtime-dir on a "
                              "tmpfs"));
-    cap_tell_unlocked(&e->flow);
 }
 
 /* whole_us - digits below a microsecond say nothing */
@@ -552,7 +529,7 @@ static void summary(struct engine *e)
         F_DURATION("mean",
                    whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
         F_DURATION("longest", whole_us(s.longest_ns)),
-        F_INT("in_queue", queue_length(e->flow.queue)));
+        F_INT("in_queue", queue_length(e->mq.queue)));
 }
 
 static bool finished(void *arg)
@@ -592,11 +569,7 @@ int engine_run(struct engine *e)
     e->flow.started = true;
     hello(e);
     backlog_look(&e->flow);
-    lost_replays_start(&e->recall);
-    if (e->flow.dead_queue)
-        dead_queue_poke(e->flow.dead_queue);
-    if (e->flow.group_hold_watch && dispatch_held(&e->flow) > 0)
-        group_hold_watch_watch(e->flow.group_hold_watch);
+    e->mq.source.ops->start(&e->mq.source);
     status_count(&e->board);
     run_limits_start(&e->flow);
     file_watch_start(e->file_watch);
@@ -624,18 +597,16 @@ void engine_close(struct engine **engine)
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
     file_watch_close(&e->file_watch);
-    if (e->flow.store)
+    if (e->mq.store)
         unsettled_fini(&e->flow.unsettled);
-    dead_queue_close(&e->flow.dead_queue);
-    mq_reopen_close(&e->flow.mq_reopen);
-    group_hold_watch_close(&e->flow.group_hold_watch);
+    source_mq_stop(&e->mq);
     dispatch_close(&e->flow.dispatch);
     if (e->flow.handler)
         e->flow.ops->close(&e->flow.handler);
     stderr_limit_fini(&e->stderr_limit);
     if (e->flow.started)
-        keep_all(&e->flow);
-    due_rows_close(&e->flow.due_rows);
+        keep_all(&e->flow, &e->mq);
+    source_mq_close(&e->mq);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);
@@ -644,11 +615,11 @@ void engine_close(struct engine **engine)
     if (e->flow.counters)
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
     counters_close(&e->flow.counters);
-    empty = e->flow.custody && custody_empty(e->flow.custody);
-    custody_close(&e->flow.custody);
+    empty = e->mq.custody && custody_empty(e->mq.custody);
+    custody_close(&e->mq.custody);
     runtimedir_close(&e->runtime, &e->dir, empty);
-    store_close(&e->flow.store);
-    queue_close(&e->flow.queue);
+    store_close(&e->mq.store);
+    queue_close(&e->mq.queue);
     if (!e->flow.started)
         pid_file_give_back(e->lock);
     pid_file_close(&e->lock);
@@ -657,6 +628,6 @@ void engine_close(struct engine **engine)
     items_fini(&e->flow.items);
     gate_fini(&e->flow.gate);
     pthread_mutex_destroy(&e->flow.receive_mtx);
-    ready_close(&e->flow.ready);
+    ready_fini(&e->flow.ready);
     free(e);
 }

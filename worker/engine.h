@@ -19,7 +19,7 @@
 #include "worker/operate/orders.h"
 #include "worker/operate/stop.h"
 #include "worker/process/stderr_limit.h"
-#include "worker/source/mq/lost_replays.h"
+#include "worker/source/mq/source_mq.h"
 
 struct control;    /* control.c */
 struct file_watch; /* file_watch.c */
@@ -31,7 +31,7 @@ struct engine {
     struct runtimedir runtime; /* custody and counters are there */
     struct pid_file *lock;     /* one worker a directory */
     struct flow flow;
-    struct lost_replays recall;
+    struct source_mq mq; /* flow.source */
     struct file_watch *file_watch;
     struct signals signals;
     struct stop stop;

@@ -134,16 +134,16 @@ struct visitor {
     void *arg;
 };
 
-static bool visit_slot(const struct slot *slot, void *arg)
+static bool visit_queued(const struct message *m, void *arg)
 {
     const struct visitor *v = arg;
     struct mqw_queued q = {
-        .priority = slot->priority,
-        .size = atomic_load_explicit(&slot->length, memory_order_relaxed),
-        .received_ns = slot->received_ns,
+        .priority = m->priority,
+        .size = m->size,
+        .received_ns = m->received_ns,
     };
 
-    ulid_print(slot->id, q.id);
+    ulid_print(*m->id, q.id);
     return v->visit(&q, v->arg) != 0;
 }
 
@@ -154,7 +154,7 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
     struct visitor v = {.visit = visit, .arg = arg};
 
     return !w ? -EINVAL
-              : dispatch_list(&w->engine->flow, group, group_size, visit_slot,
+              : dispatch_list(&w->engine->flow, group, group_size, visit_queued,
                               &v);
 }
 

@@ -2,7 +2,7 @@
  * told in one safe line; the head of any message is one line of words */
 #include "tests/fuzz/fuzz.h"
 #include "worker/handlers/stream_line.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/lent.h"
 
 /* within - whether the text lies in the line */
 static bool within(const uint8_t *data, size_t size, struct header_text t)
@@ -62,13 +62,16 @@ static void message_check(const uint8_t *data, size_t size)
     static char head[STREAM_HEAD + 1];
     struct slot *slot = aligned_alloc(64, (SLOT_HEADER + size + 64) / 64 * 64);
     struct delivery d = {0};
+    struct lent lent = {0};
     struct slot_meta meta = {
         .length = (uint32_t)size, .seq = 1, .flags = size & 3};
     fuzz_must(slot);
     memset(slot, 0, SLOT_HEADER);
     memcpy(slot->body, data, size);
     slot_hold(slot, &meta);
-    delivery_read(&d, slot, ':');
+    lent_init(&lent, slot);
+    lent_fill(&lent);
+    delivery_read(&d, &lent.m, ':');
     slot_run(slot, 1);
     if (!d.broken) {
         size_t n = stream_head(head, &d);

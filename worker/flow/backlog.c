@@ -9,9 +9,7 @@
 
 static uint64_t waits(const struct flow *f)
 {
-    int64_t n = store_waits(f->store);
-
-    return n > 0 ? (uint64_t)n : 0;
+    return f->source->ops->waits(f->source);
 }
 
 bool backlog_fills(const struct flow *f, size_t more)

@@ -6,7 +6,7 @@
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
  *
- * Lock order: receive_mtx, groups, unsettled, items, ready, due_rows, store,
+ * Lock order: receive_mtx, groups, unsettled, items, ready, the source's,
  * timers, pool; the gate's is taken alone. A handler and a timer's callback run
  * with none of them held.
  */
@@ -17,9 +17,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "common/custody/custody.h"
-#include "common/mq/queue.h"
-#include "common/store/store.h"
 #include "worker/config/settings.h"
 #include "worker/flow/backlog.h"
 #include "worker/flow/run_limits.h"
@@ -30,21 +27,17 @@
 #include "worker/handlers/handler.h"
 #include "worker/loop/dirty.h"
 #include "worker/loop/pool.h"
-#include "worker/source/mq/row_restore.h"
-#include "worker/source/mq/due_rows.h"
+#include "worker/source/source.h"
 
-struct dead_queue;       /* dead_queue.c */
-struct loop;             /* loop.c */
-struct dispatch;         /* group_dispatch.c */
-struct peeker;           /* peeker.c */
-struct group_hold_watch; /* group_hold_watch.c */
-struct mq_reopen;        /* mq_reopen.c */
+struct counters; /* counters.h */
+struct loop;     /* loop.c */
+struct dispatch; /* group_dispatch.c */
+struct peeker;   /* peeker.c */
 
 /* c = constant after open   a = atomic */
 struct flow {
     const struct settings *set; /* c  what it points to: settings.h */
-    const char *folder;         /* c  of the store */
-    const char *on_disk;        /* c  custody is; slot_warm. NULL: it is not */
+    const char *folder;         /* c  of the worker's state */
     struct timers *timers;      /* c */
     struct pool *pool;          /* c */
     struct loop *loop;          /* c */
@@ -52,16 +45,8 @@ struct flow {
     struct dirty dirty;
 
     /* Where messages come from and go back to. */
-    struct queue *queue;         /* c */
-    struct custody *custody;     /* c */
-    struct store *store;         /* c */
-    struct due_rows *due_rows;   /* c */
-    struct peeker *peeker;       /* c */
-    struct mq_reopen *mq_reopen; /* c */
-    struct group_hold_watch
-        *group_hold_watch;         /* c  NULL: no group is ever held */
-    struct dead_queue *dead_queue; /* c  NULL: none wanted */
-    struct row_restore row_restore;
+    struct source *source; /* c */
+    struct peeker *peeker; /* c */
 
     /* What runs for them. */
     const struct handler_ops *ops; /* c */
@@ -75,10 +60,12 @@ struct flow {
     struct dispatch *dispatch; /* c  groups at work */
     struct unsettled unsettled;
     struct run_limits run_limits;
-    pthread_mutex_t receive_mtx; /* one thread receives at a time: the receive
-                                    sequence is the order of the queue */
-    atomic_uint rows_first; /* a  rows to take before the queue's messages */
-    atomic_bool growing; /* a  a job adds slots to custody; set in the loop */
+    pthread_mutex_t receive_mtx; /* one thread takes at a time, and puts what it
+                                    took in line: in the source's order */
+    atomic_uint due_first;       /* a  due ones to take before fresh ones */
+    atomic_bool growing;    /* a  a job resizes the source; set in the loop */
+    _Atomic uint64_t stale; /* a  claims that were gone, so far */
+    _Atomic uint64_t stale_told_ns; /* a  when that was told last; 0: never */
     bool started; /* it ran; before, it only finds what was left. Of the loop */
 };
 

@@ -1,5 +1,5 @@
-/* group_dispatch.c - messages of groups: from slots and the store to a thread
- * (see group_dispatch.h) */
+/* group_dispatch.c - messages of groups: from where they wait to a thread (see
+ * group_dispatch.h) */
 #include "worker/flow/group_dispatch.h"
 
 #include <errno.h>
@@ -12,39 +12,33 @@
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
-#include "worker/source/mq/row_restore.h"
-#include "worker/source/mq/group_hold_watch.h"
-#include "worker/source/mq/row.h"
-#include "worker/source/mq/delivery_read.h"
 
-#define PARK_MOST 64       /* messages in one commit */
-#define AGAIN_NS  NS_PER_S /* a row that could not be parked is due again */
+#define AGAIN_NS NS_PER_S /* what could not be parked is due again */
 
-/* A slot whose message waits in its group; one for each slot. */
+/* A message that waits in its group. */
 struct member {
     struct group_item item;
-    struct slot *slot;
+    struct message *m;
 };
 
 /* c = constant after open   p = whoever set parking   a = atomic */
 struct dispatch {
     struct groups *groups;  /* c */
-    struct member *members; /* c  by slot index */
+    struct member *members; /* c  by the message's index */
     atomic_bool parking;    /* a  one thread parks at a time: in order */
-    struct group_item *items[PARK_MOST]; /* p */
-    struct store_row rows[PARK_MOST];    /* p */
-    struct delivery read[PARK_MOST];     /* p */
+    struct group_item *items[SETTLE_MOST]; /* p */
+    struct settle parks[SETTLE_MOST];      /* p */
     atomic_bool full_told; /* a  the bound of parked messages was logged */
 };
 
-int dispatch_open(struct dispatch **out, struct flow *f, unsigned slots)
+int dispatch_open(struct dispatch **out, struct flow *f, unsigned most)
 {
     struct dispatch *o = calloc(1, sizeof *o);
     int err = -ENOMEM;
 
     *out = NULL;
     if (o)
-        o->members = calloc(slots, sizeof *o->members);
+        o->members = calloc(most, sizeof *o->members);
     if (o && o->members)
         err = groups_open(&o->groups, (unsigned)f->set->group_quantum);
     if (err) {
@@ -72,33 +66,29 @@ void dispatch_close(struct dispatch **dispatch)
     free(o);
 }
 
-/* dispatch_restore - one pass over the groups that have rows */
-int dispatch_restore(struct flow *f)
+/* restore - one group that the source knows */
+static int restore(void *arg, const struct source_group *group)
 {
-    char key[HEADER_VALUE_MAX];
-    struct store_group g;
-    size_t size = 0;
-    int err;
+    struct flow *f = arg;
+    bool held = f->set->on_group_dead == GROUP_DEAD_HOLD && group->letters > 0;
 
-    while ((err = store_next_group(f->store, key, &size, &g)) == 0) {
-        bool held = f->set->on_group_dead == GROUP_DEAD_HOLD && g.letters > 0;
-
-        err = groups_restore(f->dispatch->groups, key, size, g.parked, g.head,
-                             held);
-        if (err)
-            return err;
-    }
-    return err == -ENOENT ? 0 : err;
+    return groups_restore(f->dispatch->groups, group->key.at, group->key.size,
+                          group->parked, (int64_t)group->head, held);
 }
 
-/* crowded - half the lookahead is taken and some of it cannot run; or no slot
- * is left, and what it waits for needs one, whatever the bounds say */
+int dispatch_restore(struct flow *f)
+{
+    return f->source->ops->groups(f->source, restore, f);
+}
+
+/* crowded - half the lookahead is taken and some of it cannot run; or no more
+ * can be lent, and what it waits for needs that, whatever the bounds say */
 static bool crowded(const struct flow *f)
 {
     const struct groups *g = f->dispatch->groups;
 
     return groups_stuck(g) > 0 &&
-           (custody_free_slots(f->custody) == 0 ||
+           (f->source->ops->room(f->source) == 0 ||
             (groups_waiting(g) * 2 >= f->set->lookahead &&
              groups_parked(g) < f->set->max_parked));
 }
@@ -121,7 +111,7 @@ bool dispatch_empty(const struct flow *f)
            groups_ready(o->groups) == 0;
 }
 
-/* dispatch_room - lookahead in slots, --max-parked in the store */
+/* dispatch_room - --lookahead of what is lent, --max-parked */
 bool dispatch_room(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
@@ -140,24 +130,18 @@ bool dispatch_room(struct flow *f)
     return false;
 }
 
-/* member_of - the place of a slot */
-static struct member *member_of(struct flow *f, struct slot *slot)
-{
-    return &f->dispatch->members[custody_index(f->custody, slot)];
-}
-
-/* member_make - what stands in a group for a message in a slot
+/* member_make - what stands in a group for a message
  * A letter that an operator sent again goes first: it is what a held group
  * waits for.
  */
-static struct member *member_make(struct flow *f, const struct delivery *d)
+static struct member *member_make(struct flow *f, struct message *m)
 {
-    struct member *m = member_of(f, d->slot);
+    struct member *one = &f->dispatch->members[m->index];
 
-    m->slot = d->slot;
-    m->item.seq = d->slot->seq;
-    m->item.priority = d->letter || d->front ? GROUP_FRONT : d->slot->priority;
-    return m;
+    one->m = m;
+    one->item.seq = m->seq;
+    one->item.priority = m->flags & MESSAGE_FRONT ? GROUP_FRONT : m->priority;
+    return one;
 }
 
 /* refused - its group does not take it */
@@ -173,7 +157,7 @@ static int refused(struct delivery *d, int err)
 /* dispatch_add - to its place in its group */
 int dispatch_add(struct flow *f, struct delivery *d)
 {
-    struct member *m = member_make(f, d);
+    struct member *m = member_make(f, d->message);
     int err =
         groups_add(f->dispatch->groups, d->group.at, d->group.size, &m->item);
 
@@ -184,49 +168,55 @@ int dispatch_add(struct flow *f, struct delivery *d)
 int dispatch_enter(struct flow *f, struct delivery *d)
 {
     int err = groups_pass(f->dispatch->groups, d->group.at, d->group.size,
-                          d->slot->priority, &d->lease);
+                          d->message->priority, &d->lease);
 
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
-/* put_by - a due message to the store again, behind what its group has there
- * Any number may be due at once. Were they all to wait in slots, none would be
- * left to run one of them; so one that cannot be written goes back, too.
- * Crash before the commit: it waits as before. After it: it is parked, and
- * recovery frees the slot, which has not run.
+/* park_settle - what the source is asked to do with it */
+static struct settle park_settle(struct message *m, unsigned lane,
+                                 struct header_text group, size_t header_size)
+{
+    return (struct settle){.m = m,
+                           .kind = SETTLE_PARK,
+                           .lane = lane,
+                           .group = group,
+                           .header_size = header_size};
+}
+
+/* put_by - a due message to the source again, behind what its group has there
+ * Any number may be due at once. Were they all to stay lent, no room would be
+ * left to run one of them; so one that cannot be parked goes back, too.
+ * Crash before it is durable: it waits as before. After it: it is parked, and
+ * was not run.
  */
 static int put_by(struct flow *f, struct delivery *d)
 {
     struct groups *g = f->dispatch->groups;
-    struct member *m = member_make(f, d);
-    struct group_item *item = &m->item;
-    struct store_row row;
+    struct message *m = d->message;
+    struct group_item *item = &member_make(f, m)->item;
+    struct settle st = park_settle(m, d->place, d->group, d->header.bytes);
     int err = groups_park_one(g, d->group.at, d->group.size, item);
 
     if (err)
         return refused(d, err);
-    row_make(&row, d);
-    row.state = STORE_PARKED;
-    err = store_put_all(f->store, &row, 1);
-    if (err) { /* it waits in the store as before */
+    err = f->source->ops->settle(f->source, &st, 1);
+    if (err) { /* it waits there as before */
         groups_park_undo(g, item);
-        slot_retire(d->slot);
-        due_rows_release(f->due_rows, row.row);
-        due_rows_expect(f->due_rows, clock_steady_ns() + AGAIN_NS);
+        source_return(f->source, m, d->place, clock_steady_ns() + AGAIN_NS);
         gate_trouble(&f->gate, "parking a message in the store", -err);
         return PUT_BY;
     }
     FAULT_POINT("park_due_after_put");
-    due_rows_release(f->due_rows, row.row);
     groups_park_end(g, &item, 1, true);
     return PUT_BY;
 }
 
 /* head_lease - the lease of a retry's group
- * The retry is in the store before its group is blocked by it
+ * The retry is in the source before its group is blocked by it
  * (dispatch_settled), so it can be due while the group is leased still. Once
- * the group is not leased it is blocked by this row, or it has nothing to do
- * with it: the lease is tried a second time for that.
+ * the group is not leased it is blocked by this message, or it has nothing to
+ * do with it: the lease is tried a second time for that.
  */
 static int head_lease(struct flow *f, struct delivery *d)
 {
@@ -234,12 +224,12 @@ static int head_lease(struct flow *f, struct delivery *d)
     const char *key = d->group.at;
     size_t size = d->group.size;
 
-    d->lease = groups_resume(g, key, size, d->slot->row);
+    d->lease = groups_resume(g, key, size, (int64_t)d->message->seq);
     if (d->lease)
         return 0;
-    if (d->slot->failures > 0 && groups_leased(g, key, size))
+    if (d->message->failures > 0 && groups_leased(g, key, size))
         return -EINPROGRESS;
-    d->lease = groups_resume(g, key, size, d->slot->row);
+    d->lease = groups_resume(g, key, size, (int64_t)d->message->seq);
     return d->lease ? 0 : -ENOENT;
 }
 
@@ -247,8 +237,8 @@ static int head_lease(struct flow *f, struct delivery *d)
  * gets
  * in line
  * A letter that a stop kept goes before all that is parked, so it is not parked
- * itself; it waits in a slot for what runs before it, unless that needs the
- * last one.
+ * itself; it stays lent and waits for what runs before it, unless that needs
+ * the last of the room.
  */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
@@ -256,106 +246,92 @@ int dispatch_due(struct flow *f, struct delivery *d)
 
     if (err != -ENOENT)
         return err;
-    if (d->front)
-        return custody_free_slots(f->custody) > 0 ? dispatch_enter(f, d)
-                                                  : -EINPROGRESS;
+    if (d->message->flags & MESSAGE_FRONT)
+        return f->source->ops->room(f->source) > 0 ? dispatch_enter(f, d)
+                                                   : -EINPROGRESS;
     return groups_waiting(f->dispatch->groups) < f->set->lookahead
                ? dispatch_enter(f, d)
                : put_by(f, d);
 }
 
-/* before - whether a parked message comes before an item */
-static bool before(const struct store_parked *p, const struct group_item *item,
-                   bool low)
+/* take_item - a message that waits in its place */
+static void take_item(struct flow *f, struct group *lease,
+                      struct group_item *item, struct delivery *d)
 {
-    if (!item)
-        return true;
-    if (item->priority == GROUP_FRONT)
-        return false;
-    if (p->priority != item->priority)
-        return low ? p->priority < item->priority
-                   : p->priority > item->priority;
-    return p->receive_seq < item->seq;
-}
-
-/* take_item - a message that waits in a slot */
-static int take_item(struct flow *f, struct group *lease,
-                     struct group_item *item, struct delivery *d)
-{
-    struct member *m = CONTAINER_OF(item, struct member, item);
+    struct message *m = CONTAINER_OF(item, struct member, item)->m;
     size_t size;
     const char *key = groups_key(lease, &size);
 
-    groups_take(f->dispatch->groups, lease, item, m->slot->priority);
-    delivery_read(d, m->slot, 0);
+    groups_take(f->dispatch->groups, lease, item, m->priority);
+    delivery_read(d, m, 0);
     delivery_regroup(d, key, size);
     d->lease = lease;
-    return 0;
 }
 
-/* take_parked - a message that waits in the store
- * Whoever wrote it there may not be back from the commit yet: then it flies
- * still, -EINPROGRESS. It lands before its group is told that it has arrived
- * (put_by, parked). So a group that is given back waits for that (PARKING), or
- * the row has landed.
- */
+/* take_parked - a message that waits in the source, if it comes before `item`;
+ * -EAGAIN: that comes first; -ENOENT: nothing is parked */
 static int take_parked(struct flow *f, struct group *lease,
-                       const struct store_parked *p, struct slot *slot,
+                       const struct group_item *item, unsigned lane,
                        struct delivery *d)
 {
-    int err = row_restore(&f->row_restore, p->row, STORE_PARKED, slot, d);
+    const struct message *before =
+        item ? CONTAINER_OF(item, const struct member, item)->m : NULL;
+    struct groups *g = f->dispatch->groups;
+    struct header_text key;
+    struct message *m;
+    int err;
 
-    if (!err && !due_rows_try_claim(f->due_rows, p->row)) {
-        slot_retire(slot); /* it is in the store as before */
-        err = -EINPROGRESS;
-    }
+    if (item && item->priority == GROUP_FRONT)
+        return -EAGAIN;
+    key.at = groups_key(lease, &key.size);
+    err = f->source->ops->unpark(f->source, lane, key, groups_low_turn(lease),
+                                 before, &m);
+    if (err == -ENOENT)
+        groups_unpark(g, lease);
     if (!err || err == -EMSGSIZE)
-        groups_take(f->dispatch->groups, lease, NULL, p->priority);
-    d->lease = lease;
+        groups_take(g, lease, NULL, err ? 0 : m->priority);
+    if (!err) {
+        delivery_read(d, m, 0);
+        d->lease = lease;
+    }
     return err;
 }
 
 /* take_next - the next message of a leased group; -ENOENT: it has none;
  * -EINPROGRESS: not yet */
-static int take_next(struct flow *f, struct group *lease, struct slot *slot,
+static int take_next(struct flow *f, struct group *lease, unsigned lane,
                      struct delivery *d)
 {
     struct groups *g = f->dispatch->groups;
     struct group_item *item = groups_peek(g, lease);
-    bool low = groups_low_turn(lease);
-    struct store_parked p;
-    size_t size;
-    const char *key = groups_key(lease, &size);
     int err = -ENOENT;
 
-    if (groups_parked_of(g, lease) > 0) {
-        err = store_next_parked(f->store, key, size, low, &p);
-        if (err == -ENOENT)
-            groups_unpark(g, lease);
-        else if (err)
-            return err;
-    }
-    if (!err && before(&p, item, low))
-        return take_parked(f, lease, &p, slot, d);
-    return item ? take_item(f, lease, item, d) : -ENOENT;
+    if (groups_parked_of(g, lease) > 0)
+        err = take_parked(f, lease, item, lane, d);
+    if (err != -ENOENT && err != -EAGAIN)
+        return err;
+    if (!item)
+        return -ENOENT;
+    take_item(f, lease, item, d);
+    return 0;
 }
 
 /* dispatch_take - lease a group, take its next message
- * One whose next message has not landed is left to the next try: it is on the
- * run queue, or gets there when the message has, and whoever has nothing else
- * to do looks there before it goes to sleep.
+ * One whose next message cannot be had yet is left to the next try: it is on
+ * the run queue, or gets there when the message can be had, and whoever has
+ * nothing else to do looks there before it goes to sleep.
  */
-int dispatch_take(struct flow *f, struct slot *slot, struct delivery *d)
+int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
 {
-    static const struct store_row dead = {.state = STORE_DEAD};
     struct group *lease;
     int err = -EAGAIN;
 
     while ((lease = groups_lease(f->dispatch->groups)) != NULL) {
-        err = take_next(f, lease, slot, d);
+        err = take_next(f, lease, lane, d);
         if (!err)
             return 0;
-        dispatch_settled(f, lease, err == -EMSGSIZE ? &dead : NULL, false);
+        dispatch_settled(
+            f, lease, err == -EMSGSIZE ? GROUP_DIED : GROUP_GOES_ON, 0, false);
         if (err == -EINPROGRESS)
             return -EAGAIN;
         if (err != -ENOENT && err != -EMSGSIZE)
@@ -365,48 +341,39 @@ int dispatch_take(struct flow *f, struct slot *slot, struct delivery *d)
     return err;
 }
 
-/* park - write what was taken out of its place, in one commit
- * Crash before the commit: each message is HELD in its slot. After it, before
- * the slot is FREE: recovery finds the row by the receive sequence (or the row
- * in the slot) and frees the slot.
+/* park - what was taken out of its place, in one commit
+ * Crash before it: each message is lent, and was not run. After it: it is
+ * parked, as the source finds out.
  */
 static int park(struct flow *f, size_t n)
 {
     struct dispatch *o = f->dispatch;
-    const char *key;
-    size_t size;
+    struct header header;
+    char why[HEADER_WHY];
 
-    if (atomic_load(&f->gate.holds) & HOLD_STORE_GONE)
-        return -ESTALE; /* what is written now is in a file without a name */
     for (size_t i = 0; i < n; i++) {
-        struct member *m = CONTAINER_OF(o->items[i], struct member, item);
-        struct delivery *d = &o->read[i];
+        struct member *one = CONTAINER_OF(o->items[i], struct member, item);
+        struct header_text key; /* it was found by this one */
 
-        delivery_read(d, m->slot, 0);
-        key = groups_key(m->item.group, &size); /* it was found by this one */
-        delivery_regroup(d, key, size);
-        row_make(&o->rows[i], d);
-        o->rows[i].state = STORE_PARKED;
+        if (header_parse(one->m->data, one->m->size, &header, why) < 0)
+            header.bytes = 0;
+        key.at = groups_key(one->item.group, &key.size);
+        o->parks[i] = park_settle(one->m, LANE_NONE, key, header.bytes);
     }
-    return store_put_all(f->store, o->rows, n);
+    return f->source->ops->settle(f->source, o->parks, n);
 }
 
-/* parked - the slots are FREE; the place of each is used until they are given
- * back */
+/* parked - the member of each is used until they are given back */
 static void parked(struct flow *f, size_t n)
 {
     struct dispatch *o = f->dispatch;
-    struct slot *slots[PARK_MOST];
 
     FAULT_POINT("park_after_put");
-    for (size_t i = 0; i < n; i++) {
-        slots[i] = CONTAINER_OF(o->items[i], struct member, item)->slot;
-        if (slots[i]->row)
-            due_rows_release(f->due_rows, slots[i]->row);
-    }
     groups_park_end(o->groups, o->items, n, true);
-    for (size_t i = 0; i < n; i++)
-        custody_release(f->custody, slots[i]);
+    for (size_t i = 0; i < n; i++) {
+        suspects_done(&f->gate.suspects, o->parks[i].m->seq);
+        f->source->ops->release(f->source, o->parks[i].m);
+    }
     backlog_look(f);
 }
 
@@ -414,7 +381,7 @@ static void parked(struct flow *f, size_t n)
 static bool park_some(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
-    size_t n = groups_park_begin(o->groups, o->items, PARK_MOST);
+    size_t n = groups_park_begin(o->groups, o->items, SETTLE_MOST);
     int err = n ? park(f, n) : 0;
 
     if (err) {
@@ -448,27 +415,26 @@ void dispatch_relieve(struct flow *f)
  * who holds it then asks again (held) */
 static bool still_dead(struct flow *f, struct group *lease)
 {
-    int64_t row;
-    size_t size;
-    const char *key = groups_key(lease, &size);
+    struct header_text key;
 
-    return store_group_letter(f->store, key, size, &row) != -ENOENT;
+    key.at = groups_key(lease, &key.size);
+    return f->source->ops->letters(f->source, key) != 0;
 }
 
 /* let_go - a held group goes on if it has no letter: 1 it does, 0 it has one,
  * or -errno
- * The store is asked without the lock. What dies meanwhile finds the group held
- * already and makes it doubted, so the store is asked again.
+ * The source is asked without the lock. What dies meanwhile finds the group
+ * held already and makes it doubted, so the source is asked again.
  */
 static int let_go(struct flow *f, const char *key, size_t size)
 {
-    int64_t row;
-    int err;
+    int has;
 
     do {
-        err = store_group_letter(f->store, key, size, &row);
-        if (err != -ENOENT)
-            return err;
+        has =
+            f->source->ops->letters(f->source, (struct header_text){key, size});
+        if (has != 0)
+            return has < 0 ? has : 0;
     } while (!groups_unhold(f->dispatch->groups, key, size));
     log_info("group_released", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size));
@@ -514,7 +480,7 @@ size_t dispatch_groups(const struct flow *f)
 
 /* One walk of dispatch_list. */
 struct walk {
-    bool (*visit)(const struct slot *slot, void *arg);
+    bool (*visit)(const struct message *m, void *arg);
     void *arg;
 };
 
@@ -522,12 +488,11 @@ static bool walk_item(const struct group_item *item, void *arg)
 {
     const struct walk *w = arg;
 
-    return w->visit(CONTAINER_OF(item, const struct member, item)->slot,
-                    w->arg);
+    return w->visit(CONTAINER_OF(item, const struct member, item)->m, w->arg);
 }
 
 int dispatch_list(struct flow *f, const char *key, size_t size,
-                  bool (*visit)(const struct slot *slot, void *arg), void *arg)
+                  bool (*visit)(const struct message *m, void *arg), void *arg)
 {
     struct walk w = {.visit = visit, .arg = arg};
 
@@ -556,14 +521,12 @@ static void held(struct flow *f, const char *key, size_t size)
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
-    if (!f->group_hold_watch)
-        return;
-    group_hold_watch_watch(f->group_hold_watch);
+    f->source->ops->watch(f->source, false);
     went = let_go(f, key, size);
     if (went > 0)
         gate_changed(&f->gate);
     else if (went < 0)
-        group_hold_watch_again(f->group_hold_watch);
+        f->source->ops->watch(f->source, true);
 }
 
 /* hold - the lease ends; its key is not ours any more then */
@@ -590,42 +553,40 @@ static void go_on(struct flow *f, struct group *lease, bool ask)
 }
 
 /* dispatch_settled - the lease ends as the verdict says */
-void dispatch_settled(struct flow *f, struct group *lease,
-                      const struct store_row *row, bool letter)
+void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
+                      uint64_t seq, bool letter)
 {
     bool holds = f->set->on_group_dead == GROUP_DEAD_HOLD;
 
-    if (row && row->state == STORE_WAITING && row->attempts > 0)
-        groups_block(f->dispatch->groups, lease, row->row);
-    else if (holds && row && row->state == STORE_DEAD)
+    if (end == GROUP_WAITS)
+        groups_block(f->dispatch->groups, lease, (int64_t)seq);
+    else if (holds && end == GROUP_DIED)
         hold(f, lease);
     else
         go_on(f, lease, holds && letter);
 }
 
-void dispatch_died(struct flow *f, const struct store_row *row)
+void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
 {
     struct groups *g = f->dispatch->groups;
-    const char *key = row->group;
-    size_t size = row->group_size;
-    struct group *lease = groups_resume(g, key, size, row->row);
+    struct group *lease = groups_resume(g, group.at, group.size, (int64_t)seq);
     int err = 0;
 
     if (lease)
-        dispatch_settled(f, lease, row, false);
+        dispatch_settled(f, lease, GROUP_DIED, seq, false);
     else if (f->set->on_group_dead == GROUP_DEAD_HOLD)
-        err = groups_hold_late(g, key, size);
+        err = groups_hold_late(g, group.at, group.size);
     if (err > 0)
-        held(f, key, size);
+        held(f, group.at, group.size);
     else if (err < 0)
         gate_trouble(&f->gate, "holding a group", -err);
 }
 
-void dispatch_return(struct flow *f, struct group *lease, struct slot *slot)
+void dispatch_return(struct flow *f, struct group *lease, struct message *m)
 {
-    struct member *m = member_of(f, slot);
+    struct member *one = &f->dispatch->members[m->index];
 
-    m->slot = slot;
-    m->item.seq = slot->seq;
-    groups_return(f->dispatch->groups, lease, &m->item);
+    one->m = m;
+    one->item.seq = m->seq;
+    groups_return(f->dispatch->groups, lease, &one->item);
 }

@@ -1,35 +1,43 @@
-/* group_dispatch.h - messages of groups: from slots and the store to a thread
+/* group_dispatch.h - messages of groups: from where they wait to a thread
  *
- * WHAT   Puts groups.h to work: what waits for its group sits in slots; what is
- *        behind a blocked head moves to the store when slots get scarce; a
- *        lease ends with the verdict. docs/ordering.md.
+ * WHAT   Puts groups.h to work: what waits for its group is lent; what is
+ *        behind a blocked head is parked in the source when few more can be
+ *        lent; a lease ends with the verdict. docs/ordering.md.
  * WHO    Pool threads; dispatch_add of fresh messages under receive_mtx, so
- *        that a group's order is the queue's.
- * OWNS   The slots of messages that wait in their groups.
- * FAILS  -errno of the store, -ENOMEM.
+ *        that a group's order is the source's.
+ * OWNS   The messages that wait in their groups.
+ * FAILS  -errno of the source, -ENOMEM.
  */
 #ifndef WORKER_FLOW_GROUP_DISPATCH_H
 #define WORKER_FLOW_GROUP_DISPATCH_H
 
 #include <stdbool.h>
 
-#include "common/store/store.h"
 #include "worker/rules/delivery.h"
 #include "worker/groups/groups.h"
 
 struct flow;
 struct dispatch; /* opaque; body in group_dispatch.c */
 
-/* Not an error: the message is in its group, its slot is not the caller's any
- * more. */
-#define HANDED_OVER 1
-/* Nor this: it is in the store, parked or as before, and its slot is FREE and
- * still the caller's. */
-#define PUT_BY 2
+/* What became of a message that was to be taken. */
+enum taken {
+    TAKEN,       /* it is the caller's */
+    HANDED_OVER, /* its group has it */
+    PUT_BY,      /* the source has it again, parked or as before */
+    TAKEN_NONE,  /* it was settled without a handler */
+};
 
-int dispatch_open(struct dispatch **out, struct flow *f, unsigned slots);
+/* How a delivery ended, for its group. */
+enum group_end {
+    GROUP_GOES_ON, /* its head is gone */
+    GROUP_WAITS,   /* for the same message, which is due later */
+    GROUP_DIED,    /* its head is a letter */
+};
+
+/* `most`: all messages that are ever lent have an index below. */
+int dispatch_open(struct dispatch **out, struct flow *f, unsigned most);
 void dispatch_close(struct dispatch **dispatch);
-/* At start, before any message is added: what the store knows. */
+/* At start, before any message is added: what the source knows. */
 int dispatch_restore(struct flow *f);
 
 /* Whether no message of a group waits, held or parked. */
@@ -40,45 +48,44 @@ bool dispatch_room(struct flow *f);
 bool dispatch_ready(const struct flow *f);
 /* Whether something is to be parked, and nobody does. */
 bool dispatch_stuck(const struct flow *f);
-/* A message of a group, HELD and read: HANDED_OVER, or 0: the caller delivers
- * it (it is broken now, as its group was closed), or -ENOMEM. */
+/* A message of a group, read: HANDED_OVER, or TAKEN: the caller delivers it (it
+ * is broken now, as its group was closed), or -ENOMEM. */
 int dispatch_add(struct flow *f, struct delivery *d);
-/* As dispatch_add; but 0 as well if its group had nothing else: it is leased.
- *  */
+/* As dispatch_add; but TAKEN as well if its group had nothing else: it is
+ * leased. */
 int dispatch_enter(struct flow *f, struct delivery *d);
-/* A stored one whose time has come: 0 if it is its group's head, leased now,
- * and is to be delivered; -EINPROGRESS if its group does not know it as its
- * head yet, ask again soon; PUT_BY if the slots for groups are taken; else as
- * dispatch_add. Of PUT_BY the row has landed. */
+/* One whose time has come: TAKEN if it is its group's head, leased now, and is
+ * to be delivered; -EINPROGRESS if its group does not know it as its head yet,
+ * ask again soon; PUT_BY if the room for groups is taken; else as
+ * dispatch_add. */
 int dispatch_due(struct flow *f, struct delivery *d);
-/* The next message of a group, leased, in `d`. A parked one is read to `slot`.
- * -EAGAIN none. */
-int dispatch_take(struct flow *f, struct slot *slot, struct delivery *d);
-/* When slots get scarce: park what is behind blocked heads. */
+/* The next message of a group, leased, in `d`. -EAGAIN none. */
+int dispatch_take(struct flow *f, unsigned lane, struct delivery *d);
+/* When few more can be lent: park what is behind blocked heads. */
 void dispatch_relieve(struct flow *f);
 
 /* Let held groups go on that have no letter left: how many, or -errno: of one
- * the store did not tell; others may go on. */
+ * the source did not tell; others may go on. */
 int dispatch_release(struct flow *f);
 size_t dispatch_held(const struct flow *f);
 void dispatch_set_quantum(struct flow *f, unsigned quantum);
 /* Groups that are known now. */
 size_t dispatch_groups(const struct flow *f);
 
-/* Visit the slots of a group that wait, as groups_list. */
+/* Visit the messages of a group that wait, as groups_list. */
 int dispatch_list(struct flow *f, const char *key, size_t size,
-                  bool (*visit)(const struct slot *slot, void *arg), void *arg);
+                  bool (*visit)(const struct message *m, void *arg), void *arg);
 /* As groups_shut. */
 int dispatch_shut(struct flow *f, const char *key, size_t size);
 
-/* The verdict is durable: `row` as stored, NULL: gone. `letter`: it may have
- * been one that an operator sent again. Ends the lease. */
-void dispatch_settled(struct flow *f, struct group *lease,
-                      const struct store_row *row, bool letter);
-/* A stored message died without a delivery: its group does not wait for it, or
- * is held. */
-void dispatch_died(struct flow *f, const struct store_row *row);
+/* The verdict on message `seq` is durable. `letter`: it may have been one that
+ * an operator sent again. Ends the lease. */
+void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
+                      uint64_t seq, bool letter);
+/* A stored message died without a lease: its group does not wait for it any
+ * more, or is held. */
+void dispatch_died(struct flow *f, struct header_text group, uint64_t seq);
 /* It was not delivered: first in line again. Ends the lease. */
-void dispatch_return(struct flow *f, struct group *lease, struct slot *slot);
+void dispatch_return(struct flow *f, struct group *lease, struct message *m);
 
 #endif

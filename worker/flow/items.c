@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
-#include "common/custody/custody.h"
 #include "worker/flow/receive_inner.h"
 
 #define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
@@ -88,13 +86,11 @@ void items_put(struct items *it, struct receive *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_linger - it has nothing better to do now than to fill its slot again,
- * and writes to nothing after that */
+/* items_linger - it has nothing better to do now than to have ready what its
+ * next message needs, and writes to nothing after that */
 void items_linger(struct items *it, struct receive *item)
 {
-    if (item->slot)
-        slot_scrub(item->slot, custody_fill(item->flow->custody),
-                   item->slot->dirty);
+    item->flow->source->ops->warm(item->flow->source, item->own.place);
     pthread_mutex_lock(&it->mtx);
     it->lingering++;
     pthread_mutex_unlock(&it->mtx);
@@ -111,11 +107,12 @@ bool items_linger_end(struct items *it)
     return !stopped;
 }
 
-/* items_stop - no slot changes until items_go_on
- * An item that is not spare may write to slots. While they are stopped none
- * gets off the list of the spare ones, and one that ends lingering is told to
- * take nothing: it only gives its slot back, FREE as it is. What the others
- * wrote before they came on the list, under the lock, is visible.
+/* items_stop - no message changes until items_go_on
+ * An item that is not spare may write to messages, or to what is warm for it.
+ * While they are stopped none gets off the list of the spare ones, and one that
+ * ends lingering is told to take nothing: it only gives back what was warm, as
+ * it is. What the others wrote before they came on the list, under the lock, is
+ * visible.
  */
 bool items_stop(struct items *it)
 {
@@ -275,16 +272,4 @@ uint64_t receive_look(struct receive *item)
         item->wall_old = item->now_ns + WALL_NS;
     }
     return item->now_ns;
-}
-
-/* receive_slot_back - kept for the next message, if it is the item's own */
-void receive_slot_back(struct receive *item, struct delivery *d,
-                       enum settled settled)
-{
-    if (settled == SETTLED_KEPT) {
-        if (d->slot == item->slot)
-            item->slot = NULL;
-    } else if (d->slot != item->slot) {
-        custody_release(item->flow->custody, d->slot);
-    }
 }

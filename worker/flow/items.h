@@ -53,7 +53,7 @@ void items_put(struct items *it, struct receive *item);
 void items_linger(struct items *it, struct receive *item);
 bool items_linger_end(struct items *it);
 
-/* If no work item writes to a slot or to its counters: true, and none does
+/* If no work item writes to a message or to its counters: true, and none does
  * before items_go_on. Nobody is kept waiting: who would start is refused, and
  * tries again when told that the gate has changed. */
 bool items_stop(struct items *it);

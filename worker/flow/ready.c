@@ -1,57 +1,40 @@
-/* ready.c - messages in slots that wait for a thread (see ready.h) */
+/* ready.c - messages that wait for a thread (see ready.h) */
 #include "worker/flow/ready.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-#include "common/custody/custody.h"
-
-int ready_open(struct ready *r, const struct custody *custody)
+void ready_init(struct ready *r)
 {
-    r->of = calloc(custody_slots_most(custody), sizeof *r->of);
-    if (!r->of)
-        return -ENOMEM;
-    r->custody = custody;
     pthread_mutex_init(&r->mtx, NULL);
-    STAILQ_INIT(&r->slots);
-    return 0;
+    STAILQ_INIT(&r->list);
 }
 
-void ready_close(struct ready *r)
+void ready_fini(struct ready *r)
 {
-    if (!r->of)
-        return;
     pthread_mutex_destroy(&r->mtx);
-    free(r->of);
-    r->of = NULL;
 }
 
-void ready_put(struct ready *r, struct slot *slot, bool front)
+void ready_put(struct ready *r, struct message *m, bool front)
 {
-    struct ready_slot *one = &r->of[custody_index(r->custody, slot)];
-
     pthread_mutex_lock(&r->mtx);
-    one->slot = slot;
     if (front)
-        STAILQ_INSERT_HEAD(&r->slots, one, link);
+        STAILQ_INSERT_HEAD(&r->list, m, link);
     else
-        STAILQ_INSERT_TAIL(&r->slots, one, link);
+        STAILQ_INSERT_TAIL(&r->list, m, link);
     atomic_fetch_add(&r->waiting, 1);
     pthread_mutex_unlock(&r->mtx);
 }
 
-struct slot *ready_take(struct ready *r)
+struct message *ready_take(struct ready *r)
 {
-    struct ready_slot *one;
+    struct message *m;
 
     if (ready_empty(r))
         return NULL;
     pthread_mutex_lock(&r->mtx);
-    one = STAILQ_FIRST(&r->slots);
-    if (one) {
-        STAILQ_REMOVE_HEAD(&r->slots, link);
+    m = STAILQ_FIRST(&r->list);
+    if (m) {
+        STAILQ_REMOVE_HEAD(&r->list, link);
         atomic_fetch_sub(&r->waiting, 1);
     }
     pthread_mutex_unlock(&r->mtx);
-    return one ? one->slot : NULL;
+    return m;
 }

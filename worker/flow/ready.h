@@ -1,10 +1,10 @@
-/* ready.h - messages in slots that wait for a thread
+/* ready.h - messages that wait for a thread
  *
- * WHAT   A list of HELD slots: recovered, or given back as the handler could
- *        not be started. They go before anything that is taken anew.
- * WHO    open, close: the engine. put, take: any thread.
- * OWNS   The slots on the list.
- * FAILS  open: -ENOMEM.
+ * WHAT   A list of messages that are lent: recovered, or given back as the
+ *        handler could not be started. They go before anything that is taken.
+ * WHO    init, fini: the engine. put, take: any thread.
+ * OWNS   Nothing; it links the messages by their own field.
+ * FAILS  Never.
  */
 #ifndef WORKER_FLOW_READY_H
 #define WORKER_FLOW_READY_H
@@ -12,32 +12,22 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <bsd/sys/queue.h>
 
-struct custody;
-struct slot;
+#include "worker/rules/message.h"
 
-/* A slot's place on the list; one for each slot. */
-struct ready_slot {
-    STAILQ_ENTRY(ready_slot) link;
-    struct slot *slot;
-};
-
-/* c = constant after open   a = atomic   m = under mtx */
+/* a = atomic   m = under mtx */
 struct ready {
-    const struct custody *custody; /* c */
-    struct ready_slot *of;         /* c  m: its members; by slot index */
-    atomic_uint waiting;           /* a  how many are on the list */
+    atomic_uint waiting; /* a  how many are on the list */
     pthread_mutex_t mtx;
-    STAILQ_HEAD(, ready_slot) slots; /* m  in receive order */
+    STAILQ_HEAD(, message) list; /* m  in the order of the source */
 };
 
-int ready_open(struct ready *r, const struct custody *custody);
-void ready_close(struct ready *r); /* also one that was not opened */
+void ready_init(struct ready *r);
+void ready_fini(struct ready *r);
 /* `front`: it was first in line. */
-void ready_put(struct ready *r, struct slot *slot, bool front);
+void ready_put(struct ready *r, struct message *m, bool front);
 /* The first; NULL: none. */
-struct slot *ready_take(struct ready *r);
+struct message *ready_take(struct ready *r);
 /* How many wait. */
 static inline unsigned ready_waiting(const struct ready *r)
 {

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
@@ -12,7 +11,6 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
-#include "worker/source/mq/due_rows.h"
 
 /* A second thread pays off from about here on: waking it costs some
  * microseconds, and two that receive at once slow each other down on the
@@ -36,20 +34,21 @@
  * the handler's start is what others wait for */
 static void waited(struct receive *item, const struct delivery *d)
 {
-    const struct slot *slot = d->slot;
+    const struct message *m = d->message;
 
-    if (slot->row == 0 && slot->failures == 0)
+    if (!(m->flags & MESSAGE_STORED) && m->failures == 0)
         counters_waited(item->count,
                         d->header.fields & HEADER_SENT ? d->header.sent_ns
-                                                       : slot->received_ns,
-                        slot->started_ns);
+                                                       : m->received_ns,
+                        d->started_ns);
 }
 
-/* receive_begins - the slot says so before the handler can know of it */
+/* receive_begins - the source hears of it before the handler can */
 void receive_begins(struct receive *item, struct delivery *d)
 {
-    slot_run(d->slot, receive_wall(item));
-    counters_started(item->count, &d->slot->id, item->now_ns);
+    d->started_ns = receive_wall(item);
+    d->message->ops->run(d->message, d->started_ns);
+    counters_started(item->count, d->message->id, item->now_ns);
 }
 
 /* not_delivered - it is no delivery after all */
@@ -59,30 +58,23 @@ static bool not_delivered(const struct outcome *out)
 }
 
 /* receive_ends - one look at the clock, two sums, the verdict */
-enum settled receive_ends(struct receive *item, struct delivery *d,
-                          uint64_t since_ns)
+void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
 {
     struct flow *f = item->flow;
     uint64_t took = receive_look(item) - since_ns;
-    enum settled settled;
-    int64_t row;
 
     item->out.duration_ns = took;
     if (not_delivered(&item->out)) {
         counters_unstarted(item->count);
-        settled = settle(f, d, &item->out);
+        settle(f, d, &item->out);
         run_limits_untake(f);
-        return settled;
+        return;
     }
     counters_ended(item->count, took);
     waited(item, d);
     items_pace(&f->items, took);
-    row = d->slot->row;
-    settled = settle(f, d, &item->out);
-    if (row)
-        suspects_done(&f->gate.suspects, row);
+    settle(f, d, &item->out);
     run_limits_busy(f);
-    return settled;
 }
 
 /* deliver - the handler, then its verdict */
@@ -97,7 +89,7 @@ static void deliver(struct receive *item)
         gate_changed(&f->gate);
     receive_begins(item, item->d);
     f->ops->run(f->handler, item->d, &item->out);
-    receive_slot_back(item, item->d, receive_ends(item, item->d, before));
+    receive_ends(item, item->d, before);
 }
 
 /* suspects_stuck - none of those that are left can run now: they wait behind a
@@ -109,7 +101,7 @@ static void deliver(struct receive *item)
 static void suspects_stuck(struct flow *f)
 {
     if (gate_running(&f->gate) != 1 || !ready_empty(&f->ready) ||
-        due_rows_ready(f->due_rows) || dispatch_ready(f))
+        source_due(f->source) || dispatch_ready(f))
         return;
     suspects_forget(&f->gate.suspects);
     f->gate.event(f->gate.arg, GATE_WIDER);

@@ -1,6 +1,6 @@
 /* receive.h - what others may ask about taking messages
  *
- * WHAT   Whether a message is to wait in the store.
+ * WHAT   Whether a message is to wait in the source.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  Never.
@@ -13,7 +13,7 @@
 struct delivery;
 struct flow;
 
-/* It is not due yet, and has not waited in the store before. */
+/* It is not due yet, and has not waited in the source before. */
 bool receive_delayed(const struct flow *f, const struct delivery *d);
 
 #endif

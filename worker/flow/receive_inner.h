@@ -3,7 +3,7 @@
  *
  * WHAT   The work item, and the steps that its ways of delivering share.
  * WHO    The thread that runs the item, unless marked otherwise.
- * OWNS   The slots it names.
+ * OWNS   The messages it names, until they are settled.
  * FAILS  As each says.
  */
 #ifndef WORKER_FLOW_RECEIVE_INNER_H
@@ -17,6 +17,7 @@
 #include "common/state/counters.h"
 #include "worker/rules/delivery.h"
 #include "worker/flow/flow.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
 
@@ -32,9 +33,8 @@ struct receive {
     struct flow *flow;            /* c */
     struct counters_block *count; /* h  written by its thread only; NULL: it
                                    * never ran */
-    struct slot *slot;            /* its own, FREE between messages; or NULL */
-    unsigned turn; /* groups, rows and fresh messages take turns */
-    struct slot *later[SETTLE_LATER_MOST]; /* HELD, not due yet */
+    unsigned turn; /* groups, due and fresh messages take turns */
+    struct message *later[SETTLE_LATER_MOST]; /* not due yet */
     size_t later_count;
     uint64_t now_ns;   /* the last look at the clock, monotonic */
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
@@ -66,9 +66,6 @@ static inline uint64_t receive_wall(const struct receive *item)
 {
     return item->now_ns + item->wall_ns;
 }
-/* What was taken and needs no slot any more, or has lost it. */
-void receive_slot_back(struct receive *item, struct delivery *d,
-                       enum settled settled);
 
 /* ---- receive.c ---- */
 
@@ -78,8 +75,7 @@ enum why receive_batch(struct receive *item);
 /* A handler is about to get the message. */
 void receive_begins(struct receive *item, struct delivery *d);
 /* It ended, item->out but for its duration: count and settle. */
-enum settled receive_ends(struct receive *item, struct delivery *d,
-                          uint64_t since_ns);
+void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 /* Over the cap (or a hold, which is a cap of 0), or in a crowd whose handlers
  * are too quick for it. If so, it is counted out already. */
 bool receive_must_leave(struct receive *item, enum why *why);
@@ -89,13 +85,10 @@ void receive_dwelt(struct receive *item);
 
 /* ---- receive_next.c ---- */
 
-/* Not an error: one was taken, and needed no handler. */
-#define TAKEN_NONE 2
-
-/* The next message that a handler is to get: HELD, read, in item->d. What needs
- * no handler is settled: TAKEN_NONE. -EAGAIN none (or no more), or trouble. */
+/* The next message that a handler is to get: read, in item->d. What needs no
+ * handler is settled: TAKEN_NONE. -EAGAIN none (or no more), or trouble. */
 int take(struct receive *item);
-/* What is not due yet goes to the store, before anything takes long. */
+/* What is not due yet goes back to wait, before anything takes long. */
 void take_flush(struct receive *item);
 
 /* ---- receive_window.c ---- */

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/custody/slot.h"
 #include "common/base/clock.h"
 #include "worker/rules/breaker.h"
 #include "worker/handlers/handler.h"
@@ -36,6 +35,7 @@ static int window_open(struct receive *item)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
         item->window[i].d.count = item->count;
+        item->window[i].d.place = item->own.place;
         item->window[i].next = item->free_open;
         item->free_open = &item->window[i];
     }
@@ -65,8 +65,6 @@ static void send(struct receive *item)
     struct open *o = item->free_open;
 
     item->free_open = o->next;
-    if (o->d.slot == item->slot)
-        item->slot = NULL;
     o->since_ns = receive_look(item);
     receive_begins(item, &o->d);
     item->open++;
@@ -116,8 +114,7 @@ static void collect(struct receive *item)
 
     if (!d)
         return;
-    if (receive_ends(item, d, o->since_ns) == SETTLED_FREE)
-        custody_release(f->custody, d->slot);
+    receive_ends(item, d, o->since_ns);
     item->open--;
     o->next = item->free_open;
     item->free_open = o;

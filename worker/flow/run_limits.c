@@ -59,8 +59,8 @@ static void end_due(struct timer *timer)
 }
 
 /* idle - 1: nothing runs, nothing is there that could run now; 0: something
- * does; -errno: the store does not tell
- * The store is asked last: a work item that could not start its child has left
+ * does; -errno: the source does not tell
+ * The source is asked last: a work item that could not start its child has left
  * without a look at it.
  */
 static int idle(struct flow *f)
@@ -69,9 +69,9 @@ static int idle(struct flow *f)
 
     if (atomic_load(&f->gate.running) > 0 || ready_waiting(&f->ready) > 0 ||
         unsettled_count(&f->unsettled) > 0 || dispatch_ready(f) ||
-        queue_length(f->queue) > 0)
+        f->source->ops->fresh(f->source) > 0)
         return 0;
-    due = due_rows_any(f->due_rows);
+    due = f->source->ops->is_due(f->source);
     return due < 0 ? due : !due;
 }
 

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 
-#include "common/custody/custody.h"
 #include "common/base/container.h"
 #include "worker/loop/loop.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
 #include "worker/flow/receive_inner.h"
-#include "worker/source/mq/mq_reopen.h"
 
 /* somebody_would - take a message: one more work item, or one that runs and has
  * room in its window */
@@ -53,9 +51,7 @@ static void put_away(struct receive *item)
 {
     struct flow *f = item->flow;
 
-    if (item->slot)
-        custody_release(f->custody, item->slot);
-    item->slot = NULL;
+    f->source->ops->rest(f->source, item->own.place);
     items_put(&f->items, item);
 }
 
@@ -79,7 +75,7 @@ static struct receive *item_enter(struct flow *f)
     return NULL;
 }
 
-/* linger_begin - an item, its slot and what is to be done to it; counted as one
+/* linger_begin - an item, with all that its next message needs; counted as one
  * that keeps still */
 static int linger_begin(struct flow *f, struct receive **item)
 {
@@ -88,8 +84,6 @@ static int linger_begin(struct flow *f, struct receive **item)
     if (err)
         return err;
     items_count(&f->items, *item);
-    if (!(*item)->slot)
-        (*item)->slot = custody_acquire(f->custody);
     items_linger(&f->items, *item);
     return 0;
 }
@@ -97,8 +91,6 @@ static int linger_begin(struct flow *f, struct receive **item)
 /* linger - wait for the queue, with all that the next message needs at hand;
  * NULL: there is none, or nobody may take it. One work item more than the cap
  * is in use meanwhile.
- * Crash: its slot is FREE, whatever is in the body; the next start fills it
- * again.
  */
 static struct receive *linger(struct flow *f)
 {
@@ -174,19 +166,20 @@ bool schedule_start(struct flow *f)
  * wait for the queue */
 static bool peeks(struct flow *f)
 {
+    const struct source_ops *source = f->source->ops;
     bool slots, room;
 
     dirty_count(&f->dirty);
     if (!somebody_would(f))
         return false;
-    /* Without a free slot, or room for what is received, a work item could only
-     * leave, and come here again; but it can park, which frees slots, or else
-     * takes a delay (HOLD_QUEUE). */
-    slots = custody_free_slots(f->custody) > 0;
+    /* Where no more can be lent, or what is taken has no room, a work item
+     * could only leave, and come here again; but it can park, which makes
+     * room, or else takes a delay (HOLD_QUEUE). */
+    slots = source->room(f->source) > 0;
     room = slots && gate_takes(&f->gate) && dispatch_room(f);
     if (ready_waiting(&f->ready) || (!slots && dispatch_stuck(f)) ||
-        (slots && (due_rows_ready(f->due_rows) || dispatch_ready(f))) ||
-        (room && mq_reopen_gone(f->mq_reopen))) {
+        (slots && (source_due(f->source) || dispatch_ready(f))) ||
+        (room && source->pending(f->source))) {
         schedule_start(f);
         return false;
     }
@@ -212,9 +205,9 @@ enum gate_why schedule_why(struct flow *f)
         why = gate_takes(&f->gate) ? WHY_NOT_SO : WHY_WAITING;
     if (why != WHY_NOT_SO)
         return why;
-    return custody_free_slots(f->custody) == 0 ? WHY_SLOTS
-           : !dispatch_room(f)                 ? WHY_GROUPS
-                                               : WHY_NOT_SO;
+    return f->source->ops->room(f->source) == 0 ? WHY_SLOTS
+           : !dispatch_room(f)                  ? WHY_GROUPS
+                                                : WHY_NOT_SO;
 }
 
 /* schedule_wait_ms - without a limit, unless work items run with peek mode

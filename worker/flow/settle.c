@@ -1,11 +1,8 @@
 /* settle.c - verdict -> done | retry | dead (see settle.h)
  *
- * One order everywhere: the store has it on the disk, then the slot is FREE,
- * then anything else is written: what becomes of the row comes after both.
- * Crash before the commit: the slot is RUNNING (or HELD), the message runs
- * again. Crash between: recovery finds the verdict in the store, by the row's
- * state or by the receive sequence, and frees the slot. So a crash can repeat a
- * message, never lose one, and never give it two final states.
+ * What keeps a message from being lost between a verdict and the disk is the
+ * source's (worker/source/mq/mq_settle.c). Here one thing counts: what follows
+ * from a verdict follows when it is durable, and not before.
  */
 #include "worker/flow/settle.h"
 
@@ -13,19 +10,15 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/state/counters.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/state/counters.h"
+#include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
-#include "worker/flow/flow.h"
-#include "worker/flow/settle_op.h"
-#include "worker/flow/unsettled.h"
-#include "worker/source/mq/row.h"
-#include "worker/source/mq/delivery_read.h"
 
-#define TIME_END ((uint64_t)INT64_MAX) /* of the store: in the year 2262 */
+#define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
 
-/* wait_cut - a wait from `now` on that the store has a time for */
+/* wait_cut - a wait from `now` on that the source has a time for */
 static uint64_t wait_cut(uint64_t now, uint64_t wait)
 {
     uint64_t most = now < TIME_END ? TIME_END - now : 0;
@@ -33,63 +26,72 @@ static uint64_t wait_cut(uint64_t now, uint64_t wait)
     return wait < most ? wait : most;
 }
 
-/* op_settle - write, then free the slot */
-static enum settled op_settle(struct flow *f, struct slot *slot, struct op *op)
+/* released - of a message that was settled without a lane */
+static void released(struct flow *f, const struct settle *s)
 {
-    int64_t landed = slot->row;
-    int err;
-
-    op->was = slot_word(slot);
-    err = op_write(f, op);
-    if (err) {
-        unsettled_keep(&f->unsettled, slot, op, err);
-        return SETTLED_KEPT;
-    }
-    FAULT_POINT("settle_after_write");
-    op_retire(f, slot, op, landed);
-    return SETTLED_FREE;
+    if (s->lane == LANE_NONE)
+        f->source->ops->release(f->source, s->m);
 }
 
-/* op_begin - what every verdict carries */
-static void op_begin(struct op *op, const struct delivery *d)
+/* give - to the source; what follows is here, or comes later */
+static void give(struct flow *f, struct decision *dec)
 {
-    op->count = d->count;
-    op->lease = d->lease;
-    /* Its row, or what it came back to its group with, has not the header that
-     * a letter was sent with. */
-    op->letter = d->slot->row != 0;
+    int err;
+
+    if (f->source->ops->can & SOURCE_ASYNC) {
+        unsettled_late(&f->unsettled, dec);
+        return;
+    }
+    err = f->source->ops->settle(f->source, &dec->s, 1);
+    if (err == -ESTALE) {
+        decision_stale(f, dec);
+    } else if (err) {
+        unsettled_keep(&f->unsettled, dec, err);
+    } else {
+        decision_done(f, dec);
+        released(f, &dec->s);
+    }
 }
 
 /* settle_dead - a dead letter that did not run, or not again */
-enum settled settle_dead(struct flow *f, struct delivery *d,
-                         enum dead_reason reason, const char *error)
+void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
+                 const char *error)
 {
-    struct op op = {.kind = OP_PUT};
+    struct decision dec;
 
-    op_begin(&op, d);
-    row_make(&op.row, d);
-    op.row.state = STORE_DEAD;
-    op.row.died_ns = clock_wall_ns();
-    op.row.reason = reason;
-    op.row.error = error;
-    return op_settle(f, d->slot, &op);
+    decision_init(&dec, d, SETTLE_DEAD);
+    dec.s.died_ns = clock_wall_ns();
+    dec.s.reason = reason;
+    dec.s.error = error;
+    give(f, &dec);
 }
 
 /* settle_repeat - drop it; nobody else hears of it, as its id is that of a
  * message which ends, or has ended, by itself
- * Crash before the slot is FREE: it is HELD, found out again, and dropped.
+ * Crash before it is settled: it is found out again, and dropped.
  */
-enum settled settle_repeat(struct flow *f, struct delivery *d)
+void settle_repeat(struct flow *f, struct delivery *d)
 {
     struct counters_block *b = d->count ? d->count : counters_rest(f->counters);
+    struct settle s = {
+        .m = d->message, .kind = SETTLE_DISCARD, .lane = d->place};
 
     log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
              F_UINT("letter", d->header.letter));
-    slot_retire(d->slot);
+    suspects_done(&f->gate.suspects, d->message->seq);
+    if (f->source->ops->settle(f->source, &s, 1) == 0)
+        released(f, &s);
     counters_add(&b->discarded, 1);
     if (!d->count)
         counters_rest_done(f->counters);
-    return SETTLED_FREE;
+}
+
+void settle_stale(struct flow *f, struct delivery *d)
+{
+    struct decision dec;
+
+    decision_init(&dec, d, SETTLE_RETURN);
+    give(f, &dec);
 }
 
 /* settle_due - as its header says, from now on */
@@ -101,46 +103,39 @@ uint64_t settle_due(const struct delivery *d)
     return from + wait_cut(from, when > now ? when - now : 0);
 }
 
-/* later_op - wait in the store until it is time */
-static void later_op(struct flow *f, struct op *op, struct delivery *d,
-                     struct slot *slot)
-{
-    delivery_read(d, slot, f->set->group_separator);
-    *op = (struct op){.kind = OP_PUT};
-    row_make(&op->row, d);
-    op->row.state = STORE_WAITING;
-    op->row.due_ns = settle_due(d);
-}
-
 /* settle_later - one commit for all; if that fails, each goes its own way */
-void settle_later(struct flow *f, struct slot *const *slots, size_t n)
+void settle_later(struct flow *f, struct message *const *list, size_t n)
 {
+    const struct source_ops *source = f->source->ops;
     struct delivery d[SETTLE_LATER_MOST];
-    struct store_row rows[SETTLE_LATER_MOST] = {{0}};
-    struct op op;
-    int err;
+    struct decision dec[SETTLE_LATER_MOST];
+    struct settle all[SETTLE_LATER_MOST];
+    int err = -EAGAIN; /* a source that settles late is given each by itself */
 
     for (size_t i = 0; i < n; i++) {
-        later_op(f, &op, &d[i], slots[i]);
-        rows[i] = op.row;
+        d[i].place = LANE_NONE;
+        d[i].count = NULL;
+        delivery_read(&d[i], list[i], f->set->group_separator);
+        decision_init(&dec[i], &d[i], SETTLE_RETRY);
+        dec[i].s.due_ns = settle_due(&d[i]);
+        all[i] = dec[i].s;
     }
-    err = atomic_load(&f->gate.holds) & HOLD_STORE_GONE
-              ? -ESTALE
-              : store_put_all(f->store, rows, n);
+    if (!(source->can & SOURCE_ASYNC))
+        err = source->settle(f->source, all, n);
     for (size_t i = 0; i < n; i++) {
-        op = (struct op){.kind = OP_PUT, .row = rows[i]};
-        if (!err) {
-            FAULT_POINT("settle_later_after_put");
-            op_after(f, &op, 0);
+        if (err) {
+            give(f, &dec[i]);
+            continue;
         }
-        if (!err || op_settle(f, slots[i], &op) == SETTLED_FREE)
-            custody_release(f->custody, slots[i]);
+        FAULT_POINT("settle_later_after_put");
+        decision_done(f, &dec[i]);
+        released(f, &dec[i].s);
     }
 }
 
 /* wait_of - what the handler asked for, up to --max-delay, else the backoff */
 static uint64_t wait_of(struct flow *f, const struct outcome *out,
-                        const struct store_row *m)
+                        uint32_t attempts)
 {
     uint64_t most = f->set->max_delay_ns;
     struct backoff b;
@@ -148,98 +143,117 @@ static uint64_t wait_of(struct flow *f, const struct outcome *out,
     if (out->delayed)
         return out->delay_ns < most ? out->delay_ns : most;
     settings_backoff(f->set, &b);
-    return backoff_delay(&b, m->attempts, (unsigned)f->set->jitter_percent);
+    return backoff_delay(&b, attempts, (unsigned)f->set->jitter_percent);
 }
 
 /* ended_at - on the wall clock, without a look at it */
 static uint64_t ended_at(const struct delivery *d, const struct outcome *out)
 {
-    return d->slot->started_ns + out->duration_ns;
+    return d->started_ns + out->duration_ns;
 }
 
-/* failed - one more failure: again later, or dead */
-static enum settled failed(struct flow *f, struct delivery *d,
-                           struct outcome *out, enum dead_reason reason)
+/* failed - one more failure: again later, or dead; not inline, as the usual way
+ * has a small frame, here and in finished */
+__attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
+                                             struct outcome *out,
+                                             enum dead_reason reason)
 {
-    struct store_attempt attempt = {
-        .started_ns = d->slot->started_ns,
+    const struct attempt attempt = {
+        .started_ns = d->started_ns,
         .duration_ns = out->duration_ns,
         .error = out->error,
         .stderr_tail = out->tail,
         .stderr_size = out->tail_size,
     };
-    struct op op = {.kind = OP_PUT,
-                    .took_ns = out->duration_ns,
-                    .end_ns = ended_at(d, out),
-                    .attempt = &attempt};
     uint64_t now = clock_steady_ns();
+    struct decision dec;
 
-    op_begin(&op, d);
-    row_make(&op.row, d);
-    op.row.attempts++;
-    op.row.error = out->error;
+    decision_init(&dec, d, reason != REASON_NONE ? SETTLE_DEAD : SETTLE_RETRY);
+    dec.took_ns = out->duration_ns;
+    dec.end_ns = ended_at(d, out);
+    dec.s.attempt = &attempt;
+    dec.s.error = out->error;
+    dec.s.reason = reason;
     if (reason != REASON_NONE) {
-        op.row.state = STORE_DEAD;
-        op.row.died_ns = clock_wall_ns();
-        op.row.reason = reason;
+        dec.s.died_ns = clock_wall_ns();
     } else {
-        op.row.state = STORE_WAITING;
-        op.wait_ns = wait_cut(now, wait_of(f, out, &op.row));
-        op.row.due_ns = now + op.wait_ns;
+        dec.wait_ns = wait_cut(now, wait_of(f, out, d->message->failures + 1));
+        dec.s.due_ns = now + dec.wait_ns;
     }
-    return op_settle(f, d->slot, &op);
+    give(f, &dec);
 }
 
-/* finished - done or discarded: no trace is kept
- * A message that has no row costs one store to the slot's state.
- */
-static enum settled finished(struct flow *f, struct delivery *d, bool discard,
-                             const struct outcome *out)
+/* finished - done or discarded: no trace is kept */
+__attribute__((noinline)) static void finished(struct flow *f,
+                                               struct delivery *d, bool discard,
+                                               const struct outcome *out)
 {
-    struct op op = {.kind = discard ? OP_DISCARD : OP_DONE,
-                    .took_ns = out->duration_ns,
-                    .end_ns = ended_at(d, out),
-                    .row = {.row = d->slot->row,
-                            .id = d->slot->id,
-                            .group = d->group.at,
-                            .group_size = d->group.size}};
+    struct decision dec;
 
+    decision_init(&dec, d, discard ? SETTLE_DISCARD : SETTLE_DONE);
+    dec.took_ns = out->duration_ns;
+    dec.end_ns = ended_at(d, out);
     if (discard && out->error[0])
-        op.row.error = out->error;
-    op_begin(&op, d);
-    if (d->slot->row)
-        return op_settle(f, d->slot, &op);
-    op.was = slot_word(d->slot);
-    op_retire(f, d->slot, &op, 0);
-    return SETTLED_FREE;
+        dec.s.error = out->error;
+    give(f, &dec);
 }
 
-/* plain - nobody but the queue has heard of the message, and the breaker has
+/* plain - nobody but its origin has heard of the message, and the breaker has
  * nothing to learn from its end */
 static bool plain(const struct flow *f, const struct delivery *d)
 {
-    return !d->slot->row && d->count && f->set->breaker_failures == 0 &&
+    return !(d->message->flags & MESSAGE_STORED) && d->count &&
+           !(f->source->ops->can & SOURCE_ASYNC) &&
+           f->set->breaker_failures == 0 &&
            breaker_state(&f->gate.breaker) == BREAKER_CLOSED &&
            !log_enabled(LOG_DEBUG);
 }
 
-/* plain_done - what finished comes to then: the usual end, so it is short */
-static enum settled plain_done(struct flow *f, struct delivery *d,
-                               const struct outcome *out)
+/* plain_not - the source did not take it */
+__attribute__((noinline)) static void plain_not(struct flow *f,
+                                                const struct delivery *d,
+                                                const struct outcome *out,
+                                                int err)
 {
-    slot_retire(d->slot);
+    struct decision dec = {.lease = d->lease};
+
+    if (err == -ESTALE) {
+        decision_stale(f, &dec);
+        return;
+    }
+    decision_init(&dec, d, SETTLE_DONE);
+    dec.took_ns = out->duration_ns;
+    dec.end_ns = ended_at(d, out);
+    unsettled_keep(&f->unsettled, &dec, err);
+}
+
+/* plain_done - what finished comes to then: the usual end, so it is short */
+static void plain_done(struct flow *f, struct delivery *d,
+                       const struct outcome *out)
+{
+    struct message *m = d->message;
+    struct settle s; /* of DONE nothing else is read */
+    int err;
+
+    s.m = m;
+    s.kind = SETTLE_DONE;
+    s.lane = d->place;
+    err = f->source->ops->settle(f->source, &s, 1);
+    if (err) {
+        plain_not(f, d, out, err);
+        return;
+    }
     counters_add(&d->count->done, 1);
-    counters_settled(f->counters, COUNTERS_DONE, &d->slot->id,
-                     ended_at(d, out));
+    counters_settled(f->counters, COUNTERS_DONE, m->id, ended_at(d, out));
+    suspects_done(&f->gate.suspects, m->seq);
     if (d->lease)
-        dispatch_settled(f, d->lease, NULL, false);
+        dispatch_settled(f, d->lease, GROUP_GOES_ON, 0, false);
     if (f->ops->settled)
         f->ops->settled(f->handler,
-                        &(struct settlement){.message = d->message,
+                        &(struct settlement){.message = m,
                                              .group = d->group,
                                              .verdict = MQW_DONE,
                                              .took_ns = out->duration_ns});
-    return SETTLED_FREE;
 }
 
 /* exhausted - one more failure is the last, by number or by age */
@@ -247,52 +261,57 @@ static bool exhausted(const struct flow *f, const struct delivery *d)
 {
     uint64_t limit = f->set->retry_for_ns;
 
-    return d->slot->failures + 1 >= f->set->max_attempts ||
-           ns_add(d->slot->received_ns, limit) <= clock_wall_ns();
+    return d->message->failures + 1 >= f->set->max_attempts ||
+           ns_add(d->message->received_ns, limit) <= clock_wall_ns();
 }
 
 /* by_verdict - the handler ran to its end */
-static enum settled by_verdict(struct flow *f, struct delivery *d,
-                               struct outcome *out)
+static void by_verdict(struct flow *f, struct delivery *d, struct outcome *out)
 {
     switch (out->verdict) {
     case MQW_DONE:
-        if (plain(f, d))
-            return plain_done(f, d, out);
+        if (plain(f, d)) {
+            plain_done(f, d, out);
+            return;
+        }
         gate_breaker(&f->gate, BREAKER_GOOD, NULL);
-        return finished(f, d, false, out);
+        finished(f, d, false, out);
+        return;
     case MQW_DISCARD:
         gate_breaker(&f->gate, BREAKER_GOOD, NULL);
-        return finished(f, d, true, out);
+        finished(f, d, true, out);
+        return;
     case MQW_DEAD:
         gate_breaker(&f->gate, BREAKER_GOOD, NULL);
-        return failed(f, d, out, REASON_REJECTED);
+        failed(f, d, out, REASON_REJECTED);
+        return;
     case MQW_RETRY:
     default:
         gate_breaker(&f->gate, BREAKER_BAD, out->error);
-        return failed(f, d, out,
-                      exhausted(f, d) ? REASON_EXHAUSTED : REASON_NONE);
+        failed(f, d, out, exhausted(f, d) ? REASON_EXHAUSTED : REASON_NONE);
     }
 }
 
 /* settle - a handler ended */
-enum settled settle(struct flow *f, struct delivery *d, struct outcome *out)
+void settle(struct flow *f, struct delivery *d, struct outcome *out)
 {
+    struct message *m = d->message;
+
     switch (out->kind) {
     case OUTCOME_NOT_STARTED:
-        slot_unrun(d->slot, out->ran);
-        op_give_back(f, d->slot, d->lease);
+        m->ops->unrun(m, out->ran);
+        decision_give_back(f, m, d->lease);
         gate_breaker(&f->gate, BREAKER_NOT_STARTED, out->error);
-        return SETTLED_KEPT;
+        break;
     case OUTCOME_UNSENT:
-        slot_unrun(d->slot, false);
-        op_give_back(f, d->slot, d->lease);
-        return SETTLED_KEPT;
+        m->ops->unrun(m, false);
+        decision_give_back(f, m, d->lease);
+        break;
     case OUTCOME_STOPPED:
-        slot_unrun(d->slot, true); /* keep_all writes it */
-        return SETTLED_KEPT;
+        m->ops->unrun(m, true); /* the source keeps it (keep.h) */
+        break;
     case OUTCOME_VERDICT:
     default:
-        return by_verdict(f, d, out);
+        by_verdict(f, d, out);
     }
 }

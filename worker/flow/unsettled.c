@@ -1,60 +1,56 @@
-/* unsettled.c - verdicts that could not be written (see unsettled.h) */
+/* unsettled.c - verdicts that are not durable yet (see unsettled.h) */
 #include "worker/flow/unsettled.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/custody/slot.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/base/container.h"
-#include "worker/flow/flow.h"
-#include "worker/flow/settle_op.h"
+#include "common/base/log.h"
+#include "worker/flow/decision.h"
 
 #define WAIT_FIRST NS_PER_S
 #define WAIT_MOST  (5 * NS_PER_S)
 
-/* A verdict that could not be written yet, with copies of what it points to. */
+/* One of them, with copies of what it points to. */
 struct unsettled_verdict {
     STAILQ_ENTRY(unsettled_verdict) link;
-    struct slot *slot;
-    struct op op;
-    struct store_attempt attempt;
+    struct decision dec;
+    struct attempt attempt;
     char error[OUTCOME_ERROR];
     char group[HEADER_VALUE_MAX];
     char tail[];
 };
 
 /* verdict_copy - a copy that outlives the delivery; NULL: no memory */
-static struct unsettled_verdict *verdict_copy(struct slot *slot,
-                                              const struct op *op)
+static struct unsettled_verdict *verdict_copy(const struct decision *dec)
 {
-    size_t tail = op->attempt ? op->attempt->stderr_size : 0;
-    struct unsettled_verdict *p = calloc(1, sizeof *p + tail);
+    const struct attempt *a = dec->s.attempt;
+    size_t tail = a ? a->stderr_size : 0;
+    struct unsettled_verdict *v = calloc(1, sizeof *v + tail);
 
-    if (!p)
+    if (!v)
         return NULL;
-    p->slot = slot;
-    p->op = *op;
-    p->op.count = NULL; /* another thread writes it again */
-    if (op->row.error) {
-        strncpy(p->error, op->row.error, sizeof p->error - 1);
-        p->op.row.error = p->error;
+    v->dec = *dec;
+    v->dec.count = NULL; /* another thread goes on with it */
+    if (dec->s.error) {
+        strncpy(v->error, dec->s.error, sizeof v->error - 1);
+        v->dec.s.error = v->error;
     }
-    if (op->row.group) {
-        memcpy(p->group, op->row.group, op->row.group_size);
-        p->op.row.group = p->group;
+    if (dec->s.group.at) {
+        memcpy(v->group, dec->s.group.at, dec->s.group.size);
+        v->dec.s.group.at = v->group;
     }
-    if (op->attempt) {
-        p->attempt = *op->attempt;
+    if (a) {
+        v->attempt = *a;
         if (tail)
-            memcpy(p->tail, op->attempt->stderr_tail, tail);
-        p->attempt.stderr_tail = p->tail;
-        p->attempt.error = p->error;
-        p->op.attempt = &p->attempt;
+            memcpy(v->tail, a->stderr_tail, tail);
+        v->attempt.stderr_tail = v->tail;
+        v->attempt.error = v->error;
+        v->dec.s.attempt = &v->attempt;
     }
-    return p;
+    return v;
 }
 
 /* advice - what helps */
@@ -62,32 +58,24 @@ static const char *advice(int err)
 {
     return err == -ENOSPC ? "free some space; nothing is taken and nothing is "
                             "lost until then"
-           : err == -ESTALE ? "do what event=file_gone says; nothing is taken "
+           : err == -EBADFD ? "do what event=file_gone says; nothing is taken "
                               "and nothing is lost until then"
                             : "check the disk; nothing is taken and nothing is "
                               "lost until then";
 }
 
-/* unsettled_keep - nothing more is taken until the store can be written
- * The slot is HELD from here on: a worker that dies meanwhile did not die under
- * the handler, so no crash is counted; the message runs again, redelivered if
- * it had run.
+/* wait - nothing more is taken until it was given again; it is counted
+ * The source counts the message as not running: a worker that dies meanwhile
+ * did not die under the handler, so no crash is counted; the message runs
+ * again, redelivered if it had run.
  */
-void unsettled_keep(struct unsettled *u, struct slot *slot, const struct op *op,
-                    int err)
+static void wait(struct unsettled *u, struct unsettled_verdict *v, int err)
 {
     struct flow *f = u->flow;
-    struct unsettled_verdict *p = verdict_copy(slot, op);
 
-    slot_unrun(slot, slot_word(slot).state == SLOT_RUNNING);
-    if (!p) {
-        op_give_back(f, slot, op->lease);
-        gate_trouble(&f->gate, "memory", ENOMEM);
-        return;
-    }
-    atomic_fetch_add(&u->count, 1);
+    v->dec.s.lane = LANE_NONE;
     pthread_mutex_lock(&u->mtx);
-    if (STAILQ_EMPTY(&u->list)) {
+    if (STAILQ_EMPTY(&u->list) && !u->trying) {
         log_error("store_cannot_write", F_STR("queue", f->set->queue),
                   F_STR("error", strerror(-err)), F_STR("store", f->folder),
                   F_STR("next", advice(err)));
@@ -95,34 +83,122 @@ void unsettled_keep(struct unsettled *u, struct slot *slot, const struct op *op,
         gate_hold(&f->gate, HOLD_STORE);
         timers_start(f->timers, &u->timer, clock_mono_ns() + u->wait_ns);
     }
-    STAILQ_INSERT_TAIL(&u->list, p, link);
+    STAILQ_INSERT_TAIL(&u->list, v, link);
     pthread_mutex_unlock(&u->mtx);
 }
 
-/* flush - write what could not be written; in order; first error
- * ends */
+/* no_memory - it comes again, as if it had not run */
+static void no_memory(struct flow *f, const struct decision *dec)
+{
+    decision_give_back(f, dec->s.m, dec->lease);
+    gate_trouble(&f->gate, "memory", ENOMEM);
+}
+
+void unsettled_keep(struct unsettled *u, const struct decision *dec, int err)
+{
+    struct unsettled_verdict *v = verdict_copy(dec);
+
+    if (!v) {
+        no_memory(u->flow, dec);
+        return;
+    }
+    atomic_fetch_add(&u->count, 1);
+    wait(u, v, err);
+}
+
+/* went - how the source answered for one that is counted, but on no list; true:
+ * it is over, false: it waits */
+static bool went(struct unsettled *u, struct unsettled_verdict *v, int err)
+{
+    struct flow *f = u->flow;
+
+    if (err && err != -ESTALE) {
+        wait(u, v, err);
+        return false;
+    }
+    if (err)
+        decision_stale(f, &v->dec);
+    else
+        decision_done(f, &v->dec);
+    return true;
+}
+
+/* over - after all that follows from it */
+static void over(struct unsettled *u, struct unsettled_verdict *v)
+{
+    free(v);
+    atomic_fetch_sub(&u->count, 1);
+}
+
+/* unsettled_late - once it is in progress it is the event's, which may have
+ * come and gone already */
+void unsettled_late(struct unsettled *u, const struct decision *dec)
+{
+    struct flow *f = u->flow;
+    struct unsettled_verdict *v = verdict_copy(dec);
+    struct message *m = dec->s.m;
+    int err;
+
+    if (!v) {
+        m->ops->unrun(m, true);
+        no_memory(f, dec);
+        return;
+    }
+    atomic_fetch_add(&u->count, 1);
+    err = f->source->ops->settle(f->source, &v->dec.s, 1);
+    if (err == -EINPROGRESS || !went(u, v, err))
+        return;
+    if (!err && dec->s.lane == LANE_NONE)
+        f->source->ops->release(f->source, m);
+    over(u, v);
+}
+
+void unsettled_settled(struct unsettled *u, struct settle *s)
+{
+    struct decision *dec = CONTAINER_OF(s, struct decision, s);
+    struct unsettled_verdict *v =
+        CONTAINER_OF(dec, struct unsettled_verdict, dec);
+
+    if (went(u, v, s->err))
+        over(u, v);
+}
+
+/* again - the first on the list; what is in progress is the event's, as in
+ * unsettled_late */
+static int again(struct unsettled *u, struct unsettled_verdict *v)
+{
+    struct flow *f = u->flow;
+    struct message *m = v->dec.s.m;
+    int err = f->source->ops->settle(f->source, &v->dec.s, 1);
+
+    if (err == -EINPROGRESS)
+        return 0;
+    if (err && err != -ESTALE)
+        return err;
+    (void)went(u, v, err);
+    if (!err)
+        f->source->ops->release(f->source, m);
+    over(u, v);
+    return 0;
+}
+
+/* flush - give all once more, in order; the first that is refused ends it */
 static int flush(struct unsettled *u)
 {
     struct flow *f = u->flow;
-    struct unsettled_verdict *p;
+    struct unsettled_verdict *v;
     int err = 0;
 
     pthread_mutex_lock(&u->mtx);
-    while (!err && (p = STAILQ_FIRST(&u->list)) != NULL) {
-        int64_t landed = p->slot->row;
-
+    while (!err && (v = STAILQ_FIRST(&u->list)) != NULL) {
+        STAILQ_REMOVE_HEAD(&u->list, link);
+        u->trying = true;
         pthread_mutex_unlock(&u->mtx);
-        err = op_write(f, &p->op);
-        if (!err) {
-            op_retire(f, p->slot, &p->op, landed);
-            custody_release(f->custody, p->slot);
-            atomic_fetch_sub(&u->count, 1);
-        }
+        err = again(u, v);
         pthread_mutex_lock(&u->mtx);
-        if (!err) {
-            STAILQ_REMOVE_HEAD(&u->list, link);
-            free(p);
-        }
+        u->trying = false;
+        if (err)
+            STAILQ_INSERT_HEAD(&u->list, v, link);
     }
     if (err) {
         u->wait_ns *= 2;
@@ -175,8 +251,7 @@ void unsettled_init(struct unsettled *u, struct flow *f)
     u->job.run = flush_job;
 }
 
-/* unsettled_quiet - the timer fires in the caller, the peeker, so that no
- * further
+/* unsettled_quiet - the timer fires in the caller, the loop, so that no further
  * job is submitted before it returns */
 bool unsettled_quiet(struct unsettled *u)
 {
@@ -184,7 +259,7 @@ bool unsettled_quiet(struct unsettled *u)
     return !atomic_load(&u->flushing);
 }
 
-/* unsettled_fini - one last try; what stays is in its slot */
+/* unsettled_fini - one last try; what stays is lent, and kept by its source */
 void unsettled_fini(struct unsettled *u)
 {
     struct unsettled_verdict *p;

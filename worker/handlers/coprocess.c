@@ -170,7 +170,7 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
     m->deadline_ns = UINT64_MAX;
     m->limit_ns = delivery_limit_ns(d, set->timeout_ns, set->max_timeout_ns);
     m->at = l->output.written + (l->output.end - l->output.begin);
-    name_child(l, &d->message);
+    name_child(l, d->message);
     if (coprocess_append(l, d) < 0)
         m->at = OPEN_NEVER; /* no memory: it comes back unsent */
     if (m->limit_ns != UINT64_MAX) {

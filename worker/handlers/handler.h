@@ -33,7 +33,7 @@ struct handler_setup {
 /* A verdict that is durable. The message is not lent any more, but for this
  * call its bytes are where they were. */
 struct settlement {
-    struct message message;
+    struct message *message;
     struct header_text group;
     enum mqw_verdict verdict;
     uint64_t took_ns; /* the handler; 0: it did not run */

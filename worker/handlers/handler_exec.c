@@ -377,9 +377,9 @@ static void supervise(struct running *r, struct delivery *d,
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
     FAULT_POINT("exec_before_name");
-    d->message.ops->handler(&d->message, 0, r->process.start);
+    d->message->ops->handler(d->message, 0, r->process.start);
     FAULT_POINT("exec_before_group");
-    d->message.ops->handler_group(&d->message, r->process.pid);
+    d->message->ops->handler_group(d->message, r->process.pid);
     FAULT_POINT("exec_after_name");
     stderr_tail_init(t, r->id, r->handler->stderr_limit);
     if (!watch(r, t, due_ns)) {
@@ -392,7 +392,7 @@ static void supervise(struct running *r, struct delivery *d,
         info = wait_for(r->process.pid, 0);
         verdict_exit(out, r->handler->set, &info, false);
     } else {
-        end_signalled(r, d->message.seq, late, sig, t, out);
+        end_signalled(r, d->message->seq, late, sig, t, out);
     }
     stderr_tail_end(t, out);
 }

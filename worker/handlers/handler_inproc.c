@@ -60,7 +60,7 @@ const char *mqw_id(const struct mqw_message *message)
 {
     struct call *c = (struct call *)call_of(message);
 
-    return c->id[0] ? c->id : ulid_print(*c->d->message.id, c->id);
+    return c->id[0] ? c->id : ulid_print(*c->d->message->id, c->id);
 }
 
 const char *mqw_header(const struct mqw_message *message, const char *name,
@@ -72,7 +72,7 @@ const char *mqw_header(const struct mqw_message *message, const char *name,
 
     if (d->header.x_count == 0 && strncmp(name, "x-", 2) == 0)
         return NULL;
-    while (header_next(d->message.data, &d->header, &cursor, &key, &value)) {
+    while (header_next(d->message->data, &d->header, &cursor, &key, &value)) {
         if (key.size == want && memcmp(key.at, name, want) == 0) {
             *size = value.size;
             return value.at;
@@ -116,7 +116,7 @@ void mqw_set_reason(struct mqw_context *context, const char *text)
 /* view - the message as the function sees it */
 static void view(struct call *c, struct handler *h, const struct delivery *d)
 {
-    const struct message *m = &d->message;
+    const struct message *m = d->message;
 
     c->message = (struct mqw_message){
         .body = d->body,
@@ -144,7 +144,7 @@ static void end_process(struct timer *timer)
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
     char id[ULID_TEXT];
 
-    log_error("handler_abort", F_STR("msg", ulid_print(*c->d->message.id, id)),
+    log_error("handler_abort", F_STR("msg", ulid_print(*c->d->message->id, id)),
               F_DURATION("limit", c->limit_ns),
               F_STR("next", "the process aborts; the next one runs the message "
                             "again and counts the crash"));
@@ -163,7 +163,8 @@ static void limit_over(void *call)
     if (atomic_load(&h->signal))
         return;
     atomic_store(&c->late, true);
-    log_info("handler_timeout", F_STR("msg", ulid_print(*c->d->message.id, id)),
+    log_info("handler_timeout",
+             F_STR("msg", ulid_print(*c->d->message->id, id)),
              F_DURATION("limit", c->limit_ns),
              F_STR("next", "it sees mqw_cancelled"));
     if (!h->set->timeout_abort)
@@ -216,7 +217,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->ran = true;
     if (!place->timers)
         call_deadline_init(place, h->timers);
-    call_deadline_enter(place, &d->message, c.limit_ns, limit_over, &c);
+    call_deadline_enter(place, d->message, c.limit_ns, limit_over, &c);
     returned = h->what.handle(&c.message, &c.context);
     if (call_deadline_leave(place) && c.late && h->set->timeout_abort)
         timers_cancel_sync(h->timers, &c.abort);
@@ -231,8 +232,7 @@ void inproc_settled(struct handler *h, const struct settlement *s)
 
     if (!h->what.settled)
         return;
-    d.message = s->message;
-    delivery_parse(&d, 0);
+    delivery_parse(&d, s->message, 0);
     view(&c, h, &d);
     if (s->group.at) {
         c.message.group = s->group.at;

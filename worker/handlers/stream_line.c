@@ -63,7 +63,8 @@ static char *put_x(char *at, struct delivery *d)
     struct header_text name, value;
     size_t cursor = 0;
 
-    while (header_next_x(d->message.data, &d->header, &cursor, &name, &value)) {
+    while (
+        header_next_x(d->message->data, &d->header, &cursor, &name, &value)) {
         *at++ = ' ';
         at = put(at, name.at, name.size);
         *at++ = '=';
@@ -80,13 +81,13 @@ size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
     at = put(at, delivery_id(d), ULID_TEXT - 1);
     *at++ = ' ';
     at = put_number(at, d->body_size);
-    at = put_number(PUT(at, " attempt="), d->message.failures + 1);
-    at = put_number(PUT(at, " priority="), d->message.priority);
+    at = put_number(PUT(at, " attempt="), d->message->failures + 1);
+    at = put_number(PUT(at, " priority="), d->message->priority);
     if (d->group.at)
         at = put_value(PUT(at, " group="), d->group.at, d->group.size);
-    if (d->message.flags & MESSAGE_REDELIVERED)
+    if (d->message->flags & MESSAGE_REDELIVERED)
         at = PUT(at, " redelivered=1");
-    if (d->message.flags & MESSAGE_LENGTH_INFERRED)
+    if (d->message->flags & MESSAGE_LENGTH_INFERRED)
         at = PUT(at, " length-inferred=1");
     if (d->header.x_count)
         at = put_x(at, d);

@@ -131,7 +131,7 @@ void peeker_arm(struct peeker *p)
         return;
     pthread_mutex_lock(&p->arm_mtx);
     if (shift(p, PEEK_OFF, PEEK_EPOLL)) {
-        p->source.fd = queue_fd(p->setup.queue);
+        p->source.fd = p->setup.fd(p->setup.arg);
         err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
         if (err)
             shift(p, PEEK_EPOLL, PEEK_OFF);
@@ -188,7 +188,7 @@ bool peeker_linger(struct peeker *p)
 /* peeker_lingered - off before a work item is tried, as in readable */
 bool peeker_lingered(struct peeker *p)
 {
-    struct pollfd fds[2] = {{.fd = queue_fd(p->setup.queue), .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = p->setup.fd(p->setup.arg), .events = POLLIN},
                             {.fd = p->kick, .events = POLLIN}};
     uint64_t ignored;
 

@@ -14,7 +14,6 @@
 
 #include <stdbool.h>
 
-#include "common/mq/queue.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/timers.h"
 
@@ -27,7 +26,7 @@ struct peeker; /* opaque; body in peeker.c */
 struct peeker_setup {
     struct loop *loop;
     struct timers *timers;
-    struct queue *queue;
+    int (*fd)(void *arg);     /* the queue's, readable while it has messages */
     void (*ready)(void *arg); /* there may be a message; in the loop */
     void (*trouble)(void *arg, const char *what, int err); /* any thread */
     void *arg;

@@ -19,8 +19,8 @@ static void grow_job(struct pool_job *job)
     struct cap *c = CONTAINER_OF(job, struct cap, job);
     struct flow *f = c->flow;
 
-    if (custody_grow(f->custody, slots_for(f->set, c->growing), &c->problem) ==
-        0)
+    if (f->source->ops->resize(f->source, slots_for(f->set, c->growing),
+                               &c->problem) == 0)
         c->growing = 0;
     atomic_store(&f->growing, false);
     timers_start(f->timers, &c->timer, clock_mono_ns());
@@ -51,7 +51,7 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p)
 
     if (c->busy)
         return -EINPROGRESS;
-    if (slots_for(f->set, cap) <= custody_slots(f->custody))
+    if (slots_for(f->set, cap) <= f->source->ops->lent(f->source))
         return 0;
     if (c->failed != cap)
         return grow(c, cap, p);
@@ -98,25 +98,6 @@ static void set_or_tell(struct cap *c, unsigned cap)
         log_error("cap_not_raised", F_STR("error", p.text));
 }
 
-/* cap_tell_unlocked - at start, and when there are more of them: one lock is
- * for
- * all, so the number is what has to be allowed now */
-void cap_tell_unlocked(const struct flow *f)
-{
-    const char *path = custody_path(f->custody);
-    char folder[PATH_MAX];
-
-    if (custody_locked(f->custody))
-        return;
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
-             path);
-    log_warn("custody_not_locked", F_STR("folder", folder),
-             F_UINT("kib", (custody_bytes(f->custody) + 1023) / 1024),
-             F_STR("next", "pages that are swapped out have the same risk as a "
-                           "disk: let so many KiB be locked (ulimit -l, "
-                           "LimitMEMLOCK=, docker --ulimit memlock=)"));
-}
-
 /* grown - the job is over; first whoever waits for it in line */
 static void grown(struct timer *timer)
 {
@@ -126,8 +107,6 @@ static void grown(struct timer *timer)
     c->busy = false;
     c->failed = c->growing;
     c->later = 0;
-    if (!c->failed)
-        cap_tell_unlocked(c->flow);
     if (later)
         set_or_tell(c, later);
     if (c->over)

@@ -1,7 +1,7 @@
 /* cap.h - how many work items may run, changed while they do
  *
- * WHAT   Slots, threads, then the cap. Slots that must be added to custody are
- *        written by a pool job, as that takes as long as they are large.
+ * WHAT   Room in the source, threads, then the cap. That room is made by a pool
+ *        job, as it may wait for a disk.
  * WHO    The loop.
  * OWNS   Its job and timer.
  * FAILS  A problem: the slots cannot be had; the cap stays as it was.
@@ -47,8 +47,6 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p);
 /* Set it: 0, or -EINPROGRESS: it is set as soon as there is room, and trouble
  * is logged; or a problem. */
 int cap_set(struct cap *c, unsigned cap, struct problem *p);
-/* Say so if messages in flight are not locked in memory, with the number. */
-void cap_tell_unlocked(const struct flow *f);
 /* Some more or fewer; trouble is logged. */
 void cap_change(struct cap *c, int change);
 

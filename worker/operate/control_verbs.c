@@ -58,12 +58,11 @@ static json_t *settings_json(struct orders *o)
  * not */
 static json_t *differs_json(const struct flow *f)
 {
-    struct queue_attr want;
+    const struct source *s = f->source;
     char text[256];
 
-    settings_attr(f->set, &want);
-    return queue_differs(f->queue, &want, text, sizeof text) ? json_string(text)
-                                                             : json_null();
+    return s->ops->differs(s, text, sizeof text) ? json_string(text)
+                                                 : json_null();
 }
 
 /* files_put - which file keeps messages from being taken; a path that is no
@@ -84,6 +83,7 @@ static json_t *status(struct request *r)
     unsigned holds = atomic_load(&f->gate.holds);
     enum gate_why takes = schedule_why(f);
     struct counters_sum s;
+    size_t unlocked;
     json_t *out;
     char why[160];
 
@@ -110,12 +110,11 @@ static json_t *status(struct request *r)
                                                       clock_mono_ns())));
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
-    /* A job that adds slots is just about to lock them. */
-    if (out && !atomic_load(&f->growing) && !custody_locked(f->custody))
-        json_object_set_new(
-            out, "unlocked_kib",
-            json_integer((json_int_t)(custody_bytes(f->custody) + 1023) /
-                         1024));
+    /* A job that makes room is just about to lock it. */
+    unlocked = f->source->ops->unlocked(f->source);
+    if (out && !atomic_load(&f->growing) && unlocked > 0)
+        json_object_set_new(out, "unlocked_kib",
+                            json_integer((json_int_t)(unlocked + 1023) / 1024));
     if (out && holds & HOLD_FILES)
         files_put(out, r->orders->file_watch);
     return out;

@@ -23,22 +23,16 @@
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most one part in so many */
 
-enum { ROWS_WAITING, ROWS_PARKED, ROWS_DEAD };
-
 /* rows_count - as the store has them now; a million of them take a while, so
  * the pause until the next time grows with it */
 static void rows_count(struct status *b)
 {
-    static const enum store_state states[] = {
-        [ROWS_WAITING] = STORE_WAITING,
-        [ROWS_PARKED] = STORE_PARKED,
-        [ROWS_DEAD] = STORE_DEAD,
-    };
     struct flow *f = b->flow;
+    struct source *s = f->source;
     uint64_t before = clock_mono_ns(), pause;
 
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        atomic_store(&b->rows[i], store_count(f->store, states[i]));
+    for (enum source_count i = COUNT_WAITING; i <= COUNT_DEAD; i++)
+        atomic_store(&b->rows[i], s->ops->count(s, i));
     pause = COUNT_SHARE * (clock_mono_ns() - before);
     atomic_store(&f->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
 }
@@ -121,8 +115,8 @@ static void state_text(struct status *b, const char *breaker, char *out,
 static void title(struct status *b, const char *why)
 {
     struct flow *f = b->flow;
-    int64_t waiting = atomic_load(&b->rows[ROWS_WAITING]);
-    int64_t parked = atomic_load(&b->rows[ROWS_PARKED]);
+    int64_t waiting = atomic_load(&b->rows[COUNT_WAITING]);
+    int64_t parked = atomic_load(&b->rows[COUNT_PARKED]);
     char state[200], text[QUEUE_NAME_MAX + 300];
 
     state_text(b, why, state, sizeof state);
@@ -130,7 +124,7 @@ static void title(struct status *b, const char *why)
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
              f->set->queue, atomic_load(&f->gate.running),
              atomic_load(&f->gate.cap), waiting + parked,
-             atomic_load(&b->rows[ROWS_DEAD]), state);
+             atomic_load(&b->rows[COUNT_DEAD]), state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)
         b->reader->read(b->reader, text);
@@ -146,11 +140,11 @@ static void gauges(struct status *b)
     counters_gauge(c, COUNTERS_HOLDS, atomic_load(&f->gate.holds));
     counters_gauge(c, COUNTERS_BREAKER, breaker_state(&f->gate.breaker));
     counters_gauge(c, COUNTERS_WAITING,
-                   (uint64_t)atomic_load(&b->rows[ROWS_WAITING]));
+                   (uint64_t)atomic_load(&b->rows[COUNT_WAITING]));
     counters_gauge(c, COUNTERS_PARKED,
-                   (uint64_t)atomic_load(&b->rows[ROWS_PARKED]));
+                   (uint64_t)atomic_load(&b->rows[COUNT_PARKED]));
     counters_gauge(c, COUNTERS_LETTERS,
-                   (uint64_t)atomic_load(&b->rows[ROWS_DEAD]));
+                   (uint64_t)atomic_load(&b->rows[COUNT_DEAD]));
     counters_gauge(c, COUNTERS_GROUPS, dispatch_groups(f));
     counters_gauge(c, COUNTERS_GROUPS_HELD, dispatch_held(f));
     counters_gauge(c, COUNTERS_WINDOW, f->set->window);

@@ -103,7 +103,8 @@ static void add_x(struct environment *e, const struct delivery *d)
     size_t cursor = 0;
     char upper[HEADER_NAME_MAX + 1];
 
-    while (header_next_x(d->message.data, &d->header, &cursor, &name, &value)) {
+    while (
+        header_next_x(d->message->data, &d->header, &cursor, &name, &value)) {
         for (size_t i = 0; i < name.size; i++)
             upper[i] = name.at[i] == '-'
                            ? '_'
@@ -131,17 +132,18 @@ int environment_build(struct environment *e, const struct environment_base *b,
     e->used = 0;
     add(e, "MQW_MAX_ATTEMPTS=%" PRIu64, max_attempts);
     add(e, "MQW_ID=%s", delivery_id(d));
-    add(e, "MQW_PRIORITY=%" PRIu32, d->message.priority);
-    add(e, "MQW_ATTEMPT=%" PRIu32, d->message.failures + 1);
-    add(e, "MQW_REDELIVERED=%d", (d->message.flags & MESSAGE_REDELIVERED) != 0);
-    add(e, "MQW_RECEIVED_AT=%" PRIu64, d->message.received_ns);
+    add(e, "MQW_PRIORITY=%" PRIu32, d->message->priority);
+    add(e, "MQW_ATTEMPT=%" PRIu32, d->message->failures + 1);
+    add(e, "MQW_REDELIVERED=%d",
+        (d->message->flags & MESSAGE_REDELIVERED) != 0);
+    add(e, "MQW_RECEIVED_AT=%" PRIu64, d->message->received_ns);
     if (d->header.fields & HEADER_SENT)
         add(e, "MQW_SENT_AT=%" PRIu64, d->header.sent_ns);
     if (d->group.at)
         add(e, "MQW_GROUP=%.*s", (int)d->group.size, d->group.at);
-    if (d->message.flags & MESSAGE_LENGTH_INFERRED)
+    if (d->message->flags & MESSAGE_LENGTH_INFERRED)
         add(e, "MQW_LENGTH_INFERRED=1");
-    add(e, "%s", environment_mark(b->nonce, d->message.seq, mark));
+    add(e, "%s", environment_mark(b->nonce, d->message->seq, mark));
     add_x(e, d);
     e->vars[e->count] = NULL;
     return 0;

@@ -19,8 +19,8 @@
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
-#include "worker/source/mq/group_hold_watch.h"
 #include "worker/source/mq/pid_file.h"
+#include "worker/source/mq/source_mq.h"
 
 bool files_may_restore(const struct file_watch *w)
 {
@@ -91,7 +91,7 @@ static int custody_again(struct file_watch *w, struct problem *p)
 
     if (!stop(flow))
         return 0;
-    err = custody_put_back(flow->custody, p);
+    err = custody_put_back(w->with.mq->custody, p);
     go_on(flow);
     if (!err)
         file_again(&w->files[CUSTODY]);
@@ -126,9 +126,8 @@ static bool store_replaces(const struct file_watch *w)
 static int store_again(struct file_watch *w, struct problem *p)
 {
     struct file *f = w->files;
-    struct group_hold_watch *held = w->with.flow->group_hold_watch;
-    int err = store_put_back(w->with.flow->store, f[STORE].path,
-                             store_replaces(w), p);
+    int err =
+        store_put_back(w->with.mq->store, f[STORE].path, store_replaces(w), p);
 
     if (err) {
         if (err == -EEXIST || stat(f[STORE].path, &w->copy) < 0)
@@ -137,8 +136,7 @@ static int store_again(struct file_watch *w, struct problem *p)
     }
     for (enum part i = STORE; i <= STORE_SHM; i++)
         file_again(&f[i]);
-    if (held)
-        group_hold_watch_store_changed(held);
+    source_mq_store_changed(w->with.mq);
     return 0;
 }
 
@@ -168,7 +166,7 @@ static void store_save(struct file_watch *w)
     int err;
 
     snprintf(saved, sizeof saved, "%.4000s.saved-%d", path, (int)getpid());
-    err = store_copy(w->with.flow->store, saved);
+    err = store_copy(w->with.mq->store, saved);
     if (err)
         log_error("store_lost", F_STR("queue", queue), F_STR("file", path),
                   F_STR("error", strerror(-err)),
@@ -191,7 +189,7 @@ void files_restore_last(struct file_watch *w)
     bool ready = files_may_restore(w) && folders_ready(w, &p) == 0;
 
     if (ready && f[CUSTODY].state == REMOVED &&
-        custody_put_back(w->with.flow->custody, &p) < 0)
+        custody_put_back(w->with.mq->custody, &p) < 0)
         file_not_written(w, f[CUSTODY].path, p.text);
     if (ready && files_gone(w, STORE, STORE_SHM))
         ready = store_again(w, &p) == 0;

@@ -23,6 +23,7 @@
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
+#include "worker/source/mq/source_mq.h"
 
 #define AGAIN_NS NS_PER_S        /* from one look to the next in trouble */
 #define SLOW_NS  (60 * NS_PER_S) /* without inotify, when nothing is taken */
@@ -55,6 +56,7 @@ static bool look(struct file_watch *w)
         w->calm_ns = clock_mono_ns() + AGAIN_NS;
     w->lost = lost;
     file_notices_publish(w);
+    source_mq_store_gone(w->with.mq, files_gone(w, STORE, STORE_SHM) != NULL);
     hold(w, HOLD_STORE_GONE, files_gone(w, STORE, STORE_SHM));
     hold(w, HOLD_CUSTODY_GONE, files_gone(w, CUSTODY, CUSTODY));
     hold(w, HOLD_READ_ONLY, w->read_only);

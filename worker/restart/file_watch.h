@@ -31,6 +31,7 @@ struct file_watch; /* opaque; body in file_watch.c */
 /* What it watches, and puts back; all of it outlives it. */
 struct file_watch_setup {
     struct flow *flow;
+    struct source_mq *mq;
     const struct statedir *dir;
     struct runtimedir *runtime;
     struct pid_file *lock;

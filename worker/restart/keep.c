@@ -31,18 +31,19 @@
 #include "worker/source/mq/replay.h"
 #include "worker/source/mq/row.h"
 #include "worker/flow/settle.h"
-#include "worker/source/mq/delivery_read.h"
 
 #define TICK_NS NS_PER_MS
 
 /* A message in a slot, and what it becomes. */
 struct left {
-    struct delivery d; /* first: it names the slot, also for sorting */
+    struct delivery d;
+    struct lent *lent;
     char group[HEADER_VALUE_MAX + 1]; /* of a row */
     bool half;                        /* it was half received */
 };
 
 struct keep {
+    struct source_mq *mq;
     struct left *all; /* in receive order */
     struct store_row *rows;
     size_t count, row_count;
@@ -66,32 +67,39 @@ static void collect(struct slot *slot, void *arg)
     struct keep *k = arg;
     struct left *l = &k->all[k->count];
 
-    l->d.slot = slot;
+    l->lent = source_mq_lent(k->mq, slot);
     l->half = slot_word(slot).state == SLOT_RECEIVING;
     k->count++;
 }
 
 static int by_seq(const void *a, const void *b)
 {
-    uint64_t x = ((const struct left *)a)->d.slot->seq;
-    uint64_t y = ((const struct left *)b)->d.slot->seq;
+    uint64_t x = ((const struct left *)a)->lent->slot->seq;
+    uint64_t y = ((const struct left *)b)->lent->slot->seq;
 
     return (x > y) - (x < y);
 }
 
 /* name - its header, id and group; HELD from here on. Nobody may have looked
  * yet whether it is a letter that was sent again. */
-static int name(struct flow *f, struct left *l)
+static int name(struct flow *f, struct source_mq *mq, struct left *l)
 {
-    struct slot *slot = l->d.slot;
+    struct slot *slot = l->lent->slot;
+    int is;
 
     if (l->half)
-        slot_resolve(slot, custody_fill(f->custody),
-                     custody_body_bytes(f->custody));
+        slot_resolve(slot, custody_fill(mq->custody),
+                     custody_body_bytes(mq->custody));
     if (slot_word(slot).state == SLOT_RUNNING)
         slot_unrun(slot, true);
-    delivery_read(&l->d, slot, f->set->group_separator);
-    return replay_link(f->store, f->due_rows, &l->d);
+    lent_fill(l->lent);
+    delivery_read(&l->d, &l->lent->m, f->set->group_separator);
+    l->d.place = LANE_NONE;
+    if (!(l->d.header.fields & HEADER_LETTER))
+        return 0;
+    is = mq->source.ops->link(&mq->source, &l->lent->m, &l->d.header);
+    l->d.repeat = is == LINK_REPEAT;
+    return is < 0 ? is : 0;
 }
 
 /* name_all - all but second copies of letters, which come to nothing */
@@ -102,14 +110,14 @@ static int name_all(struct flow *f, struct keep *k)
 
     for (size_t i = 0; i < k->count; i++) {
         struct left *l = &k->all[i];
-        int failed = name(f, l);
+        int failed = name(f, k->mq, l);
 
         err = err ? err : failed;
         if (l->d.repeat) {
-            (void)settle_repeat(f, &l->d);
+            settle_repeat(f, &l->d);
             continue;
         }
-        k->ran += (slot_word(l->d.slot).flags & SLOT_REDELIVERED) != 0;
+        k->ran += (slot_word(l->lent->slot).flags & SLOT_REDELIVERED) != 0;
         k->all[n++] = *l;
     }
     k->count = n;
@@ -121,9 +129,11 @@ static int name_all(struct flow *f, struct keep *k)
  * waits for them.
  */
 static void fresh_row(const struct flow *f, struct store_row *m,
-                      const struct delivery *d)
+                      const struct left *l)
 {
-    row_make(m, d);
+    const struct delivery *d = &l->d;
+
+    row_make(m, l->lent, d->group, d->header.bytes);
     if (receive_delayed(f, d)) {
         m->state = STORE_WAITING;
         m->due_ns = settle_due(d);
@@ -137,9 +147,9 @@ static void fresh_row(const struct flow *f, struct store_row *m,
 
 /* letter_row - of a letter that was sent again: it waits for its turn, and is
  * the first of its group */
-static void letter_row(struct store_row *m, const struct delivery *d)
+static void letter_row(struct store_row *m, const struct left *l)
 {
-    row_make(m, d);
+    row_make(m, l->lent, l->d.group, l->d.header.bytes);
     m->state = STORE_WAITING;
     m->due_ns = clock_steady_ns();
     if (m->group)
@@ -169,23 +179,24 @@ static int old_row(struct store_row *m, const struct slot *slot)
 
 /* row_of - what becomes of one message: 1 `m` is to be written, 0 the store has
  * all of it, or an operator discarded it; -errno: the store cannot be read */
-static int row_of(struct flow *f, struct left *l, struct store_row *m)
+static int row_of(struct flow *f, struct source_mq *mq, struct left *l,
+                  struct store_row *m)
 {
-    struct slot *slot = l->d.slot;
+    struct slot *slot = l->lent->slot;
     int err;
 
     if (slot->row == 0) {
-        fresh_row(f, m, &l->d);
+        fresh_row(f, m, l);
         return 1;
     }
-    err = store_get(f->store, slot->row, m, NULL, 0, l->group);
+    err = store_get(mq->store, slot->row, m, NULL, 0, l->group);
     if (err)
         return err == -ENOENT ? 0 : err;
     m->slot = slot;
     m->retire = slot_retire;
     if (m->receive_seq == slot->seq)
         return old_row(m, slot);
-    letter_row(m, &l->d);
+    letter_row(m, l);
     return 1;
 }
 
@@ -193,18 +204,18 @@ static int row_of(struct flow *f, struct left *l, struct store_row *m)
  * happened if it fails */
 static int write_rows(struct flow *f, struct keep *k)
 {
-    int err = atomic_load(&f->gate.holds) & HOLD_STORE_GONE ? -ESTALE : 0;
+    int err = atomic_load(&k->mq->store_gone) ? -EBADFD : 0;
 
     for (size_t i = 0; i < k->count && err >= 0; i++) {
-        err = row_of(f, &k->all[i], &k->rows[k->row_count]);
+        err = row_of(f, k->mq, &k->all[i], &k->rows[k->row_count]);
         k->row_count += err > 0;
     }
     FAULT_POINT("keep_before_put");
     if (err >= 0 && k->row_count > 0)
-        err = store_put_all(f->store, k->rows, k->row_count);
+        err = store_put_all(k->mq->store, k->rows, k->row_count);
     FAULT_POINT("keep_after_put");
     for (size_t i = 0; i < k->count && err >= 0; i++)
-        slot_retire(k->all[i].d.slot);
+        slot_retire(k->all[i].lent->slot);
     return err < 0 ? err : 0;
 }
 
@@ -246,13 +257,13 @@ static void tell(const struct flow *f, const struct keep *k, int err)
 }
 
 /* keep_all - see the head of this file */
-void keep_all(struct flow *f)
+void keep_all(struct flow *f, struct source_mq *mq)
 {
-    struct keep k = {0};
+    struct keep k = {.mq = mq};
     size_t most;
     int err = 0;
 
-    custody_each(f->custody, count_slot, &k);
+    custody_each(mq->custody, count_slot, &k);
     most = k.count;
     if (most == 0)
         return;
@@ -263,7 +274,7 @@ void keep_all(struct flow *f)
         goto out;
     }
     k.count = 0;
-    custody_each(f->custody, collect, &k);
+    custody_each(mq->custody, collect, &k);
     qsort(k.all, k.count, sizeof *k.all, by_seq);
     err = name_all(f, &k);
     if (!err)

@@ -14,8 +14,9 @@
 #define WORKER_RESTART_KEEP_H
 
 #include "worker/flow/flow.h"
+#include "worker/source/mq/source_mq.h"
 
-void keep_all(struct flow *f);
+void keep_all(struct flow *f, struct source_mq *mq);
 /* Where the handlers are threads of ours: nothing that they do counts any more.
  * True: no thread settles anything from here on; false: one is busy still, and
  * what is in slots must stay there. */

@@ -18,10 +18,9 @@
 #include "common/base/log.h"
 #include "worker/process/stale_handlers.h"
 #include "worker/flow/group_dispatch.h"
-#include "worker/source/mq/replay.h"
 #include "worker/flow/settle.h"
 #include "worker/config/slots.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/source_mq.h"
 
 #define CRASHED "the worker died while a handler had it"
 
@@ -29,6 +28,7 @@
 #define RUNS_ON 1
 
 struct found {
+    struct source_mq *mq;
     struct slot **slots; /* in receive order */
     size_t count;
     unsigned ran; /* of them were RUNNING */
@@ -98,7 +98,7 @@ static int kill_leftovers(struct flow *f, const struct found *found,
                 .start = slot->handler_start,
             };
     }
-    killed = stale_handlers_kill(custody_nonce(f->custody), list, n);
+    killed = stale_handlers_kill(custody_nonce(found->mq->custody), list, n);
     free(list);
     if (killed < 0)
         return problem_set(p, EX_OSERR, -killed,
@@ -121,17 +121,17 @@ static int kill_leftovers(struct flow *f, const struct found *found,
  * fresh message: settling stores a row with its sequence, or leaves no trace
  * (then the slot was freed by the very same store, or it runs again).
  */
-static int settled_already(struct flow *f, const struct slot *slot)
+static int settled_already(const struct found *found, const struct slot *slot)
 {
     struct store_row m;
     int64_t row;
     int err;
 
     if (slot->row == 0) {
-        err = store_find_seq(f->store, slot->seq, &row);
+        err = store_find_seq(found->mq->store, slot->seq, &row);
         return err == 0 ? 1 : err == -ENOENT ? 0 : err;
     }
-    err = store_get(f->store, slot->row, &m, NULL, 0, NULL);
+    err = store_get(found->mq->store, slot->row, &m, NULL, 0, NULL);
     if (err)
         return err == -ENOENT ? 1 : err;
     if (m.receive_seq != slot->seq)
@@ -152,29 +152,37 @@ static void count_crash(struct flow *f, const struct store_row *m)
     counters_rest_done(f->counters);
 }
 
-/* drop - a second copy of a letter */
-static void drop(struct flow *f, struct delivery *d)
+/* read_slot - the message in a slot, as it is lent, and whether it is a letter:
+ * enum source_link, or -errno */
+static int read_slot(struct flow *f, const struct found *found,
+                     struct slot *slot, struct delivery *d)
 {
-    (void)settle_repeat(f, d);
-    custody_release(f->custody, d->slot);
+    struct lent *l = source_mq_lent(found->mq, slot);
+    int is = LINK_NONE;
+
+    lent_fill(l);
+    delivery_read(d, &l->m, f->set->group_separator);
+    d->place = LANE_NONE;
+    if (d->header.fields & HEADER_LETTER)
+        is = f->source->ops->link(f->source, &l->m, &d->header);
+    return is;
 }
 
-/* bury - dead by crashes, or by a machine that went down under it */
-static int bury(struct flow *f, struct slot *slot, const char *error)
+/* bury - dead by crashes, or by a machine that went down under it; its letter
+ * becomes this one, no second one */
+static int bury(struct flow *f, const struct found *found, struct slot *slot,
+                const char *error)
 {
     struct delivery d = {0};
-    int err;
+    int is = read_slot(f, found, slot, &d);
 
-    delivery_read(&d, slot, f->set->group_separator);
-    err = replay_link(f->store, f->due_rows,
-                      &d); /* its letter becomes this one, no second one */
-    if (err)
-        return err;
+    if (is < 0)
+        return is;
     FAULT_POINT("recover_before_bury");
-    if (d.repeat)
-        drop(f, &d);
-    else if (settle_dead(f, &d, REASON_CRASHED, error) == SETTLED_FREE)
-        custody_release(f->custody, slot);
+    if (is == LINK_REPEAT)
+        settle_repeat(f, &d);
+    else
+        settle_dead(f, &d, REASON_CRASHED, error);
     return 0;
 }
 
@@ -228,22 +236,22 @@ static int row_crashed(struct flow *f, const struct found *found,
     }
     if (w.state == SLOT_RUNNING)
         count_crash(f, m);
-    err = store_put(f->store, m, NULL, NULL);
+    err = store_put(found->mq->store, m, NULL, NULL);
     if (err || w.state != SLOT_RUNNING)
         return err;
     tell_row(f, m);
     return f->ops->within && m->state != STORE_DEAD
-               ? suspects_add(&f->gate.suspects, NULL, m->row)
+               ? suspects_add(&f->gate.suspects, m->receive_seq)
                : 0;
 }
 
 /* let_go - nothing is left to do from the slot */
-static void let_go(struct flow *f, struct slot *slot)
+static void let_go(const struct found *found, struct slot *slot)
 {
     slot_retire(slot);
     if (slot->row)
-        due_rows_release(f->due_rows, slot->row);
-    custody_release(f->custody, slot);
+        due_rows_release(found->mq->due_rows, slot->row);
+    custody_release(found->mq->custody, slot);
 }
 
 /* put_back - a run of a stored row: the row takes the crash, the slot is free
@@ -257,18 +265,18 @@ static int put_back(struct flow *f, const struct found *found,
 {
     char group[HEADER_VALUE_MAX + 1];
     struct store_row m;
-    int err = store_get(f->store, slot->row, &m, NULL, 0, group);
+    int err = store_get(found->mq->store, slot->row, &m, NULL, 0, group);
 
     if (err)
         return err;
-    if (m.receive_seq != slot->seq && !custody_torn(f->custody))
+    if (m.receive_seq != slot->seq && !custody_torn(found->mq->custody))
         return RUNS_ON;
     if (m.receive_seq == slot->seq)
         err = row_crashed(f, found, slot, &m);
     if (err && err != -ENOENT) /* discarded meanwhile */
         return err;
     FAULT_POINT("recover_row_before_retire");
-    let_go(f, slot);
+    let_go(found, slot);
     return 0;
 }
 
@@ -293,7 +301,7 @@ static int settle_old(struct flow *f, const struct found *found,
                       struct slot *slot, bool *freed, struct problem *p)
 {
     bool ran = slot_word(slot).state == SLOT_RUNNING;
-    int err = settled_already(f, slot);
+    int err = settled_already(found, slot);
 
     if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
         slot->received_ns = clock_wall_ns();
@@ -302,7 +310,7 @@ static int settle_old(struct flow *f, const struct found *found,
         return unreadable(f, err, p);
     if (err == 1) {
         FAULT_POINT("recover_settled_before_retire");
-        let_go(f, slot);
+        let_go(found, slot);
         return 0;
     }
     if (slot->row) {
@@ -310,8 +318,8 @@ static int settle_old(struct flow *f, const struct found *found,
         if (err != RUNS_ON)
             return err ? unreadable(f, err, p) : 0;
     }
-    if (custody_torn(f->custody)) {
-        err = bury(f, slot,
+    if (custody_torn(found->mq->custody)) {
+        err = bury(f, found, slot,
                    "the machine went down while it was in flight; the body may "
                    "be damaged");
         return err ? unreadable(f, err, p) : 0;
@@ -323,42 +331,39 @@ static int settle_old(struct flow *f, const struct found *found,
     *freed = crashed_last(f, found, ran, slot_word(slot).crashes);
     err = 0;
     if (*freed)
-        err = bury(f, slot, CRASHED);
+        err = bury(f, found, slot, CRASHED);
     else if (ran)
         tell_crash(f, &slot->id, slot_word(slot).crashes);
     return err ? unreadable(f, err, p) : 0;
 }
 
 /* revive - a message that runs: to its group, or to the ready list */
-static int revive(struct flow *f, struct slot *slot)
+static int revive(struct flow *f, const struct found *found, struct slot *slot)
 {
     struct delivery d = {0};
-    int err;
+    int err = read_slot(f, found, slot, &d);
 
-    delivery_read(&d, slot, f->set->group_separator);
-    err = replay_link(f->store, f->due_rows, &d);
-    if (err)
+    if (err < 0)
         return err;
-    if (d.repeat) {
-        drop(f, &d);
+    if (err == LINK_REPEAT) {
+        settle_repeat(f, &d);
         return 0;
     }
-    if (d.group.at)
-        err = dispatch_add(f, &d);
-    if (err == 0)
-        ready_put(&f->ready, slot, false);
-    if (err >= 0 && f->ops->within && slot_word(slot).crashes > 0)
-        err = suspects_add(&f->gate.suspects, slot, 0);
+    err = d.group.at ? dispatch_add(f, &d) : TAKEN;
+    if (err == TAKEN)
+        ready_put(&f->ready, d.message, false);
+    if (err >= 0 && f->ops->within && d.message->crashes > 0)
+        err = suspects_add(&f->gate.suspects, d.message->seq);
     return err < 0 ? err : 0;
 }
 
 /* rows_fly - before any slot is looked at: of two copies of a letter the one
  * that was linked to its row is the message, wherever the other one is */
-static void rows_fly(struct flow *f, const struct found *found)
+static void rows_fly(const struct found *found)
 {
     for (size_t i = 0; i < found->count; i++)
         if (found->slots[i]->row)
-            (void)due_rows_try_claim(f->due_rows, found->slots[i]->row);
+            (void)due_rows_try_claim(found->mq->due_rows, found->slots[i]->row);
 }
 
 /* revive_all - stored rows first: groups are restored from the store before
@@ -369,7 +374,7 @@ static int revive_all(struct flow *f, struct found *found, struct problem *p)
     bool freed;
     int err = 0;
 
-    rows_fly(f, found);
+    rows_fly(found);
     for (size_t i = 0; i < found->count && !err; i++) {
         err = settle_old(f, found, found->slots[i], &freed, p);
         if (!err && !freed)
@@ -382,7 +387,7 @@ static int revive_all(struct flow *f, struct found *found, struct problem *p)
     err = dispatch_restore(f);
     FAULT_POINT("recover_before_revive");
     for (size_t i = 0; i < n && !err; i++)
-        err = revive(f, found->slots[i]);
+        err = revive(f, found, found->slots[i]);
     FAULT_POINT("recover_after_revive");
     return err ? unreadable(f, err, p) : 0;
 }
@@ -400,15 +405,17 @@ static bool goes_on(const struct flow *f)
  * With room in the file all may run beside each other from the start. Without,
  * a start is refused only if nothing would ever run.
  */
-static int room_make(struct flow *f, struct problem *p)
+static int room_make(struct flow *f, const struct found *found,
+                     struct problem *p)
 {
     struct problem why;
     int err;
 
-    if (custody_free_slots(f->custody) > 0)
+    if (custody_free_slots(found->mq->custody) > 0)
         return 0;
-    err = custody_grow(f->custody,
-                       custody_slots(f->custody) + slots_more(f->set), &why);
+    err = custody_grow(found->mq->custody,
+                       custody_slots(found->mq->custody) + slots_more(f->set),
+                       &why);
     if (!err)
         return 0;
     if (!goes_on(f)) {
@@ -427,7 +434,7 @@ static int room_make(struct flow *f, struct problem *p)
 static void report(struct flow *f, const struct found *found)
 {
     const char *copy;
-    unsigned damaged = custody_damaged(f->custody, &copy);
+    unsigned damaged = custody_damaged(found->mq->custody, &copy);
 
     if (damaged || copy[0])
         log_error("custody_damaged", F_STR("queue", f->set->queue),
@@ -441,17 +448,17 @@ static void report(struct flow *f, const struct found *found)
 }
 
 /* recover - make ready what the last worker left */
-int recover(struct flow *f, struct problem *p)
+int recover(struct flow *f, struct source_mq *mq, struct problem *p)
 {
-    struct found found = {0};
+    struct found found = {.mq = mq};
     uint64_t seq;
     int err;
 
-    found.slots = reallocarray(NULL, custody_slots(f->custody) + 1,
+    found.slots = reallocarray(NULL, custody_slots(mq->custody) + 1,
                                sizeof(struct slot *));
     if (!found.slots)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = custody_recover(f->custody, collect, &found, p);
+    err = custody_recover(mq->custody, collect, &found, p);
     FAULT_POINT("recover_before_leftovers");
     if (!err)
         err = seeing(f, &found, p);
@@ -459,24 +466,24 @@ int recover(struct flow *f, struct problem *p)
         err = kill_leftovers(f, &found, p);
     FAULT_POINT("recover_after_leftovers");
     if (!err) {
-        err = store_max_seq(f->store, &seq);
+        err = store_max_seq(mq->store, &seq);
         if (err)
             err = unreadable(f, err, p);
         else
-            custody_seq_raise(f->custody, seq + 1);
+            custody_seq_raise(mq->custody, seq + 1);
     }
     if (!err)
         err = revive_all(f, &found, p);
     if (!err)
-        err = room_make(f, p);
-    if (!err && custody_torn(f->custody) && unsettled_count(&f->unsettled))
+        err = room_make(f, &found, p);
+    if (!err && custody_torn(mq->custody) && unsettled_count(&f->unsettled))
         err = problem_set(p, EX_CANTCREAT, EIO,
                           "store of %s cannot be written, and what was in "
                           "flight when the machine went down must go there; "
                           "free some space and start again",
                           f->set->queue);
     if (!err) {
-        custody_fix(f->custody);
+        custody_fix(mq->custody);
         report(f, &found);
     }
     free(found.slots);

@@ -12,7 +12,8 @@
 #include "common/base/problem.h"
 
 struct flow;
+struct source_mq;
 
-int recover(struct flow *f, struct problem *p);
+int recover(struct flow *f, struct source_mq *mq, struct problem *p);
 
 #endif

@@ -29,29 +29,52 @@ static void raw_group(struct delivery *d, char separator)
 }
 
 /* delivery_parse - header, body, group */
-void delivery_parse(struct delivery *d, char separator)
+void delivery_parse(struct delivery *d, struct message *m, char separator)
 {
-    const struct message *m = &d->message;
-
+    d->message = m;
     d->lease = NULL;
-    d->front = false;
-    d->group = (struct header_text){0};
-    d->letter = d->repeat = false;
+    d->group = m->group;
+    d->repeat = false;
     d->broken = header_parse(m->data, m->size, &d->header, d->why) < 0;
     if (d->broken)
         d->header.bytes = d->header.fields = d->header.x_count = 0;
     d->id_text[0] = '\0';
     d->body = m->data + d->header.bytes;
     d->body_size = m->size - d->header.bytes;
+    if (m->group.at)
+        return;
     if (d->header.fields & HEADER_GROUP)
         d->group = d->header.group;
-    else if (separator && !d->broken && d->header.bytes == 0)
+    else if (separator && !d->broken && d->header.bytes == 0 &&
+             !(m->flags & MESSAGE_STORED))
         raw_group(d, separator);
+}
+
+/* has_id - whether the message was named before */
+static bool has_id(const struct message *m)
+{
+    static const struct ulid none;
+
+    return memcmp(m->id, &none, sizeof none) != 0;
+}
+
+/* delivery_read - as delivery_parse, and it has a name
+ * Crash before the id is in the source's memory: the next run names the message
+ * again, and nobody has seen the other name.
+ */
+void delivery_read(struct delivery *d, struct message *m, char separator)
+{
+    delivery_parse(d, m, separator);
+    if (!has_id(m))
+        *m->id =
+            d->header.fields & HEADER_ID
+                ? d->header.id
+                : ulid_make(m->received_ns ? m->received_ns : clock_wall_ns());
 }
 
 const char *delivery_id(struct delivery *d)
 {
-    return d->id_text[0] ? d->id_text : ulid_print(*d->message.id, d->id_text);
+    return d->id_text[0] ? d->id_text : ulid_print(*d->message->id, d->id_text);
 }
 
 /* delivery_limit_ns - the message's own, else the worker's */

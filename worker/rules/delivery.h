@@ -21,32 +21,32 @@
 
 struct counters_block; /* common/state/counters.h */
 struct group;          /* groups.h */
-struct slot;           /* common/custody/slot.h */
 
 struct delivery {
-    struct message message;
-    struct slot *slot;   /* where it lies: for flow/ and source/ only */
+    struct message *message;
     struct group *lease; /* of its group; NULL: it has none, or not yet */
     /* Where its end is counted: that of the work item. NULL: it has none. Set
      * once by whoever makes the delivery; nothing here changes it. */
     struct counters_block *count;
-    unsigned place; /* of the work item; no two that run have the same */
+    unsigned place;      /* of the work item; no two that run have the same */
+    uint64_t started_ns; /* wall; when a handler was about to have it */
     struct header header;
-    struct header_text group;  /* at NULL: none; else in the slot or `key` */
-    const unsigned char *body; /* in the slot */
+    struct header_text group;  /* at NULL: none; else the message's or `key` */
+    const unsigned char *body; /* the message's */
     size_t body_size;
     char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
-    bool front;              /* its row is STORE_FRONT; set by row_restore */
     bool broken;             /* the header is; the whole message is the body */
-    bool letter;             /* sent again, and linked to its row (replay.h) */
     bool repeat;             /* of a letter that was taken already: to drop */
     char why[HEADER_WHY];    /* what is wrong with it */
     char key[HEADER_VALUE_MAX]; /* group of a stored row */
 };
 
-/* Look at `message`: header, body, group. `separator`: where the group of a
- * message without a header ends; 0: such a message has none. */
-void delivery_parse(struct delivery *d, char separator);
+/* Look at `m`: header, body, group; if it has no id yet it gets one. A stored
+ * message has the group that it was stored with. `separator`: where the group
+ * of another one without a header ends; 0: such a message has none. */
+void delivery_read(struct delivery *d, struct message *m, char separator);
+/* The same, but without a name. */
+void delivery_parse(struct delivery *d, struct message *m, char separator);
 /* Its time limit: the message's own, up to `most`, else `otherwise`, which is
  * the worker's and not bounded; UINT64_MAX: none. */
 uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,

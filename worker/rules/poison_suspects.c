@@ -5,36 +5,30 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/custody/slot.h"
-
-int suspects_add(struct suspects *s, struct slot *slot, int64_t row)
+int suspects_add(struct suspects *s, uint64_t seq)
 {
-    struct suspect *more = reallocarray(s->list, s->count + 1, sizeof *more);
+    _Atomic uint64_t *more = reallocarray(s->seqs, s->count + 1, sizeof *more);
 
     if (!more)
         return -ENOMEM;
-    s->list = more;
-    atomic_init(&more[s->count].slot, slot);
-    atomic_init(&more[s->count].row, slot ? 0 : row);
-    s->count++;
+    s->seqs = more;
+    atomic_init(&more[s->count++], seq);
     atomic_store(&s->any, true);
     return 0;
 }
 
 void suspects_fini(struct suspects *s)
 {
-    free(s->list);
-    s->list = NULL;
+    free(s->seqs);
+    s->seqs = NULL;
     s->count = 0;
 }
 
-void suspects_done(struct suspects *s, int64_t row)
+void suspects_one_done(struct suspects *s, uint64_t seq)
 {
-    if (!atomic_load_explicit(&s->any, memory_order_relaxed))
-        return;
     for (size_t i = 0; i < s->count; i++)
-        if (atomic_load(&s->list[i].row) == row)
-            atomic_store(&s->list[i].row, 0);
+        if (atomic_load(&s->seqs[i]) == seq)
+            atomic_store(&s->seqs[i], 0);
 }
 
 void suspects_forget(struct suspects *s)
@@ -42,30 +36,13 @@ void suspects_forget(struct suspects *s)
     atomic_store(&s->any, false);
 }
 
-/* slot_left - whether its slot still has the message; asked when the slot of
- * the last message is free, before it has the next one */
-static bool slot_left(struct suspect *one)
-{
-    struct slot *slot = atomic_load(&one->slot);
-
-    if (!slot)
-        return false;
-    if (slot_word(slot).state != SLOT_FREE)
-        return true;
-    atomic_store(&one->slot, NULL);
-    return false;
-}
-
 bool suspects_left(struct suspects *s)
 {
-    bool left = false;
-
     if (!atomic_load_explicit(&s->any, memory_order_relaxed))
         return false;
     for (size_t i = 0; i < s->count; i++)
-        if (slot_left(&s->list[i]) || atomic_load(&s->list[i].row))
-            left = true;
-    if (!left)
-        atomic_store(&s->any, false);
-    return left;
+        if (atomic_load(&s->seqs[i]))
+            return true;
+    atomic_store(&s->any, false);
+    return false;
 }

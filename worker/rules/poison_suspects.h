@@ -6,7 +6,7 @@
  *        so the next crash counts for the right one, and its neighbours are
  *        done.
  * WHO    add: recovery. done, left, forget: any thread.
- * OWNS   Its list; the slots are the custody's.
+ * OWNS   Its list.
  * FAILS  add: -ENOMEM.
  */
 #ifndef WORKER_RULES_POISON_SUSPECTS_H
@@ -17,30 +17,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct slot;
-
-/* One message: in a slot, or a stored row that runs when it is due. */
-struct suspect {
-    _Atomic(struct slot *) slot; /* NULL: a row, or it was seen free */
-    _Atomic int64_t row;         /* 0: a slot, or it has run */
-};
-
 /* c = constant once the worker runs   a = atomic */
 struct suspects {
-    struct suspect *list; /* c  a: its members */
-    size_t count;         /* c */
-    atomic_bool any;      /* a  false: all were settled */
+    _Atomic uint64_t *seqs; /* c  a: its members; 0: it was settled */
+    size_t count;           /* c */
+    atomic_bool any;        /* a  false: all were settled */
 };
 
-/* One more: `slot`, or if that is NULL `row`. */
-int suspects_add(struct suspects *s, struct slot *slot, int64_t row);
+/* One more, by its number (message.seq). */
+int suspects_add(struct suspects *s, uint64_t seq);
 void suspects_fini(struct suspects *s);
-/* A row has run, and the process lives. */
-void suspects_done(struct suspects *s, int64_t row);
+/* It was settled, and the process lives. Where there are none this costs a
+ * look. */
+void suspects_one_done(struct suspects *s, uint64_t seq);
+static inline void suspects_done(struct suspects *s, uint64_t seq)
+{
+    if (atomic_load_explicit(&s->any, memory_order_relaxed))
+        suspects_one_done(s, seq);
+}
 /* None of those that are left can be run now: others need not wait for them. */
 void suspects_forget(struct suspects *s);
-/* Whether one is left: its slot was not seen free yet, its row has not run.
- * Asked between any two messages. */
+/* Whether one is left. Asked between any two messages. */
 bool suspects_left(struct suspects *s);
 
 #endif

@@ -38,6 +38,8 @@
  * with one lane come from one thread at a time. */
 #define LANE_NONE UINT_MAX
 
+#define SETTLE_MOST 64 /* in one call */
+
 /* One failed run of a handler. */
 struct attempt {
     uint64_t started_ns; /* wall */
@@ -58,8 +60,9 @@ enum settle_kind {
                      * again at due_ns */
 };
 
-/* A verdict. What is pointed to is borrowed: until settle returns, or, after
- * -EINPROGRESS, until `settled`. */
+/* A verdict. Of DONE and DISCARD nothing is read but m, kind and lane. What is
+ * pointed to is borrowed: until settle returns, or, after -EINPROGRESS, until
+ * `settled`. */
 struct settle {
     struct message *m;
     enum settle_kind kind; /* out: DISCARD, see there */
@@ -85,7 +88,7 @@ struct settle {
 };
 
 enum {                        /* source_ops.can */
-       SOURCE_PARKS = 1 << 0, /* SETTLE_PARK and unpark */
+       SOURCE_PARKS = 1 << 0, /* SETTLE_PARK and unpark; PARK is never late */
        SOURCE_HOLDS = 1 << 1, /* letters: --on-group-dead hold */
        SOURCE_ASYNC = 1 << 2, /* settle may say -EINPROGRESS */
 };
@@ -108,6 +111,9 @@ struct source_death {
     uint64_t died_ns; /* wall */
     size_t size, allowed;
 };
+
+/* Of what count gives the number. */
+enum source_count { COUNT_WAITING, COUNT_PARKED, COUNT_DEAD };
 
 /* What a group has in the source. */
 struct source_group {
@@ -183,7 +189,8 @@ struct source_ops {
 
     /* The first error that is not -EINPROGRESS, or else that. n > 1: all are
      * RETRY or PARK without an attempt and with LANE_NONE; they are written in
-     * one commit, all or none of them: their errors are the same. */
+     * one commit, all or none of them: their errors are the same, and neither
+     * -ESTALE nor -EINPROGRESS. Up to SETTLE_MOST. */
     int (*settle)(struct source *s, struct settle *list, size_t n);
     /* Settled with LANE_NONE, and nobody reads it any more. */
     void (*release)(struct source *s, struct message *m);
@@ -222,6 +229,12 @@ struct source_ops {
     uint64_t (*waits)(const struct source *s);
     /* Whether something is due: 1, 0 or -errno. May wait for a disk. */
     int (*is_due)(struct source *s);
+    /* How many there are; -errno. May wait for a disk, and for long. */
+    int64_t (*count)(struct source *s, enum source_count what);
+    /* Whether the origin is unlike what the settings would make; in words. */
+    bool (*differs)(const struct source *s, char *text, size_t room);
+    /* Bytes of messages in flight that may be swapped out. */
+    size_t (*unlocked)(const struct source *s);
 
     /* ---- how many may be lent at once ---- */
 
@@ -233,5 +246,20 @@ struct source_ops {
     /* All is recovered, and others take from now on. */
     void (*start)(struct source *s);
 };
+
+/* Whether take_due is worth a call. */
+static inline bool source_due(const struct source *s)
+{
+    return atomic_load(&s->due) != 0;
+}
+/* It was taken, and cannot be delivered yet: it is due again at `due_ns`. */
+static inline void source_return(struct source *s, struct message *m,
+                                 unsigned lane, uint64_t due_ns)
+{
+    struct settle st = {
+        .m = m, .kind = SETTLE_RETURN, .lane = lane, .due_ns = due_ns};
+
+    (void)s->ops->settle(s, &st, 1);
+}
 
 #endif

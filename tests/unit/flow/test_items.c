@@ -14,6 +14,17 @@ static struct items items;
 static const void *woken;
 static char coprocesses[2];
 
+static unsigned warmed = LANE_NONE;
+
+static void warm(struct source *source, unsigned lane)
+{
+    cr_assert_eq(source, flow.source);
+    warmed = lane;
+}
+
+static const struct source_ops source_ops = {.warm = warm};
+static struct source source = {.ops = &source_ops};
+
 static void wake(struct coprocess *coprocess)
 {
     woken = coprocess;
@@ -36,6 +47,7 @@ static struct receive *item_get(void)
 static void setup(void)
 {
     items_init(&items, 0);
+    flow.source = &source;
     cr_assert_eq(counters_open(&items.counters, "/nowhere/counters", 8), 0);
 }
 
@@ -70,6 +82,7 @@ Test(items, they_are_still_when_all_are_spare_or_wait_for_the_queue)
     items_put(&items, a);
     cr_assert(!items_stop(&items));
     items_linger(&items, b);
+    cr_assert_eq(warmed, b->own.place);
     cr_assert(items_stop(&items));
     items_go_on(&items);
     cr_assert(items_linger_end(&items));

@@ -1,5 +1,5 @@
 /* test_settle.c - what each verdict leaves in the store, the slot and the
- * numbers */
+ * numbers: flow with source_mq behind it */
 #include "tests/unit/storage/store_fixture.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/settle.h"
 #include "worker/loop/loop.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/source_mq.h"
 
 enum { SLOTS = 4 };
 
@@ -27,6 +27,7 @@ static struct settings set = {.queue = "/q",
                               .backoff = {.count = 1, .step_ns = {DELAY}}};
 static const struct handler_ops ops = {.name = "none"};
 static struct flow flow;
+static struct source_mq mq;
 static struct slot *slot;
 static struct delivery d;
 static struct outcome out;
@@ -49,13 +50,19 @@ static void nothing(void *arg)
 
 static void parts_open(void)
 {
+    struct problem p = {0};
+
     cr_assert_eq(timers_open(&flow.timers), 0);
     cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
     cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
-    cr_assert_eq(due_rows_open(&flow.due_rows, flow.store, flow.timers, SLOTS,
-                               nothing, NULL),
-                 0);
-    cr_assert_eq(ready_open(&flow.ready, flow.custody), 0);
+    ready_init(&flow.ready);
+    mq.set = &set;
+    mq.folder = fixture_dir;
+    mq.timers = flow.timers;
+    mq.pool = &flow.pool;
+    mq.events.changed = nothing;
+    cr_assert_eq(source_mq_open(&mq, &p), 0);
+    flow.source = &mq.source;
     cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
     dirty_init(&flow.dirty, NS_PER_S, nothing, NULL);
     flow.dirty.timers = flow.gate.timers = flow.timers;
@@ -80,17 +87,19 @@ static void setup(void)
     flow.set = &set;
     flow.ops = &ops;
     flow.folder = fixture_dir;
-    flow.store = fixture_open();
+    mq.store = fixture_open();
     snprintf(path, sizeof path, "%s/custody", fixture_dir);
-    cr_assert_eq(custody_open(&flow.custody, path, &spec, &p), 0);
-    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0);
+    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
     parts_open();
-    slot = custody_acquire(flow.custody);
+    slot = custody_acquire(mq.custody);
     memcpy(slot->body, "body", 4);
     slot_hold(slot,
               &(struct slot_meta){.seq = 5, .length = 4, .received_ns = 1});
-    delivery_read(&d, slot, 0);
-    slot_run(slot, clock_wall_ns());
+    lent_fill(source_mq_lent(&mq, slot));
+    delivery_read(&d, &source_mq_lent(&mq, slot)->m, 0);
+    d.started_ns = clock_wall_ns();
+    d.message->ops->run(d.message, d.started_ns);
     out = (struct outcome){.kind = OUTCOME_VERDICT, .error = "exit 1"};
 }
 
@@ -100,13 +109,13 @@ static void teardown(void)
         unsettled_fini(&flow.unsettled);
     gate_fini(&flow.gate);
     dispatch_close(&flow.dispatch);
-    ready_close(&flow.ready);
-    due_rows_close(&flow.due_rows);
+    ready_fini(&flow.ready);
+    source_mq_close(&mq);
     counters_close(&flow.counters);
     loop_close(&flow.loop);
     timers_close(&flow.timers);
-    custody_close(&flow.custody);
-    store_close(&flow.store);
+    custody_close(&mq.custody);
+    store_close(&mq.store);
     fixture_fini();
 }
 
@@ -118,8 +127,8 @@ static struct store_row row(void)
     struct store_row m;
     int64_t at;
 
-    cr_assert_eq(store_find_seq(flow.store, 5, &at), 0);
-    cr_assert_eq(store_get(flow.store, at, &m, NULL, 0, NULL), 0);
+    cr_assert_eq(store_find_seq(mq.store, 5, &at), 0);
+    cr_assert_eq(store_get(mq.store, at, &m, NULL, 0, NULL), 0);
     return m;
 }
 
@@ -127,7 +136,7 @@ static bool stored(void)
 {
     int64_t at;
 
-    return store_find_seq(flow.store, 5, &at) == 0;
+    return store_find_seq(mq.store, 5, &at) == 0;
 }
 
 static struct counters_sum numbers(void)
@@ -141,7 +150,7 @@ static struct counters_sum numbers(void)
 Test(settle, done_leaves_nothing)
 {
     out.verdict = MQW_DONE;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    settle(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_FREE);
     cr_assert(!stored());
     cr_assert_eq(numbers().done, 1);
@@ -150,7 +159,7 @@ Test(settle, done_leaves_nothing)
 Test(settle, discard_leaves_nothing_and_is_counted_so)
 {
     out.verdict = MQW_DISCARD;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    settle(&flow, &d, &out);
     cr_assert(!stored());
     cr_assert_eq(numbers().discarded, 1);
 }
@@ -160,7 +169,7 @@ Test(settle, a_retry_waits_as_the_backoff_says)
     uint64_t before = clock_steady_ns();
 
     out.verdict = MQW_RETRY;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    settle(&flow, &d, &out);
     cr_assert_eq(row().state, STORE_WAITING);
     cr_assert_eq(row().attempts, 1);
     cr_assert_geq(row().due_ns, before + DELAY);
@@ -174,16 +183,16 @@ Test(settle, a_delay_of_the_handler_counts_up_to_the_most)
     out.verdict = MQW_RETRY;
     out.delayed = true;
     out.delay_ns = UINT64_MAX;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    settle(&flow, &d, &out);
     cr_assert_geq(row().due_ns, before + set.max_delay_ns);
     cr_assert_leq(row().due_ns, clock_steady_ns() + set.max_delay_ns);
 }
 
 Test(settle, the_last_attempt_that_fails_is_a_letter)
 {
-    slot->failures = (uint32_t)set.max_attempts - 1;
+    slot->failures = d.message->failures = (uint32_t)set.max_attempts - 1;
     out.verdict = MQW_RETRY;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    settle(&flow, &d, &out);
     cr_assert_eq(row().state, STORE_DEAD);
     cr_assert_eq(row().reason, REASON_EXHAUSTED);
     cr_assert_eq(row().attempts, set.max_attempts);
@@ -193,7 +202,7 @@ Test(settle, the_last_attempt_that_fails_is_a_letter)
 Test(settle, dead_is_a_letter_at_once)
 {
     out.verdict = MQW_DEAD;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_FREE);
+    settle(&flow, &d, &out);
     cr_assert_eq(row().state, STORE_DEAD);
     cr_assert_eq(row().reason, REASON_REJECTED);
 }
@@ -201,10 +210,10 @@ Test(settle, dead_is_a_letter_at_once)
 Test(settle, what_was_not_started_is_first_in_line_again)
 {
     out.kind = OUTCOME_NOT_STARTED;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_KEPT);
+    settle(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(!(slot_word(slot).flags & SLOT_REDELIVERED));
-    cr_assert_eq(ready_take(&flow.ready), slot);
+    cr_assert_eq(ready_take(&flow.ready), d.message);
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
     cr_assert(!stored());
 }
@@ -212,7 +221,7 @@ Test(settle, what_was_not_started_is_first_in_line_again)
 Test(settle, what_was_stopped_stays_and_may_have_run)
 {
     out.kind = OUTCOME_STOPPED;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_KEPT);
+    settle(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(slot_word(slot).flags & SLOT_REDELIVERED);
     cr_assert(ready_empty(&flow.ready));
@@ -222,14 +231,14 @@ Test(settle, what_was_stopped_stays_and_may_have_run)
  * taken, and the verdict is that of the handler when it can be written. */
 Test(settle, a_verdict_that_cannot_be_written_waits_in_its_slot)
 {
-    gate_hold(&flow.gate, HOLD_STORE_GONE);
+    source_mq_store_gone(&mq, true);
     out.verdict = MQW_RETRY;
-    cr_assert_eq(settle(&flow, &d, &out), SETTLED_KEPT);
+    settle(&flow, &d, &out);
     cr_assert_eq(unsettled_count(&flow.unsettled), 1);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(gate_held(&flow.gate, HOLD_STORE));
     cr_assert(!stored());
-    gate_unhold(&flow.gate, HOLD_STORE_GONE);
+    source_mq_store_gone(&mq, false);
     tried = true;
     unsettled_fini(&flow.unsettled); /* one last try */
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);

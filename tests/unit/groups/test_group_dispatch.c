@@ -11,15 +11,15 @@
 
 #include "common/custody/custody.h"
 #include "worker/flow/flow.h"
-#include "worker/source/mq/row_restore.h"
 #include "worker/flow/group_dispatch.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/source_mq.h"
 
 enum { SLOTS = 8, ROWS = 800, PARKERS = 6, GROUPS = 8 };
 
 static struct settings set = {
     .queue = "/q", .group_quantum = 10, .max_parked = ROWS};
-static struct flow flow = {.set = &set};
+static struct source_mq mq = {.set = &set};
+static struct flow flow = {.set = &set, .source = &mq.source};
 
 static void visit(struct slot *slot, void *arg)
 {
@@ -39,26 +39,25 @@ static void setup(void)
     struct problem p = {0};
 
     fixture_init();
-    flow.store = fixture_open();
+    mq.store = fixture_open();
     snprintf(path, sizeof path, "%s/custody", fixture_dir);
-    cr_assert_eq(custody_open(&flow.custody, path, &spec, &p), 0, "%s", p.text);
-    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0, "%s", p.text);
+    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
     cr_assert_eq(timers_open(&flow.timers), 0);
-    cr_assert_eq(due_rows_open(&flow.due_rows, flow.store, flow.timers, SLOTS,
-                               on_due, NULL),
-                 0);
-    flow.row_restore = (struct row_restore){
-        .store = flow.store, .room = custody_body_bytes(flow.custody)};
+    mq.timers = flow.timers;
+    mq.pool = &flow.pool;
+    mq.events.changed = on_due;
+    cr_assert_eq(source_mq_open(&mq, &p), 0);
     cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
 }
 
 static void teardown(void)
 {
     dispatch_close(&flow.dispatch);
-    due_rows_close(&flow.due_rows);
+    source_mq_close(&mq);
     timers_close(&flow.timers);
-    custody_close(&flow.custody);
-    store_close(&flow.store);
+    custody_close(&mq.custody);
+    store_close(&mq.store);
     fixture_fini();
 }
 
@@ -73,77 +72,70 @@ static int64_t put(enum store_state state, uint64_t seq)
     m.group = &key;
     m.group_size = sizeof key;
     m.receive_seq = seq;
-    return fixture_put(flow.store, &m);
+    return fixture_put(mq.store, &m);
 }
 
-/* done - the end of a delivery, in the order of op_after */
+/* done - the end of a delivery, in the order of settle.c */
 static void done(struct delivery *d)
 {
-    int64_t row = d->slot->row;
+    struct settle st = {.m = d->message, .kind = SETTLE_DONE};
 
-    cr_assert_eq(store_delete(flow.store, row), 0);
-    slot_retire(d->slot);
-    dispatch_settled(&flow, d->lease, NULL, false);
-    due_rows_release(flow.due_rows, row);
+    cr_assert_eq(mq.source.ops->settle(&mq.source, &st, 1), 0);
+    dispatch_settled(&flow, d->lease, GROUP_GOES_ON, 0, true);
 }
 
-Test(ordered, a_row_that_has_not_landed_yet_is_taken_when_it_has)
+Test(ordered, a_row_that_is_claimed_still_is_taken_when_it_is_not)
 {
     int64_t row = put(STORE_PARKED, 1);
-    struct slot *slot = custody_acquire(flow.custody);
     struct delivery d = {0};
 
     cr_assert_eq(dispatch_restore(&flow), 0);
-    cr_assert(due_rows_try_claim(flow.due_rows, row));
+    cr_assert(due_rows_try_claim(mq.due_rows, row));
     for (unsigned i = 0; i < 3; i++) {
-        cr_assert_eq(dispatch_take(&flow, slot, &d), -EAGAIN);
-        cr_assert_eq(slot_word(slot).state, SLOT_FREE);
+        cr_assert_eq(dispatch_take(&flow, 0, &d), -EAGAIN);
+        cr_assert(custody_empty(mq.custody));
         cr_assert(dispatch_ready(&flow), "whoever looks next, tries");
     }
-    due_rows_release(flow.due_rows, row);
-    cr_assert_eq(dispatch_take(&flow, slot, &d), 0);
-    cr_assert_eq(slot->row, row);
+    due_rows_release(mq.due_rows, row);
+    cr_assert_eq(dispatch_take(&flow, 0, &d), 0);
+    cr_assert_eq(d.message->seq, 1);
     done(&d);
     cr_assert(dispatch_empty(&flow));
-    custody_release(flow.custody, slot);
 }
 
-/* Rows that are due, for the threads that put them by. */
-static int64_t due[ROWS];
+/* How many are due, for the threads that put them by. */
 static atomic_uint due_left;
 
 /* put_by_some - each comes before all that are there; NULL is well */
 static void *put_by_some(void *arg)
 {
-    struct slot *slot = custody_acquire(flow.custody);
-    struct delivery d = {0};
     unsigned left = atomic_load(&due_left);
+    struct delivery d = {.place = *(unsigned *)arg};
 
     while (left) {
-        int64_t row;
+        struct message *m;
 
         if (!atomic_compare_exchange_weak(&due_left, &left, left - 1))
             continue;
-        row = due[left - 1];
-        if (!due_rows_try_claim(flow.due_rows, row) ||
-            row_restore(&flow.row_restore, row, STORE_WAITING, slot, &d) != 0 ||
-            dispatch_due(&flow, &d) != PUT_BY)
+        if (mq.source.ops->take_due(&mq.source, d.place, &m) != 0)
+            return arg;
+        delivery_read(&d, m, 0);
+        if (dispatch_due(&flow, &d) != PUT_BY)
             return arg;
     }
-    custody_release(flow.custody, slot);
+    mq.source.ops->rest(&mq.source, d.place);
     return NULL;
 }
 
 /* take_all - whatever the others do meanwhile; 0, or what went wrong */
 static int take_all(void)
 {
-    struct slot *slot = custody_acquire(flow.custody);
     struct delivery d = {0};
     unsigned taken = 0;
     int wrong = 0;
 
     while (taken < ROWS) {
-        int err = dispatch_take(&flow, slot, &d);
+        int err = dispatch_take(&flow, 0, &d);
 
         if (err && err != -EAGAIN)
             wrong = err;
@@ -152,7 +144,7 @@ static int take_all(void)
             taken++;
         }
     }
-    custody_release(flow.custody, slot);
+    mq.source.ops->rest(&mq.source, 0);
     return wrong;
 }
 
@@ -160,14 +152,18 @@ static int take_all(void)
 Test(ordered, rows_are_taken_while_those_that_parked_them_are_on_the_way_back)
 {
     pthread_t thread[PARKERS];
+    unsigned lanes[PARKERS];
     void *wrong;
     int err;
 
     for (unsigned i = 0; i < ROWS; i++)
-        due[i] = put(STORE_WAITING, i + 1);
+        (void)put(STORE_WAITING, i + 1);
     atomic_store(&due_left, ROWS);
-    for (unsigned i = 0; i < PARKERS; i++)
-        cr_assert_eq(pthread_create(&thread[i], NULL, put_by_some, &flow), 0);
+    for (unsigned i = 0; i < PARKERS; i++) {
+        lanes[i] = i + 1;
+        cr_assert_eq(pthread_create(&thread[i], NULL, put_by_some, &lanes[i]),
+                     0);
+    }
     err = take_all();
     for (unsigned i = 0; i < PARKERS; i++) {
         cr_assert_eq(pthread_join(thread[i], &wrong), 0);

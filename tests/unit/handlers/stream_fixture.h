@@ -29,7 +29,7 @@
 #include "worker/handlers/coprocess_inner.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/lent.h"
 
 #define STREAM_BODY 65536
 #define STREAM_MANY 64
@@ -41,6 +41,7 @@
 struct stream_message {
     struct delivery d;
     struct slot *slot;
+    struct lent lent;
 };
 
 static struct settings set;
@@ -142,7 +143,9 @@ static inline struct delivery *stream_make(unsigned i, const char *text,
     cr_assert_leq(size, STREAM_BODY);
     memcpy(m->slot->body, text, size);
     slot_hold(m->slot, &meta);
-    delivery_read(&m->d, m->slot, 0);
+    lent_init(&m->lent, m->slot);
+    lent_fill(&m->lent);
+    delivery_read(&m->d, &m->lent.m, 0);
     slot_run(m->slot, 1);
     return &m->d;
 }

@@ -1,6 +1,6 @@
 /* test_coprocess.c - a child that is given messages and answers them */
 #include "tests/unit/handlers/stream_fixture.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/lent.h"
 
 #include <sys/stat.h>
 
@@ -69,7 +69,7 @@ Test(coprocess, two_messages_with_one_id_are_answered_one_after_the_other)
     give(0, "a=$id");
     stream_make(1, "echo OK $id; echo DISCARD $a", 28);
     messages[1].slot->id = messages[0].slot->id;
-    delivery_read(&messages[1].d, messages[1].slot, 0);
+    delivery_read(&messages[1].d, &messages[1].lent.m, 0);
     COPROCESSES->send(coprocess, &messages[1].d);
     next_is(0, MQW_DONE, "");
     next_is(1, MQW_DISCARD, "");

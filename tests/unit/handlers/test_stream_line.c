@@ -7,12 +7,13 @@
 
 #include "common/base/clock.h"
 #include "worker/handlers/stream_line.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/lent.h"
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 
 static _Alignas(64) unsigned char memory[SLOT_HEADER + 8192];
 static struct slot *slot = (struct slot *)(void *)memory;
+static struct lent lent;
 static struct delivery d;
 static char head[STREAM_HEAD + 1];
 static struct stream_answer a;
@@ -29,7 +30,9 @@ static void message(const char *text, size_t size, unsigned flags)
     cr_assert_eq(ulid_parse(ID, strlen(ID), &meta.id), 0);
     memcpy(slot->body, text, size);
     slot_hold(slot, &meta);
-    delivery_read(&d, slot, 0);
+    lent_init(&lent, slot);
+    lent_fill(&lent);
+    delivery_read(&d, &lent.m, 0);
     slot_run(slot, 1);
 }
 
@@ -102,9 +105,8 @@ Test(stream_line, the_longest_head_fits)
     memset(key, 0xc3, sizeof key);
     message(text, n, SLOT_REDELIVERED | SLOT_LENGTH_INFERRED);
     cr_assert(!d.broken && d.header.bytes > HEADER_MAX - 16, "%s", d.why);
-    slot->priority = UINT32_MAX;
-    slot->failures = UINT32_MAX - 1;
-    slot_run(slot, 1);
+    lent.m.priority = UINT32_MAX;
+    lent.m.failures = UINT32_MAX - 1;
     delivery_regroup(&d, key, sizeof key);
     n = stream_head(head, &d);
     cr_assert_leq(n, STREAM_HEAD);

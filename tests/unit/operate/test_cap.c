@@ -11,6 +11,7 @@
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/cap.h"
+#include "worker/source/mq/source_mq.h"
 
 enum { CAP = 2, MORE = 20, MOST = 40, WAIT_MS = 60000 };
 
@@ -18,6 +19,7 @@ static struct settings set = {
     .queue = "/q", .concurrency = CAP, .window = 1, .lookahead = 1};
 static const struct handler_ops ops = {.name = "none"};
 static struct flow flow;
+static struct source_mq mq;
 static struct cap cap;
 static unsigned over;
 
@@ -42,6 +44,7 @@ static void visit(struct slot *slot, void *arg)
     (void)slot, (void)arg;
 }
 
+/* custody_ready - a source without a queue and a store, which adds slots */
 static void custody_ready(void)
 {
     struct custody_spec spec = {.body_bytes = FIXTURE_ROOM,
@@ -50,12 +53,14 @@ static void custody_ready(void)
     struct problem p = {0};
 
     fixture_init();
-    cr_assert_eq(custody_open(&flow.custody, fixture_file, &spec, &p), 0);
-    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    cr_assert_eq(custody_open(&mq.custody, fixture_file, &spec, &p), 0);
+    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
 }
 
 static void setup(void)
 {
+    struct problem p = {0};
+
     log_setup(LOG_ERROR + 1, LOG_TEXT);
     custody_ready();
     flow.set = &set;
@@ -63,6 +68,12 @@ static void setup(void)
     cr_assert_eq(timers_open(&flow.timers), 0);
     cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
     cr_assert_eq(pool_open(&flow.pool, CAP + SPARE_THREADS), 0);
+    mq.set = &set;
+    mq.timers = flow.timers;
+    mq.pool = &flow.pool;
+    mq.events.changed = no_count;
+    cr_assert_eq(source_mq_open(&mq, &p), 0);
+    flow.source = &mq.source;
     dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
@@ -79,8 +90,9 @@ static void teardown(void)
     gate_fini(&flow.gate);
     items_fini(&flow.items);
     loop_close(&flow.loop);
+    source_mq_close(&mq);
     timers_close(&flow.timers);
-    custody_close(&flow.custody);
+    custody_close(&mq.custody);
     fixture_fini();
 }
 
@@ -118,7 +130,7 @@ Test(cap, slots_are_added_by_a_job_and_the_cap_follows)
     cr_assert_eq(cap_now(), CAP);
     job_over();
     cr_assert_eq(cap_now(), MORE);
-    cr_assert_geq(custody_slots(flow.custody), slots_for(&set, MORE));
+    cr_assert_geq(custody_slots(mq.custody), slots_for(&set, MORE));
     cr_assert(!atomic_load(&flow.growing));
 }
 

@@ -22,6 +22,7 @@
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/cap.h"
+#include "worker/source/mq/source_mq.h"
 
 enum { CAP = 1, MOST = 64, STACK = 256 << 10, ROUNDS = 5 };
 
@@ -34,6 +35,7 @@ static struct settings set = {
     .queue = "/q", .concurrency = CAP, .window = 1, .lookahead = 1};
 static const struct handler_ops ops = {.name = "none"};
 static struct flow flow;
+static struct source_mq mq;
 static struct cap cap;
 static struct timer tick;
 static uint64_t due_ns, waited_ns, worst_ns;
@@ -136,19 +138,26 @@ static void setup(void)
     struct problem p = {0};
 
     flow = (struct flow){0};
+    mq = (struct source_mq){0};
     set.concurrency = CAP;
     strcpy(fixture_dir, "/dev/shm/mqw-latency-XXXXXX");
     cr_assert(mkdtemp(fixture_dir));
     snprintf(fixture_file, sizeof fixture_file, "%s/custody", fixture_dir);
     log_setup(LOG_ERROR + 1, LOG_TEXT);
-    cr_assert_eq(custody_open(&flow.custody, fixture_file, &spec, &p), 0, "%s",
+    cr_assert_eq(custody_open(&mq.custody, fixture_file, &spec, &p), 0, "%s",
                  p.text);
-    cr_assert_eq(custody_recover(flow.custody, visit, NULL, &p), 0);
+    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
     flow.set = &set;
     flow.ops = &ops;
     cr_assert_eq(timers_open(&flow.timers), 0);
     cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
     cr_assert_eq(pool_open(&flow.pool, CAP + SPARE_THREADS), 0);
+    mq.set = &set;
+    mq.timers = flow.timers;
+    mq.pool = &flow.pool;
+    mq.events.changed = no_count;
+    cr_assert_eq(source_mq_open(&mq, &p), 0);
+    flow.source = &mq.source;
     dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
@@ -165,8 +174,9 @@ static void teardown(void)
     gate_fini(&flow.gate);
     items_fini(&flow.items);
     loop_close(&flow.loop);
+    source_mq_close(&mq);
     timers_close(&flow.timers);
-    custody_close(&flow.custody);
+    custody_close(&mq.custody);
     fixture_fini();
 }
 
@@ -175,7 +185,7 @@ static void put_back_job(struct pool_job *job)
     struct problem p;
 
     (void)job;
-    cr_assert_eq(custody_put_back(flow.custody, &p), 0, "%s", p.text);
+    cr_assert_eq(custody_put_back(mq.custody, &p), 0, "%s", p.text);
     over(NULL);
     loop_wake(flow.loop);
 }

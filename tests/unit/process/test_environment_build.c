@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include "worker/process/environment.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/mq/lent.h"
 
 #define NONCE UINT64_C(0x00ab00cd00ef0012)
 #define ROOM  8192
 
 static _Alignas(64) unsigned char memory[SLOT_HEADER + ROOM];
 static struct slot *slot = (struct slot *)(void *)memory;
+static struct lent lent;
 static struct environment_base base;
 static struct environment env;
 static struct delivery d;
@@ -46,7 +47,9 @@ static void build(const char *message, unsigned flags, uint32_t failures)
                                         .flags = flags,
                                         .seq = 4711,
                                         .received_ns = 1732126091123456789});
-    delivery_read(&d, slot, 0);
+    lent_init(&lent, slot);
+    lent_fill(&lent);
+    delivery_read(&d, &lent.m, 0);
     cr_assert_not(d.broken, "%s", d.why);
     slot_run(slot, 1);
     cr_assert_eq(environment_build(&env, &base, &d, 5), 0);

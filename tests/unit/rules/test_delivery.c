@@ -7,27 +7,29 @@
 
 /* A source of one message. */
 static struct delivery d;
+static struct message m;
 static struct ulid id;
 static uint64_t mark, start;
 static pid_t group;
 static unsigned unruns;
 
-static void on_handler(struct message *m, uint64_t its_mark, uint64_t its_start)
+static void on_handler(struct message *who, uint64_t its_mark,
+                       uint64_t its_start)
 {
-    cr_assert_eq(m, &d.message);
+    cr_assert_eq(who, &m);
     mark = its_mark;
     start = its_start;
 }
 
-static void on_group(struct message *m, pid_t its_group)
+static void on_group(struct message *who, pid_t its_group)
 {
-    cr_assert_eq(m, &d.message);
+    cr_assert_eq(who, &m);
     group = its_group;
 }
 
-static void on_unrun(struct message *m, bool may_have_run)
+static void on_unrun(struct message *who, bool may_have_run)
 {
-    cr_assert_eq(m, &d.message);
+    cr_assert_eq(who, &m);
     cr_assert(may_have_run);
     unruns++;
 }
@@ -39,7 +41,7 @@ static const struct message_ops ops = {
 static void lend(const char *text, char separator)
 {
     id = ulid_make(1);
-    d.message = (struct message){
+    m = (struct message){
         .ops = &ops,
         .data = (const unsigned char *)text,
         .size = strlen(text),
@@ -48,7 +50,7 @@ static void lend(const char *text, char separator)
         .received_ns = 5,
         .priority = 3,
     };
-    delivery_parse(&d, separator);
+    delivery_parse(&d, &m, separator);
 }
 
 Test(delivery, without_a_header_all_of_it_is_the_body)
@@ -56,9 +58,8 @@ Test(delivery, without_a_header_all_of_it_is_the_body)
     lend("plain", 0);
     cr_assert(!d.broken);
     cr_assert_eq(d.body_size, strlen("plain"));
-    cr_assert_eq((const void *)d.body, (const void *)d.message.data);
+    cr_assert_eq((const void *)d.body, (const void *)m.data);
     cr_assert_null(d.group.at);
-    cr_assert_null(d.slot, "no slot is needed");
 }
 
 Test(delivery, what_stands_before_the_separator_is_the_group)
@@ -95,11 +96,35 @@ Test(delivery, a_group_that_it_was_stored_with_is_its_group)
 Test(delivery, who_lends_it_hears_who_has_it)
 {
     lend("x", 0);
-    d.message.ops->handler(&d.message, 11, 12);
-    d.message.ops->handler_group(&d.message, 13);
+    m.ops->handler(&m, 11, 12);
+    m.ops->handler_group(&m, 13);
     cr_assert_eq(mark, 11);
     cr_assert_eq(start, 12);
     cr_assert_eq(group, 13);
-    d.message.ops->unrun(&d.message, true);
+    m.ops->unrun(&m, true);
     cr_assert_eq(unruns, 1);
+}
+
+Test(delivery, one_that_has_no_name_gets_one_once)
+{
+    struct ulid first;
+
+    lend("x", 0);
+    id = (struct ulid){{0}};
+    delivery_read(&d, &m, 0);
+    first = id;
+    cr_assert_neq(memcmp(&first, &(struct ulid){{0}}, sizeof first), 0);
+    delivery_read(&d, &m, 0);
+    cr_assert_eq(memcmp(&first, &id, sizeof first), 0);
+}
+
+Test(delivery, a_stored_message_has_no_group_but_the_one_it_was_stored_with)
+{
+    lend("k1:body", ':');
+    m.flags = MESSAGE_STORED;
+    delivery_parse(&d, &m, ':');
+    cr_assert_null(d.group.at);
+    m.group = (struct header_text){.at = "other", .size = 5};
+    delivery_parse(&d, &m, ':');
+    cr_assert_eq(d.group.at, m.group.at);
 }

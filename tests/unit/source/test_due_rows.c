@@ -16,6 +16,7 @@
 static struct store *store;
 static struct timers *timers;
 static struct due_rows *due_rows;
+static atomic_int ready;
 static unsigned dues;          /* calls of the callback */
 static void (*on_clock)(void); /* called whenever somebody asks for the time */
 
@@ -45,8 +46,9 @@ static void setup(void)
     fixture_init();
     store = fixture_open();
     cr_assert_eq(timers_open(&timers), 0);
-    cr_assert_eq(due_rows_open(&due_rows, store, timers, FLYING, on_due, NULL),
-                 0);
+    cr_assert_eq(
+        due_rows_open(&due_rows, store, timers, FLYING, &ready, on_due, NULL),
+        0);
     dues = 0;
 }
 

@@ -36,7 +36,7 @@ struct due_rows {
     size_t flying_count;  /* m */
     size_t flying_max;    /* c */
     int64_t moving;       /* m  one of them, to another queue; 0: none */
-    atomic_int ready;     /* a  NONE, ASKING, DUE */
+    atomic_int *ready;    /* c  a: NONE, ASKING, DUE */
 };
 
 /* timer_fired - the earliest row is due */
@@ -44,14 +44,14 @@ static void timer_fired(struct timer *timer)
 {
     struct due_rows *r = CONTAINER_OF(timer, struct due_rows, timer);
 
-    atomic_store(&r->ready, DUE);
+    atomic_store(r->ready, DUE);
     r->due(r->arg);
 }
 
 /* due_rows_open - what the last run left may be due at once */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max,
-                  void (*due)(void *arg), void *arg)
+                  atomic_int *ready, void (*due)(void *arg), void *arg)
 {
     struct due_rows *r = calloc(1, sizeof *r);
 
@@ -66,11 +66,12 @@ int due_rows_open(struct due_rows **out, struct store *store,
     }
     r->store = store;
     r->timers = timers;
+    r->ready = ready;
     r->due = due;
     r->arg = arg;
     timer_init(&r->timer, timer_fired);
     pthread_mutex_init(&r->mtx, NULL);
-    atomic_store(&r->ready, DUE);
+    atomic_store(r->ready, DUE);
     *out = r;
     return 0;
 }
@@ -90,7 +91,7 @@ void due_rows_close(struct due_rows **due_rows)
 
 bool due_rows_ready(const struct due_rows *r)
 {
-    return atomic_load(&r->ready) != NONE;
+    return atomic_load(r->ready) != NONE;
 }
 
 /* flying_locked - whether a row is in flight or about to be */
@@ -123,15 +124,15 @@ static int fill_locked(struct due_rows *r)
 
     /* Before the store is asked: a row that is noted from here on arms the
      * timer, which sets it again. */
-    atomic_store(&r->ready, ASKING);
+    atomic_store(r->ready, ASKING);
     n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, flying_locked,
                   r, &next);
     r->at = 0;
     r->count = n > 0 ? (size_t)n : 0;
     if (n == 0)
-        atomic_compare_exchange_strong(&r->ready, &asking, NONE);
+        atomic_compare_exchange_strong(r->ready, &asking, NONE);
     else /* more may be due; after an error, ask again */
-        atomic_store(&r->ready, DUE);
+        atomic_store(r->ready, DUE);
     if (n < 0)
         return n;
     arm(r, next);

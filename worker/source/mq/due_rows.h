@@ -12,6 +12,7 @@
 #ifndef WORKER_SOURCE_MQ_DUE_ROWS_H
 #define WORKER_SOURCE_MQ_DUE_ROWS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,10 +21,11 @@
 
 struct due_rows; /* opaque; body in due_rows.c */
 
-/* `due` is called in the peeker when a row has become due. */
+/* `due` is called in the loop when a row has become due. `ready` is 0 while
+ * due_rows_take is not worth a call; it outlives this. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max,
-                  void (*due)(void *arg), void *arg);
+                  atomic_int *ready, void (*due)(void *arg), void *arg);
 void due_rows_close(struct due_rows **due_rows);
 
 /* Whether due_rows_take is worth a call. */

@@ -10,7 +10,6 @@
 #include "common/base/log.h"
 #include "common/mq/queue.h"
 #include "worker/source/mq/mq_name_watch.h"
-#include "worker/loop/peeker.h"
 #include "worker/config/settings.h"
 
 /* c = constant after open   a = atomic */
@@ -146,7 +145,7 @@ int mq_reopen_now(struct mq_reopen *r)
     atomic_store(&r->gone, false);
     if (queue_gone(r->with.queue))
         atomic_store(&r->gone, true);
-    peeker_queue_changed(r->with.peeker);
+    r->with.moved(r->with.arg);
     log_info("queue_opened_again", F_STR("queue", r->with.set->queue),
              F_UINT("depth", queue_depth(r->with.queue)),
              F_UINT("message_size", queue_message_size(r->with.queue)));

@@ -15,7 +15,6 @@
 #include "common/base/problem.h"
 
 struct loop;
-struct peeker;
 struct queue;
 struct settings;
 struct timers;
@@ -25,12 +24,13 @@ struct mq_reopen; /* opaque; body in mq_reopen.c */
 struct mq_reopen_setup {
     const struct settings *set;
     struct queue *queue;
-    struct peeker *peeker;
     struct timers *timers;
     struct loop *loop;
     size_t room; /* of a slot's body */
     /* The name is gone, or a look is due: somebody has to drain it. */
     void (*gone)(void *arg);
+    /* The queue's descriptor stands for another queue now; inside now. */
+    void (*moved)(void *arg);
     /* It cannot go on with this queue: the worker ends with `status`. */
     void (*ended)(void *arg, const char *why, int status);
     void *arg;

@@ -18,21 +18,20 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/store/store.h"
-#include "worker/rules/delivery.h"
 #include "worker/source/mq/due_rows.h"
-#include "worker/source/mq/delivery_read.h"
+#include "worker/source/source.h"
 
 /* find - what the store says */
-static int find(struct store *store, const struct delivery *d,
+static int find(struct store *store, const struct header *h,
                 enum store_replay *is)
 {
     const unsigned needed = HEADER_ID | HEADER_LETTER_TOKEN;
 
     *is = REPLAY_NONE;
-    if ((d->header.fields & needed) != needed)
+    if ((h->fields & needed) != needed)
         return 0;
-    return store_replay_find(store, (int64_t)d->header.letter, &d->header.id,
-                             &d->header.letter_token, is);
+    return store_replay_find(store, (int64_t)h->letter, &h->id,
+                             &h->letter_token, is);
 }
 
 /* take - the letter is this message from here on, unless another copy of it is
@@ -42,10 +41,10 @@ static int find(struct store *store, const struct delivery *d,
  * long as we have it, nobody else takes the row or moves it. Crash before the
  * row is in the slot: it is linked by the next start.
  */
-static int take(struct store *store, struct due_rows *due_rows,
-                struct delivery *d, enum store_replay *is)
+static int take(struct store *store, struct due_rows *due_rows, struct lent *l,
+                const struct header *h, enum store_replay *is)
 {
-    int64_t row = (int64_t)d->header.letter;
+    int64_t row = (int64_t)h->letter;
     int err = due_rows_claim(due_rows, row);
 
     if (err == -EALREADY) { /* a slot has it, or it is a retry by now */
@@ -58,9 +57,9 @@ static int take(struct store *store, struct due_rows *due_rows,
     }
     if (err)
         return err;
-    err = find(store, d, is);
+    err = find(store, h, is);
     if (!err && *is == REPLAY_OPEN)
-        slot_link(d->slot, row);
+        lent_link(l, row);
     else
         due_rows_release(due_rows, row);
     return err;
@@ -68,41 +67,42 @@ static int take(struct store *store, struct due_rows *due_rows,
 
 /* mark - it may be a repeat of what it says; but one that has expired does not
  * run, and the mark would let it */
-static void mark(struct delivery *d)
+static void mark(struct lent *l, const struct header *h)
 {
-    bool expires = d->header.fields & HEADER_EXPIRES;
+    char id[ULID_TEXT];
 
-    if (slot_word(d->slot).flags & SLOT_REDELIVERED ||
-        (expires && d->header.expires_ns <= clock_wall_ns()))
+    if (l->m.flags & MESSAGE_REDELIVERED ||
+        (h->fields & HEADER_EXPIRES && h->expires_ns <= clock_wall_ns()))
         return;
-    log_warn("letter_unknown", F_STR("msg", delivery_id(d)),
-             F_UINT("letter", d->header.letter),
+    log_warn("letter_unknown", F_STR("msg", ulid_print(*l->m.id, id)),
+             F_UINT("letter", h->letter),
              F_STR("next", "it was not sent by a replay of this store: it runs "
                            "as any message, marked as redelivered, and the "
                            "letter is kept"));
-    delivery_mark(d);
+    lent_mark(l);
 }
 
 /* replay_link - a slot that has a row when its message is sorted is linked
  * already: what is loaded from the store is not sorted again */
-int replay_link(struct store *store, struct due_rows *due_rows,
-                struct delivery *d)
+int replay_link(struct store *store, struct due_rows *due_rows, struct lent *l,
+                const struct header *h)
 {
     enum store_replay is;
     int err;
 
-    if (!(d->header.fields & HEADER_LETTER))
-        return 0;
-    if (!d->slot->row) {
-        err = find(store, d, &is);
+    if (!l->slot->row) {
+        err = find(store, h, &is);
         if (!err && is == REPLAY_OPEN)
-            err = take(store, due_rows, d, &is);
+            err = take(store, due_rows, l, h, &is);
         if (err)
             return err;
-        d->repeat = is == REPLAY_OVER;
+        if (is == REPLAY_OVER)
+            return LINK_REPEAT;
         if (is == REPLAY_NONE)
-            mark(d);
+            mark(l, h);
     }
-    d->letter = d->slot->row != 0;
-    return 0;
+    if (!l->slot->row)
+        return LINK_NONE;
+    l->m.flags |= MESSAGE_FRONT;
+    return LINK_LETTER;
 }

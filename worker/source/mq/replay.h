@@ -1,9 +1,9 @@
 /* replay.h - letters that come out of the queue again
  *
- * WHAT   Looks whether a message that was read is a letter which an operator
- *        sent again. One that is becomes a run of the letter's row: done
- *        removes the letter, a new death makes it the same letter. Of several
- *        copies of it one is that, and the others are repeats.
+ * WHAT   Looks whether a message is a letter which an operator sent again. One
+ *        that is becomes a run of the letter's row: done removes the letter, a
+ *        new death makes it the same letter. Of several copies of it one is
+ *        that, and the others are repeats.
  * WHO    Whoever sorts a message: the thread that receives it, recovery.
  * OWNS   The claim on the row (due_rows.h), until the message is settled.
  * FAILS  -errno: the store cannot be asked; nothing has changed, ask again.
@@ -11,13 +11,15 @@
 #ifndef WORKER_SOURCE_MQ_REPLAY_H
 #define WORKER_SOURCE_MQ_REPLAY_H
 
-struct due_rows;
-struct store;
-struct delivery;
+#include "worker/source/mq/lent.h"
 
-/* Sets d->letter, d->repeat, or marks a message that says it is a letter and is
- * none as one that may have run already. */
-int replay_link(struct store *store, struct due_rows *due_rows,
-                struct delivery *d);
+struct due_rows;
+struct header;
+struct store;
+
+/* enum source_link; also marks a message that says it is a letter and is none
+ * as one that may have run already. */
+int replay_link(struct store *store, struct due_rows *due_rows, struct lent *l,
+                const struct header *header);
 
 #endif

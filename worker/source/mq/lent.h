@@ -1,0 +1,54 @@
+/* lent.h - the message in a slot, as it is lent
+ *
+ * WHAT   One struct message for each slot; carries out in the slot what is
+ *        asked of the message's owner.
+ * WHO    The thread that owns the slot.
+ * OWNS   Nothing; the array is source_mq's.
+ * FAILS  Never.
+ */
+#ifndef WORKER_SOURCE_MQ_LENT_H
+#define WORKER_SOURCE_MQ_LENT_H
+
+#include "common/base/container.h"
+#include "common/custody/slot.h"
+#include "worker/rules/message.h"
+
+/* Of a slot, by its number. */
+struct lent {
+    struct message m;
+    struct slot *slot;
+    char key[HEADER_VALUE_MAX]; /* of its group; what m.group points to */
+};
+
+static inline struct lent *lent_of(const struct message *m)
+{
+    return CONTAINER_OF((struct message *)m, struct lent, m);
+}
+/* What does not change while it is that slot's. */
+void lent_init(struct lent *l, struct slot *slot);
+/* The slot is HELD: what it has is the message. It has no group but what its
+ * bytes say. */
+void lent_fill(struct lent *l);
+/* The same, of one that was received a moment ago. */
+static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
+{
+    struct message *m = &l->m;
+
+    m->size = size;
+    m->seq = l->slot->seq;
+    m->received_ns = received_ns;
+    m->priority = l->slot->priority;
+    m->failures = m->crashes = 0;
+    m->flags = 0;
+    m->group = (struct header_text){0};
+}
+/* As a row says. */
+void lent_group(struct lent *l, const char *key, size_t size);
+/* It is a run of that row from here on; a letter. */
+void lent_link(struct lent *l, int64_t row);
+/* It may have run already, though nobody of ours ran it. */
+void lent_mark(struct lent *l);
+/* Not running any more. */
+void lent_unrun(struct lent *l, bool may_have_run);
+
+#endif

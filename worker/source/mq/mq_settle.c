@@ -1,0 +1,163 @@
+/* mq_settle.c - verdict -> slot and row (see source_mq.h)
+ *
+ * One order everywhere: the store has it on the disk, then the slot is FREE,
+ * then anything else is written: what becomes of the claim on the row comes
+ * after both.
+ * Crash before the commit: the slot is RUNNING (or HELD), the message runs
+ * again. Crash between: recovery finds the verdict in the store, by the row's
+ * state or by the receive sequence, and frees the slot. So a crash can repeat a
+ * message, never lose one, and never give it two final states.
+ */
+#include "worker/source/mq/source_mq.h"
+
+#include <errno.h>
+
+#include "common/base/fault_point.h"
+#include "worker/source/mq/dead_queue.h"
+
+static const enum store_state states[] = {
+    [SETTLE_RETRY] = STORE_WAITING,
+    [SETTLE_DEAD] = STORE_DEAD,
+    [SETTLE_PARK] = STORE_PARKED,
+    [SETTLE_RETURN] = STORE_WAITING,
+};
+
+/* row_of - what the store is to have of it */
+static void row_of(struct store_row *row, const struct settle *st)
+{
+    row_make(row, lent_of(st->m), st->group, st->header_size);
+    row->state = states[st->kind];
+    row->attempts += st->attempt != NULL;
+    row->due_ns = st->due_ns;
+    row->died_ns = st->died_ns;
+    row->reason = st->reason;
+    row->error = st->error;
+}
+
+/* row_put - durable on 0
+ * A row that is gone was a letter on its way again that an operator discarded:
+ * so is the message. A sequence that is there already was written by a worker
+ * that died before it freed the slot. Nothing is left to write for either.
+ */
+static int row_put(struct source_mq *q, struct settle *st)
+{
+    const struct attempt *a = st->attempt;
+    struct store_attempt attempt;
+    struct store_row row;
+    int err;
+
+    if (a)
+        attempt = (struct store_attempt){
+            .started_ns = a->started_ns,
+            .duration_ns = a->duration_ns,
+            .error = a->error,
+            .stderr_tail = a->stderr_tail,
+            .stderr_size = a->stderr_size,
+        };
+    row_of(&row, st);
+    err = store_put(q->store, &row, a ? &attempt : NULL, &row.row);
+    if (err == -ENOENT)
+        st->kind = SETTLE_DISCARD;
+    return err == -ENOENT || err == -EEXIST ? 0 : err;
+}
+
+/* unwritable - into a file that has lost its name nothing is written: it ends
+ * with us. What a commit wrote just before that was seen is there as long as
+ * the rest of the store, and put back with it. */
+static int unwritable(const struct source_mq *q)
+{
+    return atomic_load(&q->store_gone) ? -EBADFD : 0;
+}
+
+/* unclaimed - the row is anybody's again, and due as it says */
+static void unclaimed(struct source_mq *q, const struct settle *st, int64_t row)
+{
+    if (row)
+        due_rows_release(q->due_rows, row);
+    if (st->kind == SETTLE_RETRY || st->kind == SETTLE_RETURN)
+        due_rows_expect(q->due_rows, st->due_ns);
+}
+
+/* give_back - a row that was not delivered is in the store as before; what came
+ * from the queue waits there from now on
+ * Crash: the slot is HELD, or FREE, and the row waits in the store.
+ */
+static bool give_back(const struct settle *st, int64_t row)
+{
+    return st->kind == SETTLE_RETURN && row != 0;
+}
+
+/* settle_stored - what needs more than a store to its slot
+ * A row that was put has freed the slot already; one that was deleted, or is
+ * gone, has not. No letter is moved before recovery has found all slots, as one
+ * may be in a slot, too: mq_start has those moved. Not inline, as settle_all.
+ */
+__attribute__((noinline)) static int settle_stored(struct source_mq *q,
+                                                   struct settle *st)
+{
+    struct lent *l = lent_of(st->m);
+    int64_t row = l->slot->row;
+    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
+    int err = 0;
+
+    if (!give_back(st, row))
+        err = unwritable(q);
+    if (!err && st->kind <= SETTLE_DISCARD)
+        err = store_delete(q->store, row);
+    else if (!err && !give_back(st, row))
+        err = row_put(q, st);
+    if (err) {
+        lent_unrun(l, ran);
+        return err;
+    }
+    FAULT_POINT("settle_after_write");
+    slot_retire(l->slot);
+    unclaimed(q, st, row);
+    if (st->kind == SETTLE_DEAD && q->dead_queue && atomic_load(&q->started))
+        dead_queue_poke(q->dead_queue);
+    mq_lane_keep(q, st->lane, l);
+    return 0;
+}
+
+/* settle_all - in one commit, which frees the slots
+ * Crash before it: each message is HELD in its slot. After it, before the slot
+ * is FREE: recovery finds the row by the receive sequence (or the row in the
+ * slot) and frees the slot.
+ * Not inline: the usual way has a small frame.
+ */
+__attribute__((noinline)) static int settle_all(struct source_mq *q,
+                                                struct settle *list, size_t n)
+{
+    struct store_row rows[SETTLE_MOST] = {{0}};
+    int err;
+
+    for (size_t i = 0; i < n; i++)
+        row_of(&rows[i], &list[i]);
+    err = unwritable(q);
+    if (!err)
+        err = store_put_all(q->store, rows, n);
+    for (size_t i = 0; i < n; i++) {
+        list[i].err = err;
+        if (err)
+            continue;
+        unclaimed(q, &list[i], rows[i].row);
+        mq_lane_keep(q, list[i].lane, lent_of(list[i].m));
+    }
+    return err;
+}
+
+/* mq_settle - the usual end, of a message that nobody but the queue has heard
+ * of, is short; one that is parked is one of many, but for the number */
+int mq_settle(struct source *s, struct settle *list, size_t n)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct lent *l = lent_of(list->m);
+
+    if (n > 1 || list->kind == SETTLE_PARK)
+        return settle_all(q, list, n);
+    if (list->kind > SETTLE_DISCARD || l->slot->row != 0)
+        return list->err = settle_stored(q, list);
+    slot_retire(l->slot);
+    mq_lane_keep(q, list->lane, l);
+    return list->err = 0;
+}

@@ -1,0 +1,282 @@
+/* source_mq.c - a POSIX queue with its custody and store, as a source (see
+ * source_mq.h) */
+#include "worker/source/mq/source_mq.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/log.h"
+#include "worker/source/mq/dead_queue.h"
+#include "worker/source/mq/group_hold_watch.h"
+#include "worker/source/mq/mq_reopen.h"
+#include "worker/source/mq/replay.h"
+
+static int mq_link(struct source *s, struct message *m, const struct header *h)
+{
+    struct source_mq *q = source_mq_of(s);
+
+    return replay_link(q->store, q->due_rows, lent_of(m), h);
+}
+
+static void mq_release(struct source *s, struct message *m)
+{
+    custody_release(source_mq_of(s)->custody, lent_of(m)->slot);
+}
+
+/* ---- looking ---- */
+
+static int mq_poll_fd(const struct source *s)
+{
+    return queue_fd(source_mq_of(s)->queue);
+}
+
+static bool mq_pending(const struct source *s)
+{
+    return mq_reopen_gone(source_mq_of(s)->mq_reopen);
+}
+
+static unsigned mq_room(const struct source *s)
+{
+    return custody_free_slots(source_mq_of(s)->custody);
+}
+
+static long mq_fresh(const struct source *s)
+{
+    return queue_length(source_mq_of(s)->queue);
+}
+
+static uint64_t mq_waits(const struct source *s)
+{
+    int64_t n = store_waits(source_mq_of(s)->store);
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static int mq_is_due(struct source *s)
+{
+    return due_rows_any(source_mq_of(s)->due_rows);
+}
+
+static int64_t mq_count(struct source *s, enum source_count what)
+{
+    static const enum store_state states[] = {
+        [COUNT_WAITING] = STORE_WAITING,
+        [COUNT_PARKED] = STORE_PARKED,
+        [COUNT_DEAD] = STORE_DEAD,
+    };
+
+    return store_count(source_mq_of(s)->store, states[what]);
+}
+
+static bool mq_differs(const struct source *s, char *text, size_t room)
+{
+    const struct source_mq *q = source_mq_of(s);
+    struct queue_attr want;
+
+    settings_attr(q->set, &want);
+    return queue_differs(q->queue, &want, text, room);
+}
+
+static size_t mq_unlocked(const struct source *s)
+{
+    const struct custody *c = source_mq_of(s)->custody;
+
+    return custody_locked(c) ? 0 : custody_bytes(c);
+}
+
+/* ---- how many ---- */
+
+static unsigned mq_lent(const struct source *s)
+{
+    return custody_slots(source_mq_of(s)->custody);
+}
+
+/* tell_unlocked - at start, and when there are more slots: one lock is for all,
+ * so the number is what has to be allowed now */
+static void tell_unlocked(const struct source_mq *q)
+{
+    const char *path = custody_path(q->custody);
+    size_t bytes = mq_unlocked(&q->source);
+    char folder[PATH_MAX];
+
+    if (bytes == 0)
+        return;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
+             path);
+    log_warn("custody_not_locked", F_STR("folder", folder),
+             F_UINT("kib", (bytes + 1023) / 1024),
+             F_STR("next", "pages that are swapped out have the same risk as a "
+                           "disk: let so many KiB be locked (ulimit -l, "
+                           "LimitMEMLOCK=, docker --ulimit memlock=)"));
+}
+
+static int mq_resize(struct source *s, unsigned lent, struct problem *p)
+{
+    struct source_mq *q = source_mq_of(s);
+    int err = custody_grow(q->custody, lent, p);
+
+    if (!err)
+        tell_unlocked(q);
+    return err;
+}
+
+/* mq_start - letters may move from here on: recovery has found all slots */
+static void mq_start(struct source *s)
+{
+    struct source_mq *q = source_mq_of(s);
+
+    atomic_store(&q->started, true);
+    tell_unlocked(q);
+    lost_replays_start(&q->lost_replays);
+    if (q->dead_queue)
+        dead_queue_poke(q->dead_queue);
+    if (q->hold_watch && q->events.held(q->events.arg) > 0)
+        group_hold_watch_watch(q->hold_watch);
+}
+
+static const struct source_ops mq_ops = {
+    .name = "mq",
+    .can = SOURCE_PARKS | SOURCE_HOLDS,
+    .take = mq_take,
+    .take_due = mq_take_due,
+    .unpark = mq_unpark,
+    .link = mq_link,
+    .settle = mq_settle,
+    .release = mq_release,
+    .warm = mq_warm,
+    .rest = mq_rest,
+    .groups = mq_groups,
+    .letters = mq_letters,
+    .watch = mq_watch,
+    .poll_fd = mq_poll_fd,
+    .pending = mq_pending,
+    .room = mq_room,
+    .fresh = mq_fresh,
+    .waits = mq_waits,
+    .is_due = mq_is_due,
+    .count = mq_count,
+    .differs = mq_differs,
+    .unlocked = mq_unlocked,
+    .lent = mq_lent,
+    .resize = mq_resize,
+    .start = mq_start,
+};
+
+/* ---- open and close ---- */
+
+/* letters_more - there are more of them than before */
+static void letters_more(void *arg)
+{
+    struct source_mq *q = arg;
+
+    if (q->dead_queue)
+        dead_queue_poke(q->dead_queue);
+}
+
+/* lents_open - one for each slot that there will ever be */
+static int lents_open(struct source_mq *q)
+{
+    unsigned most = custody_slots_most(q->custody);
+
+    q->lents = calloc(most, sizeof *q->lents);
+    q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
+    if (!q->lents || !q->lanes)
+        return -ENOMEM;
+    for (unsigned i = 0; i < most; i++)
+        q->lents[i].m.index = i;
+    q->fill = custody_fill(q->custody);
+    q->source.lanes = ITEMS_MAX;
+    q->source.lent_most = most;
+    return due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
+                         &q->source.due, q->events.changed, q->events.arg);
+}
+
+int source_mq_watch(struct source_mq *q, struct problem *p)
+{
+    size_t room = custody_body_bytes(q->custody);
+    const struct mq_reopen_setup reopen = {.set = q->set,
+                                           .queue = q->queue,
+                                           .timers = q->timers,
+                                           .loop = q->loop,
+                                           .room = room,
+                                           .gone = q->events.changed,
+                                           .moved = q->events.moved,
+                                           .ended = q->events.ended,
+                                           .arg = q->events.arg};
+    const struct group_hold_watch_setup hold = {.queue = q->set->queue,
+                                                .folder = q->folder,
+                                                .timers = q->timers,
+                                                .loop = q->loop,
+                                                .pool = *q->pool,
+                                                .ask = q->events.letters_gone,
+                                                .held = q->events.held,
+                                                .arg = q->events.arg};
+    const struct dead_queue_setup letters = {.set = q->set,
+                                             .store = q->store,
+                                             .due_rows = q->due_rows,
+                                             .timers = q->timers,
+                                             .loop = q->loop,
+                                             .pool = q->pool,
+                                             .dirty = q->dirty,
+                                             .message_size =
+                                                 queue_message_size(q->queue),
+                                             .room = room};
+    int err = mq_reopen_open(&q->mq_reopen, &reopen, p);
+
+    if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)
+        err = group_hold_watch_open(&q->hold_watch, &hold, p);
+    if (!err && q->set->dead_letter_queue[0])
+        err = dead_queue_open(&q->dead_queue, &letters, p);
+    return err;
+}
+
+int source_mq_open(struct source_mq *q, struct problem *p)
+{
+    int err = lents_open(q);
+
+    q->source.ops = &mq_ops;
+    lost_replays_init(&q->lost_replays);
+    q->lost_replays.queue = q->set->queue;
+    q->lost_replays.folder = q->folder;
+    q->lost_replays.store = q->store;
+    q->lost_replays.due_rows = q->due_rows;
+    q->lost_replays.timers = q->timers;
+    q->lost_replays.pool = *q->pool;
+    q->lost_replays.dirty = q->dirty;
+    q->lost_replays.letters = letters_more;
+    q->lost_replays.arg = q;
+    return err ? problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                             strerror(-err))
+               : 0;
+}
+
+void source_mq_stop(struct source_mq *q)
+{
+    dead_queue_close(&q->dead_queue);
+    mq_reopen_close(&q->mq_reopen);
+    group_hold_watch_close(&q->hold_watch);
+}
+
+void source_mq_close(struct source_mq *q)
+{
+    source_mq_stop(q);
+    due_rows_close(&q->due_rows);
+    free(q->lanes);
+    free(q->lents);
+    q->lanes = NULL;
+    q->lents = NULL;
+}
+
+void source_mq_store_gone(struct source_mq *q, bool gone)
+{
+    atomic_store(&q->store_gone, gone);
+}
+
+void source_mq_store_changed(struct source_mq *q)
+{
+    if (q->hold_watch)
+        group_hold_watch_store_changed(q->hold_watch);
+}

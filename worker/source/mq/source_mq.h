@@ -1,0 +1,118 @@
+/* source_mq.h - a POSIX queue with its custody and store, as a source
+ *
+ * WHAT   What is behind source.h here. A message is in the kernel's queue, in a
+ *        slot of custody (lent), or a row of the store.
+ * WHO    open, stop, close: the engine. The struct is seen by the front and by
+ *        restart/; a worker that runs knows source.h only.
+ * OWNS   What opens after the files: claims, watches, the dead-letter queue.
+ *        Queue, custody and store are the engine's, who opens them in order.
+ * FAILS  open: a problem.
+ */
+#ifndef WORKER_SOURCE_MQ_SOURCE_MQ_H
+#define WORKER_SOURCE_MQ_SOURCE_MQ_H
+
+#include "common/base/problem.h"
+#include "common/custody/custody.h"
+#include "common/mq/queue.h"
+#include "common/store/store.h"
+#include "worker/config/settings.h"
+#include "worker/source/mq/due_rows.h"
+#include "worker/source/mq/lost_replays.h"
+#include "worker/source/mq/row.h"
+#include "worker/source/source.h"
+
+struct dead_queue;       /* dead_queue.c */
+struct dirty;            /* dirty.c */
+struct group_hold_watch; /* group_hold_watch.c */
+struct loop;             /* loop.c */
+struct mq_reopen;        /* mq_reopen.c */
+
+/* What is kept for one work item; its thread's.
+ * Its slot is FREE: of the message that it settled last, still warm in the
+ * cache, and for its next one. NULL: none. */
+struct mq_lane {
+    struct lent *warm;
+};
+
+/* c = constant after open   a = atomic */
+struct source_mq {
+    struct source source;
+    struct source_events events; /* c */
+    const struct settings *set;  /* c */
+    const char *folder;          /* c  of the store */
+    struct queue *queue;         /* c */
+    struct custody *custody;     /* c */
+    struct store *store;         /* c */
+    const char *on_disk;         /* c  custody is; slot_warm. NULL: it is not */
+    struct timers *timers;       /* c */
+    struct loop *loop;           /* c */
+    struct pool **pool;          /* c  NULL in there once the pool is gone */
+    struct dirty *dirty;         /* c */
+    struct lent *lents;          /* c  by the number of the slot */
+    const struct slot_fill *fill;        /* c  custody's */
+    struct mq_lane *lanes;               /* c */
+    struct due_rows *due_rows;           /* c */
+    struct mq_reopen *mq_reopen;         /* c */
+    struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
+    struct dead_queue *dead_queue;       /* c  NULL: none wanted */
+    struct lost_replays lost_replays;
+    atomic_bool store_gone; /* a  no file of ours has its name */
+    atomic_bool started;    /* a  before, letters stay where they are */
+};
+
+/* With everything above `lents` set; custody and store can be used after it. */
+int source_mq_open(struct source_mq *q, struct problem *p);
+/* Then: what looks after the queue, held groups and dead letters. */
+int source_mq_watch(struct source_mq *q, struct problem *p);
+/* After the pool: nothing of its own moves any more. What is lent can be
+ * settled still, until close. */
+void source_mq_stop(struct source_mq *q);
+void source_mq_close(struct source_mq *q); /* also one that was not opened */
+
+/* The file of the store is gone, or back: nothing is written while it is. Any
+ * thread. */
+void source_mq_store_gone(struct source_mq *q, bool gone);
+/* It is another file now, under the same name; in the loop. */
+void source_mq_store_changed(struct source_mq *q);
+/* The message in a slot that is not FREE: as lent by recovery. */
+struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
+
+static inline struct source_mq *source_mq_of(const struct source *s)
+{
+    return CONTAINER_OF((struct source *)s, struct source_mq, source);
+}
+
+/* ---- inside of source_mq: mq_take.c, mq_settle.c, mq_groups.c ---- */
+
+#pragma GCC visibility push(hidden)
+
+int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
+            struct message **out);
+int mq_take_due(struct source *s, unsigned lane, struct message **out);
+int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
+              const struct message *before, struct message **out);
+int mq_settle(struct source *s, struct settle *list, size_t n);
+int mq_groups(struct source *s,
+              int (*visit)(void *arg, const struct source_group *group),
+              void *arg);
+int mq_letters(struct source *s, struct header_text key);
+void mq_watch(struct source *s, bool soon);
+void mq_warm(struct source *s, unsigned lane);
+void mq_rest(struct source *s, unsigned lane);
+/* A slot that is FREE again. LANE_NONE: it is its settler's. */
+static inline void mq_lane_keep(struct source_mq *q, unsigned lane,
+                                struct lent *l)
+{
+    struct mq_lane *one;
+
+    if (lane == LANE_NONE)
+        return;
+    one = &q->lanes[lane];
+    if (one->warm)
+        custody_release(q->custody, one->warm->slot);
+    one->warm = l;
+}
+
+#pragma GCC visibility pop
+
+#endif
