@@ -240,20 +240,16 @@ static const char *kept(const struct snapshot *v, char buf[KEPT])
 /* absent - a queue that was named has no worker: tell of the last one */
 static int absent(const struct snapshot *v)
 {
-    char when[TIME_TEXT], buf[KEPT];
+    char when[TIME_TEXT], began[TIME_TEXT + 16] = "", buf[KEPT];
 
     if (v->worker == SNAPSHOT_KILLED && v->counters)
-        return complain(
-            EX_UNAVAILABLE,
-            "no worker runs on %s; its last one, pid %d, started at %s, "
-            "was killed%s",
-            v->queue, (int)v->pid, time_print(v->head.started_ns, when),
-            kept(v, buf));
+        snprintf(began, sizeof began, " started at %s,",
+                 time_print(v->head.started_ns, when));
     if (v->worker == SNAPSHOT_KILLED)
         return complain(
             EX_UNAVAILABLE,
-            "no worker runs on %s; its last one, pid %d, was killed%s",
-            v->queue, (int)v->pid, kept(v, buf));
+            "no worker runs on %s; its last one, pid %d,%s was killed%s",
+            v->queue, (int)v->pid, began, kept(v, buf));
     if (v->worker == SNAPSHOT_ENDED)
         return complain(EX_UNAVAILABLE,
                         "no worker runs on %s; the last one ended "

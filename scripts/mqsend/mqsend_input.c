@@ -131,7 +131,7 @@ int input_next(struct input *in, const char **data, size_t *size)
             end = memchr(in->at, in->delimiter, left);
         if (end) {
             record_take(in, end, data, size);
-            return 1;
+            return INPUT_RECORD;
         }
         if (left > 0)
             record_add(in, in->at, left);
@@ -144,7 +144,8 @@ int input_next(struct input *in, const char **data, size_t *size)
         in->done = true;
         *data = in->record;
         *size = in->size;
-        return in->size > 0 || in->delimiter == INPUT_WHOLE;
+        return in->size > 0 || in->delimiter == INPUT_WHOLE ? INPUT_RECORD
+                                                            : INPUT_END;
     }
-    return 0;
+    return INPUT_END;
 }

@@ -27,8 +27,9 @@ struct input_spec {
 
 int input_open(struct input **out, const struct input_spec *spec,
                struct problem *p);
-/* 1 and the next record, whose `size` may be more than `keep`: then only `keep`
- * bytes are at `data`. 0 at the end. Valid until the next call. */
+enum input_got { INPUT_END, INPUT_RECORD };
+/* The next record, whose `size` may be more than `keep`: then only `keep` bytes
+ * are at `data`. enum input_got, or -errno. Valid until the next call. */
 int input_next(struct input *in, const char **data, size_t *size);
 void input_close(struct input **in); /* NULL-safe; sets NULL */
 

@@ -204,7 +204,7 @@ static int run_records(struct run *r)
         int n = input_next(r->post->input, &body, &size);
         int status;
 
-        if (n == 0)
+        if (n == INPUT_END)
             return 0;
         if (n == -EINTR && !cli_interrupt_seen())
             continue;

@@ -100,7 +100,7 @@ Test(mqctl, status_lists_queues_by_their_names)
     }
     r = ctl("status", NULL);
     at = r.out;
-    for (char c = 'a'; c <= 'd'; c++) {
+    for (int c = 'a'; c <= 'd'; c++) {
         snprintf(path, sizeof path, "/mqw-%c ", c);
         at = strstr(at, path);
         cr_assert_not_null(at, "no %s in its place: %s", path, r.out);
