@@ -40,15 +40,14 @@ static void steady_start(void)
     steady_offset = clock_wall_ns() - clock_mono_ns();
 }
 
-/* clock_steady_ns - wall time that never steps while we run */
 uint64_t clock_steady_ns(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     pthread_once(&once, steady_start);
     return steady_offset + clock_mono_ns();
 }
 
-/* ns_add - saturating sum */
 uint64_t ns_add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -72,6 +71,7 @@ int clock_ms_until(uint64_t mono_ns)
 static uint64_t ns_mul(uint64_t a, uint64_t b)
 {
     uint64_t product;
+
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
@@ -85,9 +85,10 @@ static bool is_digit(char c)
 static bool digits_read(const char **at, uint64_t *value)
 {
     const char *text = *at;
+    uint64_t sum = 0;
+
     if (!is_digit(*text))
         return false;
-    uint64_t sum = 0;
     for (; is_digit(*text); text++)
         sum = ns_add(ns_mul(sum, 10), (uint64_t)(*text - '0'));
     *at = text;
@@ -100,11 +101,11 @@ static bool digits_read(const char **at, uint64_t *value)
  * flooring in each step floors the exact value. */
 static bool fraction_read(const char **at, uint64_t scale, uint64_t *value)
 {
+    const char *first = *at + 1, *end = first;
+
     *value = 0;
     if (**at != '.')
         return true;
-    const char *first = *at + 1;
-    const char *end = first;
     while (is_digit(*end))
         end++;
     if (end == first)
@@ -126,8 +127,10 @@ static const char *number_skip(const char *text)
 static int unit_read(const char **at, int from)
 {
     size_t size = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
+
     for (int i = from; i < (int)COUNT(duration_units); i++) {
         const char *name = duration_units[i].name;
+
         if (strlen(name) == size && memcmp(name, *at, size) == 0) {
             *at += size;
             return i;
@@ -136,11 +139,11 @@ static int unit_read(const char **at, int from)
     return -1;
 }
 
-/* duration_parse - units in falling order, each at most once */
 int duration_parse(const char *text, uint64_t *ns)
 {
     uint64_t sum = 0;
     int next = 0;
+
     if (strcmp(text, "0") == 0) {
         *ns = 0;
         return 0;
@@ -148,12 +151,13 @@ int duration_parse(const char *text, uint64_t *ns)
     if (!*text)
         return -EINVAL;
     while (*text) {
-        uint64_t whole, fraction;
+        uint64_t whole, fraction, scale;
         const char *unit_at = number_skip(text);
         int unit = unit_read(&unit_at, next);
+
         if (unit < 0)
             return -EINVAL;
-        uint64_t scale = duration_units[unit].scale;
+        scale = duration_units[unit].scale;
         if (!digits_read(&text, &whole) ||
             !fraction_read(&text, scale, &fraction) ||
             text != number_skip(text))
@@ -175,6 +179,7 @@ static int decimal_print(char *buf, size_t room, uint64_t value, uint64_t scale,
 {
     uint64_t fraction = value % scale;
     int digits = 0;
+
     for (uint64_t s = scale; s > 1; s /= 10)
         digits++;
     if (fraction == 0)
@@ -190,11 +195,13 @@ static int decimal_print(char *buf, size_t room, uint64_t value, uint64_t scale,
 const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
 {
     size_t at = 0;
+
     buf[0] = '\0';
     for (size_t i = 0; i < COUNT(duration_units) && (ns > 0 || at == 0); i++) {
         const struct unit *unit = &duration_units[i];
         bool decimal = unit->scale <= NS_PER_S;
         bool zero = ns == 0 && unit->scale == NS_PER_S;
+
         if (ns < unit->scale && !zero)
             continue;
         if (decimal) {
@@ -210,16 +217,18 @@ const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
     return buf;
 }
 
-/* size_parse - decimal bytes with an optional unit */
 int size_parse(const char *text, uint64_t *bytes)
 {
     uint64_t count;
+
     if (!digits_read(&text, &count))
         return -EINVAL;
     for (size_t i = 0; i < COUNT(size_units); i++) {
+        uint64_t sum;
+
         if (strcmp(text, size_units[i].name) != 0)
             continue;
-        uint64_t sum = ns_mul(count, size_units[i].scale);
+        sum = ns_mul(count, size_units[i].scale);
         if (sum > LARGEST)
             return -ERANGE;
         *bytes = sum;
@@ -228,11 +237,11 @@ int size_parse(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
-/* size_print - in the largest binary unit that divides it */
 const char *size_print(uint64_t bytes, char buf[SIZE_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
     size_t i = 0;
+
     for (; i + 1 < COUNT(units) && bytes && bytes % 1024 == 0; i++)
         bytes /= 1024;
     snprintf(buf, SIZE_TEXT, "%ju%s", (uintmax_t)bytes, units[i]);
@@ -244,8 +253,10 @@ const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
 {
     time_t seconds = (time_t)(wall_ns / NS_PER_S);
     struct tm t;
+    size_t size;
+
     gmtime_r(&seconds, &t);
-    size_t size = strftime(buf, TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &t);
+    size = strftime(buf, TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &t);
     snprintf(buf + size, TIME_TEXT - size, ".%03uZ",
              (unsigned)(wall_ns % NS_PER_S / NS_PER_MS));
     return buf;
@@ -255,6 +266,7 @@ const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
 static bool field_read(const char **at, int digits, char end, int *value)
 {
     int sum = 0;
+
     for (; digits > 0; digits--, (*at)++) {
         if (!is_digit(**at))
             return false;
@@ -269,11 +281,11 @@ static bool field_read(const char **at, int digits, char end, int *value)
 /* zone_read - "", "Z", "+01:00": seconds east of UTC */
 static bool zone_read(const char *at, int64_t *east)
 {
-    int hours, minutes;
+    int hours, minutes, sign = *at == '-' ? -1 : 1;
+
     *east = 0;
     if (!*at || strcasecmp(at, "Z") == 0)
         return true;
-    int sign = *at == '-' ? -1 : 1;
     if (*at != '-' && *at != '+')
         return false;
     at++;
@@ -307,6 +319,9 @@ static int calendar_parse(const char *text, uint64_t *wall_ns)
     struct tm t = {0};
     int64_t east = 0;
     uint64_t fraction = 0;
+    struct tm day;
+    int64_t seconds;
+
     if (!field_read(&text, 4, '-', &t.tm_year) ||
         !field_read(&text, 2, '-', &t.tm_mon) ||
         !field_read(&text, 2, '\0', &t.tm_mday))
@@ -316,16 +331,15 @@ static int calendar_parse(const char *text, uint64_t *wall_ns)
         return -EINVAL;
     t.tm_year -= 1900;
     t.tm_mon -= 1;
-    int month = t.tm_mon;
-    if (month < 0 || month > 11 || t.tm_mday < 1 || t.tm_mday > 31)
+    if (t.tm_mon < 0 || t.tm_mon > 11 || t.tm_mday < 1 || t.tm_mday > 31)
         return -EINVAL;
     /* The 31st of a short month comes out in the next one. */
-    struct tm day = {
-        .tm_year = t.tm_year, .tm_mon = month, .tm_mday = t.tm_mday};
+    day = (struct tm){
+        .tm_year = t.tm_year, .tm_mon = t.tm_mon, .tm_mday = t.tm_mday};
     timegm(&day);
-    if (day.tm_mon != month)
+    if (day.tm_mon != t.tm_mon)
         return -EINVAL;
-    int64_t seconds = (int64_t)timegm(&t) - east;
+    seconds = (int64_t)timegm(&t) - east;
     if (seconds < 0 || (uint64_t)seconds > UINT64_MAX / NS_PER_S - 1)
         return -ERANGE;
     *wall_ns = (uint64_t)seconds * NS_PER_S + fraction;
@@ -336,6 +350,7 @@ static int calendar_parse(const char *text, uint64_t *wall_ns)
 static int epoch_parse(const char *text, uint64_t *wall_ns)
 {
     uint64_t seconds, fraction;
+
     if (!digits_read(&text, &seconds) ||
         !fraction_read(&text, NS_PER_S, &fraction) || *text)
         return -EINVAL;
@@ -345,13 +360,14 @@ static int epoch_parse(const char *text, uint64_t *wall_ns)
     return 0;
 }
 
-/* time_parse - a point in time, or how long ago it was */
 int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
 {
     uint64_t ago;
+    int rc;
+
     if (*text == '@')
         return epoch_parse(text + 1, wall_ns);
-    int rc = duration_parse(text, &ago);
+    rc = duration_parse(text, &ago);
     if (rc == -EINVAL)
         return calendar_parse(text, wall_ns);
     if (rc < 0)

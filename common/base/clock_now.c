@@ -11,17 +11,16 @@
 static uint64_t clock_read(clockid_t id)
 {
     struct timespec now;
+
     clock_gettime(id, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* clock_mono_ns - monotonic time */
 uint64_t clock_mono_ns(void)
 {
     return clock_read(CLOCK_MONOTONIC);
 }
 
-/* clock_wall_ns - wall time */
 uint64_t clock_wall_ns(void)
 {
     return clock_read(CLOCK_REALTIME);

@@ -15,8 +15,8 @@ extern struct fault_point *const __start_fault_points[];
 extern struct fault_point *const __stop_fault_points[];
 
 /* fault_point_pass - and no further, if this is the one
- * SIGKILL goes to all threads at once; this one does not return from the call.
- */
+ * SIGKILL goes to all threads at once; this one does not return from the
+ * call. */
 void fault_point_pass(struct fault_point *point)
 {
     unsigned pass = atomic_fetch_add(&point->passes, 1) + 1;

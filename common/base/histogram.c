@@ -1,7 +1,6 @@
 /* histogram.c - reading histograms (see histogram.h) */
 #include "common/base/histogram.h"
 
-/* histogram_low - least duration of a bucket */
 uint64_t histogram_low(unsigned bucket)
 {
     unsigned shift;
@@ -12,7 +11,6 @@ uint64_t histogram_low(unsigned bucket)
     return (uint64_t)(bucket % HISTOGRAM_PART + HISTOGRAM_PART) << shift;
 }
 
-/* histogram_sum - add one that may be written meanwhile */
 void histogram_sum(struct histogram_sum *into, const struct histogram *h)
 {
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
@@ -23,7 +21,7 @@ void histogram_sum(struct histogram_sum *into, const struct histogram *h)
     }
 }
 
-/* histogram_since - none less than 0, should the worker have started anew */
+/* histogram_since - never below 0, as the worker may have restarted */
 void histogram_since(struct histogram_sum *out,
                      const struct histogram_sum *later,
                      const struct histogram_sum *earlier)
@@ -39,8 +37,8 @@ void histogram_since(struct histogram_sum *out,
     out->total = total;
 }
 
-/* histogram_quantile - the end of the bucket where the fraction is reached: so
- * many are within it for sure */
+/* histogram_quantile - the end of the bucket in which the fraction is reached,
+ * which is certain to hold that many */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q)
 {
     double want = q * (double)s->total;

@@ -40,14 +40,12 @@ static const char *const level_names[] = {
     [LOG_ERROR] = "error",
 };
 
-/* log_setup - level and format of the lines from here on */
 void log_setup(enum log_level least, enum log_format format)
 {
     atomic_store_explicit(&log_least, (int)least, memory_order_relaxed);
     atomic_store_explicit(&log_shape, (int)format, memory_order_relaxed);
 }
 
-/* log_divert - to somebody else than stderr */
 void log_divert(log_sink *sink, void *arg)
 {
     pthread_rwlock_wrlock(&log_to_lock);
@@ -56,7 +54,6 @@ void log_divert(log_sink *sink, void *arg)
     pthread_rwlock_unlock(&log_to_lock);
 }
 
-/* log_enabled - whether a line of that level would be written */
 bool log_enabled(enum log_level level)
 {
     return (int)level >= atomic_load_explicit(&log_least, memory_order_relaxed);
@@ -83,6 +80,7 @@ static void line_puts(struct line *l, const char *text)
 static void line_end(struct line *l, const char *text)
 {
     size_t size = strlen(text);
+
     memcpy(l->text + l->size, text, size);
     l->size += size;
 }
@@ -121,6 +119,7 @@ static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
     char buf[UNIT_TEXT];
     uint32_t c;
     size_t took = utf8_read(at, size, &c);
+
     if (took == 0) {
         snprintf(buf, sizeof buf, "\\x%02x", at[0]);
         line_puts(l, log_shape == LOG_JSON ? "\uFFFD" : buf);
@@ -137,9 +136,11 @@ static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
 static bool value_plain(const unsigned char *value, size_t size)
 {
     size_t at = 0;
+
     while (at < size) {
         uint32_t c;
         size_t took = utf8_read(value + at, size - at, &c);
+
         if (took == 0 || c == ' ' || c == '=' || c == '"' || c == '\\' ||
             utf8_hidden(c))
             return false;
@@ -153,6 +154,7 @@ static void value_put(struct line *l, const char *text, size_t size)
 {
     const unsigned char *value = (const unsigned char *)text;
     size_t at = 0;
+
     if (log_shape == LOG_TEXT && value_plain(value, size)) {
         while (at < size && !l->cut)
             at += unit_put(l, value + at, size - at);
@@ -170,6 +172,7 @@ static void value_put(struct line *l, const char *text, size_t size)
 static void number_put(struct line *l, const struct log_field *f)
 {
     char buf[DURATION_TEXT];
+
     if (f->type == FIELD_DURATION) {
         duration_print(f->u, buf);
         value_put(l, buf, strlen(buf));
@@ -186,6 +189,7 @@ static void number_put(struct line *l, const struct log_field *f)
 static void key_put(struct line *l, const char *key)
 {
     bool json = log_shape == LOG_JSON;
+
     line_puts(l, json ? ",\"" : " ");
     line_puts(l, key);
     line_puts(l, json ? "\":" : "=");
@@ -196,10 +200,12 @@ static void field_put(struct line *l, const struct log_field *f)
 {
     bool text = f->type == FIELD_STR || f->type == FIELD_BYTES;
     size_t start = l->size;
+    size_t value_at;
+
     if (l->cut || (text && !f->str))
         return;
     key_put(l, f->key);
-    size_t value_at = l->size;
+    value_at = l->size;
     if (f->type == FIELD_STR)
         value_put(l, f->str, strlen(f->str));
     else if (f->type == FIELD_BYTES)
@@ -215,6 +221,7 @@ static void field_put(struct line *l, const struct log_field *f)
 static void line_open(struct line *l, enum log_level level, const char *event)
 {
     char now[TIME_TEXT];
+
     l->size = 0;
     l->cut = false;
     time_print(clock_wall_ns(), now);
@@ -240,11 +247,13 @@ static void line_close(struct line *l)
  * lines over PIPE_BUF, which a full pipe would mix (pipe(7)). */
 static void line_write(const struct line *l)
 {
+    const char *at, *end = l->text + l->size;
+
     pthread_mutex_lock(&log_mtx);
-    const char *at = l->text + !log_torn;
-    const char *end = l->text + l->size;
+    at = l->text + !log_torn;
     while (at < end) {
         ssize_t took = write(STDERR_FILENO, at, (size_t)(end - at));
+
         if (took < 0 && errno == EINTR)
             continue;
         if (took <= 0)
@@ -259,8 +268,8 @@ static void line_write(const struct line *l)
     pthread_mutex_unlock(&log_mtx);
 }
 
-/* line_hand - to the sink, without the newlines around it; false: there is none
- */
+/* line_hand - to the sink, without the newlines around it; false: there is
+* none */
 static bool line_hand(struct line *l, enum log_level level)
 {
     bool handed;
@@ -281,6 +290,7 @@ void log_write(enum log_level level, const char *event,
 {
     struct line l;
     int saved = errno;
+
     if (!log_enabled(level))
         return;
     line_open(&l, level, event);

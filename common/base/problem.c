@@ -15,6 +15,7 @@ static void line_clean(char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
+
         if (c < 0x20 || c == 0x7f)
             *text = '?';
     }
@@ -24,26 +25,29 @@ static void line_clean(char *text)
 static void tail_trim(char *text, size_t size)
 {
     size_t start = size;
+    unsigned char lead;
+    size_t want;
+
     while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
         start--;
     if (start == 0)
         return;
-    unsigned char lead = (unsigned char)text[start - 1];
-    size_t want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    lead = (unsigned char)text[start - 1];
+    want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
     if (size - (start - 1) < want)
         text[start - 1] = '\0';
 }
 
-/* problem_fill - fill `p` if there is one */
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
 {
+    char text[sizeof p->text]; /* an argument may be p->text itself */
+    va_list args;
+    int size;
+
     if (!p)
         return;
-    /* Built aside: an argument may be p->text itself. */
-    char text[sizeof p->text];
-    va_list args;
     va_start(args, fmt);
-    int size = vsnprintf(text, sizeof text, fmt, args);
+    size = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (size < 0)
         text[0] = '\0';
@@ -54,7 +58,6 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
     memcpy(p->text, text, sizeof text);
 }
 
-/* problem_memory - for those who return a status, not an errno */
 void problem_memory(struct problem *p)
 {
     (void)problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -63,6 +66,7 @@ void problem_memory(struct problem *p)
 bool problem_descriptors_gone(void)
 {
     int fd = open("/", O_PATH | O_CLOEXEC);
+
     if (fd < 0)
         return errno == EMFILE;
     close(fd);
@@ -73,8 +77,10 @@ bool problem_descriptors_gone(void)
 static void files_advice(int err, char *to, size_t room)
 {
     struct rlimit limit = {.rlim_cur = 0};
+    unsigned long long want;
+
     getrlimit(RLIMIT_NOFILE, &limit);
-    unsigned long long want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
+    want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
     if (err == EMFILE)
         snprintf(to, room,
                  "; raise the limit: `ulimit -n %llu`, systemd "
@@ -94,13 +100,15 @@ static void memory_advice(char *to, size_t room)
         const char *name, *flag, *of;
     } limits[] = {{RLIMIT_AS, "AS", "-v", "address space"},
                   {RLIMIT_DATA, "DATA", "-d", "data"}};
+
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct rlimit limit;
+        int n;
+
         if (getrlimit(limits[i].which, &limit) < 0 ||
             limit.rlim_cur == RLIM_INFINITY)
             continue;
-        int n =
-            snprintf(to, room,
+        n = snprintf(to, room,
                      "; RLIMIT_%s allows %llu KiB of %s: raise it, `ulimit "
                      "%s unlimited`, systemd `Limit%s=infinity`",
                      limits[i].name, (unsigned long long)limit.rlim_cur >> 10,
@@ -117,11 +125,14 @@ static void memory_advice(char *to, size_t room)
 void problem_limit(struct problem *p, int err)
 {
     bool files = err == EMFILE || err == ENFILE;
+    size_t used;
+    const char *said;
+
     if (!p || (!files && err != ENOMEM) || strstr(p->text, "ulimit") ||
         strstr(p->text, "sysctl"))
         return;
-    size_t used = strlen(p->text);
-    const char *said = strstr(p->text, strerror(err));
+    used = strlen(p->text);
+    said = strstr(p->text, strerror(err));
     if (said)
         used = (size_t)(said - p->text) + strlen(strerror(err));
     p->text[used] = '\0';

@@ -28,13 +28,14 @@ static const char *name_flaw(const char *name)
     return NULL;
 }
 
-/* queue_name - "/orders" or "orders" to "/orders" */
 int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
 {
     const char *name = text[0] == '/' ? text + 1 : text;
     const char *flaw = name_flaw(name);
+
     if (flaw) {
         char safe[SAFE_NAME];
+
         safe_text_copy(safe, sizeof safe, text, strlen(text));
         return problem_set(p, EX_USAGE, EINVAL, "queue name \"%s\" %s", safe,
                            flaw);

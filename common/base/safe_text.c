@@ -13,6 +13,7 @@ static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
                              size_t size, bool one_line, size_t *used)
 {
     uint32_t rune;
+
     *used = utf8_read(s, size, &rune);
     if (*used == 0) {
         *used = 1;
@@ -35,38 +36,42 @@ static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
 static size_t plain_run(const unsigned char *s, size_t size)
 {
     size_t n = 0;
+
     while (n < size && s[n] >= 0x20 && s[n] < 0x7F)
         n++;
     return n;
 }
 
-/* safe_text - untrusted bytes, printable, to `out` */
 void safe_text(FILE *out, const void *data, size_t size, bool one_line)
 {
     const unsigned char *s = data;
     char text[ESCAPE_MAX];
+
     for (size_t used; size > 0; s += used, size -= used) {
+        size_t n;
+
         used = plain_run(s, size);
         if (used > 0) {
             fwrite(s, 1, used, out);
             continue;
         }
-        size_t n = next_printable(text, s, size, one_line, &used);
+        n = next_printable(text, s, size, one_line, &used);
         fwrite(text, 1, n, out);
     }
 }
 
-/* safe_text_copy - untrusted bytes, printable and on one line, to `buf` */
 size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size)
 {
     const unsigned char *s = data;
     char text[ESCAPE_MAX];
     size_t at = 0;
     size_t cut = 0; /* where "..." still fits */
+
     if (room == 0)
         return 0;
     for (size_t used; size > 0; s += used, size -= used) {
         size_t n = next_printable(text, s, size, true, &used);
+
         if (at + n >= room) {
             at = cut + (size_t)snprintf(buf + cut, room - cut, "...");
             return at < room ? at : room - 1;

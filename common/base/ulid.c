@@ -12,8 +12,8 @@
 
 /* One thread's 80 random bits, counted up by one for each id. 79 of them are
  * drawn, so that 2^79 ids fit before they run over. Two threads, or two
- * machines, meet only if their random starts lie closer than what they count.
- */
+ * machines, meet only if their random starts lie closer than what they
+ * count. */
 struct counter {
     unsigned generation; /* of the process it was seeded in; 0: not seeded */
     uint16_t high;
@@ -42,6 +42,7 @@ static void fork_watch(void)
 static void random_fill(void *buf, size_t size)
 {
     ssize_t got;
+
     do
         got = getrandom(buf, size, 0);
     while (got < 0 && errno == EINTR);
@@ -53,6 +54,7 @@ static void random_fill(void *buf, size_t size)
 static void counter_seed(struct counter *c, unsigned now)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     pthread_once(&once, fork_watch);
     random_fill(&c->low, sizeof c->low);
     random_fill(&c->high, sizeof c->high);
@@ -70,20 +72,21 @@ static uint64_t big_endian(uint64_t value)
 #endif
 }
 
-/* ulid_make - the next id of this thread */
 struct ulid ulid_make(uint64_t wall_ns)
 {
     struct counter *c = &counter;
     unsigned now = atomic_load_explicit(&generation, memory_order_relaxed);
+    uint64_t ms = wall_ns / NS_PER_MS, words[2];
+    struct ulid id;
+
     if (__builtin_expect(c->generation != now, 0))
         counter_seed(c, now);
-    uint64_t ms = wall_ns / NS_PER_MS;
     if (ms > c->ms)
         c->ms = ms;
     if (++c->low == 0)
         c->high++;
-    uint64_t words[2] = {big_endian(c->ms << 16 | c->high), big_endian(c->low)};
-    struct ulid id;
+    words[0] = big_endian(c->ms << 16 | c->high);
+    words[1] = big_endian(c->low);
     memcpy(id.bytes, words, sizeof id.bytes);
     return id;
 }
@@ -96,25 +99,28 @@ static int digit_value(char c)
         -1, -1, 10, 11, 12, 13, 14, 15, 16, 17, -1, 18, 19, -1, 20,
         21, -1, 22, 23, 24, 25, 26, -1, 27, 28, 29, 30, 31,
     };
+
     if (c >= 'a' && c <= 'z')
         c = (char)(c - 'a' + 'A');
     return c >= '0' && c <= 'Z' ? values[c - '0'] : -1;
 }
 
-/* ulid_parse - 26 characters to 16 bytes */
 int ulid_parse(const char *text, size_t size, struct ulid *out)
 {
-    uint64_t high = 0, low = 0;
+    uint64_t high = 0, low = 0, words[2];
+
     if (size != ULID_TEXT - 1 || digit_value(text[0]) > 7)
         return -EINVAL;
     for (size_t i = 0; i < size; i++) {
         int value = digit_value(text[i]);
+
         if (value < 0)
             return -EINVAL;
         high = high << 5 | low >> 59;
         low = low << 5 | (uint64_t)value;
     }
-    uint64_t words[2] = {big_endian(high), big_endian(low)};
+    words[0] = big_endian(high);
+    words[1] = big_endian(low);
     memcpy(out->bytes, words, sizeof out->bytes);
     return 0;
 }
@@ -142,9 +148,11 @@ static inline void pairs_put(char *to, uint64_t bits)
 /* ulid_print - 16 bytes to 26 characters: 10, 60 and 60 bits */
 const char *ulid_print(struct ulid id, char buf[ULID_TEXT])
 {
-    uint64_t words[2];
+    uint64_t words[2], high, low;
+
     memcpy(words, id.bytes, sizeof words);
-    uint64_t high = big_endian(words[0]), low = big_endian(words[1]);
+    high = big_endian(words[0]);
+    low = big_endian(words[1]);
     memcpy(buf, pairs + 2 * (high >> 56), 2);
     pairs_put(buf + 2, high << 4 | low >> 60);
     pairs_put(buf + 14, low);

@@ -18,9 +18,9 @@ struct ulid {
     uint8_t bytes[16]; /* big-endian, as in the spec */
 };
 
-/* A fresh id for the wall time `wall_ns`. Costs no system call: the random
- * part is seeded once a thread from getrandom(2) and then counted up; a child
- * of fork must not go on with its parent's ids, so it seeds anew. */
+/* A fresh id for the wall time `wall_ns`. Costs no system call: a thread seeds
+ * the random part once from getrandom(2) and then counts up; a child of fork
+ * seeds its own, so that it does not repeat the ids of its parent. */
 struct ulid ulid_make(uint64_t wall_ns);
 /* `size` bytes of text, exactly 26 of them, either case; first at most '7'. */
 int ulid_parse(const char *text, size_t size, struct ulid *out);

@@ -57,8 +57,7 @@ size_t utf8_read(const void *text, size_t size, uint32_t *point)
  *   their unassigned neighbours among it;
  *   - Noncharacter_Code_Point (PropList.txt).
  * In order. An emoji that is joined with U+200D or styled with U+FE0F is not
- * spared: two texts that look the same would be two groups.
- */
+ * spared: two texts that look the same would be two groups. */
 bool utf8_hidden(uint32_t point)
 {
     static const struct {

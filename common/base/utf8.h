@@ -20,9 +20,9 @@
  * overlong, a surrogate, or past U+10FFFF. */
 size_t utf8_read(const void *text, size_t size, uint32_t *point);
 
-/* Whether a code point draws nothing, or changes what is around it: controls,
- * line ends, direction marks, zero width, tags, what is no character.
- * U+0020 is a space, and not hidden. */
+/* Whether a code point draws nothing, or changes its surroundings: controls,
+ * line ends, direction marks, zero width, tags, noncharacters. U+0020 is a
+ * space, and not hidden. */
 bool utf8_hidden(uint32_t point);
 
 #endif

@@ -13,9 +13,8 @@
 #include <bsd/string.h>
 
 /* geometry_fit - make the file fit the spec; reopens it when it was replaced
- * An old version is replaced, too: what reads no other must not find new slots
- * in it.
- */
+ * A file of an old version is replaced, too: a program that reads only that
+ * version must not find new slots in it. */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
@@ -44,8 +43,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
 /* in_use - mark the file as ours, on the disk, before the first message
  * Were it not on the disk, a power cut could bring back an older file that
  * says "clean" with slots that were long since done. The boot id goes first: a
- * kill in between leaves "clean", where "in use" by another boot is torn.
- */
+ * kill in between leaves "clean", where "in use" by another boot is torn. */
 static int in_use(struct custody *c, struct problem *p)
 {
     struct boot now, then = custody_head_boot(c->head);
@@ -78,7 +76,6 @@ static void disk_look(struct custody *c)
     c->doubtful = fs_type_doubtful(type);
 }
 
-/* custody_open - open or create, and make it fit */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p)
 {
@@ -116,8 +113,7 @@ int custody_open(struct custody **out, const char *path,
 
 /* custody_close - on the disk, marked clean
  * Crash before the mark: the next start recovers as after a kill. A file that
- * is torn still keeps its old boot id, for the next start to deal with.
- */
+ * is torn still keeps its old boot id, for the next start to deal with. */
 void custody_close(struct custody **custody)
 {
     struct custody *c = *custody;
@@ -134,7 +130,6 @@ void custody_close(struct custody **custody)
     custody_free(c);
 }
 
-/* custody_free_room - the stack of free slots can hold all */
 int custody_free_room(struct custody *c, unsigned slots)
 {
     struct slot **more;
@@ -152,8 +147,7 @@ int custody_free_room(struct custody *c, unsigned slots)
 /* grow_locked - append slots
  * Crash before the number is raised: the file is longer than its header says,
  * which the next open allows. Slots in use stay where they are: the pages that
- * are mapped already are not mapped again.
- */
+ * are mapped already are not mapped again. */
 static int grow_locked(struct custody *c, unsigned slots, struct problem *p)
 {
     unsigned had = c->head->slots;
@@ -204,7 +198,6 @@ int custody_grow(struct custody *c, unsigned slots, struct problem *p)
     return err;
 }
 
-/* custody_acquire - take a free slot */
 struct slot *custody_acquire(struct custody *c)
 {
     struct slot *slot = NULL;
@@ -217,7 +210,6 @@ struct slot *custody_acquire(struct custody *c)
     return slot;
 }
 
-/* custody_release - give it back */
 void custody_release(struct custody *c, struct slot *slot)
 {
     pthread_mutex_lock(&c->mtx);

@@ -29,23 +29,24 @@ struct custody_spec {
     size_t
         body_bytes; /* room for a message, at least: the queue's mq_msgsize */
     unsigned slots; /* to have now, 1 and up */
-    unsigned slots_max;  /* address space reserved for so many (custody_grow) */
-    unsigned slots_more; /* and for so many beyond that, or beyond those of a
+    unsigned slots_max;  /* room that custody_grow may use */
+    unsigned slots_more; /* and as many again beyond that, or beyond a
                           * file that has more already */
     const char *aside;   /* folder for the copy of a damaged file, which is to
                           * outlive the machine; NULL: beside the file */
 };
 
-/* Open or create. A file that holds nothing and has another geometry is made
- * anew; one that holds messages and has too little room for a body is rebuilt
- * beside it and renamed over, with what it holds. */
+/* Open or create. An empty file with another geometry is replaced; one that
+ * holds messages and has too little room for a body is rebuilt beside it, with
+ * its messages, and renamed over. */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
-/* What another file holds comes to the one at `path`, which is built complete
- * and renamed there; `from` stays as it is, and is to be removed once it is
- * known that it no longer counts. `truth`: `from` is what the last worker had,
- * and a copy of it at `path` is one that was cut off. Else `path` is, and
- * `from` is of an older version that ran since: messages of both go on. */
+/* Bring the messages of `from` to the file at `path`, which is built complete
+ * and renamed there. `from` stays as it is; the caller removes it once nothing
+ * refers to it. `truth`: `from` is the file of the last worker, and a copy of
+ * it at `path` is one that was cut off. Otherwise `path` is that file, `from`
+ * belongs to an older version that ran since, and the messages of both go
+ * on. */
 int custody_carry(const char *path, const char *from, bool truth,
                   const struct custody_spec *spec, struct problem *p);
 /* Everything on disk, marked clean. NULL-safe; sets NULL. */

@@ -53,14 +53,12 @@ static size_t page_round(size_t n)
     return (n + page - 1) / page * page;
 }
 
-/* custody_stride - bytes from slot to slot */
 size_t custody_stride(size_t body_bytes)
 {
     return (SLOT_HEADER + body_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN *
            SLOT_ALIGN;
 }
 
-/* custody_file_bytes - size of a file with that geometry */
 size_t custody_file_bytes(size_t stride, unsigned slots)
 {
     return page_round(FILE_HEAD + stride * slots);
@@ -81,7 +79,6 @@ static uint64_t head_sum(const struct custody_head *h)
     return sum;
 }
 
-/* custody_head_boot - which run of the machine wrote it */
 struct boot custody_head_boot(const struct custody_head *h)
 {
     struct boot boot = {.time = h->boot_time};
@@ -91,10 +88,10 @@ struct boot custody_head_boot(const struct custody_head *h)
     return boot;
 }
 
-/* custody_head_claim - it is of this run from here on
- * Crash in between: the new time with the old id, or part of it. Two ids of the
- * kernel differ still, and one that is not the kernel's is of the same run only
- * if the time says so, which is true then. */
+/* custody_head_claim - the file belongs to this run of the machine
+ * Crash in between: the new time with the old id, or with part of the new one.
+ * Two ids of the kernel still differ, and an id that is not the kernel's counts
+ * as the same run only if the time agrees, and then it is. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot)
 {
     h->boot_time = boot->time;
@@ -102,7 +99,6 @@ void custody_head_claim(struct custody_head *h, const struct boot *boot)
     memcpy(h->boot_id, boot->id, sizeof h->boot_id);
 }
 
-/* custody_complain - what stood in the way of a file */
 void custody_complain(struct problem *p, int err, const char *what,
                       const char *path)
 {
@@ -134,7 +130,6 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
     return err;
 }
 
-/* custody_head_make - the header of a new file */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce)
 {
@@ -182,8 +177,7 @@ static int no_room(int fd, const char *path, size_t stride, unsigned slots,
 /* custody_allocate - a page fault later, in the kernel's copy into a slot, must
  * never find the disk or the memory full
  * A file system without fallocate(2) has them allocated by the writes that
- * follow.
- */
+ * follow. */
 int custody_allocate(int fd, const char *path, size_t stride, unsigned from,
                      unsigned to, struct problem *p)
 {
@@ -235,7 +229,6 @@ int custody_file_create(const char *path, const struct custody_head *h, int *fd,
     return err;
 }
 
-/* custody_head_check - a header that we can work with, or a problem */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p)
 {
@@ -265,8 +258,7 @@ int custody_head_check(const struct custody_head *h, const char *path,
 
 /* custody_slots_there - the header's number, which has no check sum as it
  * grows, unless that would leave a message out
- * A crash while slots are appended leaves FREE ones behind the last.
- */
+ * A crash while slots are appended leaves FREE ones behind the last. */
 unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
 {
     uint64_t fit = ((uint64_t)size - FILE_HEAD) / h->stride;
@@ -280,16 +272,11 @@ unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
     return h->slots;
 }
 
-/* custody_dir_sync - a rename in the file's folder is on the disk */
 void custody_dir_sync(const char *path)
 {
     char dir[PATH_MAX];
-    char *slash;
 
     strlcpy(dir, path, sizeof dir);
-    slash = strrchr(dir, '/');
-    if (!slash)
-        return;
-    *slash = '\0';
+    (void)file_parent(dir);
     (void)folder_sync(dir); /* the data is safe under one name or the other */
 }

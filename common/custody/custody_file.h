@@ -66,8 +66,8 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
 /* A header that we can work with, or a problem. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
-/* How many slots a file of `size` bytes has: what its header says, or all that
- * fit if one beyond is in use, whatever became of the number. */
+/* The number of slots of a file of `size` bytes: that of its header, or as many
+ * as fit if a slot beyond that number is in use. */
 unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size);
 /* A complete new file, on the disk when it returns 0; else a problem. */
 int custody_file_create(const char *path, const struct custody_head *h, int *fd,

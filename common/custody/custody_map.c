@@ -36,7 +36,6 @@ void custody_free(struct custody *c)
     free(c);
 }
 
-/* custody_slot - slot number i */
 struct slot *custody_slot(const struct custody *c, unsigned i)
 {
     return (struct slot *)(void *)(c->base + FILE_HEAD + c->stride * i);
@@ -44,8 +43,7 @@ struct slot *custody_slot(const struct custody *c, unsigned i)
 
 /* file_map - reserve room to grow to, map the `slots` that are there
  * A file may have more than this run asks for, as the one before asked for
- * more; and it may have to grow all the same.
- */
+ * more; and it may have to grow all the same. */
 static int file_map(struct custody *c, unsigned slots,
                     const struct custody_spec *spec)
 {
@@ -76,8 +74,7 @@ static int file_map(struct custody *c, unsigned slots,
  * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
  * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
  * are best effort: custody_locked says what came of the second. Piece by piece,
- * as each call keeps threads waiting that start another one or take memory.
- */
+ * as each call keeps threads waiting that start another one or take memory. */
 void custody_pages_ready(struct custody *c, size_t from)
 {
     size_t first = atomic_load(&c->locked) ? from : 0, size;
@@ -95,7 +92,6 @@ void custody_pages_ready(struct custody *c, size_t from)
     atomic_store(&c->locked, locked);
 }
 
-/* custody_busy - whether any record in the mapped file is not FREE */
 bool custody_busy(const struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++)
@@ -116,7 +112,6 @@ static int cut_short(struct custody *c, unsigned slots, uint64_t size,
                        custody_file_bytes(c->stride, slots));
 }
 
-/* custody_file_open - open and check the file that is there; -ENOENT if none */
 int custody_file_open(struct custody *c, const struct custody_spec *spec,
                       struct problem *p)
 {
@@ -151,7 +146,6 @@ int custody_file_open(struct custody *c, const struct custody_spec *spec,
     return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
 
-/* custody_file_close - forget a file that is to be replaced */
 void custody_file_close(struct custody *c)
 {
     if (c->base)
@@ -163,7 +157,6 @@ void custody_file_close(struct custody *c)
     c->fd = -1;
 }
 
-/* custody_resolve - no slot is in the middle of a step any more */
 void custody_resolve(struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++) {

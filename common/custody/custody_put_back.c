@@ -1,8 +1,6 @@
 /* custody_put_back.c - a custody file that was removed while it is in use (see
  * custody.h) */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -15,26 +13,11 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-/* copy_make - all bytes of the mapping in a file at `temp`, on the disk */
-static int copy_make(const struct custody *c, const char *temp, int *fd)
-{
-    int err;
-
-    *fd = open(temp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (*fd < 0)
-        return -errno;
-    err = file_write(*fd, c->base, c->mapped, 0);
-    if (!err && fsync(*fd) < 0)
-        err = -errno;
-    return err;
-}
-
 /* pages_drop - the old file's pages leave our page table piece by piece
  * They stay in the file, which is read again where it must be. mmap(2) would
  * take them out in one go, and keep every thread that starts another one or
  * takes memory waiting: for 1 GiB that was 27 ms. Best effort: Linux 5.18 and
- * newer do it with locked pages.
- */
+ * newer do it with locked pages. */
 static void pages_drop(struct custody *c)
 {
     size_t size;
@@ -51,21 +34,19 @@ static void pages_drop(struct custody *c)
  * as it is. Nobody writes to a slot between the copy and the mapping, so the
  * copy is the file; and mmap(2) with MAP_FIXED replaces the pages in one step,
  * or if it fails leaves them. link(2), so that a file that has come there
- * meanwhile is not replaced.
- */
+ * meanwhile is not replaced. */
 static int put_back_locked(struct custody *c, struct problem *p)
 {
     char temp[PATH_MAX];
-    int fd = -1, err;
+    int fd = file_create_beside(temp, c->path, c->base, c->mapped);
+    int err = fd < 0 ? fd : 0;
 
-    if (snprintf(temp, sizeof temp, "%s.new", c->path) >= (int)sizeof temp)
-        return custody_problem(p, ENAMETOOLONG, "name", c->path);
-    err = copy_make(c, temp, &fd);
     FAULT_POINT("custody_put_back_copied");
     if (!err && link(temp, c->path) < 0)
         err = -errno;
     FAULT_POINT("custody_put_back_linked");
-    unlink(temp);
+    if (fd >= 0)
+        unlink(temp);
     if (!err)
         pages_drop(c);
     if (!err && mmap(c->base, c->mapped, PROT_READ | PROT_WRITE,

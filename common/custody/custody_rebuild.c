@@ -11,8 +11,7 @@
 
 /* slot_move - copy a slot into a file that has another fill and larger bodies
  * What follows the message is fill of the new file. A RECEIVING slot was
- * resolved before. A damaged one may have any length; `room` is what it had.
- */
+ * resolved before. A damaged one may have any length; `room` is what it had. */
 static void slot_move(struct slot *to, const struct slot *from, size_t room)
 {
     uint32_t length = atomic_load_explicit(&from->length, memory_order_relaxed);
@@ -82,8 +81,7 @@ static int copy_made(const char *temp, const struct custody_head *h,
  * left behind is still known as one (custody_carry).
  * The numbers of `lost` are raised above those of `old`, which an older version
  * gave while it did not know of `lost`: two messages of one number would be
- * taken for one.
- */
+ * taken for one. */
 int custody_rebuild(struct custody *old, struct custody *lost, const char *path,
                     const struct custody_spec *spec, uint64_t next_seq,
                     struct problem *p)
@@ -183,8 +181,7 @@ static int carry(struct custody *here, struct custody *from, const char *path,
 /* custody_carry - bring what `from` holds to `path`
  * A copy has the number of the file it was made of. So a carry that was cut off
  * is known at the next start: as long as `from` is the truth the copy is made
- * again, and once it is not, `from` is what was left.
- */
+ * again, and once it is not, `from` is what was left. */
 int custody_carry(const char *path, const char *from, bool truth,
                   const struct custody_spec *spec, struct problem *p)
 {

@@ -1,7 +1,6 @@
 /* custody_recover.c - what a worker that died left in its slots (see custody.h)
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 /* copy_aside - the whole file beside itself, before a record is given up */
 static int copy_aside(struct custody *c, struct problem *p)
 {
-    int fd, err;
+    int fd;
 
     if (c->copy[0])
         return 0;
@@ -26,17 +25,10 @@ static int copy_aside(struct custody *c, struct problem *p)
                  c->aside[0] ? "/custody" : "",
                  (unsigned long long)clock_wall_ns()) >= (int)sizeof c->copy)
         return custody_problem(p, ENAMETOOLONG, "name", c->path);
-    fd = open(c->copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    fd = file_create(c->copy, c->base, c->mapped);
     if (fd < 0)
-        return custody_problem(p, errno, "create", c->copy);
-    err = file_write(fd, c->base, c->mapped, 0);
-    if (!err && fsync(fd) < 0)
-        err = -errno;
+        return custody_problem(p, -fd, "copy aside", c->copy);
     close(fd);
-    if (err) {
-        unlink(c->copy);
-        return custody_problem(p, -err, "copy aside", c->copy);
-    }
     return 0;
 }
 
@@ -93,7 +85,6 @@ static int sort_out(struct custody *c, struct slot **busy, size_t *n,
     return 0;
 }
 
-/* custody_recover - hand out what the last worker left, in receive order */
 int custody_recover(struct custody *c,
                     void (*visit)(struct slot *slot, void *arg), void *arg,
                     struct problem *p)
@@ -114,7 +105,7 @@ int custody_recover(struct custody *c,
     if (!err) {
         qsort(busy, n, sizeof(struct slot *), by_seq);
         for (size_t i = 0; i < n; i++) {
-            /* How much of it is to be filled anew is not taken on trust. */
+            /* the record may be wrong about the bytes to fill */
             busy[i]->dirty = (uint32_t)c->body_bytes;
             visit(busy[i], arg);
         }
@@ -126,8 +117,7 @@ int custody_recover(struct custody *c,
 
 /* custody_fix - what was torn was dealt with
  * Crash before it, or in the middle of the boot id: the next start deals with
- * the same slots again.
- */
+ * the same slots again. */
 void custody_fix(struct custody *c)
 {
     struct boot now;

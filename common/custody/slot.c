@@ -22,7 +22,6 @@ static void word_set(struct slot *slot, struct slot_word w)
     atomic_store_explicit(&slot->word, word_pack(w), memory_order_release);
 }
 
-/* slot_word - what the slot is now */
 struct slot_word slot_word(const struct slot *slot)
 {
     uint64_t w = atomic_load_explicit(&slot->word, memory_order_acquire);
@@ -42,8 +41,7 @@ bool slot_free(const struct slot *slot)
 
 /* sum_of - over what is the same as long as the slot is HELD or RUNNING
  * Each step can be undone for a given word, so one word that differs always
- * makes another sum (the multiplier is that of splitmix64).
- */
+ * makes another sum (the multiplier is that of splitmix64). */
 static uint64_t sum_of(const struct slot *slot, int64_t row)
 {
     uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
@@ -65,7 +63,6 @@ static void sum_set(struct slot *slot)
     slot->sum = sum_of(slot, slot->row);
 }
 
-/* slot_fill_init - the fill that belongs to a seed (xorshift64*) */
 void slot_fill_init(struct slot_fill *fill, uint64_t seed)
 {
     /* RFC 3629, section 1: these octet values never appear in UTF-8. */
@@ -74,7 +71,7 @@ void slot_fill_init(struct slot_fill *fill, uint64_t seed)
                                           0xFD, 0xFE, 0xFF};
     uint64_t x = seed ? seed : 1;
 
-    for (size_t i = 0; i < SLOT_FILL; i++) {
+    for (size_t i = 0; i < SLOT_FILL; i++) { /* xorshift64* */
         x ^= x >> 12;
         x ^= x << 25;
         x ^= x >> 27;
@@ -85,8 +82,7 @@ void slot_fill_init(struct slot_fill *fill, uint64_t seed)
 
 /* fill_body - the first `size` bytes of a body are fill again
  * memmove, as gcc makes "rep movsq" of a memcpy here, which takes longer to
- * begin than a short message takes to be copied.
- */
+ * begin than a short message takes to be copied. */
 static void fill_body(struct slot *slot, const struct slot_fill *fill,
                       size_t size)
 {
@@ -101,8 +97,7 @@ static void fill_body(struct slot *slot, const struct slot_fill *fill,
  * The kernel writes the priority first, then the body; so a priority that is
  * set says that the message left the queue and the fill says where it ends.
  * Crash before the last store: FREE, nothing was asked of the kernel.
- * Crash after it: RECEIVING, and slot_resolve decides by the priority.
- */
+ * Crash after it: RECEIVING, and slot_resolve decides by the priority. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
 {
     slot->priority = SLOT_UNSET;
@@ -129,8 +124,7 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
  * kills; with this store before, none.
  * Nothing is read, and no page that was just made fill is stored to again: with
  * either, a 4-KiB message costs 10 ns more, as the processor waits for the
- * fill.
- */
+ * fill. */
 void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
                size_t room)
 {
@@ -142,7 +136,6 @@ void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
         body[room - 1] = fill->bytes[(room - 1) % SLOT_FILL];
 }
 
-/* slot_disarm - the kernel had nothing for us */
 void slot_disarm(struct slot *slot)
 {
     FAULT_POINT("slot_disarm_before_word");
@@ -151,8 +144,7 @@ void slot_disarm(struct slot *slot)
 
 /* slot_taken - the message is complete
  * Crash before the length: slot_resolve infers it. Crash between the two
- * stores: RECEIVING with a length, the message is whole. Crash after: HELD.
- */
+ * stores: RECEIVING with a length, the message is whole. Crash after: HELD. */
 void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
 {
     FAULT_POINT("slot_taken_before_length");
@@ -168,8 +160,7 @@ void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
 /* slot_hold - a stored row is about to run
  * Crash before the last store: FREE; the row waits in the store as before.
  * Crash after it: HELD with its row; recovery asks the store whether the row
- * is still there, and runs it or forgets the slot.
- */
+ * is still there, and runs it or forgets the slot. */
 void slot_hold(struct slot *slot, const struct slot_meta *meta)
 {
     slot->priority = meta->priority;
@@ -193,8 +184,7 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
 
 /* slot_link - the row, then the sum that has it
  * Crash before the sum: it is right for no row, so slot_resolve takes the row
- * back, and the next start links it again. Crash after it: it is linked.
- */
+ * back, and the next start links it again. Crash after it: it is linked. */
 void slot_link(struct slot *slot, int64_t row)
 {
     FAULT_POINT("slot_link_before_row");
@@ -206,8 +196,7 @@ void slot_link(struct slot *slot, int64_t row)
 
 /* slot_renumber - in a copy that nothing refers to yet
  * Its verdict may be in the store under the old number, which nobody can ask
- * for any more: so it may run a second time, and says so.
- */
+ * for any more: so it may run a second time, and says so. */
 void slot_renumber(struct slot *slot, uint64_t seq)
 {
     struct slot_word w = slot_word(slot);
@@ -222,8 +211,7 @@ void slot_renumber(struct slot *slot, uint64_t seq)
 
 /* slot_run - the delivery's number is written before the handler can run
  * Crash after it: RUNNING, so the crash is counted and the next run is marked
- * redelivered, whether or not the handler had started.
- */
+ * redelivered, whether or not the handler had started. */
 void slot_run(struct slot *slot, uint64_t started_ns)
 {
     struct slot_word w = slot_word(slot);
@@ -238,7 +226,6 @@ void slot_run(struct slot *slot, uint64_t started_ns)
     FAULT_POINT("slot_run_after_word");
 }
 
-/* slot_unrun - back to HELD, nothing counted */
 void slot_unrun(struct slot *slot, bool may_have_run)
 {
     struct slot_word w = slot_word(slot);
@@ -251,9 +238,9 @@ void slot_unrun(struct slot *slot, bool may_have_run)
     FAULT_POINT("slot_unrun_after_word");
 }
 
-/* slot_mark - its next delivery says that it may be a repeat
- * One store. Crash before it: whoever found out finds it out again.
- */
+/* slot_mark - the next delivery says that it may be a repeat
+ * One store. Crash before it: the next recovery finds the same reason and marks
+ * it then. */
 void slot_mark(struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -263,8 +250,7 @@ void slot_mark(struct slot *slot)
 }
 
 /* slot_crashed - count the crash and hold the message, in one store
- * A crash of the recovery before it counts once later, after it not again.
- */
+ * A crash of the recovery before it counts once later, after it not again. */
 void slot_crashed(struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -281,8 +267,7 @@ void slot_crashed(struct slot *slot)
 /* slot_retire - give the slot back once the verdict is durable
  * Crash before the store: the slot reads RUNNING, the message runs again.
  * Crash after it: the slot reads FREE, the message is finished.
- * So a crash here can repeat a message and never lose one.
- */
+ * So a crash here can repeat a message and never lose one. */
 void slot_retire(struct slot *slot)
 {
     FAULT_POINT("slot_retire_before_word");
@@ -309,8 +294,7 @@ static uint32_t length_infer(const struct slot *slot,
  * left
  * The old owner is dead and no other is there yet. A kill of the recovery
  * between any two steps leaves RECEIVING, and the next recovery comes to the
- * same result: the flag is in the file before the length that it speaks of.
- */
+ * same result: the flag is in the file before the length that it speaks of. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     struct slot_word w = slot_word(slot);
@@ -331,7 +315,7 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
         atomic_store(&slot->length, length_infer(slot, fill, room));
     }
     slot->dirty = (uint32_t)room;
-    slot->id = (struct ulid){{0}}; /* nobody who had read it could name it */
+    slot->id = (struct ulid){{0}}; /* nothing has read it yet */
     sum_set(slot);
     w.state = SLOT_HELD;
     FAULT_POINT("slot_resolve_before_word");
@@ -339,14 +323,12 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
     FAULT_POINT("slot_resolve_after_word");
 }
 
-/* slot_scrub - a FREE slot's body is all fill again */
 void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     fill_body(slot, fill, room);
     slot->dirty = 0;
 }
 
-/* slot_damage - the first field that cannot be what we wrote, or NULL */
 const char *slot_damage(const struct slot *slot, size_t room)
 {
     struct slot_word w = slot_word(slot);

@@ -2,6 +2,9 @@
 #include "common/file/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 int file_write(int fd, const void *data, size_t size, off_t at)
@@ -20,4 +23,53 @@ int file_write(int fd, const void *data, size_t size, off_t at)
         size -= (size_t)n;
     }
     return 0;
+}
+
+int file_create(const char *path, const void *data, size_t size)
+{
+    int fd =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int err;
+
+    if (fd < 0)
+        return -errno;
+    err = file_write(fd, data, size, 0);
+    if (!err && fsync(fd) < 0)
+        err = -errno;
+    if (!err)
+        return fd;
+    close(fd);
+    unlink(path);
+    return err;
+}
+
+int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
+                       size_t size)
+{
+    if (snprintf(temp, PATH_MAX, "%s.new", path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    if (unlink(temp) < 0 && errno != ENOENT)
+        return -errno;
+    return file_create(temp, data, size);
+}
+
+bool file_named(int fd, const char *path)
+{
+    struct stat is, named;
+
+    return fstat(fd, &is) == 0 && lstat(path, &named) == 0 &&
+           file_same(&is, &named);
+}
+
+bool file_parent(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (strcmp(path, "/") == 0 || strcmp(path, ".") == 0)
+        return false;
+    if (slash)
+        slash[slash == path] = '\0';
+    else
+        memcpy(path, ".", sizeof ".");
+    return true;
 }

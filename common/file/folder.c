@@ -30,6 +30,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/file/file.h"
 #include "common/file/fs_type.h"
 #include "common/file/mount_point.h"
 
@@ -104,9 +105,8 @@ static char *parent_cut(char *path)
 
 /* folder_make - from the deepest up, so that parents we may not write are not
  * touched
- * The parent is synced also when the directory was there: whoever made it may
- * have died before the sync, and what the store keeps must not vanish with it.
- */
+ * The parent is synced also when the directory was there: its maker may have
+ * died before the sync, and the store must not vanish with the entry. */
 int folder_make(char *path)
 {
     int err = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
@@ -136,16 +136,10 @@ int folder_make(char *path)
 static uid_t shut_owner(const char *path, char dir[PATH_MAX])
 {
     struct stat st = {.st_uid = 0};
-    char *slash;
 
     strlcpy(dir, path, PATH_MAX);
-    do {
-        slash = strrchr(dir, '/');
-        if (slash)
-            slash[slash == dir] = '\0';
-        else
-            strlcpy(dir, ".", PATH_MAX);
-    } while (lstat(dir, &st) < 0 && slash && slash != dir);
+    while (file_parent(dir) && lstat(dir, &st) < 0)
+        ;
     return st.st_uid;
 }
 
@@ -174,8 +168,7 @@ int folder_look(const char *path, struct stat *st,
 
 /* owner_refuse - whose it is, and as whom to run; the folder of somebody else
  * is not to be taken over
- * In memory each user has his own, so this one was put there for us to find.
- */
+ * In memory each user has his own, so this one was put there for us to find. */
 static int owner_refuse(const char *path, uid_t is,
                         const struct folder_kind *kind, struct problem *p)
 {
@@ -243,8 +236,8 @@ int folder_node(const char *path, const struct stat *st, mode_t type,
     return 0;
 }
 
-/* roots - in a user namespace root of the machine has another number: that of
- * whoever owns "/" */
+/* roots - in a user namespace the number of the machine's root is the owner of
+ * "/" */
 static bool roots(uid_t uid)
 {
     struct stat top;
@@ -271,8 +264,7 @@ static bool shared(const char *path, const struct stat *st,
 /* parent_check - one directory above
  * Sticky (/tmp, /dev/shm), only the owners of a folder and of the directory can
  * move it away. A group of one's own number is a user's private one, as
- * distributions and Kubernetes (fsGroup) give it.
- */
+ * distributions and Kubernetes (fsGroup) give it. */
 static int parent_check(const char *at, const char *path,
                         const struct folder_kind *kind, struct problem *p)
 {
@@ -282,7 +274,7 @@ static int parent_check(const char *at, const char *path,
     int err = folder_look(at, &st, kind, p);
 
     if (err)
-        return err == -ENOENT ? 0 : err; /* who makes the path is told */
+        return err == -ENOENT ? 0 : err; /* folder_make reports it */
     if (!trusted(st.st_uid))
         return problem_set(p, EX_CANTCREAT, EPERM,
                            "%s, above %s, belongs to %s, who could put another "
@@ -301,43 +293,31 @@ static int parent_check(const char *at, const char *path,
                        at, kind->flag);
 }
 
-/* parents_check - all that are there above `path`
- * Whoever can write in one of them can put a tree of his own in the place of
- * ours. Links are resolved first, as their targets count.
- */
+/* parents_check - every directory that exists above `path`
+ * A user who can write in one of them can replace ours with a tree of his own.
+ * Links are resolved first, as their targets count. */
 static int parents_check(const char *path, const struct folder_kind *kind,
                          struct problem *p)
 {
     char text[PATH_MAX], at[PATH_MAX];
-    char *slash;
-    int err = 0;
+    bool found = false;
+    int err;
 
     strlcpy(text, path, sizeof text);
-    do {
-        slash = strrchr(text, '/');
-        if (slash)
-            slash[slash == text] = '\0';
-        else
-            strlcpy(text, ".", sizeof text);
-    } while (!realpath(text, at) && slash && slash != text);
-    if (!realpath(text, at))
+    while (!found && file_parent(text))
+        found = realpath(text, at) != NULL;
+    if (!found)
         return 0;
-    while (!err) {
+    do
         err = parent_check(at, path, kind, p);
-        slash = strrchr(at, '/');
-        if (at[1] == '\0' || !slash)
-            return err;
-        slash[slash == at] = '\0';
-    }
+    while (!err && file_parent(at));
     return err;
 }
 
 /* folder_root - the rules for the directory of all queues, if it is there
- * Whoever can write in it could put another folder in the place of a queue's,
- * and what was kept for the queue would not be found. With the sticky bit
- * (/tmp, a fresh tmpfs) only the owner of a folder can do that, so that is
- * allowed.
- */
+ * A user who can write in it could replace a queue's folder, and the worker
+ * would not find the messages that it kept. With the sticky bit (/tmp, a fresh
+ * tmpfs) only the owner of a folder can do that, so that is allowed. */
 int folder_root(const char *root, bool create, bool link,
                 const struct folder_kind *kind, struct problem *p)
 {
@@ -378,15 +358,11 @@ const char *folder_room(const char *path)
 {
     char at[PATH_MAX];
     struct statvfs s;
-    char *slash;
 
     strlcpy(at, path, sizeof at);
-    while (statvfs(at, &s) < 0) {
-        slash = strrchr(at, '/');
-        if (!slash || slash == at)
+    while (statvfs(at, &s) < 0)
+        if (!file_parent(at))
             return "free some space";
-        *slash = '\0';
-    }
     return s.f_files > 0 && s.f_favail == 0
                ? "it has no inodes left (df -i): remove some files"
                : "free some space";

@@ -55,10 +55,10 @@ int folder_look(const char *path, struct stat *st,
 int folder_node(const char *path, const struct stat *st, mode_t type,
                 uid_t owner, mode_t forbidden, const struct folder_kind *kind,
                 struct problem *p);
-/* The directory that holds one for each queue, if it is there. Ours or root's;
- * who only looks (`create` false) as root may look at anybody's. `link`: it may
- * be a symbolic link of root's. A runtime directory may be, or lie in, a tmpfs
- * of root's that is mounted there for all (the head of folder.c). */
+/* The directory with one folder for each queue, if it is there. It must be ours
+ * or root's; root may look at anybody's with `create` false. `link`: it may be
+ * a symbolic link that root owns. A runtime directory may be, or lie in, a
+ * tmpfs that root has mounted for several users (the head of folder.c). */
 int folder_root(const char *root, bool create, bool link,
                 const struct folder_kind *kind, struct problem *p);
 /* The folder of a queue: ours, and we can write there. -ENOENT leaves `p`

@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
+
+#include "common/file/file.h"
 
 /* mount_point_is - its parent on another device says so on kernels before 5.8,
  * which miss bind mounts by it */
@@ -15,6 +16,7 @@ bool mount_point_is(const char *path)
     char parent[PATH_MAX + 4];
     struct statx x;
     struct stat here, above;
+
     if (statx(AT_FDCWD, path, AT_NO_AUTOMOUNT, 0, &x) == 0 &&
         (x.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT))
         return x.stx_attributes & STATX_ATTR_MOUNT_ROOT;
@@ -29,9 +31,7 @@ const char *mount_point(const char *path, char out[PATH_MAX])
         snprintf(out, PATH_MAX, "%s", path);
         return out;
     }
-    while (out[1] && !mount_point_is(out)) {
-        char *slash = strrchr(out, '/');
-        slash[slash == out] = '\0'; /* the first one stays */
-    }
+    while (!mount_point_is(out) && file_parent(out))
+        ;
     return out;
 }

@@ -56,10 +56,12 @@ struct line {
 __attribute__((format(printf, 2, 3))) static int
 line_refuse(const struct line *line, const char *fmt, ...)
 {
+    va_list args;
+    int n;
+
     if (!line->why)
         return -EBADMSG;
-    int n = snprintf(line->why, HEADER_WHY, "line %u: ", line->number);
-    va_list args;
+    n = snprintf(line->why, HEADER_WHY, "line %u: ", line->number);
     va_start(args, fmt);
     vsnprintf(line->why + n, HEADER_WHY - (size_t)n, fmt, args);
     va_end(args);
@@ -77,6 +79,7 @@ static const char *shown(struct header_text text, char buf[SAFE_TEXT])
 static int value_refuse(const struct line *line, const char *sentence)
 {
     char value[SAFE_TEXT];
+
     return line_refuse(line, "%.*s: \"%s\" %s", (int)line->name.size,
                        line->name.at, shown(line->value, value), sentence);
 }
@@ -85,16 +88,16 @@ static int value_refuse(const struct line *line, const char *sentence)
 static bool text_printable(const char *text, size_t size)
 {
     const unsigned char *s = (const unsigned char *)text;
-    for (size_t at = 0; at < size;) {
-        if (s[at] - 0x20u < 0x5f) { /* the common case, first */
-            at++;
-            continue;
-        }
+
+    for (size_t at = 0, step; at < size; at += step) {
         uint32_t point;
-        size_t step = utf8_read(s + at, size - at, &point);
+
+        step = 1;
+        if (s[at] - 0x20u < 0x5f) /* the common case, first */
+            continue;
+        step = utf8_read(s + at, size - at, &point);
         if (step == 0 || utf8_hidden(point))
             return false;
-        at += step;
     }
     return true;
 }
@@ -113,7 +116,6 @@ static const char *value_flaw(const char *text, size_t size)
     return NULL;
 }
 
-/* header_value_ok - whether it may be a group or the value of an x- line */
 bool header_value_ok(const char *text, size_t size)
 {
     return !value_flaw(text, size);
@@ -126,6 +128,7 @@ static bool name_ok(struct header_text name)
         return false;
     for (size_t i = 0; i < name.size; i++) {
         char c = name.at[i];
+
         if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
             return false;
     }
@@ -138,10 +141,10 @@ static bool name_is_x(struct header_text name)
     return name.size > 2 && name.at[0] == 'x' && name.at[1] == '-';
 }
 
-/* header_x_name_ok - whether it may be the name of an x- line */
 bool header_x_name_ok(const char *text, size_t size)
 {
     struct header_text name = {text, size};
+
     return name_ok(name) && name_is_x(name);
 }
 
@@ -150,6 +153,7 @@ static const struct field *field_find(struct header_text name)
 {
     for (size_t i = 0; i < FIELDS; i++) {
         const char *known = fields[i].name;
+
         if (name.at && strlen(known) == name.size &&
             memcmp(known, name.at, name.size) == 0)
             return &fields[i];
@@ -160,12 +164,14 @@ static const struct field *field_find(struct header_text name)
 /* number_parse - plain decimal without leading zeros; false if it is none */
 static bool number_parse(struct header_text text, uint64_t *out)
 {
+    uint64_t n = 0;
+
     if (text.size == 0 || text.size > 20 ||
         (text.at[0] == '0' && text.size > 1))
         return false;
-    uint64_t n = 0;
     for (size_t i = 0; i < text.size; i++) {
         unsigned digit = (unsigned char)text.at[i] - (unsigned)'0';
+
         if (digit > 9 || __builtin_mul_overflow(n, 10, &n) ||
             __builtin_add_overflow(n, digit, &n))
             return false;
@@ -174,12 +180,13 @@ static bool number_parse(struct header_text text, uint64_t *out)
     return true;
 }
 
-/* number_read - the line's value to `out`, which must be in the field's range
- */
+/* number_read - the line's value to `out`, which must be in the field's
+* range */
 static int number_read(const struct line *line, const struct field *field,
                        uint64_t *out)
 {
     char range[96];
+
     if (number_parse(line->value, out) && *out >= field->min &&
         *out <= field->max)
         return 0;
@@ -195,6 +202,7 @@ static int field_read(const struct line *line, const struct field *field,
 {
     void *into = (char *)out + field->offset;
     int err = 0;
+
     if (out->fields & field->bit)
         return value_refuse(line, "comes a second time: once is allowed");
     if (field->type == FIELD_TEXT)
@@ -214,6 +222,8 @@ static int line_split(struct line *line, const char *at, size_t size)
 {
     char text[SAFE_TEXT];
     const char *cut = memmem(at, size, ": ", 2);
+    const char *flaw;
+
     if (!cut)
         return line_refuse(line, "\"%s\" is not of the form \"name: value\"",
                            shown((struct header_text){at, size}, text));
@@ -224,7 +234,7 @@ static int line_split(struct line *line, const char *at, size_t size)
                            "the name \"%s\" is not 1 to 32 characters "
                            "of a-z, 0-9 and -",
                            shown(line->name, text));
-    const char *flaw = value_flaw(line->value.at, line->value.size);
+    flaw = value_flaw(line->value.at, line->value.size);
     return flaw ? value_refuse(line, flaw) : 0;
 }
 
@@ -233,9 +243,11 @@ static int line_read(struct line *line, const char *at, size_t size,
                      struct header *out)
 {
     int err = line_split(line, at, size);
+    const struct field *field;
+
     if (err)
         return err;
-    const struct field *field = field_find(line->name);
+    field = field_find(line->name);
     if (field)
         return field_read(line, field, out);
     out->x_count += name_is_x(line->name);
@@ -255,19 +267,23 @@ static int lines_read(const char *data, size_t size, struct header *out,
 {
     size_t limit = size < HEADER_MAX ? size : HEADER_MAX;
     struct line line = {.number = 2, .why = why};
+
     for (size_t at = MAGIC_BYTES;; line.number++) {
         const char *end = memchr(data + at, '\n', limit - at);
+        size_t length;
+        int err;
+
         if (!end)
             return line_refuse(&line,
                                "no end of the header, which is an empty line, "
                                "in the first %zu bytes (%d are allowed)",
                                limit, HEADER_MAX);
-        size_t length = (size_t)(end - data) - at;
+        length = (size_t)(end - data) - at;
         if (length == 0) {
             out->bytes = at + 1;
             return 0;
         }
-        int err = line_read(&line, data + at, length, out);
+        err = line_read(&line, data + at, length, out);
         if (err)
             return err;
         if (*size_line == 0 && (out->fields & HEADER_SIZE))
@@ -276,11 +292,12 @@ static int lines_read(const char *data, size_t size, struct header *out,
     }
 }
 
-/* header_parse - read the header of a whole message */
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY])
 {
     unsigned size_line = 0;
+    int err;
+
     if (!magic_found(data, size)) {
         out->bytes = 0;
         out->fields = 0;
@@ -288,11 +305,12 @@ int header_parse(const void *data, size_t size, struct header *out,
         return 0;
     }
     *out = (struct header){0};
-    int err = lines_read(data, size, out, why, &size_line);
+    err = lines_read(data, size, out, why, &size_line);
     if (err)
         return err;
     if ((out->fields & HEADER_SIZE) && out->size != size - out->bytes) {
         struct line line = {.number = size_line, .why = why};
+
         return line_refuse(&line,
                            "size: \"%" PRIu64 "\" is not the %zu "
                            "bytes that follow the header",
@@ -301,11 +319,11 @@ int header_parse(const void *data, size_t size, struct header *out,
     return 0;
 }
 
-/* header_message_size - bytes of the message as its own `size` says, or 0 */
 size_t header_message_size(const void *data, size_t room)
 {
     struct header h = {0};
     unsigned size_line = 0;
+
     if (!magic_found(data, room) ||
         lines_read(data, room, &h, NULL, &size_line) != 0 ||
         !(h.fields & HEADER_SIZE) || h.size > room - h.bytes)
@@ -313,13 +331,13 @@ size_t header_message_size(const void *data, size_t room)
     return h.bytes + (size_t)h.size;
 }
 
-/* header_next - step to the next line of an accepted header */
 bool header_next(const void *data, const struct header *h, size_t *cursor,
                  struct header_text *name, struct header_text *value)
 {
     size_t at = *cursor ? *cursor : MAGIC_BYTES;
     const char *text = data, *end = NULL;
     struct line line = {0};
+
     if (at < h->bytes)
         end = memchr(text + at, '\n', h->bytes - at);
     if (!end || line_split(&line, text + at, (size_t)(end - text) - at)) {
@@ -332,7 +350,6 @@ bool header_next(const void *data, const struct header *h, size_t *cursor,
     return true;
 }
 
-/* header_next_x - ... of those that are x- lines */
 bool header_next_x(const void *data, const struct header *h, size_t *cursor,
                    struct header_text *name, struct header_text *value)
 {
@@ -373,12 +390,14 @@ static int put_field(struct writer *w, const struct field *field,
     const void *from = (const char *)h + field->offset;
     char text[ULID_TEXT > 21 ? ULID_TEXT : 21];
     struct header_text value = {text, 0};
+
     if (field->type == FIELD_TEXT) {
         value = *(const struct header_text *)from;
         if (!header_value_ok(value.at, value.size))
             return -EINVAL;
     } else if (field->type == FIELD_NUMBER) {
         uint64_t n = *(const uint64_t *)from;
+
         if (n < field->min || n > field->max)
             return -EINVAL;
         value.size = (size_t)snprintf(text, sizeof text, "%" PRIu64, n);
@@ -389,11 +408,11 @@ static int put_field(struct writer *w, const struct field *field,
     return 0;
 }
 
-/* header_write - the fields of h->fields and the x lines as text */
 int header_write(char *buf, size_t room, const struct header *h,
                  const struct header_x *x, size_t x_count)
 {
     struct writer w = {buf, room < HEADER_MAX ? room : HEADER_MAX, 0};
+
     put(&w, MAGIC, MAGIC_BYTES);
     for (size_t i = 0; i < FIELDS; i++) {
         if ((h->fields & fields[i].bit) && put_field(&w, &fields[i], h) != 0)

@@ -29,11 +29,14 @@ struct topic {
 static uint64_t sysctl_read(const char *file, uint64_t preset)
 {
     char path[64], text[32];
+    int fd;
+    ssize_t n;
+
     snprintf(path, sizeof path, "/proc/sys/fs/mqueue/%s", file);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return preset;
-    ssize_t n = read(fd, text, sizeof text - 1);
+    n = read(fd, text, sizeof text - 1);
     close(fd);
     if (n <= 0 || text[0] < '0' || text[0] > '9')
         return preset;
@@ -45,13 +48,13 @@ static uint64_t sysctl_read(const char *file, uint64_t preset)
 static uint64_t rlimit_read(int which)
 {
     struct rlimit r;
+
     if (getrlimit((__rlimit_resource_t)which, &r) != 0 ||
         r.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
     return r.rlim_cur;
 }
 
-/* mqlimit_read - all limits as they are now */
 void mqlimit_read(struct mqlimit *out)
 {
     *out = (struct mqlimit){
@@ -71,10 +74,10 @@ static uint64_t nodes(uint64_t depth)
     return depth < PRIORITIES ? depth : PRIORITIES;
 }
 
-/* mqlimit_cost - bytes charged against RLIMIT_MSGQUEUE */
 uint64_t mqlimit_cost(uint64_t depth, uint64_t message_size)
 {
     uint64_t each, all;
+
     if (__builtin_add_overflow(message_size, MESSAGE_BYTES, &each) ||
         __builtin_mul_overflow(depth, each, &all) ||
         __builtin_add_overflow(all, nodes(depth) * NODE_BYTES, &all))
@@ -82,11 +85,11 @@ uint64_t mqlimit_cost(uint64_t depth, uint64_t message_size)
     return all;
 }
 
-/* mqlimit_fill - the kernel's defaults, which its maximum caps, for 0 */
 void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
                   uint64_t *message_size)
 {
     uint64_t d = limit->depth_default, s = limit->message_size_default;
+
     if (*depth == 0)
         *depth = d < limit->depth_max ? d : limit->depth_max;
     if (*message_size == 0)
@@ -99,6 +102,7 @@ static const char *cost_print(const struct mqlimit_request *r, char *buf,
                               size_t room)
 {
     uint64_t cost = mqlimit_cost(r->depth, r->message_size);
+
     if (r->depth <= PRIORITIES)
         snprintf(buf, room,
                  "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64 " = %" PRIu64,
@@ -120,6 +124,7 @@ static int explain_bytes(const struct topic *t)
     uint64_t cost = mqlimit_cost(t->request->depth, t->request->message_size);
     bool alone = cost > t->limit->bytes; /* too large without any other */
     uint64_t need = cost;
+
     if (!alone && __builtin_add_overflow(need, t->limit->bytes, &need))
         need = UINT64_MAX; /* no limit here, but one on the user namespace */
     return problem_set(
@@ -140,6 +145,7 @@ static int explain_bytes(const struct topic *t)
 static int explain_descriptors(const struct topic *t)
 {
     uint64_t need = t->limit->descriptors * 2;
+
     return problem_set(t->p, EX_OSERR, t->err,
                        "queue %s: all %" PRIu64
                        " descriptors that RLIMIT_NOFILE allows this process "
@@ -157,6 +163,7 @@ static void over_print(char *buf, size_t room, const char *what,
                        uint64_t hard)
 {
     size_t used = strlen(buf);
+
     if (asked > hard)
         snprintf(buf + used, room - used,
                  "; %s %" PRIu64 " is over %" PRIu64
@@ -177,12 +184,14 @@ static int explain_attributes(const struct topic *t)
     const struct mqlimit_request *r = t->request;
     uint64_t cost = mqlimit_cost(r->depth, r->message_size);
     char text[600] = "";
+    size_t used;
+
     over_print(text, sizeof text, "queue depth", "msg_max", r->depth,
                t->limit->depth_max, MQLIMIT_HARD_DEPTH);
     over_print(text, sizeof text, "message size", "msgsize_max",
                r->message_size, t->limit->message_size_max,
                MQLIMIT_HARD_MESSAGE_SIZE);
-    size_t used = strlen(text);
+    used = strlen(text);
     if (used == 0)
         snprintf(text, sizeof text,
                  "; the kernel refuses depth %" PRIu64
@@ -202,6 +211,7 @@ static int explain_attributes(const struct topic *t)
 static int explain_queues(const struct topic *t)
 {
     uint64_t max = t->limit->queues_max, need = max ? max * 2 : 256;
+
     return problem_set(t->p, EX_OSERR, t->err,
                        "queue %s: one more queue is over fs.mqueue.queues_max "
                        "= %" PRIu64 " of this IPC namespace; remove queues "
@@ -218,6 +228,7 @@ int mqlimit_explain(const struct mqlimit *limit,
                     struct problem *p)
 {
     const struct topic t = {limit, request, err, p};
+
     switch (err) {
     case EMFILE:
         return request->descriptors_gone ? explain_descriptors(&t)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
@@ -46,6 +47,7 @@ static int fd_open(const char *label, int oflag, mode_t mode,
                    struct mq_attr *attr)
 {
     mqd_t fd = mq_open(label, oflag | O_NONBLOCK, mode, attr);
+
     return fd == (mqd_t)-1 ? -errno : fd;
 }
 
@@ -56,8 +58,9 @@ static long attr_clamp(uint64_t value, uint64_t hard)
 }
 
 /* fd_create - make the queue if it is missing, else open it
- * O_EXCL tells who made it. Between the two calls others may make or remove
- * it; each round means that somebody did. Nothing is left behind on failure. */
+ * O_EXCL tells whether we made it. Between the two calls another process may
+ * make or remove it; each round means that one did. Nothing is left behind on
+ * failure. */
 static int fd_create(const struct opening *o, bool *created)
 {
     const struct queue_attr *want = &o->want;
@@ -65,9 +68,11 @@ static int fd_create(const struct opening *o, bool *created)
         .mq_maxmsg = attr_clamp(want->depth, MQLIMIT_HARD_DEPTH),
         .mq_msgsize = attr_clamp(want->message_size, MQLIMIT_HARD_MESSAGE_SIZE),
     };
+
     for (;;) {
         int fd = fd_open(o->label, o->oflag | O_CREAT | O_EXCL, want->mode,
                          o->sized ? &attr : NULL);
+
         *created = fd >= 0;
         if (fd >= 0 && fchmod(fd, want->mode) != 0) { /* undo the umask */
             int err = errno;
@@ -89,11 +94,14 @@ static bool owner_find(const char *label, struct stat *st)
 {
     static const int less[] = {O_RDONLY, O_WRONLY};
     char path[sizeof "/dev/mqueue" + QUEUE_NAME_MAX];
+
     for (size_t i = 0; i < sizeof less / sizeof less[0]; i++) {
         int fd = fd_open(label, less[i], 0, NULL);
+        int err;
+
         if (fd < 0)
             continue;
-        int err = fstat(fd, st);
+        err = fstat(fd, st);
         close(fd);
         if (!err)
             return true;
@@ -110,6 +118,7 @@ static int explain_access(const struct opening *o, const char *safe, int err,
     const char *need = needs[o->oflag & O_ACCMODE];
     char ours[FOLDER_USER], his[FOLDER_USER];
     struct stat st;
+
     folder_user(geteuid(), ours);
     if (!owner_find(o->label, &st))
         return problem_set(p, EX_NOPERM, err,
@@ -131,7 +140,9 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
 {
     char safe[SAFE_NAME];
     struct mqlimit limit;
+    struct mqlimit_request request;
     bool gone = err == EMFILE && problem_descriptors_gone();
+
     safe_text_copy(safe, sizeof safe, o->label, strlen(o->label));
     if (err == ENOENT)
         return problem_set(p, EX_NOINPUT, err,
@@ -141,7 +152,7 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
     if (err == EACCES || err == EPERM)
         return explain_access(o, safe, err, p);
     mqlimit_read(&limit);
-    const struct mqlimit_request request = {
+    request = (struct mqlimit_request){
         .name = safe,
         .depth = o->want.depth,
         .message_size = o->want.message_size,
@@ -154,9 +165,11 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
 static int queue_wrap(struct queue **out, const char *label, int fd)
 {
     struct mq_attr attr;
+    struct queue *queue;
+
     if (mq_getattr(fd, &attr) != 0)
         return -errno;
-    struct queue *queue = calloc(1, sizeof *queue);
+    queue = calloc(1, sizeof *queue);
     if (!queue)
         return -ENOMEM;
     queue->fd = fd;
@@ -168,13 +181,14 @@ static int queue_wrap(struct queue **out, const char *label, int fd)
 }
 
 /* opening_fill - a complete request
- * mq_open wants both sizes or none: the one not given is the kernel's default.
- */
+ * mq_open wants both sizes or none: the one not given is the kernel's
+ * default. */
 static void opening_fill(struct opening *o, int flags,
                          const struct queue_attr *attr)
 {
     struct mqlimit limit;
     bool both = (flags & QUEUE_RECEIVE) && (flags & QUEUE_SEND);
+
     o->oflag = both ? O_RDWR : flags & QUEUE_SEND ? O_WRONLY : O_RDONLY;
     o->want = attr ? *attr : (struct queue_attr){0};
     o->sized = o->want.depth || o->want.message_size;
@@ -184,19 +198,20 @@ static void opening_fill(struct opening *o, int flags,
     mqlimit_fill(&limit, &o->want.depth, &o->want.message_size);
 }
 
-/* queue_open - open, or create when missing */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p)
 {
     struct opening o;
     bool made = false;
+    int err, fd;
+
     *out = NULL;
-    int err = queue_name(name, o.label, p);
+    err = queue_name(name, o.label, p);
     if (err)
         return err;
     opening_fill(&o, flags, attr);
-    int fd = flags & QUEUE_CREATE ? fd_create(&o, &made)
-                                  : fd_open(o.label, o.oflag, 0, NULL);
+    fd = flags & QUEUE_CREATE ? fd_create(&o, &made)
+                              : fd_open(o.label, o.oflag, 0, NULL);
     err = fd < 0 ? fd : queue_wrap(out, o.label, fd);
     if (err) {
         if (fd >= 0)
@@ -226,7 +241,6 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
     return err;
 }
 
-/* queue_reopen - open it, put it in place */
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
                  struct problem *p)
 {
@@ -236,11 +250,10 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
     return fresh ? queue_replace(queue, &fresh, p) : err;
 }
 
-/* named_so - whether a descriptor's own link in /proc says that name; without
- * /proc it may
- * That of a descriptor of mq_open(3) is the name, of one that was opened where
- * the queues are mounted a path; a name has no second slash.
- */
+/* named_so - whether the link of a descriptor in /proc has that name; true
+ * without /proc
+ * The link of a descriptor of mq_open(3) is the name itself, that of one that
+ * was opened below a mount point is a path; a name has no second slash. */
 static bool named_so(int fd, const struct stat *st, const char *name)
 {
     static const char gone[] = " (deleted)";
@@ -262,8 +275,7 @@ static bool named_so(int fd, const struct stat *st, const char *name)
 }
 
 /* queue_match - whether a descriptor is the queue of that name
- * That name may have no queue, or none that we may look at.
- */
+ * That name may have no queue, or none that we may look at. */
 enum queue_match queue_match(int fd, const char *name)
 {
     struct mq_attr attr;
@@ -273,18 +285,17 @@ enum queue_match queue_match(int fd, const char *name)
         return QUEUE_NONE;
     if (!owner_find(name, &named))
         return named_so(fd, &passed, name) ? QUEUE_SAME : QUEUE_OTHER;
-    return passed.st_dev == named.st_dev && passed.st_ino == named.st_ino
-               ? QUEUE_SAME
-               : QUEUE_OTHER;
+    return file_same(&passed, &named) ? QUEUE_SAME : QUEUE_OTHER;
 }
 
-/* queue_adopt - take over a descriptor that was passed in */
 int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
 {
     char label[QUEUE_NAME_MAX], safe[SAFE_NAME];
     struct mq_attr attr = {.mq_flags = O_NONBLOCK};
+    int err;
+
     *out = NULL;
-    int err = queue_name(name, label, p);
+    err = queue_name(name, label, p);
     if (err)
         return err;
     if (mq_setattr(fd, &attr, NULL) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
@@ -305,7 +316,6 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
                        strerror(-err));
 }
 
-/* queue_close - give back the descriptor; the queue itself stays */
 void queue_close(struct queue **queue)
 {
     if (!queue || !*queue)
@@ -315,44 +325,40 @@ void queue_close(struct queue **queue)
     *queue = NULL;
 }
 
-/* queue_unlink - remove the name */
 int queue_unlink(const char *name)
 {
     char label[QUEUE_NAME_MAX];
     int err = queue_name(name, label, NULL);
+
     if (err)
         return err;
     return mq_unlink(label) == 0 ? 0 : -errno;
 }
 
-/* queue_fd - for poll and epoll */
 int queue_fd(const struct queue *queue)
 {
     return queue->fd;
 }
 
-/* queue_label - the name with its slash */
 const char *queue_label(const struct queue *queue)
 {
     return queue->label;
 }
 
-/* queue_message_size - bytes a receive buffer must hold */
 size_t queue_message_size(const struct queue *queue)
 {
     return queue->message_size;
 }
 
-/* queue_depth - messages it has room for */
 size_t queue_depth(const struct queue *queue)
 {
     return queue->depth;
 }
 
-/* queue_length - messages in it now */
 long queue_length(const struct queue *queue)
 {
     struct mq_attr attr;
+
     return mq_getattr(queue->fd, &attr) == 0 ? attr.mq_curmsgs : -errno;
 }
 
@@ -378,6 +384,7 @@ long queue_bytes(const struct queue *q)
 bool queue_gone(const struct queue *queue)
 {
     struct stat st;
+
     return fstat(queue->fd, &st) == 0 && st.st_nlink == 0;
 }
 
@@ -388,6 +395,7 @@ bool queue_gone(const struct queue *queue)
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
 {
     long size;
+
     do
         size = syscall(SYS_mq_timedreceive, queue->fd, buf, queue->message_size,
                        priority, NULL);
@@ -400,6 +408,7 @@ int queue_send(struct queue *queue, const void *data, size_t size,
                uint32_t priority)
 {
     const char *from = size ? data : ""; /* mq_send takes no NULL */
+
     return mq_send(queue->fd, from, size, priority) == 0 ? 0 : -errno;
 }
 
@@ -408,14 +417,17 @@ static int room_wait(const struct queue *queue, uint64_t deadline_ns)
 {
     struct pollfd fd = {.fd = queue->fd, .events = POLLOUT};
     struct timespec left = {0};
+    int n;
+
     if (deadline_ns != UINT64_MAX) {
         uint64_t now = clock_mono_ns();
+
         if (now >= deadline_ns)
             return 0;
         left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
         left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
     }
-    int n = ppoll(&fd, 1, deadline_ns == UINT64_MAX ? NULL : &left, NULL);
+    n = ppoll(&fd, 1, deadline_ns == UINT64_MAX ? NULL : &left, NULL);
     return n < 0 ? -errno : n;
 }
 
@@ -427,9 +439,11 @@ int queue_send_wait(struct queue *queue, const void *data, size_t size,
 {
     for (;;) {
         int err = queue_send(queue, data, size, priority);
+        int room;
+
         if (err != -EAGAIN)
             return err;
-        int room = room_wait(queue, deadline_ns);
+        room = room_wait(queue, deadline_ns);
         if (room < 0)
             return room;
         if (room == 0)
@@ -444,6 +458,7 @@ static void differ(char *text, size_t room, const char *what, bool octal,
     char is_text[32], asked_text[32];
     const char *fmt = octal ? "%04" PRIo64 : "%" PRIu64;
     size_t used = strlen(text);
+
     if (asked == 0 || asked == is)
         return;
     snprintf(is_text, sizeof is_text, fmt, is);
@@ -452,11 +467,11 @@ static void differ(char *text, size_t room, const char *what, bool octal,
              used ? "; " : "", what, is_text, asked_text);
 }
 
-/* queue_differs - compare with what was asked for */
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room)
 {
     struct stat st;
+
     text[0] = '\0';
     differ(text, room, "queue depth", false, queue->depth, want->depth);
     differ(text, room, "message size", false, queue->message_size,

@@ -63,8 +63,8 @@ size_t queue_depth(const struct queue *queue);
 long queue_length(const struct queue *queue);
 /* Bytes of their bodies together, or -errno. */
 long queue_bytes(const struct queue *queue);
-/* Whether the name was unlinked: what is left must be drained, then the name
- * opened again. */
+/* Whether the name was unlinked: drain the messages that are left, then open
+ * the name again. */
 bool queue_gone(const struct queue *queue);
 
 /* The name was removed and what was left is drained: *fresh, of the same name,

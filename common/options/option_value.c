@@ -14,14 +14,12 @@
 #define RANGE_TEXT 192
 #define LETTERS    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* option_bare - the row never takes a value */
 bool option_bare(const struct option_row *row)
 {
     return row->type == OPT_FLAG || row->type == OPT_COUNT ||
            (row->type == OPT_CALL && !row->value);
 }
 
-/* option_value - the value's name as help and errors show it */
 const char *option_value(const struct option_row *row)
 {
     if (option_bare(row))
@@ -48,6 +46,7 @@ static void bound_print(const struct option_row *row, uint64_t bound,
                         char buf[DURATION_TEXT])
 {
     _Static_assert(SIZE_TEXT == DURATION_TEXT, "one buffer serves both");
+
     if (row->type == OPT_DURATION)
         duration_print(bound, buf);
     else if (row->type == OPT_SIZE)
@@ -64,6 +63,7 @@ static const char *range_print(const struct option_row *row,
     char least[DURATION_TEXT], most[DURATION_TEXT];
     const char * or = row->words ? ", or " : "";
     const char *word = row->words ? row->words : "";
+
     bound_print(row, row->min, least);
     bound_print(row, row_max(row), most);
     if (!row_bounded(row))
@@ -78,6 +78,7 @@ static const char *limit_print(const struct option_row *row,
                                char buf[RANGE_TEXT])
 {
     char most[DURATION_TEXT];
+
     if (row_bounded(row))
         return range_print(row, buf);
     bound_print(row, row_max(row), most);
@@ -90,6 +91,7 @@ static const char *form_print(const struct option_row *row,
                               char buf[RANGE_TEXT])
 {
     const char *form = NULL;
+
     if (row->type == OPT_DURATION)
         form = "a number with ns, us, ms, s, m, h or d, like 250ms";
     else if (row->type == OPT_SIZE)
@@ -114,6 +116,7 @@ static int value_refuse(const struct option_row *row, const char *text,
 static int number_parse(const char *text, uint64_t *value)
 {
     const char *trouble;
+
     if (!*text || text[strspn(text, "0123456789")])
         return -EINVAL;
     *value = (uint64_t)strtonum(text, 0, INT64_MAX, &trouble);
@@ -135,11 +138,13 @@ static const char *unit_trouble(const char *text, const char *otherwise,
                                 int (*parse)(const char *, uint64_t *))
 {
     size_t size = strlen(text);
+
     if (text[size - 1] >= '0' && text[size - 1] <= '9')
         return "has no unit";
     while (*text) {
         char one[8];
         uint64_t ignored;
+
         text += strspn(text, "0123456789.");
         size = strspn(text, LETTERS);
         if (size == 0)
@@ -156,6 +161,7 @@ static const char *unit_trouble(const char *text, const char *otherwise,
 static const char *form_trouble(const struct option_row *row, const char *text)
 {
     bool number = *text >= '0' && *text <= '9';
+
     if (!*text)
         return "is empty";
     if (row->type == OPT_NUMBER)
@@ -174,15 +180,17 @@ static int number_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
     uint64_t value = 0;
+    char give[RANGE_TEXT];
+    int rc;
+
     if (row->words && strcmp(text, row->words) == 0) {
         *into = UINT64_MAX;
         return 0;
     }
-    int rc = row->type == OPT_NUMBER     ? number_parse(text, &value)
-             : row->type == OPT_OCTAL    ? octal_parse(text, &value)
-             : row->type == OPT_DURATION ? duration_parse(text, &value)
-                                         : size_parse(text, &value);
-    char give[RANGE_TEXT];
+    rc = row->type == OPT_NUMBER     ? number_parse(text, &value)
+         : row->type == OPT_OCTAL    ? octal_parse(text, &value)
+         : row->type == OPT_DURATION ? duration_parse(text, &value)
+                                     : size_parse(text, &value);
     if (rc == -EINVAL)
         return value_refuse(row, text, form_trouble(row, text),
                             form_print(row, give), p);
@@ -200,6 +208,7 @@ static int number_read(const struct option_row *row, const char *text,
 static const char *choices_print(const char *words, char buf[RANGE_TEXT])
 {
     size_t at = 0;
+
     buf[0] = '\0';
     if (!words)
         return buf;
@@ -209,6 +218,7 @@ static const char *choices_print(const char *words, char buf[RANGE_TEXT])
         const char *join = !*next ? "" : strchr(next, '|') ? ", " : " or ";
         int put = snprintf(buf + at, RANGE_TEXT - at, "%.*s%s", (int)size,
                            words, join);
+
         at += (size_t)put;
         words = next;
     }
@@ -220,15 +230,17 @@ static int choice_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
     const char *word = row->words;
+    char give[RANGE_TEXT];
+
     for (uint64_t i = 0; word; i++) {
         size_t size = strcspn(word, "|");
+
         if (size == strlen(text) && memcmp(word, text, size) == 0) {
             *into = i;
             return 0;
         }
         word = word[size] ? word + size + 1 : NULL;
     }
-    char give[RANGE_TEXT];
     return value_refuse(row, text, "is not one of the choices",
                         choices_print(row->words, give), p);
 }
@@ -239,11 +251,13 @@ static int call_read(const struct option_row *row, const char *text,
 {
     struct problem own = {0};
     int rc = row->call(text, target, &own);
+    char flag[FLAG_TEXT];
+    bool named;
+
     if (rc == 0)
         return 0;
-    char flag[FLAG_TEXT];
     snprintf(flag, sizeof flag, "--%s", row->name);
-    bool named = strncmp(own.text, flag, strlen(flag)) == 0;
+    named = strncmp(own.text, flag, strlen(flag)) == 0;
     return problem_set(p, own.status ? own.status : EX_USAGE, -rc, "%s%s%s",
                        named ? "" : flag, named ? "" : ": ", own.text);
 }
@@ -253,6 +267,7 @@ int option_read(const struct option_row *row, const char *text, void *into,
                 struct problem *p)
 {
     void *target = (char *)into + row->offset;
+
     if (row->type == OPT_CALL)
         return call_read(row, text, target, p);
     if (row->type == OPT_FLAG) {

@@ -25,6 +25,7 @@ static const struct option_row *row_find(const struct option_table *table,
 {
     for (size_t i = 0; i < table->count; i++) {
         const struct option_row *row = &table->rows[i];
+
         if (strlen(row->name) == size && memcmp(row->name, name, size) == 0)
             return row;
     }
@@ -45,6 +46,7 @@ static const struct option_row *row_letter(const struct option_table *table,
 static size_t least(size_t a, size_t b, size_t c)
 {
     size_t ab = a < b ? a : b;
+
     return ab < c ? ab : c;
 }
 
@@ -54,6 +56,7 @@ static size_t distance(const char *a, size_t a_size, const char *b,
                        size_t b_size)
 {
     size_t d[GUESS_MAX + 1][GUESS_MAX + 1];
+
     for (size_t i = 0; i <= a_size; i++)
         d[i][0] = i;
     for (size_t j = 0; j <= b_size; j++)
@@ -61,6 +64,7 @@ static size_t distance(const char *a, size_t a_size, const char *b,
     for (size_t i = 1; i <= a_size; i++) {
         for (size_t j = 1; j <= b_size; j++) {
             size_t change = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
             d[i][j] = least(d[i - 1][j] + 1, d[i][j - 1] + 1, change);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1, change);
@@ -69,7 +73,6 @@ static size_t distance(const char *a, size_t a_size, const char *b,
     return d[a_size][b_size];
 }
 
-/* word_nearer - at most a third of the letters may differ */
 bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
 {
     size_t limit = (size + 2) / 3 + 1, d = 0;
@@ -104,6 +107,7 @@ static int flag_unknown(const struct parse *run, const char *flag, size_t size,
                         const struct option_row *guess)
 {
     int cut = size < 200 ? (int)size : 200;
+
     if (guess)
         return problem_set(run->p, EX_USAGE, EINVAL,
                            "unknown flag %.*s; did you mean --%s?", cut, flag,
@@ -118,6 +122,7 @@ static int row_take(const struct parse *run, const struct option_row *row,
                     const char *value)
 {
     int rc = option_read(row, value, run->into, run->p);
+
     if (rc == 0 && row->seen)
         *((bool *)((char *)run->into + row->seen - 1)) = true;
     return rc;
@@ -128,6 +133,7 @@ static int row_take(const struct parse *run, const struct option_row *row,
 static int row_take_next(struct parse *run, const struct option_row *row)
 {
     int next = run->at + 1;
+
     if (next >= run->argc || strcmp(run->argv[next], "--") == 0)
         return problem_set(run->p, EX_USAGE, EINVAL,
                            "--%s needs a value: --%s %s", row->name, row->name,
@@ -142,6 +148,7 @@ static int long_take(struct parse *run)
     const char *flag = run->argv[run->at];
     size_t size = strcspn(flag, "=");
     const struct option_row *row = row_find(run->table, flag + 2, size - 2);
+
     if (!row)
         return flag_unknown(run, flag, size,
                             row_guess(run->table, flag + 2, size - 2));
@@ -162,9 +169,10 @@ static int letter_unknown(const struct parse *run, const char *letter)
     const char *flag = run->argv[run->at];
     size_t size = strcspn(flag, "=");
     const struct option_row *row = row_find(run->table, flag + 1, size - 1);
+    const char one[] = {'-', *letter, '\0'};
+
     if (row || (unsigned char)*letter >= 0x80)
         return flag_unknown(run, flag, size, row);
-    const char one[] = {'-', *letter, '\0'};
     return flag_unknown(run, one, 2, row_letter(run->table, *letter ^ 0x20));
 }
 
@@ -172,16 +180,19 @@ static int letter_unknown(const struct parse *run, const char *letter)
 static int letters_take(struct parse *run)
 {
     const char *letter = run->argv[run->at] + 1;
+
     for (; *letter; letter++) {
         const struct option_row *row = row_letter(run->table, *letter);
+        bool bare = row && (option_bare(row) || row->optional);
+        int rc;
+
         if (!row)
             return letter_unknown(run, letter);
-        bool bare = option_bare(row) || row->optional;
         if (!bare && letter[1])
             return row_take(run, row, letter + 1);
         if (!bare)
             return row_take_next(run, row);
-        int rc = row_take(run, row, NULL);
+        rc = row_take(run, row, NULL);
         if (rc < 0)
             return rc;
     }
@@ -193,21 +204,23 @@ static int letters_take(struct parse *run)
 static void argument_swap(char **argv, int front, int at)
 {
     char *operand = argv[at];
+
     argv[at] = argv[front];
     argv[front] = operand;
 }
 
-/* options_parse - flags into `into`, operands to the front of argv */
 int options_parse(const struct option_table *table, int argc, char **argv,
                   void *into, int *operands, int *rest, struct problem *p)
 {
     struct parse run = {
         .table = table, .argc = argc, .argv = argv, .into = into, .p = p};
+
     *operands = 0;
     *rest = -1;
     for (run.at = 1; run.at < argc; run.at++) {
         const char *text = argv[run.at];
         int rc = 0;
+
         if (strcmp(text, "--") == 0) {
             *rest = run.at + 1;
             break;

@@ -24,6 +24,7 @@ struct wrap {
 static int columns_count(const char *text, size_t size)
 {
     int columns = 0;
+
     for (size_t i = 0; i < size; i++)
         columns += ((unsigned char)text[i] & 0xC0) != 0x80;
     return columns;
@@ -44,6 +45,7 @@ static void wrap_words(struct wrap *w, const char *text)
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         size_t size = strcspn(text, " ");
         int columns = columns_count(text, size);
+
         if (!w->fresh && w->column + 1 + columns > w->width)
             wrap_break(w);
         fprintf(w->out, "%s%.*s", w->fresh ? "" : " ", (int)size, text);
@@ -58,11 +60,13 @@ static int label_print(const struct option_row *row, char buf[LABEL_TEXT])
 {
     const char *value = option_value(row);
     char letter[] = "    ";
+    const char *open = !*value ? "" : row->optional ? "[=" : " ";
+
     if (row->letter) {
         const char with[] = {'-', row->letter, ',', ' '};
+
         memcpy(letter, with, sizeof with);
     }
-    const char *open = !*value ? "" : row->optional ? "[=" : " ";
     snprintf(buf, LABEL_TEXT, "  %s--%s%s%s%s", letter, row->name, open, value,
              *open == '[' ? "]" : "");
     return columns_count(buf, strlen(buf));
@@ -73,8 +77,10 @@ static int column_choose(const struct option_table *table, int width)
 {
     char label[LABEL_TEXT];
     int column = 0;
+
     for (size_t i = 0; i < table->count; i++) {
         int columns = label_print(&table->rows[i], label) + 2;
+
         if (columns > column && columns <= COLUMN_MOST)
             column = columns;
     }
@@ -87,6 +93,7 @@ static void row_print(const struct option_row *row, FILE *out, int column,
 {
     char label[LABEL_TEXT];
     struct wrap w = {.out = out, .width = width, .indent = column};
+
     w.column = label_print(row, label);
     fputs(label, out);
     if (w.column + 2 > column) {
@@ -99,6 +106,7 @@ static void row_print(const struct option_row *row, FILE *out, int column,
     wrap_words(&w, row->help);
     if (row->preset) {
         char preset[LABEL_TEXT];
+
         snprintf(preset, sizeof preset, "(default %s)", row->preset);
         wrap_words(&w, preset);
     }
@@ -110,23 +118,27 @@ static void usage_print(const struct option_table *table, FILE *out)
 {
     const char *usage = table->usage;
     const char *lead = "Usage:";
+
     while (*usage) {
         size_t size = strcspn(usage, "\n");
+
         fprintf(out, "%s %s %.*s\n", lead, table->program, (int)size, usage);
         usage += size + (usage[size] == '\n');
         lead = "      ";
     }
 }
 
-/* options_help - usage, sentence, flags, notes */
 void options_help(const struct option_table *table, FILE *out, int width)
 {
+    struct wrap about = {.out = out, .fresh = true};
+    int column;
+
     if (width <= 0)
         width = WIDTH_PRESET;
     if (width < WIDTH_LEAST)
         width = WIDTH_LEAST;
-    int column = column_choose(table, width);
-    struct wrap about = {.out = out, .width = width, .fresh = true};
+    column = column_choose(table, width);
+    about.width = width;
     usage_print(table, out);
     fputc('\n', out);
     wrap_words(&about, table->about);

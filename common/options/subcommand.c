@@ -36,7 +36,6 @@ static bool word_among(const char *words, const char *word)
     return false;
 }
 
-/* subcommand_find - by its name, or another that it has */
 size_t subcommand_find(const struct subcommand_table *t, const char *name)
 {
     size_t v = 0;
@@ -248,7 +247,6 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     return line->help ? help_tell(t, line->verb) : -1;
 }
 
-/* subcommand_help - of one verb, or the list of verbs */
 void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
 {
     struct single s;

@@ -32,8 +32,7 @@ static void lost(struct counters *c, const char *what, int err)
 
 /* allocate - disk for a part of the file, now
  * A page that is written to for the first time must never find the disk full:
- * that is a SIGBUS. Without the disk the part is memory of our own.
- */
+ * that is a SIGBUS. Without the disk the part is memory of our own. */
 static void allocate(struct counters *c, size_t from, size_t size)
 {
     void *at = c->map + from;
@@ -66,10 +65,9 @@ static bool fits(int fd, unsigned blocks_max)
            h.blocks_max == blocks_max;
 }
 
-/* file_ready - the old file, or a new one in its place
- * One that does not fit is never changed: somebody may have it mapped.
- */
-static int file_ready(const char *path, unsigned blocks_max)
+/* file_ready - the old file, or a new one in its place (*made)
+ * A file that does not fit is never changed: a reader may have it mapped. */
+static int file_ready(const char *path, unsigned blocks_max, bool *made)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(path, flags);
@@ -81,6 +79,7 @@ static int file_ready(const char *path, unsigned blocks_max)
     if (unlink(path) < 0 && errno != ENOENT)
         return -errno;
     fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+    *made = fd >= 0;
     return fd < 0 ? -errno : fd;
 }
 
@@ -109,15 +108,9 @@ int counters_copy(const char *to, const char *from)
 {
     char temp[PATH_MAX];
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    int out = -1, err = in < 0 ? -errno : 0;
+    int out = in < 0 ? -errno : file_create_beside(temp, to, "", 0);
+    int err = out < 0 ? out : bytes_copy(out, in);
 
-    if (!err && snprintf(temp, sizeof temp, "%s.new", to) >= (int)sizeof temp)
-        err = -ENAMETOOLONG;
-    if (!err) {
-        out = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-                   0600);
-        err = out < 0 ? -errno : bytes_copy(out, in);
-    }
     if (!err && rename(temp, to) < 0)
         err = -errno;
     if (err && out >= 0)
@@ -129,20 +122,24 @@ int counters_copy(const char *to, const char *from)
     return err;
 }
 
-/* map - the file, or memory where it cannot be had; what is beyond the end of
- * the file is not touched before allocate has put it there */
+/* map - the file, or memory where there can be no file
+ * Bytes beyond the end of the file are not touched before `allocate` has added
+ * them. */
 static int map(struct counters *c, const char *path, unsigned blocks_max)
 {
     void *at = MAP_FAILED;
+    bool made = false;
 
     c->bytes = counters_bytes(blocks_max);
-    c->fd = file_ready(path, blocks_max);
+    c->fd = file_ready(path, blocks_max, &made);
     if (c->fd < 0)
         lost(c, "it cannot be made", -c->fd);
     else
         at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
     if (at == MAP_FAILED && c->fd >= 0) {
         lost(c, "mmap", errno);
+        if (made)
+            unlink(path); /* or it would stay, empty */
         close(c->fd);
         c->fd = -1;
     }
@@ -167,9 +164,9 @@ static bool is_torn(const struct counters_head *h)
            counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
 }
 
-/* past_put - two threads get different entries; one that sleeps while all
- * others
- * are written may spoil another's, which then is that of no message */
+/* past_put - two threads get different entries
+ * A thread that sleeps here while the others fill the whole ring may spoil the
+ * entry of another, which then belongs to no message. */
 static void past_put(struct counters *c, uint64_t when, uint64_t id0,
                      uint64_t id1)
 {
@@ -224,8 +221,7 @@ static void old_take(struct counters *c, int fd)
 }
 
 /* head_write - who we are; the magic last, as a reader looks at it first
- * The journal of a worker that the machine went down under may be torn.
- */
+ * The journal of a worker that the machine went down under may be torn. */
 static void head_write(struct counters *c, unsigned blocks_max)
 {
     struct counters_head *h = counters_head(c);
@@ -307,15 +303,6 @@ bool counters_give_back(struct counters *c)
     return true;
 }
 
-/* room_make - a file at `temp` of `size` bytes; made by us, or nobody's */
-static int room_make(const char *temp, size_t size, int *fd)
-{
-    if (unlink(temp) < 0 && errno != ENOENT)
-        return -errno;
-    *fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return *fd < 0 ? -errno : -posix_fallocate(*fd, 0, (off_t)size);
-}
-
 /* move_to - the numbers, and their addresses, to another file
  * Block 0 and the texts are written under their locks. */
 static int move_to(struct counters *c, int fd, size_t size)
@@ -346,13 +333,14 @@ int counters_put_back(struct counters *c, const char *path)
 {
     size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
     char temp[PATH_MAX];
-    int fd = -1, err;
+    int fd, err;
 
     if (c->fd < 0)
         return -EBADF; /* there was no file */
-    if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
-        return -ENAMETOOLONG;
-    err = room_make(temp, size, &fd);
+    fd = file_create_beside(temp, path, "", 0);
+    if (fd < 0)
+        return fd;
+    err = -posix_fallocate(fd, 0, (off_t)size);
     if (!err)
         err = move_to(c, fd, size);
     if (!err) {

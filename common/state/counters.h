@@ -115,9 +115,9 @@ static inline void counters_started(struct counters_block *b,
     counters_add(&b->deliveries, 1);
 }
 
-/* The message that started waited so long, on the wall clock: since it was
- * sent, where its header says so, else since it was received. For a first
- * delivery only: not for one that waited in the store. */
+/* The message that started has waited, on the wall clock, since it was sent,
+ * where its header says so, else since it was received. For a first delivery
+ * only, and not for a message that waited in the store. */
 static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
                                    uint64_t start_ns)
 {
@@ -148,12 +148,11 @@ static inline void counters_unstarted(struct counters_block *b)
 
 /* A complete copy of the file at `from`, on the disk; 0 or -errno. */
 int counters_copy(const char *to, const char *from);
-/* Make or take over the file: numbers start at 0; what the journal remembers
- * stays, unless the machine went down under the worker. `blocks_max` includes
- * block 0. */
+/* Make or take over the file: numbers start at 0; the journal stays, unless the
+ * machine went down under the worker. `blocks_max` includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
-/* This start came to nothing: who looks sees again how the last worker ended,
- * with the numbers of neither. False: there was none. */
+/* This start was refused: readers see again how the last worker ended, without
+ * the numbers of either. False: there was no last worker. */
 bool counters_give_back(struct counters *c);
 /* The block of no work item, for what is settled elsewhere; the caller's alone
  * until counters_rest_done. */
@@ -224,8 +223,8 @@ void counters_say(struct counters *c, enum counters_text which,
 
 /* ---- readers ---- */
 
-/* Map a file to read; the worker may run or not, or start anew meanwhile.
- * Blocks that are claimed later are not seen: attach again for each look. */
+/* Map a file to read; the worker may run or not, or restart meanwhile. Blocks
+ * that are claimed later are not seen: attach again for each look. */
 int counters_attach(struct counters **out, const char *path, struct problem *p);
 
 struct counters_header {

@@ -65,7 +65,6 @@ static int map_file(struct counters *c, const char *path)
     return err;
 }
 
-/* counters_attach - map it to read */
 int counters_attach(struct counters **out, const char *path, struct problem *p)
 {
     struct counters *c = calloc(1, sizeof *c);

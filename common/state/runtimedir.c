@@ -30,6 +30,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
+#include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/file/fs_type.h"
 #include "common/state/runtimedir_note.h"
@@ -47,8 +48,8 @@ enum claim {
     STRANGE, /* its state folder is gone, and messages are in it */
 };
 
-/* holds - whether a folder has messages in flight; what cannot be read may
- * have */
+/* holds - whether a folder has messages in flight; a folder that cannot be read
+ * may have some */
 static bool holds(const struct runtimedir *r, const char *folder)
 {
     char path[PATH_MAX];
@@ -72,12 +73,11 @@ static bool same(const char *a, const char *b)
 {
     struct stat x, y;
 
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && file_same(&x, &y);
 }
 
-/* claimed - whether the state folder that `owner` names says so, too; what we
- * cannot look at may */
+/* claimed - whether the state folder that `owner` names agrees; one that we
+ * cannot read may */
 static bool claimed(const struct runtimedir_note *owner, const char *folder)
 {
     struct runtimedir_note note;
@@ -90,8 +90,7 @@ static bool claimed(const struct runtimedir_note *owner, const char *folder)
 
 /* judge - whose `folder` is; `state`: the state folder
  * By the id, not by the path: another container that sees the same memory may
- * have another state directory at the same path.
- */
+ * have another state directory at the same path. */
 static enum claim judge(const struct runtimedir *r, const char *folder,
                         const char *state)
 {
@@ -122,11 +121,9 @@ static int unusable(int err, const char *path, struct problem *p)
 static int lock_once(int *lock, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat at, now;
     int err = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
 
-    if (!err && (fstat(fd, &at) < 0 || lstat(path, &now) < 0 ||
-                 at.st_ino != now.st_ino || at.st_dev != now.st_dev))
+    if (!err && !file_named(fd, path))
         err = -ESTALE;
     if (!err)
         *lock = fd;
@@ -256,8 +253,8 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
                            "cannot make %s: %s; give another " FLAG
                            " DIR that %s may write",
                            root, strerror(-err), folder_user(geteuid(), user));
-    err =
-        folder_root(root, true, link, &folder_runtime, p); /* whoever made it */
+    /* Another process may have made it. */
+    err = folder_root(root, true, link, &folder_runtime, p);
     if (!err)
         err = folder_take(r, full, name, state, p);
     return err ? err : owner_write(r, state, p);
@@ -283,9 +280,8 @@ static int note_find(struct runtimedir_note *note, const char *state,
 }
 
 /* last_find - what became of the custody that the note names
- * Where the folder belongs to another state folder, ours is a copy of that one,
- * and has nothing in flight of its own.
- */
+ * If the folder belongs to another state folder, ours is a copy of that one and
+ * has nothing in flight of its own. */
 static void last_find(struct runtimedir *r, const struct runtimedir_note *note,
                       const char *state)
 {
@@ -324,8 +320,7 @@ static void old_find(struct runtimedir *r, bool known, const char *state)
 }
 
 /* runtimedir_open - where both directories are one, the state folder does: its
- * lock and its name are taken
- */
+ * lock and its name are taken */
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p)
 {
@@ -400,8 +395,7 @@ static int note_put(struct runtimedir *r, const char *state, bool open)
 
 /* runtimedir_settle - see the head of the file
  * Where the note names the folder already, a full disk prevents nothing: it
- * only cannot say that a worker runs.
- */
+ * only cannot say that a worker runs. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)
 {
@@ -430,11 +424,9 @@ void runtimedir_old_remove(struct runtimedir *r)
 /* lock_again - the folder of that name now, which may be another one */
 static int lock_again(struct runtimedir *r, struct problem *p)
 {
-    struct stat ours, now;
     int lock, err;
 
-    if (fstat(r->lock, &ours) == 0 && stat(r->folder, &now) == 0 &&
-        ours.st_ino == now.st_ino && ours.st_dev == now.st_dev)
+    if (file_named(r->lock, r->folder))
         return 0;
     err = folder_queue(r->folder, true, &folder_runtime, p);
     if (err)
@@ -450,10 +442,9 @@ static int lock_again(struct runtimedir *r, struct problem *p)
     return 0;
 }
 
-/* runtimedir_put_back - the lock, then whose it is, then the note
- * Crash before the note: what is in the folder is found by its owner file, if
- * the note was lost, too; else by the note, which is the same as before.
- */
+/* runtimedir_put_back - the lock, then the owner file, then the note
+ * Crash before the note: if the note was lost, too, the next start finds the
+ * folder by its owner file; otherwise by the note, which has not changed. */
 int runtimedir_put_back(struct runtimedir *r, const struct statedir *dir,
                         struct problem *p)
 {
@@ -475,9 +466,9 @@ int runtimedir_put_back(struct runtimedir *r, const struct statedir *dir,
     return err ? unusable(-err, dir->folder, p) : 0;
 }
 
-/* note_ours - or none. Where somebody removed the state folder under us and
- * started another worker, what is there now tells where that one's messages
- * are. */
+/* note_ours - the note is ours, or there is none
+ * If somebody removed the state folder under us and started another worker, the
+ * note that is there now names the folder of that worker. */
 static bool note_ours(const struct runtimedir *r, const char *state)
 {
     struct runtimedir_note note;
@@ -544,8 +535,7 @@ int runtimedir_file(const struct statedir *dir, const char *file,
  * The note is closed first, as a folder that is missing under an open one tells
  * of messages that were lost. Crash after that: the next start finds an empty
  * folder, and uses it. A worker that starts meanwhile waits for the lock and
- * makes the folder again, or takes the next name (lock_take).
- */
+ * makes the folder again, or takes the next name (lock_take). */
 static int empty_remove(const struct statedir *dir,
                         struct runtimedir_note *note,
                         int (*has)(const char *path))

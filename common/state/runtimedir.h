@@ -66,8 +66,9 @@ struct runtimedir_wish {
 int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
                     bool *disk, struct problem *p);
 
-/* The folder of the queue of `dir`, made, checked and locked. One that another
- * state folder uses, or left messages in, is passed by: NAME.2, NAME.3, ... */
+/* The folder of the queue of `dir`, made, checked and locked. A folder that
+ * another state folder uses, or has left messages in, is passed over: NAME.2,
+ * NAME.3, ... */
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p);
 /* The custody of `from` is complete in `folder`: note it, then remove `from`.
@@ -89,8 +90,8 @@ void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
 int runtimedir_path(const struct runtimedir *r, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
-/* For who looks: the path of a file of `dir`, in the folder that its note
- * names, or where there is none, in the state folder itself. */
+/* For programs that only look: the path of a file of `dir`, in the folder that
+ * its note names, or without a note in the state folder itself. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 

@@ -86,26 +86,9 @@ int runtimedir_note_read(struct runtimedir_note *out, const char *folder,
     return 0;
 }
 
-/* text_write - a complete file, on the disk */
-static int text_write(const char *path, const char *text, size_t size)
-{
-    int fd =
-        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int err;
-
-    if (fd < 0)
-        return -errno;
-    err = file_write(fd, text, size, 0);
-    if (!err && fsync(fd) < 0)
-        err = -errno;
-    close(fd);
-    return err;
-}
-
 /* runtimedir_note_write - beside it, synced, and renamed over it
  * Crash before the rename: the old one, and a temporary file that the next
- * write replaces. After it: the new one.
- */
+ * write replaces. After it: the new one. */
 int runtimedir_note_write(const struct runtimedir_note *note,
                           const char *folder, const char *file)
 {
@@ -116,19 +99,19 @@ int runtimedir_note_write(const struct runtimedir_note *note,
     int err;
 
     if (n < 0 || (size_t)n >= sizeof text ||
-        !folder_join(path, folder, "/", file) ||
-        !folder_join(temp, path, ".new", ""))
+        !folder_join(path, folder, "/", file))
         return -ENAMETOOLONG;
-    err = text_write(temp, text, (size_t)n);
-    FAULT_POINT("runtimedir_note_before_rename");
-    if (!err && rename(temp, path) < 0)
-        err = -errno;
-    FAULT_POINT("runtimedir_note_after_rename");
-    if (err) {
-        unlink(temp);
+    err = file_create_beside(temp, path, text, (size_t)n);
+    if (err < 0)
         return err;
-    }
-    return folder_sync(folder);
+    close(err);
+    FAULT_POINT("runtimedir_note_before_rename");
+    err = rename(temp, path) < 0 ? -errno : 0;
+    FAULT_POINT("runtimedir_note_after_rename");
+    if (!err)
+        return folder_sync(folder);
+    unlink(temp);
+    return err;
 }
 
 void runtimedir_note_id(char out[RUNTIMEDIR_ID])

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/file/fs_type.h"
 
@@ -51,19 +52,11 @@ static int type_of(const char *path, long *type)
 {
     char at[PATH_MAX];
     struct statfs s;
-    char *slash;
 
     strlcpy(at, path, sizeof at);
-    while (runtimedir_statfs(at, &s) < 0) {
-        slash = strrchr(at, '/');
-        if ((errno != ENOENT && errno != ENOTDIR) || strcmp(at, ".") == 0 ||
-            strcmp(at, "/") == 0)
+    while (runtimedir_statfs(at, &s) < 0)
+        if ((errno != ENOENT && errno != ENOTDIR) || !file_parent(at))
             return -errno;
-        if (slash)
-            slash[slash == at] = '\0';
-        else
-            strlcpy(at, ".", sizeof at);
-    }
     *type = (long)s.f_type;
     return 0;
 }

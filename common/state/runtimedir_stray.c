@@ -8,8 +8,8 @@
 #include "common/file/folder.h"
 #include "common/state/runtimedir_note.h"
 
-/* stray - whether the state folder that `owner` names is gone, or another one
- * is there by now; what we cannot look at may know of it */
+/* stray - whether the state folder that `owner` names is gone or was replaced;
+ * one that we cannot read may be there */
 static bool stray(const struct runtimedir_note *owner)
 {
     struct runtimedir_note note;

@@ -17,6 +17,7 @@ static int root_find(char out[PATH_MAX], const char *flag)
 {
     const char *dir;
     bool fits;
+
     if (flag)
         fits = folder_join(out, flag, "", "");
     else if ((dir = folder_variable("STATE_DIRECTORY")))
@@ -33,14 +34,15 @@ static int root_find(char out[PATH_MAX], const char *flag)
     return fits ? 0 : -ENAMETOOLONG;
 }
 
-/* statedir_root - the state directory, as text */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
 {
+    int err;
+
     if (flag && flag[0] == '\0')
         return problem_set(
             p, EX_CANTCREAT, EINVAL,
             "--state-dir is empty: give the path of a directory");
-    int err = root_find(out, flag);
+    err = root_find(out, flag);
     if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT,
                            "no state directory: none of STATE_DIRECTORY, "
@@ -56,12 +58,12 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
     return 0;
 }
 
-/* statedir_open - the folder of a queue, checked; made if asked for */
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p)
 {
     char label[QUEUE_NAME_MAX], user[FOLDER_USER];
     int err = queue_name(queue, label, p);
+
     if (!err)
         err = statedir_root(out->root, flag, p);
     if (err)
@@ -100,17 +102,18 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
                              out->folder);
 }
 
-/* statedir_path - the path of a file in the folder, checked if it exists */
 int statedir_path(const struct statedir *dir, const char *file,
                   char out[PATH_MAX], struct problem *p)
 {
     struct stat folder, st;
+    int err;
+
     if (!folder_join(out, dir->folder, "/", file))
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of %s in %.200s is over %d bytes; give a "
                            "shorter --state-dir DIR",
                            file, dir->folder, PATH_MAX - 1);
-    int err = folder_look(dir->folder, &folder, &folder_state, p);
+    err = folder_look(dir->folder, &folder, &folder_state, p);
     if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT, "%s does not exist",
                            dir->folder);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file/file.h"
 #include "common/state/statedir.h"
 
 #define TRIES 100 /* at a pidfile that is another one each time */
@@ -28,10 +29,9 @@ static pid_t pid_read(int fd)
 }
 
 /* held - 1, 0, or -errno
- * A shared lock, on a descriptor that is closed at once: others who look are
- * not in its way. A worker that starts in this very moment is, and finds that
- * out (lock_open in worker/source/pidfile.c).
- */
+ * A shared lock, on a descriptor that is closed at once, so it disturbs no
+ * other reader. A worker that starts in this very moment finds the lock taken,
+ * and tries again (pidfile_lock in worker/source/mq/pid_file.c). */
 static int held(int fd)
 {
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
@@ -64,13 +64,12 @@ static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
 /* folder_held - that of the pidfile: it was removed under a worker that runs */
 static bool folder_held(const char *pidfile)
 {
-    const char *slash = strrchr(pidfile, '/');
     char folder[PATH_MAX];
     bool is;
     int fd;
 
-    snprintf(folder, sizeof folder, "%.*s",
-             slash ? (int)(slash - pidfile) + 1 : 1, slash ? pidfile : ".");
+    snprintf(folder, sizeof folder, "%s", pidfile);
+    (void)file_parent(folder);
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;

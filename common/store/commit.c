@@ -57,7 +57,7 @@ TAILQ_HEAD(batch, op);
 struct commit {
     struct sql *writer;       /* l */
     _Atomic uint64_t *last;   /* l  commit_number; NULL: no numbers */
-    pthread_mutex_t mtx;      /* held by nobody who waits for a disk */
+    pthread_mutex_t mtx;      /* never held while waiting for a disk */
     struct batch queue;       /* m  in order of arrival */
     bool leading;             /* m  a leader is at work or was named */
     bool stopper;             /* m  commit_stop waits to lead */
@@ -66,10 +66,10 @@ struct commit {
     struct store_stats stats; /* m */
 };
 
-/* commit_open - for the one writing connection */
 int commit_open(struct commit **out, struct sql *writer)
 {
     struct commit *c = calloc(1, sizeof *c);
+
     if (!c)
         return -ENOMEM;
     c->writer = writer;
@@ -80,7 +80,6 @@ int commit_open(struct commit **out, struct sql *writer)
     return 0;
 }
 
-/* commit_close - free it; the connection stays the caller's */
 void commit_close(struct commit **commit)
 {
     if (!*commit)
@@ -97,34 +96,27 @@ void commit_close(struct commit **commit)
  * spills). */
 static int op_apply(struct sql *sql, struct op *op)
 {
-    int err = sql_exec(sql, SQL_SAVE);
+    int err = sql_run(sql, SQL_SAVE, NULL);
+
     if (err)
         return err;
     op->result = op->apply(sql, op->arg);
     if (sqlite3_get_autocommit(sql->db))
         return op->result ? op->result : -EIO;
     if (op->result)
-        err = sql_exec(sql, SQL_UNDO);
-    return err ? err : sql_exec(sql, SQL_RELEASE);
+        err = sql_run(sql, SQL_UNDO, NULL);
+    return err ? err : sql_run(sql, SQL_RELEASE, NULL);
 }
 
 /* number_write - the transaction has a number; an insert writes the same
  * page */
 static int number_write(struct sql *sql, uint64_t n)
 {
-    sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_NUMBER, &st);
-    if (err)
-        return err;
-    sql_bind_u64(st, 1, n);
-    err = sql_run(sql, st);
-    if (err || sqlite3_changes(sql->db) > 0)
-        return err;
-    err = sql_use(sql, SQL_FIRST_NUMBER, &st);
-    if (err)
-        return err;
-    sql_bind_u64(st, 1, n);
-    return sql_run(sql, st);
+    int err = sql_change(sql, SQL_NUMBER, SQL_VALUES(value_u64(n)));
+
+    return err == -ENOENT
+               ? sql_run(sql, SQL_FIRST_NUMBER, SQL_VALUES(value_u64(n)))
+               : err;
 }
 
 /* range_commit - one transaction for the operations from `first` up to `end`
@@ -133,23 +125,25 @@ static int range_commit(struct commit *c, struct op *first, struct op *end)
 {
     struct sql *sql = c->writer;
     uint64_t n = c->last ? atomic_load(c->last) + 1 : 0;
-    int err = sql_exec(sql, SQL_BEGIN);
+    int err = sql_run(sql, SQL_BEGIN, NULL);
+    bool written, whole;
+
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         err = op_apply(sql, op);
     if (!err && c->last)
         err = number_write(sql, n);
     FAULT_POINT("commit_before");
-    bool written = !err;
+    written = !err;
     if (!err)
-        err = sql_exec(sql, SQL_COMMIT);
+        err = sql_run(sql, SQL_COMMIT, NULL);
     FAULT_POINT("commit_after");
     if (!err && c->last)
         atomic_store(c->last, n);
     /* Without room for the -wal it is not whole; SQLite writes the -shm
      * last. */
-    bool whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
+    whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
     if (err && !sqlite3_get_autocommit(sql->db))
-        sql_exec(sql, SQL_ROLLBACK);
+        sql_run(sql, SQL_ROLLBACK, NULL);
     if (whole)
         (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
@@ -166,10 +160,12 @@ static unsigned batch_commit_singly(struct commit *c, struct batch *batch)
 {
     unsigned commits = 0;
     struct op *op;
+
     sqlite3_wal_checkpoint_v2(c->writer->db, NULL, SQLITE_CHECKPOINT_PASSIVE,
                               NULL, NULL);
     TAILQ_FOREACH (op, batch, link) {
         int err = range_commit(c, op, TAILQ_NEXT(op, link));
+
         if (err)
             op->result = err;
         else
@@ -184,6 +180,7 @@ static unsigned batch_commit(struct commit *c, struct batch *batch)
 {
     struct op *op;
     int err = range_commit(c, TAILQ_FIRST(batch), NULL);
+
     if (!err)
         return 1;
     if (err == -ENOSPC)
@@ -198,6 +195,7 @@ static unsigned batch_commit(struct commit *c, struct batch *batch)
 static void batch_wake_locked(struct commit *c, struct batch *batch)
 {
     struct op *op;
+
     TAILQ_FOREACH (op, batch, link) {
         op->done = true;
         c->stats.writes++;
@@ -205,12 +203,13 @@ static void batch_wake_locked(struct commit *c, struct batch *batch)
     }
 }
 
-/* lead_next_locked - the one who leads now has ended: name another
- * Who wants to stop all others goes first, or a steady load would keep it
- * waiting for ever. */
+/* lead_next_locked - the leader has ended: name another
+ * A caller of commit_stop goes first, or a steady load would keep it waiting
+ * for ever. */
 static void lead_next_locked(struct commit *c)
 {
     struct op *next = TAILQ_FIRST(&c->queue);
+
     if (c->stopper) {
         c->stopper = false;
         c->stopped = true;
@@ -231,13 +230,13 @@ static void lead_next_locked(struct commit *c)
 static void lead_locked(struct commit *c)
 {
     struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
+    unsigned commits;
+
     c->leading = true;
     TAILQ_CONCAT(&batch, &c->queue, link);
     c->stats.waiting = 0;
     pthread_mutex_unlock(&c->mtx);
-
-    unsigned commits = batch_commit(c, &batch);
-
+    commits = batch_commit(c, &batch);
     pthread_mutex_lock(&c->mtx);
     c->stats.commits += commits;
     batch_wake_locked(c, &batch);
@@ -256,7 +255,7 @@ void commit_stop(struct commit *c)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* commit_go - whoever waits leads */
+/* commit_go - the first of those that wait leads */
 void commit_go(struct commit *c)
 {
     pthread_mutex_lock(&c->mtx);
@@ -265,11 +264,11 @@ void commit_go(struct commit *c)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* commit_run - have an operation committed with whoever else is there */
 int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
                void *arg)
 {
     struct op op = {.apply = apply, .durable = durable, .arg = arg};
+
     pthread_cond_init(&op.wake, NULL);
     pthread_mutex_lock(&c->mtx);
     TAILQ_INSERT_TAIL(&c->queue, &op, link);
@@ -283,13 +282,11 @@ int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
     return op.result;
 }
 
-/* commit_number - before the first operation */
 void commit_number(struct commit *c, _Atomic uint64_t *last)
 {
     c->last = last;
 }
 
-/* commit_stats - counters so far */
 void commit_stats(struct commit *c, struct store_stats *out)
 {
     pthread_mutex_lock(&c->mtx);

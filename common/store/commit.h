@@ -21,8 +21,8 @@
 struct commit; /* opaque; body in commit.c */
 
 /* An operation: 0 or -errno. It runs on any of the waiting threads, inside a
- * transaction, and may run a second time after it was undone (disk full): it
- * sets its results anew each time. It must not write through the store. */
+ * transaction, and may run again after it was undone (disk full), so it sets
+ * all its results each time. It must not write through the store. */
 typedef int commit_apply(struct sql *sql, void *arg);
 /* Called once it is on the disk, before any later operation runs; on any of the
  * waiting threads. Short; does not use the store. */

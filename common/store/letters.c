@@ -15,28 +15,23 @@
 #define PAGE_LETTERS 64
 #define PAGE_BYTES   (1u << 20)
 
-/* A place in the order of death. */
-struct letter_cursor {
-    uint64_t died_ns;
-    int64_t row;
-};
-
-/* Letters strictly between two places. */
+/* Letters strictly between two places in the order of death. */
 struct range {
-    struct letter_cursor low, high;
+    struct store_cursor low, high;
 };
 
 struct page {
     struct letter *letters[PAGE_LETTERS]; /* one block of memory each */
     size_t count;
     size_t bytes;
-    struct letter_cursor last;
+    struct store_cursor last;
 };
 
 /* bytes_copy - append bytes and a NUL at *at; NULL stays NULL */
 static const char *bytes_copy(char **at, const void *bytes, size_t size)
 {
     char *start = *at;
+
     if (!bytes)
         return NULL;
     memcpy(start, bytes, size);
@@ -56,6 +51,7 @@ static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
         .sent = sqlite3_column_int(st, COL_SENT) != 0,
         .marked_ns = sql_column_u64(st, COL_MARKED),
     };
+
     r.known = token && sqlite3_column_bytes(st, COL_TOKEN) == sizeof r.token;
     if (r.known)
         memcpy(&r.token, token, sizeof r.token);
@@ -66,19 +62,24 @@ static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
 static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
                        size_t *bytes)
 {
+    const void *tail, *data;
+    size_t tail_size, error_size;
     struct store_row m;
+    struct letter *l;
+    char *at;
     int err = sql_read_row(st, &m);
+
     if (err)
         return err;
-    const void *tail = sqlite3_column_blob(st, COL_STDERR);
-    size_t tail_size = (size_t)sqlite3_column_bytes(st, COL_STDERR);
-    const void *data = m.size ? sqlite3_column_blob(st, COL_DATA) : "";
-    size_t error_size = m.error ? strlen(m.error) : 0;
+    tail = sqlite3_column_blob(st, COL_STDERR);
+    tail_size = (size_t)sqlite3_column_bytes(st, COL_STDERR);
+    data = m.size ? sqlite3_column_blob(st, COL_DATA) : "";
+    error_size = m.error ? strlen(m.error) : 0;
     *bytes = sizeof **out + m.size + m.group_size + error_size + tail_size + 4;
-    struct letter *l = data ? malloc(*bytes) : NULL;
+    l = data ? malloc(*bytes) : NULL;
     if (!l)
         return -ENOMEM;
-    char *at = (char *)(l + 1);
+    at = (char *)(l + 1);
     m.data = bytes_copy(&at, data, m.size);
     m.group = bytes_copy(&at, m.group, m.group_size);
     m.error = bytes_copy(&at, m.error, error_size);
@@ -94,40 +95,20 @@ static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
     return 0;
 }
 
-/* filter_bind - values 1 to 9 of a statement over letters */
-static void filter_bind(sqlite3_stmt *st, const struct letter_filter *f,
-                        const struct range *range)
+/* letters_ask - a statement over the letters of a filter; `room` and `by` are
+ * its values 10 and 11 */
+static int letters_ask(struct store *s, sqlite3_stmt **st, enum sql_id id,
+                       const struct letter_filter *f, const struct range *range,
+                       uint64_t room, struct sql_value by)
 {
-    enum store_state state = f->replayed ? STORE_REPLAYED : STORE_DEAD;
-    sql_bind_u64(st, 1, range->low.died_ns);
-    sqlite3_bind_int64(st, 2, range->low.row);
-    sql_bind_u64(st, 3, range->high.died_ns);
-    sqlite3_bind_int64(st, 4, range->high.row);
-    sqlite3_bind_int(st, 5, (int)f->reason);
-    sql_bind_text(st, 6, f->group, f->group ? strlen(f->group) : 0);
-    sql_bind_text(st, 7, f->error_glob,
-                  f->error_glob ? strlen(f->error_glob) : 0);
-    sql_bind_text(st, 8, f->match, f->match ? strlen(f->match) : 0);
-    sqlite3_bind_int(st, 9, (int)state);
-}
-
-/* page_step - copy letters until the page is full or there are no more */
-static int page_step(struct sql *sql, sqlite3_stmt *st, const char *boot,
-                     struct page *page)
-{
-    int err = 0;
-    while (page->count < PAGE_LETTERS && page->bytes < PAGE_BYTES &&
-           (err = sql_step(sql, st)) > 0) {
-        size_t bytes;
-        struct letter *l;
-        err = letter_copy(st, boot, &l, &bytes);
-        if (err)
-            return err;
-        page->letters[page->count++] = l;
-        page->bytes += bytes;
-        page->last = (struct letter_cursor){l->m.died_ns, l->m.row};
-    }
-    return err < 0 ? err : 0;
+    return store_ask(
+        s, st, id,
+        SQL_VALUES(value_u64(range->low.ns), value_int(range->low.row),
+                   value_u64(range->high.ns), value_int(range->high.row),
+                   value_int(f->reason), value_string(f->group),
+                   value_string(f->error_glob), value_string(f->match),
+                   value_int(f->replayed ? STORE_REPLAYED : STORE_DEAD),
+                   value_u64(room), by));
 }
 
 /* page_read - the next page of at most `room` letters; empty at the end */
@@ -135,17 +116,25 @@ static int page_read(struct store *s, enum sql_id list,
                      const struct letter_filter *f, const struct range *range,
                      uint64_t room, struct page *page)
 {
-    struct sql *sql = store_read_begin(s);
+    uint64_t most = room < PAGE_LETTERS ? room : PAGE_LETTERS;
     sqlite3_stmt *st;
+    int err = letters_ask(s, &st, list, f, range, most, VALUE_NONE);
+
     page->count = page->bytes = 0;
-    int err = sql_use(sql, list, &st);
-    if (!err) {
-        filter_bind(st, f, range);
-        sql_bind_u64(st, 10, room < PAGE_LETTERS ? room : PAGE_LETTERS);
-        err = page_step(sql, st, store_boot(s), page);
-        sql_done(st);
+    while (err > 0) {
+        struct letter *l;
+        size_t bytes;
+
+        err = letter_copy(st, store_boot(s), &l, &bytes);
+        if (err)
+            break;
+        page->letters[page->count++] = l;
+        page->bytes += bytes;
+        page->last = (struct store_cursor){l->m.died_ns, l->m.row};
+        if (page->count < most && page->bytes < PAGE_BYTES)
+            err = sql_step(st);
     }
-    store_read_end(s);
+    (void)store_answered(s, st, err);
     return err;
 }
 
@@ -166,24 +155,15 @@ static int page_visit(struct page *page, int err,
 /* edge_find - the matching letter that is `nth` from the newest; -ENOENT */
 static int edge_find(struct store *s, const struct letter_filter *f,
                      const struct range *range, uint64_t nth,
-                     struct letter_cursor *place)
+                     struct store_cursor *place)
 {
-    struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_EDGE, &st);
-    if (!err) {
-        filter_bind(st, f, range);
-        sql_bind_u64(st, 10, nth);
-        err = sql_step(sql, st);
-        if (err > 0) {
-            place->died_ns = sql_column_u64(st, 0);
-            place->row = sqlite3_column_int64(st, 1);
-        }
-        sql_done(st);
-        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
-    }
-    store_read_end(s);
-    return err;
+    int found = letters_ask(s, &st, SQL_EDGE, f, range, nth, VALUE_NONE);
+
+    if (found > 0)
+        *place = (struct store_cursor){sql_column_u64(st, 0),
+                                       sqlite3_column_int64(st, 1)};
+    return store_answered(s, st, found);
 }
 
 /* range_of - from `since` up to `until`, both as open ends; rows start at 1 */
@@ -193,8 +173,9 @@ static struct range range_of(const struct letter_filter *f)
         .low = {f->since_ns, 0},
         .high = {f->until_ns, 0},
     };
+
     if (f->until_ns == 0)
-        range.high = (struct letter_cursor){INT64_MAX, INT64_MAX};
+        range.high = (struct store_cursor){INT64_MAX, INT64_MAX};
     return range;
 }
 
@@ -204,8 +185,9 @@ static struct range range_of(const struct letter_filter *f)
 static int range_freeze(struct store *s, const struct letter_filter *f,
                         struct range *range)
 {
-    struct letter_cursor newest, first;
+    struct store_cursor newest = {0}, first = {0};
     int err = edge_find(s, f, range, 0, &newest);
+
     if (err)
         return err;
     newest.row++;
@@ -220,7 +202,6 @@ static int range_freeze(struct store *s, const struct letter_filter *f,
     return 0;
 }
 
-/* letters_each - visit matching letters */
 int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg)
@@ -230,6 +211,7 @@ int letters_each(struct store *s, const struct letter_filter *f,
     enum sql_id list = oldest_first ? SQL_LIST_OLDEST : SQL_LIST_NEWEST;
     uint64_t left = f->limit ? f->limit : UINT64_MAX;
     int err = oldest_first ? range_freeze(s, f, &range) : 0;
+
     if (err)
         return err == -ENOENT ? 0 : err;
     do {
@@ -241,25 +223,19 @@ int letters_each(struct store *s, const struct letter_filter *f,
     return err;
 }
 
-/* letters_get - visit one letter */
 int letters_get(struct store *s, int64_t row,
                 int (*visit)(const struct letter *l, void *arg), void *arg)
 {
-    struct sql *sql = store_read_begin(s);
     struct letter *l = NULL;
     size_t bytes;
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_LETTER, &st);
-    if (!err) {
-        sqlite3_bind_int64(st, 1, row);
-        err = sql_step(sql, st);
-        if (err > 0)
-            err = letter_copy(st, store_boot(s), &l, &bytes);
-        else if (!err)
-            err = -ENOENT;
-        sql_done(st);
+    int err = store_ask(s, &st, SQL_LETTER, SQL_VALUES(value_int(row)));
+
+    if (err > 0) {
+        err = letter_copy(st, store_boot(s), &l, &bytes);
+        err = err ? err : 1;
     }
-    store_read_end(s);
+    err = store_answered(s, st, err);
     if (!err)
         err = visit(l, arg);
     free(l);
@@ -282,15 +258,17 @@ static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
 {
     const char *value = (const char *)sqlite3_column_text(st, 0);
     size_t size = (size_t)sqlite3_column_bytes(st, 0);
+    struct tally *t;
+    char *at;
+
     if (by == LETTER_BY_REASON) {
-        int reason = sqlite3_column_int(st, 0);
-        value = dead_reason_text((enum dead_reason)reason);
+        value = dead_reason_text((enum dead_reason)sqlite3_column_int(st, 0));
         size = strlen(value);
     }
-    struct tally *t = malloc(sizeof *t + size + 1);
+    t = malloc(sizeof *t + size + 1);
     if (!t)
         return NULL;
-    char *at = t->text;
+    at = t->text;
     t->value = bytes_copy(&at, value, size);
     t->size = size;
     t->count = sql_column_u64(st, 1);
@@ -303,27 +281,23 @@ static int tallies_read(struct store *s, enum letter_by by,
                         const struct letter_filter *f, struct tallies *all)
 {
     struct range range = range_of(f);
-    struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_SUMMARY, &st);
-    if (!err) {
-        filter_bind(st, f, &range);
-        sql_bind_u64(st, 10, f->limit ? f->limit : UINT64_MAX);
-        sqlite3_bind_int(st, 11, (int)by);
-        while ((err = sql_step(sql, st)) > 0) {
-            struct tally *t = tally_copy(st, by);
-            err = t ? 0 : -ENOMEM;
-            if (err)
-                break;
-            STAILQ_INSERT_TAIL(all, t, link);
+    int err = letters_ask(s, &st, SQL_SUMMARY, f, &range,
+                          f->limit ? f->limit : UINT64_MAX, value_int(by));
+
+    for (; err > 0; err = sql_step(st)) {
+        struct tally *t = tally_copy(st, by);
+
+        if (!t) {
+            err = -ENOMEM;
+            break;
         }
-        sql_done(st);
+        STAILQ_INSERT_TAIL(all, t, link);
     }
-    store_read_end(s);
+    (void)store_answered(s, st, err);
     return err;
 }
 
-/* letters_summary - count letters by a field */
 int letters_summary(struct store *s, enum letter_by by,
                     const struct letter_filter *f,
                     int (*visit)(const char *value, size_t size, uint64_t count,
@@ -332,8 +306,10 @@ int letters_summary(struct store *s, enum letter_by by,
 {
     struct tallies all = STAILQ_HEAD_INITIALIZER(all);
     int err = tallies_read(s, by, f, &all);
+
     while (!STAILQ_EMPTY(&all)) {
         struct tally *t = STAILQ_FIRST(&all);
+
         STAILQ_REMOVE_HEAD(&all, link);
         if (!err)
             err = visit(t->value, t->size, t->count, t->newest_ns, arg);
@@ -352,9 +328,11 @@ static struct store_attempt *attempt_copy(sqlite3_stmt *st)
     const void *tail = sqlite3_column_blob(st, 4);
     size_t tail_size = (size_t)sqlite3_column_bytes(st, 4);
     struct store_attempt *a = malloc(sizeof *a + error_size + tail_size + 2);
+    char *at;
+
     if (!a)
         return NULL;
-    char *at = (char *)(a + 1);
+    at = (char *)(a + 1);
     *a = (struct store_attempt){
         .started_ns = sql_column_u64(st, 1),
         .duration_ns = sql_column_u64(st, 2),
@@ -370,26 +348,19 @@ static struct store_attempt *attempt_copy(sqlite3_stmt *st)
 static int attempt_next(struct store *s, int64_t row, unsigned *n,
                         struct store_attempt **out)
 {
-    struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
+    int found = store_ask(s, &st, SQL_HISTORY,
+                          SQL_VALUES(value_int(row), value_int(*n)));
+
     *out = NULL;
-    int err = sql_use(sql, SQL_HISTORY, &st);
-    if (!err) {
-        sqlite3_bind_int64(st, 1, row);
-        sqlite3_bind_int64(st, 2, *n);
-        err = sql_step(sql, st);
-        if (err > 0) {
-            *n = (unsigned)sqlite3_column_int64(st, 0);
-            *out = attempt_copy(st);
-            err = *out ? 0 : -ENOMEM;
-        }
-        sql_done(st);
+    if (found > 0) {
+        *n = (unsigned)sqlite3_column_int64(st, 0);
+        *out = attempt_copy(st);
     }
-    store_read_end(s);
-    return err;
+    (void)store_answered(s, st, found);
+    return found > 0 && !*out ? -ENOMEM : found < 0 ? found : 0;
 }
 
-/* letters_history - visit the failed deliveries of a letter */
 int letters_history(struct store *s, int64_t row,
                     int (*visit)(unsigned n, const struct store_attempt *a,
                                  void *arg),
@@ -397,8 +368,10 @@ int letters_history(struct store *s, int64_t row,
 {
     struct store_attempt *a;
     unsigned n = 0;
+
     for (;;) {
         int err = attempt_next(s, row, &n, &a);
+
         if (err || !a)
             return err;
         err = visit(n, a, arg);

@@ -48,8 +48,8 @@ int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg);
 /* Tally matching letters by one field: the most frequent value first, then the
- * newest. `value` is NULL for letters that have none (no group, no error), else
- * NUL-terminated. filter->limit: only the newest so many letters are counted.
+ * newest. `value` is NULL for letters without one (no group, no error), else
+ * NUL-terminated. filter->limit: count only that number of the newest letters.
  * Holds one entry for each different value. */
 enum letter_by { LETTER_BY_REASON, LETTER_BY_ERROR, LETTER_BY_GROUP };
 int letters_summary(struct store *s, enum letter_by by,

@@ -19,8 +19,8 @@
 
 #include "common/base/boot_id.h"
 #include "common/store/commit.h"
-#include "common/base/fault_point.h"
 #include "common/store/store_file.h"
+#include "common/store/store_make.h"
 #include "common/store/store_wal.h"
 
 #define BOOT_MAX 128
@@ -48,6 +48,7 @@ static void boot_read(char boot[BOOT_MAX])
     char text[BOOT_TEXT], ipc[40] = "";
     struct boot now;
     ssize_t size;
+
     boot_now(&now);
     if (!now.id[0])
         return;
@@ -61,12 +62,13 @@ static void boot_read(char boot[BOOT_MAX])
 static int connection_open(struct sql *sql, const char *path,
                            enum sql_role role, struct problem *p)
 {
-    int rc = sql_open(sql, path);
+    int rc = sql_open(sql, path), err;
+
     if (rc != SQLITE_OK)
         return store_file_refuse(sql->db, rc, path, p);
     if (sqlite3_db_readonly(sql->db, "main"))
         return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
-    int err = store_file_check(sql->db, path, p);
+    err = store_file_check(sql->db, path, p);
     if (!err && role == SQL_WRITER) /* which is the first one */
         err = store_wal_whole(sql->db, path, p);
     if (err)
@@ -79,7 +81,7 @@ static int connection_open(struct sql *sql, const char *path,
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    return role == SQL_WRITER ? store_file_upgrade(sql->db, path, p) : 0;
+    return role == SQL_WRITER ? store_make_upgrade(sql->db, path, p) : 0;
 }
 
 /* orphan - a -wal whose store is gone: SQLite would take it for that of a new
@@ -88,6 +90,7 @@ static int orphan(const char *path, struct problem *p)
 {
     char wal[PATH_MAX + 8];
     struct stat st;
+
     snprintf(wal, sizeof wal, "%s-wal", path);
     if (stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
         return 0;
@@ -102,12 +105,14 @@ static int orphan(const char *path, struct problem *p)
 static int file_wanted(const char *path, bool create, struct problem *p)
 {
     struct stat st;
+    int err;
+
     if (stat(path, &st) == 0)
         return 0;
-    int err = errno;
+    err = errno;
     if (err == ENOENT && create) {
         err = orphan(path, p);
-        return err ? err : store_file_create(path, p);
+        return err ? err : store_make(path, p);
     }
     return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, strerror(err));
 }
@@ -117,11 +122,13 @@ static int identity_read(struct store *s, const char *path, struct problem *p)
 {
     sqlite3 *db = s->reader.db;
     sqlite3_stmt *st;
+    const void *id;
     int rc = sqlite3_prepare_v2(db, "SELECT id FROM identity", -1, &st, NULL);
+
     if (rc != SQLITE_OK)
         return store_file_refuse(db, rc, path, p);
     rc = sqlite3_step(st);
-    const void *id = rc == SQLITE_ROW ? sqlite3_column_blob(st, 0) : NULL;
+    id = rc == SQLITE_ROW ? sqlite3_column_blob(st, 0) : NULL;
     if (id && sqlite3_column_bytes(st, 0) == sizeof s->identity)
         memcpy(s->identity, id, sizeof s->identity);
     else
@@ -130,29 +137,38 @@ static int identity_read(struct store *s, const char *path, struct problem *p)
     return rc == SQLITE_ROW ? 0 : store_file_refuse(db, rc, path, p);
 }
 
+/* connections_open - the writer first; undone by sql_close of both */
+static int connections_open(struct sql *writer, struct sql *reader,
+                            const char *path, struct problem *p)
+{
+    int err = connection_open(writer, path, SQL_WRITER, p);
+
+    if (!err)
+        err = connection_open(reader, path, SQL_READER, p);
+    return err ? err : store_file_modes(path, p);
+}
+
 /* store_fill - open what a store is made of; undone by store_close */
 static int store_fill(struct store *s, const char *path, struct problem *p)
 {
-    int err = connection_open(&s->writer, path, SQL_WRITER, p);
-    if (!err)
-        err = connection_open(&s->reader, path, SQL_READER, p);
+    int err = connections_open(&s->writer, &s->reader, path, p);
+
     if (!err)
         err = identity_read(s, path, p);
-    if (!err)
-        err = store_file_modes(path, p);
     if (!err && commit_open(&s->commit, &s->writer) < 0)
         err = problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
     return err;
 }
 
-/* store_open - open the store, or make it */
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p)
 {
     int err = file_wanted(path, create, p);
+    struct store *s;
+
     if (err)
         return err;
-    struct store *s = calloc(1, sizeof *s);
+    s = calloc(1, sizeof *s);
     if (!s)
         return problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
     pthread_mutex_init(&s->read_mtx, NULL);
@@ -164,13 +180,68 @@ int store_open(struct store **out, const char *path, bool create,
     return err;
 }
 
-/* waits_count - what is there before the first write of ours
- * A store that cannot be counted, as it is damaged somewhere, counts as empty:
- * whoever needs what cannot be read says so. */
+struct sql *store_read_begin(struct store *s)
+{
+    pthread_mutex_lock(&s->read_mtx);
+    return &s->reader;
+}
+
+void store_read_end(struct store *s)
+{
+    pthread_mutex_unlock(&s->read_mtx);
+}
+
+int store_ask(struct store *s, sqlite3_stmt **st, enum sql_id id,
+              const struct sql_value *values)
+{
+    struct sql *sql = store_read_begin(s);
+    int err = sql_bind(sql, id, st, values);
+
+    if (err)
+        *st = NULL;
+    return err ? err : sql_step(*st);
+}
+
+int store_answered(struct store *s, sqlite3_stmt *st, int found)
+{
+    if (st)
+        sql_done(st);
+    store_read_end(s);
+    return found > 0 ? 0 : found < 0 ? found : -ENOENT;
+}
+
+int store_number(struct store *s, int64_t *number, enum sql_id id,
+                 const struct sql_value *values)
+{
+    sqlite3_stmt *st;
+    int found = store_ask(s, &st, id, values);
+
+    if (found > 0)
+        *number = sqlite3_column_int64(st, 0);
+    return store_answered(s, st, found);
+}
+
+int64_t store_count(struct store *s, enum store_state state)
+{
+    int64_t number = 0;
+    enum sql_id id = state == STORE_WAITING  ? SQL_COUNT_WAITING
+                     : state == STORE_PARKED ? SQL_COUNT_PARKED
+                                             : SQL_COUNT_LETTERS;
+    int err = store_number(
+        s, &number, id,
+        id == SQL_COUNT_LETTERS ? SQL_VALUES(value_int(state)) : NULL);
+
+    return err ? err : number;
+}
+
+/* waits_count - the rows that are there before our first write
+ * A damaged store that cannot be counted counts as empty: the part that needs a
+ * row it cannot read says so. */
 static void waits_count(struct store *s)
 {
     int64_t waiting = store_count(s, STORE_WAITING);
     int64_t parked = store_count(s, STORE_PARKED);
+
     s->waits = (waiting > 0 ? waiting : 0) + (parked > 0 ? parked : 0);
 }
 
@@ -184,11 +255,8 @@ int64_t store_waits(const struct store *s)
 static int swap(struct store *s, const char *path, struct problem *p)
 {
     struct sql writer = {0}, reader = {0};
-    int err = connection_open(&writer, path, SQL_WRITER, p);
-    if (!err)
-        err = connection_open(&reader, path, SQL_READER, p);
-    if (!err)
-        err = store_file_modes(path, p);
+    int err = connections_open(&writer, &reader, path, p);
+
     if (err) {
         sql_close(&reader);
         sql_close(&writer);
@@ -201,17 +269,19 @@ static int swap(struct store *s, const char *path, struct problem *p)
 
 /* store_put_back - no commit comes between the copy and the swap
  * SQLite leaves the names alone when it closes a file that has lost its own, so
- * what is closed here takes nothing of the new one away; and as they are two
- * files, closing one drops no lock of the other (fcntl(2)).
- * If the copy cannot be opened it stays, for whoever comes if this process
- * dies; what is open here holds all of it still, and the next try replaces
- * it. */
-int store_put_back(struct store *s, const char *path, bool replace,
-                   struct problem *p)
+ * closing the old connections removes nothing of the new file; and as the two
+ * are different files, closing one drops no lock of the other (fcntl(2)).
+ * A copy that cannot be opened stays, for the next start should this process
+ * die; the old connections still hold everything, and the next try replaces the
+ * copy. */
+int store_put_back(struct store *s, const char *path,
+                   const struct stat replace[2], struct problem *p)
 {
+    int err;
+
     commit_stop(s->commit);
     pthread_mutex_lock(&s->read_mtx);
-    int err = store_file_copy(s->writer.db, path, replace);
+    err = store_make_copy(s->writer.db, path, replace);
     if (err)
         err =
             problem_set(p, EX_CANTCREAT, -err, "%s: %s", path, strerror(-err));
@@ -222,47 +292,14 @@ int store_put_back(struct store *s, const char *path, bool replace,
     return err;
 }
 
-/* store_copy - beside the store, which stays the one that is used */
 int store_copy(struct store *s, const char *path)
 {
+    int err;
+
     commit_stop(s->commit);
-    int err = store_file_copy(s->writer.db, path, false);
+    err = store_make_copy(s->writer.db, path, NULL);
     commit_go(s->commit);
     return err;
-}
-
-/* store_number - first column of a statement with up to two values; -ENOENT
- * where it gives no row */
-int store_number(struct store *s, enum sql_id id, uint64_t a, int64_t b,
-                 int64_t *number)
-{
-    struct sql *sql = store_read_begin(s);
-    sqlite3_stmt *st;
-    int err = sql_use(sql, id, &st);
-    if (!err) {
-        if (sqlite3_bind_parameter_count(st) > 0)
-            sql_bind_u64(st, 1, a);
-        if (sqlite3_bind_parameter_count(st) > 1)
-            sqlite3_bind_int64(st, 2, b);
-        err = sql_step(sql, st);
-        if (err > 0)
-            *number = sqlite3_column_int64(st, 0);
-        sql_done(st);
-        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
-    }
-    store_read_end(s);
-    return err;
-}
-
-/* store_count - how many rows are in a state */
-int64_t store_count(struct store *s, enum store_state state)
-{
-    int64_t number = 0;
-    enum sql_id id = state == STORE_WAITING  ? SQL_COUNT_WAITING
-                     : state == STORE_PARKED ? SQL_COUNT_PARKED
-                                             : SQL_COUNT_LETTERS;
-    int err = store_number(s, id, (uint64_t)state, 0, &number);
-    return err ? err : number;
 }
 
 /* store_claim - the last worker's commit that was cut off never comes back, or
@@ -275,6 +312,8 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
 {
     sqlite3 *db = s->writer.db;
     int rc = store_wal_bury(db);
+
+    store_make_tidy(sqlite3_db_filename(db, "main"));
     if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC)
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
     commit_number(s->commit, last);
@@ -282,14 +321,15 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     return 0;
 }
 
-/* store_close - copy the -wal into the file as far as nobody is in the way
- * Nothing depends on it: what is in the -wal is durable. The last of all
- * programs that closes takes the -wal away. A store that wrote nothing leaves
- * the copying to the others, so that a list costs a running worker no sync. */
+/* store_close - copy the -wal into the file as far as no reader is in the way
+ * Nothing depends on it: the -wal is durable. The last program that closes the
+ * store removes the -wal. A store that wrote nothing leaves the copying to the
+ * others, so that a list costs a running worker no sync. */
 void store_close(struct store **store)
 {
     struct store *s = *store;
     struct store_stats stats = {0};
+
     if (!s)
         return;
     if (s->commit)
@@ -305,187 +345,28 @@ void store_close(struct store **store)
     *store = NULL;
 }
 
-/* store_stats - how well writers share commits */
 void store_stats(struct store *s, struct store_stats *out)
 {
     commit_stats(s->commit, out);
 }
 
-/* store_read_begin - take the reading connection */
-struct sql *store_read_begin(struct store *s)
-{
-    pthread_mutex_lock(&s->read_mtx);
-    return &s->reader;
-}
-
-/* store_read_end - give it back */
-void store_read_end(struct store *s)
-{
-    pthread_mutex_unlock(&s->read_mtx);
-}
-
-/* store_write - run an operation in a shared commit */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
-                void *arg)
+                void (*durable)(void *arg), void *arg)
 {
-    return commit_run(s->commit, apply, NULL, arg);
+    return commit_run(s->commit, apply, durable, arg);
 }
 
-/* store_boot - what replayed letters are marked with */
+void store_waits_add(struct store *s, int64_t more)
+{
+    atomic_fetch_add(&s->waits, more);
+}
+
 const char *store_boot(const struct store *s)
 {
     return s->boot;
 }
 
-/* store_identity - what the store's tokens begin with */
 const uint8_t *store_identity(const struct store *s)
 {
     return s->identity;
-}
-
-/* ---- the worker's writes ---- */
-
-/* waits - whether a row in that state is one that store_waits counts */
-static int waits(int state)
-{
-    return state == STORE_WAITING || state == STORE_PARKED;
-}
-
-struct put {
-    struct store *store;
-    const struct store_row *m;
-    const struct store_attempt *attempt;
-    int64_t row;
-    int more; /* rows that wait; -1: one less */
-};
-
-/* put_apply - insert or update a row, and add to its history */
-static int put_apply(struct sql *sql, void *arg)
-{
-    struct put *put = arg;
-    const char *boot = put->store->boot;
-    int was = put->m->row ? sql_row_state(sql, put->m->row) : 0;
-    int err;
-    if (was < 0)
-        return was;
-    put->row = put->m->row;
-    put->more = waits((int)put->m->state) - waits(was);
-    if (put->row)
-        err = sql_update_row(sql, put->m, boot);
-    else
-        err = sql_insert_row(sql, put->m, boot, &put->row);
-    if (!err && put->attempt)
-        err = sql_insert_attempt(sql, put->row, put->attempt);
-    return err;
-}
-
-/* put_durable - the slot that it came from is FREE */
-static void put_durable(void *arg)
-{
-    const struct put *put = arg;
-    atomic_fetch_add(&put->store->waits, put->more);
-    if (put->m->slot)
-        put->m->retire(put->m->slot);
-}
-
-/* store_put - bring a message to the disk */
-int store_put(struct store *s, const struct store_row *m,
-              const struct store_attempt *attempt, int64_t *row)
-{
-    struct put put = {.store = s, .m = m, .attempt = attempt};
-    if (!sql_row_valid(m))
-        return -EINVAL;
-    FAULT_POINT("store_put_before");
-    int err = commit_run(s->commit, put_apply, put_durable, &put);
-    FAULT_POINT("store_put_after");
-    if (!err && row)
-        *row = put.row;
-    return err;
-}
-
-struct put_all {
-    struct store *store;
-    const struct store_row *rows;
-    size_t n;
-    int64_t more;
-};
-
-/* put_all_apply - all rows of one call
- * Crash before the commit: each message is in its slot as before. After it:
- * recovery finds the row by the slot's receive sequence (or row) and frees the
- * slot. */
-static int put_all_apply(struct sql *sql, void *arg)
-{
-    struct put_all *all = arg;
-    int err = 0;
-    all->more = 0;
-    for (size_t i = 0; i < all->n && !err; i++) {
-        struct put put = {.store = all->store, .m = &all->rows[i]};
-        err = put_apply(sql, &put);
-        if (!err)
-            all->more += put.more;
-        else if (err == -EEXIST || err == -ENOENT)
-            err = 0;
-    }
-    return err;
-}
-
-/* put_all_durable - all slots that they came from are FREE */
-static void put_all_durable(void *arg)
-{
-    const struct put_all *all = arg;
-    atomic_fetch_add(&all->store->waits, all->more);
-    for (size_t i = 0; i < all->n; i++)
-        if (all->rows[i].slot)
-            all->rows[i].retire(all->rows[i].slot);
-}
-
-/* store_put_all - several messages, one commit */
-int store_put_all(struct store *s, const struct store_row *rows, size_t n)
-{
-    struct put_all all = {.store = s, .rows = rows, .n = n};
-    for (size_t i = 0; i < n; i++)
-        if (!sql_row_valid(&rows[i]))
-            return -EINVAL;
-    FAULT_POINT("store_put_all_before");
-    int err = commit_run(s->commit, put_all_apply, put_all_durable, &all);
-    FAULT_POINT("store_put_all_after");
-    return err;
-}
-
-struct delete
-{
-    struct store *store;
-    int64_t row;
-    int was;
-};
-
-/* delete_apply - remove a row; its history goes with it */
-static int delete_apply(struct sql *sql, void *arg)
-{
-    struct delete *d = arg;
-    sqlite3_stmt *st;
-    int err;
-    d->was = sql_row_state(sql, d->row);
-    err = d->was < 0 ? d->was : sql_use(sql, SQL_DELETE, &st);
-    if (err)
-        return err;
-    sqlite3_bind_int64(st, 1, d->row);
-    return sql_run(sql, st);
-}
-
-static void delete_durable(void *arg)
-{
-    const struct delete *d = arg;
-    atomic_fetch_sub(&d->store->waits, waits(d->was));
-}
-
-/* store_delete - forget a message */
-int store_delete(struct store *s, int64_t row)
-{
-    struct delete d = {.store = s, .row = row};
-    FAULT_POINT("store_delete_before");
-    int err = commit_run(s->commit, delete_apply, delete_durable, &d);
-    FAULT_POINT("store_delete_after");
-    return err;
 }

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
@@ -72,8 +73,8 @@ struct store_row {
 
 /* A token names one replay of a letter: from the moment at which an operator
  * marks it until it is settled. Its first half is the store's own, as the
- * number of a letter means nothing to another store; the other half is random.
- */
+ * number of a letter means nothing to another store; the other half is
+ * random. */
 #define STORE_IDENTITY 8 /* bytes of the first half */
 /* -errno of getrandom(2). */
 int store_token_make(const struct store *s, struct ulid *token);
@@ -85,7 +86,7 @@ enum store_replay {
     REPLAY_OVER, /* of one that was taken: it failed and waits in the store, or
                     is settled; or of an earlier one */
 };
-/* By the header's letter, id and token. What is OPEN may be in a slot. */
+/* By the letter, id and token of its header. An OPEN one may be in a slot. */
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out);
 
@@ -102,27 +103,27 @@ struct store_attempt {
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
-/* The worker, before it looks for what became of its slots: a commit of the
- * last one that was cut off, so that it is not to be seen, will not be seen
- * later. *last (NULL: commits get no numbers) is what store_commits said; from
- * then on it is the number of the last commit that is on the disk. A problem as
- * of store_open. */
+/* The worker, before it looks up its slots in the store: a commit of the last
+ * worker that was cut off will not appear later. *last (NULL: commits get no
+ * numbers) is the result of store_commits; from here on it is the number of the
+ * last commit on the disk. A problem as of store_open. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
-/* Before that: the number of a worker's last commit that the store has, 0 if
- * there is none, UINT64_MAX if it cannot be read. Less than *last of the last
- * worker: what it wrote after that is lost. */
+/* Before that: the number of the last commit that the store has, 0 if there is
+ * none, UINT64_MAX if it cannot be read. If it is less than *last of the last
+ * worker, the commits after it are lost. */
 uint64_t store_commits(struct store *s);
 /* Copy the file and its -wal, as they are, to `copy` and `copy`-wal beside
  * them. -errno: there is no copy, or a part of it. */
 int store_set_aside(struct store *s, char copy[PATH_MAX]);
 
-/* The worker, when its store was removed while it has it open (the -wal or -shm
- * alone, too: `replace`): write all of it to `path` again, durably, and go on
- * with that file. Whoever writes or reads waits meanwhile. -EEXIST: there is
- * another file. After any other failure a copy may be at `path`, which is not
- * used: to be replaced by the next try. One thread at a time. */
-int store_put_back(struct store *s, const char *path, bool replace,
-                   struct problem *p);
+/* The worker, when the file of its store, its -wal or its -shm was removed:
+ * write the whole store to `path` again, durably, and go on with that file.
+ * Readers and writers wait meanwhile. `replace`: two files that the copy may
+ * replace; NULL: none. -EEXIST: another file is there. After any other failure
+ * an unused copy may be at `path`, which the next try replaces. One thread at a
+ * time. */
+int store_put_back(struct store *s, const char *path,
+                   const struct stat replace[2], struct problem *p);
 /* A store of its own at `path` with all that this one holds; as above. */
 int store_copy(struct store *s, const char *path);
 
@@ -148,12 +149,12 @@ int store_put(struct store *s, const struct store_row *m,
 int store_put_all(struct store *s, const struct store_row *rows, size_t n);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
-/* Letters marked replayed under another boot id, or in another IPC namespace (a
- * container that was started anew), than now become dead again, since the
- * kernel queue they were in is gone; but for those that `skip` holds, which
- * were taken out of it (called with the row, no lock held; NULL: none). How
- * many, or -errno, and then some may be dead again; -ENOENT where /proc does
- * not tell the boot id. */
+/* Make letters dead again that were marked replayed under another boot id, or
+ * in another IPC namespace (a container that was restarted): the kernel queue
+ * that they were in is gone. Letters that `skip` holds were taken out of that
+ * queue and stay (called with the row, no lock held; NULL: none). Returns their
+ * number, or -errno, when some may be dead again; -ENOENT: /proc does not tell
+ * the boot id. */
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg);
 

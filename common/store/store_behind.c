@@ -17,18 +17,10 @@
 /* store_commits - the number is a row of a table that each insert writes */
 uint64_t store_commits(struct store *s)
 {
-    struct sql *sql = store_read_begin(s);
-    sqlite3_stmt *st;
-    uint64_t n = 0;
-    int err = sql_use(sql, SQL_COMMITS, &st);
-    if (!err) {
-        err = sql_step(sql, st);
-        if (err > 0)
-            n = sql_column_u64(st, 0);
-        sql_done(st);
-    }
-    store_read_end(s);
-    return err < 0 ? UINT64_MAX : n;
+    int64_t n = 0;
+    int err = store_number(s, &n, SQL_COMMITS, NULL);
+
+    return err && err != -ENOENT ? UINT64_MAX : (uint64_t)n;
 }
 
 /* file_copy - through SQLite's own descriptor: closing one of ours would drop
@@ -38,6 +30,7 @@ static int file_copy(sqlite3_file *from, const char *to)
     char data[65536];
     sqlite3_int64 size = 0, at = 0;
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), err = 0;
+
     if (fd < 0)
         return -errno;
     if (from->pMethods->xFileSize(from, &size) != SQLITE_OK)
@@ -45,6 +38,7 @@ static int file_copy(sqlite3_file *from, const char *to)
     while (!err && at < size) {
         int n =
             size - at < (int)sizeof data ? (int)(size - at) : (int)sizeof data;
+
         if (from->pMethods->xRead(from, data, n, at) != SQLITE_OK)
             err = -EIO;
         else
@@ -68,12 +62,14 @@ int store_set_aside(struct store *s, char copy[PATH_MAX])
     struct sql *sql = store_read_begin(s);
     char path[PATH_MAX + 8];
     int err = 0;
+
     if (snprintf(copy, PATH_MAX, "%s.behind.%llu",
                  sqlite3_db_filename(sql->db, "main"),
                  (unsigned long long)clock_wall_ns()) >= PATH_MAX)
         err = -ENAMETOOLONG;
     for (size_t i = 0; i < 2 && !err; i++) {
         sqlite3_file *file = NULL;
+
         sqlite3_file_control(sql->db, "main", files[i].pointer, &file);
         snprintf(path, sizeof path, "%s%s", copy, files[i].tail);
         if (file && file->pMethods)

@@ -1,4 +1,4 @@
-/* store_read.c - the worker's reads; see store.h
+/* store_read.c - questions to the store, one row or page each; see store.h
  *
  * Each call is one short read transaction on the reading connection, and no
  * callback runs inside it.
@@ -8,27 +8,20 @@
 
 #include "common/store/store_sql.h"
 
-int store_page(struct store *s, enum sql_id id, const char *boot,
-               const struct sql_place *after, struct sql_place page[SQL_PAGE])
+int store_page(struct store *s, enum sql_id id,
+               const struct store_cursor *after, struct sql_value last,
+               struct store_cursor page[STORE_PAGE])
 {
-    struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
-    int n = 0, more = sql_use(sql, id, &st);
+    int n = 0;
+    int more = store_ask(s, &st, id,
+                         SQL_VALUES(value_u64(after->ns), value_int(after->row),
+                                    value_int(STORE_PAGE), last));
 
-    if (!more) {
-        sql_bind_u64(st, 1, after->when_ns);
-        sqlite3_bind_int64(st, 2, after->row);
-        sqlite3_bind_int(st, 3, SQL_PAGE);
-        if (boot)
-            sql_bind_text(st, 4, boot, strlen(boot));
-        while (n < SQL_PAGE && (more = sql_step(sql, st)) > 0)
-            page[n++] = (struct sql_place){
-                .row = sqlite3_column_int64(st, 0),
-                .when_ns = sql_column_u64(st, 1),
-            };
-        sql_done(st);
-    }
-    store_read_end(s);
+    for (; more > 0 && n < STORE_PAGE; more = sql_step(st))
+        page[n++] = (struct store_cursor){sql_column_u64(st, 0),
+                                          sqlite3_column_int64(st, 1)};
+    (void)store_answered(s, st, more);
     return more < 0 ? more : n;
 }
 
@@ -37,57 +30,53 @@ int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns)
 {
-    struct sql_place page[SQL_PAGE], after = {0};
+    struct store_cursor page[STORE_PAGE], after = {0};
     size_t found = 0;
     int n;
+
     *next_ns = UINT64_MAX;
     do {
-        n = store_page(s, SQL_DUE, NULL, &after, page);
+        n = store_page(s, SQL_DUE, &after, VALUE_NONE, page);
         for (int i = 0; i < n; i++) {
             if (skip && skip(page[i].row, arg))
                 continue;
-            if (found == room || page[i].when_ns > now_ns) {
-                *next_ns = page[i].when_ns;
+            if (found == room || page[i].ns > now_ns) {
+                *next_ns = page[i].ns;
                 return (int)found;
             }
             rows[found++] = page[i].row;
         }
         if (n > 0)
             after = page[n - 1];
-    } while (n == SQL_PAGE);
+    } while (n == STORE_PAGE);
     return n < 0 ? n : (int)found;
 }
 
-/* store_stepped - what a clock that was set back keeps waiting */
 int store_stepped(struct store *s, uint64_t due_ns, uint64_t wall_ns,
                   uint64_t longer_ns, struct store_stepped *out)
 {
-    struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_STEPPED, &st);
+    int found = store_ask(s, &st, SQL_STEPPED,
+                          SQL_VALUES(value_u64(due_ns), value_u64(wall_ns),
+                                     value_u64(longer_ns)));
+
     *out = (struct store_stepped){0};
-    if (!err) {
-        sql_bind_u64(st, 1, due_ns);
-        sql_bind_u64(st, 2, wall_ns);
-        sql_bind_u64(st, 3, longer_ns);
-        err = sql_step(sql, st);
-        if (err > 0)
-            *out = (struct store_stepped){
-                .future = sql_column_u64(st, 0),
-                .far = sql_column_u64(st, 1),
-                .due_ns = sql_column_u64(st, 2),
-                .seen_ns = sql_column_u64(st, 3),
-            };
-        sql_done(st);
-    }
-    store_read_end(s);
-    return err < 0 ? err : 0;
+    if (found > 0)
+        *out = (struct store_stepped){
+            .future = sql_column_u64(st, 0),
+            .far = sql_column_u64(st, 1),
+            .due_ns = sql_column_u64(st, 2),
+            .seen_ns = sql_column_u64(st, 3),
+        };
+    return store_answered(s, st, found);
 }
 
 /* row_copy - move what the statement lends into the caller's buffers */
 static int row_copy(sqlite3_stmt *st, struct store_row *out, void *data,
                     size_t room, char *group)
 {
+    const void *bytes;
+
     if (group && out->group) {
         if (out->group_size > STORE_GROUP_MAX)
             return -EIO;
@@ -99,7 +88,7 @@ static int row_copy(sqlite3_stmt *st, struct store_row *out, void *data,
         return 0;
     if (out->size > room)
         return -EMSGSIZE;
-    const void *bytes = sqlite3_column_blob(st, COL_DATA);
+    bytes = sqlite3_column_blob(st, COL_DATA);
     if (out->size > 0 && !bytes)
         return -ENOMEM;
     if (out->size > 0)
@@ -108,76 +97,97 @@ static int row_copy(sqlite3_stmt *st, struct store_row *out, void *data,
     return 0;
 }
 
-/* row_get - read one row with the reading connection */
-static int row_get(struct sql *sql, int64_t row, struct store_row *out,
-                   void *data, size_t room, char *group)
-{
-    sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_GET, &st);
-    if (err)
-        return err;
-    sqlite3_bind_int64(st, 1, row);
-    if (data)
-        sql_bind_u64(st, 2, room);
-    else
-        sqlite3_bind_int64(st, 2, -1);
-    err = sql_step(sql, st);
-    if (err > 0)
-        err = sql_read_row(st, out);
-    else if (!err)
-        err = -ENOENT;
-    if (!err)
-        err = row_copy(st, out, data, room, group);
-    sql_done(st);
-    return err;
-}
-
-/* store_get - one row */
 int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
               size_t room, char *group)
 {
-    int err = row_get(store_read_begin(s), row, out, data, room, group);
-    store_read_end(s);
-    return err;
+    sqlite3_stmt *st;
+    int err = store_ask(
+        s, &st, SQL_GET,
+        SQL_VALUES(value_int(row), data ? value_u64(room) : value_int(-1)));
+
+    if (err > 0) {
+        err = sql_read_row(st, out);
+        if (!err)
+            err = row_copy(st, out, data, room, group);
+        err = err ? err : 1;
+    }
+    return store_answered(s, st, err);
 }
 
-/* store_find_seq - the row that a slot's message became */
 int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row)
 {
-    return store_number(s, SQL_FIND_SEQ, receive_seq, 0, row);
+    return store_number(s, row, SQL_FIND_SEQ,
+                        SQL_VALUES(value_u64(receive_seq)));
 }
 
-/* store_find_id - for people: there is no index for it */
 int store_find_id(struct store *s, const struct ulid *id, int64_t *row)
 {
-    struct sql *sql = store_read_begin(s);
-    sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_FIND_ID, &st);
-    if (!err) {
-        sql_bind_blob(st, 1, id, sizeof *id);
-        err = sql_step(sql, st);
-        if (err > 0)
-            *row = sqlite3_column_int64(st, 0);
-        sql_done(st);
-        err = err > 0 ? 0 : err < 0 ? err : -ENOENT;
-    }
-    store_read_end(s);
-    return err;
+    return store_number(s, row, SQL_FIND_ID,
+                        SQL_VALUES(value_blob(id, sizeof *id)));
 }
 
-/* store_max_seq - the highest receive sequence stored */
 int store_max_seq(struct store *s, uint64_t *receive_seq)
 {
     int64_t number = 0;
-    int err = store_number(s, SQL_MAX_SEQ, 0, 0, &number);
+    int err = store_number(s, &number, SQL_MAX_SEQ, NULL);
+
     if (!err)
         *receive_seq = (uint64_t)number;
     return err;
 }
 
-/* store_next_dead - the letter that died next */
 int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
                     int64_t *row)
 {
-    return store_number(s, SQL_NEXT_DEAD, after_ns, after, row);
+    return store_number(s, row, SQL_NEXT_DEAD,
+                        SQL_VALUES(value_u64(after_ns), value_int(after)));
+}
+
+/* ---- rows of ordered groups ---- */
+
+int store_next_parked(struct store *s, const char *group, size_t size, bool low,
+                      struct store_parked *out)
+{
+    sqlite3_stmt *st;
+    int found = store_ask(s, &st, low ? SQL_PARKED_LOW : SQL_PARKED_HIGH,
+                          SQL_VALUES(value_text(group, size)));
+
+    if (found > 0)
+        *out = (struct store_parked){
+            .row = sqlite3_column_int64(st, 0),
+            .priority = (uint32_t)sql_column_u64(st, 1),
+            .receive_seq = sql_column_u64(st, 2),
+        };
+    return store_answered(s, st, found);
+}
+
+int store_group_letter(struct store *s, const char *group, size_t size,
+                       int64_t *row)
+{
+    return store_number(s, row, SQL_GROUP_LETTER,
+                        SQL_VALUES(value_text(group, size)));
+}
+
+int store_next_group(struct store *s, char *key, size_t *size,
+                     struct store_group *out)
+{
+    sqlite3_stmt *st;
+    int found =
+        store_ask(s, &st, SQL_GROUPS, SQL_VALUES(value_text(key, *size)));
+
+    if (found > 0) {
+        size_t n = (size_t)sqlite3_column_bytes(st, 0);
+
+        *out = (struct store_group){
+            .parked = (uint64_t)sqlite3_column_double(st, 1),
+            .letters = (uint64_t)sqlite3_column_double(st, 2),
+            .head = sqlite3_column_int64(st, 3),
+        };
+        if (n > STORE_GROUP_MAX)
+            found = -EIO;
+        else
+            memcpy(key, sqlite3_column_text(st, 0), n);
+        *size = n;
+    }
+    return store_answered(s, st, found);
 }

@@ -8,7 +8,7 @@
 
 struct recall {
     const char *boot;
-    int64_t rows[SQL_PAGE];
+    int64_t rows[STORE_PAGE];
     int n, recalled;
 };
 
@@ -17,50 +17,53 @@ struct recall {
 static int recall_apply(struct sql *sql, void *arg)
 {
     struct recall *recall = arg;
-    sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_RECALL, &st);
+    int err = 0;
+
     recall->recalled = 0;
     for (int i = 0; !err && i < recall->n; i++) {
-        sqlite3_bind_int64(st, 1, recall->rows[i]);
-        sql_bind_text(st, 2, recall->boot, strlen(recall->boot));
-        err = sql_run(sql, st);
+        err = sql_run(
+            sql, SQL_RECALL,
+            SQL_VALUES(value_int(recall->rows[i]), value_string(recall->boot)));
         recall->recalled += sqlite3_changes(sql->db);
     }
     return err;
 }
 
 /* recall_page - one commit for those that `skip` does not hold; how many */
-static int recall_page(struct store *s, const struct sql_place *page, int n,
+static int recall_page(struct store *s, const struct store_cursor *page, int n,
                        bool (*skip)(int64_t row, void *arg), void *arg)
 {
     struct recall recall = {.boot = store_boot(s)};
+    int err;
+
     for (int i = 0; i < n; i++)
         if (!skip || !skip(page[i].row, arg))
             recall.rows[recall.n++] = page[i].row;
     if (recall.n == 0)
         return 0;
     FAULT_POINT("store_recall_before");
-    int err = store_write(s, recall_apply, &recall);
+    err = store_write(s, recall_apply, NULL, &recall);
     FAULT_POINT("store_recall_after");
     return err ? err : recall.recalled;
 }
 
-/* store_recall - take back what was on its way as the machine went down */
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg)
 {
-    struct sql_place page[SQL_PAGE], after = {0};
-    int n, recalled = 0;
+    struct store_cursor page[STORE_PAGE], after = {0};
+    int n, done, recalled = 0;
+
     if (!*store_boot(s))
         return -ENOENT;
     do {
-        n = store_page(s, SQL_STRAYS, store_boot(s), &after, page);
-        int done = n > 0 ? recall_page(s, page, n, skip, arg) : n;
+        n = store_page(s, SQL_STRAYS, &after, value_string(store_boot(s)),
+                       page);
+        done = n > 0 ? recall_page(s, page, n, skip, arg) : n;
         if (done < 0)
             return done;
         recalled += done;
         if (n > 0)
             after = page[n - 1];
-    } while (n == SQL_PAGE);
+    } while (n == STORE_PAGE);
     return recalled;
 }

@@ -30,21 +30,24 @@ enum {
 /* store_token_make - one that nobody can guess */
 int store_token_make(const struct store *s, struct ulid *token)
 {
-    memcpy(token->bytes, store_identity(s), STORE_IDENTITY);
     ssize_t n = getrandom(token->bytes + STORE_IDENTITY, STORE_IDENTITY, 0);
+
+    memcpy(token->bytes, store_identity(s), STORE_IDENTITY);
     return n == STORE_IDENTITY ? 0 : n < 0 ? -errno : -EIO;
 }
 
 /* replay_of_gone - a letter that is not in the store
- * Numbers are never used twice, so a row that is gone was settled: done,
- * discarded, or moved to a dead-letter queue. That is sure only of a number
- * that this store has given to a letter: the token must begin as ours do, or
- * the message comes from a store that was removed, or from another queue's.
- * Who makes that up gets his own message dropped, and no other. */
+ * Row numbers are never used twice, so a letter that is gone was settled: done,
+ * discarded, or moved to a dead-letter queue. That is certain only of a number
+ * that this store has given to a letter: the token must begin with our
+ * identity, or the message comes from a store that was removed, or from the
+ * store of another queue. A sender that forges such a token loses its own
+ * message, and no other. */
 static enum store_replay replay_of_gone(const struct store *s, sqlite3_stmt *st,
                                         int64_t row, const struct ulid *token)
 {
     bool ours = !memcmp(token->bytes, store_identity(s), STORE_IDENTITY);
+
     return ours && row <= sqlite3_column_int64(st, FIND_GIVEN) ? REPLAY_OVER
                                                                : REPLAY_NONE;
 }
@@ -57,6 +60,7 @@ static enum store_replay replay_of_row(sqlite3_stmt *st, const struct ulid *id)
 {
     const void *known = sqlite3_column_blob(st, FIND_ID);
     int state = sqlite3_column_int(st, FIND_STATE);
+
     if (sqlite3_column_type(st, FIND_N) == SQLITE_NULL || !known ||
         sqlite3_column_bytes(st, FIND_ID) != sizeof *id ||
         memcmp(known, id, sizeof *id) != 0)
@@ -75,20 +79,14 @@ static enum store_replay replay_of_row(sqlite3_stmt *st, const struct ulid *id)
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out)
 {
-    struct sql *sql = store_read_begin(s);
     sqlite3_stmt *st;
-    int err = sql_use(sql, SQL_REPLAY_FIND, &st);
-    if (!err) {
-        sqlite3_bind_int64(st, 1, row);
-        sql_bind_blob(st, 2, token, sizeof *token);
-        err = sql_step(sql, st);
-        if (err > 0)
-            *out = sqlite3_column_type(st, FIND_STATE) == SQLITE_NULL
-                       ? replay_of_gone(s, st, row, token)
-                       : replay_of_row(st, id);
-        sql_done(st);
-        err = err > 0 ? 0 : err < 0 ? err : -EIO;
-    }
-    store_read_end(s);
-    return err;
+    int found =
+        store_ask(s, &st, SQL_REPLAY_FIND,
+                  SQL_VALUES(value_int(row), value_blob(token, sizeof *token)));
+
+    if (found > 0)
+        *out = sqlite3_column_type(st, FIND_STATE) == SQLITE_NULL
+                   ? replay_of_gone(s, st, row, token)
+                   : replay_of_row(st, id);
+    return store_answered(s, st, found ? found : -EIO);
 }

@@ -60,8 +60,7 @@ static int pages_write(void *bytes, size_t size)
 
 /* shm_map - as SQLite's own, or no address
  * Without an address SQLite asks again at the next use: it keeps one only where
- * it was given one.
- */
+ * it was given one. */
 static int shm_map(sqlite3_file *f, int region, int size, int extend,
                    void volatile **at)
 {

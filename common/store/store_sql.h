@@ -17,54 +17,9 @@
 #include "common/store/store_shm.h"
 
 enum sql_id {
-    SQL_BEGIN,
-    SQL_COMMIT,
-    SQL_ROLLBACK,
-    SQL_SAVE,
-    SQL_UNDO,
-    SQL_RELEASE,
-    SQL_INSERT,
-    SQL_UPDATE,
-    SQL_DELETE,
-    SQL_ADD_ATTEMPT,
-    SQL_STRAYS,
-    SQL_RECALL,
-    SQL_DUE,
-    SQL_GET,
-    SQL_STATE,
-    SQL_STEPPED,
-    SQL_FIND_SEQ,
-    SQL_FIND_ID,
-    SQL_MAX_SEQ,
-    SQL_COUNT_WAITING,
-    SQL_COUNT_PARKED,
-    SQL_COUNT_LETTERS,
-    SQL_NEXT_DEAD,
-    SQL_PARKED_HIGH,
-    SQL_PARKED_LOW,
-    SQL_GROUPS,
-    SQL_GROUP_LETTER,
-    SQL_LIST_NEWEST,
-    SQL_LIST_OLDEST,
-    SQL_EDGE,
-    SQL_SUMMARY,
-    SQL_LETTER,
-    SQL_HISTORY,
-    SQL_MARK,
-    SQL_MARK_AGAIN,
-    SQL_MARKED,
-    SQL_UNMARK,
-    SQL_REPLAY_ADD,
-    SQL_REPLAY_AGAIN,
-    SQL_REPLAY_SENT,
-    SQL_REPLAY_DROP,
-    SQL_REPLAY_FIND,
-    SQL_DISCARD,
-    SQL_FREE_PAGES,
-    SQL_SHRINK,
-    SQL_NUMBER,
-    SQL_FIRST_NUMBER,
-    SQL_COMMITS,
+#define STATEMENT(id, text) id,
+#include "common/store/store_statements.h"
+#undef STATEMENT
     SQL_IDS
 };
 
@@ -92,23 +47,52 @@ int sql_error(sqlite3 *db, int rc);
  * the -wal then, and on the disk. */
 bool sql_index_failed(const struct sql *sql);
 
-/* The statement, ready to bind. */
-int sql_use(struct sql *sql, enum sql_id id, sqlite3_stmt **st);
+/* A value of a statement. Bytes are borrowed until the statement is done. */
+struct sql_value {
+    enum { VALUE_END, VALUE_NUMBER, VALUE_TEXT, VALUE_BLOB } type;
+    int64_t number;
+    const void *bytes;
+    size_t size;
+};
+static inline struct sql_value value_int(int64_t number)
+{
+    return (struct sql_value){.type = VALUE_NUMBER, .number = number};
+}
+/* A count or a time; above INT64_MAX (the year 2262) it becomes INT64_MAX. */
+static inline struct sql_value value_u64(uint64_t n)
+{
+    return value_int(n > INT64_MAX ? INT64_MAX : (int64_t)n);
+}
+/* NULL is NULL. */
+static inline struct sql_value value_text(const char *text, size_t size)
+{
+    return (struct sql_value){.type = VALUE_TEXT, .bytes = text, .size = size};
+}
+struct sql_value value_string(const char *text); /* up to its NUL */
+/* Never NULL: no bytes are an empty blob. */
+static inline struct sql_value value_blob(const void *bytes, size_t size)
+{
+    return (struct sql_value){.type = VALUE_BLOB, .bytes = bytes, .size = size};
+}
+#define VALUE_NONE ((struct sql_value){.type = VALUE_END})
+/* What ?1, ?2, ... of a statement are; NULL: it has none. */
+#define SQL_VALUES(...)         \
+    (const struct sql_value[])  \
+    {                           \
+        __VA_ARGS__, VALUE_NONE \
+    }
+
+/* The statement, ready to step; give it back with sql_done. */
+int sql_bind(struct sql *sql, enum sql_id id, sqlite3_stmt **st,
+             const struct sql_value *values);
 /* 1 a row, 0 the end, -errno. */
-int sql_step(struct sql *sql, sqlite3_stmt *st);
+int sql_step(sqlite3_stmt *st);
 /* Give the statement back: ends its read transaction, forgets the values. */
 void sql_done(sqlite3_stmt *st);
-/* Step to the end and give back. */
-int sql_run(struct sql *sql, sqlite3_stmt *st);
-/* Use and run a statement without values. */
-int sql_exec(struct sql *sql, enum sql_id id);
-
-/* Values above INT64_MAX become INT64_MAX: the year 2262. */
-void sql_bind_u64(sqlite3_stmt *st, int at, uint64_t value);
-/* NULL binds NULL. Borrowed until sql_done. */
-void sql_bind_text(sqlite3_stmt *st, int at, const char *text, size_t size);
-/* A blob, never NULL. Borrowed until sql_done. */
-void sql_bind_blob(sqlite3_stmt *st, int at, const void *data, size_t size);
+/* A statement whose rows do not matter, from bind to done. */
+int sql_run(struct sql *sql, enum sql_id id, const struct sql_value *values);
+/* The same; -ENOENT when it found no row to change. */
+int sql_change(struct sql *sql, enum sql_id id, const struct sql_value *values);
 
 /* Columns of a row, as SQL_GET, SQL_LETTER and the lists give them. */
 enum sql_column {
@@ -138,13 +122,14 @@ enum sql_column {
 /* All fields but `data`; group and error point into the statement. -EIO when
  * the row cannot be one of ours. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);
-
+/* A number that was never negative. */
 uint64_t sql_column_u64(sqlite3_stmt *st, int column);
 
 #define STORE_GROUP_MAX 256 /* bytes, as a header's value */
+/* Whether the row can be stored and read back as it is. */
 bool sql_row_valid(const struct store_row *m);
-/* New row in m->state, whatever m->row says; its number to *row. `boot` is kept
- * with a replayed one. */
+/* A new row in m->state, whatever m->row says; its number to *row. `boot` is
+ * kept with a replayed one. */
 int sql_insert_row(struct sql *sql, const struct store_row *m, const char *boot,
                    int64_t *row);
 /* All of row m->row but its body; -ENOENT when it is gone. */
@@ -152,33 +137,40 @@ int sql_update_row(struct sql *sql, const struct store_row *m,
                    const char *boot);
 /* The state of a row; 0: there is none; -errno. */
 int sql_row_state(struct sql *sql, int64_t row);
+/* One more failed delivery of a row. */
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a);
 
-/* Rows, and the time that they are in order of. */
-#define SQL_PAGE 64
-struct sql_place {
-    int64_t row;
-    uint64_t when_ns;
-};
-/* The next rows after *after. SQL_DUE: the waiting ones in order of due time.
- * SQL_STRAYS: letters that were sent in another boot than `boot`, in order of
- * death. How many, or -errno. */
-int store_page(struct store *s, enum sql_id id, const char *boot,
-               const struct sql_place *after, struct sql_place page[SQL_PAGE]);
-
-/* ---- what letters.c uses of store.c ---- */
+/* ---- what the files of the store share ---- */
 
 /* The reading connection, locked until store_read_end. */
 struct sql *store_read_begin(struct store *s);
 void store_read_end(struct store *s);
-/* The first column of a statement with up to two values; -ENOENT where it gives
- * no row. */
-int store_number(struct store *s, enum sql_id id, uint64_t a, int64_t b,
-                 int64_t *number);
+/* store_read_begin, and the first row of a statement: 1 there is one, 0 there
+ * is none, or -errno. Only store_answered ends it; `found` is what became of
+ * it. 0, -ENOENT or -errno. */
+int store_ask(struct store *s, sqlite3_stmt **st, enum sql_id id,
+              const struct sql_value *values);
+int store_answered(struct store *s, sqlite3_stmt *st, int found);
+/* The first column of the first row; -ENOENT where there is none. */
+int store_number(struct store *s, int64_t *number, enum sql_id id,
+                 const struct sql_value *values);
+/* Rows in order of a time. */
+struct store_cursor {
+    uint64_t ns;
+    int64_t row;
+};
+#define STORE_PAGE 64
+/* The next rows after *after, of a statement whose values are its two, the
+ * number of rows and `last`, and which gives time and row. How many. */
+int store_page(struct store *s, enum sql_id id,
+               const struct store_cursor *after, struct sql_value last,
+               struct store_cursor page[STORE_PAGE]);
 /* Run `apply` inside a shared commit; see commit_run. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
-                void *arg);
+                void (*durable)(void *arg), void *arg);
+/* Add to the rows that store_waits counts. */
+void store_waits_add(struct store *s, int64_t more);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */
 const char *store_boot(const struct store *s);
 /* Whether what was sent then is in other queues than those of now. */

@@ -16,6 +16,7 @@ static bool shared(sqlite3_file *f)
     const sqlite3_io_methods *m = f->pMethods;
     volatile void *index = NULL;
     bool is = false;
+
     if (m->iVersion < 2 || m->xLock(f, SQLITE_LOCK_SHARED) != SQLITE_OK)
         return false; /* SQLite will say so, too */
     if (m->xShmMap(f, 0, REGION, 0, &index) == SQLITE_OK)
@@ -25,13 +26,14 @@ static bool shared(sqlite3_file *f)
     return is;
 }
 
-/* store_wal_whole - who has it open goes on with a -wal that nobody else can
- * open */
+/* store_wal_whole - a process that has the store open goes on with a -wal that
+ * no other process can open */
 int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
 {
     char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
     struct stat st;
     sqlite3_file *f = NULL;
+
     snprintf(wal, sizeof wal, "%s-wal", path);
     snprintf(shm, sizeof shm, "%s-shm", path);
     if (stat(wal, &st) == 0 || stat(shm, &st) < 0)
@@ -47,21 +49,20 @@ int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
                        wal);
 }
 
-/* store_wal_bury - what lies in the -wal behind the last commit is gone, or
- * broken
- * SQLite writes a commit to the end and syncs, then its index has it. One that
- * was cut off between is in the file but not in the index: who has the store
- * open does not see it, but when the last of them is gone, the next one takes
- * it over, whatever was made of its messages meanwhile. So the file is emptied;
- * if a reader is in the way, or the disk, a commit that changes nothing is
- * written over the first frame of it, and what is behind a frame that does not
- * match is never taken over. Also if it cannot be synced: a kill leaves what
- * was written.
- */
+/* store_wal_bury - a commit behind the last one in the index is gone, or broken
+ * SQLite writes a commit to the end of the -wal, syncs, then enters it into its
+ * index. A commit that was cut off between is in the file but not in the index:
+ * processes that have the store open do not see it, but after the last of them
+ * is gone, the next one takes it over, although its messages may have been
+ * settled otherwise meanwhile. So the file is emptied; if a reader or the disk
+ * prevents that, a commit that changes nothing is written over its first frame,
+ * and SQLite never takes over anything behind a frame that does not match. That
+ * works also if it cannot be synced: a kill keeps written pages. */
 int store_wal_bury(sqlite3 *db)
 {
     int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE,
                                        NULL, NULL);
+
     _Static_assert(STORE_VERSION == 2, "it stays what it is");
     if (rc != SQLITE_OK)
         rc = sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL);

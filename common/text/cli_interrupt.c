@@ -8,9 +8,10 @@
 
 static volatile sig_atomic_t seen;
 
-/* signal_note - remember the signal. One that comes between a look at `seen`
- * and a blocking call would be slept over: the alarm interrupts that call, and
- * each later one, a second on. */
+/* signal_note - remember the signal
+ * A blocking call would sleep over a signal that comes between a look at `seen`
+ * and the call: the alarm interrupts that call, and each later one, a second
+ * on. */
 static void signal_note(int number)
 {
     if (number != SIGALRM)
@@ -23,27 +24,28 @@ void cli_interrupt_catch(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction act = {.sa_handler = signal_note};
+
     sigemptyset(&act.sa_mask);
     sigaction(SIGALRM, &act, NULL);
     act.sa_flags = (int)SA_RESETHAND;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction before;
+
         sigaction(numbers[i], NULL, &before);
         if (before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &act, NULL);
     }
 }
 
-/* cli_interrupt_seen - the signal that came, or 0 */
 int cli_interrupt_seen(void)
 {
     return (int)seen;
 }
 
-/* cli_interrupt_die - end by the signal that came */
 void cli_interrupt_die(void)
 {
     int number = cli_interrupt_seen();
+
     if (number == 0)
         return;
     fflush(NULL);

@@ -17,7 +17,6 @@ void complain_as(const char *program)
     name = program;
 }
 
-/* complain - one safe line */
 int complain(int status, const char *fmt, ...)
 {
     char *text = NULL;

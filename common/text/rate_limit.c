@@ -6,7 +6,6 @@
 
 #include "common/base/clock.h"
 
-/* rate_limit_start - the first step is due now */
 void rate_limit_start(struct rate_limit *p, uint64_t rate, uint64_t now_ns)
 {
     *p = (struct rate_limit){.rate = rate, .start_ns = now_ns};
@@ -20,15 +19,17 @@ static uint64_t step_due(const struct rate_limit *p)
     uint64_t part = p->rate < NS_PER_S
                         ? rest * NS_PER_S / p->rate
                         : (uint64_t)((double)rest * 1e9 / (double)p->rate);
+
     return p->start_ns + seconds * NS_PER_S + part;
 }
 
-/* rate_limit_next - when the next step is due, and count it */
 uint64_t rate_limit_next(struct rate_limit *p, uint64_t now_ns)
 {
+    uint64_t due;
+
     if (p->rate == 0)
         return now_ns;
-    uint64_t due = step_due(p);
+    due = step_due(p);
     if (now_ns > due && now_ns - due > NS_PER_S) {
         rate_limit_start(p, p->rate, now_ns - NS_PER_S);
         due = p->start_ns;
@@ -37,19 +38,22 @@ uint64_t rate_limit_next(struct rate_limit *p, uint64_t now_ns)
     return due;
 }
 
-/* rate_limit_wait - sleep until the next step is due */
 int rate_limit_wait(struct rate_limit *p)
 {
+    struct rate_limit before = *p;
+    struct timespec until;
+    uint64_t now, due;
+    int err;
+
     if (p->rate == 0)
         return 0;
-    struct rate_limit before = *p;
-    uint64_t now = clock_mono_ns();
-    uint64_t due = rate_limit_next(p, now);
+    now = clock_mono_ns();
+    due = rate_limit_next(p, now);
     if (due <= now)
         return 0;
-    struct timespec until = {.tv_sec = (time_t)(due / NS_PER_S),
-                             .tv_nsec = (long)(due % NS_PER_S)};
-    int err = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    until = (struct timespec){.tv_sec = (time_t)(due / NS_PER_S),
+                              .tv_nsec = (long)(due % NS_PER_S)};
+    err = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     if (err == EINTR)
         *p = before;
     return -err;

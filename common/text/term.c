@@ -12,22 +12,23 @@
 
 #define DEFAULT_WIDTH 80
 
-/* term_is_terminal - whether a person may be looking */
 bool term_is_terminal(FILE *out)
 {
     return isatty(fileno(out)) == 1;
 }
 
-/* term_width - columns to fit into; 0 = no limit */
 int term_width(FILE *out)
 {
     struct winsize size;
+    const char *text;
+    long columns;
+
     if (!term_is_terminal(out))
         return 0;
     if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
-    const char *text = getenv("COLUMNS");
-    long columns = text ? strtol(text, NULL, 10) : 0;
+    text = getenv("COLUMNS");
+    columns = text ? strtol(text, NULL, 10) : 0;
     return columns > 0 && columns < 10000 ? (int)columns : DEFAULT_WIDTH;
 }
 
@@ -36,11 +37,11 @@ static bool colour_wanted(FILE *out)
 {
     const char *off = getenv("NO_COLOR");
     const char *kind = getenv("TERM");
+
     return term_is_terminal(out) && !(off && *off) && kind &&
            strcmp(kind, "dumb") != 0;
 }
 
-/* term_colour - escape sequence, or "" */
 const char *term_colour(FILE *out, enum term_colour colour)
 {
     static const char *const codes[] = {
@@ -48,6 +49,7 @@ const char *term_colour(FILE *out, enum term_colour colour)
         [TERM_DIM] = "\033[2m",    [TERM_RED] = "\033[31m",
         [TERM_GREEN] = "\033[32m", [TERM_YELLOW] = "\033[33m",
     };
+
     return colour_wanted(out) ? codes[colour] : "";
 }
 
@@ -56,29 +58,33 @@ const char *term_colour(FILE *out, enum term_colour colour)
 static int rune_columns(uint32_t rune)
 {
     static locale_t utf8;
+    locale_t before;
+    int columns;
+
     if (rune < 0x300)
         return 1;
     if (!utf8)
         utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     if (!utf8)
         return 1;
-    locale_t before = uselocale(utf8);
-    int columns = wcwidth((wchar_t)rune);
+    before = uselocale(utf8);
+    columns = wcwidth((wchar_t)rune);
     uselocale(before);
     return columns < 0 ? 1 : columns;
 }
 
-/* term_fit - bytes of a safe text that take at most `columns` */
 size_t term_fit(const char *text, int columns, int *taken)
 {
     const unsigned char *s = (const unsigned char *)text;
     size_t size = strlen(text);
     size_t at = 0;
+
     *taken = 0;
     while (at < size) {
         uint32_t rune;
         size_t n = utf8_read(s + at, size - at, &rune);
         int wide = n ? rune_columns(rune) : 1;
+
         if (*taken + wide > columns)
             break;
         *taken += wide;
@@ -87,10 +93,10 @@ size_t term_fit(const char *text, int columns, int *taken)
     return at;
 }
 
-/* term_columns - columns that a UTF-8 text takes */
 int term_columns(const char *text)
 {
     int columns;
+
     term_fit(text, INT32_MAX, &columns);
     return columns;
 }

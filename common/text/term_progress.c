@@ -11,7 +11,6 @@
 #define BAR_COLUMNS   20
 #define DRAW_EVERY_NS (100 * NS_PER_MS)
 
-/* term_progress_start - begin at 0; draws nothing yet */
 void term_progress_start(struct term_progress *p, const char *what,
                          uint64_t total)
 {
@@ -25,10 +24,11 @@ void term_progress_start(struct term_progress *p, const char *what,
 static void left_text(char *buf, size_t room, uint64_t left, double rate)
 {
     double seconds = rate > 0 ? (double)left / rate : 1e9;
+    unsigned s = seconds < 100 * 3600 ? (unsigned)seconds : 0;
+
     buf[0] = '\0';
     if (seconds >= 100 * 3600)
         return;
-    unsigned s = (unsigned)seconds;
     if (s >= 3600)
         snprintf(buf, room, "  %u:%02u:%02u left", s / 3600, s / 60 % 60,
                  s % 60);
@@ -36,11 +36,14 @@ static void left_text(char *buf, size_t room, uint64_t left, double rate)
         snprintf(buf, room, "  %u:%02u left", s / 60, s % 60);
 }
 
-/* term_progress_text - what the bar shows after `elapsed_ns` */
 void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
                         char *buf, size_t room)
 {
     double rate = 0;
+    char bar[BAR_COLUMNS + 1], left[32];
+    uint64_t done;
+    double part;
+
     if (elapsed_ns > 0)
         rate = (double)p->done * (double)NS_PER_S / (double)elapsed_ns;
     if (p->total == 0) {
@@ -48,9 +51,8 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
                  rate, p->note ? "  " : "", p->note ? p->note : "");
         return;
     }
-    uint64_t done = p->done < p->total ? p->done : p->total;
-    double part = (double)done / (double)p->total;
-    char bar[BAR_COLUMNS + 1], left[32];
+    done = p->done < p->total ? p->done : p->total;
+    part = (double)done / (double)p->total;
     memset(bar, ' ', BAR_COLUMNS);
     memset(bar, '#', (size_t)(part * BAR_COLUMNS));
     bar[BAR_COLUMNS] = '\0';
@@ -67,21 +69,24 @@ static void draw(struct term_progress *p, uint64_t now)
 {
     char text[160];
     int taken;
+    size_t fits;
+
     p->drawn_ns = now;
     term_progress_text(p, now - p->started_ns, text, sizeof text);
-    size_t fits = term_fit(text, term_width(stderr) - 1, &taken);
+    fits = term_fit(text, term_width(stderr) - 1, &taken);
     fprintf(stderr, "\r%.*s\033[K", (int)fits, text);
 }
 
-/* term_progress_step - so much is done; draws when it is time */
 void term_progress_step(struct term_progress *p, uint64_t done)
 {
     bool waited = p->note != NULL;
+    uint64_t now;
+
     p->done = done;
     p->note = NULL;
     if (!p->on)
         return;
-    uint64_t now = clock_mono_ns();
+    now = clock_mono_ns();
     if (waited || now - p->drawn_ns >= DRAW_EVERY_NS)
         draw(p, now);
 }
@@ -94,14 +99,12 @@ void term_progress_wait(struct term_progress *p, const char *note)
         draw(p, clock_mono_ns());
 }
 
-/* term_progress_clear - the line is free */
 void term_progress_clear(const struct term_progress *p)
 {
     if (p->on && p->drawn_ns != p->started_ns)
         fputs("\r\033[K", stderr);
 }
 
-/* term_progress_end - take the bar away */
 void term_progress_end(struct term_progress *p)
 {
     term_progress_clear(p);

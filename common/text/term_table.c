@@ -23,10 +23,10 @@ struct term_table {
     bool broken; /* a cell is missing */
 };
 
-/* term_table_open - an empty table, or NULL */
 struct term_table *term_table_open(const struct term_column *columns, size_t n)
 {
     struct term_table *t = calloc(1, sizeof *t);
+
     if (!t)
         return NULL;
     t->columns = calloc(n, sizeof *t->columns);
@@ -45,9 +45,13 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n)
 /* cell_put - take over a safe text, NULL included, as the next cell */
 static void cell_put(struct term_table *t, char *text)
 {
+    int *width;
+    int columns;
+
     if (t->count == t->room) {
         size_t room = t->room ? 2 * t->room : 64;
         char **cells = realloc(t->cells, room * sizeof *cells);
+
         if (!cells) {
             t->broken = true;
             free(text);
@@ -56,21 +60,22 @@ static void cell_put(struct term_table *t, char *text)
         t->cells = cells;
         t->room = room;
     }
-    int *width = &t->widths[t->count % t->n];
-    int columns = text ? term_columns(text) : 0;
+    width = &t->widths[t->count % t->n];
+    columns = text ? term_columns(text) : 0;
     if (columns > *width)
         *width = columns;
     t->cells[t->count++] = text;
 }
 
-/* term_cell - the next cell, made safe */
 void term_cell(struct term_table *t, const void *text, size_t size)
 {
-    if (!t)
-        return;
     char *safe = NULL;
     size_t bytes = 0;
-    FILE *out = open_memstream(&safe, &bytes);
+    FILE *out;
+
+    if (!t)
+        return;
+    out = open_memstream(&safe, &bytes);
     if (out) {
         safe_text(out, text, size, true);
         t->broken |= fclose(out) != 0;
@@ -79,13 +84,14 @@ void term_cell(struct term_table *t, const void *text, size_t size)
     cell_put(t, safe);
 }
 
-/* term_cellf - the next cell, formatted, made safe */
 void term_cellf(struct term_table *t, const char *fmt, ...)
 {
     char *text = NULL;
     va_list args;
+    int size;
+
     va_start(args, fmt);
-    int size = vasprintf(&text, fmt, args);
+    size = vasprintf(&text, fmt, args);
     va_end(args);
     term_cell(t, size < 0 ? "" : text, size < 0 ? 0 : (size_t)size);
     if (size >= 0)
@@ -107,15 +113,18 @@ void term_cell_known(struct term_table *t, int64_t value)
 static void widths_fit(const struct term_table *t, int limit, int *widths)
 {
     int total = (int)(t->n - 1) * GAP;
+
     for (size_t i = 0; i < t->n; i++) {
         widths[i] = t->widths[i];
         total += widths[i];
     }
     for (size_t i = t->n; limit > 0 && total > limit && i-- > 0;) {
         int least = term_columns(t->columns[i].title);
+        int give;
+
         if (least < CELL_MIN)
             least = CELL_MIN;
-        int give = widths[i] - least;
+        give = widths[i] - least;
         if (!t->columns[i].flexible || give <= 0)
             continue;
         if (give > total - limit)
@@ -133,6 +142,7 @@ static void cell_print(FILE *out, const char *text, int width,
     int taken;
     const char *end = "";
     size_t bytes = term_fit(text, width, &taken);
+
     if (text[bytes]) {
         end = "...";
         bytes = term_fit(text, width - 3, &taken);
@@ -151,19 +161,21 @@ static void row_print(const struct term_table *t, FILE *out, const int *widths,
                       char *const *cells, size_t n)
 {
     int start = 0, at = 0;
+
     for (size_t i = 0; i < t->n; i++) {
         const struct term_column *c = &t->columns[i];
         const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
+
         cell_print(out, text ? text : "", widths[i], c->align, start, &at);
         start += widths[i] + GAP;
     }
     fputc('\n', out);
 }
 
-/* term_table_print - titles, unless they are out, and the rows since then */
 int term_table_print(struct term_table *t, FILE *out)
 {
     int *widths = t && !t->broken ? calloc(t->n, sizeof *widths) : NULL;
+
     if (!widths) {
         if (t)
             t->broken = true;
@@ -185,7 +197,6 @@ int term_table_print(struct term_table *t, FILE *out)
     return 0;
 }
 
-/* term_table_close - forget the table; NULL-safe */
 void term_table_close(struct term_table **t)
 {
     if (!*t)

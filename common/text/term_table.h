@@ -32,8 +32,8 @@ void term_cellf(struct term_table *t, const char *fmt, ...)
 /* The next cell, a number; "-" below 0, which is not known. */
 void term_cell_known(struct term_table *t, int64_t value);
 /* Print the titles, the first time, and the rows since the last print: a long
- * table may be printed in parts, so that it need not be held whole. 0, or
- * -ENOMEM: what was to be printed is not all there. */
+ * table may be printed in parts, and need not be held whole. 0, or -ENOMEM:
+ * some cells are missing. */
 int term_table_print(struct term_table *t, FILE *out);
 void term_table_close(struct term_table **t);
 

@@ -14,8 +14,7 @@ _Static_assert(sizeof(struct wheel_timer) == 48, "48 bytes a timer");
  * into `due` and fires from AHEAD and `due`: so what a callback starts late
  * waits for the next advance, and all goes in order of deadline. With equal
  * deadlines AHEAD is first: when its timer was started the deadline was still
- * to come, so that was earlier.
- */
+ * to come, so that was earlier. */
 enum { AHEAD, BANKS = 3 };
 
 struct wheel {
@@ -182,8 +181,7 @@ bool wheel_next(struct wheel *w, uint64_t *when_ns)
 }
 
 /* round_begin - let time reach `now_ns`; the late timers become due
- * If a budget left some of the last round's late ones, they come first.
- */
+ * If a budget left some of the last round's late ones, they come first. */
 static void round_begin(struct wheel *w, uint64_t now_ns)
 {
     w->now_ns = now_ns;
@@ -232,8 +230,7 @@ static bool round_end(struct wheel *w, size_t budget)
 }
 
 /* timer_repeat - start a periodic timer again; the periods that were missed
- * A deadline past the end of time never comes: the timer ends.
- */
+ * A deadline past the end of time never comes: the timer ends. */
 static uint64_t timer_repeat(struct wheel *w, struct wheel_timer *t)
 {
     uint64_t missed = (w->now_ns - t->when_ns) / t->period_ns;

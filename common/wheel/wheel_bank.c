@@ -31,8 +31,7 @@ static void place_clear(struct wheel_bank *b, unsigned at)
 }
 
 /* first_place - the earliest slot that is not empty; false: there is none
- * Clears the bits of slots that have become empty, once for many adds.
- */
+ * Clears the bits of slots that have become empty, once for many adds. */
 static bool first_place(struct wheel_bank *b, unsigned *at)
 {
     while (b->summary) {
@@ -73,8 +72,7 @@ static void spread_begin(struct wheel_bank *b, unsigned at)
 }
 
 /* spread - place the slot's timers again, one or more levels lower
- * False if the budget ended first; the rest stays in the slot, in order.
- */
+ * False if the budget ended first; the rest stays in the slot, in order. */
 static bool spread(struct wheel_bank *b, size_t *budget)
 {
     struct wheel_slot *slot = &b->slot[b->spreading];
@@ -170,8 +168,7 @@ static uint64_t list_min(const struct wheel_timer *list, bool *unsorted)
 }
 
 /* slot_min - the earliest deadline of a slot that is not empty
- * Timers of one and the same delay make ascending lists: no walk there.
- */
+ * Timers of one and the same delay make ascending lists: no walk there. */
 static uint64_t slot_min(struct wheel_slot *slot)
 {
     if (!slot->stale)

@@ -65,8 +65,7 @@ bool wheel_bank_each(const struct wheel_bank *b,
 const char *wheel_bank_check(const struct wheel_bank *b, size_t *count);
 
 /* wheel_bank_place - put `t` where its deadline belongs, level >= floor's
- * The floor also keeps clz away from 0 when the deadline is elapsed_ns.
- */
+ * The floor also keeps clz away from 0 when the deadline is elapsed_ns. */
 static inline void wheel_bank_place(struct wheel_bank *b, struct wheel_timer *t,
                                     uint64_t floor)
 {
@@ -94,8 +93,7 @@ static inline void wheel_bank_place(struct wheel_bank *b, struct wheel_timer *t,
 
 /* wheel_bank_add - add `t`, whose deadline is not before elapsed_ns
  * While a slot is being spread, what belongs below it goes to its tail: or it
- * would overtake equal deadlines that still wait there.
- */
+ * would overtake equal deadlines that still wait there. */
 static inline void wheel_bank_add(struct wheel_bank *b, struct wheel_timer *t)
 {
     wheel_bank_place(b, t, b->floor);

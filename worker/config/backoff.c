@@ -22,7 +22,6 @@ static int refuse(struct problem *p, const char *spec, const char *why)
                        spec, why, BACKOFF_STEPS);
 }
 
-/* backoff_parse - read a spec */
 int backoff_parse(const char *spec, struct backoff *out, struct problem *p)
 {
     char text[DURATION_TEXT * BACKOFF_STEPS];
@@ -49,7 +48,6 @@ int backoff_parse(const char *spec, struct backoff *out, struct problem *p)
     return 0;
 }
 
-/* backoff_print - the spec that gives it */
 void backoff_print(const struct backoff *b, char *out, size_t room)
 {
     char step[DURATION_TEXT];
@@ -84,7 +82,6 @@ static double part_random(void)
     return (double)n / 4294967296.0;
 }
 
-/* backoff_delay - the delay after that failure */
 uint64_t backoff_delay(const struct backoff *b, uint32_t failures,
                        unsigned jitter_percent)
 {

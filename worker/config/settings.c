@@ -13,14 +13,15 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/panic.h"
 #include "common/base/queue_name.h"
+#include "common/options/option_value.h"
 #include "worker/config/settings_operands.h"
 
 #define PERCENT_MAX 1000
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
 #define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
 #define TEXT_MAX    1024
-#define DELAY_MAX   (UINT64_C(400) * 24 * 3600 * NS_PER_S) /* by default */
 
 /* verdict_parse - "retry" to MQW_RETRY; -1: none */
 static int verdict_parse(const char *text)
@@ -292,40 +293,22 @@ int settings_check_number(const struct option_row *row, uint64_t value,
                        row->name, value, row->min, most);
 }
 
-/* settings_init - the defaults of the table */
+/* settings_init - read the defaults from the table, as if they were given
+ * Two of them are words for people: the number of processors is asked of the
+ * kernel, and a mode of 0 says that none was asked for. */
 void settings_init(struct settings *s)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    struct problem p = {0};
 
-    *s = (struct settings){
-        .concurrency = processors > 0 ? (uint64_t)processors : 1,
-        .batch_limit_ns = NS_PER_S,
-        .max_attempts = 5,
-        .jitter_percent = 20,
-        .max_crashes = 3,
-        .retry_for_ns = UINT64_MAX,
-        .timeout_ns = UINT64_MAX,
-        .max_timeout_ns = UINT64_MAX,
-        .max_delay_ns = DELAY_MAX,
-        .take_signals = true,
-        .kill_after_ns = 5 * NS_PER_S,
-        .grace_ns = 30 * NS_PER_S,
-        .breaker_pause_ns = 10 * NS_PER_S,
-        .estimated_duration_ns = 2 * NS_PER_S,
-        .tolerance_factor = 5,
-        .window = 1,
-        .lookahead = 64,
-        .group_quantum = 10,
-        .max_parked = 100000,
-        .max_waiting = 1000000,
-        .stderr_rate = 200,
-    };
+    *s = (struct settings){.take_signals = true};
     memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
-    s->backoff = (struct backoff){
-        .exponential = true,
-        .count = 2,
-        .step_ns = {NS_PER_S, 300 * NS_PER_S},
-    };
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (rows[i].preset && strcmp(rows[i].name, "mode") != 0 &&
+            strcmp(rows[i].name, "max-concurrency") != 0 &&
+            option_read(&rows[i], rows[i].preset, s, &p) < 0)
+            panic("settings: a default is none: %s", p.text);
+    s->concurrency = processors > 0 ? (uint64_t)processors : 1;
 }
 
 /* Guards the backoff of all settings; held for a copy, and innermost. */
@@ -357,7 +340,6 @@ void settings_attr(const struct settings *s, struct queue_attr *out)
                                .mode = (mode_t)s->mode};
 }
 
-/* settings_margin - how long the next handler of a bounded run may take */
 uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
 {
     uint64_t wide;
@@ -390,7 +372,6 @@ static int run_for_check(const struct settings *s, struct problem *p)
                        duration_print(margin, all));
 }
 
-/* settings_check - what no single setting can tell */
 int settings_check(const struct settings *s, struct problem *p)
 {
     if (strcmp(s->dead_letter_queue, s->queue) == 0)
@@ -401,7 +382,6 @@ int settings_check(const struct settings *s, struct problem *p)
     return run_for_check(s, p);
 }
 
-/* settings_parse - argv to settings */
 int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
 {
     int count, rest;

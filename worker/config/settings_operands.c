@@ -89,8 +89,9 @@ static int plugin_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* no_command - where to give one: what our unit runs is told in a file, whose
- * name it passes on; a unit of an older version is known by $INVOCATION_ID */
+/* no_command - say where to give one
+ * Our unit reads the command from a file whose name it passes on; a unit of an
+ * older version is known by $INVOCATION_ID. */
 static int no_command(const char *queue, struct problem *p)
 {
     const char *file = getenv("MQW_CONFIG");

@@ -3,8 +3,8 @@
 
 #define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
 
-/* slots_for - one that a thread receives into, those it delivers (of a group,
- * or as many as a child may have open), and the lookahead */
+/* slots_for - for each thread one slot to receive into and as many as it may
+ * deliver at once; then the lookahead */
 unsigned slots_for(const struct settings *set, unsigned cap)
 {
     return cap * (1 + (unsigned)set->window) + (unsigned)set->lookahead +

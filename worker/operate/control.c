@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/file/file.h"
 #include "common/base/clock.h"
 #include "common/base/unix_socket.h"
 #include "common/base/log.h"
@@ -305,8 +306,7 @@ static bool ours(const struct control *k)
 {
     struct stat name;
 
-    return lstat(k->path, &name) == 0 && name.st_dev == k->node.st_dev &&
-           name.st_ino == k->node.st_ino;
+    return lstat(k->path, &name) == 0 && file_same(&name, &k->node);
 }
 
 void control_close(struct control **control)

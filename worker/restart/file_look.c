@@ -17,11 +17,6 @@
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 
-bool file_same(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
 bool file_unnamed(const struct file *f)
 {
     struct stat now;

@@ -111,23 +111,14 @@ static void counters_again(struct file_watch *w)
     go_on(w->with.flow);
 }
 
-/* store_replaces - what has the name of the store is ours: the store itself, of
- * which the -wal or -shm is gone, or a copy that could not be opened */
-static bool store_replaces(const struct file_watch *w)
-{
-    const struct file *f = &w->files[STORE];
-    struct stat name;
-
-    return stat(f->path, &name) == 0 &&
-           (file_same(&name, &f->id) || file_same(&name, &w->copy));
-}
-
-/* store_again - the copy takes as long as the store is large */
+/* store_again - the copy takes as long as the store is large
+ * It may replace the store itself, of which the -wal or -shm is gone, or a copy
+ * that could not be opened. */
 static int store_again(struct file_watch *w, struct problem *p)
 {
     struct file *f = w->files;
-    int err =
-        store_put_back(w->with.mq->store, f[STORE].path, store_replaces(w), p);
+    const struct stat replace[2] = {f[STORE].id, w->copy};
+    int err = store_put_back(w->with.mq->store, f[STORE].path, replace, p);
 
     if (err) {
         if (err == -EEXIST || stat(f[STORE].path, &w->copy) < 0)

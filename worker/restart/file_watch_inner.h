@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+#include "common/file/file.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
 #include "worker/restart/file_watch.h"
@@ -80,8 +81,6 @@ const struct file *files_gone(const struct file_watch *w, enum part first,
 void file_again(struct file *f);
 /* No name leads to it, anywhere. */
 bool file_unnamed(const struct file *f);
-/* Two looks at one file. */
-bool file_same(const struct stat *a, const struct stat *b);
 
 /* ---- file_notices.c ---- */
 

@@ -125,3 +125,70 @@ Test(man, mqctl_and_its_help_name_the_same_flags)
                                   "doctor", "metrics", "create", "remove")));
     compare(help, page_read("mqctl.1"), 10);
 }
+
+/* default_of - what a flag's help ends with, "(default X)", to `out`; false: it
+ * has none. Lines of help are wrapped. */
+static bool default_of(const char *help, size_t size, char out[64])
+{
+    static const char lead[] = "(default ";
+    char text[1024];
+    size_t n = 0;
+    const char *at;
+
+    for (size_t i = 0; i < size && n < sizeof text - 1; i++)
+        if (!strchr(" \n", help[i]))
+            text[n++] = help[i];
+        else if (n && text[n - 1] != ' ')
+            text[n++] = ' ';
+    text[n] = '\0';
+    at = strstr(text, lead);
+    if (!at)
+        return false;
+    at += strlen(lead);
+    snprintf(out, 64, "%.*s", (int)strcspn(at, ")"), at);
+    return true;
+}
+
+/* page_default - the line of the page that says the default of a flag */
+static void page_default(const char *page, const char *flag, const char *is)
+{
+    char want[160], line[160];
+    const char *at, *end;
+
+    at = find_flag(page, ".It Fl -", flag);
+    if (!at) /* it has a letter, too */
+        at = find_flag(page, " , Fl -", flag);
+    cr_assert(at, "--%s is not in the page", flag);
+    end = strstr(at + 1, "\n.It ");
+    at = strstr(at, "The default is ");
+    cr_assert(at && (!end || at < end), "the page has no default of --%s",
+              flag);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+    snprintf(want, sizeof want, " %s", is);
+    at = strstr(line, want);
+    cr_assert(at && strchr(".,;", at[strlen(want)]),
+              "--%s: the default is %s, the page says: %s", flag, is, line);
+}
+
+Test(man, mqworker_and_its_help_have_the_same_defaults)
+{
+    const char *page = page_read("mqworker.8");
+    const char *at = strstr(help_of("mqworker", HARNESS_LIST("")), "\n  ");
+    int seen = 0;
+
+    while (at) {
+        const char *next = strstr(at + 1, "\n  -");
+        const char *other = strstr(at + 1, "\n      --");
+        char is[64];
+
+        if (!next || (other && other < next))
+            next = other;
+        at = strstr(at, "--");
+        if (at && default_of(at, next ? (size_t)(next - at) : strlen(at), is)) {
+            page_default(page, flag_copy(at + 2), is);
+            seen++;
+        }
+        at = next;
+    }
+    cr_assert_geq(seen, 20, "%d", seen);
+}

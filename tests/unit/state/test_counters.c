@@ -526,6 +526,17 @@ Test(counters, a_removed_file_is_put_back_and_counts_on)
     cr_assert_eq(counters_put_back(w, path), -EEXIST);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* has more address space than any limit */
+Test(counters, a_refused_start_leaves_no_empty_file)
+{
+    struct rlimit limit = {64u << 20, 64u << 20};
+
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    cr_assert_eq(counters_open(&w, path, 1u << 20), -ENOMEM);
+    cr_assert_eq(access(path, F_OK), -1);
+}
+#endif
+
 /* ---- a kill at each instruction ---- */
 
 static void settle_two(void *arg)

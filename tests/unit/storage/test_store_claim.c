@@ -3,7 +3,9 @@
  *
  * The seam is the system call that makes a commit durable.
  */
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -163,5 +165,43 @@ Test(store_claim, a_commit_that_was_cut_off_with_nobody_there_is_taken_over)
     cr_assert_eq(store_claim(s, NULL, &p), 0, "%s", p.text);
     cr_assert_gt(syncs, before);
     cr_assert_eq(store_count(s, STORE_WAITING), 4);
+    store_close(&s);
+}
+
+/* drafts - files with the name that a store has while it is made */
+static int drafts(void)
+{
+    char path[PATH_MAX + 16];
+    int n = 0;
+
+    snprintf(path, sizeof path, "%s.abcDE1", fixture_db);
+    n += access(path, F_OK) == 0;
+    snprintf(path, sizeof path, "%s.abcDE2", fixture_db);
+    n += 2 * (access(path, F_OK) == 0);
+    snprintf(path, sizeof path, "%s.behind.1", fixture_db);
+    return n + 4 * (access(path, F_OK) == 0);
+}
+
+/* A kill in the middle leaves such a file; who is at work has it locked. */
+Test(store_claim, what_a_kill_left_of_a_copy_is_removed)
+{
+    static const char *const tails[] = {"abcDE1", "behind.1", "abcDE2"};
+    struct store *s = fixture_open();
+    struct problem p = {0};
+    char path[PATH_MAX + 16];
+    int fd = -1;
+
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s.%s", fixture_db, tails[i]);
+        if (fd >= 0)
+            close(fd);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        cr_assert_geq(fd, 0);
+    }
+    cr_assert_eq(flock(fd, LOCK_EX), 0); /* the last one is being made */
+    cr_assert_eq(drafts(), 7);
+    cr_assert_eq(store_claim(s, NULL, &p), 0, "%s", p.text);
+    cr_assert_eq(drafts(), 6);
+    close(fd);
     store_close(&s);
 }

@@ -35,13 +35,14 @@ static void removed(const char *tails)
 static void put_back(const char *tails)
 {
     struct store *s = fixture_open();
+    struct stat replace[2] = {0};
     struct problem p = {0};
 
+    cr_assert_eq(stat(fixture_db, &replace[0]), 0);
     put(s, 1);
     removed(tails);
     put(s, 2);
-    cr_assert_eq(store_put_back(s, fixture_db, !strchr(tails, 'd'), &p), 0,
-                 "%s", p.text);
+    cr_assert_eq(store_put_back(s, fixture_db, replace, &p), 0, "%s", p.text);
     put(s, 3);
     cr_assert_eq(store_count(s, STORE_WAITING), 3);
     cr_assert_eq(fixture_rows_after_kill(), 3);
@@ -82,8 +83,44 @@ Test(store_put_back, a_closed_store_takes_nothing_of_the_new_one_away)
     put(s, 3);
     store_close(&old);
     cr_assert_eq(fixture_rows_after_kill(), 2);
-    cr_assert_eq(store_put_back(s, fixture_db, false, &p), -EEXIST);
+    cr_assert_eq(store_put_back(s, fixture_db, NULL, &p), -EEXIST);
     cr_assert(strstr(p.text, fixture_db), "%s", p.text);
+    store_close(&s);
+}
+
+/* stranger - a file of somebody else's */
+static void stranger(const char *path)
+{
+    FILE *f = fopen(path, "w");
+
+    cr_assert_not_null(f);
+    cr_assert(fputs("a stranger", f) >= 0);
+    cr_assert_eq(fclose(f), 0);
+}
+
+/* It may come between a look at the name and the copy, which takes its time. */
+Test(store_put_back, a_file_that_is_none_of_ours_is_not_replaced)
+{
+    struct store *s = fixture_open();
+    struct stat replace[2] = {0}, is;
+    struct problem p = {0};
+    char text[16] = "";
+    FILE *f;
+
+    cr_assert_eq(stat(fixture_db, &replace[0]), 0);
+    put(s, 1);
+    removed("d");
+    stranger(fixture_db);
+    /* a file system may give the number of the one that was removed again */
+    cr_assert_eq(stat(fixture_db, &is), 0);
+    if (is.st_ino == replace[0].st_ino)
+        replace[0].st_ino = 0;
+    cr_assert_eq(store_put_back(s, fixture_db, replace, &p), -EEXIST);
+    f = fopen(fixture_db, "r");
+    cr_assert_not_null(f);
+    cr_assert(fgets(text, sizeof text, f));
+    cr_assert_str_eq(text, "a stranger");
+    (void)fclose(f);
     store_close(&s);
 }
 
@@ -146,7 +183,7 @@ Test(store_put_back, under_load_no_row_is_missing)
         while (atomic_load(&load.seq) < seq + 20)
             sched_yield();
         removed("dws");
-        cr_assert_eq(store_put_back(load.s, fixture_db, false, &p), 0, "%s",
+        cr_assert_eq(store_put_back(load.s, fixture_db, NULL, &p), 0, "%s",
                      p.text);
     }
     atomic_store(&load.stop, true);
@@ -163,14 +200,16 @@ Test(store_put_back, under_load_no_row_is_missing)
 Test(store_put_back, a_second_one_does_not_open_what_has_lost_its_wal)
 {
     struct store *s = fixture_open(), *second;
+    struct stat replace[2] = {0};
     struct problem p = {0};
 
+    cr_assert_eq(stat(fixture_db, &replace[1]), 0);
     put(s, 1);
     removed("w");
     cr_assert_lt(store_open(&second, fixture_db, false, &p), 0);
     cr_assert(strstr(p.text, "was removed while another program"), "%s",
               p.text);
-    cr_assert_eq(store_put_back(s, fixture_db, true, &p), 0, "%s", p.text);
+    cr_assert_eq(store_put_back(s, fixture_db, replace, &p), 0, "%s", p.text);
     cr_assert_eq(store_open(&second, fixture_db, false, &p), 0, "%s", p.text);
     store_close(&second);
     store_close(&s);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/file/file.h"
 #include "common/base/clock.h"
 #include "common/file/folder.h"
 #include "common/state/worker_lock.h"
@@ -138,15 +139,6 @@ static int folder_lock(const char *path)
     return -1;
 }
 
-/* ours - what has this name is what the descriptor stands for */
-static bool ours(const char *path, int fd)
-{
-    struct stat name, st;
-
-    return fstat(fd, &st) == 0 && stat(path, &name) == 0 &&
-           st.st_dev == name.st_dev && st.st_ino == name.st_ino;
-}
-
 /* pidfile_lock - the pidfile, ours alone; -1 with errno
  * Not by pid_file_open(3), which leaves the descriptor to a handler that
  * another thread starts at that moment: a lock that outlives us. Who had the
@@ -160,10 +152,10 @@ static int pidfile_lock(const char *path)
 
         if (fd < 0)
             return -1;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ours(path, fd))
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && file_named(fd, path))
             return fd;
         err = errno;
-        if (ours(path, fd)) {
+        if (file_named(fd, path)) {
             close(fd);
             errno = err;
             return -1;
@@ -178,7 +170,7 @@ static void pidfile_end(const char *path, int *fd)
 {
     if (*fd < 0)
         return;
-    if (ours(path, *fd))
+    if (file_named(*fd, path))
         unlink(path);
     close(*fd);
     *fd = -1;
@@ -302,7 +294,7 @@ static int folder_again(struct pid_file *l)
     strlcpy(path, l->path, sizeof path);
     if (strrchr(path, '/'))
         *strrchr(path, '/') = '\0';
-    if (ours(path, l->folder))
+    if (file_named(l->folder, path))
         return 0;
     fd = folder_lock(l->path);
     if (fd < 0)
@@ -320,7 +312,7 @@ int pid_file_put_back(struct pid_file *l)
 {
     int again, err = folder_again(l);
 
-    if (err || ours(l->path, l->pidfile))
+    if (err || file_named(l->pidfile, l->path))
         return err;
     again = pidfile_lock(l->path);
     if (again < 0)

@@ -1,0 +1,143 @@
+/* store_put.c - what the worker writes: rows and their ends; see store.h
+ *
+ * Crash before the commit: each message is in its slot as before. After it:
+ * recovery finds the row by the slot's receive sequence (or row) and frees the
+ * slot.
+ */
+#include <errno.h>
+
+#include "common/base/fault_point.h"
+#include "common/store/store_sql.h"
+
+/* waits - whether a row in that state is one that store_waits counts */
+static int waits(int state)
+{
+    return state == STORE_WAITING || state == STORE_PARKED;
+}
+
+/* One call of store_put or store_put_all. */
+struct put {
+    struct store *store;
+    const struct store_row *rows;
+    size_t n;
+    const struct store_attempt *attempt; /* of the only row; NULL: none */
+    bool lenient; /* rows that are there already, or gone, stay so */
+    int64_t row;  /* the last one written */
+    int64_t more; /* rows that wait; -1: one less */
+};
+
+/* row_put - insert or update a row, and add to its history */
+static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
+{
+    const char *boot = store_boot(put->store);
+    int was = m->row ? sql_row_state(sql, m->row) : 0;
+    int err;
+
+    if (was < 0)
+        return was;
+    put->row = m->row;
+    if (put->row)
+        err = sql_update_row(sql, m, boot);
+    else
+        err = sql_insert_row(sql, m, boot, &put->row);
+    if (!err && put->attempt)
+        err = sql_insert_attempt(sql, put->row, put->attempt);
+    if (!err)
+        put->more += waits((int)m->state) - waits(was);
+    return err;
+}
+
+/* put_apply - all rows of one call */
+static int put_apply(struct sql *sql, void *arg)
+{
+    struct put *put = arg;
+    int err = 0;
+
+    put->more = 0;
+    for (size_t i = 0; i < put->n && !err; i++) {
+        err = row_put(sql, put, &put->rows[i]);
+        if (put->lenient && (err == -EEXIST || err == -ENOENT))
+            err = 0;
+    }
+    return err;
+}
+
+/* put_durable - the slots that the messages came from are FREE */
+static void put_durable(void *arg)
+{
+    const struct put *put = arg;
+
+    store_waits_add(put->store, put->more);
+    for (size_t i = 0; i < put->n; i++)
+        if (put->rows[i].slot)
+            put->rows[i].retire(put->rows[i].slot);
+}
+
+/* put_run - as one operation of a shared commit */
+static int put_run(struct put *put)
+{
+    for (size_t i = 0; i < put->n; i++)
+        if (!sql_row_valid(&put->rows[i]))
+            return -EINVAL;
+    return store_write(put->store, put_apply, put_durable, put);
+}
+
+int store_put(struct store *s, const struct store_row *m,
+              const struct store_attempt *attempt, int64_t *row)
+{
+    struct put put = {.store = s, .rows = m, .n = 1, .attempt = attempt};
+    int err;
+
+    FAULT_POINT("store_put_before");
+    err = put_run(&put);
+    FAULT_POINT("store_put_after");
+    if (!err && row)
+        *row = put.row;
+    return err;
+}
+
+int store_put_all(struct store *s, const struct store_row *rows, size_t n)
+{
+    struct put put = {.store = s, .rows = rows, .n = n, .lenient = true};
+    int err;
+
+    FAULT_POINT("store_put_all_before");
+    err = put_run(&put);
+    FAULT_POINT("store_put_all_after");
+    return err;
+}
+
+struct delete
+{
+    struct store *store;
+    int64_t row;
+    int was;
+};
+
+/* delete_apply - remove a row; its history goes with it */
+static int delete_apply(struct sql *sql, void *arg)
+{
+    struct delete *d = arg;
+
+    d->was = sql_row_state(sql, d->row);
+    return d->was < 0 ? d->was
+                      : sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->row)));
+}
+
+static void delete_durable(void *arg)
+{
+    const struct delete *d = arg;
+
+    store_waits_add(d->store, -waits(d->was));
+}
+
+int store_delete(struct store *s, int64_t row)
+{
+    struct delete d = {.store = s, .row = row};
+    int err;
+
+    FAULT_POINT("store_delete_before");
+    err = store_write(s, delete_apply, delete_durable, &d);
+    FAULT_POINT("store_delete_after");
+    return err;
+}

@@ -1,0 +1,162 @@
+/* store_statements.h - all SQL on rows, as STATEMENT(name, text)
+ *
+ * WHAT   store_sql.h makes the names of it, store_sql.c the texts. "state >= 3"
+ *        lets SQLite use the index of letters; the body is looked at last, as
+ *        the other conditions spare reading it.
+ * WHO    These two; each defines STATEMENT before it includes this.
+ */
+#define ROW_COLUMNS                                                         \
+    "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes,"  \
+    " flags, group_key, due_ns, first_received_ns, died_ns, reason, error," \
+    " header_size, length(data)"
+#define LAST_REPLAY(column)           \
+    "(SELECT " column " FROM replays" \
+    " WHERE replays.row = messages.row ORDER BY n DESC LIMIT 1)"
+#define LETTER_COLUMNS                                                         \
+    ROW_COLUMNS ", data, (SELECT stderr FROM attempts"                         \
+                " WHERE attempts.row = messages.row ORDER BY n DESC LIMIT 1)," \
+                " boot, " LAST_REPLAY("token") ", " LAST_REPLAY(               \
+                    "marked_ns") ", " LAST_REPLAY("sent")
+
+#define LETTERS                                                    \
+    " FROM messages WHERE state >= 3 AND state = ?9"               \
+    " AND (died_ns, row) > (?1, ?2) AND (died_ns, row) < (?3, ?4)" \
+    " AND (?5 = 0 OR reason = ?5)"                                 \
+    " AND (?6 IS NULL OR group_key = ?6)"                          \
+    " AND (?7 IS NULL OR error_like(error, ?7))"                   \
+    " AND (?8 IS NULL OR body_has(data, header_size, ?8))"
+#define NEWEST_FIRST " ORDER BY died_ns DESC, row DESC"
+#define OLDEST_FIRST " ORDER BY died_ns, row"
+
+/* clang-format off */
+STATEMENT(SQL_BEGIN, "BEGIN IMMEDIATE")
+STATEMENT(SQL_COMMIT, "COMMIT")
+STATEMENT(SQL_ROLLBACK, "ROLLBACK")
+STATEMENT(SQL_SAVE, "SAVEPOINT op")
+STATEMENT(SQL_UNDO, "ROLLBACK TO op")
+STATEMENT(SQL_RELEASE, "RELEASE op")
+STATEMENT(SQL_INSERT,
+    "INSERT INTO messages (state, receive_seq, id, priority, attempts,"
+    " crashes, flags, group_key, due_ns, first_received_ns, died_ns,"
+    " reason, error, boot, header_size, data)"
+    " VALUES (?1, nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+    " ?12, ?13, ?14, ?15, ?16)")
+STATEMENT(SQL_UPDATE,
+    "UPDATE messages SET state = ?1, receive_seq = nullif(?2, 0), id = ?3,"
+    " priority = ?4, attempts = ?5, crashes = ?6, flags = ?7,"
+    " group_key = ?8, due_ns = ?9, first_received_ns = ?10, died_ns = ?11,"
+    " reason = ?12, error = ?13, boot = ?14 WHERE row = ?15")
+STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
+STATEMENT(SQL_ADD_ATTEMPT,
+    "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr)"
+    " SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5"
+    " FROM attempts WHERE row = ?1")
+STATEMENT(SQL_STRAYS,
+    "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
+    " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)" OLDEST_FIRST
+    " LIMIT ?3")
+STATEMENT(SQL_RECALL,
+    "UPDATE messages SET state = 3, boot = NULL"
+    " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)")
+STATEMENT(SQL_DUE,
+    "SELECT due_ns, row FROM messages WHERE state = 1"
+    " AND (due_ns, row) > (?1, ?2) ORDER BY due_ns, row LIMIT ?3")
+STATEMENT(SQL_GET,
+    "SELECT " ROW_COLUMNS ", CASE WHEN length(data) <= ?2 THEN data END"
+    " FROM messages WHERE row = ?1")
+STATEMENT(SQL_STATE, "SELECT state FROM messages WHERE row = ?1")
+STATEMENT(SQL_STEPPED,
+    "SELECT total(seen > ?2), total(seen <= ?2 AND due_ns - seen > ?3),"
+    " ifnull(max(due_ns) FILTER (WHERE seen > ?2 OR due_ns - seen > ?3),"
+    " 0), max(seen) FROM"
+    " (SELECT due_ns, max(first_received_ns,"
+    " (SELECT ifnull(max(started_ns + duration_ns), 0) FROM attempts"
+    " WHERE attempts.row = messages.row)) AS seen"
+    " FROM messages WHERE state = 1 AND due_ns > ?1 AND (attempts > 0 OR"
+    " (first_received_ns > ?2 AND instr(CAST(substr(data, 1, header_size)"
+    " AS TEXT), 'not-before') = 0)))")
+STATEMENT(SQL_FIND_SEQ, "SELECT row FROM messages WHERE receive_seq = ?1")
+STATEMENT(SQL_FIND_ID,
+    "SELECT row FROM messages WHERE id = ?1 ORDER BY row DESC LIMIT 1")
+STATEMENT(SQL_MAX_SEQ,
+    "SELECT ifnull(max(receive_seq), 0) FROM messages"
+    " WHERE receive_seq IS NOT NULL")
+STATEMENT(SQL_COUNT_WAITING, "SELECT count(*) FROM messages WHERE state = 1")
+STATEMENT(SQL_COUNT_PARKED, "SELECT count(*) FROM messages WHERE state = 2")
+STATEMENT(SQL_COUNT_LETTERS,
+    "SELECT count(*) FROM messages WHERE state >= 3 AND state = ?1")
+STATEMENT(SQL_NEXT_DEAD,
+    "SELECT row FROM messages WHERE state >= 3 AND state = 3"
+    " AND (died_ns, row) > (?1, ?2)" OLDEST_FIRST " LIMIT 1")
+STATEMENT(SQL_PARKED_HIGH,
+    "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
+    " group_key = ?1 ORDER BY priority DESC, receive_seq LIMIT 1")
+STATEMENT(SQL_PARKED_LOW,
+    "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
+    " group_key = ?1 ORDER BY priority, receive_seq LIMIT 1")
+STATEMENT(SQL_GROUPS,
+    "SELECT group_key, total(state = 2), total(state >= 3),"
+    " coalesce(max(CASE WHEN state = 1 AND attempts > 0 THEN row END),"
+    " min(CASE WHEN state = 1 AND flags & 4 THEN row END))"
+    " FROM messages WHERE group_key IS NOT NULL AND group_key > ?1"
+    " GROUP BY group_key ORDER BY group_key LIMIT 1")
+STATEMENT(SQL_GROUP_LETTER,
+    "SELECT row FROM messages WHERE group_key = ?1 AND state >= 3"
+    " UNION ALL SELECT row FROM messages WHERE group_key = ?1"
+    " AND state = 1 AND flags & 4 LIMIT 1")
+STATEMENT(SQL_LIST_NEWEST,
+    "SELECT " LETTER_COLUMNS LETTERS NEWEST_FIRST " LIMIT ?10")
+STATEMENT(SQL_LIST_OLDEST,
+    "SELECT " LETTER_COLUMNS LETTERS OLDEST_FIRST " LIMIT ?10")
+STATEMENT(SQL_EDGE,
+    "SELECT died_ns, row" LETTERS NEWEST_FIRST " LIMIT 1 OFFSET ?10")
+STATEMENT(SQL_SUMMARY,
+    "SELECT value, count(*) AS times, max(died_ns) AS newest FROM"
+    " (SELECT CASE ?11 WHEN 0 THEN reason WHEN 1 THEN error"
+    " ELSE group_key END AS value, died_ns" LETTERS NEWEST_FIRST
+    " LIMIT ?10) GROUP BY value ORDER BY times DESC, newest DESC")
+STATEMENT(SQL_LETTER,
+    "SELECT " LETTER_COLUMNS " FROM messages WHERE row = ?1 AND state >= 3")
+STATEMENT(SQL_HISTORY,
+    "SELECT n, started_ns, duration_ns, error, stderr FROM attempts"
+    " WHERE row = ?1 AND n > ?2 ORDER BY n LIMIT 1")
+STATEMENT(SQL_MARK,
+    "UPDATE messages SET state = 4, boot = ?3"
+    " WHERE row = ?1 AND died_ns = ?2 AND state = 3")
+STATEMENT(SQL_MARK_AGAIN,
+    "UPDATE messages SET boot = ?3"
+    " WHERE row = ?1 AND died_ns = ?2 AND state = 4")
+STATEMENT(SQL_MARKED,
+    "SELECT 1 FROM messages WHERE row = ?1 AND died_ns = ?2 AND state = 4")
+STATEMENT(SQL_UNMARK,
+    "UPDATE messages SET state = 3, boot = NULL WHERE row = ?1 AND state = 4")
+STATEMENT(SQL_REPLAY_ADD,
+    "INSERT INTO replays (row, n, token, died_ns, marked_ns, sent)"
+    " SELECT ?1, 1 + ifnull(last, 0), ?2, ?3, ?4, 0"
+    " FROM (SELECT max(n) AS last FROM replays WHERE row = ?1)"
+    " WHERE NOT ?5 OR last IS NULL")
+STATEMENT(SQL_REPLAY_AGAIN,
+    "UPDATE replays SET marked_ns = ?3, sent = 0 WHERE row = ?1"
+    " AND n = (SELECT max(n) FROM replays WHERE row = ?1) AND token = ?2")
+STATEMENT(SQL_REPLAY_SENT,
+    "UPDATE replays SET sent = 1 WHERE row = ?1 AND token = ?2")
+STATEMENT(SQL_REPLAY_DROP,
+    "DELETE FROM replays WHERE row = ?1 AND token = ?2 AND marked_ns = ?3")
+STATEMENT(SQL_REPLAY_FIND,
+    "SELECT given.seq, m.state, m.id, m.died_ns, r.n, r.died_ns,"
+    " (SELECT max(n) FROM replays WHERE row = ?1)"
+    " FROM (SELECT ifnull(max(seq), 0) AS seq FROM sqlite_sequence"
+    " WHERE name = 'messages') AS given"
+    " LEFT JOIN messages AS m ON m.row = ?1"
+    " LEFT JOIN replays AS r ON r.row = ?1 AND r.token = ?2")
+STATEMENT(SQL_DISCARD, "DELETE FROM messages WHERE row = ?1 AND state >= 3")
+STATEMENT(SQL_FREE_PAGES,
+    "SELECT freelist_count, page_count FROM"
+    " pragma_freelist_count, pragma_page_count")
+STATEMENT(SQL_SHRINK, "PRAGMA incremental_vacuum(1024)")
+STATEMENT(SQL_NUMBER,
+    "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'commits'")
+STATEMENT(SQL_FIRST_NUMBER,
+    "INSERT INTO sqlite_sequence (name, seq) VALUES ('commits', ?1)")
+STATEMENT(SQL_COMMITS, "SELECT seq FROM sqlite_sequence WHERE name = 'commits'")
+/* clang-format on */
