@@ -89,6 +89,18 @@ Test(docs_agree, functions_and_steps_that_design_pages_name_exist)
     cr_assert_geq(atoi(seen), 150, "%s", seen);
 }
 
+Test(docs_agree, each_room_is_in_the_table_of_rooms)
+{
+    const char *differ =
+        sh("find common worker scripts -name README | sed 's,README$,,' | sort"
+           "  >\"$1\"/rooms;"
+           "grep -o '^| `[a-z/]*/`' docs/design/rooms.md | tr -d '|` ' | sort |"
+           "diff \"$1\"/rooms - || true",
+           "");
+
+    cr_assert_str_eq(differ, "");
+}
+
 /* ---- numbers ---- */
 
 /* "`--flag` (VALUE)", and rows "| `--flag ARG` | VALUE |" of a table of flags,
