@@ -20,7 +20,7 @@
 #include "worker/process/environment.h"
 #include "worker/config/settings.h"
 
-struct process_tree;
+struct leftovers;
 
 /* What all coprocesses of a handler share. c = constant after open   a = atomic
  *  */
@@ -28,7 +28,7 @@ struct stream {
     const struct settings *set;   /* c */
     struct environment_base base; /* c */
     struct command command;
-    struct process_tree *remains;      /* c */
+    struct leftovers *leftovers;       /* c */
     struct stderr_limit *stderr_limit; /* c */
     _Atomic uint64_t marks;            /* a  the next child's; never twice */
     _Atomic uint64_t signal_ns;        /* a  when the first was sent */

@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/process/process_tree.h"
+#include "worker/process/leftovers.h"
 #include "worker/rules/verdict.h"
 
 #define BACKOFF_FIRST (100 * NS_PER_MS)
@@ -78,16 +78,16 @@ static void sweep(struct coprocess *l)
     if (!l->kill_at_ns)
         coprocess_term(l);
 
-    struct process_tree_of of = {.group = c->pid,
-                                 .end = -1,
-                                 .seq = c->mark,
-                                 .kill_at_ns = l->kill_at_ns,
-                                 .stderr_fd = c->err,
-                                 .tail = &l->tail,
-                                 .known = l->stream->ended,
-                                 .known_count = l->stream->ended_count};
+    struct leftovers_of of = {.group = c->pid,
+                              .end = -1,
+                              .seq = c->mark,
+                              .kill_at_ns = l->kill_at_ns,
+                              .stderr_fd = c->err,
+                              .tail = &l->tail,
+                              .known = l->stream->ended,
+                              .known_count = l->stream->ended_count};
 
-    process_tree_end(l->stream->remains, &of);
+    leftovers_end(l->stream->leftovers, &of);
 }
 
 /* how_it_ended - as an error of a message */

@@ -7,7 +7,7 @@
  * The thread that waits for the process keeps its time limit as well, so that
  * one thread decides which came first: the end, and the exit status is the
  * verdict; or the limit, and the verdict is the timeout whatever the process
- * says. Then the thread ends all that is left of it (process_tree.h).
+ * says. Then the thread ends all that is left of it (leftovers.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,9 +33,8 @@
 #include "worker/process/denied.h"
 #include "worker/process/environment.h"
 #include "worker/handlers/handler.h"
-#include "worker/process/subreaper.h"
 #include "worker/process/process.h"
-#include "worker/process/process_tree.h"
+#include "worker/process/leftovers.h"
 #include "worker/process/stderr_tail.h"
 #include "worker/rules/verdict.h"
 
@@ -57,8 +56,7 @@ struct handler {
     const struct settings *set;   /* c */
     struct environment_base base; /* c */
     struct command command;
-    struct subreaper *orphans;         /* c */
-    struct process_tree *remains;      /* c */
+    struct leftovers *leftovers;       /* c */
     struct stderr_limit *stderr_limit; /* c */
     pthread_mutex_t mtx;
     LIST_HEAD(, running) running; /* m */
@@ -117,8 +115,7 @@ static void exec_close(struct handler **handler)
     if (!h)
         return;
     *handler = NULL;
-    subreaper_close(&h->orphans);
-    process_tree_close(&h->remains);
+    leftovers_close(&h->leftovers);
     environment_base_close(&h->base);
     command_fini(&h->command);
     pthread_mutex_destroy(&h->mtx);
@@ -147,9 +144,8 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     err = environment_base_open(&h->base, set->queue, set->max_attempts,
                                 setup->nonce);
     if (!err)
-        err = process_tree_open(&h->remains, setup->nonce);
-    if (!err)
-        err = subreaper_open(&h->orphans, setup->timers, setup->loop);
+        err = leftovers_open(&h->leftovers, setup->nonce, setup->timers,
+                             setup->loop);
     if (err) {
         exec_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
@@ -335,7 +331,7 @@ static void end_signalled(struct running *r, uint64_t seq, bool late, int sig,
 {
     struct handler *h = r->handler;
     pid_t pid = r->process.pid;
-    struct process_tree_of left = {
+    struct leftovers_of left = {
         .group = pid,
         .end = late ? r->process.end : -1,
         .seq = seq,
@@ -346,7 +342,7 @@ static void end_signalled(struct running *r, uint64_t seq, bool late, int sig,
     siginfo_t info;
 
     if (late) {
-        process_tree_end(h->remains, &left);
+        leftovers_end(h->leftovers, &left);
         drain(r, t);
         info = wait_for(pid, WNOWAIT);
         late_word(r, &info);
@@ -355,7 +351,7 @@ static void end_signalled(struct running *r, uint64_t seq, bool late, int sig,
         info = wait_for(pid, WNOWAIT);
         verdict_exit(out, h->set, &info, true);
         if (out->kind == OUTCOME_STOPPED || sig == SIGKILL)
-            process_tree_end(h->remains, &left);
+            leftovers_end(h->leftovers, &left);
     }
     pthread_mutex_lock(&h->mtx);
     LIST_REMOVE(r, link);
@@ -444,7 +440,7 @@ static void exec_stop(struct handler *h, int sig)
         process_group_signal(r->process.pid, sig);
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
-        process_tree_hurry(h->remains);
+        leftovers_hurry(h->leftovers);
 }
 
 const struct handler_ops handler_exec = {

@@ -21,9 +21,8 @@
 #include "worker/process/denied.h"
 #include "worker/handlers/handler.h"
 #include "worker/handlers/coprocess_inner.h"
-#include "worker/process/subreaper.h"
 #include "worker/loop/loop.h"
-#include "worker/process/process_tree.h"
+#include "worker/process/leftovers.h"
 
 /* Of a coprocess; it lives until close, so that an event of a coprocess that
  * was just handed out finds it.
@@ -40,8 +39,7 @@ struct stream_slot {
 /* m = under mtx   c = constant after open */
 struct handler {
     struct stream stream;
-    struct loop *loop;         /* c */
-    struct subreaper *orphans; /* c */
+    struct loop *loop; /* c */
     pthread_mutex_t mtx;
     LIST_HEAD(, stream_slot) all;  /* m */
     LIST_HEAD(, stream_slot) idle; /* m  the last one put back first */
@@ -133,7 +131,7 @@ static void stream_stop(struct handler *h, int sig)
     }
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
-        process_tree_hurry(h->stream.remains);
+        leftovers_hurry(h->stream.leftovers);
 }
 
 /* children_end - all are told at once, then each is waited for
@@ -178,8 +176,7 @@ static void stream_close(struct handler **handler)
         LIST_REMOVE(p, all);
         free(p);
     }
-    subreaper_close(&h->orphans);
-    process_tree_close(&h->stream.remains);
+    leftovers_close(&h->stream.leftovers);
     environment_base_close(&h->stream.base);
     command_fini(&h->stream.command);
     pthread_mutex_destroy(&h->mtx);
@@ -212,9 +209,8 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     err = environment_base_open(&s->base, set->queue, set->max_attempts,
                                 setup->nonce);
     if (!err)
-        err = process_tree_open(&s->remains, setup->nonce);
-    if (!err)
-        err = subreaper_open(&h->orphans, setup->timers, setup->loop);
+        err = leftovers_open(&s->leftovers, setup->nonce, setup->timers,
+                             setup->loop);
     if (err) {
         stream_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",

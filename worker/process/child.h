@@ -50,7 +50,7 @@ uint64_t child_rss(const struct child *c);
 /* One of in, out, err. */
 void child_close(int *fd);
 /* It has ended: how, and close all. False: that is not known, as somebody else
- * took its status (subreaper.h). */
+ * took its status (leftovers.h). */
 bool child_reap(struct child *c, siginfo_t *how);
 
 #endif

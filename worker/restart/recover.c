@@ -16,7 +16,8 @@
 #include "common/state/counters.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/process/stale_handlers.h"
+#include "worker/process/leftovers.h"
+#include "worker/process/process_search.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/settle.h"
 #include "worker/config/slots.h"
@@ -65,7 +66,7 @@ static bool crashed_last(const struct flow *f, const struct found *found,
 static int seeing(const struct flow *f, const struct found *found,
                   struct problem *p)
 {
-    const char *blind = found->ran > 0 ? leftover_blind() : NULL;
+    const char *blind = found->ran > 0 ? process_search_blind() : NULL;
 
     if (!blind)
         return 0;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "worker/process/environment.h"
-#include "worker/process/stale_handlers.h"
+#include "worker/process/leftovers.h"
 #include "worker/process/process.h"
 
 #define LIMIT_MS 20000

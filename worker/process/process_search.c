@@ -1,15 +1,16 @@
-/* process_scan.c - the processes of deliveries (see process_scan.h)
+/* process_search.c - the processes of deliveries (see process_search.h)
  *
  * A search is one walk over all of /proc. The kernel's lists of children would
  * be shorter, but are exact only for processes that are stopped
  * (proc_pid_task(5)), and are not there in every kernel.
  */
-#include "worker/process/process_scan.h"
+#include "worker/process/process_search.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <bsd/stdlib.h>
@@ -43,7 +45,7 @@ struct found {
     int fd;
 };
 
-struct process_scan {
+struct process_search {
     int epoll; /* all pidfds */
     struct seen *seen;
     size_t seen_count, seen_room;
@@ -53,9 +55,45 @@ struct process_scan {
     size_t env_room;
 };
 
-int process_scan_open(struct process_scan **out)
+/* environ_readable - ours is read by the rule that goes for others of our
+ * user, too (proc(5), hidepid and ptrace access mode) */
+static bool environ_readable(void)
 {
-    struct process_scan *m = calloc(1, sizeof *m);
+    int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    char byte;
+    bool ok = fd >= 0 && read(fd, &byte, 1) >= 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* process_search_blind - judged by ourselves: a process that is there for sure
+ * In another container or chroot an empty folder is an ordinary /proc to
+ * opendir(3), and nothing in it looks like nobody there. The procfs of another
+ * PID namespace knows us by another number or not at all, as it does handlers.
+ */
+const char *process_search_blind(void)
+{
+    char self[32] = "";
+    struct statfs fs;
+    struct process_stat stat;
+
+    if (statfs("/proc", &fs) < 0)
+        return strerror(errno);
+    if (fs.f_type != PROC_SUPER_MAGIC)
+        return "no procfs is mounted there";
+    if (readlink("/proc/self", self, sizeof self - 1) < 0 ||
+        strtol(self, NULL, 10) != getpid() || !process_stat(getpid(), &stat))
+        return "it is of another PID namespace and does not show this process";
+    if (!environ_readable())
+        return "it does not let us read /proc/self/environ";
+    return NULL;
+}
+
+int process_search_open(struct process_search **out)
+{
+    struct process_search *m = calloc(1, sizeof *m);
 
     *out = NULL;
     if (!m)
@@ -72,7 +110,7 @@ int process_scan_open(struct process_scan **out)
 }
 
 /* forget - what the last search found */
-static void forget(struct process_scan *m)
+static void forget(struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
         if (m->found[i].fd >= 0)
@@ -80,9 +118,9 @@ static void forget(struct process_scan *m)
     m->found_count = m->seen_count = m->living = 0;
 }
 
-void process_scan_close(struct process_scan **marked)
+void process_search_close(struct process_search **marked)
 {
-    struct process_scan *m = *marked;
+    struct process_search *m = *marked;
 
     if (!m)
         return;
@@ -110,7 +148,7 @@ static void *grow(void *list, size_t count, size_t *room, size_t size)
 }
 
 /* env_read - its environment to m->env; its size, 0: gone, not ours to read */
-static size_t env_read(struct process_scan *m, pid_t pid)
+static size_t env_read(struct process_search *m, pid_t pid)
 {
     char path[32];
     size_t size = 0;
@@ -142,7 +180,7 @@ static size_t env_read(struct process_scan *m, pid_t pid)
 }
 
 /* see - note one process */
-static int see(struct process_scan *m, pid_t pid)
+static int see(struct process_search *m, pid_t pid)
 {
     struct seen s = {.pid = pid}, *seen;
 
@@ -157,7 +195,7 @@ static int see(struct process_scan *m, pid_t pid)
 }
 
 /* walk - see all processes but ourselves */
-static int walk(struct process_scan *m)
+static int walk(struct process_search *m)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
@@ -179,7 +217,7 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct seen *seen_find(const struct process_scan *m, pid_t pid)
+static struct seen *seen_find(const struct process_search *m, pid_t pid)
 {
     struct seen key = {.pid = pid};
 
@@ -187,7 +225,7 @@ static struct seen *seen_find(const struct process_scan *m, pid_t pid)
 }
 
 /* is_ours - whether we are among its parents */
-static bool is_ours(const struct process_scan *m, const struct seen *s)
+static bool is_ours(const struct process_search *m, const struct seen *s)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
         if (s->stat.parent == getpid())
@@ -198,7 +236,7 @@ static bool is_ours(const struct process_scan *m, const struct seen *s)
 }
 
 /* has_chosen - whether one of its parents was chosen */
-static bool has_chosen(const struct process_scan *m, const struct seen *s)
+static bool has_chosen(const struct process_search *m, const struct seen *s)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
         s = seen_find(m, s->stat.parent);
@@ -209,7 +247,7 @@ static bool has_chosen(const struct process_scan *m, const struct seen *s)
 }
 
 /* is_leader - of one of the groups; those who started it wait for it */
-static bool is_leader(const struct process_scan_choice *c, pid_t pid)
+static bool is_leader(const struct process_search_choice *c, pid_t pid)
 {
     for (size_t i = 0; i < c->count; i++)
         if (c->of[i].group == pid)
@@ -240,7 +278,7 @@ static bool bare(pid_t pid, bool *gone)
  * By then it has let go of our lock, which it had from the dead worker, so that
  * it must be waited for here. Not for ever: some have no environment at all.
  */
-static size_t env_settled(struct process_scan *m, pid_t pid)
+static size_t env_settled(struct process_search *m, pid_t pid)
 {
     size_t size = env_read(m, pid);
     int looks = EXEC_LOOKS;
@@ -257,8 +295,9 @@ static size_t env_settled(struct process_scan *m, pid_t pid)
 }
 
 /* is_meant - by its group or its mark */
-static bool is_meant(struct process_scan *m,
-                     const struct process_scan_choice *c, const struct seen *s)
+static bool is_meant(struct process_search *m,
+                     const struct process_search_choice *c,
+                     const struct seen *s)
 {
     uint64_t seq;
     size_t size;
@@ -278,7 +317,7 @@ static bool is_meant(struct process_scan *m,
 }
 
 /* drop - no longer of interest */
-static void drop(struct process_scan *m, struct found *f)
+static void drop(struct process_search *m, struct found *f)
 {
     close(f->fd); /* and out of the epoll set */
     f->fd = -1;
@@ -286,7 +325,7 @@ static void drop(struct process_scan *m, struct found *f)
 }
 
 /* over - one that was found has ended; take its status if it is our child */
-static void over(struct process_scan *m, struct found *f)
+static void over(struct process_search *m, struct found *f)
 {
     siginfo_t info;
 
@@ -301,7 +340,7 @@ static int errno_or_gone(void)
 }
 
 /* hold - a descriptor for it, if it is still the one that was looked at */
-static int hold(struct process_scan *m, const struct seen *s)
+static int hold(struct process_search *m, const struct seen *s)
 {
     struct epoll_event ev = {.events = EPOLLIN};
     struct pollfd ended = {.events = POLLIN};
@@ -332,9 +371,9 @@ static int hold(struct process_scan *m, const struct seen *s)
     return 0;
 }
 
-/* process_scan_find - look, choose, choose what those started, hold */
-int process_scan_find(struct process_scan *m,
-                      const struct process_scan_choice *c)
+/* process_search_find - look, choose, choose what those started, hold */
+int process_search_find(struct process_search *m,
+                        const struct process_search_choice *c)
 {
     int err;
 
@@ -356,8 +395,8 @@ int process_scan_find(struct process_scan *m,
     return err ? err : (int)m->living;
 }
 
-/* process_scan_living - see who has ended */
-size_t process_scan_living(struct process_scan *m)
+/* process_search_living - see who has ended */
+size_t process_search_living(struct process_search *m)
 {
     struct epoll_event events[EVENTS];
     int n = EVENTS;
@@ -370,13 +409,13 @@ size_t process_scan_living(struct process_scan *m)
     return m->living;
 }
 
-int process_scan_fd(const struct process_scan *m)
+int process_search_fd(const struct process_search *m)
 {
     return m->epoll;
 }
 
 /* warn_living - a process that stays is stuck in the kernel */
-static void warn_living(const struct process_scan *m)
+static void warn_living(const struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
         if (m->found[i].fd >= 0)
@@ -389,7 +428,7 @@ static void warn_living(const struct process_scan *m)
 /* kill_found - on return all of them are gone; how many
  * What we may not kill (it changed its user) does not keep us here.
  */
-static int kill_found(struct process_scan *m)
+static int kill_found(struct process_search *m)
 {
     struct pollfd p = {.fd = m->epoll, .events = POLLIN};
     int killed = 0;
@@ -409,23 +448,23 @@ static int kill_found(struct process_scan *m)
             drop(m, f);
         }
     }
-    while (process_scan_living(m) > 0)
+    while (process_search_living(m) > 0)
         if (poll(&p, 1, WARN_MS) == 0)
             warn_living(m);
     return killed;
 }
 
-/* process_scan_end - until nothing is found any more
+/* process_search_end - until nothing is found any more
  * A process that is killed cannot fork; one that was not reached yet can, so
  * the walk is repeated until it finds none.
  */
-int process_scan_end(struct process_scan *m,
-                     const struct process_scan_choice *choice)
+int process_search_end(struct process_search *m,
+                       const struct process_search_choice *choice)
 {
     int sum = 0, killed;
 
     do {
-        int living = process_scan_find(m, choice);
+        int living = process_search_find(m, choice);
 
         if (living < 0)
             return living;

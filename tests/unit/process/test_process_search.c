@@ -1,4 +1,4 @@
-/* test_process_scan.c - finding and ending what a handler started, wherever it
+/* test_process_search.c - finding and ending what a handler started, wherever it
  * went */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -11,12 +11,12 @@
 
 #include "common/base/clock.h"
 #include "worker/process/environment.h"
-#include "worker/process/process_scan.h"
+#include "worker/process/process_search.h"
 #include "worker/process/process.h"
 
 #define CHILDREN 16
 
-static struct process_scan *marked;
+static struct process_search *marked;
 static uint64_t nonce;
 static pid_t child[CHILDREN];
 static unsigned children;
@@ -26,20 +26,20 @@ static void setup(void)
     /* Another run's processes have another one. */
     nonce = clock_wall_ns() * 2654435761u + (uint64_t)getpid();
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    cr_assert_eq(process_scan_open(&marked), 0);
+    cr_assert_eq(process_search_open(&marked), 0);
 }
 
 static void teardown(void)
 {
-    struct process_scan_delivery all[] = {
+    struct process_search_delivery all[] = {
         {.seq = 1}, {.seq = 7}, {.seq = 8}, {.seq = 12}, {.seq = 121}};
 
-    process_scan_end(marked,
-                     &(struct process_scan_choice){
-                         .nonce = nonce, .of = all, .count = 5, .ours = true});
+    process_search_end(
+        marked, &(struct process_search_choice){
+                    .nonce = nonce, .of = all, .count = 5, .ours = true});
     for (unsigned i = 0; i < children; i++)
         kill(-child[i], SIGKILL);
-    process_scan_close(&marked);
+    process_search_close(&marked);
     cr_assert_null(marked);
 }
 
@@ -76,20 +76,20 @@ static pid_t start(uint64_t seq, const char *script, unsigned parts)
 /* find - of one delivery, by its mark, among our descendants */
 static int find(uint64_t seq)
 {
-    struct process_scan_delivery one = {.seq = seq};
+    struct process_search_delivery one = {.seq = seq};
 
-    return process_scan_find(
-        marked, &(struct process_scan_choice){
+    return process_search_find(
+        marked, &(struct process_search_choice){
                     .nonce = nonce, .of = &one, .count = 1, .ours = true});
 }
 
 /* end - of a delivery whose leader has ended */
 static int end(uint64_t seq, pid_t group)
 {
-    struct process_scan_delivery one = {.seq = seq, .group = group};
+    struct process_search_delivery one = {.seq = seq, .group = group};
 
-    return process_scan_end(
-        marked, &(struct process_scan_choice){
+    return process_search_end(
+        marked, &(struct process_search_choice){
                     .nonce = nonce, .of = &one, .count = 1, .ours = true});
 }
 
@@ -151,10 +151,10 @@ Test(marked, end_does_not_touch_a_neighbour)
 Test(marked, groups_only_are_members_without_the_leader)
 {
     pid_t pid = start(7, SETSID "sh -c '" STAY "' & " STAY, 3);
-    struct process_scan_delivery one = {.group = pid};
-    struct process_scan_choice choice = {
+    struct process_search_delivery one = {.group = pid};
+    struct process_search_choice choice = {
         .of = &one, .count = 1, .groups_only = true};
 
-    cr_assert_eq(process_scan_find(marked, &choice), 1);
-    cr_assert_eq(process_scan_living(marked), 1);
+    cr_assert_eq(process_search_find(marked, &choice), 1);
+    cr_assert_eq(process_search_living(marked), 1);
 }

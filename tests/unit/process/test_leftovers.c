@@ -1,4 +1,4 @@
-/* test_process_tree.c - what is left of handlers that were ended, many at once
+/* test_leftovers.c - what is left of handlers that were ended, many at once
  */
 #include "tests/unit/base/passing_clock.h"
 
@@ -7,29 +7,31 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "worker/loop/loop.h"
+#include "worker/loop/timers.h"
 #include "worker/process/environment.h"
-#include "worker/process/process_scan.h"
-#include "worker/process/subreaper.h"
+#include "worker/process/process_search.h"
 #include "worker/process/process.h"
-#include "worker/process/process_tree.h"
+#include "worker/process/leftovers.h"
 #include "worker/process/stderr_tail.h"
 
 #define HANDLERS 12
 
 /* A handler whose leader has ended with status 3, and is a zombie. */
 struct ended {
-    struct process_tree_of of;
+    struct leftovers_of of;
     struct stderr_tail tail;
     pthread_t thread;
 };
 
-static struct process_tree *remains;
+static struct leftovers *leftovers;
+static struct timers *timers;
+static struct loop *loop;
 static uint64_t nonce;
 static struct ended ended[HANDLERS];
 
@@ -37,27 +39,31 @@ static void setup(void)
 {
     nonce = clock_wall_ns() * 2654435761u + (uint64_t)getpid();
     log_setup(LOG_ERROR, LOG_TEXT);
-    cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    cr_assert_eq(process_tree_open(&remains, nonce), 0);
+    cr_assert_eq(timers_open(&timers), 0);
+    cr_assert_eq(loop_open(&loop, timers), 0);
+    cr_assert_eq(leftovers_open(&leftovers, nonce, timers, loop), 0);
 }
 
 /* teardown - a failed test leaves processes */
 static void teardown(void)
 {
-    struct process_scan_delivery all[HANDLERS];
-    struct process_scan *m;
+    struct process_search_delivery all[HANDLERS];
+    struct process_search *m;
 
     for (unsigned i = 0; i < HANDLERS; i++)
-        all[i] = (struct process_scan_delivery){.seq = i};
-    cr_assert_eq(process_scan_open(&m), 0);
-    process_scan_end(
-        m, &(struct process_scan_choice){
+        all[i] = (struct process_search_delivery){.seq = i};
+    cr_assert_eq(process_search_open(&m), 0);
+    process_search_end(
+        m, &(struct process_search_choice){
                .nonce = nonce, .of = all, .count = HANDLERS, .ours = true});
-    process_scan_close(&m);
-    process_tree_close(&remains);
+    process_search_close(&m);
+    leftovers_close(&leftovers);
+    cr_assert_null(leftovers);
+    loop_close(&loop);
+    timers_close(&timers);
 }
 
-TestSuite(remains, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(leftovers, .init = setup, .fini = teardown, .timeout = 60);
 
 /* start - handler `i`: "sh -c SCRIPT", whose `parts` say a byte when up */
 static void start(unsigned i, const char *script, unsigned parts)
@@ -111,11 +117,11 @@ static void *end(void *arg)
 {
     struct ended *e = arg;
 
-    process_tree_end(remains, &e->of);
+    leftovers_end(leftovers, &e->of);
     return NULL;
 }
 
-Test(remains, nothing_of_many_that_end_at_once_is_left)
+Test(leftovers, nothing_of_many_that_end_at_once_is_left)
 {
     for (unsigned i = 0; i < HANDLERS; i++) {
         start(i, STUBBORN SETSID SETSID "exit 3", 3);
@@ -128,7 +134,7 @@ Test(remains, nothing_of_many_that_end_at_once_is_left)
     reaped(HANDLERS);
 }
 
-Test(remains, a_group_has_until_the_end_of_its_grace)
+Test(leftovers, a_group_has_until_the_end_of_its_grace)
 {
     uint64_t grace = clock_mono_ns() + 300 * NS_PER_S;
 
@@ -141,7 +147,7 @@ Test(remains, a_group_has_until_the_end_of_its_grace)
     reaped(1);
 }
 
-Test(remains, a_group_that_is_gone_is_not_waited_for)
+Test(leftovers, a_group_that_is_gone_is_not_waited_for)
 {
     start(0, SETSID "exit 3", 1);
     ended[0].of.kill_at_ns = clock_mono_ns() + 3600 * NS_PER_S;
@@ -149,22 +155,45 @@ Test(remains, a_group_that_is_gone_is_not_waited_for)
     reaped(1);
 }
 
-Test(remains, nobody_has_a_grace_in_a_hurry)
+Test(leftovers, nobody_has_a_grace_in_a_hurry)
 {
     start(0, STUBBORN SETSID "exit 3", 2);
     ended[0].of.kill_at_ns = clock_mono_ns() + 3600 * NS_PER_S;
     cr_assert_eq(pthread_create(&ended[0].thread, NULL, end, &ended[0]), 0);
-    process_tree_hurry(remains);
+    leftovers_hurry(leftovers);
     pthread_join(ended[0].thread, NULL);
     reaped(1);
 }
 
-Test(remains, that_there_are_no_orphans_is_seen)
+/* Without SIGTERM to the leader: it has its grace as the others have. */
+Test(leftovers, a_leader_that_stays_has_its_grace_and_is_killed)
+{
+    char sleep_word[] = "sleep", time_word[] = "1000";
+    char *argv[] = {sleep_word, time_word, NULL}, *env[] = {NULL};
+    uint64_t grace = clock_mono_ns() + 100 * NS_PER_MS;
+    struct process p;
+    siginfo_t info;
+
+    cr_assert_eq(
+        process_start(&p, "/bin/sleep", argv, env, (int[]){-1, -1, -1}), 0);
+    stderr_tail_init(&ended[0].tail, "id", NULL);
+    ended[0].of = (struct leftovers_of){.group = p.pid,
+                                        .end = p.end,
+                                        .kill_at_ns = grace,
+                                        .stderr_fd = -1,
+                                        .tail = &ended[0].tail};
+    end(&ended[0]);
+    cr_assert_geq(clock_mono_ns(), grace);
+    cr_assert_eq(waitid(P_PID, (id_t)p.pid, &info, WEXITED | WNOHANG), 0);
+    cr_assert_eq(info.si_status, SIGKILL);
+}
+
+Test(leftovers, that_there_are_no_orphans_is_seen)
 {
     siginfo_t info;
 
-    cr_assert(subreaper_none_but(NULL, 0));
+    cr_assert(leftovers_none_but(NULL, 0));
     start(0, SETSID "exit 3", 1);
     waitid(P_PID, (id_t)ended[0].of.group, &info, WEXITED);
-    cr_assert_not(subreaper_none_but(NULL, 0));
+    cr_assert_not(leftovers_none_but(NULL, 0));
 }
