@@ -2,8 +2,8 @@
  *
  * How to learn that an orphan has ended: SIGCHLD is the only notice there is,
  * and the end of every handler sends one too. All threads block it, so that it
- * costs a handler's end no wake-up; a signalfd wakes the peeker for it, but once
- * in PAUSE_NS at most. An idle worker has no handlers and is woken for orphans
+ * costs a handler's end no wake-up; a signalfd wakes the peeker for it, once in
+ * PAUSE_NS at most. An idle worker has no handlers and is woken for orphans
  * only. A look for zombies at the end of each handler instead would cost each
  * of them a system call, and leave zombies as long as no message comes.
  *
