@@ -28,7 +28,7 @@ static struct harness_result sh(const char *script, const char *argument)
         .env = HARNESS_LIST(path, state)});
 }
 
-/* What is only for looking stands in blocks "sh check", one command a line. A
+/* Commands that only look are in blocks "sh check", one command a line. A
  * doctor that found something (1) has done its work. */
 Test(runbook, commands_that_look_work_as_they_stand)
 {

@@ -277,11 +277,11 @@ Test(worker_replay, more_letters_than_the_queue_holds_all_come_through)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(
         q, "-c", "2", "--", "sh", "-c",
-        "if [ -e mended ]; then exec \"$0\"; fi; exit 65", RECORD);
+        "if [ -e fixed ]; then exec \"$0\"; fi; exit 65", RECORD);
     for (int i = 0; i < 25; i++)
         harness_send_text(q, "x");
     harness_wait_letters(q, 25, 10000);
-    harness_write("mended", "", 0);
+    harness_write("fixed", "", 0);
     struct harness_result r = mqdlq("replay", "--all", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     harness_until_lines("runs", 25, 10000);

@@ -22,9 +22,9 @@ static void record_script(const char *name)
     harness_script(name, text);
 }
 
-/* runs_when_mended - it opens, says why; mended, the message runs as new */
-static void runs_when_mended(struct harness_process *w, const char *q,
-                             const char *reason, const char *redelivered)
+/* runs_when_fixed - it opens, says why; once fixed, the message runs as new */
+static void runs_when_fixed(struct harness_process *w, const char *q,
+                            const char *reason, const char *redelivered)
 {
     char want[64];
     const char *line = harness_wait_log(w, "event=breaker_open", 5000);
@@ -49,7 +49,7 @@ Test(worker_breaker, a_command_that_is_missing_counts_no_attempt)
     harness_send_text(q, "x");
     struct harness_process *w =
         harness_worker(q, QUICKLY, "--", harness_path("handler"));
-    runs_when_mended(w, q, "No such file", "0");
+    runs_when_fixed(w, q, "No such file", "0");
 }
 
 Test(worker_breaker, a_command_that_is_not_in_PATH_is_looked_for_again)
@@ -62,7 +62,7 @@ Test(worker_breaker, a_command_that_is_not_in_PATH_is_looked_for_again)
         .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), q,
                              QUICKLY, "--", "handler"),
         .env = HARNESS_LIST(path)});
-    runs_when_mended(w, q, "handler", "0");
+    runs_when_fixed(w, q, "handler", "0");
 }
 
 Test(worker_breaker, a_command_that_is_not_executable_counts_no_attempt)
@@ -72,7 +72,7 @@ Test(worker_breaker, a_command_that_is_not_executable_counts_no_attempt)
     harness_write("handler", "", 0);
     struct harness_process *w =
         harness_worker(q, QUICKLY, "--", harness_path("handler"));
-    runs_when_mended(w, q, "Permission denied", "0");
+    runs_when_fixed(w, q, "Permission denied", "0");
 }
 
 Test(worker_breaker, an_interpreter_that_is_missing_counts_no_attempt)
@@ -83,7 +83,7 @@ Test(worker_breaker, an_interpreter_that_is_missing_counts_no_attempt)
     harness_write("handler", "#!/no/such/shell\n", 17);
     struct harness_process *w =
         harness_worker(q, QUICKLY, "--", harness_path("handler"));
-    runs_when_mended(w, q, "handler", "0");
+    runs_when_fixed(w, q, "handler", "0");
 }
 
 Test(worker_breaker, exit_126_and_127_count_no_attempt)
@@ -96,7 +96,7 @@ Test(worker_breaker, exit_126_and_127_count_no_attempt)
         struct harness_process *w =
             harness_worker(q, QUICKLY, "--", harness_path("handler"));
         /* Something ran: the next delivery says that it is not the first. */
-        runs_when_mended(w, q, ends[i], "1");
+        runs_when_fixed(w, q, ends[i], "1");
         harness_run("rm", "runs");
     }
 }

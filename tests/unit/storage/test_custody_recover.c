@@ -137,7 +137,7 @@ Test(custody_recover, power_cut_makes_the_file_torn_until_it_is_mended)
     custody_close(&c);
     boot_id_edit(twin);
 
-    for (int i = 0; i < 2; i++) { /* a kill before the mending: torn again */
+    for (int i = 0; i < 2; i++) { /* a kill before the repair: torn again */
         char third[160];
 
         c = fixture_open_at(twin, FIXTURE_ROOM, 4);
@@ -203,7 +203,7 @@ Test(custody_recover, start_that_failed_does_not_call_a_torn_file_clean)
 
     c = fixture_open_at(twin, FIXTURE_ROOM, 4);
     fixture_recover(c);
-    custody_close(&c); /* something later in the start failed: no mending */
+    custody_close(&c); /* something later in the start failed: no repair */
     c = fixture_open_at(twin, FIXTURE_ROOM, 4);
     cr_assert(custody_torn(c));
     custody_close(&c);
