@@ -138,21 +138,21 @@ struct pidfile_search {
 static bool pidfile_look(int fd, void *arg)
 {
     struct pidfile_search *s = arg;
-    char entry[64], path[PATH_MAX], *slash;
+    char entry[64], target[PATH_MAX], *slash;
     struct stat its, name;
 
     snprintf(entry, sizeof entry, "/proc/%d/fd/%d", (int)s->out->pid, fd);
-    if (!proc_link(entry, path) || path[0] != '/')
+    if (!proc_link(entry, target) || target[0] != '/')
         return true;
-    slash = strrchr(path, '/');
+    slash = strrchr(target, '/');
     if (strcmp(slash + 1, STATEDIR_PIDFILE) != 0)
         return true;
-    s->out->there = stat(entry, &its) == 0 && stat(path, &name) == 0 &&
+    s->out->there = stat(entry, &its) == 0 && stat(target, &name) == 0 &&
                     its.st_dev == name.st_dev && its.st_ino == name.st_ino;
     *slash = '\0';
-    slash = strrchr(path, '/');
+    slash = strrchr(target, '/');
     s->out->there = s->out->there && slash && strcmp(slash, s->queue) == 0;
-    strlcpy(s->out->folder, path, sizeof s->out->folder);
+    strlcpy(s->out->folder, target, sizeof s->out->folder);
     s->found = true;
     return false;
 }

@@ -127,10 +127,7 @@ static int tally_json(const char *value, size_t size, uint64_t count,
     object =
         json_pack("{s:s?, s:I, s:s}", summary->by, value ? safe : NULL, "count",
                   (json_int_t)count, "newest", time_print(newest_ns, time));
-    if (!object || json_print_line(object, stdout) != 0)
-        return -ENOMEM;
-    json_decref(object);
-    return 0;
+    return json_print_line(object, stdout);
 }
 
 /* tally_row - visit: one line of the table */
