@@ -1,0 +1,266 @@
+/* test_source_mq.c - what source_mq promises: slots, rows and claims behind
+ * take_due, unpark and settle */
+#include "tests/unit/storage/store_fixture.h"
+
+#include <errno.h>
+
+#include "common/base/log.h"
+#include "worker/source/mq/source_mq.h"
+
+enum { SLOTS = 4 };
+
+static struct settings set = {.queue = "/q"};
+static struct source_mq mq;
+static struct source *const s = &mq.source;
+static struct pool *no_pool;
+static struct source_death death;
+static unsigned deaths;
+
+static void visit(struct slot *slot, void *arg)
+{
+    (void)slot, (void)arg;
+}
+
+static void changed(void *arg)
+{
+    (void)arg;
+}
+
+static void died(void *arg, const struct source_death *d)
+{
+    (void)arg;
+    death = *d;
+    deaths++;
+}
+
+static void setup(void)
+{
+    const struct custody_spec spec = {
+        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
+    struct problem p = {0};
+    char path[PATH_MAX];
+
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    fixture_init();
+    snprintf(path, sizeof path, "%s/custody", fixture_dir);
+    mq.store = fixture_open();
+    cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0);
+    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
+    cr_assert_eq(timers_open(&mq.timers), 0);
+    mq.set = &set;
+    mq.folder = fixture_dir;
+    mq.pool = &no_pool;
+    mq.events = (struct source_events){.changed = changed, .died = died};
+    cr_assert_eq(source_mq_open(&mq, &p), 0);
+}
+
+static void teardown(void)
+{
+    source_mq_close(&mq);
+    timers_close(&mq.timers);
+    custody_close(&mq.custody);
+    store_close(&mq.store);
+    fixture_fini();
+}
+
+TestSuite(source_mq, .init = setup, .fini = teardown, .timeout = 30);
+
+/* put - a row of group "k" */
+static int64_t put(enum store_state state, uint64_t seq, uint32_t priority)
+{
+    struct store_row m = fixture_row(state, "body");
+
+    m.group = "k";
+    m.group_size = 1;
+    m.receive_seq = seq;
+    m.priority = priority;
+    return fixture_put(mq.store, &m);
+}
+
+static struct message *take_due(unsigned lane)
+{
+    struct message *m = NULL;
+
+    cr_assert_eq(s->ops->take_due(s, lane, &m), 0);
+    return m;
+}
+
+static int settle(struct message *m, enum settle_kind kind, unsigned lane)
+{
+    struct settle st = {.m = m,
+                        .kind = kind,
+                        .lane = lane,
+                        .group = m->group,
+                        .due_ns = clock_steady_ns(),
+                        .reason = REASON_REJECTED};
+
+    return s->ops->settle(s, &st, 1);
+}
+
+static struct store_row row_of(uint64_t seq)
+{
+    struct store_row m;
+    int64_t row;
+
+    cr_assert_eq(store_find_seq(mq.store, seq, &row), 0);
+    cr_assert_eq(store_get(mq.store, row, &m, NULL, 0, NULL), 0);
+    return m;
+}
+
+Test(source_mq, a_due_row_is_lent_with_all_that_the_store_knows)
+{
+    struct message *m;
+
+    put(STORE_WAITING, 7, 3);
+    cr_assert(source_due(s));
+    m = take_due(0);
+    cr_assert_eq(m->seq, 7);
+    cr_assert_eq(m->priority, 3);
+    cr_assert(m->flags & MESSAGE_STORED);
+    cr_assert_eq(m->group.size, 1);
+    cr_assert_eq(memcmp(m->data, "body", m->size), 0);
+    cr_assert_eq(s->ops->take_due(s, 1, &m), -EAGAIN, "its row is claimed");
+}
+
+Test(source_mq, what_is_settled_with_a_lane_keeps_its_slot_warm_until_it_rests)
+{
+    struct message *m;
+
+    put(STORE_WAITING, 1, 0);
+    m = take_due(2);
+    cr_assert_eq(s->ops->room(s), SLOTS - 1);
+    cr_assert_eq(settle(m, SETTLE_DONE, 2), 0);
+    cr_assert_eq(s->ops->room(s), SLOTS - 1);
+    cr_assert_eq(m->seq, 1, "it can be read");
+    s->ops->rest(s, 2);
+    cr_assert_eq(s->ops->room(s), SLOTS);
+}
+
+Test(source_mq, what_is_settled_without_a_lane_is_released_by_who_settled)
+{
+    struct message *m;
+
+    put(STORE_WAITING, 1, 0);
+    m = take_due(0);
+    cr_assert_eq(settle(m, SETTLE_DEAD, LANE_NONE), 0);
+    cr_assert_eq(row_of(1).state, STORE_DEAD);
+    cr_assert_eq(s->ops->room(s), SLOTS - 1);
+    s->ops->release(s, m);
+    cr_assert_eq(s->ops->room(s), SLOTS);
+}
+
+Test(source_mq, what_is_returned_waits_as_before)
+{
+    struct message *m;
+
+    put(STORE_WAITING, 1, 0);
+    m = take_due(0);
+    cr_assert_eq(settle(m, SETTLE_RETURN, 0), 0);
+    cr_assert(custody_empty(mq.custody));
+    cr_assert_eq(row_of(1).state, STORE_WAITING);
+    cr_assert_eq(row_of(1).attempts, 0);
+    cr_assert_eq(take_due(0)->seq, 1);
+}
+
+Test(source_mq, a_refused_verdict_changes_nothing_but_that_it_may_have_run)
+{
+    struct message *m;
+
+    put(STORE_WAITING, 1, 0);
+    m = take_due(0);
+    m->ops->run(m, 1);
+    source_mq_store_gone(&mq, true);
+    cr_assert_eq(settle(m, SETTLE_DEAD, 0), -EBADFD);
+    cr_assert_eq(slot_word(lent_of(m)->slot).state, SLOT_HELD);
+    cr_assert(m->flags & MESSAGE_REDELIVERED);
+    cr_assert_eq(row_of(1).state, STORE_WAITING);
+    source_mq_store_gone(&mq, false);
+    cr_assert_eq(settle(m, SETTLE_DEAD, 0), 0);
+    cr_assert_eq(row_of(1).state, STORE_DEAD);
+    cr_assert(row_of(1).flags & STORE_REDELIVERED);
+}
+
+Test(source_mq, a_letter_that_is_gone_meanwhile_was_discarded)
+{
+    struct settle st = {.kind = SETTLE_RETRY, .lane = 0};
+    int64_t row = put(STORE_WAITING, 1, 0);
+
+    st.m = take_due(0);
+    st.group = st.m->group;
+    cr_assert_eq(store_delete(mq.store, row), 0);
+    cr_assert_eq(s->ops->settle(s, &st, 1), 0);
+    cr_assert_eq(st.kind, SETTLE_DISCARD);
+    cr_assert(custody_empty(mq.custody));
+}
+
+Test(source_mq, parked_ones_come_by_priority_and_after_what_is_before_them)
+{
+    struct message first = {.priority = 9, .seq = 1}, last = {.seq = 9};
+    const struct header_text key = {.at = "k", .size = 1}, none = {"n", 1};
+    struct message *m;
+
+    put(STORE_PARKED, 2, 0);
+    put(STORE_PARKED, 3, 5);
+    cr_assert_eq(s->ops->unpark(s, 0, none, false, NULL, &m), -ENOENT);
+    cr_assert_eq(s->ops->unpark(s, 0, key, false, &first, &m), -EAGAIN);
+    cr_assert_eq(s->ops->unpark(s, 0, key, false, &last, &m), 0);
+    cr_assert_eq(m->seq, 3);
+    cr_assert_eq(settle(m, SETTLE_DONE, 0), 0);
+    cr_assert_eq(s->ops->unpark(s, 0, key, true, NULL, &m), 0);
+    cr_assert_eq(m->seq, 2);
+}
+
+Test(source_mq, many_are_parked_in_one_commit)
+{
+    struct settle list[SLOTS];
+    struct store_stats before, after;
+
+    for (unsigned i = 0; i < SLOTS; i++)
+        put(STORE_WAITING, i + 1, 0);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        list[i] = (struct settle){
+            .m = take_due(0), .kind = SETTLE_PARK, .lane = LANE_NONE};
+        list[i].group = list[i].m->group;
+    }
+    cr_assert_eq(s->ops->room(s), 0);
+    store_stats(mq.store, &before);
+    cr_assert_eq(s->ops->settle(s, list, SLOTS), 0);
+    store_stats(mq.store, &after);
+    cr_assert_eq(after.commits, before.commits + 1);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        cr_assert_eq(row_of(i + 1).state, STORE_PARKED);
+        s->ops->release(s, list[i].m);
+    }
+    cr_assert_eq(s->ops->room(s), SLOTS);
+}
+
+Test(source_mq, without_a_free_slot_nothing_is_lent_and_nothing_claimed)
+{
+    struct message *m;
+
+    for (unsigned i = 0; i <= SLOTS; i++)
+        put(STORE_WAITING, i + 1, 0);
+    for (unsigned i = 0; i < SLOTS; i++)
+        (void)take_due(i);
+    cr_assert_eq(s->ops->take_due(s, SLOTS, &m), -EAGAIN);
+    cr_assert_eq(settle(&mq.lents[0].m, SETTLE_DONE, 0), 0);
+    cr_assert_eq(take_due(0)->seq, SLOTS + 1);
+}
+
+Test(source_mq, one_that_no_slot_has_room_for_dies)
+{
+    struct store_row row = fixture_row(STORE_WAITING, "");
+    char large[200] = {0};
+    struct message *m;
+
+    row.data = large;
+    row.size = custody_body_bytes(mq.custody) + 1;
+    row.receive_seq = 5;
+    cr_assert_leq(row.size, sizeof large);
+    fixture_put(mq.store, &row);
+    cr_assert_eq(s->ops->take_due(s, 0, &m), -EAGAIN);
+    cr_assert_eq(deaths, 1);
+    cr_assert_eq(death.seq, 5);
+    cr_assert_eq(death.size, row.size);
+    cr_assert_eq(row_of(5).state, STORE_DEAD);
+}
