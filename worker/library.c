@@ -51,7 +51,7 @@ struct mqw_worker {
 
 /* ---- orders ---- */
 
-/* orders_ready - carry out what was ordered; in the peeker */
+/* orders_ready - carry out the orders; in the loop */
 static void orders_ready(struct loop_source *source)
 {
     struct mqw_worker *w = CONTAINER_OF(source, struct mqw_worker, orders);
@@ -291,7 +291,7 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
                : 0;
 }
 
-/* tell - the problem to whoever asked for it */
+/* tell - copy the problem to the caller's buffer */
 static void tell(const struct mqw_options *o, const struct problem *p)
 {
     if (o->problem && o->problem_size > 0)

@@ -14,8 +14,8 @@
 #include "worker/loop/loop.h"
 #include "worker/config/settings.h"
 
-/* descriptors_ready - 0, 1 and 2 are open, and what was passed in after them:
- * handlers get no descriptor that whoever started us forgot */
+/* descriptors_ready - only 0, 1, 2 and the passed ones stay open: handlers must
+ * not inherit a descriptor that our parent forgot to close */
 static void descriptors_ready(int passed)
 {
     int fd;

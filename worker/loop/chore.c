@@ -6,8 +6,8 @@
 #include "common/base/clock.h"
 #include "common/base/container.h"
 
-/* came_of - what a run came to */
-static void came_of(struct chore *c, int err)
+/* note - the result of a run */
+static void note(struct chore *c, int err)
 {
     if (c->tell && err != c->err)
         c->tell(c, err);
@@ -19,7 +19,7 @@ static void came_of(struct chore *c, int err)
         chore_after(c, c->wait_ns);
 }
 
-/* answer - run until nobody has asked meanwhile */
+/* answer - run; and again if another thread has asked meanwhile */
 static void answer(struct chore *c)
 {
     unsigned seen;
@@ -27,7 +27,7 @@ static void answer(struct chore *c)
     do {
         seen = atomic_load(&c->asked);
         timers_cancel(c->timers, &c->timer); /* this run is as good */
-        came_of(c, c->run(c));
+        note(c, c->run(c));
     } while (!atomic_compare_exchange_strong(&c->asked, &seen, 0));
 }
 
@@ -62,7 +62,8 @@ static void due(struct timer *timer)
     chore_soon(CONTAINER_OF(timer, struct chore, timer));
 }
 
-/* chore_stop - whoever moves `asked` from 0 may run: here nobody else does */
+/* chore_stop - the thread that moves `asked` from 0 has the right to run. This
+ * one takes it and never gives it back. */
 void chore_stop(struct chore *c)
 {
     const struct timespec tick = {.tv_nsec = NS_PER_MS};

@@ -1,9 +1,9 @@
 /* chore.h - something small that is done beside the loop, and again if it fails
  *
- * WHAT   A job of the pool with a timer. It runs when somebody asks for it,
- *        one run at a time; who asks during a run gets another one. After
+ * WHAT   A job of the pool with a timer. It runs when a thread asks for it, one
+ *        run at a time; a request during a run leads to another run. After
  *        trouble it runs again by itself, after a wait that doubles; each kind
- *        of trouble is told once, and that it is over.
+ *        of trouble is told once, and so is its end.
  * WHO    soon, after: any thread. run: the engine's thread, while no other
  *        thread asks. stop: any thread but that of a run.
  * OWNS   Its timer and its job; it is embedded in the caller's struct.

@@ -1,4 +1,4 @@
-/* dirty.c - what others see of the worker is old (see dirty.h) */
+/* dirty.c - the state that others see is out of date (see dirty.h) */
 #include "worker/loop/dirty.h"
 
 #include "common/base/clock.h"

@@ -1,10 +1,10 @@
-/* dirty.h - what others see of the worker is old
+/* dirty.h - the state that others see is out of date
  *
- * WHAT   Two marks that any part sets and the board reads, so that no part has
- *        to know the board: the state has changed (shown in the next round),
- *        and the numbers have (counted soon, by a timer).
+ * WHAT   Two marks that any part sets and status.c reads, so that no part has
+ *        to know it: the state has changed (shown in the next round), and the
+ *        numbers have (counted soon, by a timer).
  * WHO    init: the engine. The others: any thread.
- * OWNS   Its timer, whose callback is the board's.
+ * OWNS   Its timer, whose callback is that of status.c.
  * FAILS  Never.
  */
 #ifndef WORKER_LOOP_DIRTY_H

@@ -7,8 +7,8 @@
  * limited, and a round in which no delivery was started enters peek mode. An
  * idle worker is in peek mode and waits without a limit.
  *
- * Who lingers and takes a message leaves peek mode off as well, but the peeker
- * sleeps and does not see it; a timer makes it look.
+ * A thread that lingers and takes a message leaves peek mode off as well, but
+ * the loop sleeps and does not see that; a timer makes it look.
  */
 #include "worker/loop/peeker.h"
 
@@ -30,15 +30,15 @@
  * ms. */
 #define LINGER_MS 250
 
-/* Peek mode: who waits for the queue. Each leaves what it entered: somebody
- * else who took a state away would let a third one enter it, and then two
- * threads would wait, with one kick between them.
+/* Peek mode: which thread waits for the queue. Only the thread that entered a
+ * mode may leave it. Otherwise a third thread could enter, and two would wait
+ * while one kick wakes only one.
  *
  *   from     event                                   to
  *   OFF      peeker_arm                              EPOLL
  *   EPOLL    the queue has a message                 OFF, by the peeker
- *   EPOLL    the queue was made again: epoll has     OFF, by who did
- *            lost the old one
+ *   EPOLL    the queue was recreated: epoll has      OFF, by the thread that
+ *            lost the old one                        recreated it
  *   OFF      peeker_linger                           THREAD
  *   THREAD   a message, or a kick                    OFF, by that thread
  */
@@ -47,12 +47,13 @@ enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
 /* c = constant after open   a = atomic */
 struct peeker {
     struct peeker_setup setup; /* c */
-    pthread_mutex_t arm_mtx;   /* one arms: what fires at once may be armed
-                                * again before the first call is back */
+    pthread_mutex_t arm_mtx;   /* one thread arms: a source that fires at once
+                                * may be armed again before the first call
+                                * returns */
     struct loop_source source; /* under arm_mtx  the queue */
     int kick;                  /* c  ends the lingering */
     atomic_int mode;           /* a  PEEK_ */
-    atomic_bool released;      /* a  nobody may linger */
+    atomic_bool released;      /* a  no thread may linger */
     struct timer look_timer;
     _Atomic uint64_t look_ns; /* a  when it was started for last */
 };
@@ -141,7 +142,7 @@ void peeker_arm(struct peeker *p)
         p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
 }
 
-/* kick - whoever lingers looks again; it stays until somebody has seen it */
+/* kick - the thread that lingers looks again; the event stays until it has */
 static void kick(struct peeker *p)
 {
     uint64_t one = 1;
@@ -150,8 +151,8 @@ static void kick(struct peeker *p)
 }
 
 /* peeker_queue_changed - epoll dropped the old queue when it was closed; the
- * next arm finds that out by itself. A thread that waits for the old one is
- * told; one that begins to wait now has the new one already.
+ * next arm finds that out by itself. A thread that waits for the old queue is
+ * kicked; a thread that begins to wait now has the new one.
  */
 void peeker_queue_changed(struct peeker *p)
 {
@@ -159,9 +160,9 @@ void peeker_queue_changed(struct peeker *p)
         kick(p);
 }
 
-/* look_in - make the peeker look, in at most so many ms
- * look_ns may be read old: then the timer is asked once more, or is firing,
- * which is a look as well.
+/* look_in - make the loop look, in `ms` at most
+ * look_ns may be out of date: then the timer is started once more, or fires
+ * just now, which is a look as well.
  */
 static void look_in(struct peeker *p, unsigned ms)
 {

@@ -47,7 +47,7 @@ bool peeker_lingered(struct peeker *p);
  * thread lingered, and its handler is most likely quick. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
-/* Nobody lingers from here on. */
+/* No thread lingers from here on. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
 /* The queue's descriptor stands for another queue now. Under receive_mtx. */

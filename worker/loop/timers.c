@@ -169,8 +169,8 @@ bool timers_cancel(struct timers *t, struct timer *timer)
     return was;
 }
 
-/* timers_cancel_sync - and a running callback has returned; what it started is
- * cancelled as well */
+/* timers_cancel_sync - wait for a running callback; if it started the timer
+ * again, that is cancelled as well */
 bool timers_cancel_sync(struct timers *t, struct timer *timer)
 {
     bool was;

@@ -13,7 +13,8 @@
 #include "worker/config/slots.h"
 #include "worker/flow/flow.h"
 
-/* grow_job - whoever looks at `growing` sees all of it */
+/* grow_job - `growing` is cleared last: a thread that reads false sees all new
+ * slots */
 static void grow_job(struct pool_job *job)
 {
     struct cap *c = CONTAINER_OF(job, struct cap, job);
@@ -55,13 +56,13 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p)
         return 0;
     if (c->failed != cap)
         return grow(c, cap, p);
-    c->failed = 0; /* who asks again wants it tried again */
+    c->failed = 0; /* the next request tries again */
     if (p)
         *p = c->problem;
     return -ENOSPC;
 }
 
-/* apply - there is room for what it brings */
+/* apply - there are slots for it */
 static void apply(struct cap *c, unsigned cap)
 {
     struct flow *f = c->flow;
@@ -71,7 +72,7 @@ static void apply(struct cap *c, unsigned cap)
     c->live->concurrency = cap;
     atomic_store(&f->gate.cap, cap);
     if (f->ops->coprocesses &&
-        cap < old) /* who waits for its child keeps a place */
+        cap < old) /* an item that waits for its child keeps a place */
         items_wake_all(&f->items, f->ops->coprocesses->wake);
     dirty_state(&f->dirty);
     log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
@@ -88,7 +89,7 @@ int cap_set(struct cap *c, unsigned cap, struct problem *p)
     return err;
 }
 
-/* set_or_tell - for those who are not there any more to be told */
+/* set_or_tell - nobody waits for an answer: trouble goes to the log */
 static void set_or_tell(struct cap *c, unsigned cap)
 {
     struct problem p;

@@ -35,13 +35,13 @@ struct cap {
     struct timer timer; /* fires when the job is over */
     bool busy;        /* l  the job was submitted, and `timer` has not fired */
     unsigned growing; /* j  the cap that it makes room for */
-    unsigned failed;  /* l  the last one that there was no room for; 0: none */
+    unsigned failed;  /* l  the last cap without room for its slots; 0: none */
     unsigned later;   /* l  to be set when the job is over; 0: none */
     struct problem problem; /* j  of `failed` */
 };
 
 void cap_init(struct cap *c, struct flow *f, struct settings *live);
-/* Make room for so many: 0 there is, or -EINPROGRESS: `over` is called, then
+/* Make room for `cap`: 0 there is, or -EINPROGRESS: `over` is called, then
  * ask again; or a problem. */
 int cap_ready(struct cap *c, unsigned cap, struct problem *p);
 /* Set it: 0, or -EINPROGRESS: it is set as soon as there is room, and trouble

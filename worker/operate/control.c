@@ -46,7 +46,7 @@ struct control {
     struct orders *orders; /* c */
     struct flow *flow;     /* c */
     struct loop_source door;
-    struct timer door_timer; /* when there was no descriptor for who came */
+    struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
     uint64_t heard;      /* things said so far */
     char path[PATH_MAX]; /* c */
@@ -118,7 +118,7 @@ static void lines(struct client *c)
         client_drop(c);
 }
 
-/* listen_on - for what it says next, unless it waits for an answer */
+/* listen_on - for its next line, unless it waits for an answer */
 static void listen_on(struct client *c)
 {
     if (c->source.fd >= 0 && !c->waits &&
@@ -160,7 +160,7 @@ static void client_ready(struct loop_source *source)
     listen_on(c);
 }
 
-/* client_free - a free place, or that of the one that was quiet for longest */
+/* client_free - a free place, or that of the client that was quiet longest */
 static struct client *client_free(struct control *k)
 {
     struct client *oldest = &k->clients[0];
@@ -205,8 +205,8 @@ static void door_open(struct timer *timer)
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
-/* door_ready - let one in; who cannot be let in for want of a descriptor waits,
- * and must not keep us busy */
+/* door_ready - let one client in; without a free descriptor it waits for a
+ * timer, as the door stays readable */
 static void door_ready(struct loop_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);
@@ -235,7 +235,7 @@ static void door_ready(struct loop_source *source)
 
 /* ---- open and close ---- */
 
-/* deaf - why nobody can steer us */
+/* deaf - log why the worker cannot be steered */
 static struct control *deaf(struct control *k, const struct flow *f, int err)
 {
     log_warn("control_off", F_STR("queue", f->set->queue),
@@ -296,7 +296,7 @@ void control_put_back(struct control *k)
         return;
     log_info("control_back", F_STR("queue", k->flow->set->queue));
     fd = atomic_exchange(&k->next, fd);
-    if (fd >= 0) /* nobody saw it */
+    if (fd >= 0) /* the loop has not seen it */
         close(fd);
     timers_start(k->flow->timers, &k->door_timer, clock_mono_ns());
 }

@@ -54,8 +54,8 @@ static json_t *settings_json(struct orders *o)
     return all;
 }
 
-/* differs_json - the queue, from what it would be made like; null: it does
- * not */
+/* differs_json - in what the queue differs from the settings; null: in
+ * nothing */
 static json_t *differs_json(const struct flow *f)
 {
     const struct source *s = f->source;
@@ -143,7 +143,7 @@ static json_t *resume(struct request *r)
     return yes();
 }
 
-/* drain - no more; what runs may take as long as it takes */
+/* drain - take no more; handlers that run may take as long as they need */
 static json_t *drain(struct request *r)
 {
     gate_finish(&r->orders->flow->gate, "drain", 0);

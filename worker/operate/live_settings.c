@@ -17,7 +17,7 @@
 #include "worker/operate/orders.h"
 #include "worker/flow/group_dispatch.h"
 
-/* ---- what a change means to others than those who read the setting ---- */
+/* ---- parts that must be told of a change ---- */
 
 static int concurrency_change(struct orders *o, uint64_t value,
                               struct problem *p)
@@ -132,7 +132,7 @@ void live_settings_print(struct orders *o, const char *name,
     }
 }
 
-/* number_set - whoever must be told first, then all others by the setting */
+/* number_set - first the part that must be told, then the setting */
 static int number_set(struct orders *o, size_t at, uint64_t value,
                       struct problem *p)
 {

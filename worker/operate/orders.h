@@ -1,6 +1,6 @@
-/* orders.h - what orders to a worker that runs are carried out on
+/* orders.h - the parts that orders to a running worker act on
  *
- * WHAT   Handles for control, tune and cap.
+ * WHAT   Handles for control.c, live_settings.c and cap.c.
  * WHO    The loop.
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
@@ -17,8 +17,7 @@ struct stop;
 /* Constant once the worker runs. */
 struct orders {
     struct flow *flow;
-    struct settings
-        *live; /* what flow->set points to: live_settings.c writes there */
+    struct settings *live; /* flow->set, writable: for live_settings.c */
     struct stop *stop;
     struct cap *cap;
     struct file_watch *file_watch;

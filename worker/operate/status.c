@@ -21,7 +21,7 @@
 #include "worker/flow/group_dispatch.h"
 
 #define COUNT_NS    NS_PER_S
-#define COUNT_SHARE 50 /* counting takes at most one part in so many */
+#define COUNT_SHARE 50 /* counting takes at most this part of the time */
 
 /* rows_count - as the store has them now; a million of them take a while, so
  * the pause until the next time grows with it */

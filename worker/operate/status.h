@@ -4,7 +4,7 @@
  *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
  *        then what is not as usual. The rows of the store are counted at most
  *        once a second while there is something to do, on a pool thread.
- * WHO    show: the peeker. init, count: the engine.
+ * WHO    show: the loop. init, count: the engine.
  * OWNS   Its chore.
  * FAILS  Never.
  */
@@ -20,7 +20,7 @@
 struct file_watch;
 struct flow;
 
-/* Somebody else who reads the title, whenever it has changed; in the peeker. */
+/* Called with the title whenever it has changed; in the loop. */
 struct status_reader {
     void (*read)(struct status_reader *reader, const char *title);
 };
@@ -33,7 +33,7 @@ struct status {
     struct chore chore;            /* counts the rows */
     _Atomic int64_t rows[3];       /* a  waiting, parked, dead; -1: not known */
     uint64_t deliveries;           /* j  at the last count */
-    struct status_reader *reader; /* set before the worker runs; NULL: nobody */
+    struct status_reader *reader;  /* set before the worker runs; or NULL */
 };
 
 void status_init(struct status *b, struct flow *f);

@@ -49,7 +49,7 @@ void stop_worker(struct stop *s, int signal)
     if (signal == SIGQUIT) {
         s->ending = true;
         if (!f->ops->within) /* else in the next round: it ends the process, and
-                              * who asked has an answer by then */
+                              * the client needs its answer first */
             f->ops->stop(f->handler, SIGKILL);
     }
     if (s->signals == 1 && !s->ending)

@@ -61,7 +61,7 @@ static int folders_ready(struct file_watch *w, struct problem *p)
     return 0;
 }
 
-/* go_on - who was refused meanwhile, and what others see, is due again */
+/* go_on - start the items that were refused meanwhile, show the gauges again */
 static void go_on(struct flow *flow)
 {
     items_go_on(&flow->items);
@@ -170,8 +170,8 @@ static void store_save(struct file_watch *w)
 }
 
 /* files_restore_last - no slot is in use by a thread, and nobody writes
- * A file that was moved away has all that was written; it is waited for by
- * whoever starts the next worker.
+ * A file that was moved away has all that was written: the operator puts it
+ * back before the next start.
  */
 void files_restore_last(struct file_watch *w)
 {

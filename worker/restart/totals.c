@@ -14,7 +14,7 @@
 #include "common/state/statedir.h"
 #include "worker/config/settings.h"
 
-/* bring - what the last worker left in another place
+/* bring - take over the counters that the last worker left in another place
  * A copy in the state folder is that of an orderly stop, and of an older
  * version; it goes, so that it never tells of a run before the last one.
  */
@@ -31,7 +31,7 @@ static void bring(const char *path, const struct runtimedir *runtime,
     (void)unlink(other);
 }
 
-/* copy - of what an orderly stop leaves */
+/* copy - keep the counters of an orderly stop in the state folder */
 static void copy(struct counters *c, const struct runtimedir *runtime,
                  const struct statedir *dir)
 {

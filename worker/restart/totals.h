@@ -19,9 +19,9 @@ struct statedir;
 
 int totals_open(struct counters **out, const struct runtimedir *runtime,
                 const struct statedir *dir, struct problem *p);
-/* An orderly end: those who look later find it. `ran`: its numbers outlive the
- * machine; else it was a start that came to nothing, and those who look find
- * the end of the last worker, which may have been killed. */
+/* An orderly end, for tools that look later. `ran`: its numbers outlive the
+ * machine. Else the start was refused, and the tools find the end of the last
+ * worker, which may have been killed. */
 void totals_ended(struct counters *c, bool ran,
                   const struct runtimedir *runtime, const struct statedir *dir);
 
