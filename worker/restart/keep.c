@@ -249,7 +249,7 @@ static void tell(const struct flow *f, const struct keep *k, int err)
                             : "check the disk and start a worker; until then "
                               "these messages are in custody only, and must "
                               "not be lost with it"));
-    else
+    else if (k->count > 0) /* not only second copies of letters */
         log_info("kept", F_STR("queue", f->set->queue),
                  F_UINT("count", k->count), F_UINT("may_have_run", k->ran),
                  F_STR("next", "all are in the store, none in custody; the "
