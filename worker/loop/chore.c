@@ -49,7 +49,7 @@ void chore_soon(struct chore *c)
     if (*c->pool && pool_submit(*c->pool, &c->job) == 0)
         return;
     atomic_store(&c->asked, 0);
-    chore_after(c, c->most_ns);
+    chore_after(c, c->first_ns);
 }
 
 void chore_after(struct chore *c, uint64_t ns)

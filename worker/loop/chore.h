@@ -28,10 +28,9 @@ struct chore {
     struct pool **pool;         /* c */
     struct timer timer;
     struct pool_job job;
-    atomic_uint
-        asked;        /* a  not yet answered; > 0: the job is queued, or runs */
-    int err;          /* r  of the last run */
-    uint64_t wait_ns; /* r  before the next; 0: no trouble */
+    atomic_uint asked; /* a  open requests; > 0: it is queued, or runs */
+    int err;           /* r  of the last run */
+    uint64_t wait_ns;  /* r  before the next; 0: no trouble */
 };
 
 /* `run` and the waits are set, the rest is 0. */

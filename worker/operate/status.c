@@ -72,8 +72,8 @@ static void count_due(void *arg)
 void status_init(struct status *b, struct flow *f)
 {
     b->flow = f;
-    b->chore =
-        (struct chore){.run = count_run, .most_ns = COUNT_NS, .pool = &f->pool};
+    b->chore = (struct chore){
+        .run = count_run, .first_ns = COUNT_NS, .pool = &f->pool};
     chore_init(&b->chore);
     dirty_init(&f->dirty, COUNT_NS, count_due, b);
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,30 +16,23 @@
 #include "common/base/container.h"
 #include "worker/loop/dirty.h"
 #include "worker/source/mq/mq_name_watch.h"
+#include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
-#include "worker/loop/pool.h"
 #include "worker/source/mq/due_rows.h"
 #include "worker/config/settings.h"
 
-#define WAIT_FIRST NS_PER_S
-#define WAIT_MOST  (30 * NS_PER_S)
-
-/* c = constant after open   a = atomic   j = the job's thread only */
+/* c = constant after open   j = the chore's */
 struct dead_queue {
     struct dead_queue_setup with;  /* c */
     struct queue *queue;           /* c */
     struct mq_name_watch *lookout; /* c  its name */
     struct queue_attr attr;        /* c */
-    struct pool_job job;
-    struct loop_source source; /* j  waits for room */
-    struct timer timer;        /* after trouble */
-    atomic_int wanted;         /* a  pokes not yet looked at; > 0: job runs */
-    unsigned char *data;       /* j  one letter */
-    size_t room;               /* c */
+    struct chore chore;            /* moves letters */
+    struct loop_source source;     /* j  waits for room */
+    unsigned char *data;           /* j  one letter */
+    size_t room;                   /* c */
     int64_t sent; /* j  is in the queue and still in the store; 0: none */
     struct ulid sent_id; /* j */
-    int trouble;         /* j  what was told last; 0: all is well */
-    uint64_t wait_ns;    /* j  until the next try */
 };
 
 /* open_flags - how the queue is opened; made when missing, as the worker's own
@@ -56,7 +48,7 @@ static int open_again(struct dead_queue *q)
     struct problem p;
     int err = queue_reopen(q->queue, open_flags(q->with.set), &q->attr, &p);
 
-    if (err && q->trouble != -ESTALE)
+    if (err && q->chore.err != -ESTALE)
         log_error("dead_letter_queue_gone", F_STR("to", queue_label(q->queue)),
                   F_STR("error", p.text));
     if (err)
@@ -165,60 +157,37 @@ static int move_all(struct dead_queue *q)
     return err;
 }
 
-/* moved - as far as it went; after trouble, which is said once, again later */
-static void moved(struct dead_queue *q, int err)
+static void tell(struct chore *chore, int err)
 {
-    if (err == -ENOENT) /* none is left */
-        err = 0;
-    if (err && err != q->trouble)
+    struct dead_queue *q = CONTAINER_OF(chore, struct dead_queue, chore);
+
+    if (err)
         log_error("dead_letter_not_moved", F_STR("to", queue_label(q->queue)),
                   F_STR("error", strerror(-err)),
                   F_STR("next", "it stays in the store; it is tried again"));
-    q->trouble = err;
-    q->wait_ns = !err ? 0 : q->wait_ns ? 2 * q->wait_ns : WAIT_FIRST;
-    if (q->wait_ns > WAIT_MOST)
-        q->wait_ns = WAIT_MOST;
-    if (err)
-        timers_start(q->with.timers, &q->timer, clock_mono_ns() + q->wait_ns);
 }
 
-/* move_job - on a pool thread */
-static void move_job(struct pool_job *job)
+/* move - as many as there are, or as there is room for */
+static int move(struct chore *chore)
 {
-    struct dead_queue *q = CONTAINER_OF(job, struct dead_queue, job);
-    int seen, err;
+    struct dead_queue *q = CONTAINER_OF(chore, struct dead_queue, chore);
+    int err = move_all(q);
 
-    do {
-        seen = atomic_load(&q->wanted);
-        err = move_all(q);
-        if (err == -EAGAIN)
-            err = loop_watch(q->with.loop, &q->source, EPOLLOUT);
-        moved(q, err);
-    } while (!atomic_compare_exchange_strong(&q->wanted, &seen, 0));
+    if (err == -EAGAIN)
+        err = loop_watch(q->with.loop, &q->source, EPOLLOUT);
+    return err == -ENOENT ? 0 : err; /* none is left */
 }
 
-/* dead_queue_poke - at most one job at a time; a poke in between makes it look
- * again. What is settled at the very end comes when the pool is gone.
- */
+/* dead_queue_poke - what is settled at the very end comes when the pool is
+ * gone: the next worker moves it */
 void dead_queue_poke(struct dead_queue *q)
 {
-    if (!*q->with.pool)
-        return;
-    if (atomic_fetch_add(&q->wanted, 1) > 0 ||
-        pool_submit(*q->with.pool, &q->job) == 0)
-        return;
-    atomic_store(&q->wanted, 0); /* closing: the next worker moves it */
-    timers_start(q->with.timers, &q->timer, clock_mono_ns() + WAIT_FIRST);
+    chore_soon(&q->chore);
 }
 
 static void name_gone(void *arg)
 {
     dead_queue_poke(arg);
-}
-
-static void try_due(struct timer *timer)
-{
-    dead_queue_poke(CONTAINER_OF(timer, struct dead_queue, timer));
 }
 
 static void room_ready(struct loop_source *source)
@@ -257,8 +226,13 @@ int dead_queue_open(struct dead_queue **out,
     if (!q)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     q->with = *setup;
-    q->job.run = move_job;
-    timer_init(&q->timer, try_due);
+    q->chore = (struct chore){.run = move,
+                              .tell = tell,
+                              .first_ns = NS_PER_S,
+                              .most_ns = 30 * NS_PER_S,
+                              .timers = setup->timers,
+                              .pool = setup->pool};
+    chore_init(&q->chore);
     q->room = setup->room;
     q->data = malloc(q->room);
     err = q->data ? queue_ready(q, p)
@@ -277,7 +251,7 @@ void dead_queue_close(struct dead_queue **queue)
     if (!q)
         return;
     *queue = NULL;
-    timers_cancel_sync(q->with.timers, &q->timer);
+    timers_cancel_sync(q->with.timers, &q->chore.timer);
     mq_name_watch_close(&q->lookout);
     if (q->sent)
         (void)sent_forget(q);

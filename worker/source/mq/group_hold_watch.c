@@ -16,8 +16,8 @@
 #include "common/base/log.h"
 #include "common/state/statedir.h"
 #include "common/base/container.h"
+#include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
-#include "worker/loop/pool.h"
 
 #define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */
@@ -26,63 +26,44 @@
 struct group_hold_watch {
     struct group_hold_watch_setup with; /* c */
     struct loop_source source;          /* c  inotify */
-    struct timer timer;
-    struct pool_job job;
+    struct chore chore;                 /* asks the store */
     atomic_bool watching; /* a  the source is armed, or a look is to come */
-    atomic_bool queued;   /* a  the job is, and has not begun */
-    bool told;            /* the job's: that it cannot be asked */
 };
 
 /* group_hold_watch_again - when it could not be asked, or watched */
 void group_hold_watch_again(struct group_hold_watch *r)
 {
-    timers_start(r->with.timers, &r->timer, clock_mono_ns() + AGAIN_NS);
+    chore_after(&r->chore, AGAIN_NS);
 }
 
-/* tell - once, until it can be asked again */
-static void tell(struct group_hold_watch *r, int err)
-{
-    if (err && !r->told)
-        log_error("groups_not_asked", F_STR("queue", r->with.queue),
-                  F_STR("error", strerror(err)),
-                  F_STR("next", "held groups stay held until the store can be "
-                                "read; it is tried again each second"));
-    r->told = err != 0;
-}
-
-/* look - ask the store about each held group, on a pool thread
- * If it cannot be read, nobody need ever write there again: ask once more by
- * ourselves, and watch when it has answered.
- */
-static void look(struct pool_job *job)
+static void tell(struct chore *chore, int err)
 {
     struct group_hold_watch *r =
-        CONTAINER_OF(job, struct group_hold_watch, job);
-    int released;
+        CONTAINER_OF(chore, struct group_hold_watch, chore);
 
-    atomic_store(&r->queued, false);
-    released = r->with.ask(r->with.arg);
-    tell(r, released < 0 ? -released : 0);
-    if (released < 0) {
-        group_hold_watch_again(r);
-        return;
-    }
+    if (err)
+        log_error("groups_not_asked", F_STR("queue", r->with.queue),
+                  F_STR("error", strerror(-err)),
+                  F_STR("next", "held groups stay held until the store can be "
+                                "read; it is tried again each second"));
+}
+
+/* look - ask the store about each held group
+ * If it cannot be read, nobody need ever write there again: the chore asks once
+ * more by itself, and watches when the store has answered.
+ */
+static int look(struct chore *chore)
+{
+    struct group_hold_watch *r =
+        CONTAINER_OF(chore, struct group_hold_watch, chore);
+    int released = r->with.ask(r->with.arg);
+
+    if (released < 0)
+        return released;
     atomic_store(&r->watching, false);
     if (r->with.held(r->with.arg) > 0)
         group_hold_watch_watch(r);
-}
-
-static void look_due(struct timer *timer)
-{
-    struct group_hold_watch *r =
-        CONTAINER_OF(timer, struct group_hold_watch, timer);
-
-    if (atomic_exchange(&r->queued, true))
-        return; /* that look is as good */
-    if (pool_submit(r->with.pool, &r->job) < 0) {
-        atomic_store(&r->queued, false);
-        timers_start(r->with.timers, timer, clock_mono_ns() + LOOK_NS);
-    }
+    return 0;
 }
 
 /* written - somebody wrote; look soon, once for many writes */
@@ -94,7 +75,7 @@ static void written(struct loop_source *source)
 
     while (read(source->fd, events, sizeof events) > 0)
         ;
-    timers_start(r->with.timers, &r->timer, clock_mono_ns() + LOOK_NS);
+    chore_after(&r->chore, LOOK_NS);
 }
 
 /* not_watched - of the limits that an errno stands for, the one it was; a limit
@@ -134,8 +115,13 @@ int group_hold_watch_open(struct group_hold_watch **out,
     if (!r)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     r->with = *setup;
-    timer_init(&r->timer, look_due);
-    r->job.run = look;
+    r->chore = (struct chore){.run = look,
+                              .tell = tell,
+                              .first_ns = AGAIN_NS,
+                              .most_ns = AGAIN_NS,
+                              .timers = setup->timers,
+                              .pool = &r->with.pool};
+    chore_init(&r->chore);
     r->source.ready = written;
     r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     /* The log is there as long as we have the store open. */
@@ -184,7 +170,7 @@ void group_hold_watch_close(struct group_hold_watch **release)
     if (!r)
         return;
     *release = NULL;
-    timers_cancel_sync(r->with.timers, &r->timer);
+    timers_cancel_sync(r->with.timers, &r->chore.timer);
     close(r->source.fd);
     free(r);
 }
