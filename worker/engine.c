@@ -2,20 +2,18 @@
 #include "worker/engine.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/custody/custody_look.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
-#include "common/file/folder.h"
 #include "common/base/log.h"
 #include "worker/operate/control.h"
 #include "worker/operate/cap.h"
 #include "worker/restart/file_watch.h"
+#include "worker/restart/inherit.h"
 #include "worker/restart/keep.h"
 #include "worker/source/mq/pid_file.h"
 #include "worker/loop/loop.h"
@@ -26,175 +24,6 @@
 #include "worker/restart/totals.h"
 #include "worker/restart/recover.h"
 #include "worker/flow/unsettled.h"
-#include "worker/config/slots.h"
-
-/* queue_ready - open the queue, tell what differs from what was asked for */
-static int queue_ready(struct engine *e, struct problem *p)
-{
-    const struct settings *set = e->flow.set;
-    struct queue_attr attr;
-    bool created = false;
-    char text[256];
-    int err;
-
-    settings_attr(set, &attr);
-    if (set->passed_fd)
-        err = queue_adopt(&e->mq.queue, set->queue, set->passed_fd, p);
-    else
-        err = queue_open(&e->mq.queue, set->queue, settings_queue_flags(set),
-                         &attr, &created, p);
-    if (err)
-        return err;
-    if (created)
-        log_info("queue_created", F_STR("queue", set->queue),
-                 F_UINT("depth", queue_depth(e->mq.queue)),
-                 F_UINT("message_size", queue_message_size(e->mq.queue)));
-    else if (queue_differs(e->mq.queue, &attr, text, sizeof text))
-        log_warn("queue_differs", F_STR("queue", set->queue),
-                 F_STR("what", text));
-    return 0;
-}
-
-/* past_tell - what became of the messages that the last worker had in hand */
-static void past_tell(const struct engine *e)
-{
-    const struct runtimedir *r = &e->runtime;
-
-    if (r->strange[0])
-        log_warn("custody_stranger", F_STR("queue", e->flow.set->queue),
-                 F_STR("folder", r->strange),
-                 F_STR("next", "messages in flight of another state directory, "
-                               "which is gone; they stay there. How to run "
-                               "them is in docs/runbook.md"));
-    if (r->past == RUNTIMEDIR_GONE)
-        log_warn("custody_missing", F_STR("queue", e->flow.set->queue),
-                 F_STR("folder", r->was),
-                 F_STR("next", "a worker was killed, and what it had in hand "
-                               "there is gone: the folder was removed, or its "
-                               "container ended. Retries and letters are in "
-                               "the store"));
-    if (r->past == RUNTIMEDIR_REBOOT)
-        log_warn("custody_rebooted", F_STR("queue", e->flow.set->queue),
-                 F_STR("folder", r->was),
-                 F_STR("next", "the machine went down under a worker: what it "
-                               "had in hand is gone, as is the queue. Retries "
-                               "and letters are in the store"));
-}
-
-/* carry - what is in the custody of another folder */
-static int carry(const char *path, const char *folder, bool truth,
-                 const struct custody_spec *spec, struct problem *p)
-{
-    char other[PATH_MAX];
-
-    if (!folder[0] || !folder_join(other, folder, "/" RUNTIMEDIR_CUSTODY, ""))
-        return 0; /* it was looked at by that name, so it fits */
-    return custody_carry(path, other, truth, spec, p);
-}
-
-/* custody_ready - in memory, with what the last worker left wherever it was
- * What is carried counts where it was until the note names the new place; the
- * head of runtimedir.c has the steps.
- */
-static int custody_ready(struct engine *e, struct custody_spec *spec,
-                         struct problem *p)
-{
-    struct runtimedir *r = &e->runtime;
-    char path[PATH_MAX];
-    bool doubtful;
-    int err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
-
-    past_tell(e);
-    if (!err)
-        err = carry(path, r->from, true, spec, p);
-    if (!err && r->old[0] && !r->old_true)
-        err = runtimedir_settle(r, &e->dir, p);
-    if (!err)
-        err = carry(path, r->old, r->old_true, spec, p);
-    if (!err)
-        err = custody_open(&e->mq.custody, path, spec, p);
-    if (!err)
-        err = runtimedir_settle(r, &e->dir, p);
-    if (err)
-        return err;
-    runtimedir_old_remove(r);
-    e->mq.on_disk = custody_disk(e->mq.custody, &doubtful);
-    return 0;
-}
-
-/* store_ready - what the last worker wrote is there, or it is told that it is
- * not; before anything is written, as that may overwrite what is left of it
- * Crash before it is told: the next start finds, copies and tells the same.
- */
-static int store_ready(struct engine *e, struct problem *p)
-{
-    _Atomic uint64_t *last = counters_commits(e->flow.counters);
-    uint64_t was = atomic_load(last), commits = store_commits(e->mq.store);
-    char copy[PATH_MAX];
-    int err;
-
-    if (commits < was) {
-        err = store_set_aside(e->mq.store, copy);
-        log_error("store_behind", F_STR("queue", e->flow.set->queue),
-                  F_UINT("commits", was - commits),
-                  F_STR("copy", err ? strerror(-err) : copy),
-                  F_STR("next",
-                        "the last worker's commits, as many, are not in "
-                        "the store: its files were damaged, or "
-                        "replaced by older ones. Look at the disk; "
-                        "keep the copy, it has what is left of them"));
-    }
-    if (commits == UINT64_MAX)
-        last = NULL;
-    else
-        atomic_store(last, commits);
-    return store_claim(e->mq.store, last, p);
-}
-
-/* files_ready - lock first: from then on the last owner is known to be dead
- * The queue is made only when both folders are known to be good: a start that
- * is refused leaves none. What comes after it may still be refused for want of
- * room: custody is as large as the queue's messages, and a store must not be
- * left by a start whose queue cannot be had, as happens more often.
- */
-static int files_ready(struct engine *e, struct problem *p)
-{
-    const struct settings *set = e->flow.set;
-    struct custody_spec spec = {
-        .slots = slots_for(set, (unsigned)set->concurrency),
-        .slots_max = slots_for(set, CONCURRENCY_MAX),
-        .slots_more = slots_more(set),
-        .aside = e->dir.folder,
-    };
-    const struct runtimedir_wish wish = {
-        .dir = set->runtime_dir,
-        .allow_disk = set->allow_disk_custody,
-        .holds = custody_holds,
-    };
-    char path[PATH_MAX];
-    int err;
-
-    err = statedir_open(&e->dir, set->state_dir, set->queue, true, p);
-    if (!err)
-        err = statedir_path(&e->dir, STATEDIR_PIDFILE, path, p);
-    if (!err)
-        err = pid_file_open(&e->lock, path, set->queue, p);
-    if (!err)
-        err = runtimedir_open(&e->runtime, &wish, &e->dir, p);
-    if (!err)
-        err = queue_ready(e, p);
-    if (!err)
-        err = statedir_path(&e->dir, STATEDIR_STORE, path, p);
-    if (!err)
-        err = store_open(&e->mq.store, path, true, p);
-    if (err)
-        return err;
-    spec.body_bytes = queue_message_size(e->mq.queue);
-    err = custody_ready(e, &spec, p);
-    if (!err)
-        err = totals_open(&e->flow.counters, &e->runtime, &e->dir, p);
-    return err ? err : store_ready(e, p);
-}
 
 /* on_gate - the gate says that something has changed */
 static void on_gate(void *arg, enum gate_event event)
@@ -305,29 +134,6 @@ static void on_last(void *arg)
     _exit(EX_OK);
 }
 
-/* on_signal - what an operator's signals mean */
-static void on_signal(void *arg, int signal)
-{
-    struct engine *e = arg;
-
-    switch (signal) {
-    case SIGUSR2:
-        gate_pause(&e->flow.gate, true);
-        break;
-    case SIGCONT:
-        gate_pause(&e->flow.gate, false);
-        break;
-    case SIGTTIN:
-        cap_change(&e->cap, +1);
-        break;
-    case SIGTTOU:
-        cap_change(&e->cap, -1);
-        break;
-    default:
-        stop_worker(&e->stop, signal);
-    }
-}
-
 /* source_ready - claims and watches of the source */
 static int source_ready(struct engine *e, struct problem *p)
 {
@@ -388,7 +194,8 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
     if (!err && e->flow.set->take_signals)
-        err = signals_open(&e->signals, e->flow.loop, on_signal, e);
+        err =
+            signals_open(&e->signals, e->flow.loop, orders_signal, &e->orders);
     if (!err)
         err = peeker_open(&e->flow.peeker,
                           &(struct peeker_setup){.loop = e->flow.loop,
@@ -464,7 +271,12 @@ int engine_open(struct engine **out, struct settings *set,
     if (!e)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     engine_init(e, set, ops);
-    err = files_ready(e, p);
+    err = inherit_open(&(struct inherit){.flow = &e->flow,
+                                         .mq = &e->mq,
+                                         .dir = &e->dir,
+                                         .runtime = &e->runtime,
+                                         .lock = &e->lock},
+                       p);
     if (!err)
         err = parts_ready(e, p);
     if (!err)

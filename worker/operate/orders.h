@@ -23,4 +23,7 @@ struct orders {
     struct file_watch *file_watch;
 };
 
+/* Do what an operator's signal means; `arg` is the struct. */
+void orders_signal(void *arg, int signal);
+
 #endif

@@ -1,0 +1,187 @@
+/* inherit.c - the files of a worker, with what the last one left (see
+ * inherit.h) */
+#include "worker/restart/inherit.h"
+
+#include <limits.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/log.h"
+#include "common/custody/custody_look.h"
+#include "common/file/folder.h"
+#include "common/state/counters.h"
+#include "common/state/runtimedir.h"
+#include "common/state/statedir.h"
+#include "worker/config/slots.h"
+#include "worker/flow/flow.h"
+#include "worker/restart/totals.h"
+#include "worker/source/mq/pid_file.h"
+#include "worker/source/mq/source_mq.h"
+
+/* queue_ready - open the queue, tell what differs from what was asked for */
+static int queue_ready(const struct inherit *i, struct problem *p)
+{
+    const struct settings *set = i->flow->set;
+    struct queue_attr attr;
+    bool created = false;
+    char text[256];
+    int err;
+
+    settings_attr(set, &attr);
+    if (set->passed_fd)
+        err = queue_adopt(&i->mq->queue, set->queue, set->passed_fd, p);
+    else
+        err = queue_open(&i->mq->queue, set->queue, settings_queue_flags(set),
+                         &attr, &created, p);
+    if (err)
+        return err;
+    if (created)
+        log_info("queue_created", F_STR("queue", set->queue),
+                 F_UINT("depth", queue_depth(i->mq->queue)),
+                 F_UINT("message_size", queue_message_size(i->mq->queue)));
+    else if (queue_differs(i->mq->queue, &attr, text, sizeof text))
+        log_warn("queue_differs", F_STR("queue", set->queue),
+                 F_STR("what", text));
+    return 0;
+}
+
+/* past_tell - what became of the messages that the last worker had in hand */
+static void past_tell(const struct inherit *i)
+{
+    const struct runtimedir *r = i->runtime;
+
+    if (r->strange[0])
+        log_warn("custody_stranger", F_STR("queue", i->flow->set->queue),
+                 F_STR("folder", r->strange),
+                 F_STR("next", "messages in flight of another state directory, "
+                               "which is gone; they stay there. How to run "
+                               "them is in docs/runbook.md"));
+    if (r->past == RUNTIMEDIR_GONE)
+        log_warn("custody_missing", F_STR("queue", i->flow->set->queue),
+                 F_STR("folder", r->was),
+                 F_STR("next", "a worker was killed, and what it had in hand "
+                               "there is gone: the folder was removed, or its "
+                               "container ended. Retries and letters are in "
+                               "the store"));
+    if (r->past == RUNTIMEDIR_REBOOT)
+        log_warn("custody_rebooted", F_STR("queue", i->flow->set->queue),
+                 F_STR("folder", r->was),
+                 F_STR("next", "the machine went down under a worker: what it "
+                               "had in hand is gone, as is the queue. Retries "
+                               "and letters are in the store"));
+}
+
+/* carry - what is in the custody of another folder */
+static int carry(const char *path, const char *folder, bool truth,
+                 const struct custody_spec *spec, struct problem *p)
+{
+    char other[PATH_MAX];
+
+    if (!folder[0] || !folder_join(other, folder, "/" RUNTIMEDIR_CUSTODY, ""))
+        return 0; /* it was looked at by that name, so it fits */
+    return custody_carry(path, other, truth, spec, p);
+}
+
+/* custody_ready - in memory, with what the last worker left wherever it was
+ * What is carried counts where it was until the note names the new place; the
+ * head of runtimedir.c has the steps.
+ */
+static int custody_ready(const struct inherit *i, struct custody_spec *spec,
+                         struct problem *p)
+{
+    struct runtimedir *r = i->runtime;
+    char path[PATH_MAX];
+    bool doubtful;
+    int err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
+
+    past_tell(i);
+    if (!err)
+        err = carry(path, r->from, true, spec, p);
+    if (!err && r->old[0] && !r->old_true)
+        err = runtimedir_settle(r, i->dir, p);
+    if (!err)
+        err = carry(path, r->old, r->old_true, spec, p);
+    if (!err)
+        err = custody_open(&i->mq->custody, path, spec, p);
+    if (!err)
+        err = runtimedir_settle(r, i->dir, p);
+    if (err)
+        return err;
+    runtimedir_old_remove(r);
+    i->mq->on_disk = custody_disk(i->mq->custody, &doubtful);
+    return 0;
+}
+
+/* store_ready - what the last worker wrote is there, or it is told that it is
+ * not; before anything is written, as that may overwrite what is left of it
+ * Crash before it is told: the next start finds, copies and tells the same.
+ */
+static int store_ready(const struct inherit *i, struct problem *p)
+{
+    _Atomic uint64_t *last = counters_commits(i->flow->counters);
+    uint64_t was = atomic_load(last), commits = store_commits(i->mq->store);
+    char copy[PATH_MAX];
+    int err;
+
+    if (commits < was) {
+        err = store_set_aside(i->mq->store, copy);
+        log_error("store_behind", F_STR("queue", i->flow->set->queue),
+                  F_UINT("commits", was - commits),
+                  F_STR("copy", err ? strerror(-err) : copy),
+                  F_STR("next",
+                        "the last worker's commits, as many, are not in "
+                        "the store: its files were damaged, or "
+                        "replaced by older ones. Look at the disk; "
+                        "keep the copy, it has what is left of them"));
+    }
+    if (commits == UINT64_MAX)
+        last = NULL;
+    else
+        atomic_store(last, commits);
+    return store_claim(i->mq->store, last, p);
+}
+
+/* inherit_open - lock first: from then on the last owner is known to be dead
+ * The queue is made only when both folders are known to be good: a start that
+ * is refused leaves none. What comes after it may still be refused for want of
+ * room: custody is as large as the queue's messages, and a store must not be
+ * left by a start whose queue cannot be had, as happens more often.
+ */
+int inherit_open(const struct inherit *i, struct problem *p)
+{
+    const struct settings *set = i->flow->set;
+    struct custody_spec spec = {
+        .slots = slots_for(set, (unsigned)set->concurrency),
+        .slots_max = slots_for(set, CONCURRENCY_MAX),
+        .slots_more = slots_more(set),
+        .aside = i->dir->folder,
+    };
+    const struct runtimedir_wish wish = {
+        .dir = set->runtime_dir,
+        .allow_disk = set->allow_disk_custody,
+        .holds = custody_holds,
+    };
+    char path[PATH_MAX];
+    int err;
+
+    err = statedir_open(i->dir, set->state_dir, set->queue, true, p);
+    if (!err)
+        err = statedir_path(i->dir, STATEDIR_PIDFILE, path, p);
+    if (!err)
+        err = pid_file_open(i->lock, path, set->queue, p);
+    if (!err)
+        err = runtimedir_open(i->runtime, &wish, i->dir, p);
+    if (!err)
+        err = queue_ready(i, p);
+    if (!err)
+        err = statedir_path(i->dir, STATEDIR_STORE, path, p);
+    if (!err)
+        err = store_open(&i->mq->store, path, true, p);
+    if (err)
+        return err;
+    spec.body_bytes = queue_message_size(i->mq->queue);
+    err = custody_ready(i, &spec, p);
+    if (!err)
+        err = totals_open(&i->flow->counters, i->runtime, i->dir, p);
+    return err ? err : store_ready(i, p);
+}

@@ -1,0 +1,31 @@
+/* inherit.h - the files of a worker, with what the last one left
+ *
+ * WHAT   Locks the folders, opens the queue, custody, the store and the
+ *        counters, and carries over what the last worker had in other places.
+ * WHO    The engine, before any thread is started.
+ * OWNS   Nothing; what it opens is the engine's, also after a problem.
+ * FAILS  A problem with the exit status of docs/mqworker.8.
+ */
+#ifndef WORKER_RESTART_INHERIT_H
+#define WORKER_RESTART_INHERIT_H
+
+#include "common/base/problem.h"
+
+struct flow;
+struct pid_file;
+struct runtimedir;
+struct source_mq;
+struct statedir;
+
+/* Where to put them. */
+struct inherit {
+    struct flow *flow; /* its settings and counters */
+    struct source_mq *mq;
+    struct statedir *dir;
+    struct runtimedir *runtime;
+    struct pid_file **lock;
+};
+
+int inherit_open(const struct inherit *i, struct problem *p);
+
+#endif
