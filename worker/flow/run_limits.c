@@ -11,8 +11,7 @@
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"
 
-#define UNREAD_MOST 5                /* looks, a second apart */
-#define LOOK_NS     (10 * NS_PER_MS) /* what a look takes, about */
+#define UNREAD_MOST 5 /* looks, a second apart */
 
 /* mean - of the handlers that have ended; the estimate while there is none */
 static uint64_t mean(struct flow *f)
@@ -76,19 +75,17 @@ static int idle(struct flow *f)
 }
 
 /* unreadable - a store that is damaged stays so: nobody would end such a run */
-static void unreadable(struct flow *f, int err)
+static int unreadable(struct flow *f, int err)
 {
-    if (err == -EIO && ++f->run_limits.unread == UNREAD_MOST) {
-        log_error("store_unreadable", F_STR("queue", f->set->queue),
-                  F_STR("error", strerror(-err)), F_STR("store", f->folder),
-                  F_STR("next", "keep a copy, save what can be read with "
-                                "sqlite3's .recover, or use another "
-                                "--state-dir; nothing is lost until then"));
-        gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
-        return;
-    }
-    timers_start(f->timers, &f->run_limits.idle_timer,
-                 clock_mono_ns() + NS_PER_S);
+    if (err != -EIO || ++f->run_limits.unread != UNREAD_MOST)
+        return err;
+    log_error("store_unreadable", F_STR("queue", f->set->queue),
+              F_STR("error", strerror(-err)), F_STR("store", f->folder),
+              F_STR("next", "keep a copy, save what can be read with "
+                            "sqlite3's .recover, or use another "
+                            "--state-dir; nothing is lost until then"));
+    gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
+    return 0;
 }
 
 /* idle_end - when it has been idle for long enough, if nothing comes */
@@ -99,53 +96,30 @@ static uint64_t idle_end(const struct flow *f)
 }
 
 /* look - has it been idle for long enough? Work that came meanwhile starts the
- * timer again when it leaves;
- * verdicts that could not be written yet are no work that leaves, so look again
- * once they may have been. The end is read last: what ended has moved it before
- * it counted itself out. */
-static void look(struct flow *f)
+ * timer again when it leaves; verdicts that could not be written yet are no
+ * work that leaves, so look again once they may have been. The end is read
+ * last: what ended has moved it before it counted itself out.
+ */
+static int look(struct chore *chore)
 {
+    struct flow *f = CONTAINER_OF(chore, struct flow, run_limits.idle);
     int is = idle(f);
-    uint64_t end;
+    uint64_t now, end;
 
-    if (is < 0) {
-        unreadable(f, is);
-        return;
-    }
+    if (unsettled_count(&f->unsettled))
+        chore_after(chore, NS_PER_S);
+    if (is < 0)
+        return unreadable(f, is);
     f->run_limits.unread = 0;
     if (!is)
-        return;
+        return 0;
     end = idle_end(f);
-    if (clock_mono_ns() >= end)
+    now = clock_mono_ns();
+    if (now >= end)
         gate_finish(&f->gate, "idle", 0);
     else
-        timers_start(f->timers, &f->run_limits.idle_timer, end);
-}
-
-/* idle_job - on a pool thread, as it reads the store */
-static void idle_job(struct pool_job *job)
-{
-    struct flow *f = CONTAINER_OF(job, struct flow, run_limits.idle_job);
-
-    look(f);
-    atomic_store(&f->run_limits.looking, false);
-}
-
-/* idle_due - look, unless it is looked already: then once more after that, as
- * what that look saw may be old */
-static void idle_due(struct timer *timer)
-{
-    struct flow *f = CONTAINER_OF(timer, struct flow, run_limits.idle_timer);
-    struct run_limits *b = &f->run_limits;
-
-    if (unsettled_count(&f->unsettled)) {
-        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
-    } else if (atomic_exchange(&b->looking, true)) {
-        timers_start(f->timers, timer, clock_mono_ns() + LOOK_NS);
-    } else if (pool_submit(f->pool, &b->idle_job) < 0) {
-        atomic_store(&b->looking, false);
-        timers_start(f->timers, timer, clock_mono_ns() + NS_PER_S);
-    }
+        chore_after(chore, end - now);
+    return 0;
 }
 
 void run_limits_init(struct flow *f)
@@ -160,13 +134,17 @@ void run_limits_init(struct flow *f)
     b->idle_ends = set->exit_when_idle;
     b->idle_ns = set->exit_when_idle_ns;
     timer_init(&b->end_timer, end_due);
-    timer_init(&b->idle_timer, idle_due);
-    b->idle_job.run = idle_job;
+    b->idle = (struct chore){.run = look,
+                             .first_ns = NS_PER_S,
+                             .most_ns = NS_PER_S,
+                             .pool = &f->pool};
+    chore_init(&b->idle);
 }
 
 /* run_limits_start - everything is ready to take messages */
 void run_limits_start(struct flow *f)
 {
+    f->run_limits.idle.timers = f->timers;
     run_limits_busy(f);
     run_limits_left(f);
 }
@@ -227,6 +205,6 @@ void run_limits_left(struct flow *f)
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
         gate_finish(&f->gate, "max-deliveries", 0);
     } else if (b->idle_ends) {
-        timers_start(f->timers, &b->idle_timer, idle_end(f));
+        timers_start(f->timers, &b->idle.timer, idle_end(f));
     }
 }

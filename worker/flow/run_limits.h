@@ -13,8 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "worker/loop/pool.h"
-#include "worker/loop/timers.h"
+#include "worker/loop/chore.h"
 
 struct flow;
 
@@ -27,10 +26,9 @@ struct run_limits {
     uint64_t idle_ns;            /* c */
     _Atomic uint64_t tickets;    /* a  deliveries made or about to be made */
     _Atomic uint64_t idle_since; /* a  monotonic; grows: last run_limits_busy */
-    unsigned unread;     /* idle_job's: looks in a row at a store that failed */
-    atomic_bool looking; /* a  the job is submitted, or looks */
-    struct pool_job idle_job;
-    struct timer end_timer, idle_timer;
+    unsigned unread;   /* of idle: looks in a row at a store that failed */
+    struct chore idle; /* looks whether nothing is left to do */
+    struct timer end_timer;
 };
 
 void run_limits_init(struct flow *f);
