@@ -9,7 +9,6 @@
 #define COMMON_BASE_QUEUE_NAME_H
 
 #include "common/base/problem.h"
-#include "common/base/queue_name.h"
 
 #define QUEUE_NAME_MAX 256 /* "/", up to 254 bytes, NUL */
 

@@ -9,7 +9,6 @@
 #ifndef COMMON_BASE_SAFE_TEXT_H
 #define COMMON_BASE_SAFE_TEXT_H
 
-#include "common/base/safe_text.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  *        here looks at a clock. The header: any thread. Readers: any process.
  * OWNS   The file and its mapping.
  * FAILS  open: -ENOMEM alone. Where the file cannot be had (a full disk) the
- *        numbers are kept in memory, and counters_shared says why.
+ *        numbers are kept in memory, and counters_private says why.
  *        attach: a problem, -ENOENT without a file, 78 of another version.
  */
 #ifndef COMMON_STATE_COUNTERS_H

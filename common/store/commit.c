@@ -190,7 +190,7 @@ static unsigned batch_commit(struct commit *c, struct batch *batch)
     return 0;
 }
 
-/* batch_wake - tell everyone whose operation is settled
+/* batch_wake_locked - tell everyone whose operation is settled
  * The caller's op goes away as soon as the lock is free. */
 static void batch_wake_locked(struct commit *c, struct batch *batch)
 {

@@ -41,11 +41,6 @@ static inline void faults_init(void)
     snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
              old ? old : "", old ? ":" : "");
     setenv("ASAN_OPTIONS", options, 1);
-    /* libbsd forgets it when the pid cannot be written. */
-    harness_write("leaks", "leak:pid_file_open\n", 18);
-    snprintf(options, sizeof options, "suppressions=%s:print_suppressions=0",
-             harness_path("leaks"));
-    setenv("LSAN_OPTIONS", options, 1);
     harness_script("handler", FAULTS_HANDLER);
     harness_script("stream", FAULTS_STREAM);
 }
