@@ -2,11 +2,11 @@
  *
  * Every job that was taken runs exactly once, and no more at a time than there
  * may be. A plain program, so that it runs under the thread sanitizer.
- * stress_pool [SECONDS [SEED]].
+ * stress_pool [ROUNDS [SEED]].
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,7 +37,14 @@ struct submitter {
 static struct pool *pool, *pool_known;
 static struct submitter submitter[SUBMITTERS];
 static atomic_uint running, most, twice;
-static atomic_bool stop;
+static unsigned rounds; /* of each submitter */
+
+/* give_way - to all other threads, some times */
+static void give_way(void)
+{
+    for (int i = 0; i < 16; i++)
+        sched_yield();
+}
 
 static void job_run(struct pool_job *job)
 {
@@ -47,7 +54,7 @@ static void job_run(struct pool_job *job)
     while (n > m && !atomic_compare_exchange_weak(&most, &m, n))
         ;
     if ((atomic_load(&i->ran) & 15) == 0)
-        poll(NULL, 0, 1); /* some jobs sleep */
+        give_way(); /* some jobs take long */
     atomic_fetch_add(&i->ran, 1);
     atomic_fetch_sub(&running, 1);
     if (!atomic_exchange(&i->queued, false))
@@ -81,13 +88,13 @@ static void *submitter_run(void *arg)
 {
     struct submitter *s = arg;
 
-    while (!atomic_load(&stop)) {
+    for (unsigned i = 0; i < rounds; i++) {
         if (!submit(&s->item[next(s) % JOBS]))
             break;
         if (next(s) % 64 == 0)
             pool_resize(pool_known, 1 + (unsigned)(next(s) % MAX));
         if (next(s) % 32 == 0)
-            poll(NULL, 0, 1);
+            give_way();
     }
     return NULL;
 }
@@ -113,11 +120,11 @@ static unsigned wrong(unsigned long *sum)
 
 int main(int argc, char **argv)
 {
-    unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
     unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : arc4random();
     unsigned long sum = 0;
     unsigned bad;
 
+    rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 2000;
     printf("stress_pool: seed %u\n", seed);
     if (pool_open(&pool, MAX) < 0)
         return 1;
@@ -129,8 +136,6 @@ int main(int argc, char **argv)
         pthread_create(&submitter[t].thread, NULL, submitter_run,
                        &submitter[t]);
     }
-    poll(NULL, 0, (int)seconds * 1000);
-    atomic_store(&stop, true);
     for (int t = 0; t < SUBMITTERS; t++)
         pthread_join(submitter[t].thread, NULL);
     pool_close(&pool); /* what is queued still runs */

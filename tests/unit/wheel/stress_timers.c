@@ -2,10 +2,11 @@
  *
  * For each start exactly one of two things happens: a cancel says true, or the
  * callback runs. A plain program, so that it runs under the thread sanitizer.
- * stress_timers [SECONDS [SEED]].
+ * stress_timers [ROUNDS [SEED]].
  */
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,9 @@ struct worker {
 
 static struct timers *timers;
 static struct worker worker[THREADS];
-static atomic_bool stop, drained;
+static unsigned rounds; /* of each thread */
+static atomic_bool drained;
+static struct timer last;
 
 static void fire(struct timer *timer)
 {
@@ -86,7 +89,7 @@ static void *worker_run(void *arg)
 {
     struct worker *w = arg;
 
-    while (!atomic_load(&stop))
+    for (unsigned i = 0; i < rounds; i++)
         step(w);
     return NULL;
 }
@@ -97,7 +100,7 @@ static void *peeker_run(void *arg)
 
     (void)arg;
     while (!atomic_load(&drained))
-        if (poll(&p, 1, 10) == 1)
+        if (poll(&p, 1, -1) == 1)
             timers_run(timers);
     return NULL;
 }
@@ -132,17 +135,24 @@ static void settle(void)
 
             while (i->started != i->cancelled + atomic_load(&i->fired) &&
                    clock_mono_ns() < end)
-                poll(NULL, 0, 1);
+                sched_yield();
         }
+}
+
+/* drain - the last timer ends the last wait */
+static void drain(struct timer *timer)
+{
+    (void)timer;
+    atomic_store(&drained, true);
 }
 
 int main(int argc, char **argv)
 {
-    unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
     unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : arc4random();
     unsigned long starts = 0, fires = 0;
     pthread_t peeker;
 
+    rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 500000;
     printf("stress_timers: seed %u\n", seed);
     if (timers_open(&timers) < 0)
         return 1;
@@ -153,12 +163,11 @@ int main(int argc, char **argv)
         pthread_create(&worker[t].thread, NULL, worker_run, &worker[t]);
     }
     pthread_create(&peeker, NULL, peeker_run, NULL);
-    poll(NULL, 0, (int)seconds * 1000);
-    atomic_store(&stop, true);
     for (int t = 0; t < THREADS; t++)
         pthread_join(worker[t].thread, NULL);
     settle();
-    atomic_store(&drained, true);
+    timer_init(&last, drain);
+    timers_start(timers, &last, 0);
     pthread_join(peeker, NULL);
     for (int t = 0; t < THREADS; t++)
         for (int k = 0; k < TIMERS; k++) {
