@@ -1,0 +1,408 @@
+/* test_recover.c - what a start makes of the messages that a killed worker had:
+ * which crash counts, who is to blame, what is dead
+ *
+ * Custody and store are real files; the worker before is a process that ends
+ * without a word.
+ */
+#include "tests/unit/storage/store_fixture.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+
+#include "common/base/log.h"
+#include "common/state/counters.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/group_dispatch.h"
+#include "worker/loop/loop.h"
+#include "worker/restart/recover.h"
+#include "worker/source/mq/source_mq.h"
+
+enum { SLOTS = 4, MAX_CRASHES = 3 };
+
+static struct settings set;
+static struct handler_ops ops = {.name = "none"};
+static struct flow flow;
+static struct source_mq mq;
+static struct problem problem;
+
+/* What the worker before left of one message. */
+struct left {
+    uint64_t seq;
+    int64_t row;
+    unsigned crashes, failures;
+    bool runs;
+};
+
+static void visit(struct slot *found, void *arg)
+{
+    (void)found, (void)arg;
+}
+
+static void no_event(void *arg, enum gate_event event)
+{
+    (void)arg, (void)event;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void custody_ready(void)
+{
+    const struct custody_spec spec = {
+        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/custody", fixture_dir);
+    cr_assert_eq(custody_open(&mq.custody, path, &spec, &problem), 0);
+}
+
+static void setup(void)
+{
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    fixture_init();
+    settings_init(&set);
+    snprintf(set.queue, sizeof set.queue, "/q");
+    set.max_crashes = MAX_CRASHES;
+    mq.store = fixture_open();
+}
+
+static void teardown(void)
+{
+    unsettled_fini(&flow.unsettled);
+    gate_fini(&flow.gate);
+    dispatch_close(&flow.dispatch);
+    ready_fini(&flow.ready);
+    source_mq_close(&mq);
+    counters_close(&flow.counters);
+    loop_close(&flow.loop);
+    timers_close(&flow.timers);
+    custody_close(&mq.custody);
+    store_close(&mq.store);
+    fixture_fini();
+}
+
+TestSuite(recover, .init = setup, .fini = teardown, .timeout = 30);
+
+/* ran_before - in a process of its own, which is killed with these in flight */
+static void ran_before(const struct left *left, size_t n)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        custody_ready();
+        custody_recover(mq.custody, visit, NULL, &problem);
+        for (size_t i = 0; i < n; i++) {
+            struct slot *slot = custody_acquire(mq.custody);
+
+            memcpy(slot->body, "body", 4);
+            slot_hold(slot, &(struct slot_meta){.seq = left[i].seq,
+                                                .row = left[i].row,
+                                                .crashes = left[i].crashes,
+                                                .failures = left[i].failures,
+                                                .id = ulid_make(1),
+                                                .length = 4,
+                                                .received_ns = 1});
+            if (left[i].runs)
+                slot_run(slot, 1);
+        }
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0);
+}
+
+/* starts - the next one, with these handlers; how recovery ends */
+static int starts(bool within)
+{
+    custody_ready();
+    ops.within = within;
+    flow.set = &set;
+    flow.ops = &ops;
+    flow.folder = fixture_dir;
+    cr_assert_eq(timers_open(&flow.timers), 0);
+    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
+    cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
+    ready_init(&flow.ready);
+    mq.set = &set;
+    mq.folder = fixture_dir;
+    mq.timers = flow.timers;
+    mq.pool = &flow.pool;
+    mq.events.changed = nothing;
+    cr_assert_eq(source_mq_open(&mq, &problem), 0);
+    flow.source = &mq.source;
+    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
+    dirty_init(&flow.dirty, NS_PER_S, nothing, NULL);
+    flow.dirty.timers = flow.timers;
+    flow.dirty.loop = flow.loop;
+    unsettled_init(&flow.unsettled, &flow);
+    gate_init(&flow.gate, &set, no_event, NULL);
+    flow.gate.timers = flow.timers;
+    flow.gate.dirty = &flow.dirty;
+    flow.gate.counters = flow.counters;
+    return recover(&flow, &mq, &problem);
+}
+
+static struct counters_sum numbers(void)
+{
+    struct counters_sum n;
+
+    counters_sum(flow.counters, &n);
+    return n;
+}
+
+/* dead - it is a letter, because of crashes */
+static void dead(uint64_t seq)
+{
+    struct store_row m;
+    int64_t at;
+
+    cr_assert_eq(store_find_seq(mq.store, seq, &at), 0);
+    cr_assert_eq(store_get(mq.store, at, &m, NULL, 0, NULL), 0);
+    cr_assert_eq(m.state, STORE_DEAD);
+    cr_assert_eq(m.reason, REASON_CRASHED);
+}
+
+/* next_runs - the next on the ready list, which had so many crashes */
+static void next_runs(uint64_t seq, unsigned crashes)
+{
+    const struct message *m = ready_take(&flow.ready);
+
+    cr_assert_not_null(m);
+    cr_assert_eq(m->seq, seq);
+    cr_assert_eq(m->crashes, crashes);
+}
+
+static void none_runs(void)
+{
+    cr_assert(ready_empty(&flow.ready));
+}
+
+Test(recover, nothing_is_left_of_nothing)
+{
+    ran_before(NULL, 0);
+    cr_assert_eq(starts(false), 0);
+    none_runs();
+    cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
+}
+
+Test(recover, all_run_again_in_the_order_of_the_queue)
+{
+    const struct left left[] = {
+        {.seq = 9, .runs = true}, {.seq = 7}, {.seq = 8, .runs = true}};
+
+    ran_before(left, 3);
+    cr_assert_eq(starts(false), 0);
+    next_runs(7, 0);
+    next_runs(8, 1);
+    next_runs(9, 1);
+    none_runs();
+    cr_assert_eq(numbers().crashes, 2, "of those that ran");
+}
+
+Test(recover, what_may_have_run_says_so)
+{
+    const struct left left[] = {{.seq = 7}, {.seq = 8, .runs = true}};
+    const struct message *m;
+
+    ran_before(left, 2);
+    cr_assert_eq(starts(false), 0);
+    m = ready_take(&flow.ready);
+    cr_assert(!(m->flags & MESSAGE_REDELIVERED));
+    m = ready_take(&flow.ready);
+    cr_assert(m->flags & MESSAGE_REDELIVERED);
+}
+
+Test(recover, a_command_is_blamed_for_each_crash_it_ran_in)
+{
+    const struct left left[] = {
+        {.seq = 7, .crashes = MAX_CRASHES - 2, .runs = true},
+        {.seq = 8, .crashes = MAX_CRASHES - 1, .runs = true}};
+
+    ran_before(left, 2);
+    cr_assert_eq(starts(false), 0);
+    dead(8);
+    next_runs(7, MAX_CRASHES - 1);
+    none_runs();
+    cr_assert_eq(numbers().dead, 1);
+    cr_assert_eq(custody_free_slots(mq.custody), SLOTS - 1);
+}
+
+Test(recover, a_letter_that_the_last_start_could_not_write_is_one_now)
+{
+    const struct left left[] = {{.seq = 7, .crashes = MAX_CRASHES}};
+
+    ran_before(left, 1);
+    cr_assert_eq(starts(false), 0);
+    dead(7);
+    none_runs();
+    cr_assert_eq(numbers().crashes, 0, "it did not run in between");
+}
+
+Test(recover, one_crash_is_enough_where_one_is_allowed)
+{
+    const struct left left[] = {{.seq = 7, .runs = true}};
+
+    set.max_crashes = 1;
+    ran_before(left, 1);
+    cr_assert_eq(starts(false), 0);
+    dead(7);
+}
+
+Test(recover, a_function_that_ran_alone_is_to_blame)
+{
+    const struct left left[] = {
+        {.seq = 7, .crashes = MAX_CRASHES - 1, .runs = true}, {.seq = 8}};
+
+    ran_before(left, 2);
+    cr_assert_eq(starts(true), 0);
+    dead(7);
+    next_runs(8, 0);
+    cr_assert(!suspects_left(&flow.gate.suspects));
+}
+
+Test(recover, functions_that_ran_together_are_suspects_and_none_is_dead)
+{
+    const struct left left[] = {
+        {.seq = 7, .crashes = MAX_CRASHES - 1, .runs = true},
+        {.seq = 8, .runs = true}};
+
+    ran_before(left, 2);
+    cr_assert_eq(starts(true), 0);
+    next_runs(7, MAX_CRASHES);
+    next_runs(8, 1);
+    cr_assert(suspects_left(&flow.gate.suspects));
+    cr_assert_eq(gate_room(&flow.gate), 1,
+                 "one at a time, so that the next "
+                 "crash decides");
+}
+
+Test(recover, a_function_that_only_waited_is_not_to_blame)
+{
+    const struct left left[] = {{.seq = 7, .crashes = MAX_CRASHES},
+                                {.seq = 8, .runs = true}};
+
+    ran_before(left, 2);
+    cr_assert_eq(starts(true), 0);
+    next_runs(7, MAX_CRASHES);
+    next_runs(8, 1);
+}
+
+/* ---- runs of stored messages ---- */
+
+/* waits - a retry in the store, taken as this one */
+static int64_t waits(uint64_t seq, unsigned attempts)
+{
+    struct store_row m = fixture_row(STORE_WAITING, "body");
+
+    m.receive_seq = seq;
+    m.attempts = attempts;
+    return fixture_put(mq.store, &m);
+}
+
+static struct store_row row_of(int64_t row)
+{
+    struct store_row m;
+
+    cr_assert_eq(store_get(mq.store, row, &m, NULL, 0, NULL), 0);
+    return m;
+}
+
+Test(recover, the_row_takes_the_crash_and_waits_again)
+{
+    struct left left = {.seq = 7, .failures = 1, .runs = true};
+
+    left.row = waits(7, 1);
+    ran_before(&left, 1);
+    cr_assert_eq(starts(false), 0);
+    none_runs();
+    cr_assert_eq(row_of(left.row).state, STORE_WAITING);
+    cr_assert_eq(row_of(left.row).crashes, 1);
+    cr_assert_eq(row_of(left.row).attempts, 1, "a crash is no failure");
+    cr_assert(row_of(left.row).flags & STORE_REDELIVERED);
+    cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
+    cr_assert(source_due(&mq.source), "and is due now");
+}
+
+Test(recover, a_row_may_be_dead_by_it)
+{
+    struct left left = {
+        .seq = 7, .failures = 1, .crashes = MAX_CRASHES - 1, .runs = true};
+
+    left.row = waits(7, 1);
+    ran_before(&left, 1);
+    cr_assert_eq(starts(false), 0);
+    dead(7);
+    cr_assert_eq(numbers().dead, 1);
+}
+
+Test(recover, a_verdict_that_is_written_is_not_given_twice)
+{
+    struct left left = {.seq = 7, .failures = 1, .runs = true};
+
+    left.row = waits(7, 2); /* the failure is counted; the slot was not freed */
+    ran_before(&left, 1);
+    cr_assert_eq(starts(false), 0);
+    none_runs();
+    cr_assert_eq(row_of(left.row).crashes, 0);
+    cr_assert_eq(row_of(left.row).attempts, 2);
+    cr_assert_eq(numbers().crashes, 0);
+}
+
+Test(recover, nor_if_its_row_is_gone)
+{
+    struct left left = {.seq = 7, .row = 99, .failures = 1, .runs = true};
+
+    ran_before(&left, 1);
+    cr_assert_eq(starts(false), 0);
+    none_runs();
+    cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
+    cr_assert_eq(numbers().crashes, 0);
+}
+
+Test(recover, nor_a_fresh_one_whose_row_is_there)
+{
+    const struct left left = {.seq = 7, .runs = true};
+
+    waits(7, 1);
+    ran_before(&left, 1);
+    cr_assert_eq(starts(false), 0);
+    none_runs();
+    cr_assert_eq(numbers().crashes, 0);
+}
+
+/* ---- again and again ---- */
+
+Test(recover, crashes_add_up_over_starts_until_it_is_dead)
+{
+    struct left left = {.seq = 7, .runs = true};
+
+    for (unsigned i = 1; i < MAX_CRASHES; i++) {
+        ran_before(&left, 1);
+        cr_assert_eq(starts(false), 0);
+        next_runs(7, i);
+        left.crashes = i;
+        teardown();
+        setup();
+    }
+    ran_before(&left, 1);
+    cr_assert_eq(starts(false), 0);
+    dead(7);
+    none_runs();
+}
+
+Test(recover, a_store_that_cannot_be_read_refuses_the_start)
+{
+    const struct left left = {.seq = 7, .runs = true};
+
+    ran_before(&left, 1);
+    fixture_sql("DROP TABLE messages");
+    cr_assert_lt(starts(false), 0);
+    cr_assert_eq(problem.status, EX_CANTCREAT, "%s", problem.text);
+    cr_assert_not_null(strstr(problem.text, "nothing was lost"), "%s",
+                       problem.text);
+    cr_assert_eq(custody_free_slots(mq.custody), SLOTS - 1);
+}
