@@ -324,8 +324,8 @@ FAULTY(void *, realloc, "malloc", NULL, -1, NULL, (void *old, size_t size),
 
 /* clone - with the one more argument that CLONE_PIDFD has; by its other name
  * for a program under the thread sanitizer (worker/process/process.c) */
-extern __typeof__(clone) clone_too __asm__("__clone")
-    __attribute__((leaf, nothrow, alias("clone")));
+__attribute__((leaf, nothrow, alias("clone"))) extern __typeof__(clone)
+    clone_too __asm__("__clone");
 int clone(int (*child)(void *), void *stack, int flags, void *arg, ...)
 {
     static __typeof__(clone) *real;
