@@ -142,7 +142,7 @@ Test(leftovers, a_group_has_until_the_end_of_its_grace)
     ended[0].of.kill_at_ns = grace;
     clock_passes = clock_always;
     end(&ended[0]);
-    clock_passes = 0;
+    clock_passes = (bool (*)(void))0;
     cr_assert_geq(clock_mono_ns(), grace);
     reaped(1);
 }

@@ -368,7 +368,7 @@ Test(lock, a_removed_pidfile_lets_nobody_in)
     cr_assert_eq(unlink(path), 0);
     clock_passes = a_second; /* for an owner that may be on its way out */
     cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
-    clock_passes = NULL;
+    clock_passes = (bool (*)(void))0;
     cr_assert_geq(clock_passed_ns, 9 * NS_PER_S);
     cr_assert_eq(p.status, EX_UNAVAILABLE);
     cr_assert(strstr(p.text, "fuser"), "%s", p.text);
