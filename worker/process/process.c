@@ -106,8 +106,9 @@ struct birth {
 
 /* child - of clone(2), in the memory of the worker until it execs
  * It changes nothing there but `birth`. So it makes system calls only, and sets
- * signals by the call of the kernel: what a sanitizer has in the place of
- * sigaction(3) would note the change as one of the worker's.
+ * signals and descriptors by the calls of the kernel: what a sanitizer has in
+ * the place of sigaction(3) and dup(2) would note the change as one of the
+ * worker's. None of the descriptors is 0, 1 or 2 already.
  */
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static int
 child(void *arg)
@@ -121,7 +122,7 @@ child(void *arg)
     if (setpgid(0, 0) < 0)
         err = errno;
     for (int i = 0; i < 3 && !err; i++)
-        if (b->fds[i] >= 0 && dup2(b->fds[i], i) < 0)
+        if (b->fds[i] >= 0 && syscall(SYS_dup3, b->fds[i], i, 0) < 0)
             err = errno;
     for (size_t i = 0; i < changed_count; i++)
         syscall(SYS_rt_sigaction, changed[i], dfl, NULL, _NSIG / 8);
