@@ -178,6 +178,17 @@ Test(run_limits, the_time_counts_from_the_last_message)
     cr_assert(over("idle"));
 }
 
+Test(run_limits, work_that_came_while_the_timer_ran_counts)
+{
+    begin_idle();
+    flow_pass(5 * NS_PER_S);
+    run_limits_busy(&flow); /* it went to its group, and nobody left */
+    flow_pass(8 * NS_PER_S);
+    cr_assert_null(atomic_load(&flow.gate.why));
+    flow_pass(3 * NS_PER_S);
+    cr_assert(over("idle"));
+}
+
 Test(run_limits, a_message_in_the_queue_is_work)
 {
     begin_idle();
