@@ -1,5 +1,5 @@
-/* test_process_search.c - finding and ending what a handler started, wherever it
- * went */
+/* test_process_search.c - finding and ending what a handler started, wherever
+ * it went */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <fcntl.h>
