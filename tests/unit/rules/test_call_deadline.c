@@ -49,27 +49,6 @@ static void *calls(void *arg)
     return NULL;
 }
 
-/* seize - each runner ends, or was in a call that was seized: which one it is
- * does not change any more; the exit status says what was wrong */
-static int seize(struct runner *r, unsigned *seized)
-{
-    struct message *slot;
-    unsigned n = 0;
-
-    while (!atomic_load(&r->over) && !place_seized(&r->place)) {
-        slot = call_deadline_seize(&r->place);
-        if (slot && slot != slot_of(r))
-            return 2;
-        n += slot != NULL;
-    }
-    if (n > 1 || n != place_seized(&r->place) || n == atomic_load(&r->over))
-        return 3;
-    if (call_deadline_seize(&r->place))
-        return 4;
-    *seized += n;
-    return 0;
-}
-
 /* sleeps - the thread waits in the kernel; until then it is running */
 static bool sleeps(const struct runner *r)
 {
@@ -84,6 +63,29 @@ static bool sleeps(const struct runner *r)
     if (f)
         fclose(f);
     return state == 'S';
+}
+
+/* seize - each runner ends, or was in a call that was seized: which one it is
+ * does not change any more; the exit status says what was wrong */
+static int seize(struct runner *r, unsigned *seized)
+{
+    struct message *slot;
+    unsigned n = 0;
+
+    while (!atomic_load(&r->over) && !place_seized(&r->place)) {
+        slot = call_deadline_seize(&r->place);
+        if (slot && slot != slot_of(r))
+            return 2;
+        n += slot != NULL;
+    }
+    while (n > 0 && !sleeps(r)) /* leaving, it is not seized for a moment */
+        sched_yield();
+    if (n > 1 || n != place_seized(&r->place) || n == atomic_load(&r->over))
+        return 3;
+    if (call_deadline_seize(&r->place))
+        return 4;
+    *seized += n;
+    return 0;
 }
 
 /* trial - in a process of its own, as threads stay behind; 100 and up: as many
