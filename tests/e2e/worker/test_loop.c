@@ -1,6 +1,6 @@
 /* mqworker: the thread of the event loop makes no call that may wait for a disk
  */
-#include "tests/harness/harness.h"
+#include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(loop, .init = harness_init, .fini = harness_fini, .timeout = 90);
+TestSuite(loop, .init = faults_init, .fini = harness_fini, .timeout = 90);
 
 static const char *ctl(const char *verb, const char *q, const char *what)
 {
