@@ -289,9 +289,7 @@ static uint32_t length_infer(const struct slot *slot,
     return (uint32_t)n;
 }
 
-/* slot_resolve - decide what a kill in the middle of receiving, or of
- * slot_link,
- * left
+/* slot_resolve - decide what a kill left while receiving, or in slot_link
  * The old owner is dead and no other is there yet. A kill of the recovery
  * between any two steps leaves RECEIVING, and the next recovery comes to the
  * same result: the flag is in the file before the length that it speaks of. */

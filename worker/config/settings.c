@@ -351,8 +351,7 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
 }
 
 /* run_for_check - at its very start something can be taken: run_limits_take
- * asks
- * whether now and the margin are before the end */
+ * asks whether now and the margin are before the end */
 static int run_for_check(const struct settings *s, struct problem *p)
 {
     uint64_t margin = settings_margin(s, s->estimated_duration_ns);

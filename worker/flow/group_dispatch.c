@@ -130,7 +130,7 @@ bool dispatch_room(struct flow *f)
     return false;
 }
 
-/* member_make - what stands in a group for a message
+/* member_make - a message's place in its group
  * A letter that an operator sent again goes first: it is what a held group
  * waits for.
  */
@@ -234,8 +234,7 @@ static int head_lease(struct flow *f, struct delivery *d)
 }
 
 /* dispatch_due - a retry goes on where its group stopped; a delayed message
- * gets
- * in line
+ * gets in line
  * A letter that a stop kept goes before all that is parked, so it is not parked
  * itself; it stays lent and waits for what runs before it, unless that needs
  * the last of the room.

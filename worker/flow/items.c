@@ -222,8 +222,7 @@ void items_unwant(struct items *it, struct receive *item)
 }
 
 /* items_wake_one - under the lock, as the coprocess is the item's only while
- * that
- * cannot leave */
+ * that cannot leave */
 bool items_wake_one(struct items *it, void (*wake)(struct coprocess *coprocess))
 {
     struct receive *item;
@@ -252,8 +251,7 @@ void items_wake_all(struct items *it, void (*wake)(struct coprocess *coprocess))
 }
 
 /* items_lane_set - under the lock, so that items_wake_all finds only
- * coprocesses that
- * are in use */
+ * coprocesses that are in use */
 void items_lane_set(struct items *it, struct receive *item,
                     struct coprocess *coprocess)
 {

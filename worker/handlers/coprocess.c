@@ -339,8 +339,7 @@ int coprocess_fd(const struct coprocess *l)
 }
 
 /* coprocess_look - one that we ended needs more than a look: that waits until
- * the
- * coprocess is used again, or closed */
+ * the coprocess is used again, or closed */
 bool coprocess_look(struct coprocess *l)
 {
     struct outcome none;

@@ -57,8 +57,8 @@ void coprocess_wake(struct coprocess *l);
 
 /* To its child. */
 void coprocess_signal(struct coprocess *l, int sig);
-/* Nothing is open, and nobody will have it for now: look at what was read with
- * the last answer. False as coprocess_look. */
+/* Nothing is open, and no work item has it until it is got again: look at what
+ * was read with the last answer. False as coprocess_look. */
 bool coprocess_rest(struct coprocess *l);
 /* Readable while there is something that coprocess_look would see. */
 int coprocess_fd(const struct coprocess *l);

@@ -197,9 +197,8 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
 }
 
 /* coprocess_poll_once - an answer that was there before the look at the clock
- * has been
- * read when its message's limit is looked at the next time: what is in the pipe
- * in time is in time */
+ * has been read when its message's limit is looked at the next time: what is in
+ * the pipe in time is in time */
 void coprocess_poll_once(struct coprocess *l, bool wait)
 {
     struct epoll_event events[EVENTS];

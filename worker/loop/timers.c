@@ -194,7 +194,8 @@ int timers_fd(const struct timers *t)
  * "armed" is forgotten before draining and computed again after it: a timer
  * that another thread starts meanwhile arms the timerfd by itself. The clock is
  * read inside the lock, so that no timer started before it is later than it,
- * and once: a timer that starts itself again for now waits for the next round.
+ * and once: a timer that starts itself again, due at once, waits for the next
+ * round.
  */
 void timers_run(struct timers *t)
 {

@@ -97,7 +97,9 @@ enum {                        /* source_ops.can */
 enum source_link {
     LINK_NONE,   /* not one of ours: a message as any other */
     LINK_LETTER, /* it is that letter from here on (MESSAGE_FRONT is set) */
-    LINK_REPEAT, /* it is a second copy of one that was taken: to be dropped */
+    /* It is a second copy of one that was taken, to be dropped: its DISCARD is
+     * settled before the call returns, also by a source with SOURCE_ASYNC. */
+    LINK_REPEAT,
 };
 
 /* A stored message that died where no handler was asked: it can never be lent

@@ -151,8 +151,7 @@ void group_hold_watch_watch(struct group_hold_watch *r)
 }
 
 /* group_hold_watch_store_changed - a look besides: somebody may have written to
- * the file
- * between its first moment and the watch */
+ * the file between its first moment and the watch */
 void group_hold_watch_store_changed(struct group_hold_watch *r)
 {
     char path[PATH_MAX];

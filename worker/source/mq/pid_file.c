@@ -199,9 +199,7 @@ static bool try(struct pid_file *l)
 }
 
 /* pid_file_wait - until both are ours; wait only for one that is on its way
- * out,
- * or
- * only looks */
+ * out, or only looks */
 static int pid_file_wait(struct pid_file *l, const char *queue,
                          struct problem *p)
 {
@@ -305,8 +303,7 @@ static int folder_again(struct pid_file *l)
 }
 
 /* pid_file_put_back - the folder's lock is held all the time, or taken first,
- * so
- * that no other worker gets beyond its own try
+ * so that no other worker gets beyond its own try
  */
 int pid_file_put_back(struct pid_file *l)
 {
