@@ -62,8 +62,9 @@ static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
 static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
                        size_t *bytes)
 {
+    const char *text;
     const void *tail, *data;
-    size_t tail_size, error_size;
+    size_t tail_size, error_size, text_size;
     struct store_row m;
     struct letter *l;
     char *at;
@@ -73,9 +74,12 @@ static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
         return err;
     tail = sqlite3_column_blob(st, COL_STDERR);
     tail_size = (size_t)sqlite3_column_bytes(st, COL_STDERR);
+    text = (const char *)sqlite3_column_text(st, COL_ERROR_TEXT);
+    text_size = (size_t)sqlite3_column_bytes(st, COL_ERROR_TEXT);
     data = m.size ? sqlite3_column_blob(st, COL_DATA) : "";
     error_size = m.error ? strlen(m.error) : 0;
-    *bytes = sizeof **out + m.size + m.group_size + error_size + tail_size + 4;
+    *bytes = sizeof **out + m.size + m.group_size + error_size + tail_size +
+             text_size + 5;
     l = data ? malloc(*bytes) : NULL;
     if (!l)
         return -ENOMEM;
@@ -90,6 +94,7 @@ static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
         .body_size = m.size - m.header_size,
         .stderr_tail = bytes_copy(&at, tail, tail_size),
         .stderr_size = tail_size,
+        .error_text = bytes_copy(&at, text, text_size),
     };
     *out = l;
     return 0;
@@ -246,10 +251,8 @@ int letters_get(struct store *s, int64_t row,
 
 struct tally {
     STAILQ_ENTRY(tally) link;
-    const char *value; /* NULL, or points to text */
-    size_t size;
-    uint64_t count, newest_ns;
-    char text[];
+    struct letter_tally is; /* value and text: NULL, or point to bytes */
+    char bytes[];
 };
 STAILQ_HEAD(tallies, tally);
 
@@ -258,6 +261,8 @@ static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
 {
     const char *value = (const char *)sqlite3_column_text(st, 0);
     size_t size = (size_t)sqlite3_column_bytes(st, 0);
+    const char *text = (const char *)sqlite3_column_text(st, 3);
+    size_t text_size = (size_t)sqlite3_column_bytes(st, 3);
     struct tally *t;
     char *at;
 
@@ -265,14 +270,17 @@ static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
         value = dead_reason_text((enum dead_reason)sqlite3_column_int(st, 0));
         size = strlen(value);
     }
-    t = malloc(sizeof *t + size + 1);
+    t = malloc(sizeof *t + size + text_size + 2);
     if (!t)
         return NULL;
-    at = t->text;
-    t->value = bytes_copy(&at, value, size);
-    t->size = size;
-    t->count = sql_column_u64(st, 1);
-    t->newest_ns = sql_column_u64(st, 2);
+    at = t->bytes;
+    t->is = (struct letter_tally){
+        .value = bytes_copy(&at, value, size),
+        .size = size,
+        .text = bytes_copy(&at, text, text_size),
+        .count = sql_column_u64(st, 1),
+        .newest_ns = sql_column_u64(st, 2),
+    };
     return t;
 }
 
@@ -300,8 +308,7 @@ static int tallies_read(struct store *s, enum letter_by by,
 
 int letters_summary(struct store *s, enum letter_by by,
                     const struct letter_filter *f,
-                    int (*visit)(const char *value, size_t size, uint64_t count,
-                                 uint64_t newest_ns, void *arg),
+                    int (*visit)(const struct letter_tally *t, void *arg),
                     void *arg)
 {
     struct tallies all = STAILQ_HEAD_INITIALIZER(all);
@@ -312,7 +319,7 @@ int letters_summary(struct store *s, enum letter_by by,
 
         STAILQ_REMOVE_HEAD(&all, link);
         if (!err)
-            err = visit(t->value, t->size, t->count, t->newest_ns, arg);
+            err = visit(&t->is, arg);
         free(t);
     }
     return err;
@@ -339,6 +346,7 @@ static struct store_attempt *attempt_copy(sqlite3_stmt *st)
         .error = bytes_copy(&at, error, error_size),
         .stderr_tail = bytes_copy(&at, tail, tail_size),
         .stderr_size = tail_size,
+        .said = sqlite3_column_int(st, 5) != 0,
     };
     return a;
 }

@@ -14,7 +14,8 @@
 /* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
 struct letter_filter {
     enum dead_reason reason;
-    const char *error_glob;      /* fnmatch(3) on the error */
+    const char *error_glob;      /* fnmatch(3) on the error, on its text, and
+                                  * on both as error_text_join has them */
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */
@@ -38,6 +39,8 @@ struct letter {
     size_t body_size;
     const char *stderr_tail; /* of the last attempt */
     size_t stderr_size;
+    const char *error_text; /* error_text.h, of the attempt that m.error is of;
+                             * NULL: of none, or that was mute */
 };
 
 /* Visit matching letters, newest first (died_ns, then row, descending), or
@@ -47,15 +50,21 @@ struct letter {
 int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg);
+/* One value of a field, and how many letters have it. */
+struct letter_tally {
+    const char *value; /* NULL: they have none (no group, no error) */
+    size_t size;
+    const char *text; /* LETTER_BY_ERROR: their error_text; else NULL */
+    uint64_t count, newest_ns;
+};
 /* Tally matching letters by one field: the most frequent value first, then the
- * newest. `value` is NULL for letters without one (no group, no error), else
- * NUL-terminated. filter->limit: count only that number of the newest letters.
- * Holds one entry for each different value. */
+ * newest. By error: each text that is beside it counts by itself.
+ * filter->limit: count only that number of the newest letters. Holds one entry
+ * for each different value. */
 enum letter_by { LETTER_BY_REASON, LETTER_BY_ERROR, LETTER_BY_GROUP };
 int letters_summary(struct store *s, enum letter_by by,
                     const struct letter_filter *f,
-                    int (*visit)(const char *value, size_t size, uint64_t count,
-                                 uint64_t newest_ns, void *arg),
+                    int (*visit)(const struct letter_tally *t, void *arg),
                     void *arg);
 /* One letter by row, dead or replayed; -ENOENT. */
 int letters_get(struct store *s, int64_t row,

@@ -97,6 +97,7 @@ struct store_attempt {
     const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
     const char *stderr_tail; /* at most 4 KiB; any bytes */
     size_t stderr_size;
+    bool said; /* the error is the handler's own words, not how it ended */
 };
 
 /* Missing file: made with mode 0600 if `create`, else -ENOENT. */

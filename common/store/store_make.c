@@ -1,13 +1,14 @@
 /* store_make.c - a new file for a store; see store_make.h
  *
- * The schema of version 2. Change it: raise STORE_VERSION, bring the old one up
+ * The schema of version 3. Change it: raise STORE_VERSION, bring the old one up
  * to it (store_make_upgrade), keep a frozen copy of each in
  * tests/unit/storage/test_store.c.
  *
  * messages   one row a message. `data` is the last column, so that the others
  *            are read without walking through a large body. receive_seq is NULL
  *            where there is none. boot: where a replayed letter was sent.
- * attempts   its failed deliveries, n from 1.
+ * attempts   its failed deliveries, n from 1. said: the error is the handler's
+ *            own words; since version 3.
  * replays    how often it was sent again as a letter, from 1; since version 2.
  * identity   one row: a random number of this file; since version 2.
  * Indexes are partial: each state pays for its own only. They name the state
@@ -41,7 +42,7 @@
 
 /* What version 2 has more than version 1. It may be there already where the
  * number says 1: a worker of that version, which had the store open when it was
- * brought up to 2, writes its number again when a sync fails
+ * brought up to a later one, writes its number again when a sync fails
  * (store_wal_bury). */
 #define SINCE_2                                                          \
     "CREATE TABLE IF NOT EXISTS replays ("                               \
@@ -56,6 +57,13 @@
     "INSERT INTO identity SELECT randomblob(8)"                          \
     " WHERE NOT EXISTS (SELECT 1 FROM identity);"
 
+/* What version 3 has more, likewise. A column cannot be added twice, so it is
+ * asked for first (store_make_upgrade). */
+#define SAID " said INTEGER NOT NULL DEFAULT 0"
+#define SAID_THERE                           \
+    "SELECT instr(sql, 'said INTEGER') FROM" \
+    " sqlite_schema WHERE name = 'attempts'"
+
 /* Nothing needs to be durable step by step while a file has no name yet. */
 #define UNNAMED "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
 
@@ -65,7 +73,7 @@ static const char schema[] = UNNAMED
     "PRAGMA page_size = 4096;"
     "PRAGMA auto_vacuum = INCREMENTAL;"
     "PRAGMA application_id = 0x4d515753;"
-    "PRAGMA user_version = 2;"
+    "PRAGMA user_version = 3;"
     "BEGIN;"
     "CREATE TABLE messages ("
     " row INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -100,10 +108,10 @@ static const char schema[] = UNNAMED
     " started_ns INTEGER NOT NULL,"
     " duration_ns INTEGER NOT NULL,"
     " error TEXT,"
-    " stderr BLOB NOT NULL,"
+    " stderr BLOB NOT NULL," SAID ","
     " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 "COMMIT;"
     "PRAGMA journal_mode = WAL;";
-_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 2,
+_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 3,
                "the schema writes these numbers");
 
 /* A file that is to become a store. Its maker holds a lock on it (flock(2)), by
@@ -324,11 +332,32 @@ void store_make_tidy(const char *path)
         closedir(dir);
 }
 
+/* columns_add - those of version 3 that are not there yet; a SQLite result
+ * code. Asked of the file, which a schema that was read before may not match */
+static int columns_add(sqlite3 *db)
+{
+    sqlite3_stmt *st;
+    bool there = false;
+    int rc = sqlite3_prepare_v2(db, SAID_THERE, -1, &st, NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        there = sqlite3_column_int(st, 0) != 0;
+    sqlite3_finalize(st);
+    if (rc != SQLITE_ROW || there)
+        return rc == SQLITE_ROW ? SQLITE_OK : rc;
+    return sqlite3_exec(db, "ALTER TABLE attempts ADD COLUMN" SAID, NULL, NULL,
+                        NULL);
+}
+
 /* store_make_upgrade - one transaction, so that of two programs that do it at
  * once the second finds nothing left to do
- * Crash before the commit: the store is of version 1, as it was. After it: of
- * version 2. A program of version 1 that has it open meanwhile goes on: it
- * names the columns and tables that it uses, and they are as they were. */
+ * Crash before the commit: the store is of its old version, as it was. After
+ * it: of the new one. A program of the old version that has it open meanwhile
+ * goes on: it names the columns and tables that it uses, and they are as they
+ * were. */
 int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p)
 {
     int64_t version = 0;
@@ -337,10 +366,12 @@ int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p)
     if (rc == SQLITE_OK && version == STORE_VERSION)
         return 0;
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;", NULL, NULL, NULL);
+        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;" SINCE_2, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, SINCE_2 "PRAGMA user_version = 2; COMMIT;", NULL,
-                          NULL, NULL);
+        rc = columns_add(db);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "PRAGMA user_version = 3; COMMIT;", NULL, NULL,
+                          NULL);
     if (rc == SQLITE_OK)
         return 0;
     err = store_file_refuse(db, rc, path, p); /* asks what went wrong */

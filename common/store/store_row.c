@@ -81,7 +81,8 @@ int sql_insert_attempt(struct sql *sql, int64_t row,
     return sql_run(sql, SQL_ADD_ATTEMPT,
                    SQL_VALUES(value_int(row), value_u64(a->started_ns),
                               value_u64(a->duration_ns), value_string(a->error),
-                              value_blob(tail, a->stderr_size - cut)));
+                              value_blob(tail, a->stderr_size - cut),
+                              value_int(a->said)));
 }
 
 uint64_t sql_column_u64(sqlite3_stmt *st, int column)

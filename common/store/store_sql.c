@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/boot_id.h"
+#include "common/message/error_text.h"
 #include "common/store/store_sql.h"
 
 #define BUSY_MS 5000
@@ -35,14 +36,35 @@ _Static_assert(STORE_WAITING == 1 && STORE_PARKED == 2 && STORE_DEAD == 3 &&
                    STORE_REPLAYED == 4 && STORE_FRONT == 4,
                "the statements and the file's indexes name these numbers");
 
-/* error_like - SQL function error_like(error, glob): fnmatch(3) on the error */
+/* error_like - SQL function error_like(glob, error, text): fnmatch(3) on each,
+ * and on both as they are shown */
 static void error_like(sqlite3_context *context, int n, sqlite3_value **args)
 {
-    const char *error = (const char *)sqlite3_value_text(args[0]);
-    const char *glob = (const char *)sqlite3_value_text(args[1]);
+    const char *glob = (const char *)sqlite3_value_text(args[0]);
+    const char *error = (const char *)sqlite3_value_text(args[1]);
+    const char *text = (const char *)sqlite3_value_text(args[2]);
+    char both[ERROR_JOINED];
 
     (void)n;
-    sqlite3_result_int(context, error && glob && fnmatch(glob, error, 0) == 0);
+    error_text_join(both, sizeof both, error, text);
+    sqlite3_result_int(context,
+                       glob && ((error && fnmatch(glob, error, 0) == 0) ||
+                                (text && fnmatch(glob, text, 0) == 0) ||
+                                (*both && fnmatch(glob, both, 0) == 0)));
+}
+
+/* text_of - SQL function error_text(error, said, stderr) */
+static void text_of(sqlite3_context *context, int n, sqlite3_value **args)
+{
+    const char *error = (const char *)sqlite3_value_text(args[0]);
+    bool said = sqlite3_value_int(args[1]) != 0;
+    const void *tail = sqlite3_value_blob(args[2]);
+    size_t size = (size_t)sqlite3_value_bytes(args[2]);
+    char text[ERROR_TEXT];
+
+    (void)n;
+    error_text(text, error, said, tail ? tail : "", size);
+    sqlite3_result_text(context, text, -1, SQLITE_TRANSIENT);
 }
 
 /* body_has - SQL function body_has(data, header_size, bytes) */
@@ -128,13 +150,14 @@ int sql_setup(struct sql *sql, enum sql_role role)
 
         void (*call)(sqlite3_context *, int, sqlite3_value **);
     } functions[] = {{"elsewhere", 2, elsewhere}, /* the writer's one */
-                     {"error_like", 2, error_like},
+                     {"error_like", 3, error_like},
+                     {"error_text", 3, text_of},
                      {"body_has", 3, body_has}};
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     sqlite3 *db = sql->db;
     int rc = sqlite3_busy_timeout(db, BUSY_MS);
 
-    for (size_t i = 0; rc == SQLITE_OK && i < (role == SQL_WRITER ? 1 : 3); i++)
+    for (size_t i = 0; rc == SQLITE_OK && i < (role == SQL_WRITER ? 1 : 4); i++)
         rc =
             sqlite3_create_function(db, functions[i].name, functions[i].values,
                                     flags, NULL, functions[i].call, NULL, NULL);

@@ -118,6 +118,7 @@ enum sql_column {
     COL_TOKEN, /* of the last replay; NULL if there was none, as the next */
     COL_MARKED,
     COL_SENT,
+    COL_ERROR_TEXT, /* NULL if there is none */
 };
 /* All fields but `data`; group and error point into the statement. -EIO when
  * the row cannot be one of ours. */

@@ -12,18 +12,24 @@
 #define LAST_REPLAY(column)           \
     "(SELECT " column " FROM replays" \
     " WHERE replays.row = messages.row ORDER BY n DESC LIMIT 1)"
+/* Beside messages.error, if that is how the last attempt ended. */
+#define ERROR_TEXT_OF                                           \
+    "(SELECT CASE WHEN attempts.error IS messages.error THEN"   \
+    " nullif(error_text(attempts.error, said, stderr), '') END" \
+    " FROM attempts WHERE attempts.row = messages.row"          \
+    " ORDER BY n DESC LIMIT 1)"
 #define LETTER_COLUMNS                                                         \
     ROW_COLUMNS ", data, (SELECT stderr FROM attempts"                         \
                 " WHERE attempts.row = messages.row ORDER BY n DESC LIMIT 1)," \
                 " boot, " LAST_REPLAY("token") ", " LAST_REPLAY(               \
-                    "marked_ns") ", " LAST_REPLAY("sent")
+                    "marked_ns") ", " LAST_REPLAY("sent") ", " ERROR_TEXT_OF
 
-#define LETTERS                                                    \
-    " FROM messages WHERE state >= 3 AND state = ?9"               \
-    " AND (died_ns, row) > (?1, ?2) AND (died_ns, row) < (?3, ?4)" \
-    " AND (?5 = 0 OR reason = ?5)"                                 \
-    " AND (?6 IS NULL OR group_key = ?6)"                          \
-    " AND (?7 IS NULL OR error_like(error, ?7))"                   \
+#define LETTERS                                                     \
+    " FROM messages WHERE state >= 3 AND state = ?9"                \
+    " AND (died_ns, row) > (?1, ?2) AND (died_ns, row) < (?3, ?4)"  \
+    " AND (?5 = 0 OR reason = ?5)"                                  \
+    " AND (?6 IS NULL OR group_key = ?6)"                           \
+    " AND (?7 IS NULL OR error_like(?7, error, " ERROR_TEXT_OF "))" \
     " AND (?8 IS NULL OR body_has(data, header_size, ?8))"
 #define NEWEST_FIRST " ORDER BY died_ns DESC, row DESC"
 #define OLDEST_FIRST " ORDER BY died_ns, row"
@@ -48,8 +54,8 @@ STATEMENT(SQL_UPDATE,
     " reason = ?12, error = ?13, boot = ?14 WHERE row = ?15")
 STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
 STATEMENT(SQL_ADD_ATTEMPT,
-    "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr)"
-    " SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5"
+    "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr,"
+    " said) SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5, ?6"
     " FROM attempts WHERE row = ?1")
 STATEMENT(SQL_STRAYS,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
@@ -111,14 +117,15 @@ STATEMENT(SQL_LIST_OLDEST,
 STATEMENT(SQL_EDGE,
     "SELECT died_ns, row" LETTERS NEWEST_FIRST " LIMIT 1 OFFSET ?10")
 STATEMENT(SQL_SUMMARY,
-    "SELECT value, count(*) AS times, max(died_ns) AS newest FROM"
+    "SELECT value, count(*) AS times, max(died_ns) AS newest, text FROM"
     " (SELECT CASE ?11 WHEN 0 THEN reason WHEN 1 THEN error"
-    " ELSE group_key END AS value, died_ns" LETTERS NEWEST_FIRST
-    " LIMIT ?10) GROUP BY value ORDER BY times DESC, newest DESC")
+    " ELSE group_key END AS value, CASE ?11 WHEN 1 THEN " ERROR_TEXT_OF
+    " END AS text, died_ns" LETTERS NEWEST_FIRST
+    " LIMIT ?10) GROUP BY value, text ORDER BY times DESC, newest DESC")
 STATEMENT(SQL_LETTER,
     "SELECT " LETTER_COLUMNS " FROM messages WHERE row = ?1 AND state >= 3")
 STATEMENT(SQL_HISTORY,
-    "SELECT n, started_ns, duration_ns, error, stderr FROM attempts"
+    "SELECT n, started_ns, duration_ns, error, stderr, said FROM attempts"
     " WHERE row = ?1 AND n > ?2 ORDER BY n LIMIT 1")
 STATEMENT(SQL_MARK,
     "UPDATE messages SET state = 4, boot = ?3"

@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/message/error_text.h"
 #include "common/text/json_line.h"
 #include "common/store/letters.h"
 #include "common/state/runtimedir.h"
@@ -161,11 +162,20 @@ static bool custody_search(struct search *s)
 
 /* ---- the store ---- */
 
+/* How the last attempt ended. */
+struct last {
+    char error[ERROR_TEXT], text[ERROR_TEXT];
+};
+
 /* attempt_last - visit: the last one stays */
 static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
 {
+    struct last *last = arg;
+
     (void)n;
-    strlcpy(arg, a->error ? a->error : "", 160);
+    strlcpy(last->error, a->error ? a->error : "", sizeof last->error);
+    error_text(last->text, a->error, a->said,
+               a->stderr_tail ? a->stderr_tail : "", a->stderr_size);
     return 0;
 }
 
@@ -229,13 +239,16 @@ static void letter(struct search *s, const struct store_row *m,
 static void row_tell(struct search *s, const struct store_row *m,
                      const char *group)
 {
-    char error[160] = "";
+    struct last last = {"", ""};
+    char error[ERROR_JOINED];
 
-    (void)letters_history(s->store, m->row, attempt_last, error);
+    (void)letters_history(s->store, m->row, attempt_last, &last);
+    error_text_join(error, sizeof error, last.error, last.text);
     put(s, "row", json_integer(m->row));
     put(s, "failures", json_integer(m->attempts));
     put(s, "crashes", json_integer(m->crashes));
-    put(s, "error", *error ? json_string(error) : json_null());
+    put(s, "error", *last.error ? json_string(last.error) : json_null());
+    put(s, "error_text", *last.text ? json_string(last.text) : json_null());
     if (m->group)
         put(s, "group", json_stringn(group, m->group_size));
     if (m->state == STORE_WAITING) {

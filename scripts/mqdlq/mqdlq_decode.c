@@ -290,6 +290,7 @@ static void read_attempt(struct reading *r, struct store_attempt *a)
     tail = read_bytes(r, "stderr");
     a->stderr_tail = tail.at;
     a->stderr_size = tail.size;
+    a->said = read_flag(r, "said", 1) != 0;
 }
 
 /* read_history - all of them; may be left out */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/message/error_text.h"
 #include "common/text/json_line.h"
 #include "scripts/mqdlq/mqdlq_base64.h"
 
@@ -77,12 +78,17 @@ static void put_time(struct writing *w, json_t *object, const char *name,
 static int attempt_put(unsigned n, const struct store_attempt *a, void *arg)
 {
     struct writing *w = arg;
+    char text[ERROR_TEXT];
     json_t *o = json_object();
 
     put_int(w, o, "n", n);
     put_time(w, o, "started_at", a->started_ns);
     put_int(w, o, "duration_ns", a->duration_ns);
     put_text(w, o, "error", a->error);
+    error_text(text, a->error, a->said, a->stderr_tail ? a->stderr_tail : "",
+               a->stderr_size);
+    put_text(w, o, "error_text", text[0] ? text : NULL);
+    put(w, o, "said", json_boolean(a->said));
     put_bytes(w, o, "stderr", a->stderr_tail ? a->stderr_tail : "",
               a->stderr_size);
     return json_array_append_new(w->history, o) < 0 ? -ENOMEM : w->err;
@@ -103,6 +109,7 @@ static int letter_put(const struct letter *l, void *arg)
     put_time(w, o, "died_at", m->died_ns);
     put_text(w, o, "reason", dead_reason_text(m->reason));
     put_text(w, o, "error", m->error);
+    put_text(w, o, "error_text", l->error_text);
     put_int(w, o, "attempts", m->attempts);
     put_int(w, o, "crashes", m->crashes);
     put(w, o, "redelivered", json_boolean(m->flags & STORE_REDELIVERED));

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/message/error_text.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -33,7 +34,7 @@ static int letter_row(const struct letter *l, void *arg)
     struct listing *listing = arg;
     struct term_table *t = listing->table;
     char time[TIME_TEXT];
-    const char *error = l->m.error ? l->m.error : "";
+    char error[ERROR_JOINED];
     size_t preview =
         l->body_size < PREVIEW_BYTES ? l->body_size : PREVIEW_BYTES;
 
@@ -41,6 +42,7 @@ static int letter_row(const struct letter *l, void *arg)
     term_cellf(t, "%s", time_print(l->m.died_ns, time));
     term_cellf(t, "%" PRIu32, l->m.attempts);
     term_cellf(t, "%s", dead_reason_text(l->m.reason));
+    error_text_join(error, sizeof error, l->m.error, l->error_text);
     term_cell(t, error, strlen(error));
     term_cell(t, l->m.group ? l->m.group : "", l->m.group_size);
     term_cellf(t, "%zu", l->body_size);
@@ -83,17 +85,14 @@ static int list_table(struct context *ctx)
 struct summary {
     struct term_table *table; /* NULL: JSON */
     const char *by;
+    bool by_error;
     uint64_t total;
 };
 
 /* tally_count - visit: add up */
-static int tally_count(const char *value, size_t size, uint64_t count,
-                       uint64_t newest_ns, void *arg)
+static int tally_count(const struct letter_tally *t, void *arg)
 {
-    struct summary *summary = arg;
-
-    (void)value, (void)size, (void)newest_ns;
-    summary->total += count;
+    ((struct summary *)arg)->total += t->count;
     return 0;
 }
 
@@ -115,33 +114,42 @@ static int list_count(struct context *ctx)
 }
 
 /* tally_json - visit: {"reason":"rejected","count":3,"newest":"..."} */
-static int tally_json(const char *value, size_t size, uint64_t count,
-                      uint64_t newest_ns, void *arg)
+static int tally_json(const struct letter_tally *t, const struct summary *s)
 {
-    const struct summary *summary = arg;
     char time[TIME_TEXT], safe[1024];
     json_t *object;
 
-    if (value)
-        safe_text_copy(safe, sizeof safe, value, size);
-    object =
-        json_pack("{s:s?, s:I, s:s}", summary->by, value ? safe : NULL, "count",
-                  (json_int_t)count, "newest", time_print(newest_ns, time));
+    if (t->value)
+        safe_text_copy(safe, sizeof safe, t->value, t->size);
+    object = json_pack("{s:s?, s:I, s:s}", s->by, t->value ? safe : NULL,
+                       "count", (json_int_t)t->count, "newest",
+                       time_print(t->newest_ns, time));
+    if (s->by_error &&
+        json_object_set_new(object, "error_text",
+                            t->text ? json_string(t->text) : json_null()) < 0) {
+        json_decref(object);
+        return -ENOMEM;
+    }
     return json_print_line(object, stdout);
 }
 
 /* tally_row - visit: one line of the table */
-static int tally_row(const char *value, size_t size, uint64_t count,
-                     uint64_t newest_ns, void *arg)
+static int tally_row(const struct letter_tally *t, void *arg)
 {
     struct summary *summary = arg;
-    char time[TIME_TEXT];
+    char time[TIME_TEXT], error[ERROR_JOINED];
+    const char *value = t->value;
+    size_t size = t->size;
 
     if (!summary->table)
-        return tally_json(value, size, count, newest_ns, arg);
-    term_cellf(summary->table, "%" PRIu64, count);
+        return tally_json(t, summary);
+    if (summary->by_error && value) {
+        value = error_text_join(error, sizeof error, value, t->text);
+        size = strlen(value);
+    }
+    term_cellf(summary->table, "%" PRIu64, t->count);
     term_cell(summary->table, value ? value : "-", value ? size : 1);
-    term_cellf(summary->table, "%s", time_print(newest_ns, time));
+    term_cellf(summary->table, "%s", time_print(t->newest_ns, time));
     return 0;
 }
 
@@ -163,7 +171,8 @@ static int list_by(struct context *ctx)
         {titles[ctx->o->by], TERM_LEFT, true},
         {"NEWEST", TERM_LEFT, false},
     };
-    struct summary summary = {.by = names[ctx->o->by]};
+    struct summary summary = {.by = names[ctx->o->by],
+                              .by_error = ctx->o->by == LETTER_BY_ERROR};
     int err = 0;
     int out;
 

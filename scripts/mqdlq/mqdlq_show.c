@@ -100,6 +100,8 @@ static int fields_print(const struct letter *l, void *arg)
     field("reason", "%s", dead_reason_text(m->reason));
     if (m->error)
         field_safe("error", m->error, strlen(m->error));
+    if (l->error_text && (!m->error || strcmp(m->error, l->error_text) != 0))
+        field_safe("error text", l->error_text, strlen(l->error_text));
     field("attempts", "%" PRIu32, m->attempts);
     field("crashes", "%" PRIu32, m->crashes);
     if (m->first_received_ns)

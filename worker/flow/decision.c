@@ -1,8 +1,12 @@
 /* decision.c - what follows from a verdict that is durable (see decision.h) */
 #include "worker/flow/decision.h"
 
+#include <string.h>
+
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/safe_text.h"
+#include "common/message/error_text.h"
 #include "common/state/counters.h"
 #include "worker/flow/group_dispatch.h"
 
@@ -29,10 +33,23 @@ static uint32_t attempts(const struct decision *dec)
     return dec->s.m->failures + (dec->s.attempt != NULL);
 }
 
+/* text_of - what a person would say beside the error; NULL: nothing that is
+ * not said by it */
+static const char *text_of(const struct settle *s, char text[ERROR_TEXT])
+{
+    const struct attempt *a = s->attempt;
+
+    if (!a || a->said)
+        return NULL;
+    error_text(text, a->error, false, a->stderr_tail, a->stderr_size);
+    return text[0] ? text : NULL;
+}
+
 /* tell_waiting - a message that comes again */
 static void tell_waiting(const struct flow *f, const struct decision *dec,
                          const char *id)
 {
+    char text[ERROR_TEXT];
     uint64_t wait = (dec->wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
     char until[TIME_TEXT];
 
@@ -42,6 +59,7 @@ static void tell_waiting(const struct flow *f, const struct decision *dec,
         return;
     }
     log_warn("retry", F_STR("msg", id), F_STR("error", dec->s.error),
+             F_STR("error_text", text_of(&dec->s, text)),
              F_UINT("attempt", attempts(dec)),
              F_UINT("of", f->set->max_attempts), F_DURATION("in", wait));
 }
@@ -50,7 +68,7 @@ static void tell_waiting(const struct flow *f, const struct decision *dec,
 static void tell(const struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
-    char id[ULID_TEXT];
+    char id[ULID_TEXT], text[ERROR_TEXT];
 
     if (s->kind == SETTLE_DONE && !log_enabled(LOG_DEBUG))
         return;
@@ -61,9 +79,11 @@ static void tell(const struct flow *f, const struct decision *dec)
     else if (s->kind == SETTLE_DISCARD)
         log_info("discarded", F_STR("msg", id), F_STR("error", s->error));
     else if (s->kind == SETTLE_DEAD)
-        log_warn("dead", F_STR("msg", id),
+        log_warn("dead", F_STR("msg", id), F_INT("letter", s->letter),
                  F_STR("reason", dead_reason_text(s->reason)),
-                 F_STR("error", s->error), F_UINT("attempts", attempts(dec)));
+                 F_STR("error", s->error),
+                 F_STR("error_text", text_of(s, text)),
+                 F_UINT("attempts", attempts(dec)));
     else
         tell_waiting(f, dec, id);
 }
@@ -99,6 +119,18 @@ static void add(struct counters *c, struct counters_block *b,
     }
 }
 
+/* last_error - for those who look */
+static void last_error(struct flow *f, const struct decision *dec)
+{
+    const struct settle *s = &dec->s;
+    char text[ERROR_TEXT], both[ERROR_JOINED], cut[COUNTERS_TEXT];
+
+    error_text_join(both, sizeof both, s->error, text_of(s, text));
+    safe_text_copy(cut, sizeof cut, both, strlen(both));
+    counters_say(f->counters, COUNTERS_LAST_ERROR, cut,
+                 dec->end_ns ? dec->end_ns : clock_wall_ns());
+}
+
 /* count - where the work item counts, or in the rest */
 static void count(struct flow *f, const struct decision *dec)
 {
@@ -111,8 +143,7 @@ static void count(struct flow *f, const struct decision *dec)
         counters_rest_done(f->counters);
     }
     if (s->kind >= SETTLE_RETRY && s->error)
-        counters_say(f->counters, COUNTERS_LAST_ERROR, s->error,
-                     dec->end_ns ? dec->end_ns : clock_wall_ns());
+        last_error(f, dec);
 }
 
 /* group_after - the end of the lease
@@ -203,6 +234,7 @@ void decision_died(struct flow *f, const struct source_death *death)
     counters_settled(f->counters, COUNTERS_DEAD, &death->id, death->died_ns);
     counters_rest_done(f->counters);
     log_warn("dead", F_STR("msg", ulid_print(death->id, id)),
+             F_INT("letter", death->letter),
              F_STR("reason", dead_reason_text(death->reason)),
              F_STR("error", death->error), F_UINT("size", death->size),
              F_UINT("allowed", death->allowed));

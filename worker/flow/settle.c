@@ -164,6 +164,7 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
         .error = out->error,
         .stderr_tail = out->tail,
         .stderr_size = out->tail_size,
+        .said = out->said,
     };
     uint64_t now = clock_steady_ns();
     struct decision dec;

@@ -213,9 +213,11 @@ static void decide(struct coprocess *l, const struct stream_answer *a,
     out->delay_ns = a->delay_ns;
     out->tail_size = 0;
     out->error[0] = '\0';
+    out->said = false;
     if (a->verdict == MQW_DONE)
         return;
     stream_answer_error(a, out->error);
+    out->said = a->reason.size > 0;
     if (a->verdict == MQW_DISCARD)
         return;
     /* What it wrote before the answer is in the pipe. */

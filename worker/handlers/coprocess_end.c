@@ -196,6 +196,7 @@ static struct delivery *unsent(struct coprocess *l, struct outcome *out)
         return NULL;
     out->kind = OUTCOME_UNSENT;
     out->ran = false;
+    out->said = false;
     out->error[0] = '\0';
     out->tail_size = 0;
     return coprocess_take_out(l, m);

@@ -417,6 +417,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     int err;
 
     out->tail_size = 0;
+    out->said = false;
     out->error[0] = '\0';
     out->ran = false;
     if (!s ||

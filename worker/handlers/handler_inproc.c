@@ -109,6 +109,7 @@ void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns)
 void mqw_set_reason(struct mqw_context *context, const char *text)
 {
     strlcpy(context->out->error, text, sizeof context->out->error);
+    context->out->said = text[0] != '\0';
 }
 
 /* ---- a call ---- */
@@ -185,13 +186,14 @@ static void judge(const struct call *c, int returned, struct outcome *out)
         log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
                  F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
         verdict_timeout(out, c->limit_ns);
-        out->delayed = false;
+        out->delayed = out->said = false;
         return;
     }
     out->verdict = (enum mqw_verdict)returned;
     if (returned < MQW_DONE || returned > MQW_DISCARD) {
         snprintf(out->error, sizeof out->error, "returned %d, no verdict",
                  returned);
+        out->said = false;
         out->verdict = MQW_RETRY;
     } else if (!out->error[0] && (size_t)returned < 3 && said[returned]) {
         strlcpy(out->error, said[returned], sizeof out->error);
@@ -212,6 +214,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     c.limit_ns =
         delivery_limit_ns(d, h->set->timeout_ns, h->set->max_timeout_ns);
     out->error[0] = '\0';
+    out->said = false;
     out->tail_size = 0;
     out->delayed = false;
     out->ran = true;

@@ -207,6 +207,7 @@ static void tell_row(struct flow *f, const struct store_row *m)
 
     if (m->state == STORE_DEAD)
         log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
+                 F_INT("letter", m->row),
                  F_STR("reason", dead_reason_text(m->reason)),
                  F_STR("error", m->error), F_UINT("attempts", m->attempts));
     else

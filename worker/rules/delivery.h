@@ -12,11 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/message/error_text.h"
 #include "common/message/header.h"
 #include "worker/mqworker.h"
 #include "worker/rules/message.h"
 
-#define OUTCOME_ERROR 160
+#define OUTCOME_ERROR ERROR_TEXT
 #define OUTCOME_TAIL  4096
 
 struct counters_block; /* common/state/counters.h */
@@ -69,6 +70,7 @@ struct outcome {
     enum mqw_verdict verdict;
     bool ran;                  /* something of it may have happened */
     char error[OUTCOME_ERROR]; /* "exit 1", "signal 11"; "" when done */
+    bool said;                 /* the error is the handler's own words */
     uint64_t duration_ns;
     bool delayed;      /* a retry waits delay_ns, whatever the backoff says */
     uint64_t delay_ns; /* so it is 0, false, where a handler cannot say so */

@@ -47,6 +47,7 @@ struct attempt {
     const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
     const char *stderr_tail; /* any bytes */
     size_t stderr_size;
+    bool said; /* the error is the handler's own words */
 };
 
 enum settle_kind {
@@ -77,6 +78,7 @@ struct settle {
     const char *error;        /* NULL: none */
     /* NULL: it did not run. Else one failure more, and kept as history. */
     const struct attempt *attempt;
+    int64_t letter; /* out, of DEAD: its number; 0: it has none, or not known */
     /* out: 0          it is durable, and the message is not lent any more.
      *      -EINPROGRESS  the event `settled` comes, with another of these; the
      *                 message belongs to the source until then (SOURCE_ASYNC).
@@ -107,6 +109,7 @@ enum source_link {
 struct source_death {
     struct ulid id;
     uint64_t seq;
+    int64_t letter;           /* its number; 0: it has none */
     struct header_text group; /* at NULL: none */
     enum dead_reason reason;
     const char *error;

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/custody/custody_look.h"
+#include "common/message/error_text.h"
 #include "common/store/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
@@ -215,11 +216,11 @@ static void handlers(struct screen *s, const struct running *r)
 static int letter_line(const struct letter *l, void *arg)
 {
     struct screen *s = arg;
-    char time[TOP_SHORT];
+    char time[TOP_SHORT], error[ERROR_JOINED];
 
     put(s, 0, "%8" PRId64 " %8s ago %6" PRIu32 "  %-10s %s", l->m.row,
         since(l->m.died_ns, time), l->m.attempts, dead_reason_text(l->m.reason),
-        l->m.error ? l->m.error : "");
+        error_text_join(error, sizeof error, l->m.error, l->error_text));
     s->y++;
     return s->y >= LINES - 2;
 }

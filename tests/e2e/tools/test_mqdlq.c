@@ -34,16 +34,19 @@ Test(mqdlq, an_empty_list_says_so)
 Test(mqdlq, list_is_a_table_newest_first)
 {
     const char *out = dlq_out("list", three_letters());
-    cr_assert_str_eq(
-        out,
-        "ID  DIED                      TRIES  REASON     ERROR      GROUP  "
-        "SIZE  BODY\n"
-        " 3  2026-01-03T00:00:00.000Z      0  exhausted  signal 11          "
-        "  7  \\x00\\x01\\x02\\x1b[\\x7f\\n\n"
-        " 2  2026-01-02T00:00:00.000Z      0  rejected   exit 65    g2      "
-        "  6  second\n"
-        " 1  2026-01-01T00:00:00.000Z      5  exhausted  exit 1     g1      "
-        "  5  first\n");
+    cr_assert_str_eq(out, "ID  DIED                      TRIES  REASON     "
+                          "ERROR                  "
+                          " GROUP  "
+                          "SIZE  BODY\n"
+                          " 3  2026-01-03T00:00:00.000Z      0  exhausted  "
+                          "signal 11                       "
+                          "  7  \\x00\\x01\\x02\\x1b[\\x7f\\n\n"
+                          " 2  2026-01-02T00:00:00.000Z      0  rejected   "
+                          "exit 65                 g2      "
+                          "  6  second\n"
+                          " 1  2026-01-01T00:00:00.000Z      5  exhausted  "
+                          "exit 1: account\\x1b[2J  g1      "
+                          "  5  first\n");
 }
 
 Test(mqdlq, each_filter_narrows)

@@ -288,14 +288,14 @@ struct lines {
     char text[400];
 };
 
-static int add_line(const char *value, size_t size, uint64_t times,
-                    uint64_t newest_ns, void *arg)
+static int add_line(const struct letter_tally *t, void *arg)
 {
     struct lines *lines = arg;
     size_t used = strlen(lines->text);
-    cr_assert(size == (value ? strlen(value) : 0));
-    snprintf(lines->text + used, sizeof lines->text - used, "%s=%d@%d ",
-             value ? value : "-", (int)times, (int)newest_ns);
+    cr_assert(t->size == (t->value ? strlen(t->value) : 0));
+    snprintf(lines->text + used, sizeof lines->text - used, "%s%s%s=%d@%d ",
+             t->value ? t->value : "-", t->text ? "/" : "",
+             t->text ? t->text : "", (int)t->count, (int)t->newest_ns);
     return 0;
 }
 
@@ -325,10 +325,9 @@ Test(letters, a_summary_counts_the_most_frequent_first)
     store_close(&s);
 }
 
-static int stop_line(const char *value, size_t size, uint64_t times,
-                     uint64_t newest_ns, void *arg)
+static int stop_line(const struct letter_tally *t, void *arg)
 {
-    (void)value, (void)size, (void)times, (void)newest_ns;
+    (void)t;
     ++*(int *)arg;
     return 9;
 }
@@ -340,5 +339,80 @@ Test(letters, a_summary_can_be_stopped)
     cr_assert(letters_summary(s, LETTER_BY_ERROR, &(struct letter_filter){0},
                               stop_line, &visits) == 9);
     cr_assert(visits == 1);
+    store_close(&s);
+}
+
+/* ---- what a person would say ---- */
+
+/* Letters 1 to 5: two of one text, one of another, one that gave its reason
+ * itself, and one that was over before its next attempt. */
+static struct store *five(void)
+{
+    static const char *const tails[] = {"line 1\nno such order\n",
+                                        "no such order", "disk\x1b full\n \n"};
+    struct store *s = fixture_open();
+    struct store_row m = letter(100, REASON_EXHAUSTED, "exit 1", NULL, "x");
+    struct store_attempt a = {.error = "exit 1"};
+    for (int i = 0; i < 3; i++, m.died_ns++) {
+        a.stderr_tail = tails[i];
+        a.stderr_size = strlen(tails[i]);
+        m.row = 0;
+        cr_assert(store_put(s, &m, &a, NULL) == 0);
+    }
+    m.error = a.error = "card declined";
+    a.said = true;
+    cr_assert(store_put(s, &m, &a, NULL) == 0);
+    m.died_ns++;
+    m.error = "expired 1s before it was started";
+    cr_assert(store_put(s, &m, &a, NULL) == 0);
+    return s;
+}
+
+static int text_add(const struct letter *l, void *arg)
+{
+    struct lines *lines = arg;
+    size_t used = strlen(lines->text);
+    snprintf(lines->text + used, sizeof lines->text - used, "%s|",
+             l->error_text ? l->error_text : "-");
+    return 0;
+}
+
+Test(letters, the_text_is_the_reason_given_or_the_last_line_of_stderr)
+{
+    struct store *s = five();
+    struct lines l = {""};
+    cr_assert(letters_each(s, &(struct letter_filter){0}, true, text_add, &l) ==
+              0);
+    cr_assert_str_eq(l.text, "no such order|no such order|disk\\x1b full|"
+                             "card declined|-|");
+    store_close(&s);
+}
+
+Test(letters, a_summary_by_error_has_each_text_by_itself)
+{
+    struct store *s = five();
+    struct lines l = summary(s, LETTER_BY_ERROR, (struct letter_filter){0});
+    cr_assert_str_eq(l.text, "exit 1/no such order=2@101 "
+                             "expired 1s before it was started=1@104 "
+                             "card declined/card declined=1@103 "
+                             "exit 1/disk\\x1b full=1@102 ");
+    l = summary(s, LETTER_BY_REASON, (struct letter_filter){0});
+    cr_assert_str_eq(l.text, "exhausted=5@104 ");
+    store_close(&s);
+}
+
+Test(letters, an_error_is_found_by_either_half_or_by_both)
+{
+    static const struct {
+        const char *glob;
+        size_t n;
+    } of[] = {{"exit 1", 3}, {"no such order", 2}, {"exit 1: no such*", 2},
+              {"*", 5},      {"card*", 1},         {"*order", 2},
+              {"exit 2", 0}, {"such", 0}};
+    struct store *s = five();
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        cr_assert(count(s, (struct letter_filter){.error_glob = of[i].glob}) ==
+                      of[i].n,
+                  "%s", of[i].glob);
     store_close(&s);
 }

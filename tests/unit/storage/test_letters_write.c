@@ -27,14 +27,14 @@ Test(letters_write, the_history_comes_oldest_first)
     unsigned seen = 0;
     for (unsigned n = 1; n <= 44; n++) {
         snprintf(error, sizeof error, "exit %u", n);
-        struct store_attempt a = {n, n * 10, error, "\0e", 2};
+        struct store_attempt a = {n, n * 10, error, "\0e", 2, false};
         cr_assert(store_put(s, &m, &a, &m.row) == 0);
     }
     cr_assert(letters_history(s, m.row, check_attempt, &seen) == 0);
     cr_assert(seen == 44);
     seen = 0;
     cr_assert(letters_history(s, 99, check_attempt, &seen) == 0 && seen == 0);
-    struct store_attempt a = {45, 450, "exit 45", "\0e", 2};
+    struct store_attempt a = {45, 450, "exit 45", "\0e", 2, false};
     cr_assert(store_put(s, &m, &a, NULL) == 0);
     cr_assert(store_put(s, &m, &a, NULL) == 0);
     cr_assert(letters_history(s, m.row, check_attempt, &seen) == 5);
@@ -223,8 +223,8 @@ Test(letters_write, a_large_discard_gives_its_room_back)
 
 Test(letters_write, an_import_makes_new_letters_with_their_history)
 {
-    struct store_attempt history[] = {{1, 10, "exit 1", "\0e", 2},
-                                      {2, 20, "exit 2", "\0e", 2}};
+    struct store_attempt history[] = {{1, 10, "exit 1", "\0e", 2, false},
+                                      {2, 20, "exit 2", "\0e", 2, false}};
     struct letter_import l[2] = {
         {letter(5, REASON_EXHAUSTED, "exit 2", "g", "one"), history, 2},
         {letter(6, REASON_REJECTED, "exit 65", NULL, "two"), NULL, 0},
@@ -243,7 +243,7 @@ Test(letters_write, an_import_makes_new_letters_with_their_history)
 
 Test(letters_write, an_import_is_all_or_nothing)
 {
-    struct store_attempt history[] = {{1, 10, "exit 1", "e", 1}};
+    struct store_attempt history[] = {{1, 10, "exit 1", "e", 1, false}};
     struct letter_import l[2] = {
         {letter(5, REASON_EXHAUSTED, "exit 2", "g", "one"), history, 1},
         {letter(6, REASON_REJECTED, "exit 65", NULL, "two"), NULL, 0},

@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/file/folder.h"
+#include "common/store/letters.h"
 #include "tests/unit/storage/store_fixture.h"
 
 TestSuite(store, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
@@ -42,13 +43,23 @@ static const char version_1[] = NUMBERS("1") VERSION_1_TABLES
     "INSERT INTO messages VALUES (7, 3, 12, zeroblob(16), 5, 2, 1, 2, 'g', 0,"
     " 100, 200, 1, 'exit 1', NULL, 3, CAST('hd\nbody' AS BLOB));"
     "INSERT INTO attempts VALUES (7, 1, 1, 2, 'exit 1', x'00ff');";
-static const char version_2[] = NUMBERS("2") VERSION_1_TABLES
-    "CREATE TABLE replays ("
-    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"
-    " n INTEGER NOT NULL, token BLOB NOT NULL, died_ns INTEGER NOT NULL,"
-    " marked_ns INTEGER NOT NULL, sent INTEGER NOT NULL,"
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
-    "CREATE TABLE identity (id BLOB NOT NULL);";
+#define VERSION_2_TABLES                                                  \
+    "CREATE TABLE replays ("                                              \
+    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"  \
+    " n INTEGER NOT NULL, token BLOB NOT NULL, died_ns INTEGER NOT NULL," \
+    " marked_ns INTEGER NOT NULL, sent INTEGER NOT NULL,"                 \
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;"                               \
+    "CREATE TABLE identity (id BLOB NOT NULL);"
+static const char version_2[] = NUMBERS("2") VERSION_1_TABLES VERSION_2_TABLES
+    "INSERT INTO identity VALUES (x'0102030405060708');"
+    "INSERT INTO messages VALUES (7, 3, 12, zeroblob(16), 5, 2, 1, 2, 'g', 0,"
+    " 100, 200, 1, 'exit 1', NULL, 3, CAST('hd\nbody' AS BLOB));"
+    "INSERT INTO attempts VALUES (7, 1, 1, 2, 'exit 1',"
+    " CAST('no such order' || char(10) AS BLOB));"
+    "INSERT INTO replays VALUES (7, 1, zeroblob(16), 150, 160, 1);";
+/* version_3: as 2, with a column of attempts that ALTER TABLE adds */
+static const char version_3[] = NUMBERS("3") VERSION_1_TABLES VERSION_2_TABLES
+    "ALTER TABLE attempts ADD COLUMN said INTEGER NOT NULL DEFAULT 0;";
 
 /* file_of - a store as that version made it */
 static void file_of(const char *version)
@@ -192,8 +203,8 @@ Test(store, a_store_of_another_version_is_refused_untouched)
 {
     struct store *s = fixture_open();
     store_close(&s);
-    fixture_sql("PRAGMA user_version = 3");
-    refused(EX_CONFIG, "version 3");
+    fixture_sql("PRAGMA user_version = 4");
+    refused(EX_CONFIG, "version 4");
     fixture_sql("PRAGMA user_version = 0");
     refused(EX_CONFIG, "version 0");
     not_opened();
@@ -207,12 +218,12 @@ Test(store, a_newer_version_that_is_only_in_the_wal_is_refused_untouched)
     if (child == 0) { /* dies before the -wal is copied back */
         sqlite3 *db;
         sqlite3_open(fixture_db, &db);
-        sqlite3_exec(db, "PRAGMA user_version = 3", NULL, NULL, NULL);
+        sqlite3_exec(db, "PRAGMA user_version = 4", NULL, NULL, NULL);
         _exit(0);
     }
     waitpid(child, NULL, 0);
-    refused(EX_CONFIG, "version 3");
-    cr_assert(fixture_sql("PRAGMA user_version") == 3);
+    refused(EX_CONFIG, "version 4");
+    cr_assert(fixture_sql("PRAGMA user_version") == 4);
 }
 
 Test(store, a_damaged_file_is_refused_untouched)
@@ -315,6 +326,27 @@ Test(store, version_1_can_be_read)
     store_close(&s);
 }
 
+/* line_of - visit: what a person would say, of the only letter */
+static int line_of(const struct letter *l, void *arg)
+{
+    snprintf(arg, 64, "%s", l->error_text ? l->error_text : "");
+    return 0;
+}
+
+Test(store, version_2_can_be_read_and_its_letters_say_why)
+{
+    char text[64] = "";
+    file_of(version_2);
+    struct store *s = fixture_open();
+    cr_assert(fixture_sql("PRAGMA user_version") == 3);
+    cr_assert(letters_get(s, 7, line_of, text) == 0);
+    cr_assert_str_eq(text, "no such order");
+    cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
+    cr_assert(fixture_sql("SELECT hex(id) = '0102030405060708'"
+                          " FROM identity") == 1);
+    store_close(&s);
+}
+
 #define IDENTITY "SELECT total(length(id)) FROM identity"
 
 /* identity - of the store, as a number; there is one */
@@ -328,11 +360,11 @@ static int64_t identity(void)
                        " unicode(substr(hex(id), 12)) FROM identity");
 }
 
-Test(store, version_1_becomes_version_2_once)
+Test(store, version_1_becomes_version_3_once)
 {
     file_of(version_1);
     struct store *s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 2);
+    cr_assert(fixture_sql("PRAGMA user_version") == 3);
     cr_assert(fixture_sql("SELECT count(*) FROM attempts") == 1);
     int64_t was = identity();
     store_close(&s);
@@ -357,21 +389,24 @@ Test(store, two_new_stores_have_other_identities)
 
 /* A worker of version 1 that had the store open writes its number again when
  * the -wal cannot be begun anew. */
-Test(store, version_2_that_says_1_is_version_2)
+Test(store, version_3_that_says_1_or_2_is_version_3)
 {
     file_of(version_1);
     struct store *s = fixture_open();
     store_close(&s);
     int64_t was = identity();
-    fixture_sql("PRAGMA user_version = 1");
-    s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 2);
-    cr_assert(identity() == was);
-    store_close(&s);
+    for (int says = 1; says <= 2; says++) {
+        fixture_sql(says == 1 ? "PRAGMA user_version = 1"
+                              : "PRAGMA user_version = 2");
+        s = fixture_open();
+        cr_assert(fixture_sql("PRAGMA user_version") == 3);
+        cr_assert(identity() == was);
+        store_close(&s);
+    }
 }
 
 /* An upgrade of the package leaves the old worker running for a while, and the
- * first mqdlq of the new one brings its store up to version 2. */
+ * first mqdlq of the new one brings its store up to version 3. */
 Test(store, a_program_of_version_1_goes_on_while_it_is_upgraded)
 {
     static const char put[] =
@@ -407,7 +442,7 @@ Test(store, several_programs_upgrade_it_at_once)
             cr_assert(wait(&status) > 0);
             cr_assert(status == 0);
         }
-        cr_assert(fixture_sql("PRAGMA user_version") == 2);
+        cr_assert(fixture_sql("PRAGMA user_version") == 3);
         (void)identity();
         cr_assert(unlink(fixture_db) == 0);
     }
@@ -421,7 +456,7 @@ Test(store, a_new_file_has_the_schema_of_its_version)
     store_close(&s);
     snprintf(other, sizeof other, "%s.golden", fixture_db);
     sqlite3_open(other, &db);
-    cr_assert(sqlite3_exec(db, version_2, NULL, NULL, NULL) == SQLITE_OK);
+    cr_assert(sqlite3_exec(db, version_3, NULL, NULL, NULL) == SQLITE_OK);
     snprintf(sql, sizeof sql, "ATTACH '%s' AS new", fixture_db);
     cr_assert(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
     sqlite3_stmt *st;

@@ -10,7 +10,7 @@ TestSuite(store_rows, .init = fixture_init, .fini = fixture_fini,
 Test(store_rows, all_fields_come_back)
 {
     static const char body[] = "head\nbo\0dy\xff";
-    struct store_attempt a = {1, 2, "exit 1", "oops\n\0\xfe", 7};
+    struct store_attempt a = {1, 2, "exit 1", "oops\n\0\xfe", 7, false};
     struct store_row out, m = {
                               .state = STORE_WAITING,
                               .receive_seq = 42,

@@ -53,9 +53,11 @@ static int row_put(struct source_mq *q, struct settle *st)
             .error = a->error,
             .stderr_tail = a->stderr_tail,
             .stderr_size = a->stderr_size,
+            .said = a->said,
         };
     row_of(&row, st);
     err = store_put(q->store, &row, a ? &attempt : NULL, &row.row);
+    st->letter = row.row;
     if (err == -ENOENT)
         st->kind = SETTLE_DISCARD;
     return err == -ENOENT || err == -EEXIST ? 0 : err;

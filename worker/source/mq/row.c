@@ -77,6 +77,7 @@ static int give_up(const struct source_mq *q, int64_t row)
         q->events.arg,
         &(struct source_death){.id = m.id,
                                .seq = m.receive_seq,
+                               .letter = row,
                                .group = {.at = m.group, .size = m.group_size},
                                .reason = m.reason,
                                .error = m.error,
