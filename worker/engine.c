@@ -127,7 +127,7 @@ static void on_last(void *arg)
     if (keep_quiet(&e->flow)) {
         file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
-        keep_all(&e->flow, &e->mq);
+        keep_all(&e->flow);
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
         runtimedir_close(&e->runtime, &e->dir, custody_empty(e->mq.custody));
     }
@@ -215,7 +215,7 @@ static int parts_ready(struct engine *e, struct problem *p)
     err = e->flow.ops->open(
         &e->flow.handler,
         &(struct handler_setup){.settings = e->flow.set,
-                                .nonce = custody_nonce(e->mq.custody),
+                                .nonce = e->flow.source->nonce,
                                 .timers = e->flow.timers,
                                 .loop = e->flow.loop,
                                 .stderr_limit = &e->stderr_limit},
@@ -280,7 +280,7 @@ int engine_open(struct engine **out, struct settings *set,
     if (!err)
         err = parts_ready(e, p);
     if (!err)
-        err = recover(&e->flow, &e->mq, p);
+        err = recover(&e->flow, p);
     /* What the last one kept at its end, and it had no more slots. */
     atomic_store(&e->flow.due_first, err ? 0 : custody_slots(e->mq.custody));
     if (err) {
@@ -417,7 +417,7 @@ void engine_close(struct engine **engine)
         e->flow.ops->close(&e->flow.handler);
     stderr_limit_fini(&e->stderr_limit);
     if (e->flow.started)
-        keep_all(&e->flow, &e->mq);
+        keep_all(&e->flow);
     source_mq_close(&e->mq);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);

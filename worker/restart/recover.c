@@ -1,8 +1,9 @@
-/* recover.c - what the last worker left in custody (see recover.h)
+/* recover.c - what becomes of the messages that the last worker had (see
+ * recover.h)
  *
- * Each step may be cut off by a kill and is done again by the next start with
- * the same result: leftovers are killed before anything is changed; a crash is
- * counted in the one store that also takes the slot out of RUNNING.
+ * What they are, and whether a crash is counted, is the source's. Each step may
+ * be cut off by a kill and is done again by the next start with the same
+ * result: leftovers are killed before anything is changed.
  */
 #include "worker/restart/recover.h"
 
@@ -10,52 +11,52 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/state/counters.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/process/leftovers.h"
-#include "worker/process/process_search.h"
+#include "common/state/counters.h"
+#include "worker/config/slots.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/settle.h"
-#include "worker/config/slots.h"
-#include "worker/source/mq/source_mq.h"
+#include "worker/process/leftovers.h"
+#include "worker/process/process_search.h"
 
 #define CRASHED "the worker died while a handler had it"
-
-/* Not an error: the message runs from its slot. */
-#define RUNS_ON 1
+#define TORN \
+    "the machine went down while it was in flight; the body may be damaged"
 
 struct found {
-    struct source_mq *mq;
-    struct slot **slots; /* in receive order */
-    size_t count;
-    unsigned ran; /* of them were RUNNING */
+    struct flow *flow;
+    struct stale_handler *runs; /* of those that ran */
+    struct message **lent;      /* that run, in the source's order */
+    size_t run_count, count;
+    bool torn; /* the machine went down */
 };
 
-static void collect(struct slot *slot, void *arg)
+static void on_run(void *arg, const struct source_run *run)
 {
     struct found *found = arg;
 
-    found->slots[found->count++] = slot;
-    found->ran += slot_word(slot).state == SLOT_RUNNING;
+    found->runs[found->run_count++] = (struct stale_handler){
+        .mark = run->mark, .pgid = run->group, .start = run->start};
 }
 
 /* crashed_last - whether that was a crash too many
  * A handler that is a process did not end the worker: whatever ran counts, and
- * HELD with that many is a letter that the last start could not write. A
- * function may have, and only one that ran alone is to blame for sure. What ran
- * beside others is a suspect: it runs alone now, so that its next crash
- * decides. (A kill of the recovery itself, between two of them, leaves the
- * second one alone.)
+ * one that did not run and has that many is a letter that the last start could
+ * not write. A function may have, and only one that ran alone is to blame for
+ * sure. What ran beside others is a suspect: it runs alone now, so that its
+ * next crash decides. (A kill of the recovery itself, between two of them,
+ * leaves the second one alone.)
  */
-static bool crashed_last(const struct flow *f, const struct found *found,
-                         bool ran, unsigned crashes)
+static bool crashed_last(const struct found *found,
+                         const struct source_left *left)
 {
-    return crashes >= f->set->max_crashes &&
-           (!f->ops->within || (ran && found->ran == 1));
+    const struct flow *f = found->flow;
+
+    return left->m->crashes >= f->set->max_crashes &&
+           (!f->ops->within || (left->ran && found->run_count == 1));
 }
 
 /* seeing - a handler that may be left over would be found
@@ -63,44 +64,28 @@ static bool crashed_last(const struct flow *f, const struct found *found,
  * run, nor does any other: a start that is refused is noticed, and changes
  * nothing.
  */
-static int seeing(const struct flow *f, const struct found *found,
-                  struct problem *p)
+static int seeing(const struct found *found, struct problem *p)
 {
-    const char *blind = found->ran > 0 ? process_search_blind() : NULL;
+    const char *blind = found->run_count > 0 ? process_search_blind() : NULL;
 
     if (!blind)
         return 0;
     return problem_set(p, EX_OSERR, ENOENT,
                        "cannot look for handlers left over from a killed "
-                       "worker of %s, which had %u message%s running: /proc: "
+                       "worker of %s, which had %zu message%s running: /proc: "
                        "%s; nothing was lost, mount it (mount -t proc proc "
                        "/proc) and start again",
-                       f->set->queue, found->ran, found->ran == 1 ? "" : "s",
-                       blind);
+                       found->flow->set->queue, found->run_count,
+                       found->run_count == 1 ? "" : "s", blind);
 }
 
 /* kill_leftovers - before any of their messages runs again */
-static int kill_leftovers(struct flow *f, const struct found *found,
-                          struct problem *p)
+static int kill_leftovers(const struct found *found, struct problem *p)
 {
-    struct stale_handler *list = calloc(found->count + 1, sizeof *list);
-    size_t n = 0;
-    int killed;
+    const struct flow *f = found->flow;
+    int killed =
+        stale_handlers_kill(f->source->nonce, found->runs, found->run_count);
 
-    if (!list)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    for (size_t i = 0; i < found->count; i++) {
-        const struct slot *slot = found->slots[i];
-
-        if (slot_word(slot).state == SLOT_RUNNING)
-            list[n++] = (struct stale_handler){
-                .mark = slot->handler_mark ? slot->handler_mark : slot->seq,
-                .pgid = atomic_load(&slot->handler_pgid),
-                .start = slot->handler_start,
-            };
-    }
-    killed = stale_handlers_kill(custody_nonce(found->mq->custody), list, n);
-    free(list);
     if (killed < 0)
         return problem_set(p, EX_OSERR, -killed,
                            "cannot look for handlers left over from a killed "
@@ -114,68 +99,23 @@ static int kill_leftovers(struct flow *f, const struct found *found,
     return 0;
 }
 
-/* settled_already - whether the verdict is in the store, only the slot was not
- * freed: 1 yes, 0 no, or -errno
- * A run of a waiting or parked row: done or discarded deletes the row; a
- * failure counts its attempt or changes its state. A replayed letter that runs
- * under a new receive sequence: settling writes that sequence to the row. A
- * fresh message: settling stores a row with its sequence, or leaves no trace
- * (then the slot was freed by the very same store, or it runs again).
- */
-static int settled_already(const struct found *found, const struct slot *slot)
+/* read_left - the delivery of a message that is lent, and whether it is a
+ * letter: enum source_link, or -errno */
+static int read_left(struct flow *f, struct message *m, struct delivery *d)
 {
-    struct store_row m;
-    int64_t row;
-    int err;
-
-    if (slot->row == 0) {
-        err = store_find_seq(found->mq->store, slot->seq, &row);
-        return err == 0 ? 1 : err == -ENOENT ? 0 : err;
-    }
-    err = store_get(found->mq->store, slot->row, &m, NULL, 0, NULL);
-    if (err)
-        return err == -ENOENT ? 1 : err;
-    if (m.receive_seq != slot->seq)
-        return 0;
-    return m.state >= STORE_DEAD || m.attempts != slot->failures;
-}
-
-/* count_crash - and what that made of a row */
-static void count_crash(struct flow *f, const struct store_row *m)
-{
-    struct counters_block *b = counters_rest(f->counters);
-
-    counters_add(&b->crashes, 1);
-    if (m && m->state == STORE_DEAD) {
-        counters_add(&b->dead, 1);
-        counters_settled(f->counters, COUNTERS_DEAD, &m->id, m->died_ns);
-    }
-    counters_rest_done(f->counters);
-}
-
-/* read_slot - the message in a slot, as it is lent, and whether it is a letter:
- * enum source_link, or -errno */
-static int read_slot(struct flow *f, const struct found *found,
-                     struct slot *slot, struct delivery *d)
-{
-    struct lent *l = source_mq_lent(found->mq, slot);
-    int is = LINK_NONE;
-
-    lent_fill(l);
-    delivery_read(d, &l->m, f->set->group_separator);
+    delivery_read(d, m, f->set->group_separator);
     d->place = LANE_NONE;
-    if (d->header.fields & HEADER_LETTER)
-        is = f->source->ops->link(f->source, &l->m, &d->header);
-    return is;
+    return d->header.fields & HEADER_LETTER
+               ? f->source->ops->link(f->source, m, &d->header)
+               : LINK_NONE;
 }
 
 /* bury - dead by crashes, or by a machine that went down under it; its letter
  * becomes this one, no second one */
-static int bury(struct flow *f, const struct found *found, struct slot *slot,
-                const char *error)
+static int bury(struct flow *f, struct message *m, const char *error)
 {
     struct delivery d = {0};
-    int is = read_slot(f, found, slot, &d);
+    int is = read_left(f, m, &d);
 
     if (is < 0)
         return is;
@@ -187,103 +127,86 @@ static int bury(struct flow *f, const struct found *found, struct slot *slot,
     return 0;
 }
 
-/* tell_crash - a worker died under it, and it runs again */
-static void tell_crash(struct flow *f, const struct ulid *ulid,
-                       unsigned crashes)
+/* count_crash - a worker died under it */
+static void count_crash(struct flow *f)
+{
+    counters_add(&counters_rest(f->counters)->crashes, 1);
+    counters_rest_done(f->counters);
+}
+
+/* tell_crash - and it runs again */
+static void tell_crash(const struct flow *f, const struct message *m)
 {
     char id[ULID_TEXT];
 
-    log_warn("crashed", F_STR("msg", ulid_print(*ulid, id)),
-             F_UINT("crashes", crashes), F_UINT("of", f->set->max_crashes),
+    log_warn("crashed", F_STR("msg", ulid_print(*m->id, id)),
+             F_UINT("crashes", m->crashes), F_UINT("of", f->set->max_crashes),
              F_STR("next", f->ops->within
                                ? "it runs again, with nothing beside it"
                                : "it runs again"));
 }
 
-/* tell_row - the same of a row, or that it is dead */
-static void tell_row(struct flow *f, const struct store_row *m)
-{
-    char id[ULID_TEXT];
-
-    if (m->state == STORE_DEAD)
-        log_warn("dead", F_STR("msg", ulid_print(m->id, id)),
-                 F_INT("letter", m->row),
-                 F_STR("reason", dead_reason_text(m->reason)),
-                 F_STR("error", m->error), F_UINT("attempts", m->attempts));
-    else
-        tell_crash(f, &m->id, m->crashes);
-}
-
-/* row_crashed - the row takes the crash and waits again, or is dead
+/* give_back - it comes again from its place in the source, with the others of
+ * its group
  * It is a suspect as long as this worker runs: the next start does not know of
  * those that have not run again by then, but nothing ran beside the one that
  * crashed.
  */
-static int row_crashed(struct flow *f, const struct found *found,
-                       const struct slot *slot, struct store_row *m)
+static int give_back(struct flow *f, const struct source_left *left)
 {
-    struct slot_word w = slot_word(slot);
-    int err;
+    struct message *m = left->m;
+    uint64_t seq = m->seq;
 
-    if (m->state != STORE_PARKED)
-        m->state = STORE_WAITING;
-    m->crashes = w.crashes + (w.state == SLOT_RUNNING);
-    if (w.state == SLOT_RUNNING || w.flags & SLOT_REDELIVERED)
-        m->flags |= STORE_REDELIVERED;
-    if (w.state == SLOT_RUNNING && crashed_last(f, found, true, m->crashes)) {
-        m->state = STORE_DEAD;
-        m->reason = REASON_CRASHED;
-        m->error = CRASHED;
-        m->died_ns = clock_wall_ns();
-    }
-    if (w.state == SLOT_RUNNING)
-        count_crash(f, m);
-    err = store_put(found->mq->store, m, NULL, NULL);
-    if (err || w.state != SLOT_RUNNING)
-        return err;
-    tell_row(f, m);
-    return f->ops->within && m->state != STORE_DEAD
-               ? suspects_add(&f->gate.suspects, m->receive_seq)
-               : 0;
+    source_return(f->source, m, LANE_NONE, clock_steady_ns());
+    f->source->ops->release(f->source, m);
+    return left->ran && f->ops->within ? suspects_add(&f->gate.suspects, seq)
+                                       : 0;
 }
 
-/* let_go - nothing is left to do from the slot */
-static void let_go(const struct found *found, struct slot *slot)
+/* on_left - what needs no run of its own is settled, the others wait until the
+ * groups are restored */
+static int on_left(void *arg, const struct source_left *left)
 {
-    slot_retire(slot);
-    if (slot->row)
-        due_rows_release(found->mq->due_rows, slot->row);
-    custody_release(found->mq->custody, slot);
-}
+    struct found *found = arg;
+    struct flow *f = found->flow;
 
-/* put_back - a run of a stored row: the row takes the crash, the slot is free
- * Crash between the two: the next start writes the same numbers again, as they
- * come from the slot.
- * A letter that was sent again runs on from its slot: until it is settled its
- * row is a letter, which holds its group. Torn, it is recalled from that row.
- */
-static int put_back(struct flow *f, const struct found *found,
-                    struct slot *slot)
-{
-    char group[HEADER_VALUE_MAX + 1];
-    struct store_row m;
-    int err = store_get(found->mq->store, slot->row, &m, NULL, 0, group);
-
-    if (err)
-        return err;
-    if (m.receive_seq != slot->seq && !custody_torn(found->mq->custody))
-        return RUNS_ON;
-    if (m.receive_seq == slot->seq)
-        err = row_crashed(f, found, slot, &m);
-    if (err && err != -ENOENT) /* discarded meanwhile */
-        return err;
-    FAULT_POINT("recover_row_before_retire");
-    let_go(found, slot);
+    found->torn |= left->torn;
+    if (left->ran)
+        count_crash(f);
+    if (left->torn && !left->waits)
+        return bury(f, left->m, TORN);
+    if (crashed_last(found, left))
+        return bury(f, left->m, CRASHED);
+    if (left->ran)
+        tell_crash(f, left->m);
+    if (left->waits)
+        return give_back(f, left);
+    found->lent[found->count++] = left->m;
     return 0;
 }
 
-/* unreadable - the store says no; the slot stays as it is */
-static int unreadable(struct flow *f, int err, struct problem *p)
+/* revive - a message that runs: to its group, or to the ready list */
+static int revive(struct flow *f, struct message *m)
+{
+    struct delivery d = {0};
+    int err = read_left(f, m, &d);
+
+    if (err < 0)
+        return err;
+    if (err == LINK_REPEAT) {
+        settle_repeat(f, &d);
+        return 0;
+    }
+    err = d.group.at ? dispatch_add(f, &d) : TAKEN;
+    if (err == TAKEN)
+        ready_put(&f->ready, m, false);
+    if (err >= 0 && f->ops->within && m->crashes > 0)
+        err = suspects_add(&f->gate.suspects, m->seq);
+    return err < 0 ? err : 0;
+}
+
+/* unreadable - the source says no; what is lent stays as it is */
+static int unreadable(const struct flow *f, int err, struct problem *p)
 {
     if (err == -ENOMEM)
         return problem_set(p, EX_OSERR, ENOMEM,
@@ -297,127 +220,47 @@ static int unreadable(struct flow *f, int err, struct problem *p)
                        f->set->queue, strerror(-err));
 }
 
-/* settle_old - what needs no run of its own any more. True: the slot is
- * free. */
-static int settle_old(struct flow *f, const struct found *found,
-                      struct slot *slot, bool *freed, struct problem *p)
+/* revive_all - what waits in the source first: groups are restored from there
+ * before messages are added to them */
+static int revive_all(struct found *found, struct problem *p)
 {
-    bool ran = slot_word(slot).state == SLOT_RUNNING;
-    int err = settled_already(found, slot);
+    struct flow *f = found->flow;
+    int err = f->source->ops->recover(f->source, on_left, found);
 
-    if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
-        slot->received_ns = clock_wall_ns();
-    *freed = true;
-    if (err < 0)
-        return unreadable(f, err, p);
-    if (err == 1) {
-        FAULT_POINT("recover_settled_before_retire");
-        let_go(found, slot);
-        return 0;
-    }
-    if (slot->row) {
-        err = put_back(f, found, slot);
-        if (err != RUNS_ON)
-            return err ? unreadable(f, err, p) : 0;
-    }
-    if (custody_torn(found->mq->custody)) {
-        err = bury(f, found, slot,
-                   "the machine went down while it was in flight; the body may "
-                   "be damaged");
-        return err ? unreadable(f, err, p) : 0;
-    }
-    if (ran) {
-        slot_crashed(slot);
-        count_crash(f, NULL);
-    }
-    *freed = crashed_last(f, found, ran, slot_word(slot).crashes);
-    err = 0;
-    if (*freed)
-        err = bury(f, found, slot, CRASHED);
-    else if (ran)
-        tell_crash(f, &slot->id, slot_word(slot).crashes);
-    return err ? unreadable(f, err, p) : 0;
-}
-
-/* revive - a message that runs: to its group, or to the ready list */
-static int revive(struct flow *f, const struct found *found, struct slot *slot)
-{
-    struct delivery d = {0};
-    int err = read_slot(f, found, slot, &d);
-
-    if (err < 0)
-        return err;
-    if (err == LINK_REPEAT) {
-        settle_repeat(f, &d);
-        return 0;
-    }
-    err = d.group.at ? dispatch_add(f, &d) : TAKEN;
-    if (err == TAKEN)
-        ready_put(&f->ready, d.message, false);
-    if (err >= 0 && f->ops->within && d.message->crashes > 0)
-        err = suspects_add(&f->gate.suspects, d.message->seq);
-    return err < 0 ? err : 0;
-}
-
-/* rows_fly - before any slot is looked at: of two copies of a letter the one
- * that was linked to its row is the message, wherever the other one is */
-static void rows_fly(const struct found *found)
-{
-    for (size_t i = 0; i < found->count; i++)
-        if (found->slots[i]->row)
-            (void)due_rows_try_claim(found->mq->due_rows, found->slots[i]->row);
-}
-
-/* revive_all - stored rows first: groups are restored from the store before
- * messages are added to them */
-static int revive_all(struct flow *f, struct found *found, struct problem *p)
-{
-    size_t n = 0;
-    bool freed;
-    int err = 0;
-
-    rows_fly(found);
-    for (size_t i = 0; i < found->count && !err; i++) {
-        err = settle_old(f, found, found->slots[i], &freed, p);
-        if (!err && !freed)
-            found->slots[n++] = found->slots[i];
-    }
     if (err)
-        return err;
-    found->count = n;
+        return unreadable(f, err, p);
     FAULT_POINT("recover_before_restore");
     err = dispatch_restore(f);
     FAULT_POINT("recover_before_revive");
-    for (size_t i = 0; i < n && !err; i++)
-        err = revive(f, found, found->slots[i]);
+    for (size_t i = 0; i < found->count && !err; i++)
+        err = revive(f, found->lent[i]);
     FAULT_POINT("recover_after_revive");
     return err ? unreadable(f, err, p) : 0;
 }
 
-/* goes_on - without a free slot, as one becomes free by and by: a message on
- * the ready list runs in its own, a verdict is written, groups are parked */
+/* goes_on - without room for one more, as there is some by and by: a message on
+ * the ready list runs, a verdict is written, groups are parked */
 static bool goes_on(const struct flow *f)
 {
     return ready_waiting(&f->ready) > 0 || unsettled_count(&f->unsettled) > 0 ||
            dispatch_stuck(f);
 }
 
-/* room_make - what waits in its group is taken by way of a free slot, too
- * What was on its way to the store when the kill came may have filled them all.
- * With room in the file all may run beside each other from the start. Without,
+/* room_make - what waits in its group must be lent to be run
+ * What was on its way to the source when the kill came may have taken all the
+ * room. With more of it all may run beside each other from the start. Without,
  * a start is refused only if nothing would ever run.
  */
-static int room_make(struct flow *f, const struct found *found,
-                     struct problem *p)
+static int room_make(struct flow *f, struct problem *p)
 {
+    const struct source_ops *ops = f->source->ops;
     struct problem why;
     int err;
 
-    if (custody_free_slots(found->mq->custody) > 0)
+    if (ops->room(f->source) > 0)
         return 0;
-    err = custody_grow(found->mq->custody,
-                       custody_slots(found->mq->custody) + slots_more(f->set),
-                       &why);
+    err =
+        ops->resize(f->source, ops->lent(f->source) + slots_more(f->set), &why);
     if (!err)
         return 0;
     if (!goes_on(f)) {
@@ -432,62 +275,49 @@ static int room_make(struct flow *f, const struct found *found,
     return 0;
 }
 
-/* report - what recovery found, where it found anything */
-static void report(struct flow *f, const struct found *found)
+/* all_written - what was torn is in the source for good, and nowhere else */
+static int all_written(const struct found *found, struct problem *p)
 {
-    const char *copy;
-    unsigned damaged = custody_damaged(found->mq->custody, &copy);
+    const struct flow *f = found->flow;
 
-    if (damaged || copy[0])
-        log_error("custody_damaged", F_STR("queue", f->set->queue),
-                  F_UINT("slots", damaged), F_STR("copy", copy),
-                  F_STR("next", "these slots, or numbers of the file, could "
-                                "not be read; the file as it was is kept in "
-                                "the copy"));
-    if (found->count)
-        log_info("recovered", F_STR("queue", f->set->queue),
-                 F_UINT("messages", found->count));
+    if (!found->torn || unsettled_count(&f->unsettled) == 0)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, EIO,
+                       "store of %s cannot be written, and what was in "
+                       "flight when the machine went down must go there; "
+                       "free some space and start again",
+                       f->set->queue);
 }
 
-/* recover - make ready what the last worker left */
-int recover(struct flow *f, struct source_mq *mq, struct problem *p)
+/* recover - end what is left over, then run what was left */
+int recover(struct flow *f, struct problem *p)
 {
-    struct found found = {.mq = mq};
-    uint64_t seq;
+    unsigned most = f->source->ops->lent(f->source);
+    struct found found = {.flow = f};
     int err;
 
-    found.slots = reallocarray(NULL, custody_slots(mq->custody) + 1,
-                               sizeof(struct slot *));
-    if (!found.slots)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = custody_recover(mq->custody, collect, &found, p);
+    found.runs = calloc(most, sizeof *found.runs);
+    found.lent = calloc(most, sizeof(struct message *));
+    if (found.runs && found.lent)
+        err = f->source->ops->runs(f->source, on_run, &found, p);
+    else
+        err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     FAULT_POINT("recover_before_leftovers");
     if (!err)
-        err = seeing(f, &found, p);
+        err = seeing(&found, p);
     if (!err)
-        err = kill_leftovers(f, &found, p);
+        err = kill_leftovers(&found, p);
     FAULT_POINT("recover_after_leftovers");
-    if (!err) {
-        err = store_max_seq(mq->store, &seq);
-        if (err)
-            err = unreadable(f, err, p);
-        else
-            custody_seq_raise(mq->custody, seq + 1);
-    }
     if (!err)
-        err = revive_all(f, &found, p);
+        err = revive_all(&found, p);
     if (!err)
-        err = room_make(f, &found, p);
-    if (!err && custody_torn(mq->custody) && unsettled_count(&f->unsettled))
-        err = problem_set(p, EX_CANTCREAT, EIO,
-                          "store of %s cannot be written, and what was in "
-                          "flight when the machine went down must go there; "
-                          "free some space and start again",
-                          f->set->queue);
-    if (!err) {
-        custody_fix(mq->custody);
-        report(f, &found);
-    }
-    free(found.slots);
+        err = room_make(f, p);
+    if (!err)
+        err = all_written(&found, p);
+    if (!err && found.count > 0)
+        log_info("recovered", F_STR("queue", f->set->queue),
+                 F_UINT("messages", found.count));
+    free(found.runs);
+    free(found.lent);
     return err;
 }

@@ -1,7 +1,8 @@
-/* recover.h - what the last worker left in custody
+/* recover.h - what becomes of the messages that the last worker had
  *
- * WHAT   Kills handlers left over, drops what was settled already, counts
- *        crashes, and puts the rest on the ready list in receive order.
+ * WHAT   Ends handlers left over, buries a message that the worker crashed
+ *        under too often, and puts the rest in line: in their groups, or on the
+ *        ready list in the source's order.
  * WHO    The engine at start, with the lock and before any thread.
  * OWNS   Nothing.
  * FAILS  A problem.
@@ -12,8 +13,7 @@
 #include "common/base/problem.h"
 
 struct flow;
-struct source_mq;
 
-int recover(struct flow *f, struct source_mq *mq, struct problem *p);
+int recover(struct flow *f, struct problem *p);
 
 #endif

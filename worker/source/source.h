@@ -4,10 +4,10 @@
  *        POSIX queue with its custody file and store. The worker takes
  *        messages, runs handlers and decides; to make the decision durable is
  *        the source's.
- * WHO    take: one thread at a time (its lock is the caller's). recover, keep,
- *        start: the engine's thread, when no other uses the source. resize: one
- *        thread at a time. All others: any thread, unless marked otherwise.
- *        None is called from an event but those that say so.
+ * WHO    take: one thread at a time (its lock is the caller's). runs, recover,
+ *        start, keep: the engine's thread, when no other uses the source.
+ *        resize: one thread at a time. All others: any thread, unless marked
+ *        otherwise. None is called from an event but those that say so.
  * OWNS   Every struct message; lends it from take, take_due, unpark or recover
  *        until settle said 0 or -ESTALE for it, or `settled` came.
  * FAILS  As each says, -errno. take never waits. settle of RETRY, DEAD, PARK
@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
@@ -117,6 +118,30 @@ struct source_death {
     size_t size, allowed;
 };
 
+/* A handler that was cut off: the last owner of the source died while it had a
+ * message. What message_ops.handler and handler_group said of it. */
+struct source_run {
+    uint64_t mark;  /* of its processes; beside the source's nonce */
+    uint64_t start; /* of the leader of its group */
+    pid_t group;    /* 0: not known, or a C function */
+};
+
+/* A message that was lent when the last owner died, and that no verdict has
+ * settled. It is lent again. */
+struct source_left {
+    struct message *m;
+    bool ran;   /* a handler had it: that is one of its crashes, and durable */
+    bool waits; /* it has its place here still, as before it was taken: it is
+                 * settled DEAD or RETURN. Else it may run as it is lent */
+    bool torn;  /* the machine went down: its bytes may be damaged */
+};
+
+/* What keep's `place` says of a message. */
+enum source_place {
+    PLACE_WAITS,   /* as *out says; one that has its place here keeps that */
+    PLACE_SETTLED, /* it was settled meanwhile: there is nothing to keep */
+};
+
 /* Of what count gives the number. */
 enum source_count { COUNT_WAITING, COUNT_PARKED, COUNT_DEAD };
 
@@ -159,6 +184,8 @@ struct source {
     const struct source_ops *ops; /* c */
     unsigned lanes;               /* c */
     unsigned lent_most; /* c  message.index is below this, after any resize */
+    uint64_t nonce; /* c  marks the handlers of its messages for all its owners,
+                     *    one after the other */
     atomic_int due; /* a  0: take_due has nothing; else it is worth a call */
 };
 
@@ -248,8 +275,33 @@ struct source_ops {
      * is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
 
-    /* All is recovered, and others take from now on. */
+    /* ---- from one owner to the next ---- */
+
+    /* Each handler that the last owner's death cut off; at most lent() of them.
+     * No message that ran is changed, as a start that cannot end them is
+     * refused. */
+    int (*runs)(struct source *s,
+                void (*visit)(void *arg, const struct source_run *run),
+                void *arg, struct problem *p);
+    /* Then, with none of them left: each message that is left, in the order of
+     * seq. `visit` settles it, or keeps it. Stops at the first error of
+     * `visit`; -errno: what was not visited is as it was. May wait for a
+     * disk. */
+    int (*recover)(struct source *s,
+                   int (*visit)(void *arg, const struct source_left *left),
+                   void *arg);
+    /* What the last owner left is dealt with, and others take from now on. */
     void (*start)(struct source *s);
+    /* At an orderly end, when nobody takes or settles any more: asks `place`
+     * (enum source_place, or -errno) where each message that is lent is to
+     * wait, in the order of seq, and makes that durable: all of it, or, after
+     * any error, none. *out is of kind RETRY or PARK, with its times and group.
+     * `half`: only half of the message was received. A source whose messages
+     * come again by themselves asks for none. */
+    int (*keep)(struct source *s,
+                int (*place)(void *arg, struct message *m, bool half,
+                             struct settle *out),
+                void *arg);
 };
 
 /* Whether take_due is worth a call. */

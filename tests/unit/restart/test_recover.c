@@ -143,7 +143,7 @@ static int starts(bool within)
     flow.gate.timers = flow.timers;
     flow.gate.dirty = &flow.dirty;
     flow.gate.counters = flow.counters;
-    return recover(&flow, &mq, &problem);
+    return recover(&flow, &problem);
 }
 
 static struct counters_sum numbers(void)

@@ -118,16 +118,18 @@ static int mq_resize(struct source *s, unsigned lent, struct problem *p)
     struct source_mq *q = source_mq_of(s);
     int err = custody_grow(q->custody, lent, p);
 
-    if (!err)
+    if (!err && atomic_load(&q->started))
         tell_unlocked(q);
     return err;
 }
 
-/* mq_start - letters may move from here on: recovery has found all slots */
+/* mq_start - letters may move from here on: recovery has found all slots, and
+ * what was torn in them is in the store */
 static void mq_start(struct source *s)
 {
     struct source_mq *q = source_mq_of(s);
 
+    custody_fix(q->custody);
     atomic_store(&q->started, true);
     tell_unlocked(q);
     lost_replays_start(&q->lost_replays);
@@ -162,7 +164,10 @@ static const struct source_ops mq_ops = {
     .unlocked = mq_unlocked,
     .lent = mq_lent,
     .resize = mq_resize,
+    .runs = mq_runs,
+    .recover = mq_recover,
     .start = mq_start,
+    .keep = mq_keep,
 };
 
 /* ---- open and close ---- */
@@ -190,6 +195,7 @@ static int lents_open(struct source_mq *q)
     q->fill = custody_fill(q->custody);
     q->source.lanes = ITEMS_MAX;
     q->source.lent_most = most;
+    q->source.nonce = custody_nonce(q->custody);
     return due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
                          &q->source.due, q->events.changed, q->events.arg);
 }
@@ -264,8 +270,11 @@ void source_mq_close(struct source_mq *q)
 {
     source_mq_stop(q);
     due_rows_close(&q->due_rows);
+    free(q->left);
     free(q->lanes);
     free(q->lents);
+    q->left = NULL;
+    q->left_count = 0;
     q->lanes = NULL;
     q->lents = NULL;
 }

@@ -56,6 +56,8 @@ struct source_mq {
     struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue;       /* c  NULL: none wanted */
     struct lost_replays lost_replays;
+    struct slot **left; /* from runs to recover, in the order of seq */
+    size_t left_count;
     atomic_bool store_gone; /* a  no file of ours has its name */
     atomic_bool started;    /* a  before, letters stay where they are */
 };
@@ -74,18 +76,18 @@ void source_mq_close(struct source_mq *q); /* also one that was not opened */
 void source_mq_store_gone(struct source_mq *q, bool gone);
 /* It is another file now, under the same name; in the loop. */
 void source_mq_store_changed(struct source_mq *q);
-/* The message in a slot that is not FREE: as lent by recovery. */
-struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
-
 static inline struct source_mq *source_mq_of(const struct source *s)
 {
     return CONTAINER_OF((struct source *)s, struct source_mq, source);
 }
 
-/* ---- inside of source_mq: mq_take.c, mq_settle.c, mq_groups.c ---- */
+/* ---- inside of source_mq: mq_take.c, mq_settle.c, mq_groups.c, mq_recover.c,
+ * mq_keep.c ---- */
 
 #pragma GCC visibility push(hidden)
 
+/* What is lent from a slot. */
+struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
 int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
             struct message **out);
 int mq_take_due(struct source *s, unsigned lane, struct message **out);
@@ -97,6 +99,16 @@ int mq_groups(struct source *s,
               void *arg);
 int mq_letters(struct source *s, struct header_text key);
 void mq_watch(struct source *s, bool soon);
+int mq_runs(struct source *s,
+            void (*visit)(void *arg, const struct source_run *run), void *arg,
+            struct problem *p);
+int mq_recover(struct source *s,
+               int (*visit)(void *arg, const struct source_left *left),
+               void *arg);
+int mq_keep(struct source *s,
+            int (*place)(void *arg, struct message *m, bool half,
+                         struct settle *out),
+            void *arg);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
 /* A slot that is FREE again. LANE_NONE: it is its settler's. */
