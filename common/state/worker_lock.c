@@ -31,7 +31,7 @@ static pid_t pid_read(int fd)
 /* held - 1, 0, or -errno
  * A shared lock, on a descriptor that is closed at once, so it disturbs no
  * other reader. A worker that starts in this very moment finds the lock taken,
- * and tries again (pidfile_lock in worker/source/mq/pid_file.c). */
+ * and tries again (pidfile_lock in worker/files/pid_file.c). */
 static int held(int fd)
 {
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {

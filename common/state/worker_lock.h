@@ -2,7 +2,7 @@
  *
  * WHAT   A worker runs if and only if the lock on its pidfile is held, or on
  *        the folder, should somebody have removed the pidfile
- *        (worker/source/mq/pid_file.h takes them, flock(2)). The kernel drops
+ *        (worker/files/pid_file.h takes them, flock(2)). The kernel drops
  *        them as the worker dies, before anybody has waited for it, and every
  *        namespace sees them: a pid can be a zombie's, another process's, or of
  *        another namespace.

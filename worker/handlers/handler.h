@@ -24,7 +24,7 @@ struct timers;
 /* What a handler is given; what is pointed to outlives it. */
 struct handler_setup {
     const struct settings *settings;
-    uint64_t nonce; /* of the custody file, marks what is started */
+    uint64_t nonce; /* of the source, marks what is started */
     struct timers *timers;
     struct loop *loop;
     struct stderr_limit *stderr_limit;

@@ -12,7 +12,7 @@
 #include "common/state/counters.h"
 #include "common/base/log.h"
 #include "worker/flow/flow.h"
-#include "worker/restart/file_watch.h"
+#include "worker/files/file_watch.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
 #include "worker/operate/stop.h"

@@ -17,7 +17,7 @@
 #include "common/state/counters.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
-#include "worker/restart/file_watch.h"
+#include "worker/files/file_watch.h"
 #include "worker/flow/group_dispatch.h"
 
 #define COUNT_NS    NS_PER_S

@@ -24,7 +24,7 @@ struct process_search_delivery {
     pid_t group;  /* 0: by the mark alone. Its leader is left out */
 };
 struct process_search_choice {
-    uint64_t nonce; /* of the custody file, see environment_mark */
+    uint64_t nonce; /* of the source, see environment_mark */
     const struct process_search_delivery *of;
     size_t count;
     bool ours;        /* only our descendants, which costs less */

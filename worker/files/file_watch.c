@@ -6,7 +6,7 @@
  * waits a second before, so that it does not race with an `rm -r` that is still
  * at it.
  */
-#include "worker/restart/file_watch_inner.h"
+#include "worker/files/file_watch_inner.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * OWNS   Nothing; what it opens is the engine's, also after a problem.
  * FAILS  A problem with the exit status of docs/mqworker.8.
  */
-#ifndef WORKER_RESTART_INHERIT_H
-#define WORKER_RESTART_INHERIT_H
+#ifndef WORKER_FILES_INHERIT_H
+#define WORKER_FILES_INHERIT_H
 
 #include "common/base/problem.h"
 

@@ -5,7 +5,7 @@
  * it wrote there is gone when it ends. So each is looked at by its name and by
  * its link count.
  */
-#include "worker/restart/file_watch_inner.h"
+#include "worker/files/file_watch_inner.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "common/state/worker_lock.h"
-#include "worker/source/mq/pid_file.h"
+#include "worker/files/pid_file.h"
 
 static char dir[64], path[128];
 

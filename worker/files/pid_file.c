@@ -1,6 +1,6 @@
 /* pid_file.c - one worker for each queue and state directory (see pid_file.h)
  *  */
-#include "worker/source/mq/pid_file.h"
+#include "worker/files/pid_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* totals.c - the counters file of a worker, from one run to the next (see
  * totals.h) */
-#include "worker/restart/totals.h"
+#include "worker/files/totals.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
  * one with the same content, under the same name. What was moved may come back:
  * nothing is written in its place, and no file that has come there is replaced.
  */
-#include "worker/restart/file_watch_inner.h"
+#include "worker/files/file_watch_inner.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
-#include "worker/source/mq/pid_file.h"
+#include "worker/files/pid_file.h"
 #include "worker/source/mq/source_mq.h"
 
 bool files_may_restore(const struct file_watch *w)

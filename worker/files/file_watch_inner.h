@@ -11,8 +11,8 @@
  * FAILS  files_open: a problem. What cannot be written again is told, and tried
  *        at the next look.
  */
-#ifndef WORKER_RESTART_FILE_WATCH_INNER_H
-#define WORKER_RESTART_FILE_WATCH_INNER_H
+#ifndef WORKER_FILES_FILE_WATCH_INNER_H
+#define WORKER_FILES_FILE_WATCH_INNER_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #include "common/file/file.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
-#include "worker/restart/file_watch.h"
+#include "worker/files/file_watch.h"
 
 /* The store first: its -wal and -shm are worth nothing without it. */
 enum part {

@@ -13,8 +13,8 @@
  * OWNS   A descriptor of each file (O_PATH), and that of inotify.
  * FAILS  open: a problem.
  */
-#ifndef WORKER_RESTART_FILE_WATCH_H
-#define WORKER_RESTART_FILE_WATCH_H
+#ifndef WORKER_FILES_FILE_WATCH_H
+#define WORKER_FILES_FILE_WATCH_H
 
 #include <limits.h>
 

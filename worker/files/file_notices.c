@@ -1,6 +1,6 @@
 /* file_notices.c - what is said of files that are not where they belong (see
  * file_watch_inner.h) */
-#include "worker/restart/file_watch_inner.h"
+#include "worker/files/file_watch_inner.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
  *        exec yet.
  * FAILS  A problem: 69 a worker runs (its pid), 73 the file cannot be used.
  */
-#ifndef WORKER_SOURCE_MQ_PID_FILE_H
-#define WORKER_SOURCE_MQ_PID_FILE_H
+#ifndef WORKER_FILES_PID_FILE_H
+#define WORKER_FILES_PID_FILE_H
 
 #include "common/base/problem.h"
 

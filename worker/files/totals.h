@@ -6,8 +6,8 @@
  * OWNS   Nothing; the counters are the engine's.
  * FAILS  open: a problem.
  */
-#ifndef WORKER_RESTART_TOTALS_H
-#define WORKER_RESTART_TOTALS_H
+#ifndef WORKER_FILES_TOTALS_H
+#define WORKER_FILES_TOTALS_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* inherit.c - the files of a worker, with what the last one left (see
  * inherit.h) */
-#include "worker/restart/inherit.h"
+#include "worker/files/inherit.h"
 
 #include <limits.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "common/state/statedir.h"
 #include "worker/config/slots.h"
 #include "worker/flow/flow.h"
-#include "worker/restart/totals.h"
-#include "worker/source/mq/pid_file.h"
+#include "worker/files/totals.h"
+#include "worker/files/pid_file.h"
 #include "worker/source/mq/source_mq.h"
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
