@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
-#include "scripts/mqdlq/mqdlq_base64.h"
+#include "common/text/base64.h"
 
 /* A letter on its way to JSON. */
 struct writing {

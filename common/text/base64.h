@@ -1,4 +1,4 @@
-/* mqdlq_base64.h - bytes as text (RFC 4648, section 4, with padding)
+/* base64.h - bytes as text (RFC 4648, section 4, with padding)
  *
  * WHAT   Both directions, whole buffers.
  * WHO    Any thread.
@@ -6,8 +6,8 @@
  * FAILS  NULL: no memory, or for decoding text that is not base64 (errno
  *        ENOMEM or EINVAL).
  */
-#ifndef SCRIPTS_MQDLQ_MQDLQ_BASE64_H
-#define SCRIPTS_MQDLQ_MQDLQ_BASE64_H
+#ifndef COMMON_TEXT_BASE64_H
+#define COMMON_TEXT_BASE64_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-/* mqdlq_base64.c - see mqdlq_base64.h */
-#include "scripts/mqdlq/mqdlq_base64.h"
+/* base64.c - see base64.h */
+#include "common/text/base64.h"
 
 #include <errno.h>
 #include <stdint.h>
