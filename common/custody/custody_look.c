@@ -68,6 +68,8 @@ static void header_copy(struct custody_seen *out, const struct slot *slot,
     size_t size = out->size < room ? out->size : room;
 
     memcpy(body, slot->body, size);
+    out->data = body;
+    out->data_size = size;
     memset(&out->header, 0, sizeof out->header);
     out->group[0] = '\0';
     if (header_parse(body, size, &out->header, why) < 0)

@@ -23,6 +23,8 @@ struct custody_seen {
     uint64_t seq, received_ns, started_ns;
     struct header header; /* fields 0: it has none, or a broken one */
     char group[HEADER_VALUE_MAX + 1]; /* as the header says; "" none */
+    const void *data; /* a copy of the message, header included */
+    size_t data_size; /* of that copy; less than `size`: it was cut short */
 };
 
 /* In no order. `visit` returns 0 to go on, else that value ends it and is

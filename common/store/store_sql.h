@@ -74,6 +74,7 @@ static inline struct sql_value value_blob(const void *bytes, size_t size)
 {
     return (struct sql_value){.type = VALUE_BLOB, .bytes = bytes, .size = size};
 }
+#define VALUE_NULL value_text(NULL, 0)
 #define VALUE_NONE ((struct sql_value){.type = VALUE_END})
 /* What ?1, ?2, ... of a statement are; NULL: it has none. */
 #define SQL_VALUES(...)         \

@@ -34,6 +34,27 @@
 #define NEWEST_FIRST " ORDER BY died_ns DESC, row DESC"
 #define OLDEST_FIRST " ORDER BY died_ns, row"
 
+/* As ROW_COLUMNS, the error that of the last attempt where the row has none,
+ * the body up to `most` bytes, and what a person would say of that attempt. */
+#define LAST_ERROR                                     \
+    "ifnull(error, (SELECT a.error FROM attempts AS a" \
+    " WHERE a.row = messages.row ORDER BY n DESC LIMIT 1))"
+#define LAST_TEXT                                                \
+    "(SELECT nullif(error_text(a.error, said, stderr), '') FROM" \
+    " attempts AS a WHERE a.row = messages.row ORDER BY n DESC LIMIT 1)"
+#define WAITING_COLUMNS(most)                                              \
+    "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes," \
+    " flags, group_key, due_ns, first_received_ns, died_ns, "              \
+    "reason, " LAST_ERROR ", header_size, length(data),"                   \
+    " substr(data, header_size + 1, " most "), " LAST_TEXT
+#define WAITING_WANTED                                                   \
+    " AND (?5 IS NULL OR error_like(?5, " LAST_ERROR ", " LAST_TEXT "))" \
+    " AND first_received_ns >= ?7 AND first_received_ns < ?8"            \
+    " AND (?6 IS NULL OR body_has(data, header_size, ?6))"
+#define BY_DUE                                                      \
+    " AND (due_ns, row) > (?1, ?2) AND due_ns <= ?3" WAITING_WANTED \
+    " ORDER BY due_ns, row LIMIT ?10"
+
 /* clang-format off */
 STATEMENT(SQL_BEGIN, "BEGIN IMMEDIATE")
 STATEMENT(SQL_COMMIT, "COMMIT")
@@ -114,6 +135,32 @@ STATEMENT(SQL_LIST_NEWEST,
     "SELECT " LETTER_COLUMNS LETTERS NEWEST_FIRST " LIMIT ?10")
 STATEMENT(SQL_LIST_OLDEST,
     "SELECT " LETTER_COLUMNS LETTERS OLDEST_FIRST " LIMIT ?10")
+STATEMENT(SQL_WAITING,
+    "SELECT " WAITING_COLUMNS("?9") " FROM messages"
+    " WHERE state = 1" BY_DUE)
+STATEMENT(SQL_WAITING_KIND,
+    "SELECT " WAITING_COLUMNS("?9") " FROM messages"
+    " WHERE state = 1 AND (attempts > 0) = ?11" BY_DUE)
+STATEMENT(SQL_WAITING_GROUP,
+    "SELECT " WAITING_COLUMNS("?9") " FROM messages INDEXED BY messages_groups"
+    " WHERE group_key = ?4 AND state = 1"
+    " AND (due_ns <= ?12 OR ?11 < 0 OR (attempts > 0) = ?11)" BY_DUE)
+STATEMENT(SQL_WAITING_PARKED,
+    "SELECT " WAITING_COLUMNS("?9") " FROM messages WHERE state = 2"
+    " AND group_key = ?4 AND priority = ?2 AND receive_seq > ?1"
+    WAITING_WANTED " ORDER BY receive_seq LIMIT ?10")
+STATEMENT(SQL_WAITING_ROW,
+    "SELECT " WAITING_COLUMNS("?2") " FROM messages"
+    " WHERE row = ?1 AND state <= 2")
+STATEMENT(SQL_PARKED_NEXT,
+    "SELECT group_key FROM messages WHERE state = 2 AND group_key > ?1"
+    " ORDER BY group_key LIMIT 1")
+STATEMENT(SQL_PARKED_PRIORITY,
+    "SELECT priority FROM messages WHERE state = 2 AND group_key = ?1"
+    " AND priority < ?2 ORDER BY priority DESC LIMIT 1")
+STATEMENT(SQL_GROUP_HEAD,
+    "SELECT row FROM messages WHERE group_key = ?1 AND state = 1"
+    " AND attempts > 0 LIMIT 1")
 STATEMENT(SQL_EDGE,
     "SELECT died_ns, row" LETTERS NEWEST_FIRST " LIMIT 1 OFFSET ?10")
 STATEMENT(SQL_SUMMARY,

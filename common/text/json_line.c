@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/text/base64.h"
 #include "common/text/term.h"
 
 /* text_of - what json_dumps gives, which without memory may leave out the name
@@ -60,4 +61,38 @@ json_t *json_time(uint64_t wall_ns)
     char text[TIME_TEXT];
 
     return wall_ns ? json_string(time_print(wall_ns, text)) : json_null();
+}
+
+/* json_put_bytes - json_stringn refuses what is not UTF-8 */
+int json_put_bytes(json_t *object, const char *name, const void *data,
+                   size_t size)
+{
+    char name64[64], *text64;
+    json_t *text = NULL;
+    int err;
+
+    errno = 0;
+    if (!data)
+        text = json_null();
+    else if (!memchr(data, '\0', size))
+        text = json_stringn(data, size);
+    if (text || errno == ENOMEM)
+        return json_object_set_new(object, name, text) < 0 ? -ENOMEM : 0;
+    text64 = base64_encode(data, size);
+    snprintf(name64, sizeof name64, "%s_base64", name);
+    err = json_object_set_new(object, name64,
+                              text64 ? json_string(text64) : NULL);
+    free(text64);
+    return err < 0 ? -ENOMEM : 0;
+}
+
+int json_put_time(json_t *object, const char *name, uint64_t wall_ns)
+{
+    char name_ns[64];
+    int err = json_object_set_new(object, name, json_time(wall_ns));
+
+    snprintf(name_ns, sizeof name_ns, "%s_ns", name);
+    err |=
+        json_object_set_new(object, name_ns, json_integer((json_int_t)wall_ns));
+    return err < 0 ? -ENOMEM : 0;
 }

@@ -21,5 +21,12 @@ int json_print_line(json_t *object, FILE *out);
 json_t *json_known(int64_t value);
 /* A time as text; 0, which has not come: null. */
 json_t *json_time(uint64_t wall_ns);
+/* Untrusted bytes as field NAME: a string where they can be one, else base64 as
+ * NAME_base64; null for `data` NULL. 0 or -ENOMEM. */
+int json_put_bytes(json_t *object, const char *name, const void *data,
+                   size_t size);
+/* A time for people as NAME, and exact as NAME_ns; 0, which is not known: null
+ * and 0. 0 or -ENOMEM. */
+int json_put_time(json_t *object, const char *name, uint64_t wall_ns);
 
 #endif

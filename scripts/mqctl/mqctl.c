@@ -17,8 +17,10 @@ int main(int argc, char **argv)
         [VERB_EXPLAIN] = explain_run, [VERB_METRICS] = metrics_run,
         [VERB_DOCTOR] = doctor_run,   [VERB_TOP] = top_run,
         [VERB_CREATE] = create_run,   [VERB_REMOVE] = remove_run,
+        [VERB_LIST] = list_run,
     };
-    static struct options o = {.interval_ns = NS_PER_S};
+    static struct options o = {.interval_ns = NS_PER_S,
+                               .filter.states = WAITING_ALL};
     int status;
 
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */

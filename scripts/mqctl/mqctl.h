@@ -13,9 +13,11 @@
 #include <stdint.h>
 
 #include "common/options/subcommand.h"
+#include "common/store/waiting.h"
 
 enum verb {
     VERB_QUEUES,
+    VERB_LIST,
     VERB_STATUS,
     VERB_TOP,
     VERB_PAUSE,
@@ -39,6 +41,9 @@ struct options {
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force;
+    struct waiting_filter filter; /* of messages */
+    uint64_t limit;               /* of messages; 0: all */
+    const char *after;            /* a cursor; NULL: from the first */
 };
 
 extern const struct subcommand_table mqctl_table;
@@ -47,6 +52,8 @@ extern const struct subcommand_table mqctl_table;
 int queues_run(const struct options *o);
 int create_run(const struct options *o);
 int remove_run(const struct options *o);
+/* Messages that run and wait. */
+int list_run(const struct options *o);
 /* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
 /* A screen on a terminal, else a line for each queue and look. */

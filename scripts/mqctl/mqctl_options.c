@@ -1,6 +1,10 @@
 /* mqctl_options.c - the command line of mqctl (see mqctl.h) */
 #include "scripts/mqctl/mqctl.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
 #include "common/base/clock.h"
 #include "common/mq/mqlimit.h"
 
@@ -13,7 +17,10 @@
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
                      "List every queue of this machine and its worker.",
-                     .most = 0, .also = "list|ls"},
+                     .most = 0},
+    [VERB_LIST] = {"list", "[options] QUEUE",
+                   "List messages that run and wait.", .least = 1, .most = 1,
+                   .also = "ls"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
                      .least = 0, .most = SUBCOMMAND_ANY},
@@ -50,10 +57,68 @@ static const struct subcommand_row verbs[] = {
     [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", .least = 1,
                      .most = 1, .also = "delete|rm"},
 };
+/* read_state - --state: one or more of them, with commas */
+static int read_state(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    unsigned states = 0;
+    size_t size;
+
+    for (const char *at = text;; at += size + 1) {
+        enum waiting_state state;
+
+        size = strcspn(at, ",");
+        state = waiting_state_parse(at, size);
+        if (state == WAITING_STATES)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--state: \"%.*s\" is not a state; give "
+                               "running, ready, spooled, delayed, retry, "
+                               "parked or held, several with commas",
+                               (int)size, at);
+        states |= WAITING_BIT(state);
+        if (!at[size])
+            break;
+    }
+    o->filter.states = states;
+    return 0;
+}
+
+/* time_read - a point in time for one of the flags; the epoch itself would read
+ * as "not given" */
+static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
+                     struct problem *p)
+{
+    if (time_parse(text, clock_wall_ns(), wall_ns) < 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: \"%s\" is not a time; give 2026-11-20, "
+                           "2026-11-20T19:22:59Z, @1763666579 or how long ago, "
+                           "like 2h",
+                           flag, text);
+    *wall_ns += *wall_ns == 0;
+    return 0;
+}
+
+/* read_since - --since */
+static int read_since(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+
+    return time_read("--since", text, &o->filter.since_ns, p);
+}
+
+/* read_until - --until */
+static int read_until(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+
+    return time_read("--until", text, &o->filter.until_ns, p);
+}
+
 #define AT(member) .offset = offsetof(struct options, member)
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
+#define FILTER     V(LIST)
 #define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
@@ -61,6 +126,34 @@ static const struct subcommand_flag flags[] = {
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
     {ORDERS | V(CREATE) | V(REMOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
+    {FILTER,
+     {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
+      .words = "running|ready|spooled|delayed|retry|parked|held",
+      .help = "only messages that are running, ready, spooled, delayed, retry, "
+              "parked or held"}},
+    {FILTER,
+     {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
+      .help = "only messages whose last error matches, like 'exit 1*'"}},
+    {FILTER,
+     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
+      .help = "only messages of that group"}},
+    {FILTER,
+     {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
+      .help = "only messages with TEXT in the body"}},
+    {FILTER,
+     {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
+      .help = "only messages received at TIME or later: RFC 3339, @seconds, or "
+              "how long ago, like 2h"}},
+    {FILTER,
+     {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
+      .help = "only messages received before TIME"}},
+    {FILTER,
+     {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+      AT(limit), .help = "only the first N of them"}},
+    {V(LIST),
+     {"after", 0, OPT_STRING, .value = "CURSOR", AT(after),
+      .help = "go on after a message, by the cursor that was printed with "
+              "it"}},
     {V(TOP),
      {"interval", 'i', OPT_DURATION, .value = "DUR", .min = 100 * NS_PER_MS,
       .max = 3600 * NS_PER_S, .preset = "1s", AT(interval_ns),

@@ -8,7 +8,6 @@
 #include "common/base/clock.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
-#include "common/text/base64.h"
 
 /* A letter on its way to JSON. */
 struct writing {
@@ -33,27 +32,12 @@ static void put_int(struct writing *w, json_t *object, const char *name,
     put(w, object, name, json_integer((json_int_t)value));
 }
 
-/* put_bytes - a string where it can be one, else NAME_base64; data NULL: null.
- * json_stringn refuses what is not UTF-8. */
+/* put_bytes - a string where it can be one, else NAME_base64 */
 static void put_bytes(struct writing *w, json_t *object, const char *name,
                       const void *data, size_t size)
 {
-    char name64[64], *text64;
-    json_t *text = NULL;
-
-    errno = 0;
-    if (!data)
-        text = json_null();
-    else if (!memchr(data, '\0', size))
-        text = json_stringn(data, size);
-    if (text || errno == ENOMEM) {
-        put(w, object, name, text);
-        return;
-    }
-    text64 = base64_encode(data, size);
-    snprintf(name64, sizeof name64, "%s_base64", name);
-    put(w, object, name64, text64 ? json_string(text64) : NULL);
-    free(text64);
+    if (json_put_bytes(object, name, data, size) < 0)
+        w->err = -ENOMEM;
 }
 
 /* put_text - a string or null */
@@ -67,11 +51,8 @@ static void put_text(struct writing *w, json_t *object, const char *name,
 static void put_time(struct writing *w, json_t *object, const char *name,
                      uint64_t wall_ns)
 {
-    char name_ns[64];
-
-    snprintf(name_ns, sizeof name_ns, "%s_ns", name);
-    put(w, object, name, json_time(wall_ns));
-    put_int(w, object, name_ns, wall_ns);
+    if (json_put_time(object, name, wall_ns) < 0)
+        w->err = -ENOMEM;
 }
 
 /* attempt_put - visit: one failed delivery to the history */

@@ -448,6 +448,7 @@ Test(store, several_programs_upgrade_it_at_once)
     }
 }
 
+/* messages_waiting is of no version: a store may be without (test_waiting.c). */
 Test(store, a_new_file_has_the_schema_of_its_version)
 {
     char other[PATH_MAX + 8], sql[PATH_MAX + 400];
@@ -464,7 +465,7 @@ Test(store, a_new_file_has_the_schema_of_its_version)
         "WITH a AS (SELECT name, replace(replace(sql, '( ', '('), '  ', ' ')"
         " AS t FROM main.sqlite_schema), b AS (SELECT name,"
         " replace(replace(sql, '( ', '('), '  ', ' ') AS t"
-        " FROM new.sqlite_schema)"
+        " FROM new.sqlite_schema WHERE name <> 'messages_waiting')"
         " SELECT count(*) FROM (SELECT * FROM (SELECT * FROM a EXCEPT SELECT *"
         " FROM b) UNION ALL SELECT * FROM (SELECT * FROM b EXCEPT"
         " SELECT * FROM a))";

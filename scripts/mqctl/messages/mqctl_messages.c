@@ -1,0 +1,456 @@
+/* mqctl_messages.c - see mqctl_messages.h
+ *
+ * Custody is read first: what leaves it meanwhile is in the store by then. A
+ * row that a slot is a run of, or that was written when the slots had been
+ * read, is known by its receive sequence, and left out.
+ */
+#include "scripts/mqctl/messages/mqctl_messages.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/message/error_text.h"
+#include "common/state/runtimedir.h"
+#include "common/state/worker_lock.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/mqctl_ask.h"
+#include "scripts/mqctl/mqctl_snapshot.h"
+
+/* ---- the slots ---- */
+
+/* slot_wanted - what is known of it before it has a state; its error is looked
+ * up later */
+static bool slot_wanted(const struct waiting_filter *f,
+                        const struct custody_seen *c, const char *body,
+                        size_t size)
+{
+    return (!f->group || strcmp(f->group, c->group) == 0) &&
+           c->received_ns >= f->since_ns &&
+           (!f->until_ns || c->received_ns < f->until_ns) &&
+           (!f->match || memmem(body, size, f->match, strlen(f->match)));
+}
+
+/* seq_add - of any slot */
+static int seq_add(struct messages *m, uint64_t seq)
+{
+    if ((m->seq_count & (m->seq_count - 1)) == 0) { /* 0 or a power of 2 */
+        size_t room = m->seq_count ? 2 * m->seq_count : 1;
+        uint64_t *seqs = reallocarray(m->seqs, room, sizeof *seqs);
+
+        if (!seqs)
+            return -ENOMEM;
+        m->seqs = seqs;
+    }
+    m->seqs[m->seq_count++] = seq;
+    return 0;
+}
+
+/* slot_add - visit: a copy, with no state but whether it runs */
+static int slot_add(const struct custody_seen *c, void *arg)
+{
+    struct messages *m = arg;
+    size_t size = c->data_size - c->header.bytes;
+    const char *body = (const char *)c->data + c->header.bytes;
+    struct slot_seen *s;
+
+    if (m->count == m->room) {
+        size_t room = m->room ? 2 * m->room : 16;
+        struct slot_seen *slots = reallocarray(m->slots, room, sizeof *slots);
+
+        if (!slots)
+            return -ENOMEM;
+        m->slots = slots;
+        m->room = room;
+    }
+    s = &m->slots[m->count];
+    *s = (struct slot_seen){.c = *c, .size = c->size - c->header.bytes};
+    s->state =
+        m->runs && c->w.state == SLOT_RUNNING ? WAITING_RUNNING : WAITING_READY;
+    s->body_size = size < m->filter.body_most ? size : m->filter.body_most;
+    s->body = malloc(s->body_size + 1);
+    if (!s->body)
+        return -ENOMEM;
+    memcpy(s->body, body, s->body_size);
+    if (!slot_wanted(&m->filter, c, body, size))
+        s->state = WAITING_STATES; /* it counts in its group, no more */
+    m->count++;
+    return seq_add(m, c->seq);
+}
+
+/* before_in_group - whether `a` keeps `b` of the same group waiting */
+static bool before_in_group(const struct slot_seen *a,
+                            const struct slot_seen *b)
+{
+    if (a == b || strcmp(a->c.group, b->c.group) != 0)
+        return false;
+    if (a->c.w.state == SLOT_RUNNING)
+        return true;
+    return a->c.priority != b->c.priority ? a->c.priority > b->c.priority
+                                          : a->c.seq < b->c.seq;
+}
+
+/* group_state - of a message that has a slot and a group, and does not run */
+static int group_state(struct messages *m, struct slot_seen *s)
+{
+    size_t size = strlen(s->c.group);
+    int64_t letter;
+    int err = 0;
+
+    if (m->store && m->filter.holds) {
+        err = store_group_letter(m->store, s->c.group, size, &letter);
+        if (!err)
+            s->state = WAITING_HELD;
+        if (err != -ENOENT)
+            return err;
+    }
+    err = m->store ? waiting_group_blocked(m->store, s->c.group, size) : 0;
+    for (size_t i = 0; err == 0 && i < m->count; i++)
+        err = before_in_group(&m->slots[i], s);
+    if (err > 0)
+        s->state = WAITING_PARKED;
+    return err < 0 ? err : 0;
+}
+
+/* slot_order - qsort: by state, then as they came */
+static int slot_order(const void *a, const void *b)
+{
+    const struct slot_seen *x = a, *y = b;
+
+    if (x->state != y->state)
+        return x->state < y->state ? -1 : 1;
+    return (x->c.seq > y->c.seq) - (x->c.seq < y->c.seq);
+}
+
+static int seq_order(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* slots_read - all of custody */
+static int slots_read(struct messages *m)
+{
+    char path[PATH_MAX];
+    struct problem p;
+    int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p);
+
+    if (!err)
+        err = custody_look(path, slot_add, m, &p);
+    if (err)
+        return err == -ENOMEM ? err : 0; /* no worker has left any */
+    for (size_t i = 0; !err && i < m->count; i++)
+        if (m->slots[i].state == WAITING_READY && m->slots[i].c.group[0])
+            err = group_state(m, &m->slots[i]);
+    if (m->count) {
+        qsort(m->slots, m->count, sizeof *m->slots, slot_order);
+        qsort(m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
+    }
+    return err;
+}
+
+/* ---- open and close ---- */
+
+/* holds - whether groups wait for their letters: the worker says so */
+static bool holds(struct messages *m)
+{
+    struct problem p;
+    json_t *live;
+    bool held;
+
+    if (!m->runs || ask(&m->dir, m->queue, "status", &live, &p) < 0)
+        return false;
+    held = json_integer_value(json_object_get(live, "groups_held")) > 0;
+    json_decref(live);
+    return held;
+}
+
+/* files_open - what there is of it */
+static int files_open(struct messages *m, struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, p);
+
+    m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
+    m->filter.holds = holds(m);
+    if (!err)
+        err = statedir_path(&m->dir, STATEDIR_STORE, path, p);
+    if (!err)
+        err = store_open(&m->store, path, false, p);
+    return err == -ENOENT ? 0 : err;
+}
+
+int messages_open(struct messages *m, const struct options *o)
+{
+    struct problem p = {0};
+    int err;
+
+    *m = (struct messages){.filter = o->filter};
+    m->filter.now_ns = clock_steady_ns();
+    if (queue_name(o->line.operands[0], m->queue, &p) < 0)
+        return complain_of(&p);
+    err = snapshot_folder(&m->dir, o->state_dir, m->queue, &p);
+    m->none = err == -ENOENT;
+    if (m->none)
+        return 0;
+    if (!err)
+        err = files_open(m, &p);
+    if (err)
+        return complain_of(&p);
+    err = slots_read(m);
+    if (!err)
+        return 0;
+    messages_close(m);
+    return complain(EX_IOERR, "cannot read what is in flight: %s",
+                    strerror(-err));
+}
+
+void messages_close(struct messages *m)
+{
+    for (size_t i = 0; i < m->count; i++)
+        free(m->slots[i].body);
+    free(m->slots);
+    free(m->seqs);
+    store_close(&m->store);
+    m->slots = NULL;
+    m->seqs = NULL;
+    m->count = m->seq_count = 0;
+}
+
+/* ---- cursors: slot-STATE-SEQ, time-DUE-ROW, park-PRIORITY-SEQ-GROUP ---- */
+
+struct cursor {
+    bool slots;
+    enum waiting_state state;
+    uint64_t seq;
+    struct waiting_place place;
+};
+
+const char *messages_cursor(const struct message_seen *seen,
+                            char text[CURSOR_TEXT])
+{
+    static const char digits[] = "0123456789abcdef";
+    bool parked = seen->state == WAITING_PARKED || seen->state == WAITING_HELD;
+    int n;
+
+    if (seen->in_slot) {
+        snprintf(text, CURSOR_TEXT, "slot-%d-%" PRIu64, (int)seen->state,
+                 seen->seq);
+        return text;
+    }
+    if (!parked) {
+        snprintf(text, CURSOR_TEXT, "time-%" PRIu64 "-%" PRId64, seen->due_ns,
+                 seen->row);
+        return text;
+    }
+    n = snprintf(text, CURSOR_TEXT, "park-%" PRIu32 "-%" PRIu64 "-",
+                 seen->priority, seen->seq);
+    for (size_t i = 0; i < seen->group_size; i++) {
+        text[n++] = digits[(unsigned char)seen->group[i] >> 4];
+        text[n++] = digits[(unsigned char)seen->group[i] & 15];
+    }
+    text[n] = '\0';
+    return text;
+}
+
+/* group_parse - what messages_cursor made of it */
+static bool group_parse(struct waiting_place *at, const char *hex)
+{
+    char byte[3] = "";
+
+    if (strspn(hex, "0123456789abcdef") != strlen(hex) ||
+        strlen(hex) % 2 != 0 || strlen(hex) / 2 > sizeof at->group)
+        return false;
+    for (; *hex; hex += 2) {
+        memcpy(byte, hex, 2);
+        at->group[at->group_size++] = (char)strtoul(byte, NULL, 16);
+    }
+    return true;
+}
+
+/* number_cut - the digits at *text, and the dash after them; false: there are
+ * none */
+static bool number_cut(const char **text, uint64_t *out)
+{
+    char *end;
+
+    if (!*text || **text < '0' || **text > '9')
+        return false;
+    *out = strtoull(*text, &end, 10);
+    *text = *end == '-' ? end + 1 : end;
+    return true;
+}
+
+/* after_word - what follows "WORD-"; NULL: it is another one */
+static const char *after_word(const char *text, const char *word)
+{
+    size_t size = strlen(word);
+
+    return strncmp(text, word, size) == 0 ? text + size : NULL;
+}
+
+/* cursor_parse - "" is the place before all */
+static int cursor_parse(struct cursor *c, const char *text)
+{
+    const char *slot = after_word(text, "slot-");
+    const char *time = after_word(text, "time-");
+    const char *park = after_word(text, "park-");
+    struct waiting_place *at = &c->place;
+    uint64_t state, row, priority;
+
+    *c = (struct cursor){.slots = true};
+    if (!*text)
+        return 0;
+    if (number_cut(&slot, &state) && number_cut(&slot, &c->seq) && !*slot &&
+        state < WAITING_STATES) {
+        c->state = (enum waiting_state)state;
+        return 0;
+    }
+    c->slots = false;
+    if (number_cut(&time, &at->at) && number_cut(&time, &row) && !*time) {
+        at->row = (int64_t)row;
+        return 0;
+    }
+    if (!number_cut(&park, &priority) || !number_cut(&park, &at->at) ||
+        !group_parse(at, park))
+        return -EINVAL;
+    at->priority = (uint32_t)priority;
+    at->parked = true;
+    return 0;
+}
+
+/* ---- each ---- */
+
+/* A visit on its way. */
+struct passing {
+    struct messages *m;
+    int (*visit)(const struct message_seen *seen, void *arg);
+    void *arg;
+};
+
+/* row_pass - visit: a row, unless a slot has it */
+static int row_pass(const struct waiting_row *w, void *arg)
+{
+    const struct passing *p = arg;
+    const struct store_row *r = &w->m;
+
+    if (p->m->seq_count && bsearch(&r->receive_seq, p->m->seqs, p->m->seq_count,
+                                   sizeof *p->m->seqs, seq_order))
+        return 0;
+    return p->visit(&(struct message_seen){.state = w->state,
+                                           .id = r->id,
+                                           .row = r->row,
+                                           .seq = r->receive_seq,
+                                           .received_ns = r->first_received_ns,
+                                           .due_ns = r->state == STORE_WAITING
+                                                         ? r->due_ns
+                                                         : 0,
+                                           .priority = r->priority,
+                                           .failures = r->attempts,
+                                           .crashes = r->crashes,
+                                           .group = r->group,
+                                           .group_size = r->group_size,
+                                           .error = r->error,
+                                           .error_text = w->error_text,
+                                           .body = w->body,
+                                           .body_size = w->body_size,
+                                           .size = r->size - r->header_size},
+                    p->arg);
+}
+
+/* How the row failed last that a slot is a run of. */
+struct failure {
+    bool seen;
+    char error[ERROR_JOINED], text[ERROR_TEXT];
+};
+
+/* failure_keep - visit: of a row */
+static int failure_keep(const struct waiting_row *w, void *arg)
+{
+    struct failure *f = arg;
+
+    f->seen = w->m.error != NULL;
+    strlcpy(f->error, w->m.error ? w->m.error : "", sizeof f->error);
+    strlcpy(f->text, w->error_text ? w->error_text : "", sizeof f->text);
+    return 0;
+}
+
+/* failure_wanted - as SQL's error_like */
+static bool failure_wanted(const struct failure *f, const char *glob)
+{
+    char both[ERROR_JOINED];
+
+    if (!glob)
+        return true;
+    error_text_join(both, sizeof both, f->error, f->text);
+    return f->seen && (fnmatch(glob, f->error, 0) == 0 ||
+                       (f->text[0] && fnmatch(glob, f->text, 0) == 0) ||
+                       fnmatch(glob, both, 0) == 0);
+}
+
+/* slot_pass - one slot, if its error is one that is wanted */
+static int slot_pass(const struct passing *p, const struct slot_seen *s)
+{
+    const struct custody_seen *c = &s->c;
+    const struct waiting_filter *f = &p->m->filter;
+    bool running = s->state == WAITING_RUNNING;
+    struct failure fail = {.seen = false};
+    int err = 0;
+
+    if (c->row && p->m->store)
+        err = waiting_get(p->m->store, c->row, f, failure_keep, &fail);
+    if (err && err != -ENOENT)
+        return err;
+    if (!failure_wanted(&fail, f->error_glob))
+        return 0;
+    return p->visit(
+        &(struct message_seen){.state = s->state,
+                               .in_slot = true,
+                               .id = c->id,
+                               .row = c->row,
+                               .seq = c->seq,
+                               .received_ns = c->received_ns,
+                               .started_ns = running ? c->started_ns : 0,
+                               .priority = c->priority,
+                               .failures = c->failures,
+                               .crashes = c->w.crashes,
+                               .attempt = running ? c->w.attempt : 0,
+                               .pid = running ? c->pgid : 0,
+                               .group = c->group[0] ? c->group : NULL,
+                               .group_size = strlen(c->group),
+                               .error = fail.seen ? fail.error : NULL,
+                               .error_text = fail.text[0] ? fail.text : NULL,
+                               .body = s->body,
+                               .body_size = s->body_size,
+                               .size = s->size},
+        p->arg);
+}
+
+int messages_each(struct messages *m, const char *cursor,
+                  int (*visit)(const struct message_seen *seen, void *arg),
+                  void *arg)
+{
+    struct passing p = {.m = m, .visit = visit, .arg = arg};
+    struct cursor c;
+    int err = cursor_parse(&c, cursor);
+
+    for (size_t i = 0; !err && c.slots && i < m->count; i++) {
+        const struct slot_seen *s = &m->slots[i];
+
+        if (s->state == WAITING_STATES ||
+            !(m->filter.states & WAITING_BIT(s->state)) || s->state < c.state ||
+            (s->state == c.state && s->c.seq <= c.seq))
+            continue;
+        err = slot_pass(&p, s);
+    }
+    return !err && m->store
+               ? waiting_each(m->store, &m->filter, &c.place, row_pass, &p)
+               : err;
+}
