@@ -49,6 +49,16 @@ static int on_letters_gone(void *arg)
     return released;
 }
 
+/* on_removed - by --keep-dead or --max-dead */
+static void on_removed(void *arg, uint64_t letters)
+{
+    struct engine *e = arg;
+    struct counters_block *b = counters_rest(e->flow.counters);
+
+    counters_add(&b->removed, letters);
+    counters_rest_done(e->flow.counters);
+}
+
 static size_t held(void *arg)
 {
     const struct engine *e = arg;
@@ -146,6 +156,7 @@ static int source_ready(struct engine *e, struct problem *p)
                                           .died = on_died,
                                           .letters_gone = on_letters_gone,
                                           .held = held,
+                                          .removed = on_removed,
                                           .trouble = on_trouble,
                                           .ended = on_ended};
     e->mq.set = e->flow.set;

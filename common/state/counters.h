@@ -59,7 +59,8 @@ struct counters_block {
     _Atomic uint64_t done, retried, discarded, dead;
     _Atomic uint64_t expired; /* of the dead */
     _Atomic uint64_t crashes; /* recovered: a worker died under a handler */
-    uint64_t reserved[18];
+    _Atomic uint64_t removed; /* letters, by --keep-dead or --max-dead */
+    uint64_t reserved[17];
     struct histogram handler; /* how long handlers ran */
     struct histogram latency; /* from sent or received to handler start */
 };
@@ -243,7 +244,7 @@ struct counters_sum {
     uint64_t deliveries, ended, took_ns, longest_ns;
     uint64_t running; /* handlers, now */
     uint64_t items;   /* work items that are not away */
-    uint64_t done, retried, discarded, dead, expired, crashes;
+    uint64_t done, retried, discarded, dead, expired, crashes, removed;
     uint64_t blocks;
 };
 void counters_sum(const struct counters *c, struct counters_sum *out);

@@ -179,6 +179,7 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->dead += counters_get(&b->dead);
     s->expired += counters_get(&b->expired);
     s->crashes += counters_get(&b->crashes);
+    s->removed += counters_get(&b->removed);
 }
 
 void counters_sum(const struct counters *c, struct counters_sum *out)

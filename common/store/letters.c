@@ -228,6 +228,19 @@ int letters_each(struct store *s, const struct letter_filter *f,
     return err;
 }
 
+int letters_deaths(struct store *s, const struct letter_death *after,
+                   struct letter_death out[LETTERS_DEATHS])
+{
+    const struct store_cursor from = {after->died_ns, after->row};
+    struct store_cursor page[STORE_PAGE];
+    int n = store_page(s, SQL_OLDEST_DEAD, &from, VALUE_NONE, page);
+
+    _Static_assert(STORE_PAGE == LETTERS_DEATHS, "one page is one list");
+    for (int i = 0; i < n; i++)
+        out[i] = (struct letter_death){page[i].ns, page[i].row};
+    return n;
+}
+
 int letters_get(struct store *s, int64_t row,
                 int (*visit)(const struct letter *l, void *arg), void *arg)
 {

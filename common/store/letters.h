@@ -76,6 +76,21 @@ int letters_history(struct store *s, int64_t row,
                                  void *arg),
                     void *arg);
 
+/* A death: the letter may have died again since it was looked at. */
+struct letter_death {
+    uint64_t died_ns;
+    int64_t row;
+};
+#define LETTERS_DEATHS 64
+/* The next dead letters after *after (all 0: from the oldest on), oldest first;
+ * at most LETTERS_DEATHS. How many, or -errno. */
+int letters_deaths(struct store *s, const struct letter_death *after,
+                   struct letter_death out[LETTERS_DEATHS]);
+/* Remove those that are still as they were, in one commit; returns how many
+ * there were, or -errno. */
+int64_t letters_drop(struct store *s, const struct letter_death *list,
+                     size_t n);
+
 /* A letter that is about to be sent. */
 struct letter_mark {
     int64_t row;

@@ -163,6 +163,41 @@ int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
     return err ? err : d.gone;
 }
 
+struct drop {
+    const struct letter_death *list;
+    size_t n;
+    int64_t gone;
+};
+
+/* drop_apply - those that an operator sends meanwhile are not dead any more */
+static int drop_apply(struct sql *sql, void *arg)
+{
+    struct drop *d = arg;
+    int err = 0;
+
+    d->gone = 0;
+    for (size_t i = 0; !err && i < d->n; i++) {
+        err = sql_run(sql, SQL_DROP,
+                      SQL_VALUES(value_int(d->list[i].row),
+                                 value_u64(d->list[i].died_ns)));
+        d->gone += sqlite3_changes(sql->db);
+    }
+    return err;
+}
+
+/* letters_drop - Crash before the commit: all are there, and the next worker
+ * drops them. After it: none is. */
+int64_t letters_drop(struct store *s, const struct letter_death *list, size_t n)
+{
+    struct drop d = {.list = list, .n = n};
+    int err;
+
+    FAULT_POINT("letters_drop_before");
+    err = store_write(s, drop_apply, NULL, &d);
+    FAULT_POINT("letters_drop_after");
+    return err ? err : d.gone;
+}
+
 /* shrink_apply - take up to 1024 unused pages off the file; *arg: come again */
 static int shrink_apply(struct sql *sql, void *arg)
 {

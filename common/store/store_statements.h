@@ -115,6 +115,11 @@ STATEMENT(SQL_COUNT_LETTERS,
 STATEMENT(SQL_NEXT_DEAD,
     "SELECT row FROM messages WHERE state >= 3 AND state = 3"
     " AND (died_ns, row) > (?1, ?2)" OLDEST_FIRST " LIMIT 1")
+STATEMENT(SQL_OLDEST_DEAD,
+    "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 3"
+    " AND (died_ns, row) > (?1, ?2)" OLDEST_FIRST " LIMIT ?3")
+STATEMENT(SQL_DROP,
+    "DELETE FROM messages WHERE row = ?1 AND died_ns = ?2 AND state = 3")
 STATEMENT(SQL_PARKED_HIGH,
     "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
     " group_key = ?1 ORDER BY priority DESC, receive_seq LIMIT 1")

@@ -101,6 +101,10 @@ static void totals(const struct snapshot *v)
     if (s->crashes)
         linef("crashes", "%" PRIu64 ": a worker died under so many handlers",
               s->crashes);
+    if (s->removed)
+        linef("removed",
+              "%" PRIu64 " dead letters, as keep-dead and max-dead say",
+              s->removed);
     counters_histograms(v->counters, &handler, &latency);
     times("handler time", &handler, s->longest_ns);
     times("latency", &latency, UINT64_MAX);

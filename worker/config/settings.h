@@ -74,6 +74,8 @@ struct settings {
     uint64_t on_group_dead;                 /* enum group_dead */
     char group_separator;                   /* 0: none */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
+    _Atomic uint64_t keep_dead_ns;          /* UINT64_MAX: for good */
+    _Atomic uint64_t max_dead;              /* letters; 0: no bound */
     const char *state_dir;                  /* NULL: found as statedir.h says */
     const char *runtime_dir;                /* NULL: as runtimedir.h says */
     bool allow_disk_custody;

@@ -69,6 +69,8 @@ static const struct {
     {"max-parked", NULL},
     {"max-waiting", NULL},
     {"stderr-rate", NULL},
+    {"keep-dead", NULL},
+    {"max-dead", NULL},
 };
 #define TUNABLES (sizeof tunables / sizeof tunables[0])
 #define BACKOFF  "backoff" /* the only one that is no number */
@@ -144,6 +146,8 @@ static int number_set(struct orders *o, size_t at, uint64_t value,
     atomic_store(number_at(o->live, row), value);
     backlog_look(o->flow);
     gate_changed(&o->flow->gate); /* more may be parked now */
+    if (o->flow->source->ops->tuned)
+        o->flow->source->ops->tuned(o->flow->source);
     return 0;
 }
 

@@ -172,6 +172,8 @@ struct source_events {
      * and the event comes again. A pool thread. */
     int (*letters_gone)(void *arg);
     size_t (*held)(void *arg); /* how many groups are held; any thread */
+    /* Letters were removed, as the settings say. A pool thread. */
+    void (*removed)(void *arg, uint64_t letters);
     /* Take nothing for a while. Any thread. */
     void (*trouble)(void *arg, const char *what, int err);
     /* The source cannot go on: finish what runs and exit with `status`. */
@@ -274,6 +276,9 @@ struct source_ops {
     /* So many from now on, up to lent_most. May wait for a disk. A problem: it
      * is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
+
+    /* A setting was changed. Any thread; never waits; may be NULL. */
+    void (*tuned)(struct source *s);
 
     /* ---- from one owner to the next ---- */
 

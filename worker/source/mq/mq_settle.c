@@ -13,7 +13,6 @@
 #include <errno.h>
 
 #include "common/base/fault_point.h"
-#include "worker/source/mq/dead_queue.h"
 
 static const enum store_state states[] = {
     [SETTLE_RETRY] = STORE_WAITING,
@@ -91,8 +90,7 @@ static bool give_back(const struct settle *st, int64_t row)
 
 /* settle_stored - what needs more than a store to its slot
  * A row that was put has freed the slot already; one that was deleted, or is
- * gone, has not. No letter is moved before recovery has found all slots, as one
- * may be in a slot, too: mq_start has those moved. Not inline, as settle_all.
+ * gone, has not. Not inline, as settle_all.
  */
 __attribute__((noinline)) static int settle_stored(struct source_mq *q,
                                                    struct settle *st)
@@ -115,8 +113,8 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     FAULT_POINT("settle_after_write");
     slot_retire(l->slot);
     unclaimed(q, st, row);
-    if (st->kind == SETTLE_DEAD && q->dead_queue && atomic_load(&q->started))
-        dead_queue_poke(q->dead_queue);
+    if (st->kind == SETTLE_DEAD)
+        source_mq_died(q);
     mq_lane_keep(q, st->lane, l);
     return 0;
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "common/base/clock.h"
-#include "worker/source/mq/dead_queue.h"
 #include "worker/source/mq/source_mq.h"
 
 /* row_make - what the store keeps of a message */
@@ -58,7 +57,7 @@ static void hold(struct slot *slot, const struct store_row *row)
 }
 
 /* give_up - it cannot be run: nothing is lost, it is a letter */
-static int give_up(const struct source_mq *q, int64_t row)
+static int give_up(struct source_mq *q, int64_t row)
 {
     char group[HEADER_VALUE_MAX + 1];
     struct store_row m;
@@ -84,13 +83,12 @@ static int give_up(const struct source_mq *q, int64_t row)
                                .died_ns = m.died_ns,
                                .size = m.size,
                                .allowed = custody_body_bytes(q->custody)});
-    if (q->dead_queue)
-        dead_queue_poke(q->dead_queue);
+    source_mq_died(q);
     return 0;
 }
 
 /* row_restore - read, hold, look at it */
-int row_restore(const struct source_mq *q, int64_t row, enum store_state state,
+int row_restore(struct source_mq *q, int64_t row, enum store_state state,
                 struct lent *l)
 {
     char group[HEADER_VALUE_MAX + 1];

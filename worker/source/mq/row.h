@@ -19,7 +19,7 @@ struct source_mq;
 void row_make(struct store_row *row, const struct lent *l,
               struct header_text group, size_t header_size);
 /* A stored message into a FREE slot, which is HELD after it. */
-int row_restore(const struct source_mq *q, int64_t row, enum store_state state,
+int row_restore(struct source_mq *q, int64_t row, enum store_state state,
                 struct lent *l);
 
 #endif

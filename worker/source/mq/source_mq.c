@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "common/base/log.h"
+#include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
 #include "worker/source/mq/group_hold_watch.h"
 #include "worker/source/mq/mq_reopen.h"
@@ -123,6 +124,14 @@ static int mq_resize(struct source *s, unsigned lent, struct problem *p)
     return err;
 }
 
+static void mq_tuned(struct source *s)
+{
+    struct source_mq *q = source_mq_of(s);
+
+    if (atomic_load(&q->started))
+        dead_limit_poke(q->dead_limit);
+}
+
 /* mq_start - letters may move from here on: recovery has found all slots, and
  * what was torn in them is in the store */
 static void mq_start(struct source *s)
@@ -133,8 +142,7 @@ static void mq_start(struct source *s)
     atomic_store(&q->started, true);
     tell_unlocked(q);
     lost_replays_start(&q->lost_replays);
-    if (q->dead_queue)
-        dead_queue_poke(q->dead_queue);
+    source_mq_died(q);
     if (q->hold_watch && q->events.held(q->events.arg) > 0)
         group_hold_watch_watch(q->hold_watch);
 }
@@ -164,6 +172,7 @@ static const struct source_ops mq_ops = {
     .unlocked = mq_unlocked,
     .lent = mq_lent,
     .resize = mq_resize,
+    .tuned = mq_tuned,
     .runs = mq_runs,
     .recover = mq_recover,
     .start = mq_start,
@@ -172,13 +181,10 @@ static const struct source_ops mq_ops = {
 
 /* ---- open and close ---- */
 
-/* letters_more - there are more of them than before */
+/* letters_more - some that were on their way are dead again */
 static void letters_more(void *arg)
 {
-    struct source_mq *q = arg;
-
-    if (q->dead_queue)
-        dead_queue_poke(q->dead_queue);
+    source_mq_died(arg);
 }
 
 /* lents_open - one for each slot that there will ever be */
@@ -230,12 +236,22 @@ int source_mq_watch(struct source_mq *q, struct problem *p)
                                              .message_size =
                                                  queue_message_size(q->queue),
                                              .room = room};
+    const struct dead_limit_setup limit = {.set = q->set,
+                                           .store = q->store,
+                                           .due_rows = q->due_rows,
+                                           .timers = q->timers,
+                                           .pool = q->pool,
+                                           .dirty = q->dirty,
+                                           .removed = q->events.removed,
+                                           .arg = q->events.arg};
     int err = mq_reopen_open(&q->mq_reopen, &reopen, p);
 
     if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)
         err = group_hold_watch_open(&q->hold_watch, &hold, p);
     if (!err && q->set->dead_letter_queue[0])
         err = dead_queue_open(&q->dead_queue, &letters, p);
+    if (!err)
+        err = dead_limit_open(&q->dead_limit, &limit, p);
     return err;
 }
 
@@ -262,6 +278,7 @@ int source_mq_open(struct source_mq *q, struct problem *p)
 void source_mq_stop(struct source_mq *q)
 {
     dead_queue_close(&q->dead_queue);
+    dead_limit_close(&q->dead_limit);
     mq_reopen_close(&q->mq_reopen);
     group_hold_watch_close(&q->hold_watch);
 }

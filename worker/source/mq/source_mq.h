@@ -16,12 +16,13 @@
 #include "common/mq/queue.h"
 #include "common/store/store.h"
 #include "worker/config/settings.h"
+#include "worker/source/mq/dead_limit.h"
+#include "worker/source/mq/dead_queue.h"
 #include "worker/source/mq/due_rows.h"
 #include "worker/source/mq/lost_replays.h"
 #include "worker/source/mq/row.h"
 #include "worker/source/source.h"
 
-struct dead_queue;       /* dead_queue.c */
 struct dirty;            /* dirty.c */
 struct group_hold_watch; /* group_hold_watch.c */
 struct loop;             /* loop.c */
@@ -55,6 +56,7 @@ struct source_mq {
     struct mq_reopen *mq_reopen;         /* c */
     struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue;       /* c  NULL: none wanted */
+    struct dead_limit *dead_limit;       /* c */
     struct lost_replays lost_replays;
     struct slot **left; /* from runs to recover, in the order of seq */
     size_t left_count;
@@ -123,6 +125,17 @@ static inline void mq_lane_keep(struct source_mq *q, unsigned lane,
     if (one->warm)
         custody_release(q->custody, one->warm->slot);
     one->warm = l;
+}
+
+/* There are more letters than before: what is done about them begins. Not
+ * before recovery has found all slots, as a letter may be in one, too. */
+static inline void source_mq_died(struct source_mq *q)
+{
+    if (!atomic_load(&q->started))
+        return;
+    if (q->dead_queue)
+        dead_queue_poke(q->dead_queue);
+    dead_limit_poke(q->dead_limit);
 }
 
 #pragma GCC visibility pop
