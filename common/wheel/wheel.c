@@ -1,12 +1,13 @@
 #include "common/wheel/wheel.h"
 
 #include "common/base/clock.h"
+#include "common/base/container.h"
 #include "common/wheel/wheel_bank.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-_Static_assert(sizeof(struct wheel_timer) == 48, "48 bytes a timer");
+_Static_assert(sizeof(struct wheel_timer) == 32, "half a cache line a timer");
 
 /* Deadlines after now_ns are in the bank AHEAD, counted from the time reached.
  * A timer started with a deadline in the past goes to the bank `late`, which
@@ -20,12 +21,14 @@ enum { AHEAD, BANKS = 3 };
 struct wheel {
     uint64_t now_ns;   /* latest time we were told */
     uint64_t until_ns; /* of the advance under way, or the last one */
-    size_t count;      /* pending timers */
-    unsigned due;      /* which bank is `due`: 1 or 2; `late` is the other */
-    bool popping;      /* wheel_pop has not come to its NULL yet */
+    wheel_fire *fire;
+    size_t count; /* pending timers */
+    unsigned due; /* which bank is `due`: 1 or 2; `late` is the other */
+    bool popping; /* wheel_pop has not come to its NULL yet */
     bool stopped;
     bool refusing;
     struct wheel_bank bank[BANKS];
+    struct wheel_slot slot[BANKS * BANK_PLACES];
 };
 
 /* bank_due - the late timers that this advance fires */
@@ -52,22 +55,23 @@ static inline void timer_add(struct wheel *w, struct wheel_timer *t)
 /* timer_remove - take out a pending timer */
 static inline void timer_remove(struct wheel *w, struct wheel_timer *t)
 {
-    wheel_bank_remove(&w->bank[t->place / BANK_PLACES], t);
+    wheel_bank_remove(w->slot, t);
     w->count--;
 }
 
 /* wheel_open - an empty wheel at `now_ns` */
-int wheel_open(struct wheel **out, uint64_t now_ns)
+int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire)
 {
     struct wheel *w = aligned_alloc(_Alignof(struct wheel), sizeof *w);
 
     *out = w;
     if (!w)
         return -ENOMEM;
+    w->fire = fire;
     w->due = 1;
     w->stopped = w->refusing = false;
     for (unsigned i = 0; i < BANKS; i++)
-        wheel_bank_init(&w->bank[i], (uint16_t)(i * BANK_PLACES));
+        wheel_bank_init(&w->bank[i], w->slot, (uint16_t)(i * BANK_PLACES));
     wheel_reset(w, now_ns);
     return 0;
 }
@@ -83,9 +87,9 @@ void wheel_close(struct wheel **wheel)
 }
 
 /* wheel_timer_init - prepare a timer */
-void wheel_timer_init(struct wheel_timer *timer, wheel_fire *fire)
+void wheel_timer_init(struct wheel_timer *timer)
 {
-    *timer = (struct wheel_timer){.fire = fire};
+    *timer = (struct wheel_timer){0};
 }
 
 /* wheel_pending - is the timer on a wheel? */
@@ -94,16 +98,16 @@ bool wheel_pending(const struct wheel_timer *timer)
     return timer->next;
 }
 
-/* timer_start - as wheel_start_periodic; inline, as it is all that counts */
+/* timer_start - file a timer anew; inline, as it is all that counts */
 static inline bool timer_start(struct wheel *w, struct wheel_timer *t,
-                               uint64_t when_ns, uint64_t period_ns)
+                               uint64_t when_ns, bool periodic)
 {
     if (w->refusing)
         return false;
     if (t->next)
         timer_remove(w, t);
     t->when_ns = when_ns;
-    t->period_ns = period_ns;
+    t->periodic = periodic;
     timer_add(w, t);
     return true;
 }
@@ -111,14 +115,17 @@ static inline bool timer_start(struct wheel *w, struct wheel_timer *t,
 /* wheel_start - fire once at `when_ns` */
 bool wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns)
 {
-    return timer_start(w, t, when_ns, 0);
+    return timer_start(w, t, when_ns, false);
 }
 
 /* wheel_start_periodic - fire at `when_ns`, then each `period_ns` */
-bool wheel_start_periodic(struct wheel *w, struct wheel_timer *t,
+bool wheel_start_periodic(struct wheel *w, struct wheel_periodic *p,
                           uint64_t when_ns, uint64_t period_ns)
 {
-    return timer_start(w, t, when_ns, period_ns);
+    if (!timer_start(w, &p->timer, when_ns, true))
+        return false;
+    p->period_ns = period_ns;
+    return true;
 }
 
 /* wheel_cancel - stop a timer; true if it was pending */
@@ -233,11 +240,13 @@ static bool round_end(struct wheel *w, size_t budget)
  * A deadline past the end of time never comes: the timer ends. */
 static uint64_t timer_repeat(struct wheel *w, struct wheel_timer *t)
 {
-    uint64_t missed = (w->now_ns - t->when_ns) / t->period_ns;
-    uint64_t last = t->when_ns + missed * t->period_ns;
+    uint64_t period_ns =
+        CONTAINER_OF(t, struct wheel_periodic, timer)->period_ns;
+    uint64_t missed = (w->now_ns - t->when_ns) / period_ns;
+    uint64_t last = t->when_ns + missed * period_ns;
 
-    if (last <= UINT64_MAX - t->period_ns) {
-        t->when_ns = last + t->period_ns;
+    if (last <= UINT64_MAX - period_ns) {
+        t->when_ns = last + period_ns;
         timer_add(w, t);
     }
     return missed;
@@ -256,7 +265,7 @@ static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
     }
     wheel_bank_take(&w->bank[t->place / BANK_PLACES], t);
     w->count--;
-    if (t->period_ns)
+    if (t->periodic)
         *missed = timer_repeat(w, t);
     return t;
 }
@@ -274,7 +283,7 @@ bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget)
     w->popping = false;
     round_begin(w, now_ns);
     while ((t = round_take(w, &left, &missed, &more)))
-        t->fire(t, missed);
+        w->fire(t, missed);
     return more;
 }
 

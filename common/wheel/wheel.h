@@ -25,20 +25,29 @@ struct wheel_timer;
  * advance. */
 typedef void wheel_fire(struct wheel_timer *timer, uint64_t missed);
 
+/* Half a cache line. With many timers pending, the time that one takes is that
+ * of fetching it and its two neighbours from memory. So it has what each start
+ * and each cancel needs, and nothing else. */
 struct wheel_timer {
     struct wheel_timer *next, *prev; /* NULL: not pending */
     uint64_t when_ns;
-    uint16_t place;     /* bank * 2048 + level * 256 + slot, see wheel_bank.h */
-    uint64_t period_ns; /* 0: once */
-    wheel_fire *fire;
+    uint16_t place; /* bank * 2048 + level * 256 + slot, see wheel_bank.h */
+    bool periodic;  /* it is that of a struct wheel_periodic */
 };
 
-int wheel_open(struct wheel **out, uint64_t now_ns); /* -ENOMEM */
+struct wheel_periodic {
+    struct wheel_timer timer;
+    uint64_t period_ns;
+};
+
+/* `fire` is for all timers of the wheel; NULL if they are popped only.
+ * -ENOMEM. */
+int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire);
 /* Forgets its timers: none is pending after it. NULL-safe; sets NULL. */
 void wheel_close(struct wheel **wheel);
 
 /* Prepare a timer; once, before the first start. */
-void wheel_timer_init(struct wheel_timer *timer, wheel_fire *fire);
+void wheel_timer_init(struct wheel_timer *timer);
 bool wheel_pending(const struct wheel_timer *timer);
 
 /* Fire at `when_ns`. A pending timer is moved. False only if the wheel was
@@ -47,7 +56,7 @@ bool wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns);
 /* First at `when_ns`, then each `period_ns` (> 0) after the last deadline:
  * next = deadline + k * period, the smallest k that lies ahead of now. It ends
  * by wheel_cancel, or when its next deadline would not fit 64 bits. */
-bool wheel_start_periodic(struct wheel *w, struct wheel_timer *t,
+bool wheel_start_periodic(struct wheel *w, struct wheel_periodic *p,
                           uint64_t when_ns, uint64_t period_ns);
 /* True exactly if the timer was pending: its callback will not run. */
 bool wheel_cancel(struct wheel *w, struct wheel_timer *t);

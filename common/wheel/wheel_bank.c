@@ -15,11 +15,14 @@ static bool slot_empty(const struct wheel_slot *slot)
 }
 
 /* wheel_bank_init - an empty bank */
-void wheel_bank_init(struct wheel_bank *b, uint16_t base)
+void wheel_bank_init(struct wheel_bank *b, struct wheel_slot *slots,
+                     uint16_t base)
 {
-    *b = (struct wheel_bank){.base = base, .floor = 1};
-    for (unsigned at = 0; at < BANK_PLACES; at++)
+    *b = (struct wheel_bank){.slot = &slots[base], .base = base, .floor = 1};
+    for (unsigned at = 0; at < BANK_PLACES; at++) {
+        b->slot[at] = (struct wheel_slot){0};
         slot_clear(&b->slot[at]);
+    }
 }
 
 /* place_clear - note that slot `at` is empty */
@@ -86,7 +89,7 @@ static bool spread(struct wheel_bank *b, size_t *budget)
     if (t != &slot->list) {
         slot->list.next = t;
         t->prev = &slot->list;
-        slot->unsorted = slot->stale = true;
+        slot->notes = SLOT_UNSORTED | SLOT_STALE;
         return false;
     }
     slot_clear(slot);
@@ -99,6 +102,7 @@ static bool spread(struct wheel_bank *b, size_t *budget)
 struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
                                    size_t *budget)
 {
+    struct wheel_slot *slot;
     struct wheel_timer *first;
     unsigned at;
 
@@ -106,10 +110,11 @@ struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
         if (b->floor == 1) {
             if (!first_place(b, &at))
                 return NULL;
-            first = b->slot[at].list.next;
-            /* All deadlines of a slot of level 0 are equal, and one timer
-             * alone in its slot needs no spreading: fire it in place. */
-            if ((at < BANK_SLOTS || first == b->slot[at].list.prev) &&
+            slot = &b->slot[at];
+            first = slot->list.next;
+            /* An ascending list, as all of level 0 are and one timer alone
+             * is, needs no spreading: fire in place. */
+            if ((!(slot->notes & SLOT_UNSORTED) || first == slot->list.prev) &&
                 first->when_ns <= until_ns)
                 return first;
             if (place_start(b, at) > until_ns)
@@ -125,9 +130,9 @@ struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
  * Likely the last of its slot: its bit goes at once. */
 void wheel_bank_take(struct wheel_bank *b, struct wheel_timer *t)
 {
-    unsigned at = t->place % BANK_PLACES;
+    unsigned at = t->place - b->base;
 
-    wheel_bank_remove(b, t);
+    wheel_bank_remove(b->slot - b->base, t);
     if (slot_empty(&b->slot[at]))
         place_clear(b, at);
 }
@@ -153,13 +158,13 @@ void wheel_bank_settle(struct wheel_bank *b, uint64_t now_ns)
 }
 
 /* list_min - the earliest deadline, from end to end; is the list ascending? */
-static uint64_t list_min(const struct wheel_timer *list, bool *unsorted)
+static uint64_t list_min(const struct wheel_timer *list, uint64_t *notes)
 {
     uint64_t min = UINT64_MAX, last = 0;
 
-    *unsorted = false;
+    *notes = 0;
     for (const struct wheel_timer *t = list->next; t != list; t = t->next) {
-        *unsorted |= t->when_ns < last;
+        *notes |= t->when_ns < last ? SLOT_UNSORTED : 0;
         last = t->when_ns;
         if (last < min)
             min = last;
@@ -171,11 +176,12 @@ static uint64_t list_min(const struct wheel_timer *list, bool *unsorted)
  * Timers of one and the same delay make ascending lists: no walk there. */
 static uint64_t slot_min(struct wheel_slot *slot)
 {
-    if (!slot->stale)
+    if (!(slot->notes & SLOT_STALE))
         return slot->min_ns;
-    slot->stale = false;
-    slot->min_ns = slot->unsorted ? list_min(&slot->list, &slot->unsorted)
-                                  : slot->list.next->when_ns;
+    slot->min_ns = slot->notes & SLOT_UNSORTED
+                       ? list_min(&slot->list, &slot->notes)
+                       : slot->list.next->when_ns;
+    slot->notes &= ~(uint64_t)SLOT_STALE;
     return slot->min_ns;
 }
 
@@ -265,8 +271,7 @@ static const char *slot_check(const struct wheel_bank *b, unsigned at,
     const struct wheel_slot *slot = &b->slot[at];
     const struct wheel_timer *t = slot->list.next;
     const char *wrong;
-    bool unsorted;
-    uint64_t min;
+    uint64_t min, notes;
 
     if (slot_empty(slot))
         return slot->list.prev == &slot->list ? NULL : "broken empty list";
@@ -277,12 +282,12 @@ static const char *slot_check(const struct wheel_bank *b, unsigned at,
         if (wrong)
             return wrong;
     }
-    min = list_min(&slot->list, &unsorted);
-    if (unsorted && !slot->unsorted)
+    min = list_min(&slot->list, &notes);
+    if (notes & ~slot->notes)
         return "list is not ascending";
     if (slot->list.when_ns)
         return "a list's own deadline is not 0";
-    if (slot->stale ? slot->min_ns > min : slot->min_ns != min)
+    if (slot->notes & SLOT_STALE ? slot->min_ns > min : slot->min_ns != min)
         return "wrong minimum of a slot";
     return NULL;
 }

@@ -17,31 +17,36 @@
 #define BANK_PLACES (8 * BANK_SLOTS)
 #define BANK_WORDS  (BANK_PLACES / 64)
 
+/* What is noted of a slot. */
+#define SLOT_UNSORTED 1u /* the list may be other than ascending */
+#define SLOT_STALE    2u /* the earliest was removed */
+
 /* One cache line. The list is circular with `list` in it, whose deadline is 0.
- * Adding and removing have no branch but what cmov does: with deadlines as
- * random as they are, a wrong guess of the processor costs more than all else.
- * So removing only notes what may have changed, and looking repairs it. */
+ * Adding has one branch, the first timer of a slot, and removing has none: with
+ * deadlines as random as they are, a wrong guess of the processor costs more
+ * than all else. So removing only notes what may have changed, and looking
+ * repairs it. */
 struct wheel_slot {
-    struct wheel_timer list; /* next: first, prev: last */
-    uint64_t min_ns;         /* earliest deadline; if stale, not above it */
-    bool unsorted;           /* the list may be other than ascending */
-    bool stale;              /* the earliest was removed */
+    _Alignas(64) struct wheel_timer list; /* next: first, prev: last */
+    uint64_t min_ns; /* earliest deadline; if stale, not above it */
+    uint64_t notes;  /* SLOT_, one word: one store for all */
 };
 
 struct wheel_bank {
     uint64_t elapsed_ns; /* at or before every deadline in here */
     uint64_t floor;      /* 1; while a slot of level L is being spread over the
                             levels below: 1 << 8L, see wheel_bank_add */
-    uint16_t base;       /* added to a place to make wheel_timer.place */
-    uint16_t spreading;  /* that slot; only if floor is not 1 */
-    uint32_t summary;    /* bit n: word[n] is not 0 */
+    struct wheel_slot *slot;   /* BANK_PLACES of the wheel's */
+    uint16_t base;             /* added to a place to make wheel_timer.place */
+    uint16_t spreading;        /* that slot; only if floor is not 1 */
+    uint32_t summary;          /* bit n: word[n] is not 0 */
     uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] is, or was
                                   until lately, not empty */
-    _Alignas(64) struct wheel_slot slot[BANK_PLACES];
 };
 
-/* An empty bank. */
-void wheel_bank_init(struct wheel_bank *b, uint16_t base);
+/* An empty bank of the slots `base` and on of a wheel. */
+void wheel_bank_init(struct wheel_bank *b, struct wheel_slot *slots,
+                     uint16_t base);
 /* The earliest timer if its deadline is at or before `until_ns`, else NULL.
  * Each timer that had to be moved takes one off *budget; out of it: NULL. */
 struct wheel_timer *wheel_bank_due(struct wheel_bank *b, uint64_t until_ns,
@@ -75,20 +80,21 @@ static inline void wheel_bank_place(struct wheel_bank *b, struct wheel_timer *t,
     unsigned at = (top >> 3) * BANK_SLOTS + byte;
     struct wheel_slot *slot = &b->slot[at];
     struct wheel_timer *last = slot->list.prev;
-    bool more = last != &slot->list;
-    /* All bits if it was empty: `? :` becomes a jump here. */
-    uint64_t min = slot->min_ns | ((uint64_t)more - 1);
 
     t->place = (uint16_t)(b->base + at);
     t->next = &slot->list;
     t->prev = last;
     last->next = t;
     slot->list.prev = t;
-    slot->unsorted = (slot->unsorted & more) | (when < last->when_ns);
-    slot->stale = slot->stale & more & (when > min);
-    slot->min_ns = when < min ? when : min;
-    b->word[at / 64] |= UINT64_C(1) << at % 64;
-    b->summary |= UINT32_C(1) << at / 64;
+    if (last == &slot->list) {
+        slot->min_ns = when;
+        slot->notes = 0;
+        b->word[at / 64] |= UINT64_C(1) << at % 64;
+        b->summary |= UINT32_C(1) << at / 64;
+        return;
+    }
+    slot->min_ns = when < slot->min_ns ? when : slot->min_ns;
+    slot->notes |= when < last->when_ns ? SLOT_UNSORTED : 0;
 }
 
 /* wheel_bank_add - add `t`, whose deadline is not before elapsed_ns
@@ -99,17 +105,18 @@ static inline void wheel_bank_add(struct wheel_bank *b, struct wheel_timer *t)
     wheel_bank_place(b, t, b->floor);
 }
 
-/* wheel_bank_remove - take `t` out; it is not pending any more */
-static inline void wheel_bank_remove(struct wheel_bank *b,
+/* wheel_bank_remove - take `t` out; it is not pending any more
+ * `slots` are all of the wheel's. */
+static inline void wheel_bank_remove(struct wheel_slot *slots,
                                      struct wheel_timer *t)
 {
-    struct wheel_slot *slot = &b->slot[t->place % BANK_PLACES];
+    struct wheel_slot *slot = &slots[t->place];
     struct wheel_timer *next = t->next, *prev = t->prev;
 
     t->next = t->prev = NULL;
     next->prev = prev;
     prev->next = next;
-    slot->stale |= t->when_ns == slot->min_ns;
+    slot->notes |= t->when_ns == slot->min_ns ? SLOT_STALE : 0;
 }
 
 #endif

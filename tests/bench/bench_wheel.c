@@ -118,10 +118,10 @@ static void load_open(struct load *l, size_t n)
     heap = array(n, sizeof *heap);
     heap_at = array(n, sizeof *heap_at);
     node = array(n, sizeof *node);
-    if (wheel_open(&wheel, 0) < 0)
+    if (wheel_open(&wheel, 0, count_fire) < 0)
         fail(ENOMEM, "wheel_open");
     for (size_t i = 0; i < n; i++)
-        wheel_timer_init(&timer[i], count_fire);
+        wheel_timer_init(&timer[i]);
 }
 
 /* take_phase - ns for one operation */

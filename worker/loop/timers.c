@@ -49,7 +49,7 @@ int timers_open(struct timers **out)
     *out = NULL;
     if (!t)
         return -ENOMEM;
-    err = wheel_open(&t->wheel, clock_mono_ns());
+    err = wheel_open(&t->wheel, clock_mono_ns(), NULL);
     t->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (!err && t->fd < 0)
         err = -errno;
@@ -84,17 +84,9 @@ void timers_close(struct timers **timers)
     free(t);
 }
 
-/* never - the wheel's own callback; timers are popped, not fired */
-static void never(struct wheel_timer *timer, uint64_t missed)
-{
-    (void)timer;
-    (void)missed;
-    panic("timers: the wheel fired a timer that was to be popped");
-}
-
 void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
 {
-    wheel_timer_init(&timer->wheel, never);
+    wheel_timer_init(&timer->wheel);
     timer->fire = fire;
 }
 

@@ -26,14 +26,6 @@ static atomic_uint running;                       /* a */
 static atomic_ulong callbacks;                    /* a */
 static unsigned long operations = 200000, seed;
 
-/* never - timers are popped, not fired */
-static void never(struct wheel_timer *t, uint64_t missed)
-{
-    (void)t;
-    (void)missed;
-    abort();
-}
-
 /* fail - name what was wrong */
 static void fail(const char *what)
 {
@@ -132,10 +124,10 @@ int main(int argc, char **argv)
         argc > 2 ? strtoul(argv[2], NULL, 10) : (unsigned long)clock_wall_ns();
     operations = argc > 1 ? strtoul(argv[1], NULL, 10) : operations;
     running = THREADS;
-    if (wheel_open(&wheel, 0))
+    if (wheel_open(&wheel, 0, NULL))
         fail("no memory");
     for (unsigned i = 0; i < TIMERS; i++)
-        wheel_timer_init(&timer[i], never);
+        wheel_timer_init(&timer[i]);
     for (uintptr_t i = 0; i <= THREADS; i++)
         if (pthread_create(&thread[i], NULL, i < THREADS ? change : advance,
                            (void *)i))

@@ -13,7 +13,10 @@
 #define MANY 5000
 
 struct probe {
-    struct wheel_timer timer;
+    union {
+        struct wheel_timer timer;
+        struct wheel_periodic periodic;
+    };
     unsigned fired;
     uint64_t fired_ns, missed;
     unsigned order; /* among all that fired */
@@ -39,9 +42,9 @@ static void on_fire(struct wheel_timer *t, uint64_t missed)
 
 static void setup(void)
 {
-    cr_assert_eq(wheel_open(&wheel, 0), 0);
+    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
     for (struct probe *p = probe; p < probe + MANY; p++)
-        wheel_timer_init(&p->timer, on_fire);
+        wheel_timer_init(&p->timer);
 }
 
 static void teardown(void)
@@ -159,7 +162,7 @@ Test(wheel, a_10_s_period_is_exact_for_24_hours)
     uint64_t end = start_ns + 24 * HOUR;
 
     wheel_reset(wheel, start_ns);
-    wheel_start_periodic(wheel, &probe[0].timer, start_ns + period, period);
+    wheel_start_periodic(wheel, &probe[0].periodic, start_ns + period, period);
     for (unsigned n = 1; (next = next_is()) <= end; n++) {
         wheel_advance(wheel, next - 1, 0);
         cr_assert_eq(probe[0].fired, n - 1);
@@ -175,7 +178,7 @@ Test(wheel, a_period_served_late_stays_on_its_grid_and_counts_what_it_missed)
 {
     uint64_t period = 10 * NS_PER_S, now = 0;
 
-    wheel_start_periodic(wheel, &probe[0].timer, period, period);
+    wheel_start_periodic(wheel, &probe[0].periodic, period, period);
     while (now < 24 * HOUR) {
         now += (now * 31 + 7) % (4 * period) + 1;
         wheel_advance(wheel, now, 0);
@@ -378,7 +381,7 @@ Test(wheel, after_an_hours_stall_all_fire_in_order_and_go_on_in_time)
 {
     unsigned due = 0;
 
-    wheel_start_periodic(wheel, &probe[0].timer, 7 * NS_PER_S, 7 * NS_PER_S);
+    wheel_start_periodic(wheel, &probe[0].periodic, 7 * NS_PER_S, 7 * NS_PER_S);
     for (unsigned i = 1; i < MANY; i++)
         start(i, (i * UINT64_C(2654435761) % 5000) * NS_PER_S + 1);
     while (wheel_advance(wheel, HOUR, 64))

@@ -19,7 +19,10 @@
 enum kind { IDLE, AHEAD, LATE, DUE };
 
 struct item {
-    struct wheel_timer timer;
+    union {
+        struct wheel_timer timer;
+        struct wheel_periodic periodic;
+    };
     enum kind kind;
     uint64_t when, period, order;
 };
@@ -165,7 +168,7 @@ static void start_one(struct item *i)
     uint64_t period = random_below(4) ? 0 : random_span() + 1;
 
     if (period)
-        expect(wheel_start_periodic(wheel, &i->timer, when, period), now);
+        expect(wheel_start_periodic(wheel, &i->periodic, when, period), now);
     else
         expect(wheel_start(wheel, &i->timer, when), now);
     model_start(i, when, period);
@@ -358,9 +361,9 @@ Test(wheel_model, equals_a_sorted_list_at_random_64_bit_times, .timeout = 300)
     seed = from ? strtoull(from, NULL, 10)
                 : clock_wall_ns() ^ (uint64_t)getpid() << 40;
     fprintf(stderr, "wheel model: MQW_SEED=%llu\n", (unsigned long long)seed);
-    cr_assert_eq(wheel_open(&wheel, 0), 0);
+    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
     for (struct item *i = item; i < item + ITEMS; i++)
-        wheel_timer_init(&i->timer, on_fire);
+        wheel_timer_init(&i->timer);
     for (op = 0; op < ops; op++) {
         step();
         compare();

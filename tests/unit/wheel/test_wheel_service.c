@@ -11,6 +11,8 @@
 
 static struct wheel *wheel;
 static struct wheel_timer timer[MANY];
+static struct wheel_periodic periodic;
+static unsigned stop_after; /* so many have fired; 0: do not stop */
 static struct wheel_timer *last;
 static unsigned fired, disorder;
 
@@ -23,13 +25,16 @@ static void on_fire(struct wheel_timer *t, uint64_t missed)
         disorder++;
     last = t;
     fired++;
+    if (fired == stop_after)
+        wheel_stop(wheel);
 }
 
 static void setup(void)
 {
-    cr_assert_eq(wheel_open(&wheel, 0), 0);
+    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
     for (unsigned i = 0; i < MANY; i++)
-        wheel_timer_init(&timer[i], on_fire);
+        wheel_timer_init(&timer[i]);
+    wheel_timer_init(&periodic.timer);
 }
 
 static void teardown(void)
@@ -200,13 +205,24 @@ Test(wheel_service, a_popped_periodic_timer_is_pending_again)
     uint64_t missed;
     bool more;
 
-    wheel_start_periodic(wheel, &timer[0], 10, 10);
-    cr_assert_eq(wheel_pop(wheel, 45, 0, &missed, &more), &timer[0]);
+    wheel_start_periodic(wheel, &periodic, 10, 10);
+    cr_assert_eq(wheel_pop(wheel, 45, 0, &missed, &more), &periodic.timer);
     cr_assert_eq(missed, 3);
     cr_assert_not(more);
     cr_assert_eq(next_is(), 50);
     cr_assert_null(wheel_pop(wheel, 45, 0, &missed, &more));
-    cr_assert(wheel_cancel(wheel, &timer[0]));
+    cr_assert(wheel_cancel(wheel, &periodic.timer));
+}
+
+Test(wheel_service, timers_of_one_delay_fire_without_being_moved)
+{
+    unsigned n = 1000;
+
+    for (unsigned i = 0; i < n; i++)
+        wheel_start(wheel, &timer[i], HOUR + i);
+    cr_assert_not(wheel_advance(wheel, 2 * HOUR, n));
+    cr_assert_eq(fired, n);
+    cr_assert_eq(disorder, 0);
 }
 
 Test(wheel_service, moving_saturates_at_both_ends_of_time)
@@ -227,10 +243,10 @@ Test(wheel_service, a_period_that_would_pass_the_end_of_time_ends)
 {
     uint64_t deadline = UINT64_MAX - 10;
 
-    wheel_start_periodic(wheel, &timer[0], deadline, 11);
+    wheel_start_periodic(wheel, &periodic, deadline, 11);
     wheel_advance(wheel, UINT64_MAX, 0);
     cr_assert_eq(fired, 1);
-    cr_assert_not(wheel_pending(&timer[0]));
+    cr_assert_not(wheel_pending(&periodic.timer));
 }
 
 Test(wheel_service, batches_start_and_cancel_and_count)
@@ -255,7 +271,7 @@ Test(wheel_service, batches_start_and_cancel_and_count)
 Test(wheel_service, a_stopped_wheel_keeps_its_timers_and_fires_nothing)
 {
     wheel_start(wheel, &timer[0], 10);
-    wheel_start_periodic(wheel, &timer[1], 20, 20);
+    wheel_start_periodic(wheel, &periodic, 20, 20);
     wheel_stop(wheel);
     cr_assert(wheel_stopped(wheel));
     cr_assert_not(wheel_advance(wheel, 70, 0));
@@ -271,18 +287,11 @@ Test(wheel_service, a_stopped_wheel_keeps_its_timers_and_fires_nothing)
     cr_assert_eq(next_is(), 80);
 }
 
-/* stop_it - a callback that stops the wheel */
-static void stop_it(struct wheel_timer *t, uint64_t missed)
-{
-    on_fire(t, missed);
-    wheel_stop(wheel);
-}
-
 Test(wheel_service, a_callback_can_stop_the_wheel)
 {
     for (unsigned i = 0; i < 10; i++)
         wheel_start(wheel, &timer[i], i + 1);
-    timer[3].fire = stop_it;
+    stop_after = 4;
     cr_assert_not(wheel_advance(wheel, HOUR, 0));
     cr_assert_eq(fired, 4);
     wheel_resume(wheel);
@@ -299,7 +308,8 @@ Test(wheel_service, a_refusing_wheel_takes_no_timer_and_fires_the_rest)
     wheel_start(wheel, &timer[0], 10);
     wheel_refuse(wheel);
     cr_assert_not(wheel_start(wheel, &timer[1], 20));
-    cr_assert_not(wheel_start_periodic(wheel, &timer[1], 20, 20));
+    cr_assert_not(wheel_start_periodic(wheel, &periodic, 20, 20));
+    cr_assert_not(wheel_pending(&periodic.timer));
     wheel_start_batch(wheel, &one, &when, 1);
     cr_assert_not(wheel_pending(&timer[1]));
     cr_assert_not(wheel_start(wheel, &timer[0], 30));
@@ -326,7 +336,7 @@ Test(wheel_service, reset_and_close_forget_all_timers)
     cr_assert_null(wheel);
     cr_assert_not(wheel_pending(&timer[0]));
     wheel_close(&wheel);
-    cr_assert_eq(wheel_open(&wheel, 0), 0);
+    cr_assert_eq(wheel_open(&wheel, 0, on_fire), 0);
 }
 
 /* mark - count a visit; stop at the number `arg` points to */
