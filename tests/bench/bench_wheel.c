@@ -1,4 +1,4 @@
-/* bench_wheel.c - the timer wheel beside a 4-ary heap and a red-black tree
+/* bench_wheel.c - the timer wheel beside a heap, a tree and a plainer wheel
  *
  * Both of a pair get the same deadlines, in the same order. Processor time.
  */
@@ -80,7 +80,9 @@ static const struct contender of_wheel = {wheel_begin, wheel_add, wheel_remove,
                               of_heap = {heap_begin, heap_add, heap_cancel,
                                          heap_churn, heap_expire},
                               of_tree = {tree_begin, tree_add, tree_cancel,
-                                         tree_churn, tree_expire};
+                                         tree_churn, tree_expire},
+                              of_ticks = {tick_begin, tick_add, tick_cancel,
+                                          tick_churn, tick_expire};
 
 /* load_fill - fresh deadlines and a fresh order */
 static void load_fill(struct load *l, uint64_t *seed)
@@ -95,12 +97,12 @@ static void load_fill(struct load *l, uint64_t *seed)
     }
 }
 
-/* array - zeroed, and touched */
+/* array - zeroed and touched, from the start of a cache line on */
 static void *array(size_t n, size_t size)
 {
-    void *at = calloc(n, size);
+    void *at;
 
-    if (!at)
+    if (posix_memalign(&at, 64, n * size) != 0)
         fail(ENOMEM, "%zu timers", n);
     explicit_bzero(at, n * size); /* no page is made while the clock runs */
     return at;
@@ -118,6 +120,7 @@ static void load_open(struct load *l, size_t n)
     heap = array(n, sizeof *heap);
     heap_at = array(n, sizeof *heap_at);
     node = array(n, sizeof *node);
+    tick_timer = array(n, sizeof *tick_timer);
     if (wheel_open(&wheel, 0, count_fire) < 0)
         fail(ENOMEM, "wheel_open");
     for (size_t i = 0; i < n; i++)
@@ -200,6 +203,12 @@ static enum measured take_tree(const struct task *task, double value[ROWS_MOST])
     return take(task, &of_tree, value);
 }
 
+static enum measured take_ticks(const struct task *task,
+                                double value[ROWS_MOST])
+{
+    return take(task, &of_ticks, value);
+}
+
 /* ---- how long the lock would be held ---- */
 
 /* longest_once - the longest single advance, served in `steps` */
@@ -235,39 +244,34 @@ static enum measured take_longest(const struct task *task,
     return MEASURED;
 }
 
-/* Rows at one number of pending timers; `least` times the tree's speed. */
-#define SIZE(n_, text_, least_)                                              \
-    {.rows = {{"wheel-" text_ "-cancel",                                     \
-               "add and cancel at " text_ " pending / red-black tree", "ns", \
-               LESS, (least_) > 0 ? 1.0 / (least_) : 0, 0},                  \
-              {"wheel-" text_ "-expire",                                     \
-               "add and expire at " text_ " pending / red-black tree", "ns", \
-               LESS, 1 / 1.5, 0},                                            \
-              {"wheel-" text_ "-churn",                                      \
-               "cancel and add at " text_ " pending / red-black tree", "ns", \
-               LESS, 0, 0}},                                                 \
-     .ours = {.go = take_wheel},                                             \
-     .rival = {.go = take_tree},                                             \
-     .task = {.n = (n_)},                                                    \
-     .whole = true},                                                         \
-    {                                                                        \
-        .rows = {{"heap-" text_ "-cancel",                                   \
-                  "add and cancel at " text_ " pending / 4-ary heap", "ns",  \
-                  LESS, 0, 0},                                               \
-                 {"heap-" text_ "-expire",                                   \
-                  "add and expire at " text_ " pending / 4-ary heap", "ns",  \
-                  LESS, 0, 0},                                               \
-                 {"heap-" text_ "-churn",                                    \
-                  "cancel and add at " text_ " pending / 4-ary heap", "ns",  \
-                  LESS, 0, 0}},                                              \
-        .ours = {.go = take_wheel}, .rival = {.go = take_heap},              \
-        .task = {.n = (n_)}, .whole = true                                   \
+/* The three rows of the wheel beside one rival, at one number of pending
+ * timers; what must be reached of each, 0: nothing. */
+#define BESIDE(prefix_, n_, text_, rival_, take_, cancel_, expire_, churn_)    \
+    {                                                                          \
+        .rows = {{prefix_ "-" text_ "-cancel",                                 \
+                  "add and cancel at " text_ " pending / " rival_, "ns", LESS, \
+                  cancel_, 0},                                                 \
+                 {prefix_ "-" text_ "-expire",                                 \
+                  "add and expire at " text_ " pending / " rival_, "ns", LESS, \
+                  expire_, 0},                                                 \
+                 {prefix_ "-" text_ "-churn",                                  \
+                  "cancel and add at " text_ " pending / " rival_, "ns", LESS, \
+                  churn_, 0}},                                                 \
+        .ours = {.go = take_wheel}, .rival = {.go = (take_)},                  \
+        .task = {.n = (n_)}, .whole = true                                     \
     }
 
+/* Beside all rivals; `cancel_`: of the tree's time. */
+#define SIZE(n_, text_, cancel_)                                              \
+    BESIDE("wheel", n_, text_, "red-black tree", take_tree, cancel_, 1 / 1.5, \
+           0),                                                                \
+        BESIDE("heap", n_, text_, "4-ary heap", take_heap, 0, 0, 1.0),        \
+        BESIDE("ticks", n_, text_, "wheel of 1 ms ticks", take_ticks, 0, 0, 0)
+
 static const struct duel duels[] = {
-    SIZE(1000, "1k", 10),
+    SIZE(1000, "1k", 0.1),
     SIZE(100000, "100k", 0),
-    SIZE(1000000, "1m", 20),
+    SIZE(1000000, "1m", 0.05),
     {.rows = {{"wheel-stall",
                "longest hold of the lock, 1m pending, after a stall", "ns",
                LESS, 1e6, 0},

@@ -1,7 +1,9 @@
 /* wheel_rivals.h - what bench_wheel.c compares the timer wheel with
  *
- * WHAT   A 4-ary heap with cached keys and the tree of <bsd/sys/tree.h>.
- * WHO    bench_wheel.c alone, which allocates `heap`, `heap_at` and `node`.
+ * WHAT   A 4-ary heap with cached keys, the tree of <bsd/sys/tree.h>, and a
+ *        hashed hierarchical wheel of the plain kind.
+ * WHO    bench_wheel.c alone, which allocates `heap`, `heap_at`, `node` and
+ *        `tick_timer`.
  * OWNS   Nothing.
  * FAILS  Never.
  */
@@ -173,6 +175,137 @@ static size_t tree_expire(uint64_t now_ns)
 
     for (; (first = RB_MIN(tree, &tree)) && first->when <= now_ns; n++)
         RB_REMOVE(tree, &tree, first);
+    return n;
+}
+
+/* ---- the wheel that Linux had until 4.8 (kernel/time/timer.c) ----
+ *
+ * Ticks of a millisecond, 256 slots for the next 256 of them and four rings of
+ * 64 slots behind those; each time a ring has gone round, a slot of the next
+ * one is spread over it. It does less than the others: a timer is late by up to
+ * a tick, and those of one tick fire in no order of deadline. */
+
+#define TICK_NS   1000000u
+#define NEAR_BITS 8u /* of the first ring */
+#define FAR_BITS  6u /* of each other */
+#define FAR_RINGS 4u
+#define NEAR      (1u << NEAR_BITS)
+#define FAR       (1u << FAR_BITS)
+
+struct tick_timer {
+    struct tick_timer *next, *prev;
+    uint32_t tick;
+    void (*fire)(struct tick_timer *t);
+};
+
+static struct tick_timer *tick_timer;
+static struct tick_timer near[NEAR], far[FAR_RINGS][FAR];
+static uint32_t tick_now; /* the next tick that is to be served */
+
+/* tick_slot - where a timer is until its ring has come round to it */
+static struct tick_timer *tick_slot(uint32_t tick)
+{
+    uint32_t delta = tick - tick_now;
+    unsigned ring = 0, shift = NEAR_BITS;
+
+    if (delta < NEAR)
+        return &near[tick % NEAR];
+    while (ring < FAR_RINGS - 1 && delta >> shift >> FAR_BITS) {
+        ring++;
+        shift += FAR_BITS;
+    }
+    return &far[ring][(tick >> shift) % FAR];
+}
+
+static void tick_file(struct tick_timer *t)
+{
+    struct tick_timer *list = tick_slot(t->tick);
+
+    t->next = list;
+    t->prev = list->prev;
+    list->prev->next = t;
+    list->prev = t;
+}
+
+static void tick_unlink(struct tick_timer *t)
+{
+    t->next->prev = t->prev;
+    t->prev->next = t->next;
+    t->next = NULL;
+}
+
+static void tick_list_init(struct tick_timer *list)
+{
+    list->next = list->prev = list;
+}
+
+static void tick_begin(void)
+{
+    for (unsigned i = 0; i < NEAR; i++)
+        tick_list_init(&near[i]);
+    for (unsigned r = 0; r < FAR_RINGS; r++)
+        for (unsigned i = 0; i < FAR; i++)
+            tick_list_init(&far[r][i]);
+    tick_now = 0;
+}
+
+static void tick_start(size_t owner, uint64_t when)
+{
+    tick_timer[owner].tick = (uint32_t)((when + TICK_NS - 1) / TICK_NS);
+    tick_file(&tick_timer[owner]);
+}
+
+static void tick_add(const struct load *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        tick_start(i, l->when[i]);
+}
+
+static void tick_cancel(const struct load *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        tick_unlink(&tick_timer[l->order[i]]);
+}
+
+static void tick_churn(const struct load *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        tick_unlink(&tick_timer[l->order[i]]);
+        tick_start(l->order[i], l->other[i]);
+    }
+}
+
+/* tick_cascade - spread the slots whose turn has come */
+static void tick_cascade(void)
+{
+    unsigned shift = NEAR_BITS;
+
+    for (unsigned ring = 0; ring < FAR_RINGS; ring++, shift += FAR_BITS) {
+        unsigned at = (tick_now >> shift) % FAR;
+        struct tick_timer *list = &far[ring][at], *t = list->next, *next;
+
+        tick_list_init(list);
+        for (; t != list; t = next) {
+            next = t->next;
+            tick_file(t);
+        }
+        if (at)
+            return;
+    }
+}
+
+static size_t tick_expire(uint64_t now_ns)
+{
+    size_t n = 0;
+
+    for (; tick_now <= now_ns / TICK_NS; tick_now++) {
+        struct tick_timer *list = &near[tick_now % NEAR];
+
+        if (tick_now % NEAR == 0)
+            tick_cascade();
+        for (; list->next != list; n++)
+            tick_unlink(list->next);
+    }
     return n;
 }
 
