@@ -31,6 +31,7 @@ enum fake_at { /* where a message is */
                FAKE_FRESH,   /* take gives it */
                FAKE_WAITS,   /* take_due gives it, at due_ns */
                FAKE_PARKED,  /* unpark gives it */
+               FAKE_LEFT,    /* the owner before had it: recover lends it */
                FAKE_IS_LENT, /* flow has it */
                FAKE_LATE,    /* it is being settled */
                FAKE_GONE,    /* done or discarded */
@@ -45,6 +46,8 @@ struct fake_message {
     uint64_t due_ns;
     unsigned lent, runs, settled; /* how often */
     bool running, unreleased;
+    bool ran, waits, torn;  /* FAKE_LEFT: what recover says of it */
+    struct source_run run;  /* and, if it ran, by what */
     struct settle last;     /* the verdict on it */
     struct settle *pending; /* FAKE_LATE: as flow gave it */
     char error[128];        /* of `last` */
@@ -65,7 +68,10 @@ static struct fake {
     int refused, take_fails, due; /* with this error; `due`: of is_due */
     bool late, at_once;           /* settle late; answer before it returns */
     bool pending;
-    enum source_link link;
+    int link;         /* enum source_link, or -errno */
+    unsigned allowed; /* so many are lent at most */
+    int resize_fails; /* with this error */
+    bool looked;      /* runs was called: recover may be */
 } fake;
 
 static inline struct fake_message *fake_of(struct message *m)
@@ -195,9 +201,9 @@ static inline int fake_lend(struct fake_message *x, struct message **out)
 {
     unsigned index = 0;
 
-    while (index < FAKE_LENT && fake_index_used(index))
+    while (index < fake.allowed && fake_index_used(index))
         index++;
-    if (index == FAKE_LENT)
+    if (index == fake.allowed)
         return -EAGAIN;
     x->m.index = index;
     if (x->m.seq == 0)
@@ -316,7 +322,7 @@ static inline int fake_link(struct source *s, struct message *m,
     cr_assert(h->fields & HEADER_LETTER);
     if (fake.link == LINK_LETTER)
         m->flags |= MESSAGE_STORED | MESSAGE_FRONT;
-    return (int)fake.link;
+    return fake.link;
 }
 
 /* ---- settling ---- */
@@ -524,7 +530,24 @@ static inline bool fake_pending(const struct source *s)
 static inline unsigned fake_room(const struct source *s)
 {
     (void)s;
-    return FAKE_LENT - fake.lent;
+    return fake.allowed - fake.lent;
+}
+
+static inline unsigned fake_lent(const struct source *s)
+{
+    (void)s;
+    return fake.allowed;
+}
+
+static inline int fake_resize(struct source *s, unsigned lent,
+                              struct problem *p)
+{
+    (void)s;
+    if (fake.resize_fails)
+        return problem_set(p, 71, fake.resize_fails, "no room for %u", lent);
+    cr_assert_leq(lent, FAKE_LENT);
+    fake.allowed = lent;
+    return 0;
 }
 
 static inline long fake_in(enum fake_at at)
@@ -558,6 +581,83 @@ static inline int fake_is_due(struct source *s)
                                                          : 0;
 }
 
+/* ---- from one owner to the next ---- */
+
+/* fake_leave - one that the owner before had when it died */
+static inline struct fake_message *fake_leave(const char *text, bool ran)
+{
+    struct fake_message *x = fake_add(text, FAKE_LEFT);
+
+    x->ran = ran;
+    x->m.flags = 0;
+    return x;
+}
+
+static inline int fake_runs(struct source *s,
+                            void (*visit)(void *arg,
+                                          const struct source_run *run),
+                            void *arg, struct problem *p)
+{
+    (void)s, (void)p;
+    fake.looked = true;
+    for (unsigned i = 0; i < fake.count; i++)
+        if (fake.all[i].at == FAKE_LEFT && fake.all[i].ran)
+            visit(arg, &fake.all[i].run);
+    return 0;
+}
+
+static inline int
+fake_recover(struct source *s,
+             int (*visit)(void *arg, const struct source_left *left), void *arg)
+{
+    struct message *m;
+    int err = 0;
+
+    (void)s;
+    cr_assert(fake.looked, "what ran is ended first");
+    for (unsigned i = 0; i < fake.count && !err; i++) {
+        struct fake_message *x = &fake.all[i];
+
+        if (x->at != FAKE_LEFT)
+            continue;
+        cr_assert_eq(fake_lend(x, &m), 0);
+        m->crashes += x->ran;
+        m->flags |= (x->ran ? MESSAGE_REDELIVERED : 0) |
+                    (x->waits ? MESSAGE_STORED : 0);
+        err = visit(arg, &(struct source_left){.m = m,
+                                               .ran = x->ran,
+                                               .waits = x->waits,
+                                               .torn = x->torn});
+    }
+    return err;
+}
+
+static inline int fake_keep(struct source *s,
+                            int (*place)(void *arg, struct message *m,
+                                         bool half, struct settle *out),
+                            void *arg)
+{
+    struct settle to[FAKE_LENT] = {{0}};
+    unsigned n = 0;
+    int err = 0, is;
+
+    (void)s;
+    for (unsigned i = 0; i < fake.count; i++)
+        if (fake.all[i].at == FAKE_IS_LENT) {
+            to[n] = (struct settle){.m = &fake.all[i].m, .lane = LANE_NONE};
+            fake_unrun(to[n].m, fake.all[i].running);
+            is = place(arg, to[n].m, false, &to[n]);
+            err = is < 0 && !err ? is : err;
+            n += is == PLACE_WAITS;
+        }
+    for (unsigned i = 0; i < n && !err; i++) {
+        cr_assert(to[i].kind == SETTLE_RETRY || to[i].kind == SETTLE_PARK);
+        fake_end(fake_of(to[i].m), &to[i]);
+        fake_of(to[i].m)->unreleased = false;
+    }
+    return err;
+}
+
 static const struct source_ops fake_ops = {
     .name = "fake",
     .can = SOURCE_PARKS | SOURCE_HOLDS,
@@ -578,6 +678,11 @@ static const struct source_ops fake_ops = {
     .fresh = fake_fresh,
     .waits = fake_waits,
     .is_due = fake_is_due,
+    .lent = fake_lent,
+    .resize = fake_resize,
+    .runs = fake_runs,
+    .recover = fake_recover,
+    .keep = fake_keep,
 };
 
 static inline struct source *fake_open(void)
@@ -586,7 +691,7 @@ static inline struct source *fake_open(void)
     fake.ops = fake_ops;
     fake.source.ops = &fake.ops;
     fake.source.lanes = FAKE_LANES;
-    fake.source.lent_most = FAKE_LENT;
+    fake.source.lent_most = fake.allowed = FAKE_LENT;
     pthread_mutex_init(&fake.mtx, NULL);
     fake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     cr_assert_geq(fake.fd, 0);
