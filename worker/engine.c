@@ -179,6 +179,7 @@ static void borrow(struct engine *e)
     e->flow.gate.dirty = &e->flow.dirty;
     e->flow.gate.counters = e->flow.counters;
     e->flow.items.counters = e->flow.counters;
+    e->flow.unsettled.chore.timers = e->flow.timers;
     e->board.chore.timers = e->flow.timers;
 }
 

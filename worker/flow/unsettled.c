@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "worker/flow/decision.h"
 
-#define WAIT_FIRST NS_PER_S
+#define WAIT_FIRST NS_PER_S /* to the first try; then twice that, ... */
 #define WAIT_MOST  (5 * NS_PER_S)
 
 /* One of them, with copies of what it points to. */
@@ -79,9 +79,8 @@ static void wait(struct unsettled *u, struct unsettled_verdict *v, int err)
         log_error("store_cannot_write", F_STR("queue", f->set->queue),
                   F_STR("error", strerror(-err)), F_STR("store", f->folder),
                   F_STR("next", advice(err)));
-        u->wait_ns = WAIT_FIRST;
         gate_hold(&f->gate, HOLD_STORE);
-        timers_start(f->timers, &u->timer, clock_mono_ns() + u->wait_ns);
+        chore_after(&u->chore, WAIT_FIRST);
     }
     STAILQ_INSERT_TAIL(&u->list, v, link);
     pthread_mutex_unlock(&u->mtx);
@@ -185,7 +184,6 @@ static int again(struct unsettled *u, struct unsettled_verdict *v)
 /* flush - give all once more, in order; the first that is refused ends it */
 static int flush(struct unsettled *u)
 {
-    struct flow *f = u->flow;
     struct unsettled_verdict *v;
     int err = 0;
 
@@ -200,26 +198,22 @@ static int flush(struct unsettled *u)
         if (err)
             STAILQ_INSERT_HEAD(&u->list, v, link);
     }
-    if (err) {
-        u->wait_ns *= 2;
-        if (u->wait_ns > WAIT_MOST)
-            u->wait_ns = WAIT_MOST;
-        timers_start(f->timers, &u->timer, clock_mono_ns() + u->wait_ns);
-    }
     pthread_mutex_unlock(&u->mtx);
     return err;
 }
 
-/* flush_job - try again, on a pool thread: a write may wait for the disk */
-static void flush_job(struct pool_job *job)
+/* again_all - the store may be writable by now
+ * What comes meanwhile is given by this run, or starts the next one: whoever
+ * puts it on the list asks for that under the lock.
+ */
+static int again_all(struct chore *chore)
 {
-    struct unsettled *u = CONTAINER_OF(job, struct unsettled, job);
+    struct unsettled *u = CONTAINER_OF(chore, struct unsettled, chore);
     struct flow *f = u->flow;
     int err = flush(u);
 
-    atomic_store(&u->flushing, false);
     if (err)
-        return;
+        return err;
     log_info("store_writes_again", F_STR("queue", f->set->queue));
     gate_unhold(&f->gate, HOLD_STORE);
     /* The next trouble may have come between, and its hold is lifted now. */
@@ -227,19 +221,7 @@ static void flush_job(struct pool_job *job)
     if (!STAILQ_EMPTY(&u->list))
         gate_hold(&f->gate, HOLD_STORE);
     pthread_mutex_unlock(&u->mtx);
-}
-
-/* flush_due - the wheel says it is time */
-static void flush_due(struct timer *timer)
-{
-    struct unsettled *u = CONTAINER_OF(timer, struct unsettled, timer);
-    struct flow *f = u->flow;
-
-    atomic_store(&u->flushing, true);
-    if (pool_submit(f->pool, &u->job) == 0)
-        return;
-    atomic_store(&u->flushing, false);
-    timers_start(f->timers, timer, clock_mono_ns() + WAIT_MOST);
+    return 0;
 }
 
 void unsettled_init(struct unsettled *u, struct flow *f)
@@ -247,16 +229,12 @@ void unsettled_init(struct unsettled *u, struct flow *f)
     u->flow = f;
     pthread_mutex_init(&u->mtx, NULL);
     STAILQ_INIT(&u->list);
-    timer_init(&u->timer, flush_due);
-    u->job.run = flush_job;
-}
-
-/* unsettled_quiet - the timer fires in the caller, the loop, so that no further
- * job is submitted before it returns */
-bool unsettled_quiet(struct unsettled *u)
-{
-    timers_cancel(u->flow->timers, &u->timer);
-    return !atomic_load(&u->flushing);
+    u->chore = (struct chore){.run = again_all,
+                              .first_ns = 2 * WAIT_FIRST,
+                              .most_ns = WAIT_MOST,
+                              .timers = f->timers,
+                              .pool = &f->pool};
+    chore_init(&u->chore);
 }
 
 /* unsettled_fini - one last try; what stays is lent, and kept by its source */

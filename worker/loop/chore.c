@@ -62,6 +62,12 @@ static void due(struct timer *timer)
     chore_soon(CONTAINER_OF(timer, struct chore, timer));
 }
 
+bool chore_quiet(struct chore *c)
+{
+    timers_cancel(c->timers, &c->timer);
+    return atomic_load(&c->asked) == 0;
+}
+
 /* chore_stop - the thread that moves `asked` from 0 has the right to run. This
  * one takes it and never gives it back. */
 void chore_stop(struct chore *c)

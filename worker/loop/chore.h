@@ -5,7 +5,7 @@
  *        trouble it runs again by itself, after a wait that doubles; each kind
  *        of trouble is told once, and so is its end.
  * WHO    soon, after: any thread. run: the engine's thread, while no other
- *        thread asks. stop: any thread but that of a run.
+ *        thread asks. quiet: the loop. stop: any thread but that of a run.
  * OWNS   Its timer and its job; it is embedded in the caller's struct.
  * FAILS  Never: where no thread can be had, the timer tries again.
  */
@@ -13,6 +13,7 @@
 #define WORKER_LOOP_CHORE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "worker/loop/pool.h"
@@ -41,6 +42,9 @@ void chore_soon(struct chore *c);
 void chore_after(struct chore *c, uint64_t ns);
 /* Run in this thread, now. */
 void chore_run(struct chore *c);
+/* In the loop, whose timer fires nowhere else: none begins before this callback
+ * of it returns. True: and none is queued or under way. */
+bool chore_quiet(struct chore *c);
 /* No run is under way on return, and none begins any more. */
 void chore_stop(struct chore *c);
 

@@ -2,6 +2,7 @@
  * and of one that stops, whatever the source is: a source in memory */
 #include "tests/unit/flow/flow_fixture.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -300,11 +301,12 @@ Test(keep, one_of_a_group_keeps_its_place_in_line)
 
 Test(keep, one_that_is_delayed_waits_for_its_time)
 {
-    char text[128];
+    uint64_t when = clock_wall_ns() + NS_PER_S;
     const struct fake_message *x;
+    char text[128];
 
-    snprintf(text, sizeof text, "MQW/1\ngroup: k\nnot-before: %llu\n\nbody",
-             (unsigned long long)(clock_wall_ns() + NS_PER_S));
+    snprintf(text, sizeof text,
+             "MQW/1\ngroup: k\nnot-before: %" PRIu64 "\n\nbody", when);
     x = lent(text);
     keep_all(&flow);
     cr_assert_eq(x->at, FAKE_WAITS);
