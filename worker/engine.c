@@ -16,6 +16,7 @@
 #include "worker/files/inherit.h"
 #include "worker/restart/keep.h"
 #include "worker/files/pid_file.h"
+#include "worker/hooks/on_dead.h"
 #include "worker/loop/loop.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
@@ -47,6 +48,14 @@ static int on_letters_gone(void *arg)
     if (released != 0)
         gate_changed(&e->flow.gate);
     return released;
+}
+
+/* on_hooks - a letter died */
+static void on_hooks(void *arg)
+{
+    const struct engine *e = arg;
+
+    on_dead_poke(e->on_dead);
 }
 
 /* on_removed - by --keep-dead or --max-dead */
@@ -134,6 +143,7 @@ static void on_last(void *arg)
 {
     struct engine *e = arg;
 
+    on_dead_close(&e->on_dead);
     if (keep_quiet(&e->flow)) {
         file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
@@ -156,6 +166,7 @@ static int source_ready(struct engine *e, struct problem *p)
                                           .died = on_died,
                                           .letters_gone = on_letters_gone,
                                           .held = held,
+                                          .hooks = on_hooks,
                                           .removed = on_removed,
                                           .trouble = on_trouble,
                                           .ended = on_ended};
@@ -293,6 +304,13 @@ int engine_open(struct engine **out, struct settings *set,
         err = parts_ready(e, p);
     if (!err)
         err = recover(&e->flow, p);
+    if (!err && set->on_dead)
+        err = on_dead_open(
+            &e->on_dead,
+            &(struct on_dead_setup){.set = set,
+                                    .source = e->flow.source,
+                                    .stderr_limit = &e->stderr_limit},
+            p);
     /* What the last one kept at its end, and it had no more slots. */
     atomic_store(&e->flow.due_first, err ? 0 : custody_slots(e->mq.custody));
     if (err) {
@@ -423,6 +441,7 @@ void engine_close(struct engine **engine)
     file_watch_close(&e->file_watch);
     if (e->mq.store)
         unsettled_fini(&e->flow.unsettled);
+    on_dead_close(&e->on_dead);
     source_mq_stop(&e->mq);
     dispatch_close(&e->flow.dispatch);
     if (e->flow.handler)

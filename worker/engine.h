@@ -23,6 +23,7 @@
 
 struct control;    /* control.c */
 struct file_watch; /* file_watch.c */
+struct on_dead;    /* on_dead.c */
 struct pid_file;   /* pid_file.c */
 
 /* All of it constant after open, but for the parts' own state. */
@@ -33,6 +34,7 @@ struct engine {
     struct flow flow;
     struct source_mq mq; /* flow.source */
     struct file_watch *file_watch;
+    struct on_dead *on_dead; /* NULL: nobody is told of a death */
     struct signals signals;
     struct stop stop;
     struct status board;

@@ -91,6 +91,19 @@ int letters_deaths(struct store *s, const struct letter_death *after,
 int64_t letters_drop(struct store *s, const struct letter_death *list,
                      size_t n);
 
+/* A letter that died, and that nobody has been told of yet. */
+struct letter_hook {
+    int64_t n; /* of this death; never used twice */
+    int64_t row;
+};
+/* The one that has waited longest; -ENOENT: none. One that was removed is not
+ * among them. */
+int letters_hook(struct store *s, struct letter_hook *out);
+/* Somebody was told of that death; or not, and it goes behind all others. */
+int letters_hook_end(struct store *s, int64_t n, bool told);
+/* Nobody will be told of those that there are. */
+int letters_hooks_forget(struct store *s);
+
 /* A letter that is about to be sent. */
 struct letter_mark {
     int64_t row;

@@ -34,6 +34,7 @@ struct store {
     pthread_mutex_t read_mtx; /* held for one query; no callback under it */
     struct commit *commit;    /* c */
     _Atomic int64_t waits;    /* a  rows that are no letters */
+    atomic_bool hooks;        /* a  each death is noted for --on-dead */
     char boot[BOOT_MAX];      /* c  "" if not known */
     uint8_t identity[8];      /* c  random; of this file */
 };
@@ -370,4 +371,14 @@ const char *store_boot(const struct store *s)
 const uint8_t *store_identity(const struct store *s)
 {
     return s->identity;
+}
+
+void store_hooks_note(struct store *s)
+{
+    atomic_store(&s->hooks, true);
+}
+
+bool store_hooks_noted(const struct store *s)
+{
+    return atomic_load(&s->hooks);
 }

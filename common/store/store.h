@@ -150,6 +150,9 @@ int store_put(struct store *s, const struct store_row *m,
 int store_put_all(struct store *s, const struct store_row *rows, size_t n);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
+/* From here on each row that store_put makes DEAD is noted for letters_hook, in
+ * the same commit. */
+void store_hooks_note(struct store *s);
 /* Make letters dead again that were marked replayed under another boot id, or
  * in another IPC namespace (a container that was restarted): the kernel queue
  * that they were in is gone. Letters that `skip` holds were taken out of that

@@ -10,6 +10,8 @@
  * attempts   its failed deliveries, n from 1. said: the error is the handler's
  *            own words; since version 3.
  * replays    how often it was sent again as a letter, from 1; since version 2.
+ * hooks      the letters that --on-dead is due for, in the order of n; since
+ *            version 3.
  * identity   one row: a random number of this file; since version 2.
  * Indexes are partial: each state pays for its own only. They name the state
  * all the same, or SQLite looks at the table to check it.
@@ -64,6 +66,12 @@
     "SELECT instr(sql, 'said INTEGER') FROM" \
     " sqlite_schema WHERE name = 'attempts'"
 
+#define SINCE_3                                              \
+    "CREATE TABLE IF NOT EXISTS hooks ("                     \
+    " n INTEGER PRIMARY KEY AUTOINCREMENT,"                  \
+    " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)" \
+    " ON DELETE CASCADE);"
+
 /* By kind, too: a delayed one among a million retries is found at once, and the
  * other way round (waiting.c). No query of a worker needs it, so a store
  * without it is of the same version; the next worker adds it. */
@@ -116,7 +124,8 @@ static const char schema[] = UNNAMED
     " duration_ns INTEGER NOT NULL,"
     " error TEXT,"
     " stderr BLOB NOT NULL," SAID ","
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 WAITING_INDEX "COMMIT;"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 SINCE_3 WAITING_INDEX
+    "COMMIT;"
     "PRAGMA journal_mode = WAL;";
 _Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 3,
                "the schema writes these numbers");
@@ -373,7 +382,8 @@ int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p)
     if (rc == SQLITE_OK && version == STORE_VERSION)
         return 0;
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;" SINCE_2, NULL, NULL, NULL);
+        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;" SINCE_2 SINCE_3, NULL, NULL,
+                          NULL);
     if (rc == SQLITE_OK)
         rc = columns_add(db);
     if (rc == SQLITE_OK)

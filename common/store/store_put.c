@@ -42,6 +42,9 @@ static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
         err = sql_insert_row(sql, m, boot, &put->row);
     if (!err && put->attempt)
         err = sql_insert_attempt(sql, put->row, put->attempt);
+    if (!err && m->state == STORE_DEAD && was != STORE_DEAD &&
+        store_hooks_noted(put->store))
+        err = sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
     if (!err)
         put->more += waits((int)m->state) - waits(was);
     return err;

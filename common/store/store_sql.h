@@ -171,6 +171,8 @@ int store_page(struct store *s, enum sql_id id,
 /* Run `apply` inside a shared commit; see commit_run. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg);
+/* As store_hooks_note says. */
+bool store_hooks_noted(const struct store *s);
 /* Add to the rows that store_waits counts. */
 void store_waits_add(struct store *s, int64_t more);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */

@@ -31,6 +31,9 @@
     " AND (?6 IS NULL OR group_key = ?6)"                           \
     " AND (?7 IS NULL OR error_like(?7, error, " ERROR_TEXT_OF "))" \
     " AND (?8 IS NULL OR body_has(data, header_size, ?8))"
+/* Nobody but an operator removes a letter before its hook has run. */
+#define HOOK_OVER \
+    " AND NOT EXISTS (SELECT 1 FROM hooks WHERE hooks.row = messages.row)"
 #define NEWEST_FIRST " ORDER BY died_ns DESC, row DESC"
 #define OLDEST_FIRST " ORDER BY died_ns, row"
 
@@ -114,10 +117,16 @@ STATEMENT(SQL_COUNT_LETTERS,
     "SELECT count(*) FROM messages WHERE state >= 3 AND state = ?1")
 STATEMENT(SQL_NEXT_DEAD,
     "SELECT row FROM messages WHERE state >= 3 AND state = 3"
-    " AND (died_ns, row) > (?1, ?2)" OLDEST_FIRST " LIMIT 1")
+    " AND (died_ns, row) > (?1, ?2)" HOOK_OVER OLDEST_FIRST " LIMIT 1")
 STATEMENT(SQL_OLDEST_DEAD,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 3"
-    " AND (died_ns, row) > (?1, ?2)" OLDEST_FIRST " LIMIT ?3")
+    " AND (died_ns, row) > (?1, ?2)" HOOK_OVER OLDEST_FIRST " LIMIT ?3")
+STATEMENT(SQL_HOOK_ADD, "INSERT OR REPLACE INTO hooks (row) VALUES (?1)")
+STATEMENT(SQL_HOOK_NEXT, "SELECT n, row FROM hooks ORDER BY n LIMIT 1")
+STATEMENT(SQL_HOOK_DONE, "DELETE FROM hooks WHERE n = ?1")
+STATEMENT(SQL_HOOK_LATER,
+    "INSERT OR REPLACE INTO hooks (row) SELECT row FROM hooks WHERE n = ?1")
+STATEMENT(SQL_HOOKS_FORGET, "DELETE FROM hooks")
 STATEMENT(SQL_DROP,
     "DELETE FROM messages WHERE row = ?1 AND died_ns = ?2 AND state = 3")
 STATEMENT(SQL_PARKED_HIGH,

@@ -1,4 +1,4 @@
-/* mqdlq_decode.c - see mqdlq_json.h: a letter in (mqdlq_json.c: out) */
+/* mqdlq_decode.c - see mqdlq_json.h; letter_json.c writes what this reads */
 #include "scripts/mqdlq/mqdlq_json.h"
 
 #include <errno.h>

@@ -10,13 +10,13 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/message/error_text.h"
+#include "common/letter/letter_json.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
-#include "scripts/mqdlq/mqdlq_json.h"
 
 #define PREVIEW_BYTES 256  /* of a body in the table */
 #define TABLE_PART    1000 /* rows that are laid out together */
@@ -199,7 +199,7 @@ static int json_lines(struct context *ctx, const struct selection *c,
     for (size_t i = 0; i < c->count && !cli_interrupt_seen(); i++) {
         size_t at = backwards ? c->count - 1 - i : i;
         int err =
-            json_print_letter(ctx->store, ctx->queue, c->picks[at].row, stdout);
+            letter_json_print(ctx->store, ctx->queue, c->picks[at].row, stdout);
 
         if (err && err != -ENOENT)
             return store_failed("print a letter", err);

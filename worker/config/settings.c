@@ -212,6 +212,9 @@ static const struct option_row rows[] = {
     {"max-dead", 0, OPT_NUMBER, .value = "N", .max = INT64_MAX, .preset = "0",
      AT(max_dead),
      .help = "keep N dead letters at most: the oldest are removed; 0 is all"},
+    {"on-dead", 0, OPT_STRING, .value = "COMMAND", AT(on_dead),
+     .help = "run by sh -c once for each message that becomes a dead letter, "
+             "with the letter as JSON on stdin"},
     {"plugin", 0, OPT_STRING, .value = "FILE.so", AT(plugin),
      .help = "call the C function of a shared object instead of a command"},
     {"plugin-arg", 0, OPT_CALL, .value = "S", AT(plugin_arg), .call = read_any,

@@ -76,6 +76,7 @@ struct settings {
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */
     _Atomic uint64_t keep_dead_ns;          /* UINT64_MAX: for good */
     _Atomic uint64_t max_dead;              /* letters; 0: no bound */
+    const char *on_dead;                    /* NULL: nobody is told */
     const char *state_dir;                  /* NULL: found as statedir.h says */
     const char *runtime_dir;                /* NULL: as runtimedir.h says */
     bool allow_disk_custody;

@@ -149,6 +149,12 @@ int environment_build(struct environment *e, const struct environment_base *b,
     return 0;
 }
 
+void environment_letter(struct environment *e, int64_t letter)
+{
+    add(e, "MQW_LETTER=%" PRId64, letter);
+    e->vars[e->count] = NULL;
+}
+
 void environment_close(struct environment *e)
 {
     free(e->vars);

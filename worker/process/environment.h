@@ -15,7 +15,7 @@
 
 #include "worker/rules/delivery.h"
 
-#define ENVIRONMENT_VARS  (16 + HEADER_X_MAX)
+#define ENVIRONMENT_VARS  (17 + HEADER_X_MAX)
 #define ENVIRONMENT_BYTES (4096 + 2 * HEADER_MAX)
 
 /* Of all deliveries: environ without MQW_*, then what is the same for them all;
@@ -40,6 +40,8 @@ struct environment {
  * it may have been another when the base was made. */
 int environment_build(struct environment *e, const struct environment_base *b,
                       struct delivery *d, uint64_t max_attempts);
+/* MQW_LETTER besides, once it is built. */
+void environment_letter(struct environment *e, int64_t letter);
 void environment_close(struct environment *e);
 
 /* "MQW_DELIVERY=<nonce>-<seq>": marks every process of one delivery, so that

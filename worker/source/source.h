@@ -153,6 +153,21 @@ struct source_group {
     uint64_t head;    /* seq of the one that the others wait for; 0: none */
 };
 
+/* A death that a command is to be told of. */
+struct source_hook {
+    int64_t n;      /* of this death */
+    int64_t letter; /* its number */
+    char *json;     /* a line; the caller's, to free */
+    size_t json_size;
+    struct ulid id;
+    uint64_t received_ns; /* wall */
+    uint32_t priority, failures, crashes;
+    bool redelivered;
+    struct header_text group; /* at NULL: none; in `data` */
+    void *data; /* the message as received, then the group; to free */
+    size_t size;
+};
+
 /* Told by the source, without a lock of its own; `arg` is that of the table. */
 struct source_events {
     void *arg;
@@ -172,6 +187,8 @@ struct source_events {
      * and the event comes again. A pool thread. */
     int (*letters_gone)(void *arg);
     size_t (*held)(void *arg); /* how many groups are held; any thread */
+    /* There are letters that hook() may tell of. Any thread; may be NULL. */
+    void (*hooks)(void *arg);
     /* Letters were removed, as the settings say. A pool thread. */
     void (*removed)(void *arg, uint64_t letters);
     /* Take nothing for a while. Any thread. */
@@ -276,6 +293,14 @@ struct source_ops {
     /* So many from now on, up to lent_most. May wait for a disk. A problem: it
      * is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
+
+    /* ---- --on-dead; one thread ---- */
+
+    /* The death that was told of least recently; it stays the first until
+     * hook_end. -ENOENT: none. May wait for a disk. */
+    int (*hook)(struct source *s, struct source_hook *out);
+    /* It was told, durably on 0; or not, and it comes after the others. */
+    int (*hook_end)(struct source *s, int64_t n, bool told);
 
     /* A setting was changed. Any thread; never waits; may be NULL. */
     void (*tuned)(struct source *s);

@@ -59,7 +59,10 @@ static const char version_2[] = NUMBERS("2") VERSION_1_TABLES VERSION_2_TABLES
     "INSERT INTO replays VALUES (7, 1, zeroblob(16), 150, 160, 1);";
 /* version_3: as 2, with a column of attempts that ALTER TABLE adds */
 static const char version_3[] = NUMBERS("3") VERSION_1_TABLES VERSION_2_TABLES
-    "ALTER TABLE attempts ADD COLUMN said INTEGER NOT NULL DEFAULT 0;";
+    "ALTER TABLE attempts ADD COLUMN said INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE hooks (n INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)"
+    " ON DELETE CASCADE);";
 
 /* file_of - a store as that version made it */
 static void file_of(const char *version)
@@ -448,7 +451,8 @@ Test(store, several_programs_upgrade_it_at_once)
     }
 }
 
-/* messages_waiting is of no version: a store may be without (test_waiting.c). */
+/* messages_waiting is of no version: a store may be without it
+ * (test_waiting.c). */
 Test(store, a_new_file_has_the_schema_of_its_version)
 {
     char other[PATH_MAX + 8], sql[PATH_MAX + 400];

@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "common/base/log.h"
+#include "common/store/letters.h"
 #include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
 #include "worker/source/mq/group_hold_watch.h"
@@ -172,6 +173,8 @@ static const struct source_ops mq_ops = {
     .unlocked = mq_unlocked,
     .lent = mq_lent,
     .resize = mq_resize,
+    .hook = mq_hook,
+    .hook_end = mq_hook_end,
     .tuned = mq_tuned,
     .runs = mq_runs,
     .recover = mq_recover,
@@ -259,6 +262,10 @@ int source_mq_open(struct source_mq *q, struct problem *p)
 {
     int err = lents_open(q);
 
+    if (q->set->on_dead)
+        store_hooks_note(q->store);
+    else if (!err)
+        err = letters_hooks_forget(q->store);
     q->source.ops = &mq_ops;
     lost_replays_init(&q->lost_replays);
     q->lost_replays.queue = q->set->queue;

@@ -111,6 +111,8 @@ int mq_keep(struct source *s,
             int (*place)(void *arg, struct message *m, bool half,
                          struct settle *out),
             void *arg);
+int mq_hook(struct source *s, struct source_hook *out);
+int mq_hook_end(struct source *s, int64_t n, bool told);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
 /* A slot that is FREE again. LANE_NONE: it is its settler's. */
@@ -136,6 +138,8 @@ static inline void source_mq_died(struct source_mq *q)
     if (q->dead_queue)
         dead_queue_poke(q->dead_queue);
     dead_limit_poke(q->dead_limit);
+    if (q->events.hooks)
+        q->events.hooks(q->events.arg);
 }
 
 #pragma GCC visibility pop

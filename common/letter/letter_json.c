@@ -1,5 +1,5 @@
-/* mqdlq_json.c - see mqdlq_json.h: a letter out (mqdlq_decode.c: in) */
-#include "scripts/mqdlq/mqdlq_json.h"
+/* letter_json.c - see letter_json.h */
+#include "common/letter/letter_json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,8 +109,8 @@ static int letter_put(const struct letter *l, void *arg)
     return w->err;
 }
 
-/* json_print_letter - one letter, one line */
-int json_print_letter(struct store *s, const char *queue, int64_t row,
+/* letter_json_print - one letter, one line */
+int letter_json_print(struct store *s, const char *queue, int64_t row,
                       FILE *out)
 {
     struct writing w = {.queue = queue, .history = json_array()};

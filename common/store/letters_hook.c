@@ -1,0 +1,65 @@
+/* letters_hook.c - deaths that somebody is to be told of; see letters.h
+ *
+ * store_put notes a death in the commit that makes the row a letter: there is
+ * never one without the other. Whoever is told runs before letters_hook_end.
+ * Crash before the commit of that: he is told again, by the next worker. After
+ * it: he is not. So he is told at least once. The note goes with its letter, by
+ * the foreign key; if the letter dies again meanwhile, its note is another one,
+ * and the end of the first leaves it there.
+ */
+#include <errno.h>
+
+#include "common/base/fault_point.h"
+#include "common/store/letters.h"
+#include "common/store/store_sql.h"
+
+int letters_hook(struct store *s, struct letter_hook *out)
+{
+    sqlite3_stmt *st;
+    int found = store_ask(s, &st, SQL_HOOK_NEXT, NULL);
+
+    if (found > 0)
+        *out = (struct letter_hook){sqlite3_column_int64(st, 0),
+                                    sqlite3_column_int64(st, 1)};
+    return store_answered(s, st, found);
+}
+
+struct end {
+    int64_t n;
+    bool told;
+};
+
+static int end_apply(struct sql *sql, void *arg)
+{
+    const struct end *end = arg;
+
+    return sql_run(sql, end->told ? SQL_HOOK_DONE : SQL_HOOK_LATER,
+                   SQL_VALUES(value_int(end->n)));
+}
+
+int letters_hook_end(struct store *s, int64_t n, bool told)
+{
+    struct end end = {n, told};
+    int err;
+
+    FAULT_POINT("letters_hook_end_before");
+    err = store_write(s, end_apply, NULL, &end);
+    FAULT_POINT("letters_hook_end_after");
+    return err;
+}
+
+static int forget_apply(struct sql *sql, void *arg)
+{
+    (void)arg;
+    return sql_run(sql, SQL_HOOKS_FORGET, NULL);
+}
+
+int letters_hooks_forget(struct store *s)
+{
+    struct letter_hook any;
+    int err = letters_hook(s, &any);
+
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    return store_write(s, forget_apply, NULL, NULL);
+}
