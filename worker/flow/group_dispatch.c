@@ -3,33 +3,13 @@
 #include "worker/flow/group_dispatch.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
-#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
-
-#define AGAIN_NS NS_PER_S /* what could not be parked is due again */
-
-/* A message that waits in its group. */
-struct member {
-    struct group_item item;
-    struct message *m;
-};
-
-/* c = constant after open   p = whoever set parking   a = atomic */
-struct dispatch {
-    struct groups *groups;  /* c */
-    struct member *members; /* c  by the message's index */
-    atomic_bool parking;    /* a  one thread parks at a time: in order */
-    struct group_item *items[SETTLE_MOST]; /* p */
-    struct settle parks[SETTLE_MOST];      /* p */
-    atomic_bool full_told; /* a  the bound of parked messages was logged */
-};
+#include "worker/flow/group_dispatch_inner.h"
 
 int dispatch_open(struct dispatch **out, struct flow *f, unsigned most)
 {
@@ -81,23 +61,6 @@ int dispatch_restore(struct flow *f)
     return f->source->ops->groups(f->source, restore, f);
 }
 
-/* crowded - half the lookahead is taken and some of it cannot run; or no more
- * can be lent, and what it waits for needs that, whatever the bounds say */
-static bool crowded(const struct flow *f)
-{
-    const struct groups *g = f->dispatch->groups;
-
-    return groups_stuck(g) > 0 &&
-           (f->source->ops->room(f->source) == 0 ||
-            (groups_waiting(g) * 2 >= f->set->lookahead &&
-             groups_parked(g) < f->set->max_parked));
-}
-
-bool dispatch_stuck(const struct flow *f)
-{
-    return crowded(f) && !atomic_load(&f->dispatch->parking);
-}
-
 bool dispatch_ready(const struct flow *f)
 {
     return groups_ready(f->dispatch->groups) > 0 || dispatch_stuck(f);
@@ -109,25 +72,6 @@ bool dispatch_empty(const struct flow *f)
 
     return groups_waiting(o->groups) == 0 && groups_parked(o->groups) == 0 &&
            groups_ready(o->groups) == 0;
-}
-
-/* dispatch_room - --lookahead of what is lent, --max-parked */
-bool dispatch_room(struct flow *f)
-{
-    struct dispatch *o = f->dispatch;
-
-    if (groups_parked(o->groups) < f->set->max_parked) {
-        atomic_store_explicit(&o->full_told, false, memory_order_relaxed);
-        return groups_waiting(o->groups) < f->set->lookahead;
-    }
-    if (!atomic_exchange(&o->full_told, true))
-        log_warn("parked_full", F_STR("queue", f->set->queue),
-                 F_UINT("parked", groups_parked(o->groups)),
-                 F_STR("next",
-                       "nothing more is received, not even a replay, until "
-                       "blocked groups go on; mqdlq discard frees a group "
-                       "that is held, or raise --max-parked"));
-    return false;
 }
 
 /* member_make - a message's place in its group
@@ -173,45 +117,6 @@ int dispatch_enter(struct flow *f, struct delivery *d)
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
-/* park_settle - what the source is asked to do with it */
-static struct settle park_settle(struct message *m, unsigned lane,
-                                 struct header_text group, size_t header_size)
-{
-    return (struct settle){.m = m,
-                           .kind = SETTLE_PARK,
-                           .lane = lane,
-                           .group = group,
-                           .header_size = header_size};
-}
-
-/* put_by - a due message to the source again, behind what its group has there
- * Any number may be due at once. Were they all to stay lent, no room would be
- * left to run one of them; so one that cannot be parked goes back, too.
- * Crash before it is durable: it waits as before. After it: it is parked, and
- * was not run.
- */
-static int put_by(struct flow *f, struct delivery *d)
-{
-    struct groups *g = f->dispatch->groups;
-    struct message *m = d->message;
-    struct group_item *item = &member_make(f, m)->item;
-    struct settle st = park_settle(m, d->place, d->group, d->header.bytes);
-    int err = groups_park_one(g, d->group.at, d->group.size, item);
-
-    if (err)
-        return refused(d, err);
-    err = f->source->ops->settle(f->source, &st, 1);
-    if (err) { /* it waits there as before */
-        groups_park_undo(g, item);
-        source_return(f->source, m, d->place, clock_steady_ns() + AGAIN_NS);
-        gate_trouble(&f->gate, "parking a message in the store", -err);
-        return PUT_BY;
-    }
-    FAULT_POINT("park_due_after_put");
-    groups_park_end(g, &item, 1, true);
-    return PUT_BY;
-}
-
 /* head_lease - the lease of a retry's group
  * The retry is in the source before its group is blocked by it
  * (dispatch_settled), so it can be due while the group is leased still. Once
@@ -248,9 +153,10 @@ int dispatch_due(struct flow *f, struct delivery *d)
     if (d->message->flags & MESSAGE_FRONT)
         return f->source->ops->room(f->source) > 0 ? dispatch_enter(f, d)
                                                    : -EINPROGRESS;
-    return groups_waiting(f->dispatch->groups) < f->set->lookahead
-               ? dispatch_enter(f, d)
-               : put_by(f, d);
+    if (groups_waiting(f->dispatch->groups) < f->set->lookahead)
+        return dispatch_enter(f, d);
+    err = dispatch_put_by(f, d, &member_make(f, d->message)->item);
+    return err < 0 ? refused(d, err) : err;
 }
 
 /* take_item - a message that waits in its place */
@@ -340,133 +246,6 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
     return err;
 }
 
-/* park - what was taken out of its place, in one commit
- * Crash before it: each message is lent, and was not run. After it: it is
- * parked, as the source finds out.
- */
-static int park(struct flow *f, size_t n)
-{
-    struct dispatch *o = f->dispatch;
-    struct header header;
-    char why[HEADER_WHY];
-
-    for (size_t i = 0; i < n; i++) {
-        struct member *one = CONTAINER_OF(o->items[i], struct member, item);
-        struct header_text key; /* it was found by this one */
-
-        if (header_parse(one->m->data, one->m->size, &header, why) < 0)
-            header.bytes = 0;
-        key.at = groups_key(one->item.group, &key.size);
-        o->parks[i] = park_settle(one->m, LANE_NONE, key, header.bytes);
-    }
-    return f->source->ops->settle(f->source, o->parks, n);
-}
-
-/* parked - the member of each is used until they are given back */
-static void parked(struct flow *f, size_t n)
-{
-    struct dispatch *o = f->dispatch;
-
-    FAULT_POINT("park_after_put");
-    groups_park_end(o->groups, o->items, n, true);
-    for (size_t i = 0; i < n; i++) {
-        suspects_done(&f->gate.suspects, o->parks[i].m->seq);
-        f->source->ops->release(f->source, o->parks[i].m);
-    }
-    backlog_look(f);
-}
-
-/* park_some - one commit; whether there was something to park */
-static bool park_some(struct flow *f)
-{
-    struct dispatch *o = f->dispatch;
-    size_t n = groups_park_begin(o->groups, o->items, SETTLE_MOST);
-    int err = n ? park(f, n) : 0;
-
-    if (err) {
-        groups_park_end(o->groups, o->items, n, false);
-        gate_trouble(&f->gate, "parking messages in the store", -err);
-    } else if (n) {
-        parked(f, n);
-    }
-    return n && !err;
-}
-
-/* dispatch_relieve - park until there is room
- * Who finds another thread parking goes away, and nobody else would see that
- * the lookahead was filled meanwhile: so whoever parked looks again after it
- * has said that it does not park any more. While a delay after trouble runs it
- * is not tried again: take_any comes by with each message.
- */
-void dispatch_relieve(struct flow *f)
-{
-    struct dispatch *o = f->dispatch;
-    bool more = true;
-
-    while (more && crowded(f) && !(atomic_load(&f->gate.holds) & HOLD_QUEUE) &&
-           !atomic_exchange(&o->parking, true)) {
-        more = park_some(f);
-        atomic_store(&o->parking, false);
-    }
-}
-
-/* still_dead - whether a held group has a letter left; with trouble, it has:
- * who holds it then asks again (held) */
-static bool still_dead(struct flow *f, struct group *lease)
-{
-    struct header_text key;
-
-    key.at = groups_key(lease, &key.size);
-    return f->source->ops->letters(f->source, key) != 0;
-}
-
-/* let_go - a held group goes on if it has no letter: 1 it does, 0 it has one,
- * or -errno
- * The source is asked without the lock. What dies meanwhile finds the group
- * held already and makes it doubted, so the source is asked again.
- */
-static int let_go(struct flow *f, const char *key, size_t size)
-{
-    int has;
-
-    do {
-        has =
-            f->source->ops->letters(f->source, (struct header_text){key, size});
-        if (has != 0)
-            return has < 0 ? has : 0;
-    } while (!groups_unhold(f->dispatch->groups, key, size));
-    log_info("group_released", F_STR("queue", f->set->queue),
-             F_BYTES("group", key, size));
-    return 1;
-}
-
-/* dispatch_release - each held group, by a copy of its key */
-int dispatch_release(struct flow *f)
-{
-    struct groups *g = f->dispatch->groups;
-    size_t bytes, size;
-    char *keys = groups_held_keys(g, &bytes);
-    int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0, went;
-
-    for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
-        const char *key = keys + at + sizeof size;
-
-        memcpy(&size, keys + at, sizeof size);
-        went = let_go(f, key, size);
-        if (went < 0)
-            err = went;
-        else
-            n += went;
-    }
-    free(keys);
-    return err ? err : n;
-}
-
-size_t dispatch_held(const struct flow *f)
-{
-    return groups_held(f->dispatch->groups);
-}
-
 void dispatch_set_quantum(struct flow *f, unsigned quantum)
 {
     groups_set_quantum(f->dispatch->groups, quantum);
@@ -506,79 +285,6 @@ int dispatch_shut(struct flow *f, const char *key, size_t size)
         log_info("group_closed", F_STR("queue", f->set->queue),
                  F_BYTES("group", key, size));
     return err;
-}
-
-/* held - it waits for an operator
- * Who is watching already may have looked when the letter was gone and the
- * group not held yet: so look once more. What goes later than that is noticed.
- */
-static void held(struct flow *f, const char *key, size_t size)
-{
-    int went;
-
-    log_warn("group_held", F_STR("queue", f->set->queue),
-             F_BYTES("group", key, size),
-             F_STR("next", "its letter keeps it waiting: mqdlq replay or "
-                           "mqdlq discard"));
-    f->source->ops->watch(f->source, false);
-    went = let_go(f, key, size);
-    if (went > 0)
-        gate_changed(&f->gate);
-    else if (went < 0)
-        f->source->ops->watch(f->source, true);
-}
-
-/* hold - the lease ends; its key is not ours any more then */
-static void hold(struct flow *f, struct group *lease)
-{
-    char copy[GROUP_KEY_MAX];
-    size_t size;
-    const char *key = groups_key(lease, &size);
-
-    memcpy(copy, key, size);
-    groups_hold(f->dispatch->groups, lease);
-    held(f, copy, size);
-}
-
-/* go_on - unless a letter of it is left */
-static void go_on(struct flow *f, struct group *lease, bool ask)
-{
-    while (!(ask && still_dead(f, lease))) {
-        if (groups_release(f->dispatch->groups, lease))
-            return;
-        ask = true; /* one came meanwhile */
-    }
-    hold(f, lease);
-}
-
-/* dispatch_settled - the lease ends as the verdict says */
-void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
-                      uint64_t seq, bool letter)
-{
-    bool holds = f->set->on_group_dead == GROUP_DEAD_HOLD;
-
-    if (end == GROUP_WAITS)
-        groups_block(f->dispatch->groups, lease, (int64_t)seq);
-    else if (holds && end == GROUP_DIED)
-        hold(f, lease);
-    else
-        go_on(f, lease, holds && letter);
-}
-
-void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
-{
-    struct groups *g = f->dispatch->groups;
-    struct group *lease = groups_resume(g, group.at, group.size, (int64_t)seq);
-    int err = 0;
-
-    if (lease)
-        dispatch_settled(f, lease, GROUP_DIED, seq, false);
-    else if (f->set->on_group_dead == GROUP_DEAD_HOLD)
-        err = groups_hold_late(g, group.at, group.size);
-    if (err > 0)
-        held(f, group.at, group.size);
-    else if (err < 0)
-        gate_trouble(&f->gate, "holding a group", -err);
 }
 
 void dispatch_return(struct flow *f, struct group *lease, struct message *m)

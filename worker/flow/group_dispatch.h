@@ -17,7 +17,7 @@
 #include "worker/groups/groups.h"
 
 struct flow;
-struct dispatch; /* opaque; body in group_dispatch.c */
+struct dispatch; /* opaque; body in group_dispatch_inner.h */
 
 /* What became of a message that was to be taken. */
 enum taken {

@@ -1,0 +1,95 @@
+/* runtimedir_look.c - the folder that a note names, for who has not opened it
+ * (see runtimedir.h) */
+#include "common/state/runtimedir.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/file/folder.h"
+#include "common/state/runtimedir_inner.h"
+
+/* owned - a folder of the same owner as the state folder, which nobody else may
+ * write; the note is only as good as that */
+static bool owned(const char *folder, const struct statedir *dir)
+{
+    struct stat ours, st;
+
+    return stat(dir->folder, &ours) == 0 && lstat(folder, &st) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_uid == ours.st_uid &&
+           !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* runtimedir_file - what is not where the note says may be where an older
+ * version, or an orderly stop, left it */
+int runtimedir_file(const struct statedir *dir, const char *file,
+                    char out[PATH_MAX], struct problem *p)
+{
+    struct runtimedir_note note;
+    struct statedir at = {.root = ""};
+    struct stat st;
+    int err = runtimedir_note_read(&note, dir->folder, RUNTIMEDIR_NOTE);
+
+    if (!err && owned(note.folder, dir)) {
+        strlcpy(at.folder, note.folder, sizeof at.folder);
+        err = statedir_path(&at, file, out, p);
+        if (err || lstat(out, &st) == 0)
+            return err;
+    }
+    return statedir_path(dir, file, out, p);
+}
+
+/* empty_remove - under its lock; `note` is that of the state folder
+ * The note is closed first, as a folder that is missing under an open one tells
+ * of messages that were lost. Crash after that: the next start finds an empty
+ * folder, and uses it. A worker that starts meanwhile waits for the lock and
+ * makes the folder again, or takes the next name (lock_take). */
+static int empty_remove(const struct statedir *dir,
+                        struct runtimedir_note *note,
+                        int (*has)(const char *path))
+{
+    char path[PATH_MAX];
+    int err = folder_join(path, note->folder, "/", RUNTIMEDIR_CUSTODY)
+                  ? has(path)
+                  : -ENAMETOOLONG;
+
+    if (err)
+        return err;
+    if (note->open) {
+        note->open = false;
+        err = runtimedir_note_write(note, dir->folder, RUNTIMEDIR_NOTE);
+    }
+    if (err)
+        return err;
+    runtimedir_clear(note->folder);
+    return rmdir(note->folder) < 0 ? -errno : 0;
+}
+
+int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
+                      char out[PATH_MAX])
+{
+    struct runtimedir_note note, owner;
+    struct stat st;
+    int lock, err = runtimedir_note_read(&note, dir->folder, RUNTIMEDIR_NOTE);
+
+    out[0] = '\0';
+    if (err)
+        return err;
+    strlcpy(out, note.folder, PATH_MAX);
+    if (runtimedir_same(note.folder, dir->folder) || !owned(note.folder, dir) ||
+        runtimedir_note_read(&owner, note.folder, RUNTIMEDIR_OWNER) < 0 ||
+        strcmp(owner.id, note.id) != 0 ||
+        !runtimedir_same(owner.folder, dir->folder))
+        return -ENOENT;
+    /* What root writes there its owner could not use. */
+    if (stat(dir->folder, &st) < 0 || st.st_uid != geteuid())
+        return -EPERM;
+    err = runtimedir_lock(&lock, note.folder);
+    if (err)
+        return err == -EWOULDBLOCK ? -EBUSY : err;
+    err = empty_remove(dir, &note, has);
+    close(lock);
+    return err;
+}

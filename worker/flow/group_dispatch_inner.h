@@ -1,0 +1,38 @@
+/* group_dispatch_inner.h - inside of group_dispatch.c, group_park.c and
+ * group_hold.c
+ *
+ * WHAT   What they share: the groups, and the place of each message in them.
+ * WHO    As group_dispatch.h.
+ * OWNS   As group_dispatch.h.
+ * FAILS  As group_dispatch.h.
+ */
+#ifndef WORKER_FLOW_GROUP_DISPATCH_INNER_H
+#define WORKER_FLOW_GROUP_DISPATCH_INNER_H
+
+#include <stdatomic.h>
+
+#include "worker/flow/group_dispatch.h"
+#include "worker/source/source.h"
+
+/* A message that waits in its group. */
+struct member {
+    struct group_item item;
+    struct message *m;
+};
+
+/* c = constant after open   p = whoever set parking   a = atomic */
+struct dispatch {
+    struct groups *groups;  /* c */
+    struct member *members; /* c  by the message's index */
+    atomic_bool parking;    /* a  one thread parks at a time: in order */
+    struct group_item *items[SETTLE_MOST]; /* p */
+    struct settle parks[SETTLE_MOST];      /* p */
+    atomic_bool full_told; /* a  the bound of parked messages was logged */
+};
+
+/* group_park.c: a due message to the source again, behind what its group has
+ * there: PUT_BY, or -errno as groups_park_one. */
+int dispatch_put_by(struct flow *f, struct delivery *d,
+                    struct group_item *item);
+
+#endif
