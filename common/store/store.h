@@ -42,6 +42,9 @@ enum {
     /* WAITING: a letter that was sent again, and a worker that stopped had it:
      * the first of its group, which waits for it as for a letter. */
     STORE_FRONT = 1 << 2,
+    /* An operator cancelled it: it is not run, and ends as discarded. No write
+     * of a worker takes this back. */
+    STORE_CANCELLED = 1 << 3,
 };
 
 /* One message. Pointers are borrowed for the call. */

@@ -33,7 +33,8 @@ static const char *const sql_texts[SQL_IDS] = {
 };
 
 _Static_assert(STORE_WAITING == 1 && STORE_PARKED == 2 && STORE_DEAD == 3 &&
-                   STORE_REPLAYED == 4 && STORE_FRONT == 4,
+                   STORE_REPLAYED == 4 && STORE_FRONT == 4 &&
+                   STORE_CANCELLED == 8,
                "the statements and the file's indexes name these numbers");
 
 /* error_like - SQL function error_like(glob, error, text): fnmatch(3) on each,

@@ -52,6 +52,7 @@
     " substr(data, header_size + 1, " most "), " LAST_TEXT
 #define WAITING_WANTED                                                   \
     " AND (?5 IS NULL OR error_like(?5, " LAST_ERROR ", " LAST_TEXT "))" \
+    " AND NOT flags & 8"                                                 \
     " AND first_received_ns >= ?7 AND first_received_ns < ?8"            \
     " AND (?6 IS NULL OR body_has(data, header_size, ?6))"
 #define BY_DUE                                                      \
@@ -73,7 +74,7 @@ STATEMENT(SQL_INSERT,
     " ?12, ?13, ?14, ?15, ?16)")
 STATEMENT(SQL_UPDATE,
     "UPDATE messages SET state = ?1, receive_seq = nullif(?2, 0), id = ?3,"
-    " priority = ?4, attempts = ?5, crashes = ?6, flags = ?7,"
+    " priority = ?4, attempts = ?5, crashes = ?6, flags = ?7 | (flags & 8),"
     " group_key = ?8, due_ns = ?9, first_received_ns = ?10, died_ns = ?11,"
     " reason = ?12, error = ?13, boot = ?14 WHERE row = ?15")
 STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
@@ -165,7 +166,13 @@ STATEMENT(SQL_WAITING_PARKED,
     WAITING_WANTED " ORDER BY receive_seq LIMIT ?10")
 STATEMENT(SQL_WAITING_ROW,
     "SELECT " WAITING_COLUMNS("?2") " FROM messages"
-    " WHERE row = ?1 AND state <= 2")
+    " WHERE row = ?1 AND state <= 2 AND NOT flags & 8")
+STATEMENT(SQL_RUN_NOW,
+    "UPDATE messages SET due_ns = ?2"
+    " WHERE row = ?1 AND state = 1 AND due_ns > ?2 AND NOT flags & 8")
+STATEMENT(SQL_CANCEL,
+    "UPDATE messages SET flags = flags | 8, due_ns = min(due_ns, ?2)"
+    " WHERE row = ?1 AND state <= 2 AND NOT flags & 8")
 STATEMENT(SQL_PARKED_NEXT,
     "SELECT group_key FROM messages WHERE state = 2 AND group_key > ?1"
     " ORDER BY group_key LIMIT 1")

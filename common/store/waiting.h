@@ -77,6 +77,30 @@ int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
                 int (*visit)(const struct waiting_row *w, void *arg),
                 void *arg);
 
+/* What became of a row that was to be steered. */
+enum waiting_steered {
+    WAITING_STEERED, /* it is so, on the disk */
+    WAITING_NOT_SO,  /* it waits, but there was nothing to do: to run now: it is
+                          due, or parked; to cancel: it is cancelled */
+    WAITING_GONE,    /* it does not wait, or is not there */
+    WAITING_IN_FLIGHT, /* a slot has it, or is about to */
+};
+struct waiting_steer {
+    bool cancel; /* it ends as discarded; else: it is due now */
+    const int64_t *rows;
+    size_t count;
+    const bool *skip; /* for each row: it is IN_FLIGHT. NULL: none */
+    uint64_t now_ns;  /* clock_steady_ns */
+    /* Asked when nobody else can write: false ends the call with -EAGAIN, and
+     * nothing has happened. NULL: always. */
+    bool (*may)(void *arg);
+    void *arg;
+};
+/* One commit. A row that is cancelled stays until a worker takes it, at once,
+ * or a parked one in its turn; it is not listed. */
+int waiting_steer(struct store *s, const struct waiting_steer *order,
+                  enum waiting_steered *out);
+
 /* Whether the group has a row that failed and waits for its retry: 1, 0 or
  * -errno. */
 int waiting_group_blocked(struct store *s, const char *group, size_t size);

@@ -10,14 +10,23 @@
 int main(int argc, char **argv)
 {
     static int (*const runs[VERB_COUNT])(const struct options *) = {
-        [VERB_STATUS] = status_run,   [VERB_PAUSE] = steer_run,
-        [VERB_RESUME] = steer_run,    [VERB_SET] = steer_run,
-        [VERB_DRAIN] = steer_run,     [VERB_STOP] = steer_run,
-        [VERB_QUIT] = steer_run,      [VERB_QUEUES] = queues_run,
-        [VERB_EXPLAIN] = explain_run, [VERB_METRICS] = metrics_run,
-        [VERB_DOCTOR] = doctor_run,   [VERB_TOP] = top_run,
-        [VERB_CREATE] = create_run,   [VERB_REMOVE] = remove_run,
+        [VERB_STATUS] = status_run,
+        [VERB_PAUSE] = steer_run,
+        [VERB_RESUME] = steer_run,
+        [VERB_SET] = steer_run,
+        [VERB_DRAIN] = steer_run,
+        [VERB_STOP] = steer_run,
+        [VERB_QUIT] = steer_run,
+        [VERB_QUEUES] = queues_run,
+        [VERB_EXPLAIN] = explain_run,
+        [VERB_METRICS] = metrics_run,
+        [VERB_DOCTOR] = doctor_run,
+        [VERB_TOP] = top_run,
+        [VERB_CREATE] = create_run,
+        [VERB_REMOVE] = remove_run,
         [VERB_LIST] = list_run,
+        [VERB_RUN_NOW] = steer_messages_run,
+        [VERB_CANCEL] = steer_messages_run,
     };
     static struct options o = {.interval_ns = NS_PER_S,
                                .filter.states = WAITING_ALL};

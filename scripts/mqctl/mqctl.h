@@ -18,6 +18,8 @@
 enum verb {
     VERB_QUEUES,
     VERB_LIST,
+    VERB_RUN_NOW,
+    VERB_CANCEL,
     VERB_STATUS,
     VERB_TOP,
     VERB_PAUSE,
@@ -40,7 +42,7 @@ struct options {
     const char *textfile;         /* NULL: stdout */
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
-    bool json, quiet, force;
+    bool json, quiet, force, all, dry_run;
     struct waiting_filter filter; /* of messages */
     uint64_t limit;               /* of messages; 0: all */
     const char *after;            /* a cursor; NULL: from the first */
@@ -54,6 +56,8 @@ int create_run(const struct options *o);
 int remove_run(const struct options *o);
 /* Messages that run and wait. */
 int list_run(const struct options *o);
+/* run-now, cancel. */
+int steer_messages_run(const struct options *o);
 /* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
 /* A screen on a terminal, else a line for each queue and look. */

@@ -187,6 +187,12 @@ static void waiting(struct search *s, const struct store_row *m,
 
     until(m->due_ns, when);
     put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
+    if (m->flags & STORE_CANCELLED) {
+        found(s, "cancelled",
+              "cancelled: it does not run, and ends as discarded as soon as a "
+              "worker takes it");
+        return;
+    }
     if (m->attempts == 0 && m->due_ns <= clock_steady_ns())
         found(s, "waiting",
               "in the store and due: it runs as soon as a worker takes it");
@@ -255,6 +261,10 @@ static void row_tell(struct search *s, const struct store_row *m,
         waiting(s, m, error);
     } else if (m->state != STORE_PARKED) {
         letter(s, m, error);
+    } else if (m->flags & STORE_CANCELLED) {
+        found(s, "cancelled",
+              "cancelled: it does not run, and ends as discarded when the turn "
+              "of its group comes to it");
     } else {
         found(s, "parked", "waits in the store for its turn in its group %s",
               group);

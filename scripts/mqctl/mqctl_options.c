@@ -22,6 +22,12 @@ static const struct subcommand_row verbs[] = {
     [VERB_LIST] = {"list", "[options] QUEUE",
                    "List messages that run and wait.", .least = 1, .most = 1,
                    .also = "ls"},
+    [VERB_RUN_NOW] = {"run-now", "[options] QUEUE ID...|--all|filter",
+                      "Have messages that wait for their time run now.",
+                      .least = 1, .most = SUBCOMMAND_ANY},
+    [VERB_CANCEL] = {"cancel", "[options] QUEUE ID...|--all|filter",
+                     "Discard messages that wait.", .least = 1,
+                     .most = SUBCOMMAND_ANY},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
                      .least = 0, .most = SUBCOMMAND_ANY},
@@ -119,13 +125,14 @@ static int read_until(const char *text, void *into, struct problem *p)
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
-#define FILTER     V(LIST)
+#define STEER      (V(RUN_NOW) | V(CANCEL))
+#define FILTER     (V(LIST) | STEER)
 #define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
     {EVERY & ~V(METRICS),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
-    {ORDERS | V(CREATE) | V(REMOVE),
+    {ORDERS | STEER | V(CREATE) | V(REMOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
@@ -151,6 +158,10 @@ static const struct subcommand_flag flags[] = {
     {FILTER,
      {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
       AT(limit), .help = "only the first N of them"}},
+    {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
+    {STEER,
+     {"dry-run", 0, OPT_FLAG, AT(dry_run),
+      .help = "print what would be done and do nothing"}},
     {V(LIST),
      {"after", 0, OPT_STRING, .value = "CURSOR", AT(after),
       .help = "go on after a message, by the cursor that was printed with "
@@ -187,6 +198,30 @@ static const struct subcommand_flag flags[] = {
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
 
+/* options_check - a verb that changes messages must be told of which, and not
+ * twice */
+static int options_check(void *options, struct problem *p)
+{
+    const struct options *o = options;
+    const struct waiting_filter *f = &o->filter;
+    bool ids = o->line.operand_count > 1;
+    bool narrowed = f->states != WAITING_ALL || f->error_glob || f->group ||
+                    f->match || f->since_ns || f->until_ns || o->limit;
+
+    if (!(1u << o->line.verb & STEER))
+        return 0;
+    if (ids && (narrowed || o->all))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: ids and %s are both given; give one",
+                           mqctl_table.verbs[o->line.verb].name,
+                           o->all ? "--all" : "a filter");
+    if (!ids && !narrowed && !o->all)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: nothing chosen; give ids, a filter, or --all",
+                           mqctl_table.verbs[o->line.verb].name);
+    return 0;
+}
+
 const struct subcommand_table mqctl_table = {
     .program = "mqctl",
     .usage = "VERB [options] [QUEUE ...]",
@@ -199,4 +234,5 @@ const struct subcommand_table mqctl_table = {
     .verb_count = VERB_COUNT,
     .flags = flags,
     .flag_count = sizeof flags / sizeof *flags,
+    .check = options_check,
 };

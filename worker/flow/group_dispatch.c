@@ -159,6 +159,13 @@ int dispatch_due(struct flow *f, struct delivery *d)
     return err < 0 ? refused(d, err) : err;
 }
 
+int dispatch_end(struct flow *f, struct delivery *d)
+{
+    int err = head_lease(f, d);
+
+    return err == -ENOENT ? 0 : err;
+}
+
 /* take_item - a message that waits in its place */
 static void take_item(struct flow *f, struct group *lease,
                       struct group_item *item, struct delivery *d)

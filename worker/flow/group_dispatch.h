@@ -59,6 +59,9 @@ int dispatch_enter(struct flow *f, struct delivery *d);
  * ask again soon; PUT_BY if the room for groups is taken; else as
  * dispatch_add. */
 int dispatch_due(struct flow *f, struct delivery *d);
+/* One whose time has come, and that ends without a handler: 0, and `d` has the
+ * lease of its group if it is the head; -EINPROGRESS as dispatch_due. */
+int dispatch_end(struct flow *f, struct delivery *d);
 /* The next message of a group, leased, in `d`. -EAGAIN none. */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d);
 /* When few more can be lent: park what is behind blocked heads. */

@@ -19,6 +19,17 @@
 
 #define SOON_NS NS_PER_MS /* until a due one that was put off is tried again */
 
+/* end_due - a cancelled one comes to its end, and its group goes on */
+static int end_due(struct receive *item)
+{
+    int err = item->d->group.at ? dispatch_end(item->flow, item->d) : 0;
+
+    if (err)
+        return err;
+    settle_cancelled(item->flow, item->d);
+    return TAKEN_NONE;
+}
+
 /* take_due - the next that is due: to be delivered, or to its group */
 static int take_due(struct receive *item)
 {
@@ -33,7 +44,9 @@ static int take_due(struct receive *item)
     if (err)
         return err;
     delivery_read(item->d, m, f->set->group_separator);
-    if (item->d->group.at)
+    if (m->flags & MESSAGE_CANCELLED)
+        err = end_due(item);
+    else if (item->d->group.at)
         err = dispatch_due(f, item->d);
     if (err < 0)
         source_return(s, m, item->own.place, clock_steady_ns() + SOON_NS);
@@ -149,7 +162,12 @@ static int take_fresh(struct receive *item)
 /* take_group - the next message of a group that may run */
 static int take_group(struct receive *item)
 {
-    return dispatch_take(item->flow, item->own.place, item->d);
+    int err = dispatch_take(item->flow, item->own.place, item->d);
+
+    if (err || !(item->d->message->flags & MESSAGE_CANCELLED))
+        return err;
+    settle_cancelled(item->flow, item->d);
+    return TAKEN_NONE;
 }
 
 /* due_first - whether due ones come before fresh ones: those that the last

@@ -86,6 +86,17 @@ void settle_repeat(struct flow *f, struct delivery *d)
         counters_rest_done(f->counters);
 }
 
+/* settle_cancelled - no handler hears of it but by `settled` */
+void settle_cancelled(struct flow *f, struct delivery *d)
+{
+    struct decision dec;
+
+    decision_init(&dec, d, SETTLE_DISCARD);
+    dec.end_ns = clock_wall_ns();
+    dec.s.error = "cancelled";
+    give(f, &dec);
+}
+
 void settle_stale(struct flow *f, struct delivery *d)
 {
     struct decision dec;

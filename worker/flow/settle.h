@@ -22,6 +22,8 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
 /* A second copy of a letter that was taken already: it is no message of its own
  * and comes to nothing. */
 void settle_repeat(struct flow *f, struct delivery *d);
+/* An operator cancelled it, and nobody has run it since: discarded. */
+void settle_cancelled(struct flow *f, struct delivery *d);
 /* Its claim is gone: it comes again, and is not worth a run. */
 void settle_stale(struct flow *f, struct delivery *d);
 /* Not due yet: to the source until the header's not-before. Many, in one

@@ -22,6 +22,7 @@
 #include "worker/operate/cap.h"
 #include "worker/operate/control_verbs.h"
 #include "worker/operate/orders.h"
+#include "worker/operate/steering.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
@@ -36,7 +37,8 @@ struct client {
     struct control *control;
     uint64_t heard; /* when it said something last, counted */
     size_t used;
-    bool waits; /* for the answer to its first line */
+    bool waits;                /* for the answer to its first line */
+    struct steering *steering; /* that it waits for; NULL: none */
     char line[LINE];
 };
 
@@ -48,10 +50,12 @@ struct control {
     struct loop_source door;
     struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
-    uint64_t heard;      /* things said so far */
-    char path[PATH_MAX]; /* c */
-    atomic_int next;     /* a  a door to take the place of this one; -1: none */
-    struct stat node;    /* p  what our last door made there */
+    struct timer steer_timer;    /* an order about messages is over */
+    struct steering_end steered; /* c  starts it */
+    uint64_t heard;              /* things said so far */
+    char path[PATH_MAX];         /* c */
+    atomic_int next;  /* a  a door to take the place of this one; -1: none */
+    struct stat node; /* p  what our last door made there */
 };
 
 /* ---- clients ---- */
@@ -64,6 +68,7 @@ static void client_drop(struct client *c)
     c->source.added = false; /* epoll forgot it */
     c->used = 0;
     c->waits = false;
+    steering_drop(&c->steering);
 }
 
 /* reply - whole, or the client is dropped: it does not read its answers */
@@ -88,11 +93,14 @@ static bool reply(struct client *c, json_t *answer)
 static bool answer(struct client *c, const char *line)
 {
     char words[LINE]; /* is cut into words, and may be asked again */
-    bool again = c->waits;
+    struct control_call call = {.again = c->waits,
+                                .steering = &c->steering,
+                                .end = &c->control->steered};
     json_t *out;
 
     strlcpy(words, line, sizeof words);
-    out = control_answer(c->control->orders, words, again, &c->waits);
+    out = control_answer(c->control->orders, words, &call);
+    c->waits = call.later;
     return !c->waits && reply(c, out);
 }
 
@@ -126,7 +134,8 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* grown - there is room for more handlers, or there is none */
+/* grown - there is room for more handlers, or there is none; or an order about
+ * messages is over */
 static void grown(void *arg)
 {
     struct control *k = arg;
@@ -136,6 +145,20 @@ static void grown(void *arg)
             lines(&k->clients[i]);
             listen_on(&k->clients[i]);
         }
+}
+
+/* steer_over - ask again */
+static void steer_over(struct timer *timer)
+{
+    grown(CONTAINER_OF(timer, struct control, steer_timer));
+}
+
+/* steered - on a thread of the pool: the loop has to hear of it */
+static void steered(void *arg)
+{
+    struct control *k = arg;
+
+    timers_start(k->flow->timers, &k->steer_timer, clock_mono_ns());
 }
 
 /* client_ready - something came, or it went */
@@ -272,6 +295,8 @@ struct control *control_open(struct orders *orders)
     atomic_store(&k->next, -1);
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
+    timer_init(&k->steer_timer, steer_over);
+    k->steered = (struct steering_end){.over = steered, .arg = k};
     for (size_t i = 0; i < CLIENTS; i++)
         k->clients[i].source.fd = -1;
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
@@ -318,6 +343,7 @@ void control_close(struct control **control)
     *control = NULL;
     k->orders->cap->over = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
+    timers_cancel(k->flow->timers, &k->steer_timer);
     if (atomic_load(&k->next) >= 0)
         close(atomic_load(&k->next));
     for (size_t i = 0; i < CLIENTS; i++)

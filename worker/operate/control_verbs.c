@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/state/counters.h"
@@ -18,13 +20,15 @@
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/live_settings.h"
+#include "worker/operate/steering.h"
 
-#define WORDS_MAX 32
+#define WORDS_MAX STEER_MOST
 
 struct request {
     struct orders *orders;
     char *words[WORDS_MAX]; /* without the verb */
     size_t count;
+    struct control_call *call;
     bool later; /* not now: there is no answer yet */
 };
 
@@ -222,6 +226,83 @@ static json_t *set(struct request *r)
     return out;
 }
 
+/* numbers_read - of rows; false: one is none, or there are none */
+static bool numbers_read(const struct request *r, int64_t out[STEER_MOST])
+{
+    const char *trouble = NULL;
+
+    for (size_t i = 0; i < r->count && !trouble; i++)
+        out[i] = strtonum(r->words[i], 1, INT64_MAX, &trouble);
+    return r->count > 0 && !trouble;
+}
+
+/* steered_json - a word for each number; or why nothing has happened */
+static json_t *steered_json(const struct steering *s)
+{
+    static const char *const words[] = {
+        [STEERED] = "done",
+        [STEERED_BEFORE] = "already",
+        [STEERED_GONE] = "gone",
+        [STEERED_IN_FLIGHT] = "in flight",
+    };
+    const enum steered *results;
+    char text[160];
+    size_t n;
+    int err = steering_results(s, &results, &n);
+    json_t *all;
+
+    if (err) {
+        snprintf(text, sizeof text,
+                 "the store cannot be written: %s; nothing has happened, try "
+                 "again",
+                 strerror(-err));
+        return control_refusal(err == -ENOSPC ? EX_CANTCREAT : EX_TEMPFAIL,
+                               text);
+    }
+    all = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(all, json_string(words[results[i]]));
+    return json_pack("{s:b, s:o}", "ok", 1, "results", all);
+}
+
+/* steer - begin it, or tell what came of it */
+static json_t *steer(struct request *r, enum steer what)
+{
+    struct flow *f = r->orders->flow;
+    struct steering **s = r->call->steering;
+    int64_t numbers[STEER_MOST];
+    json_t *out;
+    int err;
+
+    if (*s) {
+        r->later = !steering_is_over(*s);
+        if (r->later)
+            return NULL;
+        out = steered_json(*s);
+        steering_drop(s);
+        return out;
+    }
+    if (!numbers_read(r, numbers))
+        return control_refusal(EX_USAGE, "give numbers of rows, as the store "
+                                         "has them");
+    if (!f->source->ops->steer)
+        return control_refusal(EX_UNAVAILABLE, "messages of this source cannot "
+                                               "be steered");
+    err = steering_begin(s, f, what, numbers, r->count, r->call->end);
+    r->later = !err;
+    return err ? control_refusal(EX_OSERR, strerror(-err)) : NULL;
+}
+
+static json_t *run_now(struct request *r)
+{
+    return steer(r, STEER_RUN_NOW);
+}
+
+static json_t *cancel(struct request *r)
+{
+    return steer(r, STEER_CANCEL);
+}
+
 static const struct {
     const char *name;
     json_t *(*answer)(struct request *r);
@@ -230,7 +311,8 @@ static const struct {
     {"status", status, false}, {"pause", pause_it, true},
     {"resume", resume, true},  {"set", set, true},
     {"drain", drain, true},    {"stop", stop, true},
-    {"quit", quit, true},
+    {"quit", quit, true},      {"run-now", run_now, true},
+    {"cancel", cancel, true},
 };
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
@@ -265,24 +347,24 @@ static size_t verb_of(const char *name)
 }
 
 /* control_answer - one line */
-json_t *control_answer(struct orders *orders, char *line, bool again,
-                       bool *later)
+json_t *control_answer(struct orders *orders, char *line,
+                       struct control_call *call)
 {
-    struct request r = {.orders = orders};
+    struct request r = {.orders = orders, .call = call};
     size_t i = verb_of(request_read(&r, line));
     json_t *out;
 
-    *later = false;
+    call->later = false;
     if (i == VERBS)
         return control_refusal(EX_USAGE,
                                "not a request; give status, pause [DUR], "
-                               "resume, set NAME=VALUE..., drain, stop or "
-                               "quit");
-    if (verbs[i].order && !again)
+                               "resume, set NAME=VALUE..., drain, stop, "
+                               "quit, run-now ROW... or cancel ROW...");
+    if (verbs[i].order && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
     out = verbs[i].answer(&r);
-    *later = r.later && !out;
+    call->later = r.later && !out;
     /* No answer points into the request. */
     return out; // cppcheck-suppress returnDanglingLifetime
 }

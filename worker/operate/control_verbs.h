@@ -13,10 +13,21 @@
 
 struct orders;
 
-/* `line` is changed. The caller's reference. `*later`, and NULL: what it needs
- * is being made, ask once more when cap.h says so, `again`. */
-json_t *control_answer(struct orders *orders, char *line, bool again,
-                       bool *later);
+struct steering;     /* steering.h */
+struct steering_end; /* steering.h */
+
+/* One request of a client. */
+struct control_call {
+    bool again; /* it is asked once more */
+    bool later; /* out: there is no answer yet, ask again */
+    /* NULL, or what the request has begun; the client's to drop. */
+    struct steering **steering;
+    const struct steering_end *end; /* told when that is over */
+};
+/* `line` is changed. The caller's reference. NULL and `later`: what it needs is
+ * being made, ask once more when cap.h or `end` says so, `again`. */
+json_t *control_answer(struct orders *orders, char *line,
+                       struct control_call *call);
 /* {"ok": false, "status": ..., "error": ...} */
 json_t *control_refusal(int status, const char *text);
 

@@ -27,6 +27,9 @@ enum {                                   /* message.flags */
         * not put off once more, and its end changes what waits there. */
        MESSAGE_STORED = 1 << 2,
        MESSAGE_FRONT = 1 << 3, /* before all others of its group: a letter */
+       /* From take_due or unpark: an operator cancelled it. Nobody runs it, it
+        * is settled as DISCARD. */
+       MESSAGE_CANCELLED = 1 << 4,
 };
 
 struct message;

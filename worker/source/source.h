@@ -142,6 +142,18 @@ enum source_place {
     PLACE_SETTLED, /* it was settled meanwhile: there is nothing to keep */
 };
 
+/* What an operator wants of messages that wait in the source, and what became
+ * of it. */
+enum steer { STEER_RUN_NOW, STEER_CANCEL };
+enum steered {
+    STEERED,           /* it is so */
+    STEERED_BEFORE,    /* it was so already; or it waits for its group's head,
+                        * and cannot run now */
+    STEERED_GONE,      /* it does not wait here */
+    STEERED_IN_FLIGHT, /* it is lent, or is about to be */
+};
+#define STEER_MOST 64 /* in one call */
+
 /* Of what count gives the number. */
 enum source_count { COUNT_WAITING, COUNT_PARKED, COUNT_DEAD };
 
@@ -250,6 +262,14 @@ struct source_ops {
     /* The lane has no work: nothing is kept for it, nor can what it settled
      * last be read. */
     void (*rest)(struct source *s, unsigned lane);
+
+    /* Messages that wait here, by the numbers under which others see them: they
+     * are due now; or they are cancelled: they come by take_due at once, or by
+     * unpark in their turn, with MESSAGE_CANCELLED. What became of each is
+     * durable on 0; on -errno nothing has happened. NULL: it cannot be done. Up
+     * to STEER_MOST. May wait for a disk. */
+    int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
+                 size_t n, enum steered *out);
 
     /* ---- groups ---- */
 

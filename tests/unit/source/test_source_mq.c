@@ -264,3 +264,132 @@ Test(source_mq, one_that_no_slot_has_room_for_dies)
     cr_assert_eq(death.size, row.size);
     cr_assert_eq(row_of(5).state, STORE_DEAD);
 }
+
+/* ---- what an operator wants of rows that wait ---- */
+
+static enum steered steer(enum steer what, int64_t row)
+{
+    enum steered out = STEERED_IN_FLIGHT;
+
+    cr_assert_eq(s->ops->steer(s, what, &row, 1, &out), 0);
+    return out;
+}
+
+/* later - a row of group "k" that is due in an hour */
+static int64_t later(uint64_t seq, uint32_t attempts)
+{
+    struct store_row m = fixture_row(STORE_WAITING, "body");
+
+    m.group = "k";
+    m.group_size = 1;
+    m.receive_seq = seq;
+    m.attempts = attempts;
+    m.due_ns = clock_steady_ns() + 3600 * NS_PER_S;
+    return fixture_put(mq.store, &m);
+}
+
+Test(source_mq, what_is_to_run_now_is_due)
+{
+    int64_t row = later(1, 2), parked = put(STORE_PARKED, 2, 0);
+    struct message *m;
+
+    cr_assert_eq(s->ops->take_due(s, 0, &m), -EAGAIN);
+    cr_assert_eq(steer(STEER_RUN_NOW, row), STEERED);
+    cr_assert_eq(steer(STEER_RUN_NOW, row), STEERED_BEFORE);
+    cr_assert_eq(steer(STEER_RUN_NOW, parked), STEERED_BEFORE);
+    cr_assert_eq(steer(STEER_RUN_NOW, 99), STEERED_GONE);
+    atomic_store(&s->due, 1); /* as the timer does */
+    m = take_due(0);
+    cr_assert_eq(m->seq, 1);
+    cr_assert_eq(m->failures, 2);
+    cr_assert_not(m->flags & MESSAGE_CANCELLED);
+}
+
+Test(source_mq, what_is_cancelled_comes_with_its_mark_and_keeps_it)
+{
+    const struct header_text key = {.at = "k", .size = 1};
+    int64_t row = later(1, 1), parked = put(STORE_PARKED, 2, 0);
+    struct message *m;
+
+    cr_assert_eq(steer(STEER_CANCEL, row), STEERED);
+    cr_assert_eq(steer(STEER_CANCEL, row), STEERED_BEFORE);
+    cr_assert_eq(steer(STEER_CANCEL, parked), STEERED);
+    atomic_store(&s->due, 1);
+    m = take_due(0);
+    cr_assert(m->flags & MESSAGE_CANCELLED);
+    cr_assert_eq(settle(m, SETTLE_RETRY, 0), 0, "what should not be");
+    cr_assert(row_of(1).flags & STORE_CANCELLED, "no write takes it back");
+    cr_assert_eq(s->ops->unpark(s, 0, key, false, NULL, &m), 0);
+    cr_assert(m->flags & MESSAGE_CANCELLED);
+    cr_assert_eq(settle(m, SETTLE_DISCARD, 0), 0);
+    cr_assert_eq(steer(STEER_CANCEL, parked), STEERED_GONE);
+}
+
+Test(source_mq, what_is_lent_is_not_cancelled_and_what_is_about_to_be_is)
+{
+    int64_t lent_row = put(STORE_WAITING, 1, 0);
+    int64_t next = put(STORE_WAITING, 2, 0);
+
+    cr_assert_eq(take_due(0)->seq, 1);
+    cr_assert_eq(steer(STEER_CANCEL, lent_row), STEERED_IN_FLIGHT);
+    cr_assert_not(row_of(1).flags & STORE_CANCELLED);
+    cr_assert_eq(steer(STEER_CANCEL, next), STEERED, "read, and not lent");
+    atomic_store(&s->due, 1);
+    cr_assert(take_due(1)->flags & MESSAGE_CANCELLED);
+}
+
+Test(source_mq, a_store_that_is_gone_steers_nothing)
+{
+    int64_t row = later(1, 0);
+    enum steered out;
+
+    source_mq_store_gone(&mq, true);
+    cr_assert_eq(s->ops->steer(s, STEER_CANCEL, &row, 1, &out), -EBADFD);
+    source_mq_store_gone(&mq, false);
+    cr_assert_not(row_of(1).flags & STORE_CANCELLED);
+    cr_assert_eq(steer(STEER_CANCEL, row), STEERED, "nor is it claimed");
+}
+
+static int none_left(void *arg, const struct source_left *left)
+{
+    (void)arg, (void)left;
+    cr_assert_fail("it was lent");
+    return 0;
+}
+
+static void no_run(void *arg, const struct source_run *run)
+{
+    (void)arg, (void)run;
+    cr_assert_fail("it ran");
+}
+
+/* open_again - as the next worker; it has not looked at the slots yet */
+static void open_again(void)
+{
+    const struct custody_spec spec = {
+        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
+    struct problem p = {0};
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/custody", fixture_dir);
+    source_mq_close(&mq);
+    custody_close(&mq.custody);
+    cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0, "%s", p.text);
+    cr_assert_eq(source_mq_open(&mq, &p), 0);
+}
+
+Test(source_mq, a_kill_before_its_end_lends_a_cancelled_one_to_nobody_else)
+{
+    struct message *m;
+    struct problem p;
+
+    steer(STEER_CANCEL, later(1, 1));
+    atomic_store(&s->due, 1);
+    (void)take_due(0); /* it is in a slot, and the worker is killed */
+    open_again();
+    cr_assert_eq(s->ops->runs(s, no_run, NULL, &p), 0);
+    cr_assert_eq(s->ops->recover(s, none_left, NULL), 0);
+    m = take_due(1);
+    cr_assert_eq(m->seq, 1);
+    cr_assert(m->flags & MESSAGE_CANCELLED);
+}

@@ -203,6 +203,31 @@ bool due_rows_try_claim(struct due_rows *r, int64_t row)
     return due_rows_claim(r, row) == 0;
 }
 
+/* unbatch_locked - it is not about to be handed out any more */
+static void unbatch_locked(struct due_rows *r, int64_t row)
+{
+    size_t kept = r->at;
+
+    for (size_t i = r->at; i < r->count; i++)
+        if (r->batch[i] != row)
+            r->batch[kept++] = r->batch[i];
+    r->count = kept;
+}
+
+bool due_rows_seize(struct due_rows *r, int64_t row)
+{
+    bool ok;
+
+    pthread_mutex_lock(&r->mtx);
+    ok = !flying_locked(row, r) && r->flying_count < r->flying_max;
+    if (ok) {
+        unbatch_locked(r, row);
+        r->flying[r->flying_count++] = row;
+    }
+    pthread_mutex_unlock(&r->mtx);
+    return ok;
+}
+
 bool due_rows_move(struct due_rows *r, int64_t row)
 {
     bool ok;

@@ -16,10 +16,12 @@
 
 /* What a slot has. */
 enum left {
-    LEFT_SETTLED, /* a message whose verdict is in the store already */
-    LEFT_FRESH,   /* one that came from the queue */
-    LEFT_LETTER,  /* the same, and a letter that was sent again */
-    LEFT_ROW,     /* a run of a row that waits, or is parked */
+    LEFT_SETTLED,   /* a message whose verdict is in the store already */
+    LEFT_FRESH,     /* one that came from the queue */
+    LEFT_LETTER,    /* the same, and a letter that was sent again */
+    LEFT_ROW,       /* a run of a row that waits, or is parked */
+    LEFT_CANCELLED, /* the same, and it is not to run: the row is taken again,
+                     * and comes to its end then */
 };
 
 static void collect(struct slot *slot, void *arg)
@@ -76,9 +78,9 @@ static int left_of(const struct source_mq *q, const struct slot *slot,
         return err == -ENOENT ? LEFT_SETTLED : err;
     if (m->receive_seq != slot->seq)
         return custody_torn(q->custody) ? LEFT_SETTLED : LEFT_LETTER;
-    return m->state >= STORE_DEAD || m->attempts != slot->failures
-               ? LEFT_SETTLED
-               : LEFT_ROW;
+    if (m->state >= STORE_DEAD || m->attempts != slot->failures)
+        return LEFT_SETTLED;
+    return m->flags & STORE_CANCELLED ? LEFT_CANCELLED : LEFT_ROW;
 }
 
 /* let_go - nothing is left to do from the slot */
@@ -146,7 +148,7 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
         slot->received_ns = clock_wall_ns();
     err = is == LEFT_ROW ? row_crashed(q, slot, &m) : 0;
-    if (is == LEFT_SETTLED || err == -ENOENT)
+    if (is == LEFT_SETTLED || is == LEFT_CANCELLED || err == -ENOENT)
         return let_go(q, slot);
     if (err)
         return err;

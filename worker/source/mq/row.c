@@ -111,6 +111,8 @@ int row_restore(struct source_mq *q, int64_t row, enum store_state state,
     lent_fill(l);
     if (m.flags & STORE_FRONT)
         l->m.flags |= MESSAGE_FRONT;
+    if (m.flags & STORE_CANCELLED)
+        l->m.flags |= MESSAGE_CANCELLED;
     if (m.group)
         lent_group(l, group, m.group_size);
     return 0;

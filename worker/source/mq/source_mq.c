@@ -156,6 +156,7 @@ static const struct source_ops mq_ops = {
     .unpark = mq_unpark,
     .link = mq_link,
     .settle = mq_settle,
+    .steer = mq_steer,
     .release = mq_release,
     .warm = mq_warm,
     .rest = mq_rest,

@@ -1,0 +1,306 @@
+/* mqctl_steer_messages.c - run-now, cancel (see mqctl.h)
+ *
+ * A worker that runs does it: it knows what it has in flight. Without one the
+ * store is written here, and no worker can come between: whether one runs is
+ * asked inside the transaction, and a worker that starts takes its lock first
+ * and waits for the store then (store_claim).
+ */
+#include "scripts/mqctl/messages/mqctl_messages.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/state/worker_lock.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term.h"
+#include "scripts/mqctl/mqctl_ask.h"
+
+#define BATCH 64 /* rows of one commit; as many as a request may have */
+#define LINE  2048
+
+struct order {
+    const struct options *o;
+    struct messages m;
+    bool cancel;
+    int64_t rows[BATCH];
+    size_t count;
+    uint64_t chosen, result[WAITING_IN_FLIGHT + 1];
+    int status; /* the first trouble */
+};
+
+/* ---- a batch ---- */
+
+/* no_worker - asked in the transaction */
+static bool no_worker(void *arg)
+{
+    struct order *x = arg;
+    char path[PATH_MAX];
+
+    return statedir_path(&x->m.dir, STATEDIR_PIDFILE, path, NULL) == 0 &&
+           worker_lock_look(path, NULL) != WORKER_RUNS;
+}
+
+/* write_here - without a worker; -EAGAIN: one runs now */
+static int write_here(struct order *x)
+{
+    enum waiting_steered out[BATCH];
+    const struct waiting_steer order = {.cancel = x->cancel,
+                                        .rows = x->rows,
+                                        .count = x->count,
+                                        .now_ns = clock_steady_ns(),
+                                        .may = no_worker,
+                                        .arg = x};
+    int err = waiting_steer(x->m.store, &order, out);
+
+    if (err == -EAGAIN)
+        return err;
+    if (err) {
+        x->status = complain(err == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
+                             "the store cannot be written: %s", strerror(-err));
+        return err;
+    }
+    for (size_t i = 0; i < x->count; i++)
+        x->result[out[i]]++;
+    return 0;
+}
+
+/* results_add - what the worker did; false: it is no answer to this */
+static bool results_add(struct order *x, const json_t *answer)
+{
+    static const char *const words[] = {"done", "already", "gone", "in flight"};
+    const json_t *all = json_object_get(answer, "results");
+
+    if (json_array_size(all) != x->count)
+        return false;
+    for (size_t i = 0; i < x->count; i++) {
+        const char *word = json_string_value(json_array_get(all, i));
+        size_t k = 0;
+
+        while (k < 4 && (!word || strcmp(word, words[k]) != 0))
+            k++;
+        if (k == 4)
+            return false;
+        x->result[k]++;
+    }
+    return true;
+}
+
+/* ask_worker - the one that runs */
+static int ask_worker(struct order *x)
+{
+    char line[LINE];
+    struct problem p;
+    json_t *answer;
+    const char *why;
+    int n = snprintf(line, sizeof line, "%s", x->cancel ? "cancel" : "run-now");
+
+    for (size_t i = 0; i < x->count; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64,
+                      x->rows[i]);
+    if (ask(&x->m.dir, x->m.queue, line, &answer, &p) < 0) {
+        x->status = complain_of(&p);
+        return -EIO;
+    }
+    if (!json_is_true(json_object_get(answer, "ok")) ||
+        !results_add(x, answer)) {
+        why = json_string_value(json_object_get(answer, "error"));
+        x->status = complain(EX_TEMPFAIL, "%s", why ? why : "no answer");
+    }
+    json_decref(answer);
+    return x->status ? -EIO : 0;
+}
+
+/* batch_end - all that were collected; 0, or x->status is set */
+static int batch_end(struct order *x)
+{
+    int err = 0;
+
+    if (x->count && !x->o->dry_run) {
+        err = x->m.runs ? -EAGAIN : write_here(x);
+        if (err == -EAGAIN)
+            err = ask_worker(x);
+    }
+    x->count = 0;
+    return err;
+}
+
+/* row_take - one more, of which it is known that no slot has it */
+static int row_take(struct order *x, int64_t row)
+{
+    x->rows[x->count++] = row;
+    return x->count == BATCH ? batch_end(x) : 0;
+}
+
+/* message_take - visit: a message of the filter */
+static int message_take(const struct message_seen *seen, void *arg)
+{
+    struct order *x = arg;
+
+    if (x->o->limit && x->chosen == x->o->limit)
+        return 1;
+    x->chosen++;
+    if (!seen->in_slot)
+        return row_take(x, seen->row);
+    x->result[WAITING_IN_FLIGHT]++;
+    return 0;
+}
+
+/* ---- ids ---- */
+
+/* slot_has - whether a message is in a slot, by its id or its row */
+static bool slot_has(const struct order *x, const struct ulid *id, int64_t row)
+{
+    for (size_t i = 0; i < x->m.count; i++) {
+        const struct custody_seen *c = &x->m.slots[i].c;
+
+        if (id ? memcmp(&c->id, id, sizeof *id) == 0 : c->row == row)
+            return true;
+    }
+    return false;
+}
+
+/* id_find - the row of an id that was given; 0: a slot has it; -ENOENT */
+static int id_find(struct order *x, const char *text, int64_t *row)
+{
+    const char *trouble = NULL;
+    struct ulid id;
+    bool named = ulid_parse(text, strlen(text), &id) == 0;
+
+    *row = 0;
+    if (named && slot_has(x, &id, 0))
+        return 0;
+    if (!named)
+        *row = strtonum(text, 1, INT64_MAX, &trouble);
+    else if (!x->m.store || store_find_id(x->m.store, &id, row) != 0)
+        return -ENOENT;
+    if (trouble)
+        return -EINVAL;
+    if (slot_has(x, NULL, *row))
+        *row = 0;
+    return x->m.store ? 0 : -ENOENT;
+}
+
+/* ids_take - the messages that the operands name */
+static int ids_take(struct order *x)
+{
+    const struct options *o = x->o;
+    int64_t row;
+    int err = 0;
+
+    for (int i = 1; i < o->line.operand_count && !err; i++) {
+        const char *text = o->line.operands[i];
+
+        err = id_find(x, text, &row);
+        if (err == -EINVAL) {
+            x->status = complain(EX_USAGE,
+                                 "\"%.64s\" is no id; give the 26 characters "
+                                 "of a message's id, or the number of its row",
+                                 text);
+            break;
+        }
+        x->chosen++;
+        if (err == -ENOENT)
+            x->result[WAITING_GONE]++;
+        else if (row == 0)
+            x->result[WAITING_IN_FLIGHT]++;
+        err = err == -ENOENT || row == 0 ? 0 : row_take(x, row);
+    }
+    return err;
+}
+
+/* ---- the verbs ---- */
+
+/* numbers_tell - how many of how many, and of the others why not */
+static void numbers_tell(const struct order *x)
+{
+    const struct options *o = x->o;
+    uint64_t done = o->dry_run ? x->chosen - x->result[WAITING_IN_FLIGHT]
+                               : x->result[WAITING_STEERED];
+
+    if (o->json) {
+        if (json_print_line(
+                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                          x->m.queue, "chosen", (json_int_t)x->chosen, "done",
+                          (json_int_t)x->result[WAITING_STEERED], "already",
+                          (json_int_t)x->result[WAITING_NOT_SO], "gone",
+                          (json_int_t)x->result[WAITING_GONE], "in_flight",
+                          (json_int_t)x->result[WAITING_IN_FLIGHT], "dry_run",
+                          o->dry_run),
+                stdout) < 0)
+            complain_memory();
+        return;
+    }
+    if (!o->quiet)
+        printf("%s: %" PRIu64 " of %" PRIu64 " message%s %s%s\n", x->m.queue,
+               done, x->chosen, term_plural(x->chosen),
+               o->dry_run ? "would be " : "",
+               x->cancel ? "cancelled" : "due now");
+    if (x->result[WAITING_NOT_SO])
+        complain(0,
+                 "%" PRIu64 " %s already, or wait%s behind their group's "
+                 "head",
+                 x->result[WAITING_NOT_SO], x->cancel ? "cancelled" : "due",
+                 x->result[WAITING_NOT_SO] == 1 ? "s" : "");
+    if (x->result[WAITING_GONE])
+        complain(0, "%" PRIu64 " do%s not wait, or %s not there",
+                 x->result[WAITING_GONE],
+                 x->result[WAITING_GONE] == 1 ? "es" : "",
+                 x->result[WAITING_GONE] == 1 ? "is" : "are");
+    if (x->result[WAITING_IN_FLIGHT])
+        complain(0,
+                 "%" PRIu64 " in flight, left alone; try again when it "
+                 "waits for its next attempt",
+                 x->result[WAITING_IN_FLIGHT]);
+}
+
+/* numbers_status - an id that was named and not steered is a failure */
+static int numbers_status(const struct order *x)
+{
+    if (x->status || x->o->line.operand_count == 1)
+        return x->status;
+    if (x->result[WAITING_GONE])
+        return EX_NOINPUT;
+    return x->result[WAITING_IN_FLIGHT] ? EX_TEMPFAIL : 0;
+}
+
+/* states_of - what a filter chooses from */
+static unsigned states_of(const struct options *o, bool cancel)
+{
+    unsigned states = o->filter.states & ~(WAITING_BIT(WAITING_RUNNING) |
+                                           WAITING_BIT(WAITING_SPOOLED));
+
+    return cancel ? states
+                  : states & (WAITING_BIT(WAITING_DELAYED) |
+                              WAITING_BIT(WAITING_RETRY));
+}
+
+int steer_messages_run(const struct options *o)
+{
+    struct options all = *o;
+    struct order x = {.o = o, .cancel = o->line.verb == VERB_CANCEL};
+    bool by_id = o->line.operand_count > 1;
+    int err;
+
+    if (by_id)
+        all.filter = (struct waiting_filter){.states = WAITING_ALL};
+    x.status = messages_open(&x.m, &all);
+    if (x.status)
+        return x.status;
+    x.m.filter.states = states_of(o, x.cancel);
+    err = by_id ? ids_take(&x) : messages_each(&x.m, "", message_take, &x);
+    if (err >= 0)
+        err = batch_end(&x);
+    if (err < 0 && !x.status)
+        x.status =
+            complain(EX_IOERR, "cannot read the messages: %s", strerror(-err));
+    numbers_tell(&x);
+    messages_close(&x.m);
+    return numbers_status(&x);
+}

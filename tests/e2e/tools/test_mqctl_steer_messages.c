@@ -1,0 +1,244 @@
+/* mqctl run-now, cancel: with and without a worker, and beside its kills */
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_steer_messages, .init = harness_init, .fini = harness_fini,
+          .timeout = 180);
+
+static const char *send_one(const char *q, const char *flag, const char *value,
+                            const char *body)
+{
+    static char ids[16][32];
+    static unsigned next;
+    char *id = ids[next++ % 16];
+
+    snprintf(
+        id, sizeof ids[0], "%.26s",
+        ctl_good(harness_run("mqsend", "--print-id", flag, value, q, body)));
+    return id;
+}
+
+/* listed - messages in a state */
+static int listed(const char *q, const char *state)
+{
+    const char *text = ctl_out("list", "--json", "--state", state, q);
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* where_is - what explain says */
+static bool where_is(const char *q, const char *id, const char *place)
+{
+    struct harness_result r = ctl("explain", "--json", q, id);
+    json_t *o = ctl_json(r.out);
+    bool is =
+        strcmp(json_string_value(json_object_get(o, "where")), place) == 0;
+
+    json_decref(o);
+    return is;
+}
+
+/* A handler that notes each body, and fails for "fail". */
+#define NOTE "read b; echo \"$b\" >>ran; [ \"$b\" != fail ]"
+
+static size_t notes(const char *word)
+{
+    return harness_exists("ran") ? harness_lines_with("ran", word) : 0;
+}
+
+Test(mqctl_steer_messages, run_now_beside_a_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "1h", "--", "sh", "-c", NOTE);
+    const char *later = send_one(q, "--delay", "1h", "later\n");
+    const char *fails = send_one(q, "--priority", "0", "fail\n");
+
+    harness_until(listed(q, "retry") == 1 && listed(q, "delayed") == 1,
+                  SOON_MS);
+    cr_assert_not_null(strstr(ctl_out("run-now", q, later), "1 of 1 message"));
+    harness_until(where_is(q, later, "done"), SOON_MS);
+    cr_assert_eq(ctl("run-now", "--state", "retry", q).status, 0);
+    harness_until(notes("fail") == 2, SOON_MS);
+    harness_until(listed(q, "retry") == 1, SOON_MS);
+    cr_assert_eq(ctl("run-now", q, later).status, 66, "it is done");
+    cr_assert(where_is(q, fails, "waiting"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, cancel_beside_a_worker_ends_as_discarded)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "1h", "--", "sh", "-c", NOTE);
+    const char *later = send_one(q, "--delay", "1h", "later\n");
+    const char *fails = send_one(q, "--priority", "0", "fail\n");
+
+    harness_until(listed(q, "retry") == 1 && listed(q, "delayed") == 1,
+                  SOON_MS);
+    cr_assert_eq(ctl("cancel", q, later, fails).status, 0);
+    cr_assert_eq(listed(q, "retry,delayed"), 0, "at once");
+    harness_until(ctl_number(q, "discarded") == 2, SOON_MS);
+    harness_wait_log(w, "error=cancelled", SOON_MS);
+    cr_assert(where_is(q, later, "discarded"));
+    cr_assert_eq(notes("later"), 0);
+    cr_assert_eq(notes("fail"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, a_group_goes_on_without_its_cancelled_head)
+{
+    const char *q = harness_queue(4, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "1h", "--lookahead", "2", "--",
+                   "sh", "-c", NOTE);
+    const char *head = send_one(q, "--group", "g", "fail\n"), *parked;
+
+    harness_until(listed(q, "retry") == 1, SOON_MS);
+    send_one(q, "--group", "g", "second\n");
+    send_one(q, "--group", "g", "third\n");
+    parked = send_one(q, "--group", "g", "fourth\n");
+    send_one(q, "--group", "g", "fifth\n");
+    harness_until(listed(q, "parked") == 4 && ctl_number(q, "parked") >= 3,
+                  SOON_MS);
+    for (;;) { /* the last ones are parked when there is need */
+        struct harness_result r = ctl("cancel", "--match", "third", q);
+
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        if (!strstr(r.err, "in flight"))
+            break;
+    }
+    cr_assert_eq(ctl("cancel", "--limit", "1", "--match", "second", q).status,
+                 0);
+    cr_assert_eq(ctl("cancel", q, head).status, 0);
+    harness_until(notes("fifth") == 1, SOON_MS);
+    cr_assert(where_is(q, parked, "done"));
+    cr_assert_eq(notes("third"), 0);
+    cr_assert_eq(notes("fail"), 1, "its head ran once");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, what_runs_is_left_alone)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c",
+                   "echo x >>started; while [ ! -e open ]; do sleep 0.02; "
+                   "done");
+    const char *id = ctl_send(q, "x");
+    struct harness_result r;
+
+    harness_until_lines("started", 1, SOON_MS);
+    r = ctl("cancel", q, id);
+    cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "in flight"), "%s", r.err);
+    r = ctl("cancel", "--all", "--json", q);
+    cr_assert_eq(r.status, 0);
+    cr_assert_not_null(strstr(r.out, "\"done\":0"), "%s", r.out);
+    harness_write("open", "", 0);
+    harness_until(where_is(q, id, "done"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, without_a_worker_and_after_a_kill)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--backoff", "1h", "--", "sh", "-c", NOTE);
+    const char *gone = send_one(q, "--delay", "1h", "gone\n");
+    const char *soon = send_one(q, "--delay", "1h", "soon\n");
+
+    harness_until(listed(q, "delayed") == 2, SOON_MS);
+    harness_kill(w);
+    cr_assert_eq(ctl("cancel", q, gone).status, 0);
+    cr_assert_eq(ctl("cancel", q, gone).status, 0, "it is so already");
+    cr_assert_eq(ctl("run-now", q, soon).status, 0);
+    cr_assert_eq(listed(q, "ready"), 1);
+    cr_assert_eq(listed(q, "delayed"), 0);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", NOTE);
+    harness_until(where_is(q, soon, "done") && where_is(q, gone, "discarded"),
+                  SOON_MS);
+    cr_assert_eq(notes("gone"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, what_a_killed_worker_had_is_left_alone)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c",
+                   "echo x >>started; while [ ! -e open ]; do sleep 0.02; "
+                   "done");
+    const char *id = ctl_send(q, "x");
+
+    harness_until_lines("started", 1, SOON_MS);
+    harness_kill(w);
+    cr_assert_eq(ctl("cancel", q, id).status, 75, "it may have run");
+    harness_write("open", "", 0);
+    w = ctl_worker(q, "--", "true");
+    harness_until(where_is(q, id, "done"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* What was told to be cancelled does not run, whenever the worker is killed. */
+Test(mqctl_steer_messages, kills_between_an_order_and_its_end)
+{
+    const char *q = harness_queue(4, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--backoff", "1h", "--", "sh", "-c", NOTE);
+    struct harness_result r;
+
+    for (int round = 0; round < 12; round++) {
+        char body[32], rest[32];
+
+        snprintf(body, sizeof body, "no%d.\n", round);
+        snprintf(rest, sizeof rest, "yes%d.\n", round);
+        send_one(q, "--delay", "1h", body);
+        send_one(q, "--delay", "1h", rest);
+        harness_until(listed(q, "delayed") == 2, SOON_MS);
+        snprintf(body, sizeof body, "no%d.", round);
+        snprintf(rest, sizeof rest, "yes%d.", round);
+        r = ctl("cancel", "--match", body, q);
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        r = ctl("run-now", "--match", rest, q);
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        harness_kill(w);
+        w = ctl_worker(q, "-c", "2", "--backoff", "1h", "--", "sh", "-c", NOTE);
+        harness_until(notes(rest) >= 1 && listed(q, "delayed,ready") == 0,
+                      SOON_MS);
+        cr_assert_eq(notes(body), 0, "%s ran", body);
+    }
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, more_than_one_batch_by_a_filter)
+{
+    const char *q = harness_queue(4, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", NOTE);
+    struct harness_result r;
+
+    for (int i = 0; i < 70; i++)
+        cr_assert_eq(harness_run("mqsend", "--delay", "1h", q, "many").status,
+                     0);
+    harness_until(listed(q, "delayed") == 70, SOON_MS);
+    r = ctl("cancel", "--json", "--state", "delayed", q);
+    cr_assert_not_null(strstr(r.out, "\"done\":70"), "%s", r.out);
+    harness_until(ctl_number(q, "discarded") == 70, SOON_MS);
+    cr_assert_eq(ctl_number(q, "waiting"), 0);
+    cr_assert_eq(notes("many"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_messages, what_is_wrong_is_told)
+{
+    const char *q = harness_queue(0, 0);
+
+    cr_assert_eq(ctl("cancel", q).status, 64);
+    cr_assert_eq(ctl("cancel", "--all", q, "7").status, 64);
+    cr_assert_eq(harness_stop(ctl_worker(q, "--", "true"), SOON_MS), 0);
+    cr_assert_eq(ctl("cancel", q, "seven").status, 64);
+    cr_assert_eq(ctl("run-now", q, "7").status, 66);
+}

@@ -1,0 +1,49 @@
+/* mq_steer.c - what an operator wants of rows that wait (see source_mq.h) */
+#include "worker/source/mq/source_mq.h"
+
+#include <errno.h>
+
+#include "common/base/clock.h"
+#include "common/store/waiting.h"
+
+static const enum steered words[] = {
+    [WAITING_STEERED] = STEERED,
+    [WAITING_NOT_SO] = STEERED_BEFORE,
+    [WAITING_GONE] = STEERED_GONE,
+    [WAITING_IN_FLIGHT] = STEERED_IN_FLIGHT,
+};
+
+/* mq_steer - one commit
+ * A row that is to be cancelled is claimed first: nobody loads it into a slot
+ * before it has its mark, and one that a slot has already is left alone. Crash
+ * before the commit: all wait as before, the claims were in memory. After it:
+ * the next start takes what is due, and what it takes has the mark.
+ * One that is to run now needs no claim: while it is in flight its due time is
+ * over. If it was settled as a retry meanwhile, it is that retry which is due.
+ */
+int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
+             size_t n, enum steered *out)
+{
+    struct source_mq *q = source_mq_of(s);
+    enum waiting_steered steered[STEER_MOST];
+    bool skip[STEER_MOST];
+    struct waiting_steer order = {.cancel = what == STEER_CANCEL,
+                                  .rows = numbers,
+                                  .count = n,
+                                  .skip = skip,
+                                  .now_ns = clock_steady_ns()};
+    int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
+
+    for (size_t i = 0; i < n; i++)
+        skip[i] = order.cancel && !due_rows_seize(q->due_rows, numbers[i]);
+    if (!err)
+        err = waiting_steer(q->store, &order, steered);
+    for (size_t i = 0; i < n; i++) {
+        if (order.cancel && !skip[i])
+            due_rows_release(q->due_rows, numbers[i]);
+        if (!err)
+            out[i] = words[steered[i]];
+    }
+    due_rows_expect(q->due_rows, order.now_ns);
+    return err;
+}
