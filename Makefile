@@ -20,7 +20,11 @@ PKGS     := libbsd sqlite3 jansson
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
             -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
 
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+# With the headers of librabbitmq the worker and the tools know amqp:// operands;
+# the library itself is loaded when one is given. `make AMQP=` is without.
+AMQP     ?= $(shell pkg-config --exists librabbitmq 2>/dev/null && echo 1)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) \
+              $(if $(AMQP),-DMQW_AMQP $(shell pkg-config --cflags librabbitmq))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
               $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
@@ -41,8 +45,9 @@ HARDEN      := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
 HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 
 # ---- what there is ----
-# in,FOLDERS,PATTERN: the files below the folders, in whatever room they are
-in       = $(sort $(shell find $(1) -name '$(2)'))
+# in,FOLDERS,PATTERN: the files below the folders, in whatever room they are;
+# a folder amqp/ needs librabbitmq
+in       = $(sort $(shell find $(1) -name '$(2)' $(if $(AMQP),,-not -path '*/amqp/*')))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
 # named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
