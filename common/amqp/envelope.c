@@ -1,0 +1,462 @@
+/* envelope.c - the properties of a message on a broker (see envelope.h) */
+#include "common/amqp/envelope.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+#define POOL_PAGE 4096
+#define OURS      "mqw-"
+#define OURS_MOST 16 /* headers of a copy that are written here */
+#define ENTRY     5  /* values of an attempt in the history */
+
+/* ---- reading ---- */
+
+static bool named(amqp_bytes_t key, const char *name)
+{
+    return key.len == strlen(name) && memcmp(key.bytes, name, key.len) == 0;
+}
+
+static bool begins(amqp_bytes_t key, const char *with)
+{
+    return key.len >= strlen(with) &&
+           memcmp(key.bytes, with, strlen(with)) == 0;
+}
+
+/* number - of whatever width a producer's library chose; false: none, or below
+ * 0 */
+static bool number(const amqp_field_value_t *v, uint64_t *out)
+{
+    int64_t n;
+
+    switch (v->kind) {
+    case AMQP_FIELD_KIND_I8:
+        n = (int)v->value.i8 < 0 ? -1 : (uint8_t)v->value.i8;
+        break;
+    case AMQP_FIELD_KIND_U8:
+        n = v->value.u8;
+        break;
+    case AMQP_FIELD_KIND_I16:
+        n = v->value.i16;
+        break;
+    case AMQP_FIELD_KIND_U16:
+        n = v->value.u16;
+        break;
+    case AMQP_FIELD_KIND_I32:
+        n = v->value.i32;
+        break;
+    case AMQP_FIELD_KIND_U32:
+        n = v->value.u32;
+        break;
+    case AMQP_FIELD_KIND_I64:
+        n = v->value.i64;
+        break;
+    case AMQP_FIELD_KIND_U64:
+    case AMQP_FIELD_KIND_TIMESTAMP:
+        n = v->value.u64 > INT64_MAX ? -1 : (int64_t)v->value.u64;
+        break;
+    default:
+        return false;
+    }
+    *out = (uint64_t)n;
+    return n >= 0;
+}
+
+static bool text(const amqp_field_value_t *v, struct header_text *out)
+{
+    if (v->kind != AMQP_FIELD_KIND_UTF8 && v->kind != AMQP_FIELD_KIND_BYTES)
+        return false;
+    *out = (struct header_text){v->value.bytes.bytes, v->value.bytes.len};
+    return true;
+}
+
+/* brokers - an x- header that is the broker's own */
+static bool brokers(amqp_bytes_t key)
+{
+    return begins(key, "x-death") || begins(key, "x-first-death-") ||
+           begins(key, "x-last-death-") || named(key, "x-delivery-count") ||
+           named(key, "x-acquired-count");
+}
+
+/* What the headers say, for the text header in front of the body. */
+struct reading {
+    struct envelope *e;
+    struct header h;
+    struct header_x x[HEADER_X_MAX];
+    size_t x_count;
+    bool named; /* it has an id */
+};
+
+/* foreign - an x- header of a producer */
+static void foreign(struct reading *r, const amqp_table_entry_t *t)
+{
+    struct header_text name = {t->key.bytes, t->key.len}, value;
+
+    if (r->x_count < HEADER_X_MAX && header_x_name_ok(name.at, name.size) &&
+        !brokers(t->key) && text(&t->value, &value) &&
+        header_value_ok(value.at, value.size))
+        r->x[r->x_count++] = (struct header_x){name, value};
+}
+
+/* header - one of the message's headers; what cannot be what it says is left
+ * out: another producer may use the name for something else */
+static void header(struct reading *r, const amqp_table_entry_t *t)
+{
+    struct envelope *e = r->e;
+    struct header_text id;
+    uint64_t n;
+
+    if (!begins(t->key, OURS)) {
+        foreign(r, t);
+    } else if (named(t->key, "mqw-id")) {
+        r->named =
+            text(&t->value, &id) && ulid_parse(id.at, id.size, &e->id) == 0;
+    } else if (named(t->key, "mqw-group")) {
+        e->has_group = true;
+    } else if (!number(&t->value, &n)) {
+        return;
+    } else if (named(t->key, "mqw-sent")) {
+        r->h.sent_ns = n;
+        r->h.fields |= HEADER_SENT;
+    } else if (named(t->key, "mqw-expires")) {
+        r->h.expires_ns = n;
+        r->h.fields |= HEADER_EXPIRES;
+    } else if (named(t->key, "mqw-timeout") && n > 0) {
+        r->h.timeout_ms = n;
+        r->h.fields |= HEADER_TIMEOUT;
+    } else if (named(t->key, "mqw-attempt")) {
+        e->attempt = n < UINT32_MAX ? n : UINT32_MAX;
+    } else if (named(t->key, "mqw-replay")) {
+        e->replay = n;
+    } else if (named(t->key, "mqw-hop")) {
+        e->hop = n;
+    } else if (named(t->key, "mqw-first")) {
+        e->first_ns = n;
+    } else if (named(t->key, "mqw-due")) {
+        e->due_ns = n;
+    } else if (named(t->key, "mqw-resent")) {
+        e->resent = n != 0;
+    }
+}
+
+/* A hash of 128 bits: FNV-1a twice, the second from another seed and over
+ * other bytes. */
+struct hash {
+    uint64_t a, b;
+};
+
+static void mix(struct hash *h, const void *data, size_t size)
+{
+    const unsigned char *at = data;
+
+    for (size_t i = 0; i < size; i++) {
+        h->a = (h->a ^ at[i]) * 0x100000001b3U;
+        h->b = (h->b ^ (at[i] + 1U)) * 0x100000001b3U;
+        h->b ^= h->a >> 29;
+    }
+}
+
+/* derive - an id of what does not change from delivery to delivery. Equal
+ * messages share it: nothing tells them apart. */
+static void derive(struct envelope *e, const amqp_basic_properties_t *p,
+                   const void *body, size_t size)
+{
+    const amqp_bytes_t all[] = {p->message_id, p->correlation_id, p->reply_to,
+                                p->type, p->app_id};
+    struct hash h = {0xcbf29ce484222325U, 0x84222325cbf29ce4U};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        mix(&h, &all[i].len, sizeof all[i].len);
+        mix(&h, all[i].bytes, all[i].len);
+    }
+    mix(&h, &p->timestamp, sizeof p->timestamp);
+    mix(&h, body, size);
+    memcpy(e->id.bytes, &h, sizeof e->id.bytes);
+    e->id.bytes[0] |= 1; /* all 0 would be no id */
+    e->derived = true;
+}
+
+/* known - properties that have a place of their own; those that are not there
+ * are 0 */
+static void known(struct reading *r, const amqp_basic_properties_t *p)
+{
+    struct envelope *e = r->e;
+
+    e->priority = p->priority;
+    if (!r->named)
+        r->named = ulid_parse(p->message_id.bytes ? p->message_id.bytes : "",
+                              p->message_id.len, &e->id) == 0;
+    if (!(r->h.fields & HEADER_SENT) && p->timestamp > 0 &&
+        p->timestamp < (uint64_t)INT64_MAX / NS_PER_S) {
+        r->h.sent_ns = p->timestamp * NS_PER_S;
+        r->h.fields |= HEADER_SENT;
+    }
+}
+
+/* head_write - with as many of the x- lines as there is room for */
+static int head_write(struct reading *r, char head[HEADER_MAX])
+{
+    int n = header_write(head, HEADER_MAX, &r->h, r->x, r->x_count);
+
+    while (n == -EMSGSIZE && r->x_count > 0)
+        n = header_write(head, HEADER_MAX, &r->h, r->x, --r->x_count);
+    return n;
+}
+
+int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
+                  size_t body_size, char head[HEADER_MAX])
+{
+    struct reading r = {.e = out};
+    amqp_basic_properties_t *p;
+    amqp_pool_t pool;
+    void *decoded;
+    int n = -EBADMSG;
+
+    *out = (struct envelope){0};
+    rabbit.init_amqp_pool(&pool, POOL_PAGE);
+    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
+        AMQP_STATUS_OK) {
+        p = decoded;
+        for (int i = 0; i < p->headers.num_entries; i++)
+            header(&r, &p->headers.entries[i]);
+        known(&r, p);
+        if (!r.named)
+            derive(out, p, body, body_size);
+        r.h.id = out->id;
+        r.h.size = body_size;
+        r.h.fields |= HEADER_ID | HEADER_SIZE;
+        n = head_write(&r, head);
+    }
+    rabbit.empty_amqp_pool(&pool);
+    out->head = n > 0 ? (size_t)n : 0;
+    return n < 0 ? n : 0;
+}
+
+uint64_t envelope_number(amqp_bytes_t raw)
+{
+    amqp_basic_properties_t *p;
+    uint64_t found = 0;
+    amqp_pool_t pool;
+    void *decoded;
+
+    rabbit.init_amqp_pool(&pool, POOL_PAGE);
+    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
+        AMQP_STATUS_OK) {
+        p = decoded;
+        for (int i = 0; i < p->headers.num_entries; i++)
+            if (named(p->headers.entries[i].key, "mqw-number"))
+                (void)number(&p->headers.entries[i].value, &found);
+    }
+    rabbit.empty_amqp_pool(&pool);
+    return found;
+}
+
+/* ---- writing ---- */
+
+/* A copy in the making. */
+struct writing {
+    struct envelope_copy *copy;
+    amqp_table_entry_t *entries;
+    int count;
+    bool failed; /* no memory */
+};
+
+static void *room(struct writing *w, size_t size)
+{
+    void *at = rabbit.amqp_pool_alloc(&w->copy->pool, size);
+
+    w->failed = w->failed || !at;
+    return at;
+}
+
+/* bytes - a copy, as what is written may outlive what it was made of */
+static amqp_bytes_t bytes(struct writing *w, const void *from, size_t size)
+{
+    void *at = room(w, size ? size : 1);
+
+    if (at && size)
+        memcpy(at, from, size);
+    return (amqp_bytes_t){at ? size : 0, at};
+}
+
+static amqp_bytes_t word(const char *text)
+{
+    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
+}
+
+static amqp_table_entry_t entry_number(const char *name, uint64_t n)
+{
+    return (amqp_table_entry_t){
+        .key = word(name),
+        .value = {.kind = AMQP_FIELD_KIND_I64,
+                  .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
+}
+
+static amqp_table_entry_t entry_text(struct writing *w, const char *name,
+                                     const char *value, size_t size)
+{
+    return (amqp_table_entry_t){
+        .key = word(name),
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = bytes(w, value, size)}};
+}
+
+static void put(struct writing *w, amqp_table_entry_t entry)
+{
+    w->entries[w->count++] = entry;
+}
+
+/* stays - a header that the copy has, too */
+static bool stays(amqp_bytes_t key)
+{
+    static const char *const renewed[] = {
+        "mqw-id",     "mqw-attempt", "mqw-first",  "mqw-due",    "mqw-hop",
+        "mqw-resent", "mqw-history", "mqw-stderr", "mqw-number", "mqw-reason",
+        "mqw-error",  "mqw-died",    "CC",         "BCC"};
+
+    for (size_t i = 0; i < sizeof renewed / sizeof renewed[0]; i++)
+        if (named(key, renewed[i]))
+            return false;
+    return !brokers(key);
+}
+
+/* attempt_entry - one failed run */
+static amqp_field_value_t attempt_entry(struct writing *w,
+                                        const struct envelope_attempt *a)
+{
+    amqp_table_entry_t *t = room(w, ENTRY * sizeof *t);
+    size_t error = a->error ? strlen(a->error) : 0;
+
+    if (!t)
+        return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_VOID};
+    if (error > ENVELOPE_ERROR)
+        error = ENVELOPE_ERROR;
+    t[0] = entry_number("at", a->at_ns);
+    t[1] = entry_number("attempt", a->number);
+    t[2] = entry_number("ms", a->duration_ns / NS_PER_MS);
+    t[3] = entry_text(w, "error", a->error, error);
+    t[4] = entry_text(w, "machine", a->machine, strlen(a->machine));
+    return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_TABLE,
+                                .value.table = {ENTRY, t}};
+}
+
+/* history - of the original, and one more: the first and the last ones */
+static void history(struct writing *w, const amqp_table_t *old,
+                    const struct envelope_attempt *failed)
+{
+    const amqp_array_t *was = NULL;
+    amqp_field_value_t *all;
+    int from = 0, n = 0, more = failed != NULL;
+
+    for (int i = 0; i < old->num_entries; i++)
+        if (named(old->entries[i].key, "mqw-history") &&
+            old->entries[i].value.kind == AMQP_FIELD_KIND_ARRAY)
+            was = &old->entries[i].value.value.array;
+    all = room(w, ENVELOPE_HISTORY * sizeof *all);
+    if (!all || (!was && !more))
+        return;
+    if (was && was->num_entries + more > ENVELOPE_HISTORY) {
+        all[n++] = was->entries[0];
+        from = was->num_entries + more - (ENVELOPE_HISTORY - 1);
+    }
+    for (; was && from < was->num_entries; from++)
+        all[n++] = was->entries[from];
+    if (more)
+        all[n++] = attempt_entry(w, failed);
+    put(w, (amqp_table_entry_t){.key = word("mqw-history"),
+                                .value = {.kind = AMQP_FIELD_KIND_ARRAY,
+                                          .value.array = {n, all}}});
+}
+
+/* tail_write - the end of what the last handler wrote to stderr */
+static void tail_write(struct writing *w, const amqp_table_t *old,
+                       const struct envelope_attempt *failed)
+{
+    size_t size = failed ? failed->tail_size : 0;
+
+    if (size > ENVELOPE_STDERR)
+        size = ENVELOPE_STDERR;
+    if (size > 0)
+        put(w, entry_text(w, "mqw-stderr",
+                          failed->tail + failed->tail_size - size, size));
+    for (int i = 0; !failed && i < old->num_entries; i++)
+        if (named(old->entries[i].key, "mqw-stderr"))
+            put(w, old->entries[i]);
+}
+
+/* ours - what we say of the copy */
+static void ours(struct writing *w, const struct envelope_change *c)
+{
+    char id[ULID_TEXT];
+
+    ulid_print(*c->id, id);
+    put(w, entry_text(w, "mqw-id", id, strlen(id)));
+    put(w, entry_number("mqw-attempt", c->attempt));
+    put(w, entry_number("mqw-number", c->number));
+    if (c->hop)
+        put(w, entry_number("mqw-hop", c->hop));
+    if (c->first_ns)
+        put(w, entry_number("mqw-first", c->first_ns));
+    if (c->due_ns)
+        put(w, entry_number("mqw-due", c->due_ns));
+    if (c->resent)
+        put(w, entry_number("mqw-resent", 1));
+    if (c->reason)
+        put(w, entry_text(w, "mqw-reason", c->reason, strlen(c->reason)));
+    if (c->error)
+        put(w, entry_text(w, "mqw-error", c->error,
+                          strnlen(c->error, ENVELOPE_ERROR)));
+    if (c->died_ns)
+        put(w, entry_number("mqw-died", c->died_ns));
+}
+
+/* fill - the copy's properties, from those of the original */
+static int fill(struct envelope_copy *out, amqp_basic_properties_t *p,
+                const struct envelope_change *c, bool plain)
+{
+    struct writing w = {.copy = out};
+
+    w.entries = room(&w, ((size_t)p->headers.num_entries + OURS_MOST) *
+                             sizeof *w.entries);
+    if (!w.entries)
+        return -ENOMEM;
+    for (int i = 0; i < p->headers.num_entries; i++)
+        if (stays(p->headers.entries[i].key))
+            put(&w, p->headers.entries[i]);
+    ours(&w, c);
+    if (!plain) {
+        history(&w, &p->headers, c->failed);
+        tail_write(&w, &p->headers, c->failed);
+    }
+    out->properties = *p;
+    out->properties.headers = (amqp_table_t){w.count, w.entries};
+    out->properties.delivery_mode = 2;
+    out->properties._flags &=
+        ~(amqp_flags_t)(AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG |
+                        AMQP_BASIC_CLUSTER_ID_FLAG);
+    out->properties._flags |=
+        AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG;
+    return w.failed ? -ENOMEM : 0;
+}
+
+int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
+                  const struct envelope_change *change, bool plain)
+{
+    void *decoded;
+    int err = -EBADMSG;
+
+    rabbit.init_amqp_pool(&out->pool, POOL_PAGE);
+    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw,
+                                      &decoded) == AMQP_STATUS_OK)
+        err = fill(out, decoded, change, plain);
+    if (err)
+        envelope_copy_free(out);
+    return err;
+}
+
+void envelope_copy_free(struct envelope_copy *c)
+{
+    rabbit.empty_amqp_pool(&c->pool);
+}

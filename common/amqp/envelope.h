@@ -1,0 +1,82 @@
+/* envelope.h - the properties of a message on a broker
+ *
+ * WHAT   Reads what ours and other producers say of a message into the header
+ *        of common/message, in front of its body; writes the properties of its
+ *        copy: a retry, a message that waits, a dead letter.
+ * WHO    Any thread; pure but for memory.
+ * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_free.
+ * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded.
+ *
+ * What is foreign stays in a copy, but for what would change its way: CC and
+ * BCC (more copies), user-id (must be ours), expiration (would end before its
+ * time), and what the broker writes (x-death, x-delivery-count, ...).
+ */
+#ifndef COMMON_AMQP_ENVELOPE_H
+#define COMMON_AMQP_ENVELOPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/amqp/rabbit.h"
+#include "common/base/ulid.h"
+#include "common/message/header.h"
+
+/* What the properties of a message say. */
+struct envelope {
+    struct ulid id;
+    bool derived;      /* no ULID came with it: made of what it is, the same in
+                        * each delivery */
+    bool resent;       /* we have sent it twice, maybe */
+    uint64_t attempt;  /* of handlers that failed */
+    uint64_t replay;   /* how often it came back as a dead letter */
+    uint64_t hop;      /* how many queues it has waited in */
+    uint64_t first_ns; /* wall; when a worker first had it; 0: never */
+    uint64_t due_ns;   /* wall; before that it is not to run; 0: now */
+    uint32_t priority;
+    bool has_group; /* it names one */
+    size_t head;    /* bytes of the header that was written */
+};
+
+#define ENVELOPE_ERROR   160
+#define ENVELOPE_STDERR  4096
+#define ENVELOPE_HISTORY 16 /* attempts that are kept: the first, the last 15 */
+
+/* One more failed attempt, for the history of a copy. */
+struct envelope_attempt {
+    uint64_t at_ns, duration_ns;
+    uint64_t number; /* 1 and up */
+    const char *error, *machine;
+    const char *tail; /* of stderr; any bytes */
+    size_t tail_size;
+};
+
+/* What a copy is to say that the original does not. */
+struct envelope_change {
+    const struct ulid *id;
+    uint64_t attempt, first_ns, due_ns, hop;
+    const struct envelope_attempt *failed; /* NULL: none more */
+    const char *reason, *error;            /* a dead letter: why. NULL: none */
+    uint64_t died_ns;
+    bool resent;
+    uint64_t number; /* of this publishing, for basic.return */
+};
+
+struct envelope_copy {
+    amqp_basic_properties_t properties;
+    amqp_pool_t pool;
+};
+
+/* Read encoded properties (`raw`) of a message with this body; the header goes
+ * to `head`. */
+int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
+                  size_t body_size, char head[HEADER_MAX]);
+/* The properties of a copy. `plain`: without history and stderr, as they did
+ * not fit. On 0 envelope_copy_free is to follow. */
+int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
+                  const struct envelope_change *change, bool plain);
+void envelope_copy_free(struct envelope_copy *c);
+/* `number` of a copy that comes back (basic.return); 0: none. */
+uint64_t envelope_number(amqp_bytes_t raw);
+
+#endif

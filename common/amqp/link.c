@@ -1,0 +1,437 @@
+/* link.c - a connection to a broker, with one channel (see link.h) */
+#include "common/amqp/link.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/safe_text.h"
+
+#define CONNECT_S  5
+#define RPC_S      15
+#define FRAME_MAX  131072
+#define CHANNELS   8
+#define SYSTEM_CA  "/etc/ssl/certs/ca-certificates.crt"
+#define LEAST      0x030a00
+#define LEAST_TEXT "3.10"
+
+static const char *host_name(const struct link_setup *setup, unsigned i)
+{
+    return setup->operand->hosts[i].name;
+}
+
+/* say - why, with what the broker said */
+static void say(struct link *l, uint16_t code, amqp_bytes_t text)
+{
+    l->code = code;
+    (void)safe_text_copy(l->why, sizeof l->why, text.bytes ? text.bytes : "",
+                         text.len);
+}
+
+bool link_closed_by(struct link *l, const amqp_method_t *method)
+{
+    if (method->id == AMQP_CONNECTION_CLOSE_METHOD) {
+        const amqp_connection_close_t *m = method->decoded;
+
+        say(l, m->reply_code, m->reply_text);
+        return true;
+    }
+    if (method->id == AMQP_CHANNEL_CLOSE_METHOD) {
+        const amqp_channel_close_t *m = method->decoded;
+
+        say(l, m->reply_code, m->reply_text);
+        return true;
+    }
+    return false;
+}
+
+int link_status(struct link *l, int status)
+{
+    if (status == AMQP_STATUS_OK)
+        return 0;
+    l->code = 0;
+    snprintf(l->why, sizeof l->why, "%s", rabbit.amqp_error_string2(status));
+    return status == AMQP_STATUS_NO_MEMORY       ? -ENOMEM
+           : status == AMQP_STATUS_TABLE_TOO_BIG ? -EMSGSIZE
+           : status == AMQP_STATUS_TIMEOUT ||
+                   status == AMQP_STATUS_HEARTBEAT_TIMEOUT
+               ? -ETIMEDOUT
+               : -ECONNRESET;
+}
+
+int link_reply(struct link *l, amqp_rpc_reply_t reply)
+{
+    switch (reply.reply_type) {
+    case AMQP_RESPONSE_NORMAL:
+        return 0;
+    case AMQP_RESPONSE_SERVER_EXCEPTION:
+        if (!link_closed_by(l, &reply.reply))
+            snprintf(l->why, sizeof l->why, "method 0x%08X",
+                     (unsigned)reply.reply.id);
+        return reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD ? -EPROTO
+                                                           : -ECONNRESET;
+    case AMQP_RESPONSE_LIBRARY_EXCEPTION:
+        return link_status(l, reply.library_error);
+    case AMQP_RESPONSE_NONE:
+    default:
+        snprintf(l->why, sizeof l->why, "the connection was closed");
+        return -ECONNRESET;
+    }
+}
+
+/* ---- frames ---- */
+
+/* blocked_by - the broker has no room for what we send, or has it again */
+static void blocked_by(struct link *l, const amqp_method_t *method)
+{
+    if (method->id == AMQP_CONNECTION_BLOCKED_METHOD)
+        l->blocked = true;
+    else if (method->id == AMQP_CONNECTION_UNBLOCKED_METHOD)
+        l->blocked = false;
+}
+
+int link_frame(struct link *l, amqp_frame_t *frame)
+{
+    const struct timeval now = {0, 0};
+    int status = rabbit.amqp_simple_wait_frame_noblock(l->c, frame, &now);
+
+    if (status == AMQP_STATUS_TIMEOUT)
+        return 0;
+    if (status != AMQP_STATUS_OK)
+        return link_status(l, status);
+    if (frame->frame_type == AMQP_FRAME_METHOD && frame->channel == 0) {
+        blocked_by(l, &frame->payload.method);
+        if (link_closed_by(l, &frame->payload.method))
+            return -ECONNRESET;
+    }
+    return 1;
+}
+
+void link_tidy(struct link *l)
+{
+    rabbit.amqp_maybe_release_buffers(l->c);
+}
+
+/* ---- open ---- */
+
+/* socket_ready - with the keys that were given */
+static amqp_socket_t *
+socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
+{
+    const char *ca = setup->tls_ca ? setup->tls_ca : SYSTEM_CA;
+    amqp_socket_t *s = setup->operand->tls ? rabbit.amqp_ssl_socket_new(l->c)
+                                           : rabbit.amqp_tcp_socket_new(l->c);
+
+    if (!s) {
+        problem_memory(p);
+        return NULL;
+    }
+    if (!setup->operand->tls)
+        return s;
+    (void)rabbit.amqp_ssl_socket_set_ssl_versions(s, AMQP_TLSv1_2,
+                                                  AMQP_TLSvLATEST);
+    if (rabbit.amqp_ssl_socket_set_cacert(s, ca) != AMQP_STATUS_OK) {
+        (void)problem_set(p, EX_CONFIG, EINVAL,
+                          "--tls-ca: %s has no certificates that can be read",
+                          ca);
+        return NULL;
+    }
+    if (setup->tls_cert &&
+        rabbit.amqp_ssl_socket_set_key(s, setup->tls_cert, setup->tls_key) !=
+            AMQP_STATUS_OK) {
+        (void)problem_set(p, EX_CONFIG, EINVAL,
+                          "--tls-cert %s and --tls-key %s: cannot be read, or "
+                          "are no pair",
+                          setup->tls_cert, setup->tls_key);
+        return NULL;
+    }
+    return s;
+}
+
+/* connect_error - the errno of a plain connection, as the library does not
+ * tell: 0 there is none, or it cannot be known */
+static int connect_error(const struct broker_host *h)
+{
+    const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
+    const struct timeval limit = {.tv_sec = 1};
+    struct addrinfo *found = NULL;
+    char port[16];
+    int fd, error = 0;
+
+    snprintf(port, sizeof port, "%u", h->port);
+    if (getaddrinfo(h->name, port, &want, &found) != 0)
+        return 0;
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+        if (connect(fd, found->ai_addr, found->ai_addrlen) < 0)
+            error = errno;
+        close(fd);
+    }
+    freeaddrinfo(found);
+    return error;
+}
+
+/* no_socket - why nobody answers */
+static int no_socket(const struct link_setup *setup, unsigned i, int status,
+                     struct problem *p)
+{
+    const struct broker_host *h = &setup->operand->hosts[i];
+    const char *ca = setup->tls_ca ? setup->tls_ca : SYSTEM_CA;
+    int error = status == AMQP_STATUS_SOCKET_ERROR ? connect_error(h) : 0;
+
+    if (status == AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED)
+        return problem_set(p, EX_CONFIG, EPERM,
+                           "the certificate of %s:%u is for another name: use "
+                           "the name that is in it, or get another one",
+                           h->name, h->port);
+    if (status == AMQP_STATUS_SSL_PEER_VERIFY_FAILED)
+        return problem_set(p, EX_CONFIG, EPERM,
+                           "the certificate of %s:%u is not signed by one of "
+                           "%s: give the right file to --tls-ca",
+                           h->name, h->port, ca);
+    if (status <= AMQP_STATUS_SSL_ERROR)
+        return problem_set(p, EX_UNAVAILABLE, ECONNREFUSED,
+                           "no TLS with %s:%u: %s; the port of TLS is usually "
+                           "5671, its certificate has to be for that name and "
+                           "signed by one of %s",
+                           h->name, h->port, rabbit.amqp_error_string2(status),
+                           ca);
+    return problem_set(
+        p, EX_UNAVAILABLE, ECONNREFUSED,
+        "cannot connect to %s:%u: %s%s; start the broker, or "
+        "name another host",
+        h->name, h->port,
+        status == AMQP_STATUS_HOSTNAME_RESOLUTION_FAILED ? "no such host"
+        : status == AMQP_STATUS_TIMEOUT                  ? "no answer"
+        : error                                          ? strerror(error)
+                : rabbit.amqp_error_string2(status),
+        setup->operand->host_count > 1 ? ", nor to the others" : "");
+}
+
+static amqp_table_entry_t flag(const char *name)
+{
+    return (amqp_table_entry_t){
+        .key = {strlen(name), (void *)(uintptr_t)name},
+        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
+}
+
+static amqp_table_entry_t text(const char *name, const char *value)
+{
+    return (amqp_table_entry_t){
+        .key = {strlen(name), (void *)(uintptr_t)name},
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = {strlen(value), (void *)(uintptr_t)value}}};
+}
+
+/* log_in - with what we can: without these the broker tells nothing of a
+ * consumer that it cancels, nor that it takes no messages */
+static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
+{
+    amqp_table_entry_t can[] = {flag("consumer_cancel_notify"),
+                                flag("connection.blocked"),
+                                flag("authentication_failure_close"),
+                                flag("basic.nack"), flag("publisher_confirms")};
+    amqp_table_entry_t all[] = {
+        {.key = {strlen("capabilities"), (void *)(uintptr_t) "capabilities"},
+         .value = {.kind = AMQP_FIELD_KIND_TABLE,
+                   .value.table = {sizeof can / sizeof can[0], can}}},
+        text("connection_name", setup->name),
+        text("product", "mqworker"),
+        text("version", MQW_VERSION)};
+    const amqp_table_t properties = {sizeof all / sizeof all[0], all};
+
+    return rabbit.amqp_login_with_properties(
+        l->c, setup->operand->vhost, CHANNELS, FRAME_MAX, LINK_HEARTBEAT,
+        &properties, AMQP_SASL_METHOD_PLAIN, setup->operand->user,
+        setup->password);
+}
+
+/* not_in - why it does not let us in */
+static int not_in(const struct link *l, const struct link_setup *setup,
+                  struct problem *p)
+{
+    const struct broker_operand *o = setup->operand;
+    const char *host = host_name(setup, l->host);
+
+    if (l->code == AMQP_ACCESS_REFUSED && strstr(l->why, "vhost"))
+        return problem_set(p, EX_NOPERM, EACCES,
+                           "user %s has no rights in virtual host %s of %s: "
+                           "rabbitmqctl set_permissions -p %s %s '.*' '.*' "
+                           "'.*'",
+                           o->user, o->vhost, host, o->vhost, o->user);
+    if (l->code == AMQP_ACCESS_REFUSED)
+        return problem_set(p, EX_NOPERM, EACCES,
+                           "%s refuses user %s: unknown, or another password; "
+                           "see --password-file",
+                           host, o->user);
+    if (l->code == AMQP_NOT_ALLOWED && strstr(l->why, "not found"))
+        return problem_set(p, EX_NOINPUT, ENOENT,
+                           "%s has no virtual host %s: rabbitmqctl add_vhost "
+                           "%s, or name another one (%%2F is the default one)",
+                           host, o->vhost, o->vhost);
+    if (l->code == AMQP_NOT_ALLOWED)
+        return problem_set(p, EX_NOPERM, EACCES,
+                           "%s refuses user %s in virtual host %s: %s", host,
+                           o->user, o->vhost, l->why);
+    return problem_set(p, EX_UNAVAILABLE, ECONNREFUSED,
+                       "%s:%u does not let us in: %s", host,
+                       o->hosts[l->host].port,
+                       l->why[0] ? l->why : "it closed the connection");
+}
+
+/* property - of the server, as text */
+static void property(const struct link *l, const char *name, char *out,
+                     size_t room)
+{
+    const amqp_table_t *all = rabbit.amqp_get_server_properties(l->c);
+
+    out[0] = '\0';
+    for (int i = 0; all && i < all->num_entries; i++) {
+        const amqp_table_entry_t *e = &all->entries[i];
+
+        if (e->key.len == strlen(name) &&
+            memcmp(e->key.bytes, name, e->key.len) == 0 &&
+            e->value.kind == AMQP_FIELD_KIND_UTF8)
+            (void)safe_text_copy(out, room, e->value.value.bytes.bytes,
+                                 e->value.value.bytes.len);
+    }
+}
+
+/* version_number - "3.10.8" to 0x030a08 */
+static unsigned version_number(const char *text)
+{
+    unsigned number = 0;
+    char *end;
+
+    for (int i = 0; i < 3; i++) {
+        unsigned long part = strtoul(text, &end, 10);
+
+        number = number << 8 | (part < 255 ? (unsigned)part : 255);
+        text = *end == '.' ? end + 1 : end;
+    }
+    return number;
+}
+
+/* server_check - one that these promises can be kept with */
+static int server_check(struct link *l, const struct link_setup *setup,
+                        struct problem *p)
+{
+    const char *host = host_name(setup, l->host);
+    char product[64];
+
+    property(l, "product", product, sizeof product);
+    property(l, "version", l->version, sizeof l->version);
+    l->server = version_number(l->version);
+    if (strcmp(product, "RabbitMQ") != 0 && !setup->other_server)
+        return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
+                           "%s is %s %s: only RabbitMQ's quorum queues are "
+                           "known to lose nothing",
+                           host, product[0] ? product : "a server without name",
+                           l->version);
+    if (l->server < LEAST && !setup->other_server)
+        return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
+                           "%s has RabbitMQ %s: its dead lettering may lose "
+                           "messages; " LEAST_TEXT
+                           " or later is needed, 3.12.5 "
+                           "or later is better",
+                           host, l->version);
+    return 0;
+}
+
+static int channel_open(struct link *l)
+{
+    rabbit.amqp_channel_open(l->c, LINK_CHANNEL);
+    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+}
+
+/* link_channel - a channel that the broker closed is its until it hears that we
+ * know */
+int link_channel(struct link *l)
+{
+    int err =
+        link_status(l, rabbit.amqp_send_method(l->c, LINK_CHANNEL,
+                                               AMQP_CHANNEL_CLOSE_OK_METHOD,
+                                               &(amqp_channel_close_ok_t){0}));
+
+    return err ? err : channel_open(l);
+}
+
+/* connect_to - host `i` */
+static int connect_to(struct link *l, const struct link_setup *setup,
+                      unsigned i, struct problem *p)
+{
+    const struct broker_host *h = &setup->operand->hosts[i];
+    struct timeval connect = {.tv_sec = CONNECT_S}, rpc = {.tv_sec = RPC_S};
+    amqp_socket_t *s;
+    int status, err;
+
+    l->host = i;
+    l->c = rabbit.amqp_new_connection();
+    if (!l->c)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    s = socket_ready(l, setup, p);
+    if (!s)
+        return -EINVAL;
+    (void)rabbit.amqp_set_handshake_timeout(l->c, &rpc);
+    (void)rabbit.amqp_set_rpc_timeout(l->c, &rpc);
+    status =
+        rabbit.amqp_socket_open_noblock(s, h->name, (int)h->port, &connect);
+    if (status != AMQP_STATUS_OK)
+        return no_socket(setup, i, status, p);
+    if (link_reply(l, log_in(l, setup)) < 0)
+        return not_in(l, setup, p);
+    err = server_check(l, setup, p);
+    if (err)
+        return err;
+    l->fd = rabbit.amqp_get_sockfd(l->c);
+    return channel_open(l) < 0 ? not_in(l, setup, p) : 0;
+}
+
+/* drop - the connection, without a word to the broker */
+static void drop(struct link *l)
+{
+    if (l->c)
+        (void)rabbit.amqp_destroy_connection(l->c);
+    l->c = NULL;
+}
+
+int link_open(struct link **out, const struct link_setup *setup, unsigned first,
+              struct problem *p)
+{
+    unsigned count = setup->operand->host_count;
+    struct link *l;
+    int err = rabbit_load(p);
+
+    *out = NULL;
+    if (err)
+        return err;
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    err = -ECONNREFUSED;
+    for (unsigned n = 0; n < count && err == -ECONNREFUSED; n++) {
+        drop(l);
+        err = connect_to(l, setup, (first + n) % count, p);
+    }
+    if (err)
+        link_close(&l);
+    *out = l;
+    return err;
+}
+
+void link_close(struct link **link)
+{
+    struct link *l = *link;
+
+    if (!l)
+        return;
+    *link = NULL;
+    drop(l);
+    free(l);
+}

@@ -1,0 +1,67 @@
+/* link.h - a connection to a broker, with one channel
+ *
+ * WHAT   Connects to one of the hosts of an operand, logs in, opens channel
+ *        1, and says in plain words why it cannot. Gives frames as they come.
+ * WHO    One thread at a time, as librabbitmq has it. After an error there is
+ *        nothing to do but link_close.
+ * OWNS   The connection. Borrows the setup until link_open returns.
+ * FAILS  open: a problem. 69 nobody answers, or it is no server that this can
+ *        be used with; 77 user, password or rights; 66 no such virtual host; 78
+ *        TLS. Others -errno: the connection is gone.
+ */
+#ifndef COMMON_AMQP_LINK_H
+#define COMMON_AMQP_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/amqp/rabbit.h"
+#include "common/broker/broker_operand.h"
+
+#define LINK_CHANNEL   1
+#define LINK_HEARTBEAT 30 /* seconds */
+#define LINK_WHY       256
+
+struct link_setup {
+    const struct broker_operand *operand;
+    const char *password;
+    const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's; none */
+    const char *name;  /* as the broker lists the connection */
+    bool other_server; /* one that is no RabbitMQ is taken, too */
+};
+
+struct link {
+    amqp_connection_state_t c;
+    int fd;
+    unsigned host;   /* of the operand's */
+    unsigned server; /* its version: 0x030a08 is 3.10.8 */
+    char version[32];
+    bool blocked;       /* the broker takes no messages from us */
+    char why[LINK_WHY]; /* it is gone, or a call failed */
+    uint16_t code;      /* of the broker in that: 404, 406, ...; 0: none */
+};
+
+/* Some host, and the others in turn; the first error that another host would
+ * repeat ends it. `first` is where to begin. */
+int link_open(struct link **out, const struct link_setup *setup, unsigned first,
+              struct problem *p);
+/* The next frame, without waiting: 1, 0 there is none, -errno it is gone.
+ * Calls that wait for an answer keep frames back, so ask until it says 0 before
+ * you wait on `fd`. It sends heartbeats that are due. What a frame points to is
+ * good until link_tidy. */
+int link_frame(struct link *l, amqp_frame_t *frame);
+/* All frames so far are used. */
+void link_tidy(struct link *l);
+/* A call that is answered: 0, -EPROTO if the broker closed the channel (`code`
+ * and `why`), or the connection is gone. */
+int link_reply(struct link *l, amqp_rpc_reply_t reply);
+/* What a call that is not answered returned. */
+int link_status(struct link *l, int status);
+/* The broker closes the channel or the connection by this method: fills `code`
+ * and `why`. False: it is another method. */
+bool link_closed_by(struct link *l, const amqp_method_t *method);
+/* Another channel 1 after -EPROTO of link_reply. */
+int link_channel(struct link *l);
+void link_close(struct link **link); /* NULL-safe; sets NULL */
+
+#endif

@@ -1,0 +1,49 @@
+/* topology.h - the queues that a worker's queue needs on a broker
+ *
+ * WHAT   NAME has the messages; NAME.wait.<ms> those that wait, one for each of
+ *        a few lengths; NAME.dead the dead letters, and NAME.dead.kept what the
+ *        broker would drop of those. All are quorum queues with at-least-once
+ *        dead lettering, so that each hop inside the broker is confirmed. What
+ *        the broker itself would drop goes to the next net.
+ * WHO    The thread that has the link.
+ * OWNS   Nothing.
+ * FAILS  A problem: 77 a right is missing; 78 a queue exists and is another
+ *        kind; 66 it does not exist, and is not to be made; 69 the connection
+ *        is gone. -EPROTO: the channel is closed; link_channel opens another.
+ */
+#ifndef COMMON_AMQP_TOPOLOGY_H
+#define COMMON_AMQP_TOPOLOGY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/amqp/link.h"
+
+#define TOPOLOGY_NAME 256
+
+struct topology {
+    const struct broker_operand *operand;
+    bool no_create;          /* what is there is taken as it is */
+    bool allow_unreplicated; /* a classic queue is taken as it is */
+};
+
+/* NAME, NAME.dead and the net. */
+int topology_open(struct link *l, const struct topology *t, struct problem *p);
+/* The queue for messages that wait for `ms`, which is one of the lengths. */
+int topology_wait(struct link *l, const struct topology *t, uint64_t ms,
+                  struct problem *p);
+/* Messages in a queue that is there, and who consumes: 0, or -errno. */
+int topology_count(struct link *l, const char *queue, uint32_t *messages,
+                   uint32_t *consumers);
+
+#define TOPOLOGY_LENGTHS 9
+/* The longest length that is not over `ms`; 0: `ms` is below all. */
+uint64_t topology_length(uint64_t ms);
+/* Which of the lengths `ms` is: below TOPOLOGY_LENGTHS. */
+unsigned topology_index(uint64_t ms);
+/* "NAME.dead", "NAME.wait.4000" (ms > 0). */
+const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME]);
+const char *topology_waits(const struct topology *t, uint64_t ms,
+                           char out[TOPOLOGY_NAME]);
+
+#endif

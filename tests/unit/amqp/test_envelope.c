@@ -1,0 +1,268 @@
+/* test_envelope.c - the properties of a message on a broker */
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/amqp/envelope.h"
+#include "common/base/clock.h"
+
+static struct problem p;
+static struct envelope e;
+static char head[HEADER_MAX];
+static unsigned char raw[100000];
+
+static amqp_bytes_t word(const char *text)
+{
+    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
+}
+
+static amqp_table_entry_t number(const char *name, int64_t n)
+{
+    return (amqp_table_entry_t){
+        .key = word(name),
+        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = n}};
+}
+
+static amqp_table_entry_t said(const char *name, const char *value)
+{
+    return (amqp_table_entry_t){
+        .key = word(name),
+        .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = word(value)}};
+}
+
+/* encode - as the frame has it */
+static amqp_bytes_t encode(amqp_basic_properties_t *props)
+{
+    __typeof__(&amqp_encode_properties) call;
+    void *at =
+        dlsym(dlopen("librabbitmq.so.4", RTLD_NOW), "amqp_encode_properties");
+    int n;
+
+    memcpy(&call, &at, sizeof call);
+    n = call(AMQP_BASIC_CLASS, props, (amqp_bytes_t){sizeof raw, raw});
+    cr_assert_gt(n, 0);
+    return (amqp_bytes_t){(size_t)n, raw};
+}
+
+static amqp_bytes_t with(amqp_table_entry_t *entries, int count)
+{
+    amqp_basic_properties_t props = {
+        ._flags = AMQP_BASIC_HEADERS_FLAG,
+        .headers = {count, entries},
+    };
+
+    return encode(&props);
+}
+
+static void begin(void)
+{
+    cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
+}
+
+TestSuite(envelope, .init = begin);
+
+/* header_of - what was written, as a handler's side reads it */
+static struct header header_of(const char *body)
+{
+    static char all[HEADER_MAX + 100];
+    char why[HEADER_WHY];
+    struct header h;
+
+    memcpy(all, head, e.head);
+    strcpy(all + e.head, body);
+    cr_assert_eq(header_parse(all, e.head + strlen(body), &h, why), 0, "%s",
+                 why);
+    return h;
+}
+
+Test(envelope, ours_becomes_a_header)
+{
+    amqp_table_entry_t all[] = {
+        said("mqw-id", "01JD3Z6Q9V0X8N5T2K7B4M1C3F"),
+        number("mqw-sent", 1732126091123456789),
+        number("mqw-expires", 1732129691000000000),
+        number("mqw-timeout", 5000),
+        number("mqw-attempt", 3),
+        number("mqw-first", 77),
+        number("mqw-due", 99),
+        number("mqw-resent", 1),
+        said("x-trace", "abc"),
+    };
+    struct header h;
+    char id[ULID_TEXT];
+
+    cr_assert_eq(envelope_read(&e, with(all, 9), "hello", 5, head), 0);
+    h = header_of("hello");
+    cr_assert_str_eq(ulid_print(h.id, id), "01JD3Z6Q9V0X8N5T2K7B4M1C3F");
+    cr_assert_eq(h.sent_ns, 1732126091123456789U);
+    cr_assert_eq(h.expires_ns, 1732129691000000000U);
+    cr_assert_eq(h.timeout_ms, 5000);
+    cr_assert_eq(h.size, 5);
+    cr_assert_eq(h.x_count, 1);
+    cr_assert_eq(e.attempt, 3);
+    cr_assert_eq(e.first_ns, 77);
+    cr_assert_eq(e.due_ns, 99);
+    cr_assert(e.resent);
+    cr_assert_not(e.derived);
+}
+
+Test(envelope, of_the_broker_nothing_is_handed_on)
+{
+    amqp_table_entry_t all[] = {
+        said("x-death", "a"),
+        said("x-first-death-queue", "b"),
+        number("x-delivery-count", 4),
+        said("x-last-death-reason", "c"),
+        said("x-BAD", "d"),
+        said("x-newline", "e\nf"),
+        said("other", "g"),
+        number("mqw-timeout", -1),
+    };
+
+    cr_assert_eq(envelope_read(&e, with(all, 8), "", 0, head), 0);
+    cr_assert_eq(header_of("").x_count, 0);
+    cr_assert_eq(header_of("").fields, HEADER_ID | HEADER_SIZE);
+}
+
+Test(envelope, a_derived_id_is_the_same_in_each_delivery)
+{
+    amqp_table_entry_t again[] = {number("x-delivery-count", 1)};
+    struct ulid first;
+
+    cr_assert_eq(envelope_read(&e, with(NULL, 0), "body", 4, head), 0);
+    cr_assert(e.derived);
+    first = e.id;
+    cr_assert_eq(envelope_read(&e, with(again, 1), "body", 4, head), 0);
+    cr_assert_eq(memcmp(&first, &e.id, sizeof first), 0);
+    cr_assert_eq(envelope_read(&e, with(again, 1), "bodz", 4, head), 0);
+    cr_assert_neq(memcmp(&first, &e.id, sizeof first), 0);
+}
+
+Test(envelope, a_message_id_that_is_a_ulid_is_the_id)
+{
+    amqp_basic_properties_t props = {
+        ._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_TIMESTAMP_FLAG |
+                  AMQP_BASIC_PRIORITY_FLAG,
+        .message_id = word("01JD3Z6Q9V0X8N5T2K7B4M1C3F"),
+        .timestamp = 1732126091,
+        .priority = 7};
+
+    cr_assert_eq(envelope_read(&e, encode(&props), "", 0, head), 0);
+    cr_assert_not(e.derived);
+    cr_assert_eq(e.priority, 7);
+    cr_assert_eq(header_of("").sent_ns, 1732126091 * NS_PER_S);
+}
+
+Test(envelope, lines_that_do_not_fit_are_left_out)
+{
+    static char names[20][32], value[HEADER_VALUE_MAX + 1];
+    amqp_table_entry_t all[20];
+
+    memset(value, 'v', HEADER_VALUE_MAX);
+    for (int i = 0; i < 20; i++) {
+        snprintf(names[i], sizeof names[i], "x-%c", 'a' + i);
+        all[i] = said(names[i], value);
+    }
+    cr_assert_eq(envelope_read(&e, with(all, 20), "", 0, head), 0);
+    cr_assert_eq(header_of("").x_count, 3);
+}
+
+Test(envelope, what_is_no_properties_is_refused)
+{
+    static unsigned char broken[] = {0xff, 0xff, 0xff};
+
+    cr_assert_lt(envelope_read(&e, (amqp_bytes_t){3, broken}, "", 0, head), 0);
+    cr_assert_lt(envelope_read(&e, (amqp_bytes_t){0, broken}, "", 0, head), 0);
+}
+
+/* ---- copies ---- */
+
+static struct envelope_copy copy;
+
+static const amqp_field_value_t *in_copy(const char *name)
+{
+    const amqp_table_t *t = &copy.properties.headers;
+
+    for (int i = 0; i < t->num_entries; i++)
+        if (t->entries[i].key.len == strlen(name) &&
+            memcmp(t->entries[i].key.bytes, name, strlen(name)) == 0)
+            return &t->entries[i].value;
+    return NULL;
+}
+
+Test(envelope, a_copy_keeps_what_is_foreign_but_not_its_way)
+{
+    amqp_table_entry_t all[] = {said("x-trace", "abc"), said("CC", "q2"),
+                                said("x-death", "old"),
+                                number("mqw-attempt", 1)};
+    amqp_basic_properties_t props = {
+        ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_USER_ID_FLAG |
+                  AMQP_BASIC_EXPIRATION_FLAG | AMQP_BASIC_CORRELATION_ID_FLAG,
+        .headers = {4, all},
+        .user_id = word("other"),
+        .expiration = word("10"),
+        .correlation_id = word("corr")};
+    struct ulid id = {{1}};
+    struct envelope_change change = {
+        .id = &id, .attempt = 2, .number = 9, .due_ns = 5};
+
+    cr_assert_eq(envelope_copy(&copy, encode(&props), &change, false), 0);
+    cr_assert_not_null(in_copy("x-trace"));
+    cr_assert_null(in_copy("CC"));
+    cr_assert_null(in_copy("x-death"));
+    cr_assert_eq(in_copy("mqw-attempt")->value.i64, 2);
+    cr_assert_eq(in_copy("mqw-due")->value.i64, 5);
+    cr_assert_eq(copy.properties.delivery_mode, 2);
+    cr_assert_eq(copy.properties._flags & AMQP_BASIC_USER_ID_FLAG, 0);
+    cr_assert_eq(copy.properties._flags & AMQP_BASIC_EXPIRATION_FLAG, 0);
+    cr_assert_neq(copy.properties._flags & AMQP_BASIC_CORRELATION_ID_FLAG, 0);
+    cr_assert_eq(envelope_number(encode(&copy.properties)), 9);
+    envelope_copy_free(&copy);
+}
+
+Test(envelope, history_keeps_the_first_and_the_last)
+{
+    static unsigned char last[sizeof raw];
+    amqp_bytes_t was = with(NULL, 0);
+    struct ulid id = {{1}};
+    const amqp_array_t *all;
+
+    for (uint64_t i = 1; i <= 40; i++) {
+        struct envelope_attempt failed = {.at_ns = i,
+                                          .number = i,
+                                          .error = "exit 1",
+                                          .machine = "here",
+                                          .tail = "noise",
+                                          .tail_size = 5};
+        struct envelope_change change = {
+            .id = &id, .attempt = i, .failed = &failed};
+
+        cr_assert_eq(envelope_copy(&copy, was, &change, false), 0);
+        was = encode(&copy.properties);
+        memcpy(last, raw, was.len);
+        was.bytes = last;
+        cr_assert_lt(was.len, 10000);
+        all = &in_copy("mqw-history")->value.array;
+        cr_assert_eq(all->num_entries, i < 16 ? (int)i : 16);
+        cr_assert_eq(all->entries[0].value.table.entries[0].value.value.i64, 1);
+        cr_assert_eq(all->entries[all->num_entries - 1]
+                         .value.table.entries[0]
+                         .value.value.i64,
+                     (int64_t)i);
+        cr_assert_eq(in_copy("mqw-stderr")->value.bytes.len, 5);
+        envelope_copy_free(&copy);
+    }
+}
+
+Test(envelope, a_plain_copy_has_no_history)
+{
+    struct envelope_attempt failed = {.error = "exit 1", .machine = "here"};
+    struct ulid id = {{1}};
+    struct envelope_change change = {.id = &id, .failed = &failed};
+
+    cr_assert_eq(envelope_copy(&copy, with(NULL, 0), &change, true), 0);
+    cr_assert_null(in_copy("mqw-history"));
+    cr_assert_null(in_copy("mqw-stderr"));
+    envelope_copy_free(&copy);
+}
