@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "worker/operate/control.h"
 #include "worker/operate/cap.h"
+#include "common/broker/broker_password.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/inherit.h"
 #include "worker/restart/keep.h"
@@ -25,6 +26,11 @@
 #include "worker/files/totals.h"
 #include "worker/restart/recover.h"
 #include "worker/flow/unsettled.h"
+#ifdef MQW_AMQP
+#include "worker/source/amqp/source_amqp.h"
+#endif
+
+#define CONFIRM_NS (10 * NS_PER_S) /* for the last verdicts of a broker */
 
 /* on_gate - the gate says that something has changed */
 static void on_gate(void *arg, enum gate_event event)
@@ -117,7 +123,7 @@ static int queue_poll_fd(void *arg)
 {
     const struct engine *e = arg;
 
-    return e->mq.source.ops->poll_fd(&e->mq.source);
+    return e->flow.source->ops->poll_fd(e->flow.source);
 }
 
 /* on_message - the queue has one, and peek mode is off */
@@ -135,6 +141,61 @@ static void on_trouble(void *arg, const char *what, int err)
     gate_trouble(&e->flow.gate, what, err);
 }
 
+#ifdef MQW_AMQP
+static int broker_open(struct engine *e, const struct source_events *events,
+                       struct problem *p)
+{
+    const struct settings *set = e->flow.set;
+    char password[BROKER_PASSWORD];
+    int err =
+        broker_password_find(password, &set->broker, set->password_file, p);
+
+    if (!err)
+        err = source_amqp_open(
+            &e->broker,
+            &(struct source_amqp_setup){.set = set,
+                                        .operand = &set->broker,
+                                        .password = password,
+                                        .runs = e->runs,
+                                        .events = *events},
+            p);
+    explicit_bzero(password, sizeof password);
+    if (!err)
+        e->flow.source = source_amqp_source(e->broker);
+    return err;
+}
+
+/* broker_stop - verdicts on their way are confirmed, and nothing else comes */
+static void broker_stop(struct engine *e)
+{
+    if (e->broker)
+        source_amqp_stop(e->broker, CONFIRM_NS);
+}
+
+static void broker_close(struct engine *e)
+{
+    source_amqp_close(&e->broker);
+}
+
+#else /* settings_operands.c refuses an operand */
+static int broker_open(struct engine *e, const struct source_events *events,
+                       struct problem *p)
+{
+    (void)e, (void)events;
+    return problem_set(p, EX_USAGE, ENOTSUP, "no librabbitmq");
+}
+
+static void broker_stop(struct engine *e)
+{
+    (void)e;
+}
+
+static void broker_close(struct engine *e)
+{
+    (void)e;
+}
+#endif
+
 /* on_last - handlers that are threads of ours end with the process
  * Custody stays mapped, as they read there; the lock of the state directory,
  * and so any other worker, waits for the end of the process.
@@ -145,11 +206,14 @@ static void on_last(void *arg)
 
     on_dead_close(&e->on_dead);
     if (keep_quiet(&e->flow)) {
-        file_watch_last(e->file_watch);
+        broker_stop(e);
+        if (e->file_watch)
+            file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
         keep_all(&e->flow);
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
-        runtimedir_close(&e->runtime, &e->dir, custody_empty(e->mq.custody));
+        runtimedir_close(&e->runtime, &e->dir,
+                         e->mq.custody && custody_empty(e->mq.custody));
     }
     _exit(EX_OK);
 }
@@ -170,6 +234,8 @@ static int source_ready(struct engine *e, struct problem *p)
                                           .removed = on_removed,
                                           .trouble = on_trouble,
                                           .ended = on_ended};
+    if (settings_on_broker(e->flow.set))
+        return broker_open(e, &e->mq.events, p);
     e->mq.set = e->flow.set;
     e->mq.folder = e->dir.folder;
     e->mq.timers = e->flow.timers;
@@ -202,10 +268,31 @@ static void on_there(void *arg)
     control_put_back(e->control);
 }
 
+/* watch_ready - files that a POSIX queue needs are looked after */
+static int watch_ready(struct engine *e, struct problem *p)
+{
+    const struct file_watch_setup setup = {.flow = &e->flow,
+                                           .mq = &e->mq,
+                                           .dir = &e->dir,
+                                           .runtime = &e->runtime,
+                                           .lock = e->lock,
+                                           .there = on_there,
+                                           .arg = e};
+
+    return settings_on_broker(e->flow.set)
+               ? 0
+               : file_watch_open(&e->file_watch, &setup, p);
+}
+
+/* lent_most - messages that are lent at once, whatever is set */
+static unsigned lent_most(const struct engine *e)
+{
+    return e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
+}
+
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
-    unsigned most = custody_slots_most(e->mq.custody);
     int err;
 
     err = timers_open(&e->flow.timers);
@@ -213,7 +300,7 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = pool_open(&e->flow.pool,
                         (unsigned)e->flow.set->concurrency + SPARE_THREADS);
     if (!err)
-        err = dispatch_open(&e->flow.dispatch, &e->flow, most);
+        err = dispatch_open(&e->flow.dispatch, &e->flow, lent_most(e));
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
     if (!err && e->flow.set->take_signals)
@@ -244,15 +331,7 @@ static int parts_ready(struct engine *e, struct problem *p)
                                 .stderr_limit = &e->stderr_limit},
         p);
     if (!err)
-        err = file_watch_open(&e->file_watch,
-                              &(struct file_watch_setup){.flow = &e->flow,
-                                                         .mq = &e->mq,
-                                                         .dir = &e->dir,
-                                                         .runtime = &e->runtime,
-                                                         .lock = e->lock,
-                                                         .there = on_there,
-                                                         .arg = e},
-                              p);
+        err = watch_ready(e, p);
     if (!err)
         e->control = control_open(&e->orders);
     e->orders.file_watch = e->board.file_watch = e->file_watch;
@@ -282,6 +361,20 @@ static void engine_init(struct engine *e, struct settings *set,
     status_init(&e->board, &e->flow);
 }
 
+/* files_ready - locked, with what the last worker left */
+static int files_ready(struct engine *e, struct problem *p)
+{
+    const struct inherit inherit = {.flow = &e->flow,
+                                    .mq = &e->mq,
+                                    .dir = &e->dir,
+                                    .runtime = &e->runtime,
+                                    .lock = &e->lock};
+
+    return settings_on_broker(e->flow.set)
+               ? inherit_broker_open(&inherit, e->runs, p)
+               : inherit_open(&inherit, p);
+}
+
 /* engine_open - everything ready, the last worker's leavings on the held
  * list */
 int engine_open(struct engine **out, struct settings *set,
@@ -294,12 +387,7 @@ int engine_open(struct engine **out, struct settings *set,
     if (!e)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     engine_init(e, set, ops);
-    err = inherit_open(&(struct inherit){.flow = &e->flow,
-                                         .mq = &e->mq,
-                                         .dir = &e->dir,
-                                         .runtime = &e->runtime,
-                                         .lock = &e->lock},
-                       p);
+    err = files_ready(e, p);
     if (!err)
         err = parts_ready(e, p);
     if (!err)
@@ -312,7 +400,8 @@ int engine_open(struct engine **out, struct settings *set,
                                     .stderr_limit = &e->stderr_limit},
             p);
     /* What the last one kept at its end, and it had no more slots. */
-    atomic_store(&e->flow.due_first, err ? 0 : custody_slots(e->mq.custody));
+    atomic_store(&e->flow.due_first,
+                 err || e->broker ? 0 : custody_slots(e->mq.custody));
     if (err) {
         engine_close(&e);
         return err;
@@ -324,15 +413,16 @@ int engine_open(struct engine **out, struct settings *set,
 /* hello - what runs, where, and what could go wrong with it */
 static void hello(struct engine *e)
 {
-    bool doubtful;
-    const char *disk = custody_disk(e->mq.custody, &doubtful);
+    bool doubtful = false;
+    const char *disk =
+        e->mq.custody ? custody_disk(e->mq.custody, &doubtful) : NULL;
 
     log_info(
         "started", F_STR("queue", e->flow.set->queue), F_INT("pid", getpid()),
         F_UINT("max_concurrency", atomic_load(&e->flow.gate.cap)),
         F_STR("handler", e->flow.ops->name), F_STR("state_dir", e->dir.folder),
         F_STR("runtime_dir", e->runtime.folder),
-        F_INT("in_queue", queue_length(e->mq.queue)));
+        F_INT("in_queue", e->flow.source->ops->fresh(e->flow.source)));
     if (disk)
         log_warn("custody_on_disk", F_STR("folder", e->runtime.folder),
                  F_STR("type", disk),
@@ -371,7 +461,7 @@ static void summary(struct engine *e)
         F_DURATION("mean",
                    whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
         F_DURATION("longest", whole_us(s.longest_ns)),
-        F_INT("in_queue", queue_length(e->mq.queue)));
+        F_INT("in_queue", e->flow.source->ops->fresh(e->flow.source)));
 }
 
 static bool finished(void *arg)
@@ -411,10 +501,11 @@ int engine_run(struct engine *e)
     e->flow.started = true;
     hello(e);
     backlog_look(&e->flow);
-    e->mq.source.ops->start(&e->mq.source);
+    e->flow.source->ops->start(e->flow.source);
     status_count(&e->board);
     run_limits_start(&e->flow);
-    file_watch_start(e->file_watch);
+    if (e->file_watch)
+        file_watch_start(e->file_watch);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
         schedule_poke(&e->flow);
     schedule_poke(&e->flow);
@@ -433,13 +524,14 @@ void engine_close(struct engine **engine)
     if (!e)
         return;
     *engine = NULL;
+    broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
     pool_close(&e->flow.pool);
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
     file_watch_close(&e->file_watch);
-    if (e->mq.store)
+    if (e->mq.store || e->broker)
         unsettled_fini(&e->flow.unsettled);
     on_dead_close(&e->on_dead);
     source_mq_stop(&e->mq);
@@ -450,6 +542,7 @@ void engine_close(struct engine **engine)
     if (e->flow.started)
         keep_all(&e->flow);
     source_mq_close(&e->mq);
+    broker_close(e);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);

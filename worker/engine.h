@@ -21,10 +21,11 @@
 #include "worker/process/stderr_limit.h"
 #include "worker/source/mq/source_mq.h"
 
-struct control;    /* control.c */
-struct file_watch; /* file_watch.c */
-struct on_dead;    /* on_dead.c */
-struct pid_file;   /* pid_file.c */
+struct control;     /* control.c */
+struct file_watch;  /* file_watch.c */
+struct on_dead;     /* on_dead.c */
+struct pid_file;    /* pid_file.c */
+struct source_amqp; /* source_amqp.h */
 
 /* All of it constant after open, but for the parts' own state. */
 struct engine {
@@ -32,7 +33,9 @@ struct engine {
     struct runtimedir runtime; /* custody and counters are there */
     struct pid_file *lock;     /* one worker a directory */
     struct flow flow;
-    struct source_mq mq; /* flow.source */
+    struct source_mq mq;        /* flow.source, unless there is a broker */
+    struct source_amqp *broker; /* flow.source; NULL: a POSIX queue */
+    char runs[PATH_MAX];        /* of that: its run file */
     struct file_watch *file_watch;
     struct on_dead *on_dead; /* NULL: nobody is told of a death */
     struct signals signals;

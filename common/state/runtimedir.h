@@ -22,6 +22,7 @@
 
 #define RUNTIMEDIR_CUSTODY  "custody"
 #define RUNTIMEDIR_COUNTERS "counters"
+#define RUNTIMEDIR_RUNS     "runs"    /* of a queue on a broker */
 #define RUNTIMEDIR_NOTE     "runtime" /* in the state folder */
 #define RUNTIMEDIR_OWNER    "owner"   /* in the runtime folder */
 #define RUNTIMEDIR_ID       17        /* 16 hex digits and NUL */

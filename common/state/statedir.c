@@ -61,11 +61,18 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p)
 {
-    char label[QUEUE_NAME_MAX], user[FOLDER_USER];
+    char label[QUEUE_NAME_MAX];
     int err = queue_name(queue, label, p);
 
-    if (!err)
-        err = statedir_root(out->root, flag, p);
+    return err ? err : statedir_open_label(out, flag, label, create, p);
+}
+
+int statedir_open_label(struct statedir *out, const char *flag,
+                        const char *label, bool create, struct problem *p)
+{
+    char user[FOLDER_USER];
+    int err = statedir_root(out->root, flag, p);
+
     if (err)
         return err;
     if (!folder_join(out->folder, out->root, label, ""))

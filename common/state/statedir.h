@@ -39,6 +39,11 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p);
 
+/* The same for a queue that is not this machine's: `label` is its folder,
+ * "/amqp/VHOST@HOST/QUEUE", a path of safe names. */
+int statedir_open_label(struct statedir *out, const char *flag,
+                        const char *label, bool create, struct problem *p);
+
 /* folder/file to `out`; a file that exists must be a regular file, no symbolic
  * link, owned as the folder is, not writable by group or others. */
 int statedir_path(const struct statedir *dir, const char *file,

@@ -239,6 +239,19 @@ static const struct option_row rows[] = {
      AT(message_size), .help = "largest message of a created queue"},
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), .help = "access mode of a created queue"},
+    {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
+     .help = "what opens a queue on a broker; else "
+             "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"},
+    {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
+     .help = "who may have signed the certificate of a broker (amqps://); "
+             "without it those that the system trusts"},
+    {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
+     .help = "certificate that the broker is shown"},
+    {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
+     .help = "its private key"},
+    {"allow-unreplicated", 0, OPT_FLAG, AT(allow_unreplicated),
+     .help = "take a queue of a broker that is on one node only: it is lost "
+             "with that"},
     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
      .help = "where retries and dead letters are kept"},
     {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
@@ -263,7 +276,8 @@ const struct option_table settings_table = {
     .program = "mqworker",
     .usage = "[options] QUEUE -- COMMAND [ARG...]\n"
              "[options] --plugin FILE.so QUEUE",
-    .about = "Run COMMAND for each message of a POSIX message queue and lose "
+    .about = "Run COMMAND for each message of a POSIX message queue, or of a "
+             "RabbitMQ quorum queue (amqp://USER@HOST/VHOST/QUEUE), and lose "
              "none.",
     .notes = "COMMAND gets the body on stdin and MQW_* in its environment.\n"
              "Exit 0: done. 65: dead at once. 126, 127: cannot be started, "

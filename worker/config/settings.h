@@ -17,6 +17,7 @@
 #include "common/base/queue_name.h"
 #include "common/options/options.h"
 #include "common/base/problem.h"
+#include "common/broker/broker_operand.h"
 #include "common/mq/queue.h"
 #include "worker/config/backoff.h"
 #include "worker/mqworker.h"
@@ -48,6 +49,11 @@ struct settings {
     uint64_t max_rss;      /* bytes a child may grow to; 0: no bound */
     uint64_t queue_depth, message_size, mode; /* 0: not given */
     bool no_create;
+    /* Where the queue is, with what opens it; `queue` is then its operand
+     * without the user. No host: it is a POSIX queue. */
+    struct broker_operand broker;
+    const char *password_file, *tls_ca, *tls_cert, *tls_key; /* NULL: none */
+    bool allow_unreplicated;
     _Atomic uint64_t concurrency;
     _Atomic uint64_t batch_limit_ns; /* UINT64_MAX: none */
     _Atomic uint64_t max_attempts;
@@ -85,6 +91,11 @@ struct settings {
     uint64_t verbose;
     bool quiet, help, version;
 };
+
+static inline bool settings_on_broker(const struct settings *s)
+{
+    return s->broker.host_count > 0;
+}
 
 extern const struct option_table settings_table;
 

@@ -139,6 +139,103 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
+/* on_broker - a flag that means something for a queue on a broker only; NULL:
+ * none was given */
+static const char *on_broker(const struct settings *s)
+{
+    return s->password_file        ? "--password-file"
+           : s->tls_ca             ? "--tls-ca"
+           : s->tls_cert           ? "--tls-cert"
+           : s->tls_key            ? "--tls-key"
+           : s->allow_unreplicated ? "--allow-unreplicated"
+                                   : NULL;
+}
+
+/* not_on_broker - a flag that cannot be kept there, and why; NULL: none was
+ * given */
+static const char *not_on_broker(const struct settings *s, const char **why)
+{
+    const struct {
+        bool given;
+        const char *flag, *why;
+    } all[] = {
+        {s->dead_letter_queue[0], "--dead-letter-queue",
+         "dead letters are in the queue NAME.dead of the broker"},
+        {s->on_dead != NULL, "--on-dead",
+         "letters are at the broker: consume NAME.dead"},
+        {s->keep_dead_ns != UINT64_MAX, "--keep-dead",
+         "letters are at the broker, and stay there"},
+        {s->max_dead != 0, "--max-dead",
+         "letters are at the broker, and stay there"},
+        {s->on_group_dead == GROUP_DEAD_HOLD, "--on-group-dead hold",
+         "the broker cannot be asked for the letters of a group"},
+        {s->group_separator != 0, "--group-separator",
+         "groups of a queue on a broker have no order yet"},
+        {s->queue_depth != 0, "--queue-depth",
+         "set x-max-length by a policy of the broker"},
+        {s->message_size != 0, "--message-size",
+         "the broker has a limit of its own (max_message_size)"},
+        {s->mode != 0, "--mode", "the broker has users and permissions"},
+        {s->allow_disk_custody, "--allow-disk-custody",
+         "messages in flight are the broker's"},
+        {s->tls_key && !s->tls_cert, "--tls-key", "give --tls-cert, too"},
+        {s->tls_cert && !s->tls_key, "--tls-cert", "give --tls-key, too"},
+        {s->tls_ca && !s->broker.tls, "--tls-ca",
+         "the operand is amqp://, "
+         "and amqps:// has TLS"},
+        {s->tls_cert && !s->broker.tls, "--tls-cert",
+         "the operand is amqp://, "
+         "and amqps:// has TLS"},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].given) {
+            *why = all[i].why;
+            return all[i].flag;
+        }
+    return NULL;
+}
+
+/* broker_take - the operand names a queue on a broker */
+static int broker_take(struct settings *s, const char *operand,
+                       struct problem *p)
+{
+    const char *flag, *why;
+    int err = broker_operand_parse(&s->broker, operand, p);
+
+    if (err)
+        return err;
+#ifndef MQW_AMQP
+    return problem_set(p, EX_USAGE, ENOTSUP,
+                       "%s: amqp:// needs a build with librabbitmq: "
+                       "scripts/deps, then make",
+                       s->broker.shown);
+#endif
+    flag = not_on_broker(s, &why);
+    if (flag)
+        return problem_set(p, EX_USAGE, EINVAL, "%s cannot be with %s: %s",
+                           flag, s->broker.shown, why);
+    snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
+    return 0;
+}
+
+/* queue_take - a POSIX queue, or one on a broker */
+static int queue_take(struct settings *s, const char *operand,
+                      struct problem *p)
+{
+    const char *flag;
+
+    if (broker_operand_is(operand))
+        return broker_take(s, operand, p);
+    flag = on_broker(s);
+    if (flag)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a queue on a broker (amqp://), and %s is "
+                           "none: leave it out",
+                           flag, operand);
+    return queue_name(operand, s->queue, p);
+}
+
 /* settings_operands_take - exactly a queue, and one thing to handle its
  * messages */
 int settings_operands_take(struct settings *s, int count, char **command,
@@ -152,5 +249,5 @@ int settings_operands_take(struct settings *s, int count, char **command,
     if (err)
         return err;
     s->command = s->plugin ? NULL : command;
-    return queue_name(before[0], s->queue, p);
+    return queue_take(s, before[0], p);
 }

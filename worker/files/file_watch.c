@@ -120,7 +120,8 @@ static void changed(struct loop_source *source)
 
 void file_watch_soon(struct file_watch *w)
 {
-    chore_soon(&w->chore);
+    if (w)
+        chore_soon(&w->chore);
 }
 
 void file_watch_start(struct file_watch *w)

@@ -51,7 +51,7 @@ int file_watch_open(struct file_watch **out,
                     const struct file_watch_setup *setup, struct problem *p);
 /* The first look, before anything is taken. */
 void file_watch_start(struct file_watch *w);
-/* Work goes on: look again. */
+/* Work goes on: look again. NULL-safe. */
 void file_watch_soon(struct file_watch *w);
 /* Which file keeps messages from being taken, as of the last look. */
 void file_watch_trouble(struct file_watch *w, struct file_trouble *out);

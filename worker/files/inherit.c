@@ -185,3 +185,33 @@ int inherit_open(const struct inherit *i, struct problem *p)
         err = totals_open(&i->flow->counters, i->runtime, i->dir, p);
     return err ? err : store_ready(i, p);
 }
+
+/* nothing_held - no message in flight is in a folder of ours */
+static int nothing_held(const char *path)
+{
+    (void)path;
+    return 0;
+}
+
+int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
+                        struct problem *p)
+{
+    const struct settings *set = i->flow->set;
+    const struct runtimedir_wish wish = {.dir = set->runtime_dir,
+                                         .holds = nothing_held};
+    char path[PATH_MAX];
+    int err = statedir_open_label(i->dir, set->state_dir, set->broker.folder,
+                                  true, p);
+
+    if (!err)
+        err = statedir_path(i->dir, STATEDIR_PIDFILE, path, p);
+    if (!err)
+        err = pid_file_open(i->lock, path, set->queue, p);
+    if (!err)
+        err = runtimedir_open(i->runtime, &wish, i->dir, p);
+    if (!err)
+        err = runtimedir_settle(i->runtime, i->dir, p);
+    if (!err)
+        err = totals_open(&i->flow->counters, i->runtime, i->dir, p);
+    return err ? err : runtimedir_path(i->runtime, RUNTIMEDIR_RUNS, runs, p);
+}

@@ -9,6 +9,8 @@
 #ifndef WORKER_FILES_INHERIT_H
 #define WORKER_FILES_INHERIT_H
 
+#include <limits.h>
+
 #include "common/base/problem.h"
 
 struct flow;
@@ -27,5 +29,9 @@ struct inherit {
 };
 
 int inherit_open(const struct inherit *i, struct problem *p);
+/* The same for a queue on a broker, which has the messages: folders, lock and
+ * counters. `runs`: where its run file is to be. */
+int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
+                        struct problem *p);
 
 #endif

@@ -39,7 +39,8 @@
  * with one lane come from one thread at a time. */
 #define LANE_NONE UINT_MAX
 
-#define SETTLE_MOST 64 /* in one call */
+#define SETTLE_MOST 64   /* in one call */
+#define BROKER_LENT 8192 /* by a source that is no file of this machine */
 
 /* One failed run of a handler. */
 struct attempt {

@@ -1,0 +1,287 @@
+/* amqp_fixture.h - a RabbitMQ of the test program's own, and a client of it
+ *
+ * WHAT   Starts AMQP_BROKER nodes before the first test and ends them after the
+ *        last, or when the program is gone. Calls
+ *        of librabbitmq, as any producer and consumer makes them.
+ * WHO    Tests of tests/e2e/amqp. amqp_init is the .init of their suites: it
+ *        skips a test where there is no rabbitmq-server.
+ * OWNS   The nodes, and one connection a test.
+ * FAILS  By ending the test.
+ */
+#ifndef TESTS_AMQP_FIXTURE_H
+#define TESTS_AMQP_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <criterion/hooks.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/amqp/rabbit.h"
+#include "tests/harness/harness.h"
+
+#define AMQP_DIR   "MQW_TEST_BROKER"
+#define AMQP_TOOL  "MQW_TEST_RABBIT" /* path of the script */
+#define AMQP_NODES 3
+
+static pid_t amqp_pid;
+static int amqp_stdin = -1;
+
+/* amqp_begin - "": there is no broker here */
+static inline void amqp_begin(unsigned nodes)
+{
+    static char dir[] = "/tmp/mqw-rabbit-XXXXXX";
+    char count[8], word[16] = "", tool[PATH_MAX];
+    int in[2], out[2];
+
+    setenv(AMQP_DIR, "", 1);
+    if (!realpath("tests/harness/rabbit", tool))
+        return;
+    setenv(AMQP_TOOL, tool, 1);
+    if (!mkdtemp(dir) || pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
+        return;
+    snprintf(count, sizeof count, "%u", nodes);
+    amqp_pid = fork();
+    if (amqp_pid == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        execl(tool, "rabbit", "run", dir, count, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    amqp_stdin = in[1];
+    if (read(out[0], word, sizeof word) > 0 && strncmp(word, "ready", 5) == 0)
+        setenv(AMQP_DIR, dir, 1);
+    else
+        fprintf(stderr, "tests of a broker are skipped\n");
+    close(out[0]);
+}
+
+static inline void amqp_end(void)
+{
+    char command[100];
+    const char *dir = getenv(AMQP_DIR);
+
+    if (amqp_pid <= 0)
+        return;
+    close(amqp_stdin);
+    waitpid(amqp_pid, NULL, 0);
+    if (!dir || !dir[0] || getenv("MQW_TEST_KEEP"))
+        return;
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    (void)!system(command);
+}
+
+/* How many: the test says so before it includes this. */
+ReportHook(PRE_ALL)(struct criterion_test_set *set)
+{
+    (void)set;
+    amqp_begin(AMQP_BROKER);
+}
+
+ReportHook(POST_ALL)(struct criterion_global_stats *stats)
+{
+    (void)stats;
+    amqp_end();
+}
+
+/* ---- nodes ---- */
+
+/* amqp_node - the script's verb for a node, 1 and up */
+static inline void amqp_node(const char *verb, unsigned node)
+{
+    char number[8];
+    struct harness_result r;
+
+    snprintf(number, sizeof number, "%u", node);
+    r = harness_run(getenv(AMQP_TOOL), verb, getenv(AMQP_DIR), number);
+    cr_assert_eq(r.status, 0, "%s %u: %s", verb, node, r.err);
+}
+
+#define amqp_ctl(...) \
+    harness_run(getenv(AMQP_TOOL), "ctl", getenv(AMQP_DIR), "1", __VA_ARGS__)
+
+static inline unsigned amqp_port(unsigned node)
+{
+    char path[200];
+    FILE *f;
+    unsigned port = 0;
+
+    snprintf(path, sizeof path, "%s/ports", getenv(AMQP_DIR));
+    f = fopen(path, "re");
+    cr_assert_not_null(f);
+    while (node-- > 0)
+        cr_assert_eq(fscanf(f, "%u", &port), 1);
+    fclose(f);
+    return port;
+}
+
+/* amqp_operand - of a queue, with the hosts of so many nodes */
+static inline const char *amqp_operand(const char *queue, unsigned nodes)
+{
+    static char text[400];
+    int n = snprintf(text, sizeof text, "amqp://guest@");
+
+    for (unsigned i = 1; i <= nodes; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s127.0.0.1:%u",
+                      i > 1 ? "," : "", amqp_port(i));
+    snprintf(text + n, sizeof text - (size_t)n, "/%%2F/%s", queue);
+    return text;
+}
+
+/* ---- a client ---- */
+
+static amqp_connection_state_t amqp_client;
+static uint64_t amqp_published;
+static char amqp_queue[64];
+
+static inline void amqp_ok(amqp_rpc_reply_t r)
+{
+    const amqp_channel_close_t *c = r.reply.decoded;
+
+    if (r.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
+        r.reply.id == AMQP_CHANNEL_CLOSE_METHOD)
+        cr_assert(false, "%.*s", (int)c->reply_text.len,
+                  (char *)c->reply_text.bytes);
+    cr_assert_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+}
+
+/* amqp_connect - to the first node that answers; publishing is confirmed */
+static inline void amqp_connect(void)
+{
+    amqp_socket_t *s;
+    unsigned node = 0;
+    int status;
+
+    do {
+        amqp_client = rabbit.amqp_new_connection();
+        s = rabbit.amqp_tcp_socket_new(amqp_client);
+        status = rabbit.amqp_socket_open_noblock(
+            s, "127.0.0.1", (int)amqp_port(++node),
+            &(struct timeval){.tv_sec = 5});
+    } while (status != AMQP_STATUS_OK && node < AMQP_NODES);
+    cr_assert_eq(status, AMQP_STATUS_OK);
+    amqp_ok(rabbit.amqp_login_with_properties(
+        amqp_client, "/", 0, 131072, 0, &(amqp_table_t){0, NULL},
+        AMQP_SASL_METHOD_PLAIN, "guest", "guest"));
+    rabbit.amqp_channel_open(amqp_client, 1);
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    rabbit.amqp_confirm_select(amqp_client, 1);
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_published = 0;
+}
+
+static inline void amqp_disconnect(void)
+{
+    if (amqp_client)
+        (void)rabbit.amqp_destroy_connection(amqp_client);
+    amqp_client = NULL;
+}
+
+static inline void amqp_init(void)
+{
+    const char *dir = getenv(AMQP_DIR);
+    struct problem p;
+
+    if (!dir || !dir[0])
+        cr_skip_test("no rabbitmq-server here: scripts/deps --all");
+    harness_init();
+    cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
+    snprintf(amqp_queue, sizeof amqp_queue, "q%d", (int)getpid());
+    amqp_connect();
+}
+
+static inline void amqp_fini(void)
+{
+    amqp_disconnect();
+    if (getenv(AMQP_DIR) && getenv(AMQP_DIR)[0])
+        harness_fini();
+}
+
+static inline amqp_bytes_t amqp_word(const char *text)
+{
+    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
+}
+
+/* amqp_ready - messages in a queue that nobody has; -1: there is none */
+static inline long amqp_ready(const char *queue)
+{
+    const amqp_queue_declare_ok_t *ok = rabbit.amqp_queue_declare(
+        amqp_client, 1, amqp_word(queue), 1, 1, 0, 0, (amqp_table_t){0, NULL});
+
+    if (ok)
+        return (long)ok->message_count;
+    amqp_disconnect();
+    amqp_connect();
+    return -1;
+}
+
+/* amqp_of - the name of another queue of ours: "dead" */
+static inline const char *amqp_of(const char *what)
+{
+    static char name[100];
+
+    snprintf(name, sizeof name, "%s.%s", amqp_queue, what);
+    return name;
+}
+
+/* amqp_confirmed - until the broker has all that was published */
+static inline void amqp_confirmed(void)
+{
+    uint64_t last = 0;
+    amqp_frame_t f;
+
+    while (last < amqp_published) {
+        const struct timeval limit = {.tv_sec = 30};
+        const amqp_basic_ack_t *ack;
+
+        cr_assert_eq(
+            rabbit.amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
+            AMQP_STATUS_OK);
+        if (f.frame_type != AMQP_FRAME_METHOD)
+            continue;
+        cr_assert_eq(f.payload.method.id, AMQP_BASIC_ACK_METHOD);
+        ack = f.payload.method.decoded;
+        cr_assert(ack->multiple || ack->delivery_tag == last + 1);
+        last = ack->delivery_tag;
+        rabbit.amqp_maybe_release_buffers(amqp_client);
+    }
+}
+
+static inline void amqp_publish(const char *queue, const void *body,
+                                size_t size, amqp_table_t headers)
+{
+    amqp_basic_properties_t p = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG |
+                                           AMQP_BASIC_HEADERS_FLAG,
+                                 .delivery_mode = 2,
+                                 .headers = headers};
+
+    cr_assert_eq(rabbit.amqp_basic_publish(
+                     amqp_client, 1, (amqp_bytes_t){0, NULL}, amqp_word(queue),
+                     1, 0, &p, (amqp_bytes_t){size, (void *)(uintptr_t)body}),
+                 AMQP_STATUS_OK);
+    amqp_published++;
+}
+
+static inline void amqp_send(const char *text)
+{
+    amqp_publish(amqp_queue, text, strlen(text), (amqp_table_t){0, NULL});
+}
+
+/* amqp_worker - and its queue is there */
+#define amqp_worker(...) \
+    amqp_started(harness_worker(amqp_operand(amqp_queue, 1), __VA_ARGS__))
+
+static inline struct harness_process *amqp_started(struct harness_process *w)
+{
+    harness_wait_log(w, "event=started", 20000);
+    return w;
+}
+
+#endif

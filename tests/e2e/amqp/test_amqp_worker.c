@@ -1,0 +1,245 @@
+/* test_amqp_worker.c - the worker on a queue of a broker, one node */
+#define AMQP_BROKER 1
+#include "tests/e2e/amqp/amqp_fixture.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "common/base/clock.h"
+
+#define RECORD harness_handler("record")
+
+TestSuite(amqp_worker, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+
+/* In the words of the body. */
+#define BY_BODY                                                    \
+    "b=$(cat); echo \"$MQW_ATTEMPT $MQW_REDELIVERED $b\" >>runs\n" \
+    "case $b in bad) echo why >&2; exit 1 ;; dead) exit 65 ;; esac\n"
+
+Test(amqp_worker, each_verdict_has_its_end)
+{
+    const char *handler = harness_script("h", BY_BODY);
+    struct harness_process *w =
+        amqp_worker("--max-attempts", "3", "--backoff", "1s", "--jitter", "0",
+                    "--", handler);
+
+    amqp_send("good");
+    amqp_send("bad");
+    amqp_send("dead");
+    harness_until(amqp_ready(amqp_of("dead")) == 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "1 0 good"), 1);
+    cr_assert_eq(harness_lines_with("runs", "1 0 dead"), 1);
+    cr_assert_eq(harness_lines_with("runs", "1 0 bad"), 1);
+    cr_assert_eq(harness_lines_with("runs", "2 0 bad"), 1);
+    cr_assert_eq(harness_lines_with("runs", "3 0 bad"), 1);
+    cr_assert_eq(harness_lines("runs"), 5);
+    cr_assert_eq(amqp_ready(amqp_queue), 0);
+}
+
+Test(amqp_worker, bodies_of_all_sizes_arrive_whole)
+{
+    static const size_t sizes[] = {0,      1,      4096,   131064,
+                                   131065, 131072, 262144, 1048576};
+    const size_t count = sizeof sizes / sizeof sizes[0];
+    const char *handler = harness_script("h", "cksum >>runs\n");
+    struct harness_process *w = amqp_worker("-c", "4", "--", handler);
+    char *body = malloc(1048576), line[64];
+
+    for (size_t i = 0; i < 1048576; i++)
+        body[i] = (char)(i * 2654435761U >> 13);
+    for (size_t i = 0; i < count; i++)
+        amqp_publish(amqp_queue, body, sizes[i], (amqp_table_t){0, NULL});
+    harness_until_lines("runs", count, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    for (size_t i = 0; i < count; i++) {
+        harness_write("body", body, sizes[i]);
+        snprintf(line, sizeof line, "%s",
+                 harness_run("sh", "-c", "cksum < body").out);
+        cr_assert_gt(harness_lines_with("runs", strtok(line, "\n")), 0,
+                     "%zu bytes", sizes[i]);
+    }
+    free(body);
+}
+
+Test(amqp_worker, a_handler_of_a_killed_worker_is_ended_and_its_message_runs)
+{
+    struct harness_process *w =
+        amqp_worker("--", "sh", "-c", "echo $$ >>pids; exec sleep 1000");
+    pid_t left;
+
+    amqp_send("x");
+    harness_until_lines("pids", 1, 10000);
+    left = (pid_t)strtol(harness_read("pids", NULL), NULL, 10);
+    harness_kill(w);
+    cr_assert(harness_alive(left));
+    w = amqp_worker("--", RECORD);
+    cr_assert_not(harness_alive(left));
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - x"), 1,
+                 "it says that it may have run: %s",
+                 harness_read("runs", NULL));
+}
+
+Test(amqp_worker, a_message_that_kills_the_worker_is_buried_its_neighbour_not)
+{
+    struct harness_process *w;
+
+    for (int i = 0; i < 2; i++) {
+        w = amqp_worker("-c", "1", "--max-crashes", "2", "--plugin",
+                        harness_plugin("act"));
+        if (i == 0) {
+            amqp_send("abort");
+            amqp_send("nap");
+        }
+        cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    }
+    w = amqp_worker("-c", "1", "--max-crashes", "2", "--plugin",
+                    harness_plugin("act"));
+    harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
+    harness_until(harness_lines_with("runs", "nap 1") == 1, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "abort 1"), 2);
+    cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);
+}
+
+/* due - a header that says when it may run */
+static amqp_table_entry_t due(uint64_t in_ms)
+{
+    return (amqp_table_entry_t){
+        .key = amqp_word("mqw-due"),
+        .value = {.kind = AMQP_FIELD_KIND_I64,
+                  .value.i64 = (int64_t)(clock_wall_ns() + in_ms * NS_PER_MS)}};
+}
+
+Test(amqp_worker, a_delay_is_kept_and_holds_back_nothing)
+{
+    const char *handler =
+        harness_script("h", "echo \"$(date +%s%N) $(cat)\" >>runs\n");
+    struct harness_process *w = amqp_worker("-c", "1", "--", handler);
+    amqp_table_entry_t later = due(6500), soon = due(1200);
+    uint64_t soon_at, later_at;
+
+    amqp_publish(amqp_queue, "later", 5, (amqp_table_t){1, &later});
+    amqp_publish(amqp_queue, "soon", 4, (amqp_table_t){1, &soon});
+    amqp_send("now");
+    harness_until_lines("runs", 3, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    soon_at = strtoull(strchr(harness_read("runs", NULL), '\n') + 1, NULL, 10);
+    later_at =
+        strtoull(strchr(strchr(harness_read("runs", NULL), '\n') + 1, '\n') + 1,
+                 NULL, 10);
+    cr_assert_eq(harness_lines_with("runs", " now"), 1);
+    cr_assert_geq(soon_at, (uint64_t)soon.value.value.i64);
+    cr_assert_geq(later_at, (uint64_t)later.value.value.i64);
+    cr_assert_not_null(strstr(harness_read("runs", NULL), "soon\n"));
+    cr_assert_lt(soon_at, later_at);
+    cr_assert_eq(amqp_ready(amqp_of("wait.4000")), 0, "it went by that queue");
+}
+
+Test(amqp_worker, what_is_confirmed_survives_the_end_of_the_node)
+{
+    enum { COUNT = 400 };
+    struct harness_process *w = amqp_worker(
+        "-c", "4", "--max-attempts", "1000", "--backoff", "1s", "--",
+        harness_script("h", "b=$(cat)\n"
+                            "[ $MQW_ATTEMPT -gt 1 ] || "
+                            "exit 1\necho $b >>runs\n"));
+    char text[32];
+    size_t lost = 0;
+
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(text, sizeof text, "<%d>", i);
+        amqp_send(text);
+    }
+    amqp_confirmed();
+    harness_until_lines("runs", 10, 30000);
+    amqp_disconnect();
+    amqp_node("kill", 1);
+    harness_wait_log(w, "event=link_lost", 30000);
+    amqp_node("up", 1);
+    amqp_connect();
+    harness_until_lines("runs", COUNT, 60000);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(text, sizeof text, "<%d>", i);
+        lost += harness_lines_with("runs", text) == 0;
+    }
+    cr_assert_eq(lost, 0);
+    harness_until(amqp_ready(amqp_queue) == 0, 10000);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+/* ---- what cannot be ---- */
+
+/* refused - by the start, with this status and these words */
+static void refused(const char *operand, int status, const char *words,
+                    const char *flag, const char *value)
+{
+    struct harness_result r =
+        harness_run("mqworker", "--state-dir", harness_state_dir(), operand,
+                    flag, value, "--", "true");
+
+    cr_assert_eq(r.status, status, "%s: %d: %s", operand, r.status, r.err);
+    cr_assert_not_null(strstr(r.err, words), "%s", r.err);
+}
+
+Test(amqp_worker, a_start_that_cannot_be_says_why)
+{
+    char text[200];
+    unsigned port = amqp_port(1);
+
+    snprintf(text, sizeof text, "amqp://guest@127.0.0.1:%u/none/q", port);
+    refused(text, 66, "no virtual host none", "-c", "1");
+    refused("amqp://127.0.0.1:1/%2F/q", 69, "Connection refused", "-c", "1");
+    refused("amqp://no.such.host.invalid/%2F/q", 64, "no password", "-c", "1");
+    harness_write("secret", "wrong\n", 6);
+    cr_assert_eq(chmod(harness_path("secret"), 0600), 0);
+    refused(amqp_operand("q", 1), 77, "refuses user guest", "--password-file",
+            harness_path("secret"));
+    refused(amqp_operand("q", 1), 64, "--dead-letter-queue",
+            "--dead-letter-queue", "/d");
+    refused(amqp_operand("q", 1), 64, "--queue-depth", "--queue-depth", "5");
+    refused("/posix", 64, "--tls-ca is for a queue on a broker", "--tls-ca",
+            "f");
+}
+
+/* declare - a queue as somebody else makes it */
+static void declare(const char *name, const char *key, const char *value)
+{
+    amqp_table_entry_t e = {.key = amqp_word(key),
+                            .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                      .value.bytes = amqp_word(value)}};
+
+    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(name), 0, 1, 0, 0,
+                              (amqp_table_t){1, &e});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+}
+
+Test(amqp_worker, a_queue_that_is_not_replicated_is_refused_unless_allowed)
+{
+    struct harness_process *w;
+
+    declare(amqp_queue, "x-queue-type", "classic");
+    refused(amqp_operand(amqp_queue, 1), 78, "is not replicated", "-c", "1");
+    w = amqp_worker("--allow-unreplicated", "--", RECORD);
+    amqp_send("x");
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+Test(amqp_worker, a_queue_of_another_kind_is_refused_with_both_values)
+{
+    declare(amqp_queue, "x-queue-type", "quorum");
+    refused(amqp_operand(amqp_queue, 1), 78, "inequivalent arg", "-c", "1");
+}
+
+Test(amqp_worker, without_create_a_missing_queue_is_refused)
+{
+    struct harness_result r =
+        harness_run("mqworker", "--state-dir", harness_state_dir(),
+                    "--no-create", amqp_operand("missing", 1), "--", "true");
+
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "no queue missing"), "%s", r.err);
+}

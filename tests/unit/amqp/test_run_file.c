@@ -1,0 +1,134 @@
+/* test_run_file.c - what this machine knows of a broker's messages */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "worker/source/amqp/run_file.h"
+
+static char folder[] = "/tmp/mqw-runs-XXXXXX", path[100];
+static struct run_file *f;
+static struct problem p;
+
+static void open_file(void)
+{
+    cr_assert_eq(run_file_open(&f, path, &p), 0, "%s", p.text);
+}
+
+static void begin(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/runs", folder);
+    open_file();
+}
+
+static void end(void)
+{
+    run_file_close(&f);
+    unlink(path);
+    rmdir(folder);
+}
+
+TestSuite(run_file, .init = begin, .fini = end);
+
+/* again - as the next worker of this machine */
+static void again(void)
+{
+    run_file_close(&f);
+    open_file();
+}
+
+static struct run_key key(uint8_t id, uint32_t attempt)
+{
+    return (struct run_key){.id = {{id}}, .attempt = attempt};
+}
+
+static unsigned seen;
+static uint64_t seen_mark, seen_start;
+static pid_t seen_group;
+
+static void see(void *arg, uint64_t mark, uint64_t start, pid_t group)
+{
+    (void)arg;
+    seen++;
+    seen_mark = mark;
+    seen_start = start;
+    seen_group = group;
+}
+
+Test(run_file, a_run_is_found_by_the_next_owner_until_it_is_over)
+{
+    struct run_key k = key(1, 0);
+    uint64_t nonce = run_file_nonce(f), first = run_file_first(f);
+
+    run_file_run(f, 7, &k, first + 1);
+    run_file_handler(f, 7, 0, 99);
+    run_file_group(f, 7, 1234);
+    run_file_run(f, 8, &k, first + 2);
+    run_file_unrun(f, 8);
+    again();
+    run_file_runs(f, see, NULL);
+    cr_assert_eq(seen, 1);
+    cr_assert_eq(seen_mark, first + 1, "the number is the mark");
+    cr_assert_eq(seen_start, 99);
+    cr_assert_eq(seen_group, 1234);
+    cr_assert_eq(run_file_nonce(f), nonce);
+    cr_assert_gt(run_file_first(f), first + 2, "no number is used again");
+}
+
+Test(run_file, a_crash_counts_once_and_knows_whether_it_was_alone)
+{
+    struct run_key k = key(1, 0), other = key(2, 0);
+    bool alone;
+
+    run_file_run(f, 0, &k, run_file_first(f) + 1);
+    run_file_run(f, 1, &other, run_file_first(f) + 2);
+    again();
+    cr_assert_eq(run_file_crashed(f), 2);
+    cr_assert_eq(run_file_crashed(f), 0);
+    cr_assert_eq(run_file_crashes(f, &k, &alone), 1);
+    cr_assert_not(alone);
+    run_file_run(f, 0, &k, run_file_first(f) + 1);
+    again();
+    cr_assert_eq(run_file_crashed(f), 1);
+    cr_assert_eq(run_file_crashes(f, &k, &alone), 2);
+    cr_assert(alone);
+    cr_assert_eq(run_file_crashes(f, &other, &alone), 1);
+}
+
+Test(run_file, what_was_settled_is_known_and_its_crashes_are_not)
+{
+    struct run_key k = key(1, 0), next = key(1, 1);
+    bool alone;
+
+    run_file_run(f, 0, &k, run_file_first(f) + 1);
+    cr_assert_eq(run_file_crashed(f), 1);
+    cr_assert_not(run_file_was_settled(f, &k));
+    run_file_settled(f, &k);
+    again();
+    cr_assert(run_file_was_settled(f, &k));
+    cr_assert_not(run_file_was_settled(f, &next), "another attempt is not");
+    cr_assert_eq(run_file_crashes(f, &k, &alone), 0);
+}
+
+Test(run_file, of_very_many_the_last_are_known)
+{
+    struct run_key first = key(1, 0);
+
+    run_file_settled(f, &first);
+    for (uint32_t i = 1; i <= 65535; i++)
+        run_file_settled(f, &(struct run_key){.id = {{1}}, .attempt = i});
+    cr_assert(run_file_was_settled(f, &first));
+    run_file_settled(f, &(struct run_key){.id = {{1}}, .attempt = 70000});
+    cr_assert_not(run_file_was_settled(f, &first));
+}
+
+Test(run_file, a_place_that_cannot_be_used_is_a_problem)
+{
+    struct run_file *none;
+
+    cr_assert_lt(run_file_open(&none, "/no/such/runs", &p), 0);
+    cr_assert_null(none);
+    cr_assert_not_null(strstr(p.text, "/no/such/runs"));
+}

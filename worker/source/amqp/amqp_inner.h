@@ -1,0 +1,230 @@
+/* amqp_inner.h - inside of source_amqp
+ *
+ * WHAT   What its files share: the struct, its messages, and their lists.
+ * WHO    inbox.c, outbox.c, amqp_take.c, amqp_settle.c, source_amqp.c.
+ * OWNS   -
+ * FAILS  -
+ *
+ * A message is on one list at a time: arrived, held, or lent; or it is with a
+ * lane, which may read it until its next call, or with nobody. While it is
+ * lent, or a hop, it can be a job of the outbox, too.
+ */
+#ifndef WORKER_SOURCE_AMQP_AMQP_INNER_H
+#define WORKER_SOURCE_AMQP_AMQP_INNER_H
+
+#include <pthread.h>
+
+#include "common/amqp/envelope.h"
+#include "common/amqp/link.h"
+#include "common/amqp/topology.h"
+#include "common/base/container.h"
+#include "worker/source/amqp/run_file.h"
+#include "worker/source/amqp/source_amqp.h"
+
+#define AMQP_CRASHED "the worker died while a handler had it"
+
+#pragma GCC visibility push(hidden)
+
+enum amqp_at {
+    AMQP_ARRIVED, /* take gives it */
+    AMQP_HELD,    /* until due_ns */
+    AMQP_LENT,    /* flow has it */
+    AMQP_LATE,    /* its verdict is on its way */
+    AMQP_HOP,     /* it goes on waiting in another queue */
+    AMQP_PUT_OFF, /* to be held, once nobody reads it */
+    AMQP_OVER,    /* settled; somebody may read it still */
+};
+
+/* What the outbox does for a message, and how far it is. */
+struct amqp_job {
+    struct settle *settle; /* NULL: a hop, or a burial of our own */
+    struct settle own;     /* of a burial */
+    TAILQ_ENTRY(amqp_job) link;
+    uint64_t due_wall_ns; /* of a retry or hop; 0: now */
+    uint64_t number;      /* of the publishing, on its connection */
+    uint64_t sent_ns;     /* clock_mono_ns of it */
+    bool resent;          /* it was published before, and not confirmed */
+    bool returned;        /* no queue took it */
+};
+TAILQ_HEAD(amqp_jobs, amqp_job);
+
+/* c = constant once it has arrived   q = under the source's mtx
+ * t = of the thread that runs it */
+struct amqp_message {
+    struct message m;
+    struct source_amqp *q; /* c */
+    struct ulid id;        /* c */
+    struct run_key key;    /* c */
+    uint64_t epoch, tag;   /* q  the claim: good while the inbox's epoch is
+                             *    the same */
+    uint64_t due_ns;       /* q  HELD: clock_steady_ns */
+    uint64_t due_wall_ns;  /* c  as its header says; 0: now */
+    uint64_t first_ns;     /* c  wall */
+    enum amqp_at at;       /* q */
+    bool alone;            /* c  its last crash was that of nothing else */
+    struct amqp_job job;   /* q, then of the outbox's thread */
+    TAILQ_ENTRY(amqp_message) link; /* q */
+    amqp_bytes_t raw;               /* c  encoded properties */
+    const unsigned char *body;      /* c */
+    size_t body_size;               /* c */
+    unsigned char bytes[];          /* properties, room for a header, body */
+};
+TAILQ_HEAD(amqp_list, amqp_message);
+
+struct amqp_ack {
+    uint64_t epoch, tag;
+};
+
+/* A thread with a connection. c = constant after open  t = the thread's */
+struct amqp_side {
+    struct source_amqp *q; /* c */
+    const char *name;      /* c  "inbox" */
+    pthread_t thread;      /* c */
+    bool running;          /* c  it was started */
+    int wake_fd;           /* c  eventfd */
+    struct link *link;     /* t  NULL: there is none just now */
+    unsigned host;         /* t  to try next */
+    uint64_t wait_ns;      /* t  before the next try */
+    uint64_t lost_ns;      /* t  clock_mono_ns since when there is none */
+};
+
+/* A message that is coming in, frame by frame; the inbox's. */
+struct inbox_part {
+    struct amqp_message *m; /* NULL: its header is not there yet */
+    size_t filled;
+    uint64_t tag;
+    bool expected, redelivered;
+};
+
+struct amqp_count { /* of a queue, as somebody asked */
+    const char *queue;
+    uint32_t messages;
+    int err;
+    bool asked, answered;
+};
+
+/* c = constant after open   a = atomic   q = under mtx */
+struct source_amqp {
+    struct source source;
+    struct source_events events;          /* c */
+    const struct settings *set;           /* c */
+    const struct broker_operand *operand; /* c */
+    char password[256];                   /* c */
+    char machine[65];                     /* c */
+    char dead[TOPOLOGY_NAME];             /* c  NAME.dead */
+    struct link_setup setup;              /* c */
+    struct topology topology;             /* c */
+    struct run_file *runs;                /* c */
+    struct amqp_message **lanes; /* c  what each may read still; a lane's
+                                    *    thread's */
+    int ready_fd;                /* c  readable while one has arrived */
+    bool started;                /* c  after it; the engine */
+    struct amqp_side inbox, outbox;
+    struct inbox_part part; /* the inbox's */
+    struct amqp_jobs sent;  /* the outbox's, in order of their number */
+    unsigned declared;      /* the outbox's: bits of the wait queues */
+    uint64_t published;     /* the outbox's, on this connection */
+    atomic_bool stopping;   /* a */
+    atomic_uint prefetch;   /* a  messages lent at once */
+    atomic_long ready;      /* a  in the queue, when last asked */
+    atomic_bool group_told; /* a */
+
+    pthread_mutex_t mtx;
+    pthread_cond_t changed;               /* q  a count came, or jobs ended */
+    struct amqp_list arrived, held, lent; /* q  held: by due_ns */
+    unsigned arrived_count, held_count, lent_count; /* q */
+    uint64_t epoch;             /* q  of the inbox's connection; 0: none */
+    uint64_t epochs;            /* q  that there were */
+    uint64_t seq;               /* q  of the last message */
+    unsigned *free_index;       /* q  a stack of free_count */
+    unsigned free_count;        /* q */
+    struct amqp_ack *acks;      /* q */
+    size_t ack_count, ack_room; /* q */
+    struct amqp_jobs jobs;      /* q  to be published */
+    unsigned job_count;         /* q  those, and those not confirmed */
+    unsigned consumed;          /* q  prefetch that the broker knows */
+    struct amqp_count count;    /* q */
+};
+
+static inline struct source_amqp *source_amqp_of(const struct source *s)
+{
+    return CONTAINER_OF((struct source *)s, struct source_amqp, source);
+}
+static inline struct amqp_message *amqp_message_of(struct message *m)
+{
+    return CONTAINER_OF(m, struct amqp_message, m);
+}
+static inline struct amqp_message *amqp_job_message(struct amqp_job *j)
+{
+    return CONTAINER_OF(j, struct amqp_message, job);
+}
+
+/* ---- amqp_lists.c ---- */
+
+/* Nobody reads it any more. */
+void amqp_free(struct amqp_message *m);
+/* What a lane may read is put away; NULL: nothing else takes its place. */
+void amqp_lane_keep(struct source_amqp *q, unsigned lane,
+                    struct amqp_message *m);
+/* The following under mtx. Until due_ns. */
+void amqp_hold_locked(struct source_amqp *q, struct amqp_message *m);
+/* To be acknowledged. */
+void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag);
+/* For the outbox. */
+void amqp_job_locked(struct source_amqp *q, struct amqp_message *m);
+/* `m` goes on in another queue at due_wall_ns; or is buried. */
+void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m);
+void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m);
+
+/* ---- amqp_take.c ---- */
+
+/* It has all its bytes: to whoever is next to have it. The inbox; the message
+ * is another's from here on. */
+void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
+                  bool redelivered);
+int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
+              struct message **out);
+int amqp_take_due(struct source *s, unsigned lane, struct message **out);
+/* What is due now is not held any more. How long until the next one is;
+ * UINT64_MAX none. */
+uint64_t amqp_due(struct source_amqp *q);
+/* The inbox's connection is gone: what was not lent is forgotten, what is lent
+ * is stale. */
+void amqp_void_claims(struct source_amqp *q);
+
+/* ---- amqp_settle.c ---- */
+
+int amqp_settle(struct source *s, struct settle *list, size_t n);
+void amqp_release(struct source *s, struct message *m);
+/* A job was confirmed. The outbox. */
+void amqp_confirmed(struct source_amqp *q, struct amqp_job *j);
+/* What a copy says. */
+void amqp_change(const struct source_amqp *q, const struct amqp_job *j,
+                 struct envelope_change *out, struct envelope_attempt *attempt);
+
+/* ---- inbox.c, outbox.c ---- */
+
+int inbox_open(struct source_amqp *q, struct problem *p);
+int outbox_open(struct source_amqp *q, struct problem *p);
+void *inbox_main(void *side);
+void *outbox_main(void *side);
+/* Messages in a queue: 0, -ETIMEDOUT, -errno. Any thread; waits for the
+ * broker. */
+int outbox_count(struct source_amqp *q, const char *queue, uint32_t *messages);
+
+/* ---- side.c ---- */
+
+int side_init(struct amqp_side *side, struct source_amqp *q, const char *name);
+void side_fini(struct amqp_side *side);
+int side_start(struct amqp_side *side, void *(*main)(void *));
+void side_wake(struct amqp_side *side);
+/* The connection is closed, and told. */
+void side_lost(struct amqp_side *side, const char *why);
+/* Wait a while, then try: true, there is one. */
+bool side_reconnect(struct amqp_side *side);
+/* Until the broker has something, somebody wakes us, or `ns` are over. */
+void side_wait(struct amqp_side *side, uint64_t ns);
+
+#pragma GCC visibility pop
+
+#endif

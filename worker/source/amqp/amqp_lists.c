@@ -1,0 +1,92 @@
+/* amqp_lists.c - where a message of a broker is put (see amqp_inner.h) */
+#include "worker/source/amqp/amqp_inner.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+
+void amqp_free(struct amqp_message *m)
+{
+    free(m);
+}
+
+void amqp_hold_locked(struct source_amqp *q, struct amqp_message *m)
+{
+    struct amqp_message *before;
+
+    m->at = AMQP_HELD;
+    q->held_count++;
+    TAILQ_FOREACH_REVERSE(before, &q->held, amqp_list, link)
+    if (before->due_ns <= m->due_ns) {
+        TAILQ_INSERT_AFTER(&q->held, before, m, link);
+        return;
+    }
+    TAILQ_INSERT_HEAD(&q->held, m, link);
+}
+
+/* ---- who may read it still ---- */
+
+void amqp_lane_keep(struct source_amqp *q, unsigned lane,
+                    struct amqp_message *m)
+{
+    struct amqp_message *last;
+
+    if (lane == LANE_NONE)
+        return;
+    last = q->lanes[lane];
+    q->lanes[lane] = m;
+    if (last)
+        amqp_free(last);
+}
+
+/* ---- acknowledgements ---- */
+
+/* amqp_ack_locked - without memory it is not sent: the broker gives the message
+ * again when the connection ends, and it is known as settled */
+void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag)
+{
+    if (epoch != q->epoch)
+        return;
+    if (q->ack_count == q->ack_room) {
+        size_t more = q->ack_room ? 2 * q->ack_room : 64;
+        struct amqp_ack *acks = reallocarray(q->acks, more, sizeof *acks);
+
+        if (!acks)
+            return;
+        q->acks = acks;
+        q->ack_room = more;
+    }
+    q->acks[q->ack_count++] = (struct amqp_ack){epoch, tag};
+    if (q->ack_count == 1)
+        side_wake(&q->inbox);
+}
+
+/* amqp_job_locked - for the outbox; mtx is held */
+void amqp_job_locked(struct source_amqp *q, struct amqp_message *m)
+{
+    TAILQ_INSERT_TAIL(&q->jobs, &m->job, link);
+    q->job_count++;
+    side_wake(&q->outbox);
+}
+
+void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m)
+{
+    m->at = AMQP_HOP;
+    m->job = (struct amqp_job){.due_wall_ns = m->due_wall_ns};
+    TAILQ_INSERT_TAIL(&q->lent, m, link);
+    amqp_job_locked(q, m);
+}
+
+void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m)
+{
+    m->at = AMQP_HOP;
+    m->job = (struct amqp_job){.own = {.m = &m->m,
+                                       .kind = SETTLE_DEAD,
+                                       .lane = LANE_NONE,
+                                       .reason = REASON_CRASHED,
+                                       .error = AMQP_CRASHED,
+                                       .died_ns = clock_wall_ns()}};
+    m->job.settle = &m->job.own;
+    TAILQ_INSERT_TAIL(&q->lent, m, link);
+    amqp_job_locked(q, m);
+}

@@ -1,0 +1,284 @@
+/* amqp_take.c - from a broker to the worker (see source_amqp.h)
+ *
+ * A broker whose connection broke gives again what it had no acknowledgement
+ * of, marked. Three answers to that: what was settled here is acknowledged and
+ * does not run again; what still runs here, or has its verdict on the way, has
+ * its claim back; all else runs, and says that it may have run before.
+ */
+#include "worker/source/amqp/amqp_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+
+/* ---- what a handler does to it ---- */
+
+static struct source_amqp *source_of(struct message *m)
+{
+    return amqp_message_of(m)->q;
+}
+
+static void run(struct message *m, uint64_t started_ns)
+{
+    struct amqp_message *a = amqp_message_of(m);
+
+    (void)started_ns;
+    run_file_run(source_of(m)->runs, m->index, &a->key, m->seq);
+}
+
+static void handler(struct message *m, uint64_t mark, uint64_t start)
+{
+    run_file_handler(source_of(m)->runs, m->index, mark, start);
+}
+
+static void handler_group(struct message *m, pid_t group)
+{
+    run_file_group(source_of(m)->runs, m->index, group);
+}
+
+static void unrun(struct message *m, bool may_have_run)
+{
+    run_file_unrun(source_of(m)->runs, m->index);
+    if (may_have_run)
+        m->flags |= MESSAGE_REDELIVERED;
+}
+
+static const struct message_ops message_ops = {.run = run,
+                                               .handler = handler,
+                                               .handler_group = handler_group,
+                                               .unrun = unrun};
+
+/* ---- lists; mtx is held ---- */
+
+/* ready - poll_fd says whether one has arrived */
+static void ready_set(struct source_amqp *q, bool is)
+{
+    uint64_t n = 1;
+
+    if (is)
+        (void)!write(q->ready_fd, &n, sizeof n);
+    else
+        (void)!read(q->ready_fd, &n, sizeof n);
+}
+
+static void arrived_put(struct source_amqp *q, struct amqp_message *m)
+{
+    m->at = AMQP_ARRIVED;
+    TAILQ_INSERT_TAIL(&q->arrived, m, link);
+    if (q->arrived_count++ == 0)
+        ready_set(q, true);
+}
+
+static struct amqp_message *arrived_take(struct source_amqp *q)
+{
+    struct amqp_message *m = TAILQ_FIRST(&q->arrived);
+
+    TAILQ_REMOVE(&q->arrived, m, link);
+    if (--q->arrived_count == 0)
+        ready_set(q, false);
+    return m;
+}
+
+uint64_t amqp_due(struct source_amqp *q)
+{
+    uint64_t now = clock_steady_ns(), next = UINT64_MAX;
+    struct amqp_message *m;
+
+    pthread_mutex_lock(&q->mtx);
+    while ((m = TAILQ_FIRST(&q->held)) != NULL && m->due_ns <= now) {
+        TAILQ_REMOVE(&q->held, m, link);
+        q->held_count--;
+        arrived_put(q, m);
+    }
+    if (m)
+        next = m->due_ns - now;
+    pthread_mutex_unlock(&q->mtx);
+    return next;
+}
+
+/* ---- arriving ---- */
+
+/* twin_of - the same message, which is here: its claim went with its
+ * connection, or it is a copy that we published twice */
+static struct amqp_message *twin_of(struct source_amqp *q,
+                                    const struct amqp_message *m)
+{
+    struct amqp_message *twin;
+
+    TAILQ_FOREACH (twin, &q->lent, link)
+        if ((twin->epoch != q->epoch || run_key_copy(&m->key)) &&
+            memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+            return twin;
+    return NULL;
+}
+
+/* known - it is one that we know the end of, or will: it does not run again.
+ * A claim that is good is not given up for another one: the second is
+ * acknowledged, and the broker gives the first again if that breaks. mtx is
+ * held. */
+static bool known(struct source_amqp *q, const struct amqp_message *m)
+{
+    struct amqp_message *twin;
+
+    if (!(m->m.flags & MESSAGE_REDELIVERED) && !run_key_copy(&m->key))
+        return false;
+    twin = twin_of(q, m);
+    if (twin && twin->epoch != q->epoch) {
+        twin->epoch = m->epoch;
+        twin->tag = m->tag;
+        atomic_store(&twin->m.stale, false);
+        return true;
+    }
+    if (!twin && !run_file_was_settled(q->runs, &m->key))
+        return false;
+    amqp_ack_locked(q, m->epoch, m->tag);
+    return true;
+}
+
+/* crashed_last - a worker of this machine died under it too often; a function
+ * is to blame for sure only if nothing ran beside it */
+static bool crashed_last(const struct source_amqp *q,
+                         const struct amqp_message *m)
+{
+    bool within = q->set->plugin || q->set->inproc;
+
+    return m->m.crashes >= q->set->max_crashes && (!within || m->alone);
+}
+
+/* place - where it is from here on; mtx is held */
+static void place(struct source_amqp *q, struct amqp_message *m)
+{
+    uint64_t now = clock_wall_ns();
+
+    if (crashed_last(q, m)) {
+        amqp_bury_locked(q, m);
+    } else if (m->due_wall_ns > now &&
+               topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
+        amqp_hop_locked(q, m);
+    } else if (m->due_wall_ns > now) {
+        m->due_ns = clock_steady_ns() + (m->due_wall_ns - now);
+        amqp_hold_locked(q, m);
+    } else {
+        arrived_put(q, m);
+    }
+}
+
+/* read - what its properties say */
+static int read_envelope(struct source_amqp *q, struct amqp_message *m,
+                         bool redelivered)
+{
+    char head[HEADER_MAX];
+    struct envelope e;
+    int err = envelope_read(&e, m->raw, m->body, m->body_size, head);
+
+    if (err)
+        return err;
+    m->id = e.id;
+    m->key = (struct run_key){e.id, (uint32_t)e.attempt, (uint16_t)e.replay,
+                              (uint16_t)e.hop};
+    m->due_wall_ns = e.due_ns;
+    m->first_ns = e.first_ns;
+    m->m.ops = &message_ops;
+    m->m.data = m->body - e.head;
+    m->m.size = m->body_size + e.head;
+    memcpy((unsigned char *)(uintptr_t)m->m.data, head, e.head);
+    m->m.id = &m->id;
+    m->m.priority = e.priority;
+    m->m.failures = (uint32_t)e.attempt;
+    m->m.crashes = run_file_crashes(q->runs, &m->key, &m->alone);
+    if (redelivered || e.resent)
+        m->m.flags |= MESSAGE_REDELIVERED;
+    if (e.due_ns)
+        m->m.flags |= MESSAGE_STORED;
+    if (e.has_group && !atomic_exchange(&q->group_told, true))
+        log_warn("group_ignored", F_STR("queue", q->operand->shown),
+                 F_STR("next", "messages of this queue name groups; without "
+                               "partitions their order is not kept"));
+    return 0;
+}
+
+void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
+                  bool redelivered)
+{
+    int err = read_envelope(q, m, redelivered);
+
+    if (err) {
+        log_error("message_unreadable", F_STR("queue", q->operand->shown),
+                  F_STR("error", strerror(-err)), F_UINT("size", m->body_size),
+                  F_STR("next", "it stays in the queue, unacknowledged; look "
+                                "at its properties"));
+        amqp_free(m);
+        return;
+    }
+    pthread_mutex_lock(&q->mtx);
+    if (known(q, m))
+        amqp_free(m);
+    else
+        place(q, m);
+    pthread_mutex_unlock(&q->mtx);
+}
+
+/* amqp_void_claims - the broker gives all of it again
+ * A job of the outbox goes on: the copy is confirmed, and then the original is
+ * known as settled when it comes.
+ */
+void amqp_void_claims(struct source_amqp *q)
+{
+    struct amqp_message *m;
+
+    pthread_mutex_lock(&q->mtx);
+    q->epoch = 0;
+    while (q->arrived_count > 0)
+        amqp_free(arrived_take(q));
+    while ((m = TAILQ_FIRST(&q->held)) != NULL) {
+        TAILQ_REMOVE(&q->held, m, link);
+        amqp_free(m);
+    }
+    q->held_count = 0;
+    q->ack_count = 0;
+    TAILQ_FOREACH (m, &q->lent, link)
+        atomic_store(&m->m.stale, true);
+    pthread_mutex_unlock(&q->mtx);
+}
+
+/* ---- taking ---- */
+
+int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
+              struct message **out)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    struct amqp_message *m = NULL;
+
+    amqp_lane_keep(q, lane, NULL);
+    pthread_mutex_lock(&q->mtx);
+    if (q->arrived_count > 0 && q->free_count > 0) {
+        m = arrived_take(q);
+        m->at = AMQP_LENT;
+        m->m.index = q->free_index[--q->free_count];
+        if (m->m.seq == 0)
+            m->m.seq = ++q->seq;
+        if (m->first_ns == 0)
+            m->first_ns = wall_ns;
+        m->m.received_ns = m->first_ns;
+        TAILQ_INSERT_TAIL(&q->lent, m, link);
+        q->lent_count++;
+    }
+    pthread_mutex_unlock(&q->mtx);
+    if (!m)
+        return -EAGAIN;
+    FAULT_POINT("amqp_taken");
+    *out = &m->m;
+    return 0;
+}
+
+/* amqp_take_due - nothing: what waited comes as take gives it */
+int amqp_take_due(struct source *s, unsigned lane, struct message **out)
+{
+    (void)s, (void)lane, (void)out;
+    return -EAGAIN;
+}

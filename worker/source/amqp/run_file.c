@@ -1,0 +1,280 @@
+/* run_file.c - what this machine knows of a broker's messages (see run_file.h)
+ *
+ * Everything is a store to mapped memory, which a kill of the process does not
+ * take back. The machine's end takes all of it, and the handlers too: then the
+ * broker gives the messages again, and they count as not run here.
+ */
+#include "worker/source/amqp/run_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define MAGIC   0x316e7572776d7172U
+#define SETTLED 65536
+#define CRASHES 256
+#define OWNER   40 /* bits of a message's number that are its owner's own */
+
+enum run_state { RUN_FREE, RUN_RUNNING };
+
+struct run_slot {
+    _Atomic uint32_t state;
+    _Atomic int32_t group;
+    uint64_t mark, start, seq;
+    struct run_key key;
+    uint64_t spare;
+};
+
+struct run_crash {
+    struct run_key key;
+    uint64_t seq; /* of the run that was counted last; 0: the entry is free */
+    uint32_t crashes, alone;
+};
+
+struct run_settled {
+    struct run_key key;
+    uint64_t sum; /* of the key: what a kill cut off is none */
+};
+
+struct run_layout {
+    uint64_t magic, nonce, owners, settled_at, crash_at, spare[3];
+    struct run_crash crashes[CRASHES];
+    struct run_slot slots[RUN_SLOTS];
+    struct run_settled settled[SETTLED];
+};
+
+_Static_assert(sizeof(struct run_slot) == 64, "layout");
+_Static_assert(sizeof(struct run_settled) == 32, "layout");
+
+struct run_file {
+    struct run_layout *map;
+};
+
+static bool same(const struct run_key *a, const struct run_key *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* sum_of - never 0, which is what an empty place has */
+static uint64_t sum_of(const struct run_key *key)
+{
+    const unsigned char *at = (const unsigned char *)key;
+    uint64_t sum = 0xcbf29ce484222325U;
+
+    for (size_t i = 0; i < sizeof *key; i++)
+        sum = (sum ^ at[i]) * 0x100000001b3U;
+    return sum | 1;
+}
+
+/* ---- open ---- */
+
+/* map - the file at its full size, with its pages: one that is missing later
+ * would be a SIGBUS */
+static int map(struct run_file *f, const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int err = 0;
+    void *at;
+
+    if (fd < 0)
+        return -errno;
+    err = -posix_fallocate(fd, 0, sizeof(struct run_layout));
+    if (!err) {
+        at = mmap(NULL, sizeof(struct run_layout), PROT_READ | PROT_WRITE,
+                  MAP_SHARED, fd, 0);
+        err = at == MAP_FAILED ? -errno : 0;
+        f->map = err ? NULL : at;
+    }
+    close(fd);
+    return err;
+}
+
+int run_file_open(struct run_file **out, const char *path, struct problem *p)
+{
+    struct run_file *f = calloc(1, sizeof *f);
+    int err = f ? map(f, path) : -ENOMEM;
+
+    *out = f;
+    if (err || !f->map) {
+        run_file_close(out);
+        return problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
+                           strerror(-err));
+    }
+    if (f->map->magic != MAGIC) {
+        memset(f->map, 0, sizeof *f->map);
+        if (getrandom(&f->map->nonce, sizeof f->map->nonce, 0) < 0)
+            f->map->nonce = (uint64_t)(uintptr_t)f ^ (uint64_t)getpid();
+        f->map->magic = MAGIC;
+    }
+    f->map->owners++;
+    return 0;
+}
+
+void run_file_close(struct run_file **file)
+{
+    struct run_file *f = *file;
+
+    if (!f)
+        return;
+    *file = NULL;
+    if (f->map)
+        (void)munmap(f->map, sizeof *f->map);
+    free(f);
+}
+
+uint64_t run_file_nonce(const struct run_file *f)
+{
+    return f->map->nonce;
+}
+
+uint64_t run_file_first(const struct run_file *f)
+{
+    return f->map->owners << OWNER;
+}
+
+/* ---- a handler ---- */
+
+/* run_file_run - the state last: a kill before it finds no run, and none has
+ * begun */
+void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
+                  uint64_t seq)
+{
+    struct run_slot *s = &f->map->slots[index];
+
+    s->key = *key;
+    s->seq = seq;
+    s->mark = seq;
+    s->start = 0;
+    atomic_store_explicit(&s->group, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->state, RUN_RUNNING, memory_order_release);
+}
+
+void run_file_handler(struct run_file *f, unsigned index, uint64_t mark,
+                      uint64_t start)
+{
+    struct run_slot *s = &f->map->slots[index];
+
+    if (mark)
+        s->mark = mark;
+    s->start = start;
+    atomic_signal_fence(memory_order_release);
+}
+
+void run_file_group(struct run_file *f, unsigned index, pid_t group)
+{
+    atomic_store_explicit(&f->map->slots[index].group, group,
+                          memory_order_release);
+}
+
+void run_file_unrun(struct run_file *f, unsigned index)
+{
+    atomic_store_explicit(&f->map->slots[index].state, RUN_FREE,
+                          memory_order_release);
+}
+
+/* ---- at start ---- */
+
+static bool running(const struct run_slot *s)
+{
+    return atomic_load_explicit(&s->state, memory_order_acquire) == RUN_RUNNING;
+}
+
+void run_file_runs(const struct run_file *f,
+                   void (*visit)(void *arg, uint64_t mark, uint64_t start,
+                                 pid_t group),
+                   void *arg)
+{
+    for (unsigned i = 0; i < RUN_SLOTS; i++) {
+        const struct run_slot *s = &f->map->slots[i];
+
+        if (running(s))
+            visit(arg, s->mark, s->start,
+                  atomic_load_explicit(&s->group, memory_order_acquire));
+    }
+}
+
+static struct run_crash *crash_find(const struct run_file *f,
+                                    const struct run_key *key)
+{
+    for (unsigned i = 0; f->map->crash_at && i < CRASHES; i++)
+        if (f->map->crashes[i].seq && same(&f->map->crashes[i].key, key))
+            return &f->map->crashes[i];
+    return NULL;
+}
+
+/* crash_count - once for each run
+ * Crash before the slot is free: the entry has the run's number already, and
+ * the next start does not count it again.
+ */
+static void crash_count(struct run_file *f, const struct run_slot *s,
+                        bool alone)
+{
+    struct run_crash *c = crash_find(f, &s->key);
+
+    if (c && c->seq == s->seq)
+        return;
+    if (!c) {
+        c = &f->map->crashes[f->map->crash_at++ % CRASHES];
+        *c = (struct run_crash){.key = s->key};
+    }
+    c->crashes++;
+    c->alone = alone;
+    atomic_signal_fence(memory_order_release);
+    c->seq = s->seq;
+}
+
+unsigned run_file_crashed(struct run_file *f)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < RUN_SLOTS; i++)
+        n += running(&f->map->slots[i]);
+    for (unsigned i = 0; n && i < RUN_SLOTS; i++)
+        if (running(&f->map->slots[i]))
+            crash_count(f, &f->map->slots[i], n == 1);
+    for (unsigned i = 0; n && i < RUN_SLOTS; i++)
+        run_file_unrun(f, i);
+    return n;
+}
+
+/* ---- what was settled ---- */
+
+uint32_t run_file_crashes(const struct run_file *f, const struct run_key *key,
+                          bool *alone)
+{
+    const struct run_crash *c = crash_find(f, key);
+
+    *alone = c && c->alone;
+    return c ? c->crashes : 0;
+}
+
+void run_file_settled(struct run_file *f, const struct run_key *key)
+{
+    struct run_settled *s = &f->map->settled[f->map->settled_at++ % SETTLED];
+    struct run_crash *c = crash_find(f, key);
+
+    s->sum = 0;
+    atomic_signal_fence(memory_order_release);
+    s->key = *key;
+    atomic_signal_fence(memory_order_release);
+    s->sum = sum_of(key);
+    if (c)
+        c->seq = 0;
+}
+
+bool run_file_was_settled(const struct run_file *f, const struct run_key *key)
+{
+    uint64_t sum = sum_of(key);
+
+    for (unsigned i = 0; i < SETTLED; i++)
+        if (f->map->settled[i].sum == sum && same(&f->map->settled[i].key, key))
+            return true;
+    return false;
+}

@@ -1,0 +1,121 @@
+/* side.c - a thread with a connection (see amqp_inner.h) */
+#include "worker/source/amqp/amqp_inner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#define WAIT_FIRST (100 * NS_PER_MS)
+#define WAIT_MOST  (10 * NS_PER_S)
+/* librabbitmq sends a heartbeat inside of a call, and only then. */
+#define BEAT_NS (LINK_HEARTBEAT * NS_PER_S / 2)
+
+int side_init(struct amqp_side *side, struct source_amqp *q, const char *name)
+{
+    *side = (struct amqp_side){.q = q, .name = name, .wait_ns = WAIT_FIRST};
+    side->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return side->wake_fd < 0 ? -errno : 0;
+}
+
+void side_fini(struct amqp_side *side)
+{
+    link_close(&side->link);
+    if (side->wake_fd > 0)
+        close(side->wake_fd);
+    side->wake_fd = -1;
+}
+
+int side_start(struct amqp_side *side, void *(*main)(void *))
+{
+    int err = -pthread_create(&side->thread, NULL, main, side);
+
+    side->running = err == 0;
+    return err;
+}
+
+void side_wake(struct amqp_side *side)
+{
+    const uint64_t one = 1;
+
+    (void)!write(side->wake_fd, &one, sizeof one);
+}
+
+void side_wait(struct amqp_side *side, uint64_t ns)
+{
+    struct pollfd fds[] = {
+        {.fd = side->wake_fd, .events = POLLIN},
+        {.fd = side->link ? side->link->fd : -1, .events = POLLIN}};
+    struct timespec limit;
+    uint64_t ignored;
+
+    if (side->link && ns > BEAT_NS)
+        ns = BEAT_NS;
+    limit = (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
+                              .tv_nsec = (long)(ns % NS_PER_S)};
+    if (ppoll(fds, 2, &limit, NULL) > 0 && fds[0].revents)
+        (void)!read(side->wake_fd, &ignored, sizeof ignored);
+}
+
+void side_lost(struct amqp_side *side, const char *why)
+{
+    const struct broker_operand *o = side->q->operand;
+
+    if (!side->link)
+        return;
+    log_warn("link_lost", F_STR("queue", o->shown), F_STR("side", side->name),
+             F_STR("host", o->hosts[side->link->host].name),
+             F_STR("reason", why),
+             F_STR("next", "it connects again by itself, to the next host; "
+                           "what runs goes on"));
+    side->host = side->link->host + 1;
+    side->lost_ns = clock_mono_ns();
+    link_close(&side->link);
+}
+
+/* pause - so many workers that lose one node do not come back at once */
+static void pause_before(struct amqp_side *side)
+{
+    uint64_t now = clock_mono_ns();
+    uint64_t half = side->wait_ns / 2;
+    uint64_t wait = half + arc4random() * (half / UINT32_MAX + 1) % (half + 1);
+    uint64_t end = now + wait;
+
+    while (now < end && !atomic_load(&side->q->stopping)) {
+        side_wait(side, end - now);
+        now = clock_mono_ns();
+    }
+    side->wait_ns *= 2;
+    if (side->wait_ns > WAIT_MOST)
+        side->wait_ns = WAIT_MOST;
+}
+
+bool side_reconnect(struct amqp_side *side)
+{
+    struct source_amqp *q = side->q;
+    struct problem p;
+
+    pause_before(side);
+    if (atomic_load(&q->stopping))
+        return false;
+    if (link_open(&side->link, &q->setup, side->host, &p) < 0) {
+        log_warn("link_failed", F_STR("queue", q->operand->shown),
+                 F_STR("side", side->name), F_STR("reason", p.text),
+                 F_STR("next", "it tries again by itself, up to each 10 s; "
+                               "nothing is lost meanwhile"));
+        return false;
+    }
+    side->wait_ns = WAIT_FIRST;
+    log_info("link_up", F_STR("queue", q->operand->shown),
+             F_STR("side", side->name),
+             F_STR("host", q->operand->hosts[side->link->host].name),
+             F_DURATION("after", (clock_mono_ns() - side->lost_ns) / NS_PER_MS *
+                                     NS_PER_MS));
+    return true;
+}

@@ -1,0 +1,465 @@
+/* source_amqp.c - a queue on a broker, as a source (see source_amqp.h) */
+#include "worker/source/amqp/source_amqp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/config/slots.h"
+#include "worker/source/amqp/amqp_inner.h"
+
+#define TICK_NS (20 * NS_PER_MS)
+
+/* ---- looking ---- */
+
+static int poll_fd(const struct source *s)
+{
+    return source_amqp_of(s)->ready_fd;
+}
+
+static bool pending(const struct source *s)
+{
+    (void)s;
+    return false;
+}
+
+static unsigned room(const struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    unsigned n;
+
+    pthread_mutex_lock(&q->mtx);
+    n = q->free_count;
+    pthread_mutex_unlock(&q->mtx);
+    return n;
+}
+
+/* fresh - when it was last asked, and those that are here already */
+static long fresh(const struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    long n;
+
+    pthread_mutex_lock(&q->mtx);
+    n = (long)q->arrived_count;
+    pthread_mutex_unlock(&q->mtx);
+    return n + atomic_load(&q->ready);
+}
+
+static uint64_t waits(const struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    uint64_t n;
+
+    pthread_mutex_lock(&q->mtx);
+    n = q->held_count;
+    pthread_mutex_unlock(&q->mtx);
+    return n;
+}
+
+/* is_due - a broker that does not answer may have any number */
+static int is_due(struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    uint32_t n;
+    int err = outbox_count(q, q->operand->queue, &n);
+
+    if (err)
+        return -EAGAIN;
+    atomic_store(&q->ready, (long)n);
+    return fresh(s) > 0;
+}
+
+static int64_t count(struct source *s, enum source_count what)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    uint32_t n;
+    int err;
+
+    if (what == COUNT_WAITING)
+        return (int64_t)waits(s);
+    if (what == COUNT_PARKED)
+        return 0;
+    (void)is_due(s);
+    err = outbox_count(q, q->dead, &n);
+    return err ? -EAGAIN : (int64_t)n;
+}
+
+static bool differs(const struct source *s, char *text, size_t size)
+{
+    (void)s, (void)text, (void)size;
+    return false;
+}
+
+static size_t unlocked(const struct source *s)
+{
+    (void)s;
+    return 0;
+}
+
+/* ---- lanes; what it cannot ---- */
+
+static void warm(struct source *s, unsigned lane)
+{
+    (void)s, (void)lane;
+}
+
+static void rest(struct source *s, unsigned lane)
+{
+    amqp_lane_keep(source_amqp_of(s), lane, NULL);
+}
+
+static int unpark(struct source *s, unsigned lane, struct header_text key,
+                  bool low, const struct message *before, struct message **out)
+{
+    (void)s, (void)lane, (void)key, (void)low, (void)before, (void)out;
+    return -ENOENT;
+}
+
+/* link_letter - a letter that was sent again is a message as any other */
+static int link_letter(struct source *s, struct message *m,
+                       const struct header *h)
+{
+    (void)s, (void)m, (void)h;
+    return LINK_NONE;
+}
+
+static int groups(struct source *s,
+                  int (*visit)(void *arg, const struct source_group *group),
+                  void *arg)
+{
+    (void)s, (void)visit, (void)arg;
+    return 0;
+}
+
+static int letters(struct source *s, struct header_text key)
+{
+    (void)s, (void)key;
+    return 0;
+}
+
+static void watch(struct source *s, bool soon)
+{
+    (void)s, (void)soon;
+}
+
+/* hook, hook_end - --on-dead is refused for a broker */
+static int hook(struct source *s, struct source_hook *out)
+{
+    (void)s, (void)out;
+    return -ENOENT;
+}
+
+static int hook_end(struct source *s, int64_t n, bool told)
+{
+    (void)s, (void)n, (void)told;
+    return 0;
+}
+
+/* ---- how many ---- */
+
+/* lent - as many as the last owner's runs, while these are looked at */
+static unsigned lent(const struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+
+    return q->started ? atomic_load(&q->prefetch) : RUN_SLOTS;
+}
+
+static int resize(struct source *s, unsigned n, struct problem *p)
+{
+    struct source_amqp *q = source_amqp_of(s);
+
+    (void)p;
+    atomic_store(&q->prefetch, n < s->lent_most ? n : s->lent_most);
+    side_wake(&q->inbox);
+    return 0;
+}
+
+/* ---- from one owner to the next ---- */
+
+struct visit {
+    void (*visit)(void *arg, const struct source_run *run);
+    void *arg;
+};
+
+static void on_run(void *arg, uint64_t mark, uint64_t start, pid_t group)
+{
+    const struct visit *v = arg;
+
+    v->visit(v->arg, &(struct source_run){
+                         .mark = mark, .start = start, .group = group});
+}
+
+static int runs(struct source *s,
+                void (*visit)(void *arg, const struct source_run *run),
+                void *arg, struct problem *p)
+{
+    struct visit v = {visit, arg};
+
+    (void)p;
+    run_file_runs(source_amqp_of(s)->runs, on_run, &v);
+    return 0;
+}
+
+/* recover - the broker gives the messages again, and then their crashes are
+ * known */
+static int recover(struct source *s,
+                   int (*visit)(void *arg, const struct source_left *left),
+                   void *arg)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    unsigned n = run_file_crashed(q->runs);
+
+    (void)visit, (void)arg;
+    if (n > 0)
+        log_warn("crashed", F_STR("queue", q->operand->shown),
+                 F_UINT("messages", n),
+                 F_STR("next", "a worker died while handlers had them; they "
+                               "come again, marked as redelivered"));
+    return 0;
+}
+
+/* keep - the broker has them */
+static int keep(struct source *s,
+                int (*place)(void *arg, struct message *m, bool half,
+                             struct settle *out),
+                void *arg)
+{
+    (void)s, (void)place, (void)arg;
+    return 0;
+}
+
+static void start(struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    int err;
+
+    q->started = true;
+    err = side_start(&q->outbox, outbox_main);
+    if (!err)
+        err = side_start(&q->inbox, inbox_main);
+    if (err)
+        q->events.ended(q->events.arg, "a thread cannot be started", EX_OSERR);
+}
+
+static const struct source_ops amqp_ops = {
+    .name = "amqp",
+    .can = SOURCE_ASYNC,
+    .take = amqp_take,
+    .take_due = amqp_take_due,
+    .unpark = unpark,
+    .link = link_letter,
+    .settle = amqp_settle,
+    .release = amqp_release,
+    .warm = warm,
+    .rest = rest,
+    .groups = groups,
+    .letters = letters,
+    .watch = watch,
+    .poll_fd = poll_fd,
+    .pending = pending,
+    .room = room,
+    .fresh = fresh,
+    .waits = waits,
+    .is_due = is_due,
+    .count = count,
+    .differs = differs,
+    .unlocked = unlocked,
+    .lent = lent,
+    .resize = resize,
+    .hook = hook,
+    .hook_end = hook_end,
+    .runs = runs,
+    .recover = recover,
+    .start = start,
+    .keep = keep,
+};
+
+/* ---- open and close ---- */
+
+struct source *source_amqp_source(struct source_amqp *q)
+{
+    return &q->source;
+}
+
+/* lists_open - in memory */
+static int lists_open(struct source_amqp *q)
+{
+    unsigned want = slots_for(q->set, (unsigned)q->set->concurrency);
+    pthread_condattr_t clock;
+
+    pthread_mutex_init(&q->mtx, NULL);
+    pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    TAILQ_INIT(&q->arrived);
+    TAILQ_INIT(&q->held);
+    TAILQ_INIT(&q->lent);
+    TAILQ_INIT(&q->jobs);
+    TAILQ_INIT(&q->sent);
+    q->source.ops = &amqp_ops;
+    q->source.lanes = ITEMS_MAX;
+    q->source.lent_most = RUN_SLOTS;
+    q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
+    q->free_index = calloc(RUN_SLOTS, sizeof *q->free_index);
+    q->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!q->lanes || !q->free_index || q->ready_fd < 0)
+        return -ENOMEM;
+    for (unsigned i = 0; i < RUN_SLOTS; i++)
+        q->free_index[i] = RUN_SLOTS - 1 - i;
+    q->free_count = RUN_SLOTS;
+    atomic_store(&q->prefetch, want < RUN_SLOTS ? want : RUN_SLOTS);
+    return 0;
+}
+
+/* setup_fill - what both connections are made of */
+static void setup_fill(struct source_amqp *q,
+                       const struct source_amqp_setup *setup)
+{
+    const struct settings *set = setup->set;
+
+    q->set = set;
+    q->operand = setup->operand;
+    q->events = setup->events;
+    strlcpy(q->password, setup->password, sizeof q->password);
+    if (gethostname(q->machine, sizeof q->machine - 1) < 0)
+        strlcpy(q->machine, "?", sizeof q->machine);
+    q->setup = (struct link_setup){.operand = q->operand,
+                                   .password = q->password,
+                                   .tls_ca = set->tls_ca,
+                                   .tls_cert = set->tls_cert,
+                                   .tls_key = set->tls_key,
+                                   .name = "mqworker"};
+    q->topology = (struct topology){
+        .operand = q->operand,
+        .no_create = set->no_create,
+        .allow_unreplicated = set->allow_unreplicated,
+    };
+    topology_dead(&q->topology, q->dead);
+}
+
+int source_amqp_open(struct source_amqp **out,
+                     const struct source_amqp_setup *setup, struct problem *p)
+{
+    struct source_amqp *q = calloc(1, sizeof *q);
+    int err;
+
+    *out = q;
+    if (!q)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    setup_fill(q, setup);
+    q->inbox.wake_fd = q->outbox.wake_fd = -1;
+    err = lists_open(q);
+    if (!err)
+        err = side_init(&q->inbox, q, "inbox");
+    if (!err)
+        err = side_init(&q->outbox, q, "outbox");
+    if (err)
+        err =
+            problem_set(p, EX_OSERR, -err, "cannot start: %s", strerror(-err));
+    if (!err)
+        err = run_file_open(&q->runs, setup->runs, p);
+    if (!err)
+        err = inbox_open(q, p);
+    if (!err)
+        err = outbox_open(q, p);
+    if (err) {
+        source_amqp_close(out);
+        return err;
+    }
+    q->seq = run_file_first(q->runs);
+    q->source.nonce = run_file_nonce(q->runs);
+    return 0;
+}
+
+/* jobs_wait - for verdicts on their way: what is not confirmed by then is not
+ * acknowledged, and comes again */
+static void jobs_wait(struct source_amqp *q, uint64_t limit_ns)
+{
+    struct timespec until;
+    uint64_t end = clock_mono_ns() + limit_ns;
+    int err = 0;
+
+    until = (struct timespec){.tv_sec = (time_t)(end / NS_PER_S),
+                              .tv_nsec = (long)(end % NS_PER_S)};
+    pthread_mutex_lock(&q->mtx);
+    while (!err && q->job_count > 0)
+        err = pthread_cond_timedwait(&q->changed, &q->mtx, &until);
+    if (q->job_count > 0)
+        log_warn("unconfirmed", F_STR("queue", q->operand->shown),
+                 F_UINT("count", q->job_count),
+                 F_STR("next", "these verdicts are not confirmed: their "
+                               "messages come again, marked as redelivered"));
+    pthread_mutex_unlock(&q->mtx);
+}
+
+static void side_join(struct amqp_side *side)
+{
+    if (!side->running)
+        return;
+    side_wake(side);
+    pthread_join(side->thread, NULL);
+    side->running = false;
+}
+
+/* source_amqp_stop - the outbox first: what it has confirmed is acknowledged */
+void source_amqp_stop(struct source_amqp *q, uint64_t limit_ns)
+{
+    if (q->outbox.running)
+        jobs_wait(q, limit_ns);
+    atomic_store(&q->stopping, true);
+    side_join(&q->outbox);
+    side_join(&q->inbox);
+    /* The broker gives to others what is not acknowledged. */
+    link_close(&q->outbox.link);
+    link_close(&q->inbox.link);
+}
+
+static void list_free(struct amqp_list *list)
+{
+    struct amqp_message *m;
+
+    while ((m = TAILQ_FIRST(list)) != NULL) {
+        TAILQ_REMOVE(list, m, link);
+        amqp_free(m);
+    }
+}
+
+void source_amqp_close(struct source_amqp **source)
+{
+    struct source_amqp *q = *source;
+
+    if (!q)
+        return;
+    *source = NULL;
+    source_amqp_stop(q, 0);
+    list_free(&q->arrived);
+    list_free(&q->held);
+    list_free(&q->lent);
+    for (unsigned i = 0; q->lanes && i < ITEMS_MAX; i++)
+        if (q->lanes[i])
+            amqp_free(q->lanes[i]);
+    if (q->part.m)
+        amqp_free(q->part.m);
+    side_fini(&q->inbox);
+    side_fini(&q->outbox);
+    run_file_close(&q->runs);
+    if (q->ready_fd > 0)
+        close(q->ready_fd);
+    explicit_bzero(q->password, sizeof q->password);
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->mtx);
+    free(q->acks);
+    free(q->lanes);
+    free(q->free_index);
+    free(q);
+}
