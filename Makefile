@@ -92,7 +92,8 @@ MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
-        check-programs check-tsan check-tsan-stress run-fuzz lint format bench torture instructions points programs fuzz demo install uninstall deb clean show-cflags
+        check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
+        build-asan build-tsan build-fuzz lint format bench torture instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -190,8 +191,9 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 # ---- testing ----
 # Tests wait for most of their time, so more run at a time than there are
 # processors. Those that use up what the user has as a whole (RLIMIT_MSGQUEUE,
-# processes) or look at all queues run alone. All run, whatever fails.
-TEST_JOBS ?= 3
+# processes) or look at all queues run alone. All run, whatever fails; first
+# those that take long, so that none of them is left to run by itself.
+TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2 + 1)))
 LONELY    := bench mqctl_look mqlimit worker_limits
 UNDER_TEST ?= $(BUILD)
 define run
@@ -200,7 +202,7 @@ scripts/run-tests -j $(TEST_JOBS) $(filter-out $(call named,$(LONELY),$(1)),$(1)
     --alone $(call named,$(LONELY),$(1))
 endef
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
-	$(call run,$(UNIT) $(STRESS) $(E2E) $(CRASH))
+	$(call run,$(CRASH) $(E2E) $(STRESS) $(UNIT))
 check-unit: $(UNIT) $(STRESS)
 	$(call run,$(UNIT) $(STRESS))
 check-e2e: $(E2E) $(HANDLERS) $(BIN)
@@ -208,7 +210,7 @@ check-e2e: $(E2E) $(HANDLERS) $(BIN)
 check-crash: $(CRASH) $(HANDLERS) $(BIN)
 	$(call run,$(CRASH))
 check-programs: $(E2E) $(CRASH) $(HANDLERS)
-	$(call run,$(E2E) $(CRASH))
+	$(call run,$(CRASH) $(E2E))
 check-man:
 	@command -v mandoc >/dev/null || exit 0; \
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
@@ -219,19 +221,25 @@ DRY     := bench completion demo docs docs_agree every_instruction hardening \
            install instructions man run_tests runbook
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend worker_limits
-check-asan:
-	MQW_SANITIZED=1 MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan check \
+# build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
+# build, and nothing is run.
+check-asan build-asan: goal = $(if $(filter build-%,$@),tests,check)
+check-asan build-asan:
+	MQW_SANITIZED=1 MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan $(goal) \
 	    SKIP="$(DRY)" \
 	    CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
 # Criterion cannot start under the thread sanitizer: programs and stress tests
 # are built with it, the tests that drive the programs without.
+tsan = $(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread
+build-tsan:
+	$(tsan) check-tsan-built
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
-	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread \
-	    check-tsan-stress
+	$(tsan) check-tsan-stress
 	MQW_SANITIZED=1 MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs \
 	    SKIP="$(DRY) $(SINGLE)"
-check-tsan-stress: $(STRESS) $(BIN)
+check-tsan-built: $(STRESS) $(BIN)
+check-tsan-stress: check-tsan-built
 	$(call run,$(STRESS))
 
 # What the tests run of each directory, and the files of which they run least.
@@ -250,14 +258,16 @@ bench: $(BENCH) $(BIN)
 # Each target for FUZZ_SECONDS, from tests/fuzz/corpus/<noun> and from what
 # earlier runs in this build directory found; ONLY="header custody" runs these.
 FUZZ_SECONDS ?= 30
-fuzz:
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" run-fuzz -k -O \
+fuzz build-fuzz: goal = $(if $(filter build-%,$@),fuzz-built,run-fuzz)
+fuzz build-fuzz:
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" $(goal) -k -O \
 	    $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN)) \
 	    SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
 # As many at a time as make may run (-j); each says what came of it when it ends.
 RUNS := $(FUZZ:$(BUILD)/tests/fuzz/%=run-%)
 .PHONY: $(RUNS)
 run-fuzz: $(RUNS)
+fuzz-built: $(FUZZ)
 $(RUNS): run-fuzz_%: $(FUZZ)
 	@f=$(BUILD)/tests/fuzz/fuzz_$*; c=$(BUILD)/corpus/$*; \
 	mkdir -p $$c; cp tests/fuzz/corpus/$*/* $$c/; r=ok; \
