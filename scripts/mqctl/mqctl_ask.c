@@ -119,3 +119,50 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
                        "at its log, or use signals (mqworker(8))",
                        queue, strerror(-err));
 }
+
+/* ---- the end of a worker ---- */
+
+pid_t ask_runs(const struct statedir *dir)
+{
+    char pidfile[PATH_MAX];
+    pid_t pid = 0;
+
+    if (statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) < 0 ||
+        worker_lock_look(pidfile, &pid) != WORKER_RUNS)
+        return 0;
+    return pid;
+}
+
+/* quiet - until the worker closes its side of a connection, on which it has
+ * nothing to say, or the time is over. Without one it is just about to go, or
+ * has too many clients: look again in a moment. */
+static void quiet(const struct statedir *dir, uint64_t left_ns)
+{
+    char path[PATH_MAX];
+    struct pollfd p = {.fd = -1, .events = POLLIN};
+    uint64_t most = 10 * NS_PER_MS;
+
+    if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) <
+        (int)sizeof path)
+        p.fd = unix_socket_connect(path);
+    if (p.fd >= 0)
+        most = 60 * NS_PER_S;
+    if (most > left_ns)
+        most = left_ns;
+    (void)poll(&p, p.fd >= 0 ? 1 : 0, (int)(most / NS_PER_MS) + 1);
+    if (p.fd >= 0)
+        close(p.fd);
+}
+
+int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns)
+{
+    uint64_t end = ns_add(clock_mono_ns(), limit_ns), now;
+
+    while (ask_runs(dir) == pid) {
+        now = clock_mono_ns();
+        if (now >= end)
+            return -ETIMEDOUT;
+        quiet(dir, end - now);
+    }
+    return 0;
+}

@@ -9,6 +9,8 @@
 #define SCRIPTS_MQCTL_MQCTL_ASK_H
 
 #include <jansson.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/problem.h"
 #include "common/state/statedir.h"
@@ -16,5 +18,11 @@
 /* The answer, the caller's. -ECONNREFUSED or -ENOENT: nobody is there. */
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p);
+
+/* The pid of the worker that runs; 0: none does. */
+pid_t ask_runs(const struct statedir *dir);
+/* Until that worker has gone, and its lock with it: 0, or -ETIMEDOUT.
+ * UINT64_MAX: without a limit. */
+int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns);
 
 #endif

@@ -158,6 +158,12 @@ static const struct subcommand_flag flags[] = {
     {FILTER,
      {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
       AT(limit), .help = "only the first N of them"}},
+    {ENDS,
+     {"wait", 0, OPT_DURATION, true, .value = "DUR", .words = "forever",
+      .preset = "forever", AT(wait_ns),
+      .seen = offsetof(struct options, wait) + 1,
+      .help = "come back when the worker has gone; exit 75 if it has not after "
+              "DUR"}},
     {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
     {STEER,
      {"dry-run", 0, OPT_FLAG, AT(dry_run),
@@ -228,8 +234,8 @@ const struct subcommand_table mqctl_table = {
     .about = "Look at workers of POSIX message queues, and steer them.",
     .notes = "Exit status: 0; 1 doctor found something; 64 usage; 66 no such "
              "queue or\nmessage; 69 no worker runs; 71 system limit; 73 state "
-             "directory; 77 no\npermission; 78 file of another version. See "
-             "mqctl(1).",
+             "directory; 75 not\nyet; 77 no permission; 78 file of another "
+             "version. See mqctl(1).",
     .verbs = verbs,
     .verb_count = VERB_COUNT,
     .flags = flags,

@@ -6,6 +6,7 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
+#include "common/base/clock.h"
 #include "common/base/queue_name.h"
 #include "common/text/json_line.h"
 #include "common/mq/queue.h"
@@ -72,6 +73,24 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     }
 }
 
+/* gone_wait - until the worker that was told to end has gone; an exit status */
+static int gone_wait(const struct options *o, const struct statedir *dir,
+                     const char *queue, pid_t pid)
+{
+    char time[DURATION_TEXT];
+
+    if (ask_until_gone(dir, pid, o->wait_ns) == 0) {
+        if (!o->quiet && !o->json)
+            printf("%s: its worker has gone\n", queue);
+        return 0;
+    }
+    return complain(EX_TEMPFAIL,
+                    "worker %d of %s has not gone after %s: handlers run; see "
+                    "mqctl status %s, or end them with mqctl quit %s",
+                    (int)pid, queue, duration_print(o->wait_ns, time), queue,
+                    queue);
+}
+
 /* steer_run - ask, and tell what came of it */
 int steer_run(const struct options *o)
 {
@@ -80,6 +99,7 @@ int steer_run(const struct options *o)
     struct problem p = {0};
     const char *error;
     json_t *answer;
+    pid_t pid;
     int status = line_make(o, line);
 
     if (status)
@@ -88,6 +108,7 @@ int steer_run(const struct options *o)
         return complain_of(&p);
     if (snapshot_folder(&dir, o->state_dir, queue, &p) < 0)
         return complain_of(&p);
+    pid = ask_runs(&dir); /* another one may run when this one has gone */
     if (ask(&dir, queue, line, &answer, &p) < 0)
         return complain_of(&p);
     if (!json_is_true(json_object_get(answer, "ok"))) {
@@ -102,5 +123,5 @@ int steer_run(const struct options *o)
     if (status)
         complain(status, "%s", error ? error : "it does not say why");
     json_decref(answer);
-    return status;
+    return status || !o->wait ? status : gone_wait(o, &dir, queue, pid);
 }

@@ -487,6 +487,47 @@ Test(mqctl, drain_finishes_what_runs_and_takes_no_more)
     cr_assert_not_null(harness_wait_log(w, "why=drain", 0));
 }
 
+Test(mqctl, wait_comes_back_when_the_worker_has_gone_and_not_before)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE "; echo >>ended");
+    struct harness_process *waits;
+    struct harness_result r;
+
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    r = ctl("drain", "--wait=50ms", q);
+    cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, "has not gone after 50ms"), "%s", r.err);
+    waits = harness_program("mqctl", "drain", "--wait", "--state-dir",
+                            harness_state_dir(), q);
+    open_gate();
+    cr_assert_eq(harness_wait(waits, SOON_MS), 0);
+    cr_assert_eq(harness_lines("ended"), 1, "it came back before the end");
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert_eq(ctl("stop", "--wait", q).status, 69);
+}
+
+Test(mqctl, wait_is_over_when_the_worker_was_killed_or_another_one_runs)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--grace", "1h", "--", "sh", "-c", GATE);
+    struct harness_process *waits;
+
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, SOON_MS);
+    waits = harness_program("mqctl", "stop", "--wait", "--state-dir",
+                            harness_state_dir(), q);
+    harness_until(ctl_is(q, "state", "stopping"), SOON_MS);
+    harness_kill(w);
+    open_gate();
+    w = ctl_worker(q, "-c", "1", "--", "true");
+    cr_assert_eq(harness_wait(waits, SOON_MS), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl, stop_gives_the_grace_and_quit_gives_none)
 {
     const char *q = harness_queue(0, 0);
