@@ -171,7 +171,8 @@ static int edge_find(struct store *s, const struct letter_filter *f,
     return store_answered(s, st, found);
 }
 
-/* range_of - from `since` up to `until`, both as open ends; rows start at 1 */
+/* range_of - from `since` up to `until` and `before`, all as open ends; rows
+ * start at 1 */
 static struct range range_of(const struct letter_filter *f)
 {
     struct range range = {
@@ -181,6 +182,8 @@ static struct range range_of(const struct letter_filter *f)
 
     if (f->until_ns == 0)
         range.high = (struct store_cursor){INT64_MAX, INT64_MAX};
+    if (f->before_row && f->before_ns < range.high.ns)
+        range.high = (struct store_cursor){f->before_ns, f->before_row};
     return range;
 }
 

@@ -19,6 +19,8 @@ struct letter_filter {
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */
+    uint64_t before_ns;          /* older, in the order of death, than the */
+    int64_t before_row;          /* letter at that place; row 0: any */
     uint64_t limit;              /* newest `limit` letters; 0 = all */
     bool replayed;               /* those marked replayed, not the dead ones */
 };

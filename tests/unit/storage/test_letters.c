@@ -33,6 +33,24 @@ Test(letters, each_filter_selects_what_it_says)
     store_close(&s);
 }
 
+Test(letters, pages_go_on_before_the_last_one_seen)
+{
+    struct store *s = six();
+    struct letter_filter f = {.limit = 2};
+    struct seen all = list(s, (struct letter_filter){0}, false), page;
+    size_t n = 0;
+
+    while ((page = list(s, f, false)).n > 0) {
+        for (size_t i = 0; i < page.n; i++)
+            cr_assert_eq(page.rows[i], all.rows[n + i]);
+        n += page.n;
+        f.before_ns = page.died[page.n - 1];
+        f.before_row = page.rows[page.n - 1];
+    }
+    cr_assert_eq(n, all.n);
+    store_close(&s);
+}
+
 Test(letters, the_limit_takes_the_newest_in_either_order)
 {
     struct store *s = six();
