@@ -396,6 +396,7 @@ int explain_run(const struct options *o)
     struct problem p;
     int status;
 
+    s = (struct search){0};
     if (id_read(&s, o->line.operands[1], &p) < 0 ||
         snapshot_open(&s.v, o->state_dir, o->line.operands[0], true, &p) < 0)
         return complain_of(&p);
