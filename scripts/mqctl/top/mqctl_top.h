@@ -36,6 +36,7 @@ struct top_row {
 
 struct top {
     const struct options *o;
+    bool files_only;       /* do not ask the workers: one may not answer */
     struct top_row **rows; /* in the order of their names */
     size_t count;
     char trouble[256]; /* with the state directory; "": none */

@@ -68,8 +68,8 @@ static void row_look(struct top *t, struct top_row *r)
 
     if (r->looked)
         snapshot_close(&r->v);
-    r->looked =
-        snapshot_open(&r->v, t->o->state_dir, r->queue, true, &r->problem) == 0;
+    r->looked = snapshot_open(&r->v, t->o->state_dir, r->queue, !t->files_only,
+                              &r->problem) == 0;
     r->rate = 0;
     r->p50 = r->p99 = r->wait99 = 0;
     if (r->looked && r->v.counters)
