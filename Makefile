@@ -56,7 +56,13 @@ only     = $(filter-out $(call named,$(SKIP),$(1)),$(if $(ONLY),$(call named,$(O
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
 TOOLS   := $(foreach f,$(notdir $(call in,scripts,mq*.c)),$(if $(findstring _,$(f)),,$(basename $(f))))
-tool     = $(call obj,$(call in,scripts,$(1).c) $(call in,scripts,$(1)_*.c))
+tool     = $(call obj,$(filter-out $(LEFT_OUT),$(call in,scripts,$(1).c) $(call in,scripts,$(1)_*.c)))
+# mqctl serve speaks HTTP by libmicrohttpd; without it mqctl says what to install.
+HTTP_PKGS := libmicrohttpd libmd
+HTTP_LIBS := $(shell pkg-config --libs $(HTTP_PKGS) 2>/dev/null)
+LEFT_OUT := $(if $(HTTP_LIBS),%/mqctl_no_serve.c,scripts/mqctl/serve/%)
+WEB      := $(sort $(wildcard scripts/mqctl/serve/web/*))
+WEB_FILES := $(if $(HTTP_LIBS),$(BUILD)/obj/scripts/mqctl/serve/web_files.o)
 BIN     := $(patsubst %,$(BUILD)/bin/%,mqworker $(TOOLS))
 COMMON  := $(call obj,$(call in,common,*.c))
 PROGRAM := worker/main.c worker/notify.c
@@ -105,7 +111,7 @@ tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(BENCH) $(HANDLERS)
 # with other flags is built again. WERROR makes no other object. Expanded here,
 # where no variable has the value of a single target. The first thing that is
 # built, so the place to say what is missing.
-FLAGS := $(filter-out $(WERROR),$(COMPILE)) : $(LINK) $(LIBS)
+FLAGS := $(filter-out $(WERROR),$(COMPILE)) : $(LINK) $(LIBS) $(HTTP_LIBS)
 $(BUILD)/flags: always
 	@$(if $(PKG_LIBS),,$(missing))
 	@mkdir -p $(@D)
@@ -139,7 +145,14 @@ $(BUILD)/bin/$(1): $(call tool,$(1)) $(LIB)
 	$$(LINK) -o $$@ $$^ $$(LIBS)
 endef
 $(foreach t,$(TOOLS),$(eval $(call link_tool,$(t))))
-$(BUILD)/bin/mqctl: LIBS += $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw)
+$(BUILD)/bin/mqctl: LIBS += $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw) $(HTTP_LIBS) -lm
+$(BUILD)/bin/mqctl: $(WEB_FILES)
+$(BUILD)/gen/web_files.c: $(WEB) scripts/embed
+	@mkdir -p $(@D)
+	scripts/embed $(WEB) >$@
+$(BUILD)/obj/scripts/mqctl/serve/web_files.o: $(BUILD)/gen/web_files.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(COMPILE) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/mqworker.o: $(WORKER) $(COMMON)
 	$(LD) -r -o $@.all $^
@@ -351,7 +364,7 @@ FILES = $(BIN:%=755:%:$(BINDIR)/) \
     644:scripts/systemd/mqworker.sysusers:$(SYSUSERSDIR)/mqworker.conf \
     644:docs/examples/orders.conf:$(SYSCONFDIR)/mqworker/orders.conf.example \
     644:README.md:$(DOCDIR)/ \
-    $(foreach d,$(wildcard docs/*.md docs/*.c),644:$(d):$(DOCDIR)/docs/) \
+    $(foreach d,$(wildcard docs/*.md docs/*.c docs/*.yaml),644:$(d):$(DOCDIR)/docs/) \
     $(foreach d,$(wildcard docs/*/*),644:$(d):$(DOCDIR)/$(dir $(d)))
 FILL = $(foreach v,PREFIX BINDIR LIBDIR INCLUDEDIR SYSCONFDIR VERSION PKGS,-e 's|@$(v)@|$($(v))|')
 # each,COMMANDS: for each of them with $$mode, $$file and $$place

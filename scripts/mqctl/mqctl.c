@@ -27,6 +27,7 @@ int main(int argc, char **argv)
         [VERB_LIST] = list_run,
         [VERB_RUN_NOW] = steer_messages_run,
         [VERB_CANCEL] = steer_messages_run,
+        [VERB_SERVE] = serve_run,
     };
     static struct options o = {.interval_ns = NS_PER_S,
                                .filter.states = WAITING_ALL};

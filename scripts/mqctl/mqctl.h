@@ -31,9 +31,23 @@ enum verb {
     VERB_EXPLAIN,
     VERB_DOCTOR,
     VERB_METRICS,
+    VERB_SERVE,
     VERB_CREATE,
     VERB_REMOVE,
     VERB_COUNT,
+};
+
+/* What serve is told (docs/web.md). */
+#define SERVE_WORDS 16
+struct serve_words {
+    const char *at[SERVE_WORDS];
+    size_t count;
+};
+struct serve_options {
+    const char *listen, *token_file, *tls_cert, *tls_key; /* NULL: not given */
+    struct serve_words state_dirs; /* none: as the worker finds it */
+    struct serve_words hosts;      /* names that are ours, too */
+    bool allow_write, no_bodies, metrics_open, behind_proxy;
 };
 
 struct options {
@@ -48,6 +62,7 @@ struct options {
     struct waiting_filter filter; /* of messages */
     uint64_t limit;               /* of messages; 0: all */
     const char *after;            /* a cursor; NULL: from the first */
+    struct serve_options serve;
 };
 
 extern const struct subcommand_table mqctl_table;
@@ -73,5 +88,7 @@ int doctor_run(const struct options *o);
 /* Numbers of all workers for Prometheus, to stdout or to a file that is
  * replaced whole. */
 int metrics_run(const struct options *o);
+/* Show all of it in a browser, until it is ended. */
+int serve_run(const struct options *o);
 
 #endif

@@ -59,6 +59,9 @@ static const struct subcommand_row verbs[] = {
     [VERB_METRICS] = {"metrics", "[options]",
                       "Print numbers of all workers for Prometheus.",
                       .most = 0},
+    [VERB_SERVE] = {"serve", "[options]",
+                    "Show all queues and dead letters in a browser.", .most = 0,
+                    .also = "web"},
     [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", .least = 1,
                      .most = 1},
     [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", .least = 1,
@@ -121,6 +124,18 @@ static int read_until(const char *text, void *into, struct problem *p)
     return time_read("--until", text, &o->filter.until_ns, p);
 }
 
+/* read_word - one more of a flag that may be given several times */
+static int read_word(const char *text, void *into, struct problem *p)
+{
+    struct serve_words *words = into;
+
+    if (words->count == SERVE_WORDS)
+        return problem_set(p, EX_USAGE, E2BIG, "at most %d can be given",
+                           SERVE_WORDS);
+    words->at[words->count++] = text;
+    return 0;
+}
+
 #define AT(member) .offset = offsetof(struct options, member)
 #define V(verb)    (1u << VERB_##verb)
 #define EVERY      ((1u << VERB_COUNT) - 1)
@@ -130,7 +145,43 @@ static int read_until(const char *text, void *into, struct problem *p)
 #define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
-    {EVERY & ~V(METRICS),
+    {V(SERVE),
+     {"listen", 0, OPT_STRING, .value = "ADDRESS", .preset = "127.0.0.1:8480",
+      AT(serve.listen), .help = "where to listen: ADDRESS:PORT, or unix:PATH"}},
+    {V(SERVE),
+     {"state-dir", 0, OPT_CALL, .value = "DIR", .call = read_word,
+      AT(serve.state_dirs),
+      .help = "state directory of workers; may be given several times; "
+              "without this as the worker finds it"}},
+    {V(SERVE),
+     {"allow-write", 0, OPT_FLAG, AT(serve.allow_write),
+      .help = "let it replay, discard, pause, resume, set and drain"}},
+    {V(SERVE),
+     {"no-bodies", 0, OPT_FLAG, AT(serve.no_bodies),
+      .help = "neither show bodies of messages nor give them out"}},
+    {V(SERVE),
+     {"token-file", 0, OPT_STRING, .value = "PATH", AT(serve.token_file),
+      .help = "where the token is, and is made; without this web.token in the "
+              "state directory"}},
+    {V(SERVE),
+     {"metrics-open", 0, OPT_FLAG, AT(serve.metrics_open),
+      .help = "give /metrics to everybody, without a token"}},
+    {V(SERVE),
+     {"allow-host", 0, OPT_CALL, .value = "NAME", .call = read_word,
+      AT(serve.hosts),
+      .help = "a name that the server has, too, like queues.example.org; may "
+              "be given several times"}},
+    {V(SERVE),
+     {"behind-proxy", 0, OPT_FLAG, AT(serve.behind_proxy),
+      .help = "a proxy stands in front and speaks TLS; its X-Forwarded-User "
+              "goes to the log"}},
+    {V(SERVE),
+     {"tls-cert", 0, OPT_STRING, .value = "PATH", AT(serve.tls_cert),
+      .help = "speak TLS with this certificate (PEM)"}},
+    {V(SERVE),
+     {"tls-key", 0, OPT_STRING, .value = "PATH", AT(serve.tls_key),
+      .help = "its key (PEM)"}},
+    {EVERY & ~(V(METRICS) | V(SERVE)),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
     {ORDERS | STEER | V(CREATE) | V(REMOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
@@ -196,7 +247,7 @@ static const struct subcommand_flag flags[] = {
     {V(REMOVE),
      {"force", 'f', OPT_FLAG, AT(force),
       .help = "also with messages in it, which are lost, or a worker"}},
-    {EVERY & ~V(CREATE),
+    {EVERY & ~(V(CREATE) | V(SERVE)),
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the workers; without this as the "
               "worker finds it"}},

@@ -101,6 +101,23 @@ Test(docs_agree, each_room_is_in_the_table_of_rooms)
     cr_assert_str_eq(differ, "");
 }
 
+/* "{"GET", API "/queues", ..." of the table, and "  /api/v1/queues:" with
+ * "    get:" of the description. */
+Test(docs_agree, each_route_of_the_api_is_described)
+{
+    const char *differ =
+        sh("sed -n 's|^ *{\"\\([A-Z]*\\)\", API \"\\([^\"]*\\)\".*|\\1 "
+           "/api/v1\\2|p'"
+           "  scripts/mqctl/serve/ask/mqctl_serve_path.c | sort >\"$1\"/routes;"
+           "awk '/^  \\// { sub(/:$/, \"\"); path = $1 }"
+           "  /^    (get|post|patch|delete):/ { sub(/:/, \"\");"
+           "  print toupper($1), path }' docs/openapi.yaml | sort |"
+           "diff \"$1\"/routes - || true; wc -l <\"$1\"/routes",
+           "");
+
+    cr_assert_geq(atoi(differ), 19, "%s", differ);
+}
+
 /* ---- numbers ---- */
 
 /* "`--flag` (VALUE)", and rows "| `--flag ARG` | VALUE |" of a table of flags,

@@ -123,7 +123,7 @@ Test(man, mqctl_and_its_help_name_the_same_flags)
                      HARNESS_LIST("queues", "list", "run-now", "cancel",
                                   "status", "top", "pause", "resume", "set",
                                   "drain", "stop", "quit", "explain", "doctor",
-                                  "metrics", "create", "remove")));
+                                  "metrics", "serve", "create", "remove")));
     compare(help, page_read("mqctl.1"), 10);
 }
 

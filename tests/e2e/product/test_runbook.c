@@ -74,19 +74,20 @@ Test(runbook, table_of_events_has_every_warning_and_error_and_no_other)
  * are explained in the runbook. */
 Test(runbook, events_that_any_page_names_are_logged)
 {
-    struct harness_result r = sh(
-        "cd \"$0\"; find worker common -name \"*.c\" | xargs cat >\"$1\"/all;"
-        "{ grep -rohE 'event=[a-z_]+' docs README.md scripts |"
-        "  cut -d= -f2;"
-        "  sed -n '/^.Sh DIAGNOSTICS/,/^.Sh [A-CE-Z]/s/^.It Cm //p' "
-        "docs/mqworker.8 | tr -d ' ' | tr , '\\n'; } |"
-        "sort -u >\"$1\"/named;"
-        "while read -r e; do grep -q \"\\\"$e\\\"\" \"$1\"/all ||"
-        "  echo \"no $e\"; done <\"$1\"/named;"
-        "for e in handler_stderr stream_child_started stream_child_grown; do"
-        "  grep -q \"^| .*\\`$e\\`.* | info\" docs/runbook.md ||"
-        "  echo \"no row of $e\"; done; wc -l <\"$1\"/named",
-        harness_dir());
+    struct harness_result r =
+        sh("cd \"$0\"; find worker common scripts -name \"*.c\" |"
+           "xargs cat >\"$1\"/all; { grep -rohE 'event=[a-z_]+' docs README.md "
+           "scripts |"
+           "  cut -d= -f2;"
+           "  sed -n '/^.Sh DIAGNOSTICS/,/^.Sh [A-CE-Z]/s/^.It Cm //p' "
+           "docs/mqworker.8 | tr -d ' ' | tr , '\\n'; } |"
+           "sort -u >\"$1\"/named;"
+           "while read -r e; do grep -q \"\\\"$e\\\"\" \"$1\"/all ||"
+           "  echo \"no $e\"; done <\"$1\"/named;"
+           "for e in handler_stderr stream_child_started stream_child_grown; do"
+           "  grep -q \"^| .*\\`$e\\`.* | info\" docs/runbook.md ||"
+           "  echo \"no row of $e\"; done; wc -l <\"$1\"/named",
+           harness_dir());
     cr_assert_null(strstr(r.out, "no "), "%s%s", r.out, r.err);
     cr_assert_geq(atoi(r.out), 25, "%s%s", r.out, r.err);
 }

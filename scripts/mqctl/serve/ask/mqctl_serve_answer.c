@@ -1,0 +1,86 @@
+/* mqctl_serve_answer.c - see mqctl_serve_answer.h */
+#include "scripts/mqctl/serve/ask/mqctl_serve_answer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/text/complain.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_history.h"
+
+/* ask_history - from the copy of the server's rings that a child has */
+static json_t *ask_history(const struct serve_ask *a, struct problem *p)
+{
+    const char *step = a->query[QUERY_STEP] ? a->query[QUERY_STEP] : "1s";
+
+    if (strcmp(step, "1s") == 0 || strcmp(step, "1m") == 0)
+        return history_json(a->path.queue, step[1] == 'm');
+    problem_fill(p, EX_USAGE, "step: \"%.32s\" is not 1s or 1m", step);
+    return NULL;
+}
+
+static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
+    [SERVE_QUEUES] = ask_queues,     [SERVE_QUEUE] = ask_queue,
+    [SERVE_HISTORY] = ask_history,   [SERVE_LETTERS] = ask_letters,
+    [SERVE_BY_ERROR] = ask_by_error, [SERVE_LETTER] = ask_letter,
+    [SERVE_ALL_DEAD] = ask_all_dead, [SERVE_EXPLAIN] = ask_explain,
+    [SERVE_DOCTOR] = ask_doctor,     [SERVE_STEER] = ask_steer,
+    [SERVE_SETTINGS] = ask_steer,    [SERVE_MESSAGES] = ask_messages,
+};
+
+/* json_print - a browser may take the text for HTML only if it is told so; `<`
+ * is escaped all the same */
+static int json_print(const json_t *data)
+{
+    char *text = json_dumps(data, JSON_COMPACT);
+
+    if (!text)
+        return complain_memory();
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, "<\x7f");
+
+        fwrite(at, 1, n, stdout);
+        at += n;
+        if (*at)
+            printf("\\u%04x", (unsigned)*at++);
+    }
+    putchar('\n');
+    free(text);
+    return 0;
+}
+
+/* metrics_all - of the first state directory that was given, as mqctl metrics
+ * is about one */
+static int metrics_all(const struct serve_ask *a)
+{
+    struct options o = {0};
+
+    if (a->o->state_dirs.count)
+        o.state_dir = a->o->state_dirs.at[0];
+    return metrics_run(&o);
+}
+
+int answer_print(void *ask)
+{
+    const struct serve_ask *a = ask;
+    enum serve_what what = a->path.route->what;
+    struct problem p = {0};
+    json_t *data;
+
+    if (what == SERVE_METRICS)
+        return metrics_all(a);
+    if (what == SERVE_BODY)
+        return ask_body(a);
+    if (what == SERVE_REPLAY || what == SERVE_DISCARD)
+        return ask_rows(a);
+    data = asks[what](a, &p);
+    if (!data && p.text[0])
+        return complain_of(&p);
+    if (!data)
+        return p.status ? p.status : complain_memory();
+    if (a->path.route->page)
+        page_print(stdout, a, data);
+    return a->path.route->page ? 0 : json_print(data);
+}

@@ -1,0 +1,80 @@
+/* mqctl_serve_ask.h - what a child of the server is to find out
+ *
+ * WHAT   A request after all checks: its path, its query, its body. Data as
+ *        JSON, and the page that shows it.
+ * WHO    A child of the server (mqctl_serve_look.h), once.
+ * OWNS   Strings are the request's, which outlives the child's fork.
+ * FAILS  NULL, and a problem with the exit status that a tool would end with.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_ASK_H
+#define SCRIPTS_MQCTL_SERVE_ASK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/problem.h"
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
+
+/* Names of a query that mean something. */
+enum serve_query {
+    QUERY_AFTER,
+    QUERY_LIMIT,
+    QUERY_ERROR,
+    QUERY_REASON,
+    QUERY_GROUP,
+    QUERY_MATCH,
+    QUERY_SINCE,
+    QUERY_UNTIL,
+    QUERY_ID,
+    QUERY_QUEUE,
+    QUERY_STEP,
+    QUERY_COUNT,
+};
+extern const char *const serve_query_names[QUERY_COUNT];
+
+struct serve_ask {
+    const struct serve_options *o;
+    struct serve_path path;
+    const char *query[QUERY_COUNT]; /* NULL: not given */
+    const char *body;               /* JSON; "": none */
+    size_t body_size;
+};
+
+/* ---- looking ---- */
+
+json_t *ask_queues(const struct serve_ask *a, struct problem *p);
+json_t *ask_queue(const struct serve_ask *a, struct problem *p);
+/* What runs and waits, as mqctl list --json. */
+json_t *ask_messages(const struct serve_ask *a, struct problem *p);
+json_t *ask_explain(const struct serve_ask *a, struct problem *p);
+json_t *ask_doctor(const struct serve_ask *a, struct problem *p);
+/* Pause, resume, drain; and settings. */
+json_t *ask_steer(const struct serve_ask *a, struct problem *p);
+/* The state directory that a queue has a folder in, the first of several; the
+ * first of all if it has none. */
+const char *ask_state_dir(const struct serve_ask *a, const char *queue);
+
+/* ---- letters ---- */
+
+json_t *ask_letters(const struct serve_ask *a, struct problem *p);
+json_t *ask_by_error(const struct serve_ask *a, struct problem *p);
+json_t *ask_all_dead(const struct serve_ask *a, struct problem *p);
+json_t *ask_letter(const struct serve_ask *a, struct problem *p);
+/* Print the body of the letter; an exit status. */
+int ask_body(const struct serve_ask *a);
+/* Print the rows that a request to replay or discard is about, one a line,
+ * oldest first; an exit status, 1 if there are not as many as it expects. */
+int ask_rows(const struct serve_ask *a);
+
+/* ---- pages ---- */
+
+/* Print the page of a route with its data. */
+void page_print(FILE *out, const struct serve_ask *a, json_t *data);
+/* Print a page of one sentence; `login`: with a field for the token. */
+void page_message(FILE *out, const char *title, const char *text, bool login);
+
+#endif

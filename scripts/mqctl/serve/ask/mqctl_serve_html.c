@@ -1,0 +1,117 @@
+/* mqctl_serve_html.c - see mqctl_serve_html.h */
+#include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
+
+#include <ctype.h>
+#include <string.h>
+
+void html_text(FILE *out, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "&<>\"'");
+
+        fwrite(text, 1, n, out);
+        text += n;
+        if (*text)
+            fprintf(out, "&#%d;", (unsigned char)*text++);
+    }
+}
+
+void html_url(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        if (isalnum((unsigned char)*text) || strchr("-._~", *text))
+            fputc(*text, out);
+        else
+            fprintf(out, "%%%02X", (unsigned char)*text);
+}
+
+void html_queue_url(FILE *out, const char *queue)
+{
+    fputs("/q/", out);
+    html_url(out, *queue == '/' ? queue + 1 : queue);
+}
+
+void html_duration(FILE *out, double ns)
+{
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {
+        {3600e9, 3600e9, "h"}, {60e9, 60e9, "min"},   {1e9, 1e9, "s"},
+        {1e6, 1e6, "ms"},      {0, 1e3, "\302\265s"},
+    };
+    size_t i = 0;
+
+    if (ns < 0) {
+        fputs("-", out);
+        return;
+    }
+    while (ns < units[i].from)
+        i++;
+    fprintf(out, "%.*f %s", ns / units[i].unit < 10 ? 1 : 0, ns / units[i].unit,
+            units[i].name);
+}
+
+const char *member_text(const json_t *o, const char *name)
+{
+    const char *text = json_string_value(json_object_get(o, name));
+
+    return text ? text : "";
+}
+
+double member_number(const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+
+    return json_is_number(v) ? json_number_value(v) : -1;
+}
+
+void html_value(FILE *out, const json_t *o, const char *name)
+{
+    const json_t *v = json_object_get(o, name);
+
+    if (json_is_string(v))
+        html_text(out, json_string_value(v));
+    else if (json_is_integer(v))
+        fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_real(v))
+        fprintf(out, "%.1f", json_real_value(v));
+    else if (json_is_boolean(v))
+        fputs(json_is_true(v) ? "yes" : "no", out);
+    else
+        fputs("-", out);
+}
+
+/* html_command - what to type in a terminal instead */
+void html_command(FILE *out, const char *what, const char *queue,
+                  const char *rest)
+{
+    fputs("<code class=\"command\">", out);
+    html_text(out, what);
+    fputc(' ', out);
+    html_text(out, queue);
+    if (*rest)
+        fputc(' ', out);
+    html_text(out, rest);
+    fputs("</code>", out);
+}
+
+void html_troubles(FILE *out, const json_t *data)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(data, "troubles"), i, one)
+    {
+        fputs("<p class=\"finding warn\">", out);
+        html_text(out, json_string_value(one));
+        fputs("</p>", out);
+    }
+}
+
+void html_fact(FILE *out, const char *name, const json_t *o, const char *field)
+{
+    fprintf(out, "<div><dt>%s</dt><dd data-f=\"%s\">", name, field);
+    html_value(out, o, field);
+    fputs("</dd></div>", out);
+}

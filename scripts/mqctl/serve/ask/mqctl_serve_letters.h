@@ -1,0 +1,25 @@
+/* mqctl_serve_letters.h - the letters that a request is about
+ *
+ * WHAT   The store of a queue, and what a query or a body chooses of it.
+ * WHO    A child of the server, once.
+ * OWNS   Nothing.
+ * FAILS  A problem, and -errno.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_ASK_LETTERS_H
+#define SCRIPTS_MQCTL_SERVE_ASK_LETTERS_H
+
+#include "common/store/letters.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
+
+/* The store of a queue; NULL in *out: nothing has been kept for it yet. */
+int ask_store(const struct serve_ask *a, const char *queue, struct store **out,
+              struct problem *p);
+/* A -errno of the store as a problem; NULL. */
+json_t *ask_failed(struct problem *p, int err);
+/* The filter of a query; its limit is set. */
+int ask_filter(const struct serve_ask *a, struct letter_filter *f,
+               struct problem *p);
+/* "DIED_NS.ROW", as `cursor` of a letter. */
+bool ask_cursor(const char *text, uint64_t *ns, int64_t *row);
+
+#endif

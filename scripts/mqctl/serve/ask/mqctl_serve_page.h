@@ -1,0 +1,17 @@
+/* mqctl_serve_page.h - pages of dead letters
+ *
+ * WHAT   What stands between the frame of a page.
+ * WHO    mqctl_serve_page.c
+ * OWNS   Nothing.
+ * FAILS  Never.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_ASK_PAGE_H
+#define SCRIPTS_MQCTL_SERVE_ASK_PAGE_H
+
+#include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
+
+void letters_page(FILE *out, const struct serve_ask *a, const json_t *data);
+void letter_page(FILE *out, const struct serve_ask *a, const json_t *l);
+void all_dead_page(FILE *out, const json_t *data);
+
+#endif

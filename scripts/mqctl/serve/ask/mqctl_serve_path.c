@@ -1,0 +1,134 @@
+/* mqctl_serve_path.c - see mqctl_serve_path.h */
+#include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
+
+#include <string.h>
+
+#define API "/api/v1"
+
+/* docs/openapi.yaml has those below /api/ and what they answer. */
+const struct serve_route serve_routes[] = {
+    {"GET", "/", SERVE_QUEUES, .page = true},
+    {"GET", "/q/{q}", SERVE_QUEUE, .page = true},
+    {"GET", "/q/{q}/dead", SERVE_LETTERS, .page = true},
+    {"GET", "/q/{q}/dead/{row}", SERVE_LETTER, .page = true},
+    {"GET", "/dead", SERVE_ALL_DEAD, .page = true},
+    {"GET", "/find", SERVE_EXPLAIN, .page = true},
+    {"POST", "/session", SERVE_SESSION, .page = true, .open = true},
+    {"GET", "/static/{word}", SERVE_FILE, .open = true},
+    {"GET", "/favicon.ico", SERVE_FILE, .open = true},
+    {"GET", "/healthz", SERVE_HEALTH, .open = true},
+    {"GET", "/metrics", SERVE_METRICS, .page = false},
+    {"POST", API "/session", SERVE_SESSION, .open = true},
+    {"GET", API "/queues", SERVE_QUEUES, .page = false},
+    {"GET", API "/queues/{q}", SERVE_QUEUE, .page = false},
+    {"GET", API "/queues/{q}/history", SERVE_HISTORY, .page = false},
+    {"GET", API "/queues/{q}/messages", SERVE_MESSAGES, .page = false},
+    {"GET", API "/queues/{q}/letters", SERVE_LETTERS, .page = false},
+    {"GET", API "/queues/{q}/letters/by-error", SERVE_BY_ERROR, .page = false},
+    {"GET", API "/queues/{q}/letters/{row}", SERVE_LETTER, .page = false},
+    {"GET", API "/queues/{q}/letters/{row}/body", SERVE_BODY, .page = false},
+    {"GET", API "/letters", SERVE_ALL_DEAD, .page = false},
+    {"GET", API "/explain", SERVE_EXPLAIN, .page = false},
+    {"GET", API "/doctor", SERVE_DOCTOR, .page = false},
+    {"GET", API "/events", SERVE_EVENTS, .page = false},
+    {"GET", API "/jobs", SERVE_JOBS, .page = false},
+    {"GET", API "/jobs/{row}", SERVE_JOB, .page = false},
+    {"DELETE", API "/jobs/{row}", SERVE_JOB_STOP, .write = true},
+    {"POST", API "/queues/{q}/letters/replay", SERVE_REPLAY, .write = true},
+    {"POST", API "/queues/{q}/letters/discard", SERVE_DISCARD, .write = true},
+    {"PATCH", API "/queues/{q}/settings", SERVE_SETTINGS, .write = true},
+    {"POST", API "/queues/{q}/{word}", SERVE_STEER, .write = true},
+};
+const size_t serve_route_count = sizeof serve_routes / sizeof *serve_routes;
+
+bool serve_number_read(const char *text, int64_t *out)
+{
+    int64_t n = 0;
+
+    if (!*text || *text == '0')
+        return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || n > (INT64_MAX - 9) / 10)
+            return false;
+        n = n * 10 + (*text - '0');
+    }
+    *out = n;
+    return true;
+}
+
+/* segment_read - one {...} of a pattern; false: the path has something else */
+static bool segment_read(struct serve_path *out, const char *kind,
+                         const char *text, size_t size)
+{
+    char copy[QUEUE_NAME_MAX + 1];
+
+    if (size == 0 || size + 2 > sizeof copy)
+        return false;
+    copy[0] = '/';
+    memcpy(copy + 1, text, size);
+    copy[size + 1] = '\0';
+    if (strncmp(kind, "{q}", 3) == 0)
+        return queue_name(copy, out->queue, NULL) == 0;
+    if (strncmp(kind, "{row}", 5) == 0)
+        return serve_number_read(copy + 1, &out->row);
+    if (size >= sizeof out->word)
+        return false;
+    memcpy(out->word, text, size);
+    out->word[size] = '\0';
+    return true;
+}
+
+/* matches - whether the path has the form of the pattern */
+static bool matches(struct serve_path *out, const char *pattern,
+                    const char *path)
+{
+    *out = (struct serve_path){0};
+    for (;;) {
+        size_t n = strcspn(path, "/"), want = strcspn(pattern, "/");
+
+        if (*pattern == '{') {
+            if (!segment_read(out, pattern, path, n))
+                return false;
+        } else if (n != want || memcmp(path, pattern, n) != 0) {
+            return false;
+        }
+        path += n;
+        pattern += want;
+        if (!*path || !*pattern)
+            return *path == *pattern;
+        path++;
+        pattern++;
+    }
+}
+
+/* known - whether any route has that method */
+static bool known(const char *method)
+{
+    for (size_t i = 0; i < serve_route_count; i++)
+        if (strcmp(serve_routes[i].method, method) == 0)
+            return true;
+    return false;
+}
+
+int serve_path_read(struct serve_path *out, const char *method,
+                    const char *path)
+{
+    bool other = false;
+
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    if (!known(method))
+        return 501;
+    for (size_t i = 0; i < serve_route_count; i++) {
+        const struct serve_route *r = &serve_routes[i];
+
+        if (!matches(out, r->pattern, path))
+            continue;
+        out->route = r;
+        if (strcmp(r->method, method) == 0)
+            return 0;
+        other = true;
+    }
+    *out = (struct serve_path){0};
+    return other ? 405 : 404;
+}

@@ -1,0 +1,71 @@
+/* mqctl_serve_path.h - what a request asks for
+ *
+ * WHAT   The table of routes, and a method and a path read by it.
+ * WHO    Any thread. Pure functions.
+ * OWNS   Nothing.
+ * FAILS  serve_path_read: the HTTP status to refuse with.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_PATH_H
+#define SCRIPTS_MQCTL_SERVE_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/queue_name.h"
+
+enum serve_what {
+    SERVE_QUEUES,
+    SERVE_QUEUE,
+    SERVE_HISTORY,
+    SERVE_MESSAGES,
+    SERVE_LETTERS,
+    SERVE_BY_ERROR,
+    SERVE_LETTER,
+    SERVE_BODY,
+    SERVE_ALL_DEAD,
+    SERVE_EXPLAIN,
+    SERVE_DOCTOR,
+    SERVE_METRICS,
+    SERVE_STEER,
+    SERVE_SETTINGS,
+    SERVE_REPLAY,
+    SERVE_DISCARD,
+    SERVE_JOBS,
+    SERVE_JOB,
+    SERVE_JOB_STOP,
+    SERVE_EVENTS,
+    SERVE_SESSION,
+    SERVE_HEALTH,
+    SERVE_FILE,
+};
+
+struct serve_route {
+    const char *method;  /* HEAD is GET without its body */
+    const char *pattern; /* {q}, {row}, {word}: one segment each */
+    enum serve_what what;
+    bool page;  /* HTML, else what the API answers */
+    bool open;  /* needs no token */
+    bool write; /* changes something */
+};
+extern const struct serve_route serve_routes[];
+extern const size_t serve_route_count;
+
+#define SERVE_WORD 64
+
+struct serve_path {
+    const struct serve_route *route;
+    char queue[QUEUE_NAME_MAX]; /* with its slash; "": none */
+    int64_t row;                /* a letter, or a job; 0: none */
+    char word[SERVE_WORD];      /* a file, an order; "": none */
+};
+
+/* `path` is percent-decoded. 0; 404 nothing is there; 405 not by that method;
+ * 501 no method of ours. */
+int serve_path_read(struct serve_path *out, const char *method,
+                    const char *path);
+
+/* A decimal number from 1 up, and nothing behind it. */
+bool serve_number_read(const char *text, int64_t *out);
+
+#endif

@@ -1,0 +1,214 @@
+/* mqctl_serve_guard.c - see mqctl_serve_guard.h */
+#include "scripts/mqctl/serve/mqctl_serve_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/file/file.h"
+
+#define HEX_SIZE (SERVE_TOKEN - 1)
+
+/* ---- names ---- */
+
+/* host_split - "name:port" to its parts; false: it is none. Port 0: none was
+ * given. */
+static bool host_split(const char *host, char name[256], unsigned *port)
+{
+    const char *end = *host == '[' ? strchr(host, ']') : NULL;
+    size_t size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+    const char *at = host + size;
+
+    *port = 0;
+    if (size == 0 || size >= 256 || (*host == '[' && !end))
+        return false;
+    memcpy(name, host, size);
+    name[size] = '\0';
+    if (!*at)
+        return true;
+    if (*at++ != ':' || !*at || strlen(at) > 5)
+        return false;
+    for (; *at; at++) {
+        if (*at < '0' || *at > '9')
+            return false;
+        *port = *port * 10 + (unsigned)(*at - '0');
+    }
+    return *port > 0 && *port < 65536;
+}
+
+bool serve_host_ours(const struct serve_guard *g, const char *host)
+{
+    static const char *const local[] = {"localhost", "127.0.0.1", "[::1]"};
+    unsigned port, plain = g->secure ? 443 : 80;
+    char name[256];
+
+    if (!host_split(host, name, &port))
+        return false;
+    for (size_t i = 0; i < g->name_count; i++)
+        if (strcasecmp(name, g->names[i]) == 0 ||
+            strcasecmp(host, g->names[i]) == 0)
+            return true;
+    if (g->port && (port ? port : plain) != g->port)
+        return false;
+    for (size_t i = 0; i < 3; i++)
+        if (strcasecmp(name, local[i]) == 0)
+            return true;
+    return g->own[0] && strcasecmp(name, g->own) == 0;
+}
+
+bool serve_site_ours(const char *site, const char *origin, const char *host)
+{
+    const char *at;
+
+    if (site)
+        return strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+    if (!origin)
+        return true; /* no browser: it sends one of the two with a write */
+    at = strstr(origin, "://");
+    return at && strcasecmp(at + 3, host) == 0;
+}
+
+/* ---- the token ---- */
+
+static void hex_print(const uint8_t *bytes, size_t size, char *out)
+{
+    for (size_t i = 0; i < size; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* same - in a time that does not tell how much of it is */
+static bool same(const char *a, const char *b, size_t size)
+{
+    unsigned differs = 0;
+
+    for (size_t i = 0; i < size; i++)
+        differs |= (unsigned)(a[i] ^ b[i]);
+    return differs == 0;
+}
+
+/* token_make - a new one into a new file, which another start may have made
+ * meanwhile: -EEXIST */
+static int token_make(const char *path)
+{
+    uint8_t bytes[HEX_SIZE / 2];
+    char text[SERVE_TOKEN + 1];
+    int fd;
+
+    arc4random_buf(bytes, sizeof bytes);
+    hex_print(bytes, sizeof bytes, text);
+    memcpy(text + HEX_SIZE, "\n", 2);
+    fd = file_create(path, text, SERVE_TOKEN);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    return 0;
+}
+
+/* token_read - what is in the file, if nobody else may read that */
+static int token_read(struct serve_guard *g, const char *path,
+                      struct problem *p)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0 && errno == ENOENT)
+        return -ENOENT;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        n = problem_set(p, errno == EACCES ? EX_NOPERM : EX_CANTCREAT, errno,
+                        "token file %s: %s; run as its owner, or give another "
+                        "--token-file",
+                        path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return (int)n;
+    }
+    n = read(fd, g->token, HEX_SIZE);
+    close(fd);
+    if (!S_ISREG(st.st_mode) || (st.st_mode & 077) ||
+        (st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0))
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "token file %s can be read or is owned by others; "
+                           "chmod 600 and chown it, or remove it, and a new "
+                           "one is made",
+                           path);
+    g->token[HEX_SIZE] = '\0';
+    if (n == HEX_SIZE && strspn(g->token, "0123456789abcdef") == HEX_SIZE)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, EINVAL,
+                       "token file %s does not hold 64 hex digits; remove it, "
+                       "and a new one is made",
+                       path);
+}
+
+int serve_token_load(struct serve_guard *g, const char *path, struct problem *p)
+{
+    int err = token_read(g, path, p);
+
+    if (err != -ENOENT)
+        return err;
+    err = token_make(path);
+    if (err && err != -EEXIST)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "cannot make token file %s: %s; give a "
+                           "--token-file in a folder that can be written to",
+                           path, strerror(-err));
+    err = token_read(g, path, p);
+    return err != -ENOENT
+               ? err
+               : problem_set(p, EX_CANTCREAT, ENOENT,
+                             "token file %s was removed just now; start again",
+                             path);
+}
+
+bool serve_token_right(const struct serve_guard *g, const char *text)
+{
+    return strlen(text) == HEX_SIZE && same(text, g->token, HEX_SIZE);
+}
+
+/* ---- the cookie: a time, and a sum that the token's holder can make ---- */
+
+/* sum_make - SHA-256 over the token and a sum over the token and the time: of
+ * the inner sum nobody can make a longer one, as nobody sees it */
+static void sum_make(const struct serve_guard *g, const char *until,
+                     char out[SERVE_TOKEN])
+{
+    uint8_t sum[SHA256_DIGEST_LENGTH];
+    SHA2_CTX c;
+
+    SHA256Init(&c);
+    SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
+    SHA256Update(&c, (const uint8_t *)until, 16);
+    SHA256Final(sum, &c);
+    SHA256Init(&c);
+    SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
+    SHA256Update(&c, sum, sizeof sum);
+    SHA256Final(sum, &c);
+    hex_print(sum, sizeof sum, out);
+}
+
+void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,
+                       char out[SERVE_COOKIE])
+{
+    snprintf(out, SERVE_COOKIE, "%016" PRIx64 "-", until_s);
+    sum_make(g, out, out + 17);
+}
+
+bool serve_cookie_right(const struct serve_guard *g, const char *text,
+                        uint64_t now_s)
+{
+    char sum[SERVE_TOKEN];
+
+    if (strlen(text) != SERVE_COOKIE - 1 || text[16] != '-' ||
+        strspn(text, "0123456789abcdef") != 16)
+        return false;
+    sum_make(g, text, sum);
+    return same(text + 17, sum, HEX_SIZE) && strtoull(text, NULL, 16) > now_s;
+}

@@ -1,0 +1,51 @@
+/* mqctl_serve_guard.h - who may ask
+ *
+ * WHAT   The name by which a server was addressed, the site that a request
+ *        comes from, the token, and the cookie that stands for it.
+ * WHO    One thread.
+ * OWNS   Nothing; the names are the command line's.
+ * FAILS  serve_token_load: a problem, 73 or 77.
+ *
+ * A page of another site can make a browser send requests to us, and a name of
+ * its own can come to mean our address while the page is open (DNS rebinding).
+ * The first cannot set headers of ours, the second cannot have our name.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_GUARD_H
+#define SCRIPTS_MQCTL_SERVE_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/problem.h"
+
+#define SERVE_TOKEN    65 /* 64 hex digits and NUL */
+#define SERVE_COOKIE   (16 + 1 + SERVE_TOKEN)
+#define SERVE_COOKIE_S 43200u /* 12 hours */
+
+struct serve_guard {
+    const char *const *names; /* --allow-host */
+    size_t name_count;
+    char own[256]; /* the address that was given; "": a socket by path */
+    unsigned port; /* 0: any, as of a UNIX socket */
+    bool secure;   /* TLS is spoken */
+    char token[SERVE_TOKEN];
+};
+
+/* Whether a Host header is ours. */
+bool serve_host_ours(const struct serve_guard *g, const char *host);
+/* Whether a request comes from a page of ours, or from no page: `site` is its
+ * Sec-Fetch-Site, `origin` its Origin; NULL: not sent. */
+bool serve_site_ours(const char *site, const char *origin, const char *host);
+
+/* Read the token from `path`, which is made if it is missing. */
+int serve_token_load(struct serve_guard *g, const char *path,
+                     struct problem *p);
+bool serve_token_right(const struct serve_guard *g, const char *text);
+/* A cookie that is good until then, and whether one is. */
+void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,
+                       char out[SERVE_COOKIE]);
+bool serve_cookie_right(const struct serve_guard *g, const char *text,
+                        uint64_t now_s);
+
+#endif

@@ -1,0 +1,380 @@
+/* mqctl_serve_jobs.c - see mqctl_serve_jobs.h */
+#include "scripts/mqctl/serve/mqctl_serve_jobs.h"
+
+#include <bsd/string.h>
+#include <bsd/sys/queue.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "scripts/mqctl/serve/mqctl_serve_events.h"
+#include "scripts/mqctl/serve/mqctl_serve_look.h"
+
+#define BATCH_REPLAY  100
+#define BATCH_DISCARD 1000
+#define WAIT          "30s" /* for room in the queue, each letter */
+#define CANARY_WAIT   "1h"  /* for the end of the first letter */
+
+enum job_state { JOB_RUNS, JOB_ENDED, JOB_STOPPED, JOB_FAILED };
+static const char *const states[] = {"running", "ended", "stopped", "failed"};
+
+struct job {
+    LIST_ENTRY(job) link;
+    int64_t id;
+    bool discard, canary, reset_expiry, stop;
+    char queue[QUEUE_NAME_MAX];
+    const char *state_dir; /* NULL: the usual one */
+    int64_t *rows;
+    size_t count, next;        /* next: of the first that no batch has had */
+    size_t batch;              /* that run now */
+    uint64_t changed, refused; /* sent or removed; and not */
+    json_int_t rate;           /* a second; 0: no limit */
+    pid_t pid;                 /* of the batch; 0: none */
+    uint64_t due_ns;           /* of the next batch, monotonic */
+    uint64_t started_ns, ended_ns; /* wall */
+    enum job_state state;
+    char line[LOOK_LINE]; /* what went wrong first */
+};
+static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
+static int64_t last_id;
+
+static struct job *find(int64_t id)
+{
+    struct job *j;
+
+    LIST_FOREACH (j, &jobs, link)
+        if (j->id == id)
+            return j;
+    return NULL;
+}
+
+static json_t *tell(const struct job *j)
+{
+    return json_pack(
+        "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
+        "id", json_sprintf("%" PRId64, j->id), "what",
+        j->discard ? "discard" : "replay", "queue", j->queue, "state",
+        states[j->state], "count", (json_int_t)j->count, "taken",
+        (json_int_t)j->next, "changed", (json_int_t)j->changed, "refused",
+        (json_int_t)j->refused, "rate", j->rate, "canary", j->canary,
+        "started_at", json_time(j->started_ns), "ended_at",
+        json_time(j->ended_ns), "error",
+        j->line[0] ? json_string(j->line) : json_null());
+}
+
+json_t *job_json(int64_t id)
+{
+    const struct job *j = find(id);
+
+    return j ? tell(j) : NULL;
+}
+
+json_t *jobs_json(void)
+{
+    json_t *list = json_array();
+    struct job *j;
+
+    LIST_FOREACH (j, &jobs, link)
+        json_array_append_new(list, tell(j));
+    return json_pack("{s:o}", "jobs", list);
+}
+
+/* ---- one batch ---- */
+
+/* beside - the path of mqdlq, which is installed with us */
+static void beside(char path[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
+    char *slash;
+
+    path[n > 0 ? n : 0] = '\0';
+    slash = strrchr(path, '/');
+    strlcpy(slash ? slash + 1 : path, "mqdlq", 8);
+}
+
+/* batch_run - in the child: mqdlq in its place */
+static int batch_run(void *arg)
+{
+    const struct job *j = arg;
+    const char *argv[16] = {"mqdlq", j->discard ? "discard" : "replay",
+                            "--json"};
+    char path[PATH_MAX], rate[32];
+    size_t n = 3;
+    bool canary = j->canary && j->next == 0;
+
+    if (!j->discard) {
+        argv[n++] = "--wait";
+        argv[n++] = canary ? CANARY_WAIT : WAIT;
+    }
+    if (canary)
+        argv[n++] = "--canary";
+    if (j->reset_expiry)
+        argv[n++] = "--reset-expiry";
+    if (j->rate) {
+        snprintf(rate, sizeof rate, "%" JSON_INTEGER_FORMAT, j->rate);
+        argv[n++] = "--rate";
+        argv[n++] = rate;
+    }
+    if (j->state_dir) {
+        argv[n++] = "--state-dir";
+        argv[n++] = j->state_dir;
+    }
+    argv[n++] = j->queue;
+    argv[n++] = "-";
+    beside(path);
+    execv(path, (char *const *)argv);
+    return complain(EX_OSERR, "cannot run %s: %s", path, strerror(errno));
+}
+
+/* rows_file - the rows of a batch, a line each; -errno */
+static int rows_file(const struct job *j)
+{
+    int fd = memfd_create("mqctl-rows", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    for (size_t i = j->next; i < j->next + j->batch; i++)
+        if (dprintf(fd, "%" PRId64 "\n", j->rows[i]) < 0) {
+            close(fd);
+            return -EIO;
+        }
+    (void)lseek(fd, 0, SEEK_SET);
+    return fd;
+}
+
+static void job_end(struct job *j, enum job_state state)
+{
+    size_t kept = 0;
+    struct job *other, *old = NULL;
+
+    j->state = state;
+    j->ended_ns = clock_wall_ns();
+    free(j->rows);
+    j->rows = NULL;
+    event_send("job", tell(j));
+    log_info("web_job", F_STR("what", j->discard ? "discard" : "replay"),
+             F_STR("queue", j->queue), F_STR("state", states[state]),
+             F_UINT("chosen", j->count), F_UINT("changed", j->changed),
+             F_UINT("refused", j->refused), F_STR("error", j->line));
+    LIST_FOREACH (other, &jobs, link)
+        if (other->state != JOB_RUNS && ++kept > JOBS_KEPT)
+            old = other;
+    if (old) {
+        LIST_REMOVE(old, link);
+        free(old);
+    }
+}
+
+/* counts_read - the last line that mqdlq printed, a summary */
+static void counts_read(struct job *j, const struct look_end *end)
+{
+    char *text = calloc(1, end->size + 1), *at;
+    json_t *o;
+
+    if (!text || pread(end->out, text, end->size, 0) != (ssize_t)end->size) {
+        free(text);
+        return;
+    }
+    if (end->size && text[end->size - 1] == '\n')
+        text[end->size - 1] = '\0';
+    at = strrchr(text, '\n');
+    o = json_loads(at ? at + 1 : text, 0, NULL);
+    j->changed += (uint64_t)json_integer_value(
+        json_object_get(o, j->discard ? "removed" : "sent"));
+    j->refused += (uint64_t)json_integer_value(json_object_get(o, "refused"));
+    json_decref(o);
+    free(text);
+}
+
+/* batch_over - the next one, or the end */
+static void batch_over(const struct look_end *end, void *owner)
+{
+    struct job *j = owner;
+    bool stops = end->status == EX_TEMPFAIL || end->status == EX_OSERR ||
+                 end->status < 0 || end->status == EX_CANTCREAT ||
+                 end->status == EX_IOERR || end->status == EX_USAGE ||
+                 end->status == EX_NOPERM;
+
+    counts_read(j, end);
+    close(end->out);
+    j->pid = 0;
+    j->next += j->batch;
+    if (end->status && !j->line[0])
+        strlcpy(j->line, end->line, sizeof j->line);
+    /* A letter that was refused, or is gone, is not the end of the others. */
+    if (j->stop)
+        job_end(j, JOB_STOPPED);
+    else if (stops)
+        job_end(j, JOB_FAILED);
+    else if (j->next == j->count)
+        job_end(j, JOB_ENDED);
+    else
+        event_send("job", tell(j));
+}
+
+/* batch_start - of a second's letters at most, if there is a rate; the canary
+ * is one of its own */
+static void batch_start(struct job *j, uint64_t now_ns)
+{
+    size_t most = j->discard ? BATCH_DISCARD : BATCH_REPLAY;
+    int fd;
+    pid_t pid;
+
+    if (j->rate && (size_t)j->rate < most)
+        most = (size_t)j->rate;
+    if (j->canary && j->next == 0)
+        most = 1;
+    j->batch = j->count - j->next < most ? j->count - j->next : most;
+    fd = rows_file(j);
+    pid = fd < 0 ? fd
+                 : look_start(&(struct look_job){.run = batch_run,
+                                                 .arg = j,
+                                                 .input = fd,
+                                                 .ended = batch_over,
+                                                 .owner = j});
+    if (fd >= 0)
+        close(fd);
+    if (pid > 0) {
+        j->pid = pid;
+        j->due_ns =
+            j->rate ? now_ns + (uint64_t)j->batch * NS_PER_S / (uint64_t)j->rate
+                    : 0;
+        return;
+    }
+    j->due_ns = now_ns + NS_PER_S / 10; /* all children are busy */
+    if (pid == -EAGAIN)
+        return;
+    snprintf(j->line, sizeof j->line, "cannot start mqdlq: %s",
+             strerror((int)-pid));
+    job_end(j, JOB_FAILED);
+}
+
+uint64_t jobs_step(uint64_t now_ns)
+{
+    uint64_t next = UINT64_MAX;
+    struct job *j, *after;
+
+    LIST_FOREACH_SAFE(j, &jobs, link, after)
+    {
+        if (j->state != JOB_RUNS || j->pid)
+            continue;
+        if (j->due_ns <= now_ns)
+            batch_start(j, now_ns);
+        else if (j->due_ns < next)
+            next = j->due_ns;
+    }
+    return next;
+}
+
+void job_stop(int64_t id)
+{
+    struct job *j = find(id);
+
+    if (!j || j->state != JOB_RUNS)
+        return;
+    j->stop = true;
+    if (j->pid)
+        kill(j->pid, SIGINT);
+    else
+        job_end(j, JOB_STOPPED);
+}
+
+/* ---- a new one ---- */
+
+/* rows_read - the lines of a file as numbers; how many, or -1 */
+static int64_t rows_read(int fd, size_t size, int64_t **out)
+{
+    char *text = calloc(1, size + 1), *at = text, *end;
+    size_t n = 0, lines = 0;
+
+    *out = NULL;
+    if (!text || pread(fd, text, size, 0) != (ssize_t)size) {
+        free(text);
+        return -1;
+    }
+    for (size_t i = 0; i < size; i++)
+        lines += text[i] == '\n';
+    *out = calloc(lines + 1, sizeof **out);
+    while (*out && n < lines && (end = strchr(at, '\n')) != NULL) {
+        *end = '\0';
+        if (!serve_number_read(at, &(*out)[n++]))
+            break;
+        at = end + 1;
+    }
+    free(text);
+    return *out ? (int64_t)n : -1;
+}
+
+/* running - how many jobs do */
+static unsigned running(void)
+{
+    struct job *j;
+    unsigned n = 0;
+
+    LIST_FOREACH (j, &jobs, link)
+        n += j->state == JOB_RUNS;
+    return n;
+}
+
+/* told - what the body says besides the letters; false: it says it wrong */
+static bool told(struct job *j, const struct serve_ask *a)
+{
+    json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
+    json_t *rate = json_object_get(body, "rate");
+    bool ok = !rate || json_is_null(rate) ||
+              (json_is_integer(rate) && json_integer_value(rate) > 0 &&
+               json_integer_value(rate) <= 1000000);
+
+    j->rate = ok ? json_integer_value(rate) : 0;
+    j->discard = a->path.route->what == SERVE_DISCARD;
+    if (j->discard)
+        j->rate = 0;
+    j->canary = !j->discard && json_is_true(json_object_get(body, "canary"));
+    j->reset_expiry =
+        !j->discard && json_is_true(json_object_get(body, "reset_expiry"));
+    json_decref(body);
+    return ok;
+}
+
+int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
+                   struct problem *p)
+{
+    struct job *j = calloc(1, sizeof *j);
+    int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
+
+    close(fd);
+    if (n < 0)
+        problem_memory(p);
+    else if (running() >= JOBS_RUNNING)
+        problem_fill(p, EX_TEMPFAIL,
+                     "%d jobs run already; wait for one, or stop it",
+                     JOBS_RUNNING);
+    else if (!told(j, a))
+        problem_fill(p, EX_USAGE, "rate is no whole number from 1 to 1000000");
+    else
+        p->status = 0;
+    if (n < 0 || p->status) {
+        free(j ? j->rows : NULL);
+        free(j);
+        return -1;
+    }
+    j->id = ++last_id;
+    j->count = (size_t)n;
+    j->state_dir = ask_state_dir(a, a->path.queue);
+    strlcpy(j->queue, a->path.queue, sizeof j->queue);
+    j->started_ns = clock_wall_ns();
+    LIST_INSERT_HEAD(&jobs, j, link);
+    event_send("job", tell(j));
+    return j->id;
+}

@@ -1,0 +1,136 @@
+/* mqctl_serve_look.c - see mqctl_serve_look.h */
+#include "scripts/mqctl/serve/mqctl_serve_look.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct look {
+    pid_t pid; /* 0: the place is free */
+    int out, err;
+    struct look_job job;
+};
+static struct look looks[LOOKS_MAX];
+
+void look_child(int in, int out, int err, int death)
+{
+    sigset_t none;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    (void)prctl(PR_SET_PDEATHSIG, death);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (null < 0 || dup2(in < 0 ? null : in, 0) < 0 ||
+        dup2(out < 0 ? null : out, 1) < 0 || dup2(err < 0 ? null : err, 2) < 0)
+        _exit(71);
+    (void)close_range(3, ~0u, 0);
+}
+
+/* run - the life of a child */
+static _Noreturn void run(const struct look *l)
+{
+    int status;
+
+    look_child(l->job.input, l->out, l->err, l->job.limit_s ? SIGKILL : SIGINT);
+    alarm(l->job.limit_s);
+    status = l->job.run(l->job.arg);
+    if (fflush(stdout) != 0 && !status)
+        status = 74;
+    _exit(status);
+}
+
+/* free_place - NULL: all are taken */
+static struct look *free_place(void)
+{
+    for (size_t i = 0; i < LOOKS_MAX; i++)
+        if (looks[i].pid == 0)
+            return &looks[i];
+    return NULL;
+}
+
+pid_t look_start(const struct look_job *job)
+{
+    struct look *l = free_place();
+    pid_t pid;
+
+    if (!l)
+        return -EAGAIN;
+    l->job = *job;
+    l->out = memfd_create("mqctl-serve", MFD_CLOEXEC);
+    l->err = memfd_create("mqctl-serve-stderr", MFD_CLOEXEC);
+    fflush(NULL);
+    pid = l->out >= 0 && l->err >= 0 ? fork() : -1;
+    if (pid == 0)
+        run(l);
+    if (pid < 0) {
+        pid = -errno;
+        if (l->out >= 0)
+            close(l->out);
+        if (l->err >= 0)
+            close(l->err);
+        return pid;
+    }
+    l->pid = pid;
+    return pid;
+}
+
+/* line_read - the first line of what it complained of, without "mqctl: " */
+static void line_read(int fd, char out[LOOK_LINE])
+{
+    ssize_t n = pread(fd, out, LOOK_LINE - 1, 0);
+    char *colon;
+
+    out[n > 0 ? n : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    colon = strstr(out, ": ");
+    if (colon && strncmp(out, "mq", 2) == 0 &&
+        strcspn(out, " ") > (size_t)(colon - out))
+        memmove(out, colon + 2, strlen(colon + 2) + 1);
+}
+
+/* tell - the owner has it from now on */
+static void tell(struct look *l, int status)
+{
+    struct look_end end = {
+        .status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
+        .out = l->out,
+    };
+    struct look_job job = l->job;
+    struct stat st;
+
+    line_read(l->err, end.line);
+    close(l->err);
+    end.size = fstat(l->out, &st) == 0 ? (size_t)st.st_size : 0;
+    l->pid = 0;
+    job.ended(&end, job.owner);
+}
+
+void look_reap(void)
+{
+    int status;
+
+    for (size_t i = 0; i < LOOKS_MAX; i++)
+        if (looks[i].pid && waitpid(looks[i].pid, &status, WNOHANG) > 0)
+            tell(&looks[i], status);
+}
+
+void look_end_all(void)
+{
+    for (size_t i = 0; i < LOOKS_MAX; i++) {
+        if (looks[i].pid == 0)
+            continue;
+        kill(looks[i].pid, looks[i].job.limit_s ? SIGKILL : SIGINT);
+        (void)waitpid(looks[i].pid, NULL, 0);
+        close(looks[i].out);
+        close(looks[i].err);
+        looks[i].pid = 0;
+    }
+}

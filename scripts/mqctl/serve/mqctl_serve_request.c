@@ -1,0 +1,488 @@
+/* mqctl_serve_request.c - see mqctl_serve_request.h */
+#include "scripts/mqctl/serve/mqctl_serve_request.h"
+
+#include <bsd/sys/queue.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_answer.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
+#include "scripts/mqctl/serve/mqctl_serve_events.h"
+#include "scripts/mqctl/serve/mqctl_serve_jobs.h"
+#include "scripts/mqctl/serve/mqctl_serve_look.h"
+#include "scripts/mqctl/serve/mqctl_serve_reply.h"
+#include "scripts/mqctl/serve/mqctl_serve_watch.h"
+
+#define BODY_MAX   (64u << 10)
+#define WRONG_MOST 10 /* tokens a minute; then 429 */
+
+struct visit {
+    LIST_ENTRY(visit) link;
+    struct MHD_Connection *c;
+    struct serve_site *site;
+    struct serve_ask ask;
+    char *body;
+    size_t size;
+    bool large;    /* the body is */
+    bool waiting;  /* suspended, until a look ends */
+    bool answered; /* `end` is there */
+    struct look_end end;
+};
+static LIST_HEAD(, visit) visits = LIST_HEAD_INITIALIZER(visits);
+
+static const char *header(const struct visit *v, const char *name)
+{
+    return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
+}
+
+static bool is_page(const struct visit *v)
+{
+    return v->ask.path.route && v->ask.path.route->page;
+}
+
+static enum MHD_Result refuse(const struct visit *v, unsigned status,
+                              const char *line)
+{
+    return reply_problem(v->c, status, 0, line, is_page(v), status == 401);
+}
+
+/* ---- who asks ---- */
+
+/* What may stand in a request once. */
+struct once {
+    const char *host;
+    unsigned hosts, framings;
+};
+
+static enum MHD_Result once_count(void *cls, enum MHD_ValueKind kind,
+                                  const char *name, const char *value)
+{
+    struct once *o = cls;
+
+    (void)kind;
+    if (strcasecmp(name, "Host") == 0) {
+        o->host = value;
+        o->hosts++;
+    }
+    o->framings += strcasecmp(name, "Content-Length") == 0 ||
+                   strcasecmp(name, "Transfer-Encoding") == 0;
+    return MHD_YES;
+}
+
+static struct once once_of(const struct visit *v)
+{
+    struct once o = {0};
+
+    (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, once_count, &o);
+    return o;
+}
+
+/* host_of - the one Host header; "": there is none, or there are two */
+static const char *host_of(const struct visit *v)
+{
+    struct once o = once_of(v);
+
+    return o.hosts == 1 && o.host ? o.host : "";
+}
+
+static const char *cookie_name(const struct visit *v)
+{
+    return v->site->guard.secure ? "__Host-mqctl" : "mqctl";
+}
+
+/* known - whether the request has the token, or the cookie for it */
+static bool known(const struct visit *v)
+{
+    const char *bearer = header(v, "Authorization");
+    const char *cookie =
+        MHD_lookup_connection_value(v->c, MHD_COOKIE_KIND, cookie_name(v));
+
+    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
+        return serve_token_right(&v->site->guard, bearer + 7);
+    return cookie && serve_cookie_right(&v->site->guard, cookie,
+                                        clock_wall_ns() / NS_PER_S);
+}
+
+/* wrong_often - count a wrong token; true: there were too many this minute */
+static bool wrong_often(void)
+{
+    static uint64_t minute;
+    static unsigned count;
+    uint64_t now = clock_mono_ns() / (60 * NS_PER_S);
+
+    count = now == minute ? count + 1 : 1;
+    minute = now;
+    return count > WRONG_MOST;
+}
+
+/* write_flaw - why a request may not change anything; NULL: it may */
+static const char *write_flaw(const struct visit *v)
+{
+    const char *type = header(v, "Content-Type");
+
+    if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
+                         host_of(v)))
+        return "the request comes from a page of another site";
+    if (!header(v, "X-MQ-Request"))
+        return "a request that changes something needs the header "
+               "X-MQ-Request: 1, which no form of another site can send";
+    if (header(v, "Content-Length") &&
+        (!type || strncasecmp(type, "application/json", 16) != 0))
+        return "the body must be application/json";
+    return NULL;
+}
+
+/* may_look - whether it has the token, or needs none */
+static bool may_look(const struct visit *v)
+{
+    const struct serve_route *route = v->ask.path.route;
+
+    return (route && route->open) ||
+           (route && route->what == SERVE_METRICS &&
+            v->site->o->metrics_open) ||
+           known(v);
+}
+
+/* flaw_of - the status to refuse a request with, and why; 0: it is in order */
+static unsigned flaw_of(struct visit *v, const char *method, const char *url,
+                        const char **why)
+{
+    int status = serve_path_read(&v->ask.path, method, url);
+    const struct serve_route *route = v->ask.path.route;
+
+    if (!serve_host_ours(&v->site->guard, host_of(v))) {
+        v->ask.path.route = NULL; /* no page for a name that is not ours */
+        *why = "the Host header does not name this server; give --allow-host "
+               "NAME if it is to have that name";
+        return 421;
+    }
+    /* The library takes the first length; what stands before us may not. */
+    *why = "the length of the body is told twice";
+    if (once_of(v).framings > 1)
+        return 400;
+    *why = "no valid token came with the request; mqctl serve prints an "
+           "address with one, or send Authorization: Bearer TOKEN";
+    if (!may_look(v))
+        return header(v, "Authorization") && wrong_often() ? 429 : 401;
+    *why =
+        status == 404 ? "there is nothing at that path" : "not by that method";
+    if (!route)
+        return (unsigned)status;
+    if (!route->write)
+        return 0;
+    *why = write_flaw(v);
+    if (!*why && !v->site->o->allow_write)
+        *why = "this server only shows; start it with --allow-write to let it "
+               "change something";
+    return *why ? 403 : 0;
+}
+
+/* ---- logging in ---- */
+
+/* token_sent - the token in a body: of a form, or JSON; "": none */
+static void token_sent(const struct visit *v, char out[SERVE_TOKEN])
+{
+    const char *at = v->size ? strstr(v->body, "token") : NULL;
+    size_t n;
+
+    out[0] = '\0';
+    if (!at)
+        return;
+    at += strlen("token");
+    at += strspn(at, "\"=: ");
+    n = strspn(at, "0123456789abcdef");
+    if (n != SERVE_TOKEN - 1)
+        return;
+    memcpy(out, at, n);
+    out[n] = '\0';
+}
+
+/* session_begin - a cookie for the token */
+static enum MHD_Result session_begin(struct visit *v)
+{
+    char token[SERVE_TOKEN], cookie[SERVE_COOKIE], line[256];
+    bool page = is_page(v);
+    struct MHD_Response *r;
+
+    if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
+                         host_of(v)))
+        return refuse(v, 403, "the request comes from a page of another site");
+    token_sent(v, token);
+    if (!serve_token_right(&v->site->guard, token))
+        return refuse(v, wrong_often() ? 429 : 401,
+                      "that is not the token of this server");
+    serve_cookie_make(&v->site->guard,
+                      clock_wall_ns() / NS_PER_S + SERVE_COOKIE_S, cookie);
+    snprintf(line, sizeof line,
+             "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Strict%s",
+             cookie_name(v), cookie, SERVE_COOKIE_S,
+             v->site->guard.secure ? "; Secure" : "");
+    r = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    if (r && (!MHD_add_response_header(r, "Set-Cookie", line) ||
+              (page && !MHD_add_response_header(r, "Location", "/")))) {
+        MHD_destroy_response(r);
+        return MHD_NO;
+    }
+    return reply_send(v->c, page ? 303 : 204, REPLY_HTML, r);
+}
+
+/* ---- looking ---- */
+
+/* ended - the look is over; the connection is served again */
+static void ended(const struct look_end *end, void *owner)
+{
+    struct visit *v = owner;
+
+    v->end = *end;
+    v->answered = true;
+    v->waiting = false;
+    MHD_resume_connection(v->c);
+}
+
+/* look - have a child find out, and sleep until it has */
+static enum MHD_Result look(struct visit *v)
+{
+    pid_t pid;
+
+    for (int i = 0; i < QUERY_COUNT; i++)
+        v->ask.query[i] = MHD_lookup_connection_value(
+            v->c, MHD_GET_ARGUMENT_KIND, serve_query_names[i]);
+    v->ask.o = v->site->o;
+    v->ask.body = v->body ? v->body : "";
+    v->ask.body_size = v->size;
+    pid = look_start(&(struct look_job){
+        .run = answer_print,
+        .arg = &v->ask,
+        .input = -1,
+        .limit_s = LOOK_TIME_S,
+        .ended = ended,
+        .owner = v,
+    });
+    if (pid == -EAGAIN)
+        return refuse(v, 503, "too many requests at once; try again");
+    if (pid < 0)
+        return refuse(v, 503, strerror((int)-pid));
+    v->waiting = true;
+    MHD_suspend_connection(v->c);
+    return MHD_YES;
+}
+
+/* event_stream - from now on */
+static enum MHD_Result event_stream(struct visit *v)
+{
+    struct MHD_Response *r =
+        stream_open(v->c, header(v, "Last-Event-ID"), watch_all());
+
+    if (!r)
+        return refuse(v, 503, "too many event streams are open");
+    watch_fast(true);
+    (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    return reply_send(v->c, 200, REPLY_EVENTS, r);
+}
+
+/* ---- answering ---- */
+
+/* audit - who changed what; the body of such a request holds no message */
+static void audit(const struct visit *v, unsigned status)
+{
+    const char *user =
+        v->site->o->behind_proxy ? header(v, "X-Forwarded-User") : NULL;
+
+    log_info("web_write", F_STR("what", v->ask.path.route->pattern),
+             F_STR("queue", v->ask.path.queue), F_STR("word", v->ask.path.word),
+             F_STR("user", user),
+             F_BYTES("body", v->body ? v->body : "",
+                     v->size < 1024 ? v->size : 1024),
+             F_UINT("status", status), F_STR("error", v->end.line));
+}
+
+/* job_begin - the letters are known: replay or discard these */
+static enum MHD_Result job_begin(struct visit *v)
+{
+    struct problem p;
+    int64_t id = jobs_start(&v->ask, v->end.out, v->end.size, &p);
+    char text[64], where[64];
+    struct MHD_Response *r;
+
+    if (id < 0)
+        return reply_problem(v->c, reply_status(p.status), p.status, p.text,
+                             false, false);
+    snprintf(text, sizeof text, "{\"job\":\"%" PRId64 "\"}\n", id);
+    snprintf(where, sizeof where, "/api/v1/jobs/%" PRId64, id);
+    r = MHD_create_response_from_buffer(strlen(text), text,
+                                        MHD_RESPMEM_MUST_COPY);
+    if (r)
+        (void)MHD_add_response_header(r, "Location", where);
+    return reply_send(v->c, 202, REPLY_JSON, r);
+}
+
+/* answer - what the child printed, or why there is nothing */
+static enum MHD_Result answer(struct visit *v)
+{
+    const struct serve_route *route = v->ask.path.route;
+    unsigned status = reply_status(v->end.status);
+    struct MHD_Response *r;
+    char name[64];
+
+    if (route->write)
+        audit(v, status);
+    if (status != 200) {
+        close(v->end.out);
+        return reply_problem(
+            v->c, status, v->end.status,
+            v->end.line[0] ? v->end.line
+                           : "the look at it ended early; see the log of mqctl "
+                             "serve",
+            route->page, false);
+    }
+    if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)
+        return job_begin(v);
+    r = MHD_create_response_from_fd(v->end.size, v->end.out);
+    if (!r)
+        close(v->end.out);
+    if (r && route->what == SERVE_BODY) {
+        snprintf(name, sizeof name,
+                 "attachment; filename=\"letter-%" PRId64 "\"",
+                 v->ask.path.row);
+        (void)MHD_add_response_header(r, "Content-Disposition", name);
+    }
+    return reply_send(v->c, 200,
+                      route->page                    ? REPLY_HTML
+                      : route->what == SERVE_BODY    ? REPLY_BYTES
+                      : route->what == SERVE_METRICS ? REPLY_METRICS
+                                                     : REPLY_JSON,
+                      r);
+}
+
+/* job_answer - of the jobs that are known, one, or its end */
+static enum MHD_Result job_answer(struct visit *v)
+{
+    enum serve_what what = v->ask.path.route->what;
+    json_t *o = what == SERVE_JOBS ? jobs_json() : job_json(v->ask.path.row);
+    enum MHD_Result ok;
+    char *text;
+
+    if (!o)
+        return refuse(v, 404,
+                      "there is no such job, or not any more: the "
+                      "server keeps the last ones, until it ends");
+    if (what == SERVE_JOB_STOP)
+        job_stop(v->ask.path.row);
+    text = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    ok = text ? reply_text(v->c, 200, REPLY_JSON, text) : MHD_NO;
+    free(text);
+    return ok;
+}
+
+/* begin - the request is complete */
+static enum MHD_Result begin(struct visit *v)
+{
+    const struct serve_path *path = &v->ask.path;
+
+    if (v->large)
+        return refuse(v, 413, "the body is over 64 KiB");
+    switch (path->route->what) {
+    case SERVE_HEALTH:
+        return reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
+    case SERVE_FILE:
+        return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
+    case SERVE_SESSION:
+        return session_begin(v);
+    case SERVE_EVENTS:
+        return event_stream(v);
+    case SERVE_JOBS:
+    case SERVE_JOB:
+    case SERVE_JOB_STOP:
+        return job_answer(v);
+    case SERVE_STEER:
+        if (strcmp(path->word, "pause") != 0 &&
+            strcmp(path->word, "resume") != 0 &&
+            strcmp(path->word, "drain") != 0)
+            return refuse(v, 404, "pause, resume and drain are there");
+        return look(v);
+    default:
+        return look(v);
+    }
+}
+
+/* body_add - more of the body; what is too much is passed over, and said when
+ * it has all come */
+static enum MHD_Result body_add(struct visit *v, const char *data, size_t *size)
+{
+    char *more;
+
+    if (v->size + *size > BODY_MAX)
+        v->large = true;
+    if (!v->large) {
+        more = realloc(v->body, v->size + *size + 1);
+        if (!more)
+            return MHD_NO;
+        memcpy(more + v->size, data, *size);
+        v->body = more;
+        v->size += *size;
+        more[v->size] = '\0';
+    }
+    *size = 0;
+    return MHD_YES;
+}
+
+enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
+                               const char *url, const char *method,
+                               const char *version, const char *data,
+                               size_t *size, void **visit)
+{
+    struct visit *v = *visit;
+    const char *why = NULL;
+    unsigned status;
+
+    (void)version;
+    if (!v) {
+        v = calloc(1, sizeof *v);
+        if (!v)
+            return MHD_NO;
+        *visit = v;
+        v->c = c;
+        v->site = cls;
+        LIST_INSERT_HEAD(&visits, v, link);
+        status = flaw_of(v, method, url, &why);
+        return status ? refuse(v, status, why) : MHD_YES;
+    }
+    if (*size)
+        return body_add(v, data, size);
+    return v->answered ? answer(v) : begin(v);
+}
+
+void request_over(void *cls, struct MHD_Connection *c, void **visit,
+                  enum MHD_RequestTerminationCode why)
+{
+    struct visit *v = *visit;
+
+    (void)cls, (void)c, (void)why;
+    if (!v)
+        return;
+    LIST_REMOVE(v, link);
+    free(v->body);
+    free(v);
+    *visit = NULL;
+}
+
+void requests_end(void)
+{
+    struct visit *v;
+
+    LIST_FOREACH (v, &visits, link)
+        if (v->waiting) {
+            v->waiting = false;
+            v->answered = true;
+            v->end = (struct look_end){.status = -1, .out = -1};
+            MHD_resume_connection(v->c);
+        }
+}

@@ -1,0 +1,34 @@
+/* mqctl_serve_request.h - one request, from its first line to its answer
+ *
+ * WHAT   Checks who asks, in this order: the name that we were called by, the
+ *        token, the path, the rules for what changes something. Then has a
+ *        child look, and answers with what that prints.
+ * WHO    libmicrohttpd, in the server's thread.
+ * OWNS   A struct visit for each request.
+ * FAILS  By an answer.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_REQUEST_H
+#define SCRIPTS_MQCTL_SERVE_REQUEST_H
+
+#include <microhttpd.h>
+
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/serve/mqctl_serve_guard.h"
+
+struct serve_site {
+    const struct serve_options *o;
+    struct serve_guard guard;
+};
+
+/* MHD_AccessHandlerCallback and MHD_RequestCompletedCallback; `cls` is the
+ * site. */
+enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
+                               const char *url, const char *method,
+                               const char *version, const char *data,
+                               size_t *size, void **visit);
+void request_over(void *cls, struct MHD_Connection *c, void **visit,
+                  enum MHD_RequestTerminationCode why);
+/* The server ends: no look will. */
+void requests_end(void);
+
+#endif

@@ -1,0 +1,76 @@
+// dom.js - elements, numbers, and requests to the server
+//
+// Text goes in by textContent alone: nothing that somebody else wrote is ever
+// read as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const $ = (selector, root = document) => root.querySelector(selector);
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false)
+      node.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat())
+    if (child !== null && child !== undefined)
+      node.append(child instanceof Node ? child : String(child));
+  return node;
+}
+
+export const el = (tag, attributes, ...children) =>
+  fill(document.createElement(tag), attributes, children);
+export const svg = (tag, attributes, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
+
+// setText - only if it differs: a selection and a screen reader stay undisturbed
+export function setText(node, text) {
+  if (node && node.textContent !== String(text)) node.textContent = text;
+}
+
+// say - for the live region: findings, ends, refusals; never numbers
+export function say(text) {
+  setText($("#live"), text);
+}
+
+export const count = (n) =>
+  n === null || n === undefined ? "-" : String(n);
+export const rate = (n) =>
+  n === null || n === undefined ? "-" : n < 10 ? n.toFixed(1) : n.toFixed(0);
+
+export function duration(ns) {
+  if (ns === null || ns === undefined || ns <= 0) return "-";
+  for (const [from, name] of [
+    [3600e9, "h"],
+    [60e9, "min"],
+    [1e9, "s"],
+    [1e6, "ms"],
+    [1e3, "\u00b5s"],
+  ])
+    if (ns >= from || from === 1e3)
+      return `${(ns / from).toFixed(ns / from < 10 ? 1 : 0)} ${name}`;
+  return "-";
+}
+
+export const queueUrl = (queue) =>
+  "/q/" + encodeURIComponent(queue.replace(/^\//, ""));
+export const apiUrl = (queue) =>
+  "/api/v1/queues/" + encodeURIComponent(queue.replace(/^\//, ""));
+
+// ask - JSON from the server; a refusal is an Error with its sentence
+export async function ask(url, method = "GET", body = undefined) {
+  const answer = await fetch(url, {
+    method,
+    headers: {
+      Accept: "application/json",
+      ...(method === "GET" ? {} : { "X-MQ-Request": "1" }),
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+    },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await answer.text();
+  const data = text ? JSON.parse(text) : {};
+  if (!answer.ok) throw new Error(data.detail || answer.statusText);
+  return data;
+}
