@@ -361,6 +361,8 @@ FILES = $(BIN:%=755:%:$(BINDIR)/) \
     $(foreach c,$(filter %.fish,$(COMPLETION)),644:$(c):$(FISHDIR)/) \
     644:scripts/systemd/mqworker@.service.in:$(SYSTEMDDIR)/mqworker@.service \
     644:scripts/systemd/mqworker@.socket:$(SYSTEMDDIR)/ \
+    644:scripts/systemd/mqctl-serve.service.in:$(SYSTEMDDIR)/mqctl-serve.service \
+    644:scripts/systemd/mqctl-serve.socket:$(SYSTEMDDIR)/ \
     644:scripts/systemd/mqworker.sysusers:$(SYSUSERSDIR)/mqworker.conf \
     644:docs/examples/orders.conf:$(SYSCONFDIR)/mqworker/orders.conf.example \
     644:README.md:$(DOCDIR)/ \

@@ -63,6 +63,8 @@ static const char expected[] =
     "644 lib/libmqworker.a\n"
     "644 lib/libmqworker.so.0\n"
     "644 lib/pkgconfig/mqworker.pc\n"
+    "644 lib/systemd/system/mqctl-serve.service\n"
+    "644 lib/systemd/system/mqctl-serve.socket\n"
     "644 lib/systemd/system/mqworker@.service\n"
     "644 lib/systemd/system/mqworker@.socket\n"
     "644 lib/sysusers.d/mqworker.conf\n"
