@@ -156,14 +156,15 @@ int custody_holds(const char *path)
     int found;
 
     if (lstat(path, &st) < 0)
-        return errno == ENOENT ? 0 : -errno;
+        return errno == ENOENT ? NO : -errno;
     if (map_open(&m, path, NULL) < 0)
         return -EINVAL;
     memcpy(&h, m.at, sizeof h);
     found = custody_head_check(&h, path, NULL);
-    for (size_t at = FILE_HEAD; !found && at + h.stride <= m.bytes;
+    for (size_t at = FILE_HEAD; found == NO && at + h.stride <= m.bytes;
          at += h.stride)
-        found = !slot_free((const struct slot *)(const void *)(m.at + at));
+        found = slot_free((const struct slot *)(const void *)(m.at + at)) ? NO
+                                                                          : YES;
     munmap((void *)m.at, m.bytes);
     return found;
 }

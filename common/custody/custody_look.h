@@ -11,6 +11,7 @@
 #define COMMON_CUSTODY_CUSTODY_LOOK_H
 
 #include "common/message/header.h"
+#include "common/base/answer.h"
 #include "common/base/problem.h"
 #include "common/custody/slot.h"
 
@@ -34,8 +35,8 @@ int custody_look(const char *path,
                  int (*visit)(const struct custody_seen *seen, void *arg),
                  void *arg, struct problem *p);
 
-/* Whether a file that nobody uses has a message: 1, 0 also if there is no file,
- * or -errno: it cannot be read or understood. */
+/* Whether a file that nobody uses has a message: YES; NO, also if there is no
+ * file; or -errno: it cannot be read or understood. */
 int custody_holds(const char *path);
 
 #endif

@@ -412,7 +412,8 @@ int queue_send(struct queue *queue, const void *data, size_t size,
     return mq_send(queue->fd, from, size, priority) == 0 ? 0 : -errno;
 }
 
-/* room_wait - until poll says there is room, or the deadline: 1, 0, -errno */
+/* room_wait - until poll says there is room, or the deadline: -EAGAIN, or
+ * another -errno */
 static int room_wait(const struct queue *queue, uint64_t deadline_ns)
 {
     struct pollfd fd = {.fd = queue->fd, .events = POLLOUT};
@@ -423,12 +424,12 @@ static int room_wait(const struct queue *queue, uint64_t deadline_ns)
         uint64_t now = clock_mono_ns();
 
         if (now >= deadline_ns)
-            return 0;
+            return -EAGAIN;
         left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
         left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
     }
     n = ppoll(&fd, 1, deadline_ns == UINT64_MAX ? NULL : &left, NULL);
-    return n < 0 ? -errno : n;
+    return n < 0 ? -errno : n == 0 ? -EAGAIN : 0;
 }
 
 /* queue_send_wait - one message, waiting for room
@@ -439,15 +440,12 @@ int queue_send_wait(struct queue *queue, const void *data, size_t size,
 {
     for (;;) {
         int err = queue_send(queue, data, size, priority);
-        int room;
 
         if (err != -EAGAIN)
             return err;
-        room = room_wait(queue, deadline_ns);
-        if (room < 0)
-            return room;
-        if (room == 0)
-            return -EAGAIN;
+        err = room_wait(queue, deadline_ns);
+        if (err)
+            return err;
     }
 }
 

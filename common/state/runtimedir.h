@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "common/base/answer.h"
 #include "common/base/problem.h"
 #include "common/state/statedir.h"
 
@@ -56,7 +57,7 @@ struct runtimedir {
 struct runtimedir_wish {
     const char *dir; /* --runtime-dir, or NULL */
     bool allow_disk; /* --allow-disk-custody */
-    /* Whether a custody file has messages: 0 none, 1, or -errno. */
+    /* Whether a custody file has messages: YES, NO or -errno. */
     int (*holds)(const char *path);
 };
 
@@ -97,9 +98,9 @@ int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
 /* The queue is not wanted any more, and no worker runs: remove its folder,
- * which `out` names, if that is not the state folder. 0 it is gone; 1 it holds
- * messages, and stays; -ENOENT there is none; -EBUSY somebody has it; -EPERM it
- * is the owner's to remove, or another -errno. `has`: as holds of
+ * which `out` names, if that is not the state folder. 0 it is gone; -ENOTEMPTY
+ * it holds messages, and stays; -ENOENT there is none; -EBUSY somebody has it;
+ * -EPERM it is the owner's to remove, or another -errno. `has`: as holds of
  * runtimedir_wish. */
 int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
                       char out[PATH_MAX]);

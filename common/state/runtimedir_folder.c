@@ -36,7 +36,7 @@ static bool holds(const struct runtimedir *r, const char *folder)
     char path[PATH_MAX];
 
     return !folder_join(path, folder, "/", RUNTIMEDIR_CUSTODY) ||
-           r->holds(path) != 0;
+           r->holds(path) != NO;
 }
 
 /* runtimedir_same - whether two paths are the same directory */

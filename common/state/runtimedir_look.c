@@ -55,8 +55,8 @@ static int empty_remove(const struct statedir *dir,
                   ? has(path)
                   : -ENAMETOOLONG;
 
-    if (err)
-        return err;
+    if (err != NO)
+        return err == YES ? -ENOTEMPTY : err;
     if (note->open) {
         note->open = false;
         err = runtimedir_note_write(note, dir->folder, RUNTIMEDIR_NOTE);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/answer.h"
 #include "common/file/file.h"
 #include "common/state/statedir.h"
 
@@ -28,7 +29,7 @@ static pid_t pid_read(int fd)
     return pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
 }
 
-/* held - 1, 0, or -errno
+/* held - whether somebody else has the lock: enum answer, or -errno
  * A shared lock, on a descriptor that is closed at once, so it disturbs no
  * other reader. A worker that starts in this very moment finds the lock taken,
  * and tries again (pidfile_lock in worker/files/pid_file.c). */
@@ -36,9 +37,9 @@ static int held(int fd)
 {
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
         if (errno != EINTR)
-            return errno == EWOULDBLOCK ? 1 : -errno;
+            return errno == EWOULDBLOCK ? YES : -errno;
     }
-    return 0;
+    return NO;
 }
 
 /* pidfile_look - *again: the file has lost its name, look at the next one */
@@ -53,9 +54,9 @@ static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
     if (fd < 0)
         return errno == ENOENT ? WORKER_NONE : WORKER_UNSEEN;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (busy = held(fd)) >= 0) {
-        is = busy ? WORKER_RUNS : WORKER_GONE;
+        is = busy == YES ? WORKER_RUNS : WORKER_GONE;
         *pid = pid_read(fd);
-        *again = !busy && fstat(fd, &st) == 0 && st.st_nlink == 0;
+        *again = busy == NO && fstat(fd, &st) == 0 && st.st_nlink == 0;
     }
     close(fd);
     return is;
@@ -73,7 +74,7 @@ static bool folder_held(const char *pidfile)
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    is = held(fd) == 1;
+    is = held(fd) == YES;
     close(fd);
     return is;
 }

@@ -126,7 +126,7 @@ static int page_read(struct store *s, enum sql_id list,
     int err = letters_ask(s, &st, list, f, range, most, VALUE_NONE);
 
     page->count = page->bytes = 0;
-    while (err > 0) {
+    while (err == STEP_ROW) {
         struct letter *l;
         size_t bytes;
 
@@ -252,9 +252,9 @@ int letters_get(struct store *s, int64_t row,
     sqlite3_stmt *st;
     int err = store_ask(s, &st, SQL_LETTER, SQL_VALUES(value_int(row)));
 
-    if (err > 0) {
+    if (err == STEP_ROW) {
         err = letter_copy(st, store_boot(s), &l, &bytes);
-        err = err ? err : 1;
+        err = err ? err : STEP_ROW;
     }
     err = store_answered(s, st, err);
     if (!err)
@@ -309,7 +309,7 @@ static int tallies_read(struct store *s, enum letter_by by,
     int err = letters_ask(s, &st, SQL_SUMMARY, f, &range,
                           f->limit ? f->limit : UINT64_MAX, value_int(by));
 
-    for (; err > 0; err = sql_step(st)) {
+    for (; err == STEP_ROW; err = sql_step(st)) {
         struct tally *t = tally_copy(st, by);
 
         if (!t) {

@@ -60,7 +60,7 @@ static int marked_already(struct sql *sql, const struct letter_mark *mark)
         return err;
     err = sql_step(st);
     sql_done(st);
-    return err < 0 ? err : err > 0 ? -EALREADY : -ENOENT;
+    return err < 0 ? err : err == STEP_ROW ? -EALREADY : -ENOENT;
 }
 
 /* mark_apply - a letter is on its way */
@@ -209,12 +209,12 @@ static int shrink_apply(struct sql *sql, void *arg)
     if (err)
         return err;
     err = sql_step(st);
-    if (err > 0) {
+    if (err == STEP_ROW) {
         unused = sqlite3_column_int64(st, 0);
         pages = sqlite3_column_int64(st, 1);
     }
     sql_done(st);
-    *more = err > 0 && unused > SHRINK_LEAST && unused > pages / 4;
+    *more = err == STEP_ROW && unused > SHRINK_LEAST && unused > pages / 4;
     if (err < 0)
         return err;
     return *more ? sql_run(sql, SQL_SHRINK, NULL) : 0;

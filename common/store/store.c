@@ -208,7 +208,7 @@ int store_answered(struct store *s, sqlite3_stmt *st, int found)
     if (st)
         sql_done(st);
     store_read_end(s);
-    return found > 0 ? 0 : found < 0 ? found : -ENOENT;
+    return found == STEP_ROW ? 0 : found < 0 ? found : -ENOENT;
 }
 
 int store_number(struct store *s, int64_t *number, enum sql_id id,

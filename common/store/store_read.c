@@ -18,7 +18,7 @@ int store_page(struct store *s, enum sql_id id,
                          SQL_VALUES(value_u64(after->ns), value_int(after->row),
                                     value_int(STORE_PAGE), last));
 
-    for (; more > 0 && n < STORE_PAGE; more = sql_step(st))
+    for (; more == STEP_ROW && n < STORE_PAGE; more = sql_step(st))
         page[n++] = (struct store_cursor){sql_column_u64(st, 0),
                                           sqlite3_column_int64(st, 1)};
     (void)store_answered(s, st, more);
@@ -105,11 +105,11 @@ int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
         s, &st, SQL_GET,
         SQL_VALUES(value_int(row), data ? value_u64(room) : value_int(-1)));
 
-    if (err > 0) {
+    if (err == STEP_ROW) {
         err = sql_read_row(st, out);
         if (!err)
             err = row_copy(st, out, data, room, group);
-        err = err ? err : 1;
+        err = err ? err : STEP_ROW;
     }
     return store_answered(s, st, err);
 }

@@ -66,7 +66,7 @@ int sql_row_state(struct sql *sql, int64_t row)
     if (err)
         return err;
     err = sql_step(st);
-    if (err > 0)
+    if (err == STEP_ROW)
         err = sqlite3_column_int(st, 0);
     sql_done(st);
     return err;

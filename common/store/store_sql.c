@@ -299,7 +299,7 @@ int sql_step(sqlite3_stmt *st)
 {
     int rc = sqlite3_step(st);
 
-    return rc == SQLITE_ROW ? 1 : sql_error(sqlite3_db_handle(st), rc);
+    return rc == SQLITE_ROW ? STEP_ROW : sql_error(sqlite3_db_handle(st), rc);
 }
 
 void sql_done(sqlite3_stmt *st)
@@ -317,7 +317,7 @@ int sql_run(struct sql *sql, enum sql_id id, const struct sql_value *values)
         return more;
     do {
         more = sql_step(st);
-    } while (more > 0);
+    } while (more == STEP_ROW);
     sql_done(st);
     return more;
 }

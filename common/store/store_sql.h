@@ -86,7 +86,8 @@ static inline struct sql_value value_blob(const void *bytes, size_t size)
 /* The statement, ready to step; give it back with sql_done. */
 int sql_bind(struct sql *sql, enum sql_id id, sqlite3_stmt **st,
              const struct sql_value *values);
-/* 1 a row, 0 the end, -errno. */
+/* What a step came to; or -errno. */
+enum sql_step { STEP_END, STEP_ROW };
 int sql_step(sqlite3_stmt *st);
 /* Give the statement back: ends its read transaction, forgets the values. */
 void sql_done(sqlite3_stmt *st);
@@ -148,9 +149,9 @@ int sql_insert_attempt(struct sql *sql, int64_t row,
 /* The reading connection, locked until store_read_end. */
 struct sql *store_read_begin(struct store *s);
 void store_read_end(struct store *s);
-/* store_read_begin, and the first row of a statement: 1 there is one, 0 there
- * is none, or -errno. Only store_answered ends it; `found` is what became of
- * it. 0, -ENOENT or -errno. */
+/* store_read_begin, and the first row of a statement, as sql_step says. Only
+ * store_answered ends it; `found` is what became of it. 0, -ENOENT or
+ * -errno. */
 int store_ask(struct store *s, sqlite3_stmt **st, enum sql_id id,
               const struct sql_value *values);
 int store_answered(struct store *s, sqlite3_stmt *st, int found);

@@ -122,7 +122,8 @@ static int page_read(struct walk *k, enum sql_id id, bool held,
     int more = store_ask(k->s, &st, id, values);
 
     page->count = page->bytes = 0;
-    while (more > 0 && page->count < PAGE_ROWS && page->bytes < PAGE_BYTES) {
+    while (more == STEP_ROW && page->count < PAGE_ROWS &&
+           page->bytes < PAGE_BYTES) {
         size_t bytes = 0;
 
         more = row_copy(st, k->f, held, &page->rows[page->count], &bytes);
@@ -267,7 +268,7 @@ static int group_held(struct walk *k)
                                                k->at.group_size, &row)
                           : -ENOENT;
 
-    return err == -ENOENT ? 0 : err ? err : 1;
+    return err == -ENOENT ? NO : err ? err : YES;
 }
 
 /* group_each - the rows of k->at.group; `resumed`: after k->at only */
@@ -355,7 +356,7 @@ int waiting_group_blocked(struct store *s, const char *group, size_t size)
     int err = store_number(s, &row, SQL_GROUP_HEAD,
                            SQL_VALUES(value_text(group, size)));
 
-    return err == -ENOENT ? 0 : err ? err : 1;
+    return err == -ENOENT ? NO : err ? err : YES;
 }
 
 int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,

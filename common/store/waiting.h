@@ -9,6 +9,7 @@
 #ifndef COMMON_STORE_WAITING_H
 #define COMMON_STORE_WAITING_H
 
+#include "common/base/answer.h"
 #include "common/store/store.h"
 
 /* Where a message is that has not come to its end. RUNNING and what is READY in
@@ -101,7 +102,7 @@ struct waiting_steer {
 int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum waiting_steered *out);
 
-/* Whether the group has a row that failed and waits for its retry: 1, 0 or
+/* Whether the group has a row that failed and waits for its retry: YES, NO or
  * -errno. */
 int waiting_group_blocked(struct store *s, const char *group, size_t size);
 

@@ -34,16 +34,17 @@ static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
 
 /* ---- custody ---- */
 
+/* slot_match - visit: whether it is this one; YES ends the look */
 static int slot_match(const struct custody_seen *seen, void *arg)
 {
     struct search *s = arg;
 
     if (s->named ? memcmp(&seen->id, &s->id, sizeof s->id) != 0
                  : seen->row != s->row)
-        return 0;
+        return NO;
     s->slot = *seen;
     s->in_slot = true;
-    return 1;
+    return YES;
 }
 
 /* in_flight - a handler has it, or its worker died with it */
@@ -147,7 +148,7 @@ static bool custody_search(struct search *s)
     struct problem p;
 
     if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
-        custody_look(path, slot_match, s, &p) <= 0)
+        custody_look(path, slot_match, s, &p) != YES)
         return false;
     s->id = s->slot.id;
     s->named = true;

@@ -225,13 +225,13 @@ static const char *memory_remove(const struct snapshot *v,
     if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
         v->worker != SNAPSHOT_UNSEEN)
         err = runtimedir_remove(&v->dir, custody_holds, folder);
-    if (err > 0)
+    if (err == -ENOTEMPTY)
         snprintf(buf, MEMORY_TEXT,
                  "; %" PRId64 " message%s in flight stay%s in %s, and run when "
                  "a worker is started",
                  v->custody, v->custody == 1 ? "" : "s",
                  v->custody == 1 ? "s" : "", folder);
-    else if (err < 0 && err != -ENOENT)
+    else if (err && err != -ENOENT)
         snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, strerror(-err));
     return buf;
 }

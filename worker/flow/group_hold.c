@@ -17,11 +17,10 @@ static bool still_dead(struct flow *f, struct group *lease)
     struct header_text key;
 
     key.at = groups_key(lease, &key.size);
-    return f->source->ops->letters(f->source, key) != 0;
+    return f->source->ops->letters(f->source, key) != NO;
 }
 
-/* let_go - a held group goes on if it has no letter: 1 it does, 0 it has one,
- * or -errno
+/* let_go - a held group goes on if it has no letter: whether it does, or -errno
  * The source is asked without the lock. What dies meanwhile finds the group
  * held already and makes it doubted, so the source is asked again.
  */
@@ -32,12 +31,12 @@ static int let_go(struct flow *f, const char *key, size_t size)
     do {
         has =
             f->source->ops->letters(f->source, (struct header_text){key, size});
-        if (has != 0)
-            return has < 0 ? has : 0;
+        if (has != NO)
+            return has == YES ? NO : has;
     } while (!groups_unhold(f->dispatch->groups, key, size));
     log_info("group_released", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size));
-    return 1;
+    return YES;
 }
 
 /* dispatch_release - each held group, by a copy of its key */
@@ -56,7 +55,7 @@ int dispatch_release(struct flow *f)
         if (went < 0)
             err = went;
         else
-            n += went;
+            n += went == YES;
     }
     free(keys);
     return err ? err : n;
@@ -81,7 +80,7 @@ static void held(struct flow *f, const char *key, size_t size)
                            "mqdlq discard"));
     f->source->ops->watch(f->source, false);
     went = let_go(f, key, size);
-    if (went > 0)
+    if (went == YES)
         gate_changed(&f->gate);
     else if (went < 0)
         f->source->ops->watch(f->source, true);
@@ -128,13 +127,13 @@ void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
 {
     struct groups *g = f->dispatch->groups;
     struct group *lease = groups_resume(g, group.at, group.size, (int64_t)seq);
-    int err = 0;
+    int err = NO;
 
     if (lease)
         dispatch_settled(f, lease, GROUP_DIED, seq, false);
     else if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         err = groups_hold_late(g, group.at, group.size);
-    if (err > 0)
+    if (err == YES)
         held(f, group.at, group.size);
     else if (err < 0)
         gate_trouble(&f->gate, "holding a group", -err);

@@ -57,7 +57,7 @@ static void end_due(struct timer *timer)
         end_arm(f);
 }
 
-/* idle - 1: nothing runs, nothing is there that could run now; 0: something
+/* idle - YES: nothing runs, nothing is there that could run now; NO: something
  * does; -errno: the source does not tell
  * The source is asked last: a work item that could not start its child has left
  * without a look at it.
@@ -69,9 +69,9 @@ static int idle(struct flow *f)
     if (atomic_load(&f->gate.running) > 0 || ready_waiting(&f->ready) > 0 ||
         unsettled_count(&f->unsettled) > 0 || dispatch_ready(f) ||
         f->source->ops->fresh(f->source) > 0)
-        return 0;
+        return NO;
     due = f->source->ops->is_due(f->source);
-    return due < 0 ? due : !due;
+    return due < 0 ? due : due == YES ? NO : YES;
 }
 
 /* unreadable - a store that is damaged stays so: nobody would end such a run */
@@ -111,7 +111,7 @@ static int look(struct chore *chore)
     if (is < 0)
         return unreadable(f, is);
     f->run_limits.unread = 0;
-    if (!is)
+    if (is == NO)
         return 0;
     end = idle_end(f);
     now = clock_mono_ns();

@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <bsd/sys/tree.h>
 
+#include "common/base/answer.h"
+
 struct groups; /* opaque; body in groups.c */
 struct group;  /* a lease, or NULL */
 
@@ -100,8 +102,8 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
 /* Whether the group is leased now, so that its next state is not known yet. */
 bool groups_leased(struct groups *g, const char *key, size_t size);
-/* A message of the group died for which nobody had a lease. 1: the group is
- * held now. 0: it waits for its head; or it is leased, held, or has an item of
+/* A message of the group died for which nobody had a lease. YES: the group is
+ * held now. NO: it waits for its head; or it is leased, held, or has an item of
  * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that
  * the store must be asked. -ENOMEM, -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);

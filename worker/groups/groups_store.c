@@ -56,7 +56,7 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
         group->state == GROUP_HELD) {
         group->doubted = true;
     } else if (group->state != GROUP_BLOCKED) {
-        held = 1;
+        held = YES;
         group->used = 0;
         group_block_locked(g, group, GROUP_HELD);
     }

@@ -28,6 +28,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/base/answer.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 #include "common/message/dead_reason.h"
@@ -279,7 +280,7 @@ struct source_ops {
     int (*groups)(struct source *s,
                   int (*visit)(void *arg, const struct source_group *group),
                   void *arg);
-    /* Whether a group has a letter: 1, 0 or -errno. May wait for a disk. */
+    /* Whether a group has a letter: YES, NO or -errno. May wait for a disk. */
     int (*letters)(struct source *s, struct header_text key);
     /* A group is held from here on: letters_gone when one may be gone. `soon`:
      * letters failed for a group that is held, ask again in any case. */
@@ -299,7 +300,7 @@ struct source_ops {
     /* Messages that wait here for their time, or behind their group's head: a
      * settle that returned is counted. Never waits. */
     uint64_t (*waits)(const struct source *s);
-    /* Whether something is due: 1, 0 or -errno. May wait for a disk. */
+    /* Whether something is due: YES, NO or -errno. May wait for a disk. */
     int (*is_due)(struct source *s);
     /* How many there are; -errno. May wait for a disk, and for long. */
     int64_t (*count)(struct source *s, enum source_count what);

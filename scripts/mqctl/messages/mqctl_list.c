@@ -25,6 +25,8 @@ struct listing {
     char last[CURSOR_TEXT];
 };
 
+enum { LIST_FULL = 1 }; /* as many as were asked for are out */
+
 /* ---- a message ---- */
 
 /* span - how long, to the second if it is long */
@@ -104,14 +106,14 @@ static json_t *message_json(const struct listing *l,
     return NULL;
 }
 
-/* message_show - visit: one line; 1: as many as were asked for are out */
+/* message_show - visit: one line; or LIST_FULL */
 static int message_show(const struct message_seen *seen, void *arg)
 {
     struct listing *l = arg;
     int err = 0;
 
     if (l->o->limit && l->rows == l->o->limit)
-        return 1;
+        return LIST_FULL;
     if (l->table)
         row_put(l->table, seen);
     else
@@ -135,7 +137,7 @@ static int list_end(const struct listing *l, const char *queue, int err)
     if (err < 0)
         return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
                         "cannot read the messages: %s", strerror(-err));
-    if (err > 0 && l->table)
+    if (err == LIST_FULL && l->table)
         complain(0, "there are more: --after %s", l->last);
     else if (!err && l->rows == 0 && l->table)
         complain(0, "%s has no message that was asked for", queue);

@@ -113,7 +113,7 @@ static int group_state(struct messages *m, struct slot_seen *s)
     err = m->store ? waiting_group_blocked(m->store, s->c.group, size) : 0;
     for (size_t i = 0; err == 0 && i < m->count; i++)
         err = before_in_group(&m->slots[i], s);
-    if (err > 0)
+    if (err == YES)
         s->state = WAITING_PARKED;
     return err < 0 ? err : 0;
 }

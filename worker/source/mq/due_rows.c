@@ -163,13 +163,13 @@ int due_rows_any(struct due_rows *r)
     bool due;
 
     if (!due_rows_ready(r))
-        return 0;
+        return NO;
     pthread_mutex_lock(&r->mtx);
     if (r->at == r->count)
         err = fill_locked(r);
     due = r->at < r->count;
     pthread_mutex_unlock(&r->mtx);
-    return err ? err : due;
+    return err ? err : due ? YES : NO;
 }
 
 /* claim_locked - due_rows_claim */

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/answer.h"
 #include "common/store/store.h"
 #include "worker/loop/timers.h"
 
@@ -30,8 +31,8 @@ void due_rows_close(struct due_rows **due_rows);
 
 /* Whether due_rows_take is worth a call. */
 bool due_rows_ready(const struct due_rows *r);
-/* 1: a row is due that is not in flight; 0: none; asks the store if it has to.
- * -errno: the store's. */
+/* Whether a row is due that is not in flight: YES, NO, or the store's -errno,
+ * which is asked if it has to be. */
 int due_rows_any(struct due_rows *r);
 /* The next row that is due. */
 int due_rows_take(struct due_rows *r, int64_t *row);

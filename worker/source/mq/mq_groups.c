@@ -45,7 +45,7 @@ int mq_letters(struct source *s, struct header_text key)
     int err =
         store_group_letter(source_mq_of(s)->store, key.at, key.size, &row);
 
-    return err == -ENOENT ? 0 : err ? err : 1;
+    return err == -ENOENT ? NO : err ? err : YES;
 }
 
 void mq_watch(struct source *s, bool soon)
