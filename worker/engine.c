@@ -15,6 +15,7 @@
 #include "common/broker/broker_password.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/inherit.h"
+#include "worker/process/process.h"
 #include "worker/restart/keep.h"
 #include "worker/files/pid_file.h"
 #include "worker/hooks/on_dead.h"
@@ -338,6 +339,18 @@ static int parts_ready(struct engine *e, struct problem *p)
     return err;
 }
 
+/* what_runs - where the command or the plugin is, for those who look */
+static void what_runs(struct engine *e, const struct settings *set)
+{
+    if (set->inproc)
+        return;
+    e->orders.path = e->path;
+    if (set->command && process_find(set->command[0], e->path) < 0)
+        e->path[0] = '\0';
+    if (!set->command && set->plugin && !realpath(set->plugin, e->path))
+        e->path[0] = '\0';
+}
+
 /* engine_init - what cannot fail */
 static void engine_init(struct engine *e, struct settings *set,
                         const struct handler_ops *ops)
@@ -354,6 +367,7 @@ static void engine_init(struct engine *e, struct settings *set,
     stop_init(&e->stop, &e->flow, on_last, e);
     e->orders = (struct orders){
         .flow = &e->flow, .live = set, .stop = &e->stop, .cap = &e->cap};
+    what_runs(e, set);
     cap_init(&e->cap, &e->flow, set);
     unsettled_init(&e->flow.unsettled, &e->flow);
     ready_init(&e->flow.ready);

@@ -10,6 +10,8 @@
 #ifndef WORKER_ENGINE_H
 #define WORKER_ENGINE_H
 
+#include <limits.h>
+
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
@@ -43,6 +45,7 @@ struct engine {
     struct status board;
     struct cap cap;
     struct orders orders;
+    char path[PATH_MAX];     /* of the command or plugin; "": not found */
     struct control *control; /* NULL: it cannot be had */
     struct stderr_limit stderr_limit;
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/file/folder.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
@@ -28,6 +29,25 @@ static json_t *live(const struct snapshot *v, const char *name)
     json_t *value = json_object_get(v->live, name);
 
     return value ? json_incref(value) : json_null();
+}
+
+/* running - what a worker that answers tells of what runs; null without one */
+static json_t *running(const struct snapshot *v, const char *name)
+{
+    json_t *value = json_object_get(json_object_get(v->live, "runs"), name);
+
+    return value ? json_incref(value) : json_null();
+}
+
+/* user_of - its name, or else its number */
+static json_t *user_of(const struct snapshot *v)
+{
+    const json_t *uid =
+        json_object_get(json_object_get(v->live, "runs"), "uid");
+    char user[FOLDER_USER];
+
+    return uid ? json_string(folder_user((uid_t)json_integer_value(uid), user))
+               : json_null();
 }
 
 /* text - null for none */
@@ -100,6 +120,13 @@ VALUE(started, json_time(v->head.started_ns))
 VALUE(error, text(v->head.texts[COUNTERS_LAST_ERROR]))
 VALUE(error_at, json_time(v->head.text_ns[COUNTERS_LAST_ERROR]))
 VALUE(settings, live(v, "settings"))
+VALUE(version, running(v, "version"))
+VALUE(handler, running(v, "handler"))
+VALUE(command, running(v, "command"))
+VALUE(path, running(v, "path"))
+VALUE(state_dir, v->has_folder ? json_string(v->dir.folder) : json_null())
+VALUE(user, user_of(v))
+VALUE(flags, running(v, "flags"))
 
 #define ALWAYS  SNAPSHOT_ALWAYS
 #define COUNTED SNAPSHOT_COUNTED
@@ -174,6 +201,13 @@ const struct snapshot_field snapshot_fields[] = {
     {"last_error", ALWAYS, NULL, error_as, NULL, NULL},
     {"last_error_at", ALWAYS, NULL, error_at_as, NULL, NULL},
     {"settings", ALWAYS, NULL, settings_as, NULL, NULL},
+    {"version", ALWAYS, NULL, version_as, NULL, NULL},
+    {"handler", ALWAYS, NULL, handler_as, NULL, NULL},
+    {"command", ALWAYS, NULL, command_as, NULL, NULL},
+    {"path", ALWAYS, NULL, path_as, NULL, NULL},
+    {"user", ALWAYS, NULL, user_as, NULL, NULL},
+    {"state_dir", ALWAYS, NULL, state_dir_as, NULL, NULL},
+    {"flags", ALWAYS, NULL, flags_as, NULL, NULL},
 };
 const size_t snapshot_field_count =
     sizeof snapshot_fields / sizeof *snapshot_fields;

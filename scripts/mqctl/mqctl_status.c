@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/file/folder.h"
 #include "common/base/safe_text.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
@@ -111,6 +112,50 @@ static void totals(const struct snapshot *v)
     if (v->head.texts[COUNTERS_LAST_ERROR][0])
         linef("last error", "%s, at %s", v->head.texts[COUNTERS_LAST_ERROR],
               time_print(v->head.text_ns[COUNTERS_LAST_ERROR], when));
+}
+
+/* words_join - the words of a command, one after the other */
+static void words_join(const json_t *all, char *out, size_t room)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < json_array_size(all) && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s", i ? " " : "",
+                                 json_string_value(json_array_get(all, i)));
+}
+
+/* what_runs - command or plugin, whose, where, since when, told what */
+static void what_runs(const struct snapshot *v)
+{
+    json_t *runs = json_object_get(v->live, "runs"), *flags, *value;
+    const char *name, *path = json_string_value(json_object_get(runs, "path"));
+    const json_t *uid = json_object_get(runs, "uid");
+    char words[1024], user[FOLDER_USER], when[TIME_TEXT];
+
+    if (!runs)
+        return;
+    words_join(json_object_get(runs, "command"), words, sizeof words);
+    if (words[0])
+        line("command", words);
+    if (path)
+        line(words[0] ? "found at" : "plugin", path);
+    linef("runs", "as %s since %s, mqworker %s, %s",
+          folder_user((uid_t)json_integer_value(uid), user),
+          v->counters ? time_print(v->head.started_ns, when) : "-",
+          json_string_value(json_object_get(runs, "version")), v->dir.folder);
+    flags = json_object_get(runs, "flags");
+    words[0] = '\0';
+    json_object_foreach(flags, name, value)
+    {
+        const char *text = json_string_value(value);
+        size_t used = strlen(words);
+
+        snprintf(words + used, sizeof words - used, "%s--%s%s%s",
+                 used ? " " : "", name, text && *text ? "=" : "",
+                 text ? text : "");
+    }
+    line("flags", words[0] ? words : "all at their defaults");
 }
 
 /* settings - one a line, as they could be set */
@@ -217,6 +262,7 @@ static void details(const struct snapshot *v)
     groups(v);
     if (v->counters)
         totals(v);
+    what_runs(v);
     settings(v);
 }
 

@@ -3,6 +3,7 @@
 #include "worker/operate/control_verbs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,10 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
+#include "worker/config/settings_print.h"
 #include "worker/flow/flow.h"
 #include "worker/files/file_watch.h"
 #include "worker/flow/group_dispatch.h"
@@ -81,6 +84,48 @@ static void files_put(json_t *out, struct file_watch *w)
     json_object_set_new(out, "file_next", json_string(t.next));
 }
 
+/* flag_put - visit: a flag that is not at its default */
+static void flag_put(const char *flag, const char *value, void *arg)
+{
+    (void)json_object_set_new(arg, flag, json_string(value));
+}
+
+#define ARGS_MOST 64 /* of a command that are told */
+
+/* command_json - the words of the command; null: a C function is called */
+static json_t *command_json(const struct settings *set)
+{
+    json_t *all = set->command ? json_array() : json_null();
+    char text[256];
+
+    for (int i = 0; set->command && set->command[i] && i < ARGS_MOST; i++) {
+        safe_text_copy(text, sizeof text, set->command[i],
+                       strlen(set->command[i]));
+        (void)json_array_append_new(all, json_string(text));
+    }
+    return all;
+}
+
+/* runs_json - what runs: the same as long as the worker does, but for flags
+ * that can be set */
+static json_t *runs_json(struct request *r)
+{
+    const struct flow *f = r->orders->flow;
+    const char *path = r->orders->path;
+    char plugin[PATH_MAX], folder[PATH_MAX];
+    json_t *flags = json_object();
+
+    settings_told(f->set, flag_put, flags);
+    safe_text_copy(plugin, sizeof plugin, path ? path : "",
+                   path ? strlen(path) : 0);
+    safe_text_copy(folder, sizeof folder, f->folder, strlen(f->folder));
+    return json_pack("{s:s, s:s, s:I, s:o, s:s?, s:s, s:o}", "version",
+                     MQW_VERSION, "handler", f->ops->name, "uid",
+                     (json_int_t)geteuid(), "command", command_json(f->set),
+                     "path", plugin[0] ? plugin : NULL, "state_dir", folder,
+                     "flags", flags);
+}
+
 static json_t *status(struct request *r)
 {
     struct flow *f = r->orders->flow;
@@ -108,6 +153,8 @@ static json_t *status(struct request *r)
             json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
                       "groups", (json_int_t)dispatch_groups(f), "groups_held",
                       (json_int_t)dispatch_held(f)));
+    if (out)
+        json_object_set_new(out, "runs", runs_json(r));
     if (out && f->gate.pause_until_ns)
         json_object_set_new(out, "paused_for_ns",
                             json_integer((json_int_t)(f->gate.pause_until_ns -

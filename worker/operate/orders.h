@@ -21,6 +21,8 @@ struct orders {
     struct stop *stop;
     struct cap *cap;
     struct file_watch *file_watch;
+    const char *path; /* of the command or plugin, as it was at the start; "":
+                         it was not there. NULL: a function of a program */
 };
 
 /* Do what an operator's signal means; `arg` is the struct. */

@@ -487,6 +487,41 @@ Test(mqctl, drain_finishes_what_runs_and_takes_no_more)
     cr_assert_not_null(harness_wait_log(w, "why=drain", 0));
 }
 
+Test(mqctl, status_tells_what_runs)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "7", "--", "sh", "-c", "exit 0", "a b");
+    json_t *o = ctl_status(q), *command = json_object_get(o, "command"),
+           *flags = json_object_get(o, "flags");
+    const char *text;
+
+    cr_assert_eq(json_array_size(command), 4);
+    cr_assert_str_eq(json_string_value(json_array_get(command, 3)), "a b");
+    text = json_string_value(json_object_get(o, "path"));
+    cr_assert(text && text[0] == '/' && strstr(text, "/sh"), "%s", text);
+    cr_assert_str_eq(json_string_value(json_object_get(flags, "max-attempts")),
+                     "7");
+    cr_assert_null(json_object_get(flags, "jitter"), "it is at its default");
+    cr_assert_str_eq(json_string_value(json_object_get(o, "handler")), "exec");
+    cr_assert_not_null(json_string_value(json_object_get(o, "version")));
+    cr_assert_not_null(json_string_value(json_object_get(o, "user")));
+    json_decref(o);
+    ctl_out("set", q, "jitter=0");
+    o = ctl_status(q);
+    flags = json_object_get(o, "flags");
+    cr_assert_str_eq(json_string_value(json_object_get(flags, "jitter")), "0",
+                     "it is no longer");
+    json_decref(o);
+    cr_assert_not_null(strstr(ctl_out("status", q), "--max-attempts=7"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    o = ctl_json(ctl("status", "--json", q).out);
+    cr_assert(json_is_null(json_object_get(o, "command")), "without a worker");
+    text = json_string_value(json_object_get(o, "state_dir"));
+    cr_assert(text && strstr(text, harness_state_dir()) == text, "%s", text);
+    json_decref(o);
+}
+
 Test(mqctl, wait_comes_back_when_the_worker_has_gone_and_not_before)
 {
     const char *q = harness_queue(0, 0);

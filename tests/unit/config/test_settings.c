@@ -2,12 +2,14 @@
  * flag can tell by itself */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
 #include "worker/config/settings.h"
+#include "worker/config/settings_print.h"
 #include "worker/config/slots.h"
 
 static struct settings s;
@@ -208,4 +210,57 @@ Test(settings, there_are_slots_for_all_that_may_be_lent_at_once)
         }
     s.concurrency = 12;
     cr_assert_eq(slots_more(&s), 12);
+}
+
+/* ---- what it was told ---- */
+
+static char told_line[2048];
+
+static void told_add(const char *flag, const char *value, void *arg)
+{
+    size_t used = strlen(told_line);
+
+    (void)arg;
+    snprintf(told_line + used, sizeof told_line - used, "--%s%s%s ", flag,
+             *value ? "=" : "", value);
+}
+
+/* told - the flags that are not at their defaults, as a command line */
+static const char *told(void)
+{
+    told_line[0] = '\0';
+    settings_told(&s, told_add, NULL);
+    return told_line;
+}
+
+Test(settings, what_was_not_given_is_not_told)
+{
+    cr_assert_eq(parse("mqworker /q -- true"), 0);
+    cr_assert_str_eq(told(), "");
+    cr_assert_eq(parse("mqworker --max-attempts 5 --backoff exp:1s,5m /q -- x"),
+                 0);
+    cr_assert_str_eq(told(), "", "as good as not given");
+}
+
+Test(settings, what_was_given_is_told_in_words_that_say_the_same)
+{
+    static const char *const lines[] = {
+        "--max-attempts=9 --backoff=1s,5s --on-exit=3=discard,70=dead "
+        "--timeout=2s --group-separator=: ",
+        "--batch-time-limit=none --exit-when-idle=0s --queue-depth=3 "
+        "--message-size=8KiB --mode=0640 ",
+        "--max-concurrency=777 --on-group-dead=hold "
+        "--dead-letter-queue=/dead --keep-dead=1h --no-create "
+        "--log-format=json --verbose=2 ",
+        "--exit-when-idle=5s --state-dir=/tmp ",
+    };
+    char line[400];
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(line, sizeof line, "mqworker %s/q -- true", lines[i]);
+        for (char *v = strstr(line, "--verbose=2"); v; v = NULL)
+            memcpy(v, "-vv        ", 11);
+        cr_assert_eq(parse(line), 0, "%s: %s", line, p.text);
+        cr_assert_str_eq(told(), lines[i]);
+    }
 }
