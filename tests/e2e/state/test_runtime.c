@@ -225,27 +225,35 @@ Test(runtime, too_small_a_directory_is_refused_with_the_arithmetic)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-Test(runtime, what_cannot_be_locked_is_told_with_the_number)
+/* may_lock - a worker without a capability; `limit`: what it may lock */
+static struct harness_process *may_lock(const char *q, const char *limit)
+{
+    return harness_program("setpriv", "--bounding-set=-ipc_lock", "prlimit",
+                           limit, harness_bin("mqworker"), "--state-dir",
+                           harness_state_dir(), "-c", "2", q, "--", "true");
+}
+
+/* may_lock_skip - where that tells nothing */
+static void may_lock_skip(void)
 {
     if (geteuid() != 0)
         cr_skip_test("needs root to give up a capability");
     if (getenv("MQW_SANITIZED"))
         cr_skip_test("a sanitizer's mlock(2) locks nothing and says it did");
+}
+
+Test(runtime, what_cannot_be_locked_is_told_with_the_number)
+{
+    may_lock_skip();
     const char *q = harness_queue(0, 0);
-    struct harness_process *w = harness_program(
-        "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=4096",
-        harness_bin("mqworker"), "--state-dir", harness_state_dir(), "-c", "2",
-        q, "--", "true");
+    struct harness_process *w = may_lock(q, "--memlock=4096");
     const char *line =
         harness_wait_log(w, "level=warn event=custody_not_locked", SOON_MS);
     /* 4096 + 84 x 384 bytes, in whole pages */
     cr_assert(strstr(line, "kib=36 ") && strstr(line, "LimitMEMLOCK="), "%s",
               line);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    w = harness_program("setpriv", "--bounding-set=-ipc_lock", "prlimit",
-                        "--memlock=36864", harness_bin("mqworker"),
-                        "--state-dir", harness_state_dir(), "-c", "2", q, "--",
-                        "true");
+    w = may_lock(q, "--memlock=36864");
     harness_wait_log(w, "event=started", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_log_count(w, "custody_not_locked"), 0);
@@ -253,15 +261,9 @@ Test(runtime, what_cannot_be_locked_is_told_with_the_number)
 
 Test(runtime, what_cannot_be_locked_later_is_told_then_and_by_doctor)
 {
-    if (geteuid() != 0)
-        cr_skip_test("needs root to give up a capability");
-    if (getenv("MQW_SANITIZED"))
-        cr_skip_test("a sanitizer's mlock(2) locks nothing and says it did");
+    may_lock_skip();
     const char *q = harness_queue(0, 0);
-    struct harness_process *w = harness_program(
-        "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=36864",
-        harness_bin("mqworker"), "--state-dir", harness_state_dir(), "-c", "2",
-        q, "--", "true");
+    struct harness_process *w = may_lock(q, "--memlock=36864");
 
     harness_wait_log(w, "event=started", SOON_MS);
     cr_assert_null(strstr(ctl("doctor", q).out, "not locked"));

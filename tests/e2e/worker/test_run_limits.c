@@ -41,15 +41,24 @@ static uint64_t cpu_us(const struct harness_process *w)
 
 /* ---- --run-for ---- */
 
-Test(bounds, run_for_5s_with_an_endless_queue_ends_between_3500_and_5000_ms)
+/* run_for - the end of a run with 300 ms a message, and always one more */
+static struct run_summary run_for(const char *cap, const char *span)
 {
     const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    struct run_summary s;
+
     endless(q, "1000000");
-    struct harness_process *w =
-        harness_worker(q, "-c", "1", "--run-for", "5s", "--estimated-duration",
+    w = harness_worker(q, "-c", cap, "--run-for", span, "--estimated-duration",
                        "100ms", "--tolerance-factor", "2", "--", SPAN, "300");
-    struct run_summary s = run_end(w, 10000);
+    s = run_end(w, 10000);
     cr_assert_str_eq(s.why, "run-for");
+    return s;
+}
+
+Test(bounds, run_for_5s_with_an_endless_queue_ends_between_3500_and_5000_ms)
+{
+    struct run_summary s = run_for("1", "5s");
     cr_assert_geq(s.ran_us, 3500000);
     cr_assert_leq(s.ran_us, 5000000);
     cr_assert_geq(s.deliveries, 8);
@@ -61,13 +70,7 @@ Test(bounds, run_for_5s_with_an_endless_queue_ends_between_3500_and_5000_ms)
 
 Test(bounds, run_for_with_8_at_once_ends_in_time_as_well)
 {
-    const char *q = harness_queue(0, 0);
-    endless(q, "1000000");
-    struct harness_process *w =
-        harness_worker(q, "-c", "8", "--run-for", "3s", "--estimated-duration",
-                       "100ms", "--tolerance-factor", "2", "--", SPAN, "300");
-    struct run_summary s = run_end(w, 10000);
-    cr_assert_str_eq(s.why, "run-for");
+    struct run_summary s = run_for("8", "3s");
     cr_assert_geq(s.ran_us, 1500000);
     cr_assert_leq(s.ran_us, 3000000);
     cr_assert_eq(s.done, s.deliveries);

@@ -1,97 +1,34 @@
 /* test_settle.c - what each verdict leaves in the store, the slot and the
  * numbers: flow with source_mq behind it */
-#include "tests/unit/storage/store_fixture.h"
+#include "tests/unit/flow/mq_fixture.h"
 
 #include <errno.h>
 
-#include "common/base/log.h"
-#include "common/state/counters.h"
-#include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
 #include "worker/flow/settle.h"
-#include "worker/loop/loop.h"
-#include "worker/source/mq/source_mq.h"
-
-enum { SLOTS = 4 };
 
 #define DELAY (7 * NS_PER_S)
 
-static struct settings set = {.queue = "/q",
-                              .concurrency = 2,
-                              .group_quantum = 10,
-                              .max_parked = 8,
-                              .max_attempts = 3,
-                              .retry_for_ns = UINT64_MAX,
-                              .max_delay_ns = 60 * NS_PER_S,
-                              .max_waiting = UINT64_MAX,
-                              .backoff = {.count = 1, .step_ns = {DELAY}}};
-static const struct handler_ops ops = {.name = "none"};
-static struct flow flow;
-static struct source_mq mq;
 static struct slot *slot;
 static struct delivery d;
 static struct outcome out;
 static bool tried; /* unsettled_fini was called */
 
-static void visit(struct slot *found, void *arg)
-{
-    (void)found, (void)arg;
-}
-
-static void no_event(void *arg, enum gate_event event)
-{
-    (void)arg, (void)event;
-}
-
-static void nothing(void *arg)
-{
-    (void)arg;
-}
-
-static void parts_open(void)
-{
-    struct problem p = {0};
-
-    cr_assert_eq(timers_open(&flow.timers), 0);
-    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
-    cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
-    ready_init(&flow.ready);
-    mq.set = &set;
-    mq.folder = fixture_dir;
-    mq.timers = flow.timers;
-    mq.pool = &flow.pool;
-    mq.events.changed = nothing;
-    cr_assert_eq(source_mq_open(&mq, &p), 0);
-    flow.source = &mq.source;
-    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
-    dirty_init(&flow.dirty, NS_PER_S, nothing, NULL);
-    flow.dirty.timers = flow.gate.timers = flow.timers;
-    flow.dirty.loop = flow.loop;
-    unsettled_init(&flow.unsettled, &flow);
-    gate_init(&flow.gate, &set, no_event, NULL);
-    flow.gate.timers = flow.timers;
-    flow.gate.dirty = &flow.dirty;
-    flow.gate.counters = flow.counters;
-}
-
 /* setup - a message is in a slot, and runs */
 static void setup(void)
 {
-    const struct custody_spec spec = {
-        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
-    struct problem p = {0};
-    char path[PATH_MAX];
-
-    log_setup(LOG_ERROR + 1, LOG_TEXT);
-    fixture_init();
-    flow.set = &set;
-    flow.ops = &ops;
-    flow.folder = fixture_dir;
-    mq.store = fixture_open();
-    snprintf(path, sizeof path, "%s/custody", fixture_dir);
-    cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0);
-    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
-    parts_open();
+    set = (struct settings){.queue = "/q",
+                            .concurrency = 2,
+                            .group_quantum = 10,
+                            .max_parked = 8,
+                            .max_attempts = 3,
+                            .retry_for_ns = UINT64_MAX,
+                            .max_delay_ns = 60 * NS_PER_S,
+                            .max_waiting = UINT64_MAX,
+                            .backoff = {.count = 1, .step_ns = {DELAY}}};
+    mq_files();
+    mq_custody();
+    cr_assert_eq(custody_recover(mq.custody, mq_visit_none, NULL, &problem), 0);
+    mq_parts();
     slot = custody_acquire(mq.custody);
     memcpy(slot->body, "body", 4);
     slot_hold(slot,
@@ -105,18 +42,10 @@ static void setup(void)
 
 static void teardown(void)
 {
-    if (!tried)
-        unsettled_fini(&flow.unsettled);
-    gate_fini(&flow.gate);
-    dispatch_close(&flow.dispatch);
-    ready_fini(&flow.ready);
-    source_mq_close(&mq);
-    counters_close(&flow.counters);
-    loop_close(&flow.loop);
-    timers_close(&flow.timers);
-    custody_close(&mq.custody);
-    store_close(&mq.store);
-    fixture_fini();
+    if (tried)
+        mq_close_tried();
+    else
+        mq_close();
 }
 
 TestSuite(settle, .init = setup, .fini = teardown, .timeout = 30);
@@ -139,21 +68,13 @@ static bool stored(void)
     return store_find_seq(mq.store, 5, &at) == 0;
 }
 
-static struct counters_sum numbers(void)
-{
-    struct counters_sum n;
-
-    counters_sum(flow.counters, &n);
-    return n;
-}
-
 Test(settle, done_leaves_nothing)
 {
     out.verdict = MQW_DONE;
     settle(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_FREE);
     cr_assert(!stored());
-    cr_assert_eq(numbers().done, 1);
+    cr_assert_eq(mq_numbers().done, 1);
 }
 
 Test(settle, discard_leaves_nothing_and_is_counted_so)
@@ -161,7 +82,7 @@ Test(settle, discard_leaves_nothing_and_is_counted_so)
     out.verdict = MQW_DISCARD;
     settle(&flow, &d, &out);
     cr_assert(!stored());
-    cr_assert_eq(numbers().discarded, 1);
+    cr_assert_eq(mq_numbers().discarded, 1);
 }
 
 Test(settle, a_retry_waits_as_the_backoff_says)
@@ -173,7 +94,7 @@ Test(settle, a_retry_waits_as_the_backoff_says)
     cr_assert_eq(row().state, STORE_WAITING);
     cr_assert_eq(row().attempts, 1);
     cr_assert_geq(row().due_ns, before + DELAY);
-    cr_assert_eq(numbers().retried, 1);
+    cr_assert_eq(mq_numbers().retried, 1);
 }
 
 Test(settle, a_delay_of_the_handler_counts_up_to_the_most)
@@ -196,7 +117,7 @@ Test(settle, the_last_attempt_that_fails_is_a_letter)
     cr_assert_eq(row().state, STORE_DEAD);
     cr_assert_eq(row().reason, REASON_EXHAUSTED);
     cr_assert_eq(row().attempts, set.max_attempts);
-    cr_assert_eq(numbers().dead, 1);
+    cr_assert_eq(mq_numbers().dead, 1);
 }
 
 Test(settle, dead_is_a_letter_at_once)

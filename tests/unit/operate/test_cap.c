@@ -1,32 +1,13 @@
 /* test_cap.c - the cap is raised while slots are added beside the loop */
 #include "tests/unit/flow/virtual_clock.h"
-#include "tests/unit/storage/custody_fixture.h"
+#include "tests/unit/operate/cap_fixture.h"
 
 #include <errno.h>
 #include <poll.h>
 
-#include "common/base/log.h"
-#include "common/state/counters.h"
-#include "worker/config/slots.h"
-#include "worker/flow/flow.h"
-#include "worker/loop/loop.h"
-#include "worker/operate/cap.h"
-#include "worker/source/mq/source_mq.h"
-
 enum { CAP = 2, MORE = 20, MOST = 40, WAIT_MS = 60000 };
 
-static struct settings set = {
-    .queue = "/q", .concurrency = CAP, .window = 1, .lookahead = 1};
-static const struct handler_ops ops = {.name = "none"};
-static struct flow flow;
-static struct source_mq mq;
-static struct cap cap;
 static unsigned over;
-
-static void on_event(void *arg, enum gate_event event)
-{
-    (void)arg, (void)event;
-}
 
 static void on_over(void *arg)
 {
@@ -34,69 +15,13 @@ static void on_over(void *arg)
     over++;
 }
 
-static void no_count(void *arg)
-{
-    (void)arg;
-}
-
-static void visit(struct slot *slot, void *arg)
-{
-    (void)slot, (void)arg;
-}
-
-/* custody_ready - a source without a queue and a store, which adds slots */
-static void custody_ready(void)
-{
-    struct custody_spec spec = {.body_bytes = FIXTURE_ROOM,
-                                .slots = slots_for(&set, CAP),
-                                .slots_max = slots_for(&set, MOST)};
-    struct problem p = {0};
-
-    fixture_init();
-    cr_assert_eq(custody_open(&mq.custody, fixture_file, &spec, &p), 0);
-    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
-}
-
 static void setup(void)
 {
-    struct problem p = {0};
-
-    log_setup(LOG_ERROR + 1, LOG_TEXT);
-    custody_ready();
-    flow.set = &set;
-    flow.ops = &ops;
-    cr_assert_eq(timers_open(&flow.timers), 0);
-    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
-    cr_assert_eq(pool_open(&flow.pool, CAP + SPARE_THREADS), 0);
-    mq.set = &set;
-    mq.timers = flow.timers;
-    mq.pool = &flow.pool;
-    mq.events.changed = no_count;
-    cr_assert_eq(source_mq_open(&mq, &p), 0);
-    flow.source = &mq.source;
-    dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
-    flow.dirty.timers = flow.timers;
-    flow.dirty.loop = flow.loop;
-    items_init(&flow.items, 0);
-    gate_init(&flow.gate, &set, on_event, NULL);
-    cap_init(&cap, &flow, &set);
-    cap.over = on_over;
-    cap.arg = &cap;
+    fixture_init();
+    cap_open(CAP, MOST, FIXTURE_ROOM, on_over);
 }
 
-static void teardown(void)
-{
-    pool_close(&flow.pool);
-    gate_fini(&flow.gate);
-    items_fini(&flow.items);
-    loop_close(&flow.loop);
-    source_mq_close(&mq);
-    timers_close(&flow.timers);
-    custody_close(&mq.custody);
-    fixture_fini();
-}
-
-TestSuite(cap, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(cap, .init = setup, .fini = cap_close, .timeout = 120);
 
 /* job_over - as the loop would: wait for the timer that the job starts */
 static void job_over(void)

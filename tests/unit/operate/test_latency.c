@@ -8,21 +8,13 @@
  * from. A machine that is busy can add to that, so the best of some rounds
  * counts: what keeps the loop waiting does so in each of them.
  */
-#include "tests/unit/storage/custody_fixture.h"
+#include "tests/unit/operate/cap_fixture.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
-
-#include "common/base/clock.h"
-#include "common/base/log.h"
-#include "worker/config/slots.h"
-#include "worker/flow/flow.h"
-#include "worker/loop/loop.h"
-#include "worker/operate/cap.h"
-#include "worker/source/mq/source_mq.h"
 
 enum { CAP = 1, MOST = 64, STACK = 256 << 10, ROUNDS = 5 };
 
@@ -31,12 +23,6 @@ enum { CAP = 1, MOST = 64, STACK = 256 << 10, ROUNDS = 5 };
 /* Two files, and as much for others. */
 #define NEEDS ((uint64_t)4 * MOST * CUSTODY_BODY_MAX)
 
-static struct settings set = {
-    .queue = "/q", .concurrency = CAP, .window = 1, .lookahead = 1};
-static const struct handler_ops ops = {.name = "none"};
-static struct flow flow;
-static struct source_mq mq;
-static struct cap cap;
 static struct timer tick;
 static uint64_t due_ns, waited_ns, worst_ns;
 static atomic_bool done;
@@ -75,21 +61,6 @@ static void ticked(struct timer *timer)
     timers_start(flow.timers, timer, due_ns);
 }
 
-static void on_event(void *arg, enum gate_event event)
-{
-    (void)arg, (void)event;
-}
-
-static void no_count(void *arg)
-{
-    (void)arg;
-}
-
-static void visit(struct slot *slot, void *arg)
-{
-    (void)slot, (void)arg;
-}
-
 static bool finished(void *arg)
 {
     (void)arg;
@@ -102,18 +73,13 @@ static int wait_ms(void *arg)
     return -1;
 }
 
-static void nothing(void *arg)
-{
-    (void)arg;
-}
-
 /* run - the loop, until `done` */
 static uint64_t run(void)
 {
     static const struct loop_hooks hooks = {.finished = finished,
                                             .wait_ms = wait_ms,
-                                            .quiet = nothing,
-                                            .round = nothing};
+                                            .quiet = cap_nothing,
+                                            .round = cap_nothing};
 
     atomic_store(&done, false);
     worst_ns = 0;
@@ -132,52 +98,13 @@ static void over(void *arg)
 
 static void setup(void)
 {
-    struct custody_spec spec = {.body_bytes = CUSTODY_BODY_MAX,
-                                .slots = slots_for(&set, CAP),
-                                .slots_max = slots_for(&set, MOST)};
-    struct problem p = {0};
-
     flow = (struct flow){0};
     mq = (struct source_mq){0};
-    set.concurrency = CAP;
     strcpy(fixture_dir, "/dev/shm/mqw-latency-XXXXXX");
     cr_assert(mkdtemp(fixture_dir));
     snprintf(fixture_file, sizeof fixture_file, "%s/custody", fixture_dir);
-    log_setup(LOG_ERROR + 1, LOG_TEXT);
-    cr_assert_eq(custody_open(&mq.custody, fixture_file, &spec, &p), 0, "%s",
-                 p.text);
-    cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
-    flow.set = &set;
-    flow.ops = &ops;
-    cr_assert_eq(timers_open(&flow.timers), 0);
-    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
-    cr_assert_eq(pool_open(&flow.pool, CAP + SPARE_THREADS), 0);
-    mq.set = &set;
-    mq.timers = flow.timers;
-    mq.pool = &flow.pool;
-    mq.events.changed = no_count;
-    cr_assert_eq(source_mq_open(&mq, &p), 0);
-    flow.source = &mq.source;
-    dirty_init(&flow.dirty, NS_PER_S, no_count, NULL);
-    flow.dirty.timers = flow.timers;
-    flow.dirty.loop = flow.loop;
-    items_init(&flow.items, 0);
-    gate_init(&flow.gate, &set, on_event, NULL);
-    cap_init(&cap, &flow, &set);
-    cap.over = over;
+    cap_open(CAP, MOST, CUSTODY_BODY_MAX, over);
     timer_init(&tick, ticked);
-}
-
-static void teardown(void)
-{
-    pool_close(&flow.pool);
-    gate_fini(&flow.gate);
-    items_fini(&flow.items);
-    loop_close(&flow.loop);
-    source_mq_close(&mq);
-    timers_close(&flow.timers);
-    custody_close(&mq.custody);
-    fixture_fini();
 }
 
 static void put_back_job(struct pool_job *job)
@@ -238,7 +165,7 @@ Test(latency, adding_and_rewriting_64_slots_of_16_mib_delays_no_timer,
         setup();
         add = least(add, adding());
         rewrite = least(rewrite, rewriting());
-        teardown();
+        cap_close();
     }
     cr_expect_lt(add, MOST_LATE, "%" PRIu64 " us", add / NS_PER_US);
     cr_expect_lt(rewrite, MOST_LATE, "%" PRIu64 " us", rewrite / NS_PER_US);

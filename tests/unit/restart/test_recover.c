@@ -4,27 +4,15 @@
  * Custody and store are real files; the worker before is a process that ends
  * without a word.
  */
-#include "tests/unit/storage/store_fixture.h"
+#include "tests/unit/flow/mq_fixture.h"
 
 #include <errno.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 
-#include "common/base/log.h"
-#include "common/state/counters.h"
-#include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
-#include "worker/loop/loop.h"
 #include "worker/restart/recover.h"
-#include "worker/source/mq/source_mq.h"
 
-enum { SLOTS = 4, MAX_CRASHES = 3 };
-
-static struct settings set;
-static struct handler_ops ops = {.name = "none"};
-static struct flow flow;
-static struct source_mq mq;
-static struct problem problem;
+enum { MAX_CRASHES = 3 };
 
 /* What the worker before left of one message. */
 struct left {
@@ -34,57 +22,15 @@ struct left {
     bool runs;
 };
 
-static void visit(struct slot *found, void *arg)
-{
-    (void)found, (void)arg;
-}
-
-static void no_event(void *arg, enum gate_event event)
-{
-    (void)arg, (void)event;
-}
-
-static void nothing(void *arg)
-{
-    (void)arg;
-}
-
-static void custody_ready(void)
-{
-    const struct custody_spec spec = {
-        .body_bytes = 64, .slots = SLOTS, .slots_max = SLOTS};
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof path, "%s/custody", fixture_dir);
-    cr_assert_eq(custody_open(&mq.custody, path, &spec, &problem), 0);
-}
-
 static void setup(void)
 {
-    log_setup(LOG_ERROR + 1, LOG_TEXT);
-    fixture_init();
     settings_init(&set);
     snprintf(set.queue, sizeof set.queue, "/q");
     set.max_crashes = MAX_CRASHES;
-    mq.store = fixture_open();
+    mq_files();
 }
 
-static void teardown(void)
-{
-    unsettled_fini(&flow.unsettled);
-    gate_fini(&flow.gate);
-    dispatch_close(&flow.dispatch);
-    ready_fini(&flow.ready);
-    source_mq_close(&mq);
-    counters_close(&flow.counters);
-    loop_close(&flow.loop);
-    timers_close(&flow.timers);
-    custody_close(&mq.custody);
-    store_close(&mq.store);
-    fixture_fini();
-}
-
-TestSuite(recover, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(recover, .init = setup, .fini = mq_close, .timeout = 30);
 
 /* ran_before - in a process of its own, which is killed with these in flight */
 static void ran_before(const struct left *left, size_t n)
@@ -93,8 +39,8 @@ static void ran_before(const struct left *left, size_t n)
     pid_t pid = fork();
 
     if (pid == 0) {
-        custody_ready();
-        custody_recover(mq.custody, visit, NULL, &problem);
+        mq_custody();
+        custody_recover(mq.custody, mq_visit_none, NULL, &problem);
         for (size_t i = 0; i < n; i++) {
             struct slot *slot = custody_acquire(mq.custody);
 
@@ -118,40 +64,10 @@ static void ran_before(const struct left *left, size_t n)
 /* starts - the next one, with these handlers; how recovery ends */
 static int starts(bool within)
 {
-    custody_ready();
+    mq_custody();
     ops.within = within;
-    flow.set = &set;
-    flow.ops = &ops;
-    flow.folder = fixture_dir;
-    cr_assert_eq(timers_open(&flow.timers), 0);
-    cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
-    cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
-    ready_init(&flow.ready);
-    mq.set = &set;
-    mq.folder = fixture_dir;
-    mq.timers = flow.timers;
-    mq.pool = &flow.pool;
-    mq.events.changed = nothing;
-    cr_assert_eq(source_mq_open(&mq, &problem), 0);
-    flow.source = &mq.source;
-    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
-    dirty_init(&flow.dirty, NS_PER_S, nothing, NULL);
-    flow.dirty.timers = flow.timers;
-    flow.dirty.loop = flow.loop;
-    unsettled_init(&flow.unsettled, &flow);
-    gate_init(&flow.gate, &set, no_event, NULL);
-    flow.gate.timers = flow.timers;
-    flow.gate.dirty = &flow.dirty;
-    flow.gate.counters = flow.counters;
+    mq_parts();
     return recover(&flow, &problem);
-}
-
-static struct counters_sum numbers(void)
-{
-    struct counters_sum n;
-
-    counters_sum(flow.counters, &n);
-    return n;
 }
 
 /* dead - it is a letter, because of crashes */
@@ -200,7 +116,7 @@ Test(recover, all_run_again_in_the_order_of_the_queue)
     next_runs(8, 1);
     next_runs(9, 1);
     none_runs();
-    cr_assert_eq(numbers().crashes, 2, "of those that ran");
+    cr_assert_eq(mq_numbers().crashes, 2, "of those that ran");
 }
 
 Test(recover, what_may_have_run_says_so)
@@ -227,7 +143,7 @@ Test(recover, a_command_is_blamed_for_each_crash_it_ran_in)
     dead(8);
     next_runs(7, MAX_CRASHES - 1);
     none_runs();
-    cr_assert_eq(numbers().dead, 1);
+    cr_assert_eq(mq_numbers().dead, 1);
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS - 1);
 }
 
@@ -239,7 +155,7 @@ Test(recover, a_letter_that_the_last_start_could_not_write_is_one_now)
     cr_assert_eq(starts(false), 0);
     dead(7);
     none_runs();
-    cr_assert_eq(numbers().crashes, 0, "it did not run in between");
+    cr_assert_eq(mq_numbers().crashes, 0, "it did not run in between");
 }
 
 Test(recover, one_crash_is_enough_where_one_is_allowed)
@@ -336,7 +252,7 @@ Test(recover, a_row_may_be_dead_by_it)
     ran_before(&left, 1);
     cr_assert_eq(starts(false), 0);
     dead(7);
-    cr_assert_eq(numbers().dead, 1);
+    cr_assert_eq(mq_numbers().dead, 1);
 }
 
 Test(recover, a_verdict_that_is_written_is_not_given_twice)
@@ -349,7 +265,7 @@ Test(recover, a_verdict_that_is_written_is_not_given_twice)
     none_runs();
     cr_assert_eq(row_of(left.row).crashes, 0);
     cr_assert_eq(row_of(left.row).attempts, 2);
-    cr_assert_eq(numbers().crashes, 0);
+    cr_assert_eq(mq_numbers().crashes, 0);
 }
 
 Test(recover, nor_if_its_row_is_gone)
@@ -360,7 +276,7 @@ Test(recover, nor_if_its_row_is_gone)
     cr_assert_eq(starts(false), 0);
     none_runs();
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
-    cr_assert_eq(numbers().crashes, 0);
+    cr_assert_eq(mq_numbers().crashes, 0);
 }
 
 Test(recover, nor_a_fresh_one_whose_row_is_there)
@@ -371,7 +287,7 @@ Test(recover, nor_a_fresh_one_whose_row_is_there)
     ran_before(&left, 1);
     cr_assert_eq(starts(false), 0);
     none_runs();
-    cr_assert_eq(numbers().crashes, 0);
+    cr_assert_eq(mq_numbers().crashes, 0);
 }
 
 /* ---- again and again ---- */
@@ -385,7 +301,7 @@ Test(recover, crashes_add_up_over_starts_until_it_is_dead)
         cr_assert_eq(starts(false), 0);
         next_runs(7, i);
         left.crashes = i;
-        teardown();
+        mq_close();
         setup();
     }
     ran_before(&left, 1);
