@@ -48,6 +48,9 @@ static inline void amqp_begin(unsigned nodes)
     snprintf(count, sizeof count, "%u", nodes);
     amqp_pid = fork();
     if (amqp_pid == 0) {
+#ifdef AMQP_TLS
+        setenv("RABBIT_TLS", "1", 1);
+#endif
         dup2(in[0], 0);
         dup2(out[1], 1);
         execl(tool, "rabbit", "run", dir, count, (char *)NULL);
