@@ -14,6 +14,12 @@
 #include "scripts/mqsend/mqsend_envelope.h"
 #include "scripts/mqsend/mqsend_input.h"
 #include "scripts/mqsend/mqsend_post.h"
+#include "common/broker/broker_operand.h"
+#ifdef MQW_AMQP
+#include "scripts/mqsend/amqp/mqsend_broker.h"
+#endif
+
+#define BROKER_BODY (128u << 20) /* more no broker takes unless told to */
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 #define COUNT_MAX    ((uint64_t)INT64_MAX)
@@ -22,6 +28,7 @@ struct options {
     struct envelope envelope;
     struct queue_attr attr;
     const char *file;
+    const char *password_file, *tls_ca, *tls_cert, *tls_key;
     uint64_t priority, timeout_ns, wait_ns, repeat, rate, mode;
     bool lines, null, raw, create, no_wait, print_id, quiet, help, version;
     bool has_delay, has_depth, has_size, has_mode, has_wait;
@@ -116,6 +123,16 @@ static const struct option_row rows[] = {
      .help = "largest message of a created queue"},
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), SEEN(has_mode), .help = "access mode of a created queue"},
+    {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
+     .help = "what opens a queue on a broker; else "
+             "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"},
+    {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
+     .help = "who may have signed the certificate of a broker (amqps://); "
+             "without it those that the system trusts"},
+    {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
+     .help = "certificate that the broker is shown"},
+    {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
+     .help = "its private key"},
     {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"},
     {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
 };
@@ -123,7 +140,8 @@ static const struct option_row rows[] = {
 static const struct option_table table = {
     .program = "mqsend",
     .usage = "[options] QUEUE [BODY]",
-    .about = "Send messages to a POSIX message queue.",
+    .about = "Send messages to a POSIX message queue, or to a RabbitMQ quorum "
+             "queue (amqp://USER@HOST/VHOST/QUEUE).",
     .notes = "The body is BODY, else FILE, else what stdin gives until its "
              "end.\n"
              "Exit status: 0; 64 usage; 65 body too large; 66 no such queue;\n"
@@ -284,6 +302,104 @@ static int run(struct options *o, const char *name, const char *body)
     return status;
 }
 
+/* broker_check - what a queue on a broker cannot have, and any other */
+static int broker_check(const struct options *o, bool broker, struct problem *p)
+{
+    const char *only = o->password_file ? "--password-file"
+                       : o->tls_ca      ? "--tls-ca"
+                       : o->tls_cert    ? "--tls-cert"
+                       : o->tls_key     ? "--tls-key"
+                                        : NULL;
+    const char *never = o->priority         ? "--priority"
+                        : o->envelope.group ? "--group"
+                        : o->has_depth      ? "--queue-depth"
+                        : o->has_size       ? "--message-size"
+                        : o->has_mode       ? "--mode"
+                        : o->no_wait        ? "--no-wait"
+                                            : NULL;
+
+    if (!broker && only)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a queue on a broker (amqp://): leave it "
+                           "out",
+                           only);
+    if (broker && never)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s cannot be with a queue on a broker: a "
+                           "replicated queue has neither priorities nor "
+                           "groups here, and its limits are the broker's",
+                           never);
+    if (broker && !o->tls_cert != !o->tls_key)
+        return usage(p, "--tls-cert and --tls-key go together: give both");
+    return 0;
+}
+
+#ifdef MQW_AMQP
+/* broker_send - open, send, close; the exit status */
+static int broker_send(struct options *o, const struct broker_operand *operand,
+                       const char *body, struct input *input)
+{
+    if (!body && !o->file && !o->quiet)
+        complain_reads(o->lines  ? "messages, one a line,"
+                       : o->null ? "messages, each up to a NUL,"
+                                 : "the body");
+    return broker_post(&(struct broker_post){
+        .operand = operand,
+        .password_file = o->password_file,
+        .tls_ca = o->tls_ca,
+        .tls_cert = o->tls_cert,
+        .tls_key = o->tls_key,
+        .input = input,
+        .envelope = &o->envelope,
+        .most = BROKER_BODY,
+        .wait_ns = o->has_wait ? o->wait_ns : UINT64_MAX,
+        .repeat = o->repeat,
+        .rate = o->rate,
+        .many = o->lines || o->null,
+        .create = o->create,
+        .print_id = o->print_id,
+        .quiet = o->quiet,
+    });
+}
+#else
+static int broker_send(struct options *o, const struct broker_operand *operand,
+                       const char *body, struct input *input)
+{
+    (void)o, (void)body, (void)input;
+    return complain(EX_USAGE,
+                    "%s: amqp:// needs a build with librabbitmq: scripts/deps, "
+                    "then make",
+                    operand->shown);
+}
+#endif
+
+/* broker_run - the same as run, for a queue on a broker */
+static int broker_run(struct options *o, const char *name, const char *body)
+{
+    struct input_spec spec = {
+        .text = body,
+        .file = o->file,
+        .delimiter = o->lines  ? '\n'
+                     : o->null ? '\0'
+                               : INPUT_WHOLE,
+        .keep = BROKER_BODY,
+    };
+    struct broker_operand operand;
+    struct input *input = NULL;
+    struct problem p = {0};
+    int status;
+
+    o->envelope.raw = o->raw;
+    o->envelope.timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (broker_operand_parse(&operand, name, &p) < 0 ||
+        envelope_check(&o->envelope, &p) < 0 ||
+        input_open(&input, &spec, &p) < 0)
+        return complain_of(&p);
+    status = broker_send(o, &operand, body, input);
+    input_close(&input);
+    return status;
+}
+
 /* main - mqsend */
 int main(int argc, char **argv)
 {
@@ -309,8 +425,11 @@ int main(int argc, char **argv)
         err = body_find(argc, argv, operands, rest, &body, &p);
     if (!err)
         err = options_check(&o, body, &p);
+    if (!err)
+        err = broker_check(&o, broker_operand_is(argv[0]), &p);
     if (err)
         return complain_of(&p);
     cli_interrupt_catch();
-    return run(&o, argv[0], body);
+    return broker_operand_is(argv[0]) ? broker_run(&o, argv[0], body)
+                                      : run(&o, argv[0], body);
 }

@@ -1,0 +1,223 @@
+/* mqsend_broker.c - the sending of a run's messages to a queue on a broker (see
+ * mqsend_broker.h)
+ *
+ * The id of a message is fixed before it is sent for the first time: what is
+ * sent twice, as its confirm was lost, has one id, and the second says so.
+ */
+#include "scripts/mqsend/amqp/mqsend_broker.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/amqp/publisher.h"
+#include "common/base/clock.h"
+#include "common/broker/broker_password.h"
+#include "common/text/cli_interrupt.h"
+#include "common/text/complain.h"
+#include "common/text/rate_limit.h"
+#include "common/text/term_progress.h"
+
+#define ENTRIES (HEADER_X_MAX + 8)
+
+/* One run. */
+struct run {
+    const struct broker_post *post;
+    struct publisher *publisher;
+    struct topology topology;
+    struct rate_limit rate;
+    struct term_progress bar;
+    uint64_t given;    /* to the publisher */
+    unsigned declared; /* bits of wait queues that are there */
+    char password[BROKER_PASSWORD];
+};
+
+static amqp_table_entry_t number(const char *name, uint64_t n)
+{
+    return (amqp_table_entry_t){
+        .key = {strlen(name), (void *)(uintptr_t)name},
+        .value = {.kind = AMQP_FIELD_KIND_I64,
+                  .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
+}
+
+/* headers_fill - what the text header says of a POSIX queue's message */
+static int headers_fill(const struct envelope *e, uint64_t now,
+                        amqp_table_entry_t all[ENTRIES])
+{
+    int n = 0;
+
+    all[n++] = number("mqw-sent", now);
+    if (e->delay_ns)
+        all[n++] = number("mqw-due", ns_add(now, e->delay_ns));
+    if (e->ttl_ns)
+        all[n++] = number("mqw-expires", ns_add(now, e->ttl_ns));
+    if (e->timeout_ms)
+        all[n++] = number("mqw-timeout", e->timeout_ms);
+    for (size_t i = 0; i < e->x_count; i++)
+        all[n++] = (amqp_table_entry_t){
+            .key = {e->x[i].name.size, (void *)(uintptr_t)e->x[i].name.at},
+            .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                      .value.bytes = {e->x[i].value.size,
+                                      (void *)(uintptr_t)e->x[i].value.at}}};
+    return n;
+}
+
+/* target - where it waits for its delay, or the queue itself */
+static int target(struct run *r, char name[TOPOLOGY_NAME], struct problem *p)
+{
+    uint64_t ms = topology_length(r->post->envelope->delay_ns / NS_PER_MS);
+    unsigned bit;
+    int err;
+
+    if (ms == 0) {
+        snprintf(name, TOPOLOGY_NAME, "%s", r->post->operand->queue);
+        return 0;
+    }
+    topology_waits(&r->topology, ms, name);
+    bit = 1U << topology_index(ms);
+    if (r->declared & bit)
+        return 0;
+    err = publisher_wait_queue(r->publisher, ms, p);
+    if (!err)
+        r->declared |= bit;
+    return err;
+}
+
+/* message_put - to the publisher, which keeps a copy */
+static int message_put(struct run *r, const char *body, size_t size,
+                       struct problem *p)
+{
+    struct envelope *e = r->post->envelope;
+    amqp_table_entry_t headers[ENTRIES];
+    char name[TOPOLOGY_NAME], id[ULID_TEXT] = "";
+    uint64_t now = clock_wall_ns();
+    int err = target(r, name, p);
+
+    if (err)
+        return err;
+    if (!e->has_id && !e->raw)
+        e->id = ulid_make(now);
+    if (!e->raw)
+        ulid_print(e->id, id);
+    err = publisher_put(
+        r->publisher,
+        &(struct publication){.queue = name,
+                              .id = id,
+                              .headers = headers,
+                              .header_count =
+                                  e->raw ? 0 : headers_fill(e, now, headers),
+                              .body = body,
+                              .size = size},
+        p);
+    if (err)
+        return err;
+    r->given++;
+    if (r->post->print_id)
+        puts(id);
+    term_progress_step(&r->bar, publisher_confirmed(r->publisher));
+    return 0;
+}
+
+/* record_put - one record as often as asked */
+static int record_put(struct run *r, const char *body, size_t size,
+                      struct problem *p)
+{
+    int err = 0;
+
+    if (size > r->post->most)
+        return problem_set(p, EX_DATAERR, EMSGSIZE,
+                           "body too large: %zu bytes, a broker takes up to "
+                           "%zu",
+                           size, r->post->most);
+    for (uint64_t n = r->post->repeat; n > 0 && !err; n--) {
+        err = rate_limit_wait(&r->rate);
+        if (err || cli_interrupt_seen())
+            return problem_set(p, EX_TEMPFAIL, EINTR, "interrupted");
+        err = message_put(r, body, size, p);
+    }
+    return err;
+}
+
+/* records_put - all of them, and all are confirmed on 0 */
+static int records_put(struct run *r, struct problem *p)
+{
+    const char *body;
+    size_t size;
+    int n, err = 0;
+
+    while (!err) {
+        n = input_next(r->post->input, &body, &size);
+        if (n == INPUT_END)
+            return publisher_flush(r->publisher, p);
+        if (n == -EINTR && !cli_interrupt_seen())
+            continue;
+        if (n < 0)
+            return problem_set(p, n == -EINTR ? EX_TEMPFAIL : EX_IOERR, -n,
+                               "cannot read the input: %s", strerror(-n));
+        err = record_put(r, body, size, p);
+    }
+    return err;
+}
+
+/* failed - why, and how many are there for sure: of the others nobody knows */
+static int failed(struct run *r, const struct problem *p)
+{
+    uint64_t confirmed = r->publisher ? publisher_confirmed(r->publisher) : 0;
+
+    term_progress_end(&r->bar);
+    fflush(stdout);
+    complain(0, "%s: %" PRIu64 " confirmed, %" PRIu64 " not known", p->text,
+             confirmed,
+             r->given - (r->given < confirmed ? r->given : confirmed));
+    cli_interrupt_die();
+    return p->status;
+}
+
+static bool stop(void)
+{
+    return cli_interrupt_seen() != 0;
+}
+
+/* connect_to - to any of the hosts */
+static int connect_to(struct run *r, struct problem *p)
+{
+    const struct broker_post *post = r->post;
+    struct publisher_setup setup = {
+        .link = {.operand = post->operand,
+                 .password = r->password,
+                 .tls_ca = post->tls_ca,
+                 .tls_cert = post->tls_cert,
+                 .tls_key = post->tls_key,
+                 .name = "mqsend"},
+        .topology = r->topology,
+        .create = post->create,
+        .wait_ns = post->wait_ns,
+        .stop = stop,
+    };
+    int err = broker_password_find(r->password, post->operand,
+                                   post->password_file, p);
+
+    return err ? err : publisher_open(&r->publisher, &setup, p);
+}
+
+int broker_post(const struct broker_post *post)
+{
+    struct run r = {.post = post, .topology = {.operand = post->operand}};
+    struct problem p = {0};
+    int status = 0;
+
+    if (connect_to(&r, &p) < 0)
+        return complain_of(&p);
+    if (!post->quiet && (post->many || post->repeat > 1))
+        term_progress_start(&r.bar, "confirmed", post->many ? 0 : post->repeat);
+    rate_limit_start(&r.rate, post->rate, clock_mono_ns());
+    if (records_put(&r, &p) < 0)
+        status = failed(&r, &p);
+    term_progress_end(&r.bar);
+    if (!status && (fflush(stdout) != 0 || ferror(stdout)))
+        status = complain(EX_IOERR, "cannot write the ids");
+    publisher_close(&r.publisher);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* mqsend_broker.h - the sending of a run's messages to a queue on a broker
+ *
+ * WHAT   Takes records from the input, publishes each, and counts those that
+ *        the broker has confirmed.
+ * WHO    One thread.
+ * OWNS   The connection, during broker_post.
+ * FAILS  Says what happened, and how many were confirmed, on stderr; returns
+ *        the exit status.
+ */
+#ifndef SCRIPTS_MQSEND_AMQP_MQSEND_BROKER_H
+#define SCRIPTS_MQSEND_AMQP_MQSEND_BROKER_H
+
+#include "common/broker/broker_operand.h"
+#include "scripts/mqsend/mqsend_envelope.h"
+#include "scripts/mqsend/mqsend_input.h"
+
+struct broker_post {
+    const struct broker_operand *operand;
+    const char *password_file, *tls_ca, *tls_cert, *tls_key; /* NULL: none */
+    struct input *input;
+    struct envelope *envelope;
+    size_t most;      /* bytes of a body */
+    uint64_t wait_ns; /* for a confirm; UINT64_MAX: no limit */
+    uint64_t repeat;  /* times each record, 1 and up */
+    uint64_t rate;    /* messages a second; 0: no limit */
+    bool many;        /* the number of records is not known */
+    bool create, print_id, quiet;
+};
+
+int broker_post(const struct broker_post *post);
+
+#endif
