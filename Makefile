@@ -246,9 +246,9 @@ check-asan build-asan:
 # are built with it, the tests that drive the programs without.
 tsan = $(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread
 build-tsan:
-	$(tsan) check-tsan-built
+	+$(tsan) check-tsan-built
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
-	$(tsan) check-tsan-stress
+	+$(tsan) check-tsan-stress
 	MQW_SANITIZED=1 MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs \
 	    SKIP="$(DRY) $(SINGLE)"
 check-tsan-built: $(STRESS) $(BIN)
