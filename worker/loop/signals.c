@@ -19,14 +19,22 @@ static void signals_fill(sigset_t *set)
         sigaddset(set, taken[i]);
 }
 
+void signals_nothing(int signal)
+{
+    (void)signal;
+}
+
 void signals_block(void)
 {
+    struct sigaction nothing = {.sa_handler = signals_nothing,
+                                .sa_flags = SA_RESTART};
     sigset_t set;
 
     signals_fill(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
+    sigaction(SIGPIPE, &nothing, NULL);
+    /* A file that may not grow is a full disk. */
+    sigaction(SIGXFSZ, &nothing, NULL);
 }
 
 /* arrived - all that came */

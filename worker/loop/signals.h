@@ -17,8 +17,11 @@ struct signals {
 };
 
 /* SIGTERM SIGINT SIGQUIT SIGHUP SIGUSR2 SIGCONT SIGTTIN SIGTTOU are blocked in
- * this thread and those it starts; SIGPIPE and SIGXFSZ are ignored. */
+ * this thread and those it starts; SIGPIPE and SIGXFSZ do nothing. */
 void signals_block(void);
+/* What the two do. Not SIG_IGN, which a program that is executed inherits: each
+ * handler would have to undo it, by a system call for each. */
+void signals_nothing(int signal);
 /* `came` is called in the loop for each of the blocked ones. */
 int signals_open(struct signals *s, struct loop *loop,
                  void (*came)(void *arg, int signal), void *arg);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "worker/loop/signals.h"
 
 /* The thread sanitizer's clone takes every child for that of a fork, and shared
  * memory for a copy: under it, glibc's own. */
@@ -68,8 +69,10 @@ int process_find(const char *name, char out[PATH_MAX])
 
 #define STACK (16u << 10) /* of the child, which makes a few system calls */
 
-/* All signals that this program ignores or catches. Asked for once, at the
- * first start: nothing of it changes while handlers run. */
+/* All signals that this program ignores, which execve(2) does not undo, or
+ * catches by a function that must not run in the child. Asked for once, at the
+ * first start: nothing of it changes while handlers run. A worker that is no
+ * part of another program has none. */
 static int changed[_NSIG];
 static size_t changed_count;
 static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
@@ -79,7 +82,8 @@ static void changed_find(void)
     struct sigaction now;
 
     for (int sig = 1; sig < _NSIG; sig++)
-        if (sigaction(sig, NULL, &now) == 0 && now.sa_handler != SIG_DFL)
+        if (sigaction(sig, NULL, &now) == 0 && now.sa_handler != SIG_DFL &&
+            now.sa_handler != signals_nothing)
             changed[changed_count++] = sig;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "worker/loop/signals.h"
 #include "worker/process/process.h"
 
 static char sleep_word[] = "sleep", time_word[] = "1000";
@@ -103,20 +104,13 @@ Test(process, what_cannot_be_started_leaves_nothing)
     cr_assert_eq(dup(0), next, "a descriptor is left");
 }
 
-/* process_start sees to it once for all starts: what is ignored by then */
-Test(process, it_has_no_signal_ignored_or_blocked)
+/* unchanged_check - a process has no signal ignored or blocked; it ends */
+static void unchanged_check(pid_t pid)
 {
     char path[PATH_MAX], line[128];
     unsigned long long blocked = 1, ignored = 1;
-    sigset_t all;
-    pid_t pid;
     FILE *f;
 
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGUSR1, SIG_IGN);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    pid = start();
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     f = fopen(path, "re");
     cr_assert_not_null(f);
@@ -128,4 +122,31 @@ Test(process, it_has_no_signal_ignored_or_blocked)
     stop(pid);
     cr_assert_eq(blocked, 0);
     cr_assert_eq(ignored & ~(3ULL << 31), 0, "%llx", ignored);
+}
+
+/* process_start sees to it once for all starts: what is ignored by then */
+Test(process, it_has_no_signal_ignored_or_blocked)
+{
+    sigset_t all;
+
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    unchanged_check(start());
+}
+
+/* A write to a pipe that nobody reads fails, and that is all; a handler has
+ * the signal as usual without being told so. */
+Test(process, the_worker_ends_by_no_write_and_its_child_may)
+{
+    int fds[2];
+
+    signals_block();
+    cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
+    close(fds[0]);
+    cr_assert_eq(write(fds[1], "x", 1), -1);
+    cr_assert_eq(errno, EPIPE);
+    close(fds[1]);
+    unchanged_check(start());
 }
