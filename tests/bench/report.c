@@ -12,6 +12,7 @@
 #define BUSY 0.5 /* load for each processor */
 
 #define VALUE_TEXT  24
+#define NAME_TEXT   80
 #define DEMAND_TEXT (VALUE_TEXT + 1)
 
 /* value_print - three digits or so: "1.26 M/s" "664 k/s" "8 MiB" */
@@ -40,9 +41,24 @@ static const char *value_print(double value, const char *unit,
     return buf;
 }
 
+/* processor_name - as /proc/cpuinfo has it; "" where it has none */
+static const char *processor_name(char name[NAME_TEXT])
+{
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[256];
+
+    name[0] = '\0';
+    while (f && !name[0] && fgets(line, sizeof line, f))
+        (void)sscanf(line, "model name : %79[^\n]", name);
+    if (f)
+        fclose(f);
+    return name;
+}
+
 void report_begin(struct report *report, const struct plan *plan)
 {
     struct utsname u;
+    char name[NAME_TEXT];
 
     report->processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (getloadavg(&report->load, 1) != 1)
@@ -55,9 +71,10 @@ void report_begin(struct report *report, const struct plan *plan)
     if (report->json)
         return;
     uname(&u);
-    printf("%s %s, %ld processors, load %.2f; %u pairs%s; ratio: median of "
-           "the pairs'\n",
-           u.sysname, u.release, report->processors, report->load, plan->runs,
+    printf("%s %s, %ld processors (%s), load %.2f; %u pairs%s; ratio: median "
+           "of the pairs'\n",
+           u.sysname, u.release, report->processors, processor_name(name),
+           report->load, plan->runs,
            plan->usual   ? " or more"
            : plan->quick ? ", quick"
                          : "");
