@@ -21,6 +21,7 @@
 #include "common/store/commit.h"
 #include "common/store/store_file.h"
 #include "common/store/store_make.h"
+#include "common/store/store_spool.h"
 #include "common/store/store_wal.h"
 
 #define BOOT_MAX 128
@@ -35,6 +36,7 @@ struct store {
     struct commit *commit;    /* c */
     _Atomic int64_t waits;    /* a  rows that are no letters */
     atomic_bool hooks;        /* a  each death is noted for --on-dead */
+    _Atomic int64_t spooled;  /* a  rows of the spool */
     char boot[BOOT_MAX];      /* c  "" if not known */
     uint8_t identity[8];      /* c  random; of this file */
 };
@@ -361,6 +363,16 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
 void store_waits_add(struct store *s, int64_t more)
 {
     atomic_fetch_add(&s->waits, more);
+}
+
+int64_t store_spooled(const struct store *s)
+{
+    return atomic_load(&s->spooled);
+}
+
+void store_spooled_add(struct store *s, int64_t more)
+{
+    atomic_fetch_add(&s->spooled, more);
 }
 
 const char *store_boot(const struct store *s)

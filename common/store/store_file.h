@@ -15,7 +15,7 @@
 #include "common/base/problem.h"
 
 #define STORE_MAGIC   0x4d515753 /* "MQWS", SQLite's application_id */
-#define STORE_VERSION 3          /* SQLite's user_version */
+#define STORE_VERSION 4          /* SQLite's user_version */
 #define STORE_OLDEST  1          /* version that is brought up to it */
 
 /* Is the file behind `db`, from which nothing was read yet, a store of ours? */

@@ -1,6 +1,6 @@
 /* store_make.c - a new file for a store; see store_make.h
  *
- * The schema of version 3. Change it: raise STORE_VERSION, bring the old one up
+ * The schema of version 4. Change it: raise STORE_VERSION, bring the old one up
  * to it (store_make_upgrade), keep a frozen copy of each in
  * tests/unit/storage/test_store.c.
  *
@@ -13,6 +13,11 @@
  * hooks      the letters that --on-dead is due for, in the order of n; since
  *            version 3.
  * identity   one row: a random number of this file; since version 2.
+ * spool      messages that came faster than they run, in their order; since
+ *            version 4. letter: the replay that its header speaks of.
+ * spool_state  one row: how many those are; while a worker takes from them, the
+ *            run of the machine and the number of its file of ends; and up to
+ *            which receive sequence some may have run before; since version 4.
  * Indexes are partial: each state pays for its own only. They name the state
  * all the same, or SQLite looks at the table to check it.
  */
@@ -79,6 +84,23 @@
     "CREATE INDEX IF NOT EXISTS messages_waiting ON messages" \
     " (state, attempts > 0, due_ns) WHERE state = 1;"
 
+/* What version 4 has more, as SINCE_2. */
+#define SINCE_4                                                          \
+    "CREATE TABLE IF NOT EXISTS spool ("                                 \
+    " key INTEGER PRIMARY KEY,"                                          \
+    " received_ns INTEGER NOT NULL,"                                     \
+    " id BLOB,"                                                          \
+    " crashes INTEGER NOT NULL,"                                         \
+    " flags INTEGER NOT NULL,"                                           \
+    " letter INTEGER,"                                                   \
+    " data BLOB NOT NULL);"                                              \
+    "CREATE INDEX IF NOT EXISTS spool_letters ON spool (letter)"         \
+    " WHERE letter IS NOT NULL;"                                         \
+    "CREATE TABLE IF NOT EXISTS spool_state (count INTEGER NOT NULL,"    \
+    " boot TEXT, run INTEGER NOT NULL, doubt INTEGER NOT NULL);"         \
+    "INSERT INTO spool_state SELECT (SELECT count(*) FROM spool), NULL," \
+    " 0, 0 WHERE NOT EXISTS (SELECT 1 FROM spool_state);"
+
 /* Nothing needs to be durable step by step while a file has no name yet. */
 #define UNNAMED "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
 
@@ -88,7 +110,7 @@ static const char schema[] = UNNAMED
     "PRAGMA page_size = 4096;"
     "PRAGMA auto_vacuum = INCREMENTAL;"
     "PRAGMA application_id = 0x4d515753;"
-    "PRAGMA user_version = 3;"
+    "PRAGMA user_version = 4;"
     "BEGIN;"
     "CREATE TABLE messages ("
     " row INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -124,10 +146,10 @@ static const char schema[] = UNNAMED
     " duration_ns INTEGER NOT NULL,"
     " error TEXT,"
     " stderr BLOB NOT NULL," SAID ","
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 SINCE_3 WAITING_INDEX
-    "COMMIT;"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 SINCE_3 SINCE_4
+        WAITING_INDEX "COMMIT;"
     "PRAGMA journal_mode = WAL;";
-_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 3,
+_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 4,
                "the schema writes these numbers");
 
 /* A file that is to become a store. Its maker holds a lock on it (flock(2)), by
@@ -382,12 +404,12 @@ int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p)
     if (rc == SQLITE_OK && version == STORE_VERSION)
         return 0;
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;" SINCE_2 SINCE_3, NULL, NULL,
-                          NULL);
+        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;" SINCE_2 SINCE_3 SINCE_4, NULL,
+                          NULL, NULL);
     if (rc == SQLITE_OK)
         rc = columns_add(db);
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "PRAGMA user_version = 3; COMMIT;", NULL, NULL,
+        rc = sqlite3_exec(db, "PRAGMA user_version = 4; COMMIT;", NULL, NULL,
                           NULL);
     if (rc == SQLITE_OK)
         return 0;

@@ -21,9 +21,10 @@ struct put {
     const struct store_row *rows;
     size_t n;
     const struct store_attempt *attempt; /* of the only row; NULL: none */
-    bool lenient; /* rows that are there already, or gone, stay so */
-    int64_t row;  /* the last one written */
-    int64_t more; /* rows that wait; -1: one less */
+    bool lenient;    /* rows that are there already, or gone, stay so */
+    int64_t row;     /* the last one written */
+    int64_t more;    /* rows that wait; -1: one less */
+    int64_t spooled; /* the same of the spool */
 };
 
 /* row_put - insert or update a row, and add to its history */
@@ -56,13 +57,15 @@ static int put_apply(struct sql *sql, void *arg)
     struct put *put = arg;
     int err = 0;
 
-    put->more = 0;
+    put->more = put->spooled = 0;
     for (size_t i = 0; i < put->n && !err; i++) {
         err = row_put(sql, put, &put->rows[i]);
         if (put->lenient && (err == -EEXIST || err == -ENOENT))
             err = 0;
+        if (!err && put->rows[i].spool)
+            err = sql_spool_out(sql, put->rows[i].spool, &put->spooled);
     }
-    return err;
+    return err ? err : sql_spool_counted(sql, put->spooled);
 }
 
 /* put_durable - the slots that the messages came from are FREE */
@@ -71,6 +74,7 @@ static void put_durable(void *arg)
     const struct put *put = arg;
 
     store_waits_add(put->store, put->more);
+    store_spooled_add(put->store, put->spooled);
     for (size_t i = 0; i < put->n; i++)
         if (put->rows[i].slot)
             put->rows[i].retire(put->rows[i].slot);

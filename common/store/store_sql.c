@@ -249,7 +249,8 @@ int sql_error(sqlite3 *db, int rc)
     case SQLITE_TOOBIG:
         return -EMSGSIZE;
     case SQLITE_CONSTRAINT:
-        if (rc == SQLITE_CONSTRAINT_UNIQUE)
+        if (rc == SQLITE_CONSTRAINT_UNIQUE ||
+            rc == SQLITE_CONSTRAINT_PRIMARYKEY)
             return -EEXIST;
         return rc == SQLITE_CONSTRAINT_FOREIGNKEY ? -ENOENT : -EINVAL;
     default: /* CORRUPT, NOTADB, READONLY, CANTOPEN, ...: not to be used */

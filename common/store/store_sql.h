@@ -6,7 +6,7 @@
  *        One thread at a time on a connection.
  * OWNS   The connection and its statements.
  * FAILS  -ENOSPC, -EIO (also for a damaged file), -EBUSY, -ENOMEM, -EEXIST
- *        (receive_seq is taken), -ENOENT (an attempt of a row that is gone).
+ *        (receive_seq, or a key of the spool, is taken), -ENOENT (an attempt of a row that is gone).
  */
 #ifndef COMMON_STORE_STORE_SQL_H
 #define COMMON_STORE_STORE_SQL_H
@@ -144,6 +144,12 @@ int sql_row_state(struct sql *sql, int64_t row);
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a);
 
+/* A message of the spool that came to its end, or went on to the messages:
+ * *more is one less if it was there. */
+int sql_spool_out(struct sql *sql, int64_t key, int64_t *more);
+/* So many more rows of the spool, in the same transaction. */
+int sql_spool_counted(struct sql *sql, int64_t more);
+
 /* ---- what the files of the store share ---- */
 
 /* The reading connection, locked until store_read_end. */
@@ -176,6 +182,8 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
 bool store_hooks_noted(const struct store *s);
 /* Add to the rows that store_waits counts. */
 void store_waits_add(struct store *s, int64_t more);
+/* Add to those that store_spooled counts. */
+void store_spooled_add(struct store *s, int64_t more);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */
 const char *store_boot(const struct store *s);
 /* Whether what was sent then is in other queues than those of now. */

@@ -84,11 +84,13 @@ STATEMENT(SQL_ADD_ATTEMPT,
     " FROM attempts WHERE row = ?1")
 STATEMENT(SQL_STRAYS,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
-    " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)" OLDEST_FIRST
+    " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)"
+    " AND NOT EXISTS (SELECT 1 FROM spool WHERE letter = messages.row)" OLDEST_FIRST
     " LIMIT ?3")
 STATEMENT(SQL_RECALL,
     "UPDATE messages SET state = 3, boot = NULL"
-    " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)")
+    " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)"
+    " AND NOT EXISTS (SELECT 1 FROM spool WHERE letter = messages.row)")
 STATEMENT(SQL_DUE,
     "SELECT due_ns, row FROM messages WHERE state = 1"
     " AND (due_ns, row) > (?1, ?2) ORDER BY due_ns, row LIMIT ?3")
@@ -229,6 +231,23 @@ STATEMENT(SQL_FREE_PAGES,
     "SELECT freelist_count, page_count FROM"
     " pragma_freelist_count, pragma_page_count")
 STATEMENT(SQL_SHRINK, "PRAGMA incremental_vacuum(1024)")
+STATEMENT(SQL_SPOOL_IN,
+    "INSERT INTO spool (key, received_ns, id, crashes, flags, letter, data)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+STATEMENT(SQL_SPOOL_OUT, "DELETE FROM spool WHERE key = ?1")
+STATEMENT(SQL_SPOOL_MORE, "UPDATE spool_state SET count = count + ?1")
+STATEMENT(SQL_SPOOL_NOTE,
+    "UPDATE spool SET id = ?2, crashes = ?3, flags = ?4 WHERE key = ?1")
+STATEMENT(SQL_SPOOL_READ,
+    "SELECT key, received_ns, id, crashes, flags, ifnull(letter, 0), data"
+    " FROM spool WHERE key > ?1 ORDER BY key LIMIT ?2")
+STATEMENT(SQL_SPOOL_FIND, "SELECT key FROM spool WHERE key = ?1")
+STATEMENT(SQL_SPOOL_LAST,
+    "SELECT key FROM spool WHERE key < ?1 ORDER BY key DESC LIMIT 1")
+STATEMENT(SQL_SPOOL_STATE, "SELECT count, boot, doubt, run FROM spool_state")
+STATEMENT(SQL_SPOOL_STATE_SET,
+    "UPDATE spool_state SET boot = ?1, run = ?2, doubt = ?3")
+STATEMENT(SQL_SPOOL_STATE_END, "UPDATE spool_state SET boot = NULL")
 STATEMENT(SQL_NUMBER,
     "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'commits'")
 STATEMENT(SQL_FIRST_NUMBER,

@@ -57,12 +57,21 @@ static const char version_2[] = NUMBERS("2") VERSION_1_TABLES VERSION_2_TABLES
     "INSERT INTO attempts VALUES (7, 1, 1, 2, 'exit 1',"
     " CAST('no such order' || char(10) AS BLOB));"
     "INSERT INTO replays VALUES (7, 1, zeroblob(16), 150, 160, 1);";
-/* version_3: as 2, with a column of attempts that ALTER TABLE adds */
-static const char version_3[] = NUMBERS("3") VERSION_1_TABLES VERSION_2_TABLES
-    "ALTER TABLE attempts ADD COLUMN said INTEGER NOT NULL DEFAULT 0;"
-    "CREATE TABLE hooks (n INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)"
-    " ON DELETE CASCADE);";
+/* Version 3: as 2, with a column of attempts that ALTER TABLE adds. */
+#define VERSION_3_TABLES                                                   \
+    VERSION_1_TABLES VERSION_2_TABLES                                      \
+        "ALTER TABLE attempts ADD COLUMN said INTEGER NOT NULL DEFAULT 0;" \
+        "CREATE TABLE hooks (n INTEGER PRIMARY KEY AUTOINCREMENT,"         \
+        " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)"           \
+        " ON DELETE CASCADE);"
+static const char version_3[] = NUMBERS("3") VERSION_3_TABLES;
+static const char version_4[] = NUMBERS("4") VERSION_3_TABLES
+    "CREATE TABLE spool (key INTEGER PRIMARY KEY,"
+    " received_ns INTEGER NOT NULL, id BLOB, crashes INTEGER NOT NULL,"
+    " flags INTEGER NOT NULL, letter INTEGER, data BLOB NOT NULL);"
+    "CREATE INDEX spool_letters ON spool (letter) WHERE letter IS NOT NULL;"
+    "CREATE TABLE spool_state (count INTEGER NOT NULL, boot TEXT,"
+    " run INTEGER NOT NULL, doubt INTEGER NOT NULL);";
 
 /* file_of - a store as that version made it */
 static void file_of(const char *version)
@@ -206,8 +215,8 @@ Test(store, a_store_of_another_version_is_refused_untouched)
 {
     struct store *s = fixture_open();
     store_close(&s);
-    fixture_sql("PRAGMA user_version = 4");
-    refused(EX_CONFIG, "version 4");
+    fixture_sql("PRAGMA user_version = 5");
+    refused(EX_CONFIG, "version 5");
     fixture_sql("PRAGMA user_version = 0");
     refused(EX_CONFIG, "version 0");
     not_opened();
@@ -221,12 +230,12 @@ Test(store, a_newer_version_that_is_only_in_the_wal_is_refused_untouched)
     if (child == 0) { /* dies before the -wal is copied back */
         sqlite3 *db;
         sqlite3_open(fixture_db, &db);
-        sqlite3_exec(db, "PRAGMA user_version = 4", NULL, NULL, NULL);
+        sqlite3_exec(db, "PRAGMA user_version = 5", NULL, NULL, NULL);
         _exit(0);
     }
     waitpid(child, NULL, 0);
-    refused(EX_CONFIG, "version 4");
-    cr_assert(fixture_sql("PRAGMA user_version") == 4);
+    refused(EX_CONFIG, "version 5");
+    cr_assert(fixture_sql("PRAGMA user_version") == 5);
 }
 
 Test(store, a_damaged_file_is_refused_untouched)
@@ -341,7 +350,7 @@ Test(store, version_2_can_be_read_and_its_letters_say_why)
     char text[64] = "";
     file_of(version_2);
     struct store *s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 3);
+    cr_assert(fixture_sql("PRAGMA user_version") == 4);
     cr_assert(letters_get(s, 7, line_of, text) == 0);
     cr_assert_str_eq(text, "no such order");
     cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
@@ -363,16 +372,34 @@ static int64_t identity(void)
                        " unicode(substr(hex(id), 12)) FROM identity");
 }
 
-Test(store, version_1_becomes_version_3_once)
+Test(store, version_1_becomes_version_4_once)
 {
     file_of(version_1);
     struct store *s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 3);
+    cr_assert(fixture_sql("PRAGMA user_version") == 4);
     cr_assert(fixture_sql("SELECT count(*) FROM attempts") == 1);
     int64_t was = identity();
     store_close(&s);
     s = fixture_open();
     cr_assert(identity() == was, "another open leaves it alone");
+    store_close(&s);
+}
+
+Test(store, version_3_becomes_version_4_with_an_empty_spool)
+{
+    file_of(version_3);
+    fixture_sql("INSERT INTO identity VALUES (x'0102030405060708')");
+    int64_t was = identity();
+    struct store *s = fixture_open();
+    cr_assert(fixture_sql("PRAGMA user_version") == 4);
+    cr_assert(identity() == was);
+    cr_assert(fixture_sql("SELECT count FROM spool_state") == 0);
+    store_close(&s);
+    fixture_sql("PRAGMA user_version = 3"); /* store_wal_bury of the old one */
+    fixture_sql("UPDATE spool_state SET doubt = 5");
+    s = fixture_open();
+    cr_assert(fixture_sql("SELECT doubt FROM spool_state") == 5);
+    cr_assert(fixture_sql("SELECT count(*) FROM spool_state") == 1);
     store_close(&s);
 }
 
@@ -392,24 +419,26 @@ Test(store, two_new_stores_have_other_identities)
 
 /* A worker of version 1 that had the store open writes its number again when
  * the -wal cannot be begun anew. */
-Test(store, version_3_that_says_1_or_2_is_version_3)
+Test(store, version_4_that_says_an_older_one_is_version_4)
 {
     file_of(version_1);
     struct store *s = fixture_open();
     store_close(&s);
     int64_t was = identity();
-    for (int says = 1; says <= 2; says++) {
-        fixture_sql(says == 1 ? "PRAGMA user_version = 1"
-                              : "PRAGMA user_version = 2");
+    for (int says = 1; says <= 3; says++) {
+        static const char *const sets[] = {"PRAGMA user_version = 1",
+                                           "PRAGMA user_version = 2",
+                                           "PRAGMA user_version = 3"};
+        fixture_sql(sets[says - 1]);
         s = fixture_open();
-        cr_assert(fixture_sql("PRAGMA user_version") == 3);
+        cr_assert(fixture_sql("PRAGMA user_version") == 4);
         cr_assert(identity() == was);
         store_close(&s);
     }
 }
 
 /* An upgrade of the package leaves the old worker running for a while, and the
- * first mqdlq of the new one brings its store up to version 3. */
+ * first mqdlq of the new one brings its store up to version 4. */
 Test(store, a_program_of_version_1_goes_on_while_it_is_upgraded)
 {
     static const char put[] =
@@ -445,7 +474,7 @@ Test(store, several_programs_upgrade_it_at_once)
             cr_assert(wait(&status) > 0);
             cr_assert(status == 0);
         }
-        cr_assert(fixture_sql("PRAGMA user_version") == 3);
+        cr_assert(fixture_sql("PRAGMA user_version") == 4);
         (void)identity();
         cr_assert(unlink(fixture_db) == 0);
     }
@@ -461,7 +490,7 @@ Test(store, a_new_file_has_the_schema_of_its_version)
     store_close(&s);
     snprintf(other, sizeof other, "%s.golden", fixture_db);
     sqlite3_open(other, &db);
-    cr_assert(sqlite3_exec(db, version_3, NULL, NULL, NULL) == SQLITE_OK);
+    cr_assert(sqlite3_exec(db, version_4, NULL, NULL, NULL) == SQLITE_OK);
     snprintf(sql, sizeof sql, "ATTACH '%s' AS new", fixture_db);
     cr_assert(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
     sqlite3_stmt *st;

@@ -1,0 +1,254 @@
+/* store_spool.c - messages that came faster than they run (see store_spool.h)
+ *
+ * The number of rows is in a table, in the same commit as the rows: to count a
+ * million rows takes as long as to read them. For the same reason the highest
+ * receive sequence is looked for priority by priority.
+ * Crash before a commit: what it would have brought in is in slots, and what it
+ * would have deleted is noted where the worker notes ends. After it: the rows
+ * are there, or gone, and both places are looked at again by their keys.
+ */
+#include "common/store/store_spool.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/base/fault_point.h"
+#include "common/store/store_sql.h"
+
+/* The columns of SQL_SPOOL_READ. */
+enum { KEY, RECEIVED, ID, CRASHES, FLAGS, LETTER, DATA };
+
+/* ---- writing ---- */
+
+struct change {
+    struct store *store;
+    const struct store_spool_change *c;
+    int64_t more; /* rows; -1: one less */
+};
+
+/* id_value - NULL as long as there is none */
+static struct sql_value id_value(const struct ulid *id)
+{
+    static const struct ulid none;
+
+    return memcmp(id, &none, sizeof none) == 0
+               ? value_text(NULL, 0)
+               : value_blob(id->bytes, sizeof id->bytes);
+}
+
+/* row_in - one more */
+static int row_in(struct sql *sql, const struct store_spooled *m)
+{
+    return sql_run(
+        sql, SQL_SPOOL_IN,
+        SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
+                   id_value(&m->id), value_int(m->crashes), value_int(m->flags),
+                   m->letter ? value_int(m->letter) : value_text(NULL, 0),
+                   value_blob(m->data, m->size)));
+}
+
+int sql_spool_out(struct sql *sql, int64_t key, int64_t *more)
+{
+    int err = sql_change(sql, SQL_SPOOL_OUT, SQL_VALUES(value_int(key)));
+
+    if (!err)
+        --*more;
+    return err == -ENOENT ? 0 : err;
+}
+
+int sql_spool_counted(struct sql *sql, int64_t more)
+{
+    return more ? sql_run(sql, SQL_SPOOL_MORE, SQL_VALUES(value_int(more))) : 0;
+}
+
+/* change_apply - what ended, then what is new */
+static int change_apply(struct sql *sql, void *arg)
+{
+    struct change *change = arg;
+    const struct store_spool_change *c = change->c;
+    int err = 0;
+
+    change->more = 0;
+    for (size_t i = 0; i < c->out_count && !err; i++)
+        err = sql_spool_out(sql, c->out[i], &change->more);
+    for (size_t i = 0; i < c->in_count && !err; i++)
+        err = row_in(sql, &c->in[i]);
+    change->more += (int64_t)c->in_count;
+    return err ? err : sql_spool_counted(sql, change->more);
+}
+
+/* change_durable - the slots that the messages came from are FREE */
+static void change_durable(void *arg)
+{
+    const struct change *change = arg;
+
+    store_spooled_add(change->store, change->more);
+    if (change->c->durable)
+        change->c->durable(change->c->arg);
+}
+
+int store_spool_change(struct store *s, const struct store_spool_change *c)
+{
+    struct change change = {.store = s, .c = c};
+    int err;
+
+    FAULT_POINT("store_spool_before");
+    err = store_write(s, change_apply, change_durable, &change);
+    FAULT_POINT("store_spool_after");
+    return err;
+}
+
+static int note_apply(struct sql *sql, void *arg)
+{
+    const struct store_spooled *m = arg;
+
+    return sql_change(sql, SQL_SPOOL_NOTE,
+                      SQL_VALUES(value_int(m->key), id_value(&m->id),
+                                 value_int(m->crashes), value_int(m->flags)));
+}
+
+int store_spool_note(struct store *s, const struct store_spooled *m)
+{
+    struct store_spooled copy = *m;
+
+    return store_write(s, note_apply, NULL, &copy);
+}
+
+/* ---- from one worker to the next ---- */
+
+struct begin {
+    const char *boot;
+    uint64_t run, doubt;
+};
+
+static int begin_apply(struct sql *sql, void *arg)
+{
+    const struct begin *b = arg;
+
+    return sql_run(sql, SQL_SPOOL_STATE_SET,
+                   SQL_VALUES(value_string(b->boot), value_u64(b->run),
+                              value_u64(b->doubt)));
+}
+
+/* seq_highest - the last key of each priority has the highest of that one */
+static int seq_highest(struct store *s, uint64_t *seq)
+{
+    int64_t key = 0, below = INT64_MAX;
+    int err;
+
+    *seq = 0;
+    while ((err = store_number(s, &key, SQL_SPOOL_LAST,
+                               SQL_VALUES(value_int(below)))) == 0) {
+        if (store_spool_seq(key) > *seq)
+            *seq = store_spool_seq(key);
+        below = key & ~(int64_t)(STORE_SPOOL_SEQ_MAX - 1);
+    }
+    return err == -ENOENT ? 0 : err;
+}
+
+int store_spool_left(struct store *s, struct store_spool_left *out)
+{
+    sqlite3_stmt *st;
+    int64_t count = 0;
+    int found = store_ask(s, &st, SQL_SPOOL_STATE, NULL), err;
+
+    *out = (struct store_spool_left){0};
+    if (found > 0) {
+        const char *boot = (const char *)sqlite3_column_text(st, 1);
+
+        count = sqlite3_column_int64(st, 0);
+        out->doubt = sql_column_u64(st, 2);
+        out->run = boot ? sql_column_u64(st, 3) : 0;
+        out->cut = boot && sql_elsewhere(boot, store_boot(s));
+    }
+    err = store_answered(s, st, found);
+    store_spooled_add(s, count - store_spooled(s));
+    return err ? err : seq_highest(s, &out->seq);
+}
+
+int store_spool_begin(struct store *s, uint64_t run, uint64_t doubt)
+{
+    struct begin b = {store_boot(s), run, doubt};
+
+    return store_write(s, begin_apply, NULL, &b);
+}
+
+/* end_apply - the doubt stays: rows that are there since have not run again */
+static int end_apply(struct sql *sql, void *arg)
+{
+    (void)arg;
+    return sql_run(sql, SQL_SPOOL_STATE_END, NULL);
+}
+
+int store_spool_end(struct store *s)
+{
+    return store_write(s, end_apply, NULL, NULL);
+}
+
+/* ---- reading ---- */
+
+/* row_read - its body goes to `data`; its size, or -EMSGSIZE */
+static int64_t row_read(sqlite3_stmt *st, struct store_spooled *m, char *data,
+                        size_t room)
+{
+    const void *id = sqlite3_column_blob(st, ID);
+    const void *bytes = sqlite3_column_blob(st, DATA);
+
+    *m = (struct store_spooled){
+        .key = sqlite3_column_int64(st, KEY),
+        .received_ns = sql_column_u64(st, RECEIVED),
+        .crashes = (uint32_t)sql_column_u64(st, CRASHES),
+        .flags = (uint32_t)sql_column_u64(st, FLAGS),
+        .letter = sqlite3_column_int64(st, LETTER),
+        .data = data,
+        .size = (size_t)sqlite3_column_bytes(st, DATA),
+    };
+    if (m->size > room)
+        return -EMSGSIZE;
+    if (id && sqlite3_column_bytes(st, ID) == sizeof m->id.bytes)
+        memcpy(m->id.bytes, id, sizeof m->id.bytes);
+    if (m->size > 0 && !bytes)
+        return -ENOMEM;
+    if (m->size > 0)
+        memcpy(data, bytes, m->size);
+    return (int64_t)m->size;
+}
+
+int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
+                     size_t most, void *data, size_t room)
+{
+    sqlite3_stmt *st;
+    size_t used = 0;
+    int64_t size = 0;
+    int n = 0, end;
+    int more = store_ask(s, &st, SQL_SPOOL_READ,
+                         SQL_VALUES(value_int(after), value_u64(most)));
+
+    for (; more > 0 && (size_t)n < most; more = sql_step(st)) {
+        size = row_read(st, &rows[n], (char *)data + used, room - used);
+        if (size < 0)
+            break;
+        used += (size_t)size;
+        n++;
+    }
+    end = size < 0 && size != -EMSGSIZE ? (int)size : more;
+    (void)store_answered(s, st, end);
+    if (end < 0)
+        return end;
+    return n == 0 && size < 0 ? (int)size : n;
+}
+
+int store_spool_find(struct store *s, int64_t key)
+{
+    int64_t found;
+
+    return store_number(s, &found, SQL_SPOOL_FIND, SQL_VALUES(value_int(key)));
+}
+
+int64_t store_spool_count(struct store *s)
+{
+    int64_t count = 0;
+    int err = store_number(s, &count, SQL_SPOOL_STATE, NULL);
+
+    return err ? err : count;
+}
