@@ -1,0 +1,199 @@
+/* ends.c - the file of messages that ended and are on the disk still (see
+ * ends.h)
+ *
+ *   0   8  "MQWENDS1"
+ *   8   8  the number of the file
+ *  16  48  unused
+ *  64   8  a key, ENDS_MOST times; 0: none
+ *
+ * The keys are a ring, whose beginning and end only the process knows: the next
+ * one takes whatever is there. A key is one aligned store, so a kill leaves it
+ * or its absence (Intel SDM 3A, 9.1.1; C11 atomics elsewhere). That a store to
+ * a mapped file before a kill is seen after it is the kernel's promise for this
+ * run of the machine.
+ */
+#include "common/custody/ends.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#define MAGIC "MQWENDS1"
+
+struct ends_file {
+    char magic[8];
+    _Atomic uint64_t run;
+    uint8_t unused[48];
+    _Atomic int64_t keys[ENDS_MOST];
+};
+_Static_assert(offsetof(struct ends_file, keys) == 64, "format of ends");
+
+/* m = under mtx   c = constant after open */
+struct ends {
+    struct ends_file *file; /* c */
+    pthread_mutex_t mtx;
+    uint64_t head, tail;  /* m  the next to write; the oldest */
+    _Atomic size_t count; /* m, read by any */
+    char path[PATH_MAX];  /* c */
+};
+
+static int refuse(struct problem *p, int err, const char *path)
+{
+    return problem_set(p, EX_CANTCREAT, err,
+                       "%s: %s; make room there, or give another --runtime-dir",
+                       path, strerror(err));
+}
+
+/* file_open - with a block for each byte: no store to it can fail */
+static int file_open(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), err;
+
+    if (fd < 0)
+        return -errno;
+    err = posix_fallocate(fd, 0, sizeof(struct ends_file));
+    if (!err)
+        return fd;
+    close(fd);
+    return -err;
+}
+
+/* found - the keys of the last process lie anywhere: what is between them is
+ * none */
+static void found(struct ends *e)
+{
+    e->tail = 0;
+    e->head = 0;
+    for (uint64_t i = 0; i < ENDS_MOST; i++)
+        if (atomic_load(&e->file->keys[i]) != 0)
+            e->head = i + 1;
+    atomic_store(&e->count, (size_t)e->head);
+}
+
+int ends_open(struct ends **out, const char *path, struct problem *p)
+{
+    struct ends *e = calloc(1, sizeof *e);
+    int fd;
+
+    *out = NULL;
+    if (!e)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    fd = file_open(path);
+    if (fd < 0) {
+        free(e);
+        return refuse(p, -fd, path);
+    }
+    e->file = mmap(NULL, sizeof *e->file, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_POPULATE, fd, 0);
+    close(fd);
+    if (e->file == MAP_FAILED) {
+        free(e);
+        return refuse(p, errno, path);
+    }
+    strlcpy(e->path, path, sizeof e->path);
+    pthread_mutex_init(&e->mtx, NULL);
+    if (memcmp(e->file->magic, MAGIC, sizeof e->file->magic) != 0)
+        ends_reset(e, 0);
+    found(e);
+    *out = e;
+    return 0;
+}
+
+void ends_close(struct ends **ends, bool remove)
+{
+    struct ends *e = *ends;
+
+    if (!e)
+        return;
+    *ends = NULL;
+    if (remove)
+        (void)unlink(e->path);
+    munmap(e->file, sizeof *e->file);
+    pthread_mutex_destroy(&e->mtx);
+    free(e);
+}
+
+uint64_t ends_run(const struct ends *e)
+{
+    return atomic_load(&e->file->run);
+}
+
+/* ends_reset - the number last
+ * Crash before that: the number is 0, which the store never names. */
+void ends_reset(struct ends *e, uint64_t run)
+{
+    atomic_store(&e->file->run, 0);
+    memcpy(e->file->magic, MAGIC, sizeof e->file->magic);
+    for (size_t i = 0; i < ENDS_MOST; i++)
+        atomic_store_explicit(&e->file->keys[i], 0, memory_order_relaxed);
+    e->head = e->tail = 0;
+    atomic_store(&e->count, 0);
+    atomic_store(&e->file->run, run);
+}
+
+bool ends_put(struct ends *e, int64_t key)
+{
+    bool room;
+
+    pthread_mutex_lock(&e->mtx);
+    room = e->head - e->tail < ENDS_MOST;
+    if (room) {
+        atomic_store_explicit(&e->file->keys[e->head++ % ENDS_MOST], key,
+                              memory_order_release);
+        atomic_fetch_add(&e->count, 1);
+    }
+    pthread_mutex_unlock(&e->mtx);
+    return room;
+}
+
+/* ends_peek - a place without a key (see found) is as one with a key of none,
+ * which nobody has */
+size_t ends_peek(struct ends *e, int64_t *keys, size_t room)
+{
+    size_t n;
+
+    pthread_mutex_lock(&e->mtx);
+    n = (size_t)(e->head - e->tail);
+    n = n < room ? n : room;
+    for (size_t i = 0; i < n; i++)
+        keys[i] = atomic_load(&e->file->keys[(e->tail + i) % ENDS_MOST]);
+    pthread_mutex_unlock(&e->mtx);
+    return n;
+}
+
+/* ends_drop - after the commit that deleted them
+ * Crash before it: they are deleted once more, which changes nothing. */
+void ends_drop(struct ends *e, size_t n)
+{
+    pthread_mutex_lock(&e->mtx);
+    for (size_t i = 0; i < n; i++)
+        atomic_store_explicit(&e->file->keys[e->tail++ % ENDS_MOST], 0,
+                              memory_order_release);
+    atomic_fetch_sub(&e->count, n);
+    pthread_mutex_unlock(&e->mtx);
+}
+
+size_t ends_count(const struct ends *e)
+{
+    return atomic_load(&e->count);
+}
+
+bool ends_has(struct ends *e, int64_t key)
+{
+    bool has = false;
+
+    pthread_mutex_lock(&e->mtx);
+    for (uint64_t i = e->tail; i != e->head && !has; i++)
+        has = atomic_load(&e->file->keys[i % ENDS_MOST]) == key;
+    pthread_mutex_unlock(&e->mtx);
+    return has;
+}
