@@ -19,6 +19,7 @@
 #include "worker/restart/keep.h"
 #include "worker/files/pid_file.h"
 #include "worker/hooks/on_dead.h"
+#include "worker/source/spool/spool.h"
 #include "worker/loop/loop.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
@@ -211,6 +212,7 @@ static void on_last(void *arg)
         if (e->file_watch)
             file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
+        spool_stop(e->spool);
         keep_all(&e->flow);
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
         runtimedir_close(&e->runtime, &e->dir,
@@ -245,7 +247,9 @@ static int source_ready(struct engine *e, struct problem *p)
     e->mq.dirty = &e->flow.dirty;
     e->flow.source = &e->mq.source;
     err = source_mq_open(&e->mq, p);
-    return err ? err : source_mq_watch(&e->mq, p);
+    if (!err)
+        err = source_mq_watch(&e->mq, p);
+    return err ? err : spool_open(&e->spool, &e->mq, p);
 }
 
 /* borrow - what parts that cannot fail to open work on */
@@ -413,6 +417,8 @@ int engine_open(struct engine **out, struct settings *set,
                                     .source = e->flow.source,
                                     .stderr_limit = &e->stderr_limit},
             p);
+    if (!err)
+        err = spool_recovered(e->spool, p);
     /* What the last one kept at its end, and it had no more slots. */
     atomic_store(&e->flow.due_first,
                  err || e->broker ? 0 : custody_slots(e->mq.custody));
@@ -548,6 +554,8 @@ void engine_close(struct engine **engine)
     if (e->mq.store || e->broker)
         unsettled_fini(&e->flow.unsettled);
     on_dead_close(&e->on_dead);
+    if (e->flow.started)
+        spool_stop(e->spool);
     source_mq_stop(&e->mq);
     dispatch_close(&e->flow.dispatch);
     if (e->flow.handler)
@@ -555,6 +563,7 @@ void engine_close(struct engine **engine)
     stderr_limit_fini(&e->stderr_limit);
     if (e->flow.started)
         keep_all(&e->flow);
+    spool_close(&e->spool);
     source_mq_close(&e->mq);
     broker_close(e);
     control_close(&e->control);

@@ -195,6 +195,14 @@ static const struct option_row rows[] = {
      .help =
          "messages that may wait in the store, for whatever; at this number "
          "nothing more is taken from the queue"},
+    {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
+     .help = "move messages from the queue to the store as they come, N at "
+             "most, and run them from there in the same order: senders do not "
+             "wait, and what waits survives a reboot; 0 is off"},
+    {"spool-sync", 0, OPT_CHOICE, .value = "waiting|always",
+     .words = "waiting|always", .preset = "waiting", AT(spool_sync),
+     .help = "which messages a spool writes: those that wait, or each before "
+             "it runs"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
      .words = "continue|hold", .preset = "continue", AT(on_group_dead),
      .help = "what a group does whose head died: go on with the next, or wait "
@@ -327,7 +335,8 @@ void settings_init(struct settings *s)
     *s = (struct settings){.take_signals = true};
     memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
     for (size_t i = 0; i < settings_table.count; i++)
-        if (rows[i].preset && strcmp(rows[i].name, "mode") != 0 &&
+        if (rows[i].preset && !rows[i].optional &&
+            strcmp(rows[i].name, "mode") != 0 &&
             strcmp(rows[i].name, "max-concurrency") != 0 &&
             option_read(&rows[i], rows[i].preset, s, &p) < 0)
             panic("settings: a default is none: %s", p.text);

@@ -32,6 +32,9 @@
 /* What becomes of a group whose head died: words of --on-group-dead. */
 enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
 
+/* Which messages a spool writes: words of --spool-sync. */
+enum spool_sync { SPOOL_SYNC_WAITING, SPOOL_SYNC_ALWAYS };
+
 struct inproc; /* handler_inproc.h */
 
 struct settings {
@@ -77,6 +80,8 @@ struct settings {
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
     _Atomic uint64_t max_waiting;           /* rows of the store */
+    _Atomic uint64_t spool;                 /* messages; 0: off */
+    uint64_t spool_sync;                    /* enum spool_sync */
     uint64_t on_group_dead;                 /* enum group_dead */
     char group_separator;                   /* 0: none */
     char dead_letter_queue[QUEUE_NAME_MAX]; /* "": none */

@@ -152,7 +152,7 @@ int inherit_open(const struct inherit *i, struct problem *p)
     const struct settings *set = i->flow->set;
     struct custody_spec spec = {
         .slots = slots_for(set, (unsigned)set->concurrency),
-        .slots_max = slots_for(set, CONCURRENCY_MAX),
+        .slots_max = slots_for(set, CONCURRENCY_MAX) + SPOOL_SLOTS,
         .slots_more = slots_more(set),
         .aside = i->dir->folder,
     };

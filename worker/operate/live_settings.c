@@ -68,6 +68,7 @@ static const struct {
     {"group-quantum", quantum_change},
     {"max-parked", NULL},
     {"max-waiting", NULL},
+    {"spool", NULL},
     {"stderr-rate", NULL},
     {"keep-dead", NULL},
     {"max-dead", NULL},

@@ -242,8 +242,8 @@ static int revive_all(struct found *found, struct problem *p)
  * the ready list runs, a verdict is written, groups are parked */
 static bool goes_on(const struct flow *f)
 {
-    return ready_waiting(&f->ready) > 0 || unsettled_count(&f->unsettled) > 0 ||
-           dispatch_stuck(f);
+    return f->source->ops->pending(f->source) || ready_waiting(&f->ready) > 0 ||
+           unsettled_count(&f->unsettled) > 0 || dispatch_stuck(f);
 }
 
 /* room_make - what waits in its group must be lent to be run

@@ -17,6 +17,7 @@
 struct lent {
     struct message m;
     struct slot *slot;
+    int64_t spooled; /* key of its row of the spool; 0: it has none */
     char key[HEADER_VALUE_MAX]; /* of its group; what m.group points to */
 };
 

@@ -20,7 +20,8 @@ enum left {
     LEFT_FRESH,     /* one that came from the queue */
     LEFT_LETTER,    /* the same, and a letter that was sent again */
     LEFT_ROW,       /* a run of a row that waits, or is parked */
-    LEFT_CANCELLED, /* the same, and it is not to run: the row is taken again,
+    LEFT_SPOOLED,   /* the same of a row of the spool */
+    LEFT_CANCELLED, /* a run of a row that is not to run: the row is taken again,
                      * and comes to its end then */
 };
 
@@ -55,6 +56,19 @@ int mq_runs(struct source *s,
     return err;
 }
 
+/* spooled_of - the same of one that came from the queue, maybe by the spool */
+static int spooled_of(const struct source_mq *q, const struct slot *slot)
+{
+    struct mq_spool *sp = q->spool;
+    enum mq_spool_at at = MQ_SPOOL_NOT;
+    int err = sp ? sp->ops->find(sp, slot, &at) : 0;
+
+    return err                    ? err
+           : at == MQ_SPOOL_ENDED ? LEFT_SETTLED
+           : at == MQ_SPOOL_ROW   ? LEFT_SPOOLED
+                                  : LEFT_FRESH;
+}
+
 /* left_of - what a slot has: enum left, or -errno
  * A run of a waiting or parked row: done or discarded deletes the row; a
  * failure counts its attempt or changes its state. A replayed letter that runs
@@ -71,7 +85,9 @@ static int left_of(const struct source_mq *q, const struct slot *slot,
 
     if (slot->row == 0) {
         err = store_find_seq(q->store, slot->seq, &row);
-        return err == 0 ? LEFT_SETTLED : err == -ENOENT ? LEFT_FRESH : err;
+        return err == 0         ? LEFT_SETTLED
+               : err == -ENOENT ? spooled_of(q, slot)
+                                : err;
     }
     err = store_get(q->store, slot->row, m, NULL, 0, group);
     if (err)
@@ -133,6 +149,21 @@ static struct source_left lend(struct source_mq *q, struct slot *slot,
     return left;
 }
 
+/* in_line - one that was not lent gets in line again, behind those that came
+ * before it */
+static bool in_line(struct source_mq *q, struct slot *slot)
+{
+    struct slot_word w = slot_word(slot);
+    struct lent *l = source_mq_lent(q, slot);
+
+    if (!q->spool || w.state != SLOT_HELD || w.crashes ||
+        w.flags & SLOT_REDELIVERED || custody_torn(q->custody))
+        return false;
+    lent_fill(l);
+    q->spool->ops->adopt(q->spool, l);
+    return true;
+}
+
 /* recover_one - settled already, or lent again */
 static int recover_one(struct source_mq *q, struct slot *slot,
                        int (*visit)(void *arg, const struct source_left *left),
@@ -147,12 +178,18 @@ static int recover_one(struct source_mq *q, struct slot *slot,
         return is;
     if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
         slot->received_ns = clock_wall_ns();
-    err = is == LEFT_ROW ? row_crashed(q, slot, &m) : 0;
+    if (is == LEFT_FRESH && in_line(q, slot))
+        return 0;
+    err = is == LEFT_ROW       ? row_crashed(q, slot, &m)
+          : is == LEFT_SPOOLED ? q->spool->ops->note(q->spool, slot)
+                               : 0;
     if (is == LEFT_SETTLED || is == LEFT_CANCELLED || err == -ENOENT)
         return let_go(q, slot);
     if (err)
         return err;
-    left = lend(q, slot, is == LEFT_ROW ? &m : NULL);
+    left = lend(q, slot, is == LEFT_ROW || is == LEFT_SPOOLED ? &m : NULL);
+    if (is == LEFT_SPOOLED)
+        source_mq_lent(q, slot)->spooled = q->spool->ops->key(slot);
     if (left.waits)
         FAULT_POINT("recover_row_before_retire");
     return visit(arg, &left);

@@ -79,13 +79,16 @@ static void unclaimed(struct source_mq *q, const struct settle *st, int64_t row)
         due_rows_expect(q->due_rows, st->due_ns);
 }
 
-/* give_back - a row that was not delivered is in the store as before; what came
- * from the queue waits there from now on
+/* give_back - a row that was not delivered is in the store as before, and one of
+ * the spool that recovery gives back comes again in its turn; what came from
+ * the queue waits there from now on
  * Crash: the slot is HELD, or FREE, and the row waits in the store.
  */
-static bool give_back(const struct settle *st, int64_t row)
+static bool give_back(const struct source_mq *q, const struct settle *st,
+                      int64_t row)
 {
-    return st->kind == SETTLE_RETURN && row != 0;
+    return st->kind == SETTLE_RETURN &&
+           (row != 0 || (lent_of(st->m)->spooled && !atomic_load(&q->started)));
 }
 
 /* settle_stored - what needs more than a store to its slot
@@ -100,17 +103,18 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     bool ran = slot_word(l->slot).state == SLOT_RUNNING;
     int err = 0;
 
-    if (!give_back(st, row))
+    if (!give_back(q, st, row))
         err = unwritable(q);
     if (!err && st->kind <= SETTLE_DISCARD)
         err = store_delete(q->store, row);
-    else if (!err && !give_back(st, row))
+    else if (!err && !give_back(q, st, row))
         err = row_put(q, st);
     if (err) {
         lent_unrun(l, ran);
         return err;
     }
     FAULT_POINT("settle_after_write");
+    l->spooled = 0;
     slot_retire(l->slot);
     unclaimed(q, st, row);
     if (st->kind == SETTLE_DEAD)
@@ -140,9 +144,27 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
         list[i].err = err;
         if (err)
             continue;
+        lent_of(list[i].m)->spooled = 0;
         unclaimed(q, &list[i], rows[i].row);
         mq_lane_keep(q, list[i].lane, lent_of(list[i].m));
     }
+    return err;
+}
+
+/* settle_spooled - its row is deleted later, with others
+ * Not inline, as settle_all. */
+__attribute__((noinline)) static int settle_spooled(struct source_mq *q,
+                                                    const struct settle *st)
+{
+    struct mq_spool *sp = q->spool;
+    struct lent *l = lent_of(st->m);
+    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
+    int err = sp->ops->end(sp, l);
+
+    if (err)
+        lent_unrun(l, ran);
+    else
+        mq_lane_keep(q, st->lane, l);
     return err;
 }
 
@@ -157,6 +179,8 @@ int mq_settle(struct source *s, struct settle *list, size_t n)
         return settle_all(q, list, n);
     if (list->kind > SETTLE_DISCARD || l->slot->row != 0)
         return list->err = settle_stored(q, list);
+    if (l->spooled)
+        return list->err = settle_spooled(q, list);
     slot_retire(l->slot);
     mq_lane_keep(q, list->lane, l);
     return list->err = 0;

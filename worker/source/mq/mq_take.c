@@ -36,12 +36,17 @@ __attribute__((noinline)) static struct lent *lane_fill(struct source_mq *q,
     return one->warm;
 }
 
-/* lane_get - what a lane takes with */
+/* lane_get - as mq_lane_get */
 static inline struct lent *lane_get(struct source_mq *q, unsigned lane)
 {
     struct mq_lane *one = &q->lanes[lane];
 
     return one->warm ? one->warm : lane_fill(q, one);
+}
+
+struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
+{
+    return lane_get(q, lane);
 }
 
 /* mq_warm - all that the next message needs is at hand
@@ -67,12 +72,17 @@ void mq_rest(struct source *s, unsigned lane)
     one->warm = NULL;
 }
 
-/* lend - it is the lane's no more */
-static int lend(struct source_mq *q, unsigned lane, struct message **out)
+/* lend - as mq_lend */
+static inline int lend(struct source_mq *q, unsigned lane, struct message **out)
 {
     *out = &q->lanes[lane].warm->m;
     q->lanes[lane].warm = NULL;
     return 0;
+}
+
+int mq_lend(struct source_mq *q, unsigned lane, struct message **out)
+{
+    return lend(q, lane, out);
 }
 
 /* ---- the queue ---- */
@@ -83,9 +93,8 @@ static int lend(struct source_mq *q, unsigned lane, struct message **out)
  * number is used up: whoever had it next, once settled, would be taken for this
  * one.
  */
-static int half_received(struct source_mq *q, unsigned lane, int err)
+static int half_received(struct source_mq *q, int err)
 {
-    q->lanes[lane].warm = NULL;
     custody_seq_used(q->custody);
     log_error("half_received", F_STR("queue", q->set->queue),
               F_STR("error", strerror(-err)),
@@ -95,14 +104,13 @@ static int half_received(struct source_mq *q, unsigned lane, int err)
 }
 
 /* none - nothing was received, and why */
-__attribute__((noinline)) static int none(struct source_mq *q, unsigned lane,
-                                          int n)
+__attribute__((noinline)) static int none(struct source_mq *q,
+                                          struct slot *slot, int n)
 {
-    struct slot *slot = q->lanes[lane].warm->slot;
     int err;
 
     if (slot->priority != SLOT_UNSET)
-        return half_received(q, lane, n);
+        return half_received(q, n);
     slot_disarm(slot);
     if (n == -EAGAIN && mq_reopen_gone(q->mq_reopen)) {
         err = mq_reopen_now(q->mq_reopen);
@@ -111,38 +119,70 @@ __attribute__((noinline)) static int none(struct source_mq *q, unsigned lane,
     return n;
 }
 
-/* mq_take - the next message of the queue to the lane's slot
+/* receive - the next message of the queue to a slot
  * Crash anywhere in here: slot_arm and slot_taken say what is left. It leans on
  * the kernel's copy never being given up half-way: the pages are in memory that
  * nothing writes back, allocated and populated (custody_map.c, which locks them
  * where it may). The syncer of `make torture` would notice.
  */
-int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
-            struct message **out)
+static inline int receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)
 {
-    struct source_mq *q = source_mq_of(s);
-    struct lent *l = lane_get(q, lane);
-    struct slot *slot;
-    size_t dirty;
+    struct slot *slot = l->slot;
+    size_t dirty = slot->dirty;
     ssize_t n;
 
-    if (!l)
-        return -EAGAIN; /* room() told, and whoever frees one is noticed */
-    slot = l->slot;
-    dirty = slot->dirty;
     slot_arm(slot, q->fill, custody_seq_next(q->custody));
     if (q->on_disk)
         slot_warm(slot, q->fill, dirty, queue_message_size(q->queue));
     FAULT_POINT("receive_before");
     n = queue_receive(q->queue, slot->body, &slot->priority);
     FAULT_POINT("receive_after");
-    if (n >= 0) {
-        slot_taken(slot, (uint32_t)n, wall_ns);
-        custody_seq_used(q->custody);
-        lent_fresh(l, (size_t)n, wall_ns);
+    if (n < 0)
+        return none(q, slot, (int)n);
+    slot_taken(slot, (uint32_t)n, wall_ns);
+    custody_seq_used(q->custody);
+    lent_fresh(l, (size_t)n, wall_ns);
+    return 0;
+}
+
+int mq_receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)
+{
+    return receive(q, l, wall_ns);
+}
+
+/* receive_lane - as mq_receive_lane */
+static inline int receive_lane(struct source_mq *q, unsigned lane,
+                               uint64_t wall_ns, struct message **out)
+{
+    struct lent *l = lane_get(q, lane);
+    int err;
+
+    if (!l)
+        return -EAGAIN; /* room() told, and whoever frees one is noticed */
+    err = receive(q, l, wall_ns);
+    if (!err)
         return lend(q, lane, out);
-    }
-    return none(q, lane, (int)n);
+    if (!slot_free(l->slot)) /* half received */
+        q->lanes[lane].warm = NULL;
+    return err;
+}
+
+int mq_receive_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
+                    struct message **out)
+{
+    return receive_lane(q, lane, wall_ns, out);
+}
+
+/* mq_take - from the queue, unless there is a way between */
+int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
+            struct message **out)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct mq_spool *sp = atomic_load_explicit(&q->spool, memory_order_relaxed);
+
+    if (__builtin_expect(sp != NULL, 0))
+        return sp->ops->take(sp, lane, wall_ns, out);
+    return receive_lane(q, lane, wall_ns, out);
 }
 
 /* ---- the store ---- */

@@ -56,35 +56,41 @@ static void hold(struct slot *slot, const struct store_row *row)
     slot_hold(slot, &meta);
 }
 
-/* give_up - it cannot be run: nothing is lost, it is a letter */
+int row_too_large(struct source_mq *q, struct store_row *m)
+{
+    int64_t row = m->row;
+    int err;
+
+    m->state = STORE_DEAD;
+    m->reason = REASON_REJECTED;
+    m->error = "larger than the queue takes now";
+    m->died_ns = clock_wall_ns();
+    err = store_put(q->store, m, NULL, &row);
+    if (err)
+        return err;
+    q->events.died(
+        q->events.arg,
+        &(struct source_death){.id = m->id,
+                               .seq = m->receive_seq,
+                               .letter = row,
+                               .group = {.at = m->group, .size = m->group_size},
+                               .reason = m->reason,
+                               .error = m->error,
+                               .died_ns = m->died_ns,
+                               .size = m->size,
+                               .allowed = custody_body_bytes(q->custody)});
+    source_mq_died(q);
+    return 0;
+}
+
+/* give_up - the same of a row of the messages */
 static int give_up(struct source_mq *q, int64_t row)
 {
     char group[HEADER_VALUE_MAX + 1];
     struct store_row m;
     int err = store_get(q->store, row, &m, NULL, 0, group);
 
-    if (err)
-        return err;
-    m.state = STORE_DEAD;
-    m.reason = REASON_REJECTED;
-    m.error = "larger than the queue takes now";
-    m.died_ns = clock_wall_ns();
-    err = store_put(q->store, &m, NULL, NULL);
-    if (err)
-        return err;
-    q->events.died(
-        q->events.arg,
-        &(struct source_death){.id = m.id,
-                               .seq = m.receive_seq,
-                               .letter = row,
-                               .group = {.at = m.group, .size = m.group_size},
-                               .reason = m.reason,
-                               .error = m.error,
-                               .died_ns = m.died_ns,
-                               .size = m.size,
-                               .allowed = custody_body_bytes(q->custody)});
-    source_mq_died(q);
-    return 0;
+    return err ? err : row_too_large(q, &m);
 }
 
 /* row_restore - read, hold, look at it */

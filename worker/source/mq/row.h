@@ -18,6 +18,8 @@ struct source_mq;
 /* What the store keeps of a message. */
 void row_make(struct store_row *row, const struct lent *l,
               struct header_text group, size_t header_size);
+/* One that cannot be run: nothing is lost, it is a dead letter. */
+int row_too_large(struct source_mq *q, struct store_row *m);
 /* A stored message into a FREE slot, which is HELD after it. */
 int row_restore(struct source_mq *q, int64_t row, enum store_state state,
                 struct lent *l);

@@ -37,7 +37,10 @@ static int mq_poll_fd(const struct source *s)
 
 static bool mq_pending(const struct source *s)
 {
-    return mq_reopen_gone(source_mq_of(s)->mq_reopen);
+    const struct source_mq *q = source_mq_of(s);
+    const struct mq_spool *sp = q->spool;
+
+    return mq_reopen_gone(q->mq_reopen) || (sp && sp->ops->ready(sp));
 }
 
 static unsigned mq_room(const struct source *s)
@@ -47,7 +50,11 @@ static unsigned mq_room(const struct source *s)
 
 static long mq_fresh(const struct source *s)
 {
-    return queue_length(source_mq_of(s)->queue);
+    const struct source_mq *q = source_mq_of(s);
+    const struct mq_spool *sp = q->spool;
+    long fresh = queue_length(q->queue);
+
+    return sp && fresh >= 0 ? fresh + (long)sp->ops->waits(sp) : fresh;
 }
 
 static uint64_t mq_waits(const struct source *s)
@@ -143,6 +150,8 @@ static void mq_start(struct source *s)
     atomic_store(&q->started, true);
     tell_unlocked(q);
     lost_replays_start(&q->lost_replays);
+    if (q->spool)
+        q->spool->ops->start(q->spool);
     source_mq_died(q);
     if (q->hold_watch && q->events.held(q->events.arg) > 0)
         group_hold_watch_watch(q->hold_watch);

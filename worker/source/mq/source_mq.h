@@ -35,7 +35,44 @@ struct mq_lane {
     struct lent *warm;
 };
 
-/* c = constant after open   a = atomic */
+/* A way on which messages are kept between the queue and who takes them
+ * (worker/source/spool/). What it lends has a key in lent.spooled if there is a
+ * row of it. */
+struct mq_spool {
+    const struct mq_spool_ops *ops; /* c */
+};
+enum mq_spool_at {               /* where the message of a slot is */
+                   MQ_SPOOL_NOT, /* its slot is the only place */
+                   MQ_SPOOL_ROW, /* there is a row of it as well */
+                   /* It came to its end, of which the row tells nothing. */
+                   MQ_SPOOL_ENDED,
+};
+struct mq_spool_ops {
+    /* As source_ops.take. */
+    int (*take)(struct mq_spool *sp, unsigned lane, uint64_t wall_ns,
+                struct message **out);
+    /* One of which there is a row is done or discarded: its slot is FREE on
+     * 0. */
+    int (*end)(struct mq_spool *sp, struct lent *l);
+    /* How many wait. Any thread. */
+    uint64_t (*waits)(const struct mq_spool *sp);
+    /* Whether take is worth a call although the queue is empty. Any thread. */
+    bool (*ready)(const struct mq_spool *sp);
+    /* All is recovered: messages come from here on. */
+    void (*start)(struct mq_spool *sp);
+    /* At recovery, of a slot that is not FREE and no run of a row of the
+     * messages. */
+    int (*find)(struct mq_spool *sp, const struct slot *slot,
+                enum mq_spool_at *out);
+    /* lent.spooled of one that find says MQ_SPOOL_ROW of. */
+    int64_t (*key)(const struct slot *slot);
+    /* The row takes what the slot says, with the crash of one that ran. */
+    int (*note)(struct mq_spool *sp, const struct slot *slot);
+    /* HELD, and in its slot only: it gets in line. */
+    void (*adopt)(struct mq_spool *sp, struct lent *l);
+};
+
+/* c = constant after open   a = atomic   t = under the lock of take */
 struct source_mq {
     struct source source;
     struct source_events events; /* c */
@@ -57,6 +94,8 @@ struct source_mq {
     struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue;       /* c  NULL: none wanted */
     struct dead_limit *dead_limit;       /* c */
+    /* t, and then for good; NULL: none */
+    struct mq_spool *_Atomic spool;
     struct lost_replays lost_replays;
     struct slot **left; /* from runs to recover, in the order of seq */
     size_t left_count;
@@ -117,6 +156,16 @@ int mq_hook(struct source *s, struct source_hook *out);
 int mq_hook_end(struct source *s, int64_t n, bool told);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
+/* The same without a way between. */
+int mq_receive_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
+                    struct message **out);
+/* The next message of the queue into a FREE slot; under the lock of take. After
+ * a failure the slot is FREE, unless the message may be in it. */
+int mq_receive(struct source_mq *q, struct lent *l, uint64_t wall_ns);
+/* What a lane takes with: a FREE slot; NULL: all are in use. */
+struct lent *mq_lane_get(struct source_mq *q, unsigned lane);
+/* It is the lane's no more: 0. */
+int mq_lend(struct source_mq *q, unsigned lane, struct message **out);
 /* A slot that is FREE again. LANE_NONE: it is its settler's. */
 static inline void mq_lane_keep(struct source_mq *q, unsigned lane,
                                 struct lent *l)

@@ -1,0 +1,325 @@
+/* spool.c - which message is next, and its end (see spool.h)
+ *
+ * A message is in one of three lines: in a slot, on its way to the disk, or on
+ * the disk. The next one is the first of all three. What is in the queue comes
+ * into question, too: so one is received, which the kernel sees to is the first
+ * there; all that are left in the queue come after that one.
+ */
+#include "worker/source/spool/spool_inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+#include "worker/source/mq/row.h"
+
+#define NONE INT64_MAX /* no key is as high */
+
+/* ---- in slots ---- */
+
+/* spool_wait_locked - in its place; one that came last is most often the last
+ * of its priority */
+void spool_wait_locked(struct spool *sp, struct lent *l)
+{
+    int64_t key = spool_key_of(l->slot);
+    size_t n = atomic_load(&sp->waits), at = 0;
+
+    while (at < n && sp->waiting[at].key > key)
+        at++;
+    memmove(&sp->waiting[at + 1], &sp->waiting[at],
+            (n - at) * sizeof *sp->waiting);
+    sp->waiting[at] = (struct spool_wait){.key = key, .lent = l};
+    atomic_store(&sp->waits, n + 1);
+}
+
+/* spool_receive_locked - as a work item would
+ * Crash: the slot is HELD, and nothing of it is on the disk. Recovery lets it
+ * get in line again. */
+int spool_receive_locked(struct spool *sp, uint64_t wall_ns)
+{
+    struct source_mq *q = sp->q;
+    struct slot *slot;
+    struct lent *l;
+    int err;
+
+    if (atomic_load(&sp->waits) + atomic_load(&sp->writes) >= SPOOL_SLOTS)
+        return -ENOBUFS;
+    slot = custody_acquire(q->custody);
+    if (!slot)
+        return -ENOBUFS;
+    l = source_mq_lent(q, slot);
+    err = mq_receive(q, l, wall_ns);
+    if (!err)
+        spool_wait_locked(sp, l);
+    else if (slot_free(slot))
+        custody_release(q->custody, slot);
+    return err;
+}
+
+void spool_adopt(struct mq_spool *hook, struct lent *l)
+{
+    struct spool *sp = spool_of(hook);
+
+    pthread_mutex_lock(&sp->mtx);
+    spool_wait_locked(sp, l);
+    pthread_mutex_unlock(&sp->mtx);
+}
+
+/* ---- on the disk ---- */
+
+/* was_lent - those of a priority are lent in their order, and each commit
+ * brings later ones than the last did; so one number says it of all */
+static bool was_lent(const struct spool *sp, int64_t key)
+{
+    return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
+}
+
+/* too_large - it cannot be run: nothing is lost, it is a letter */
+static int too_large(struct spool *sp, const struct store_spooled *m)
+{
+    char *data = malloc(m->size ? m->size : 1);
+    struct store_spooled whole;
+    struct store_row row;
+    int err;
+
+    if (!data)
+        return -ENOMEM;
+    err = store_spool_read(sp->q->store, m->key - 1, &whole, 1, data, m->size);
+    row = (struct store_row){.receive_seq = store_spool_seq(m->key),
+                             .id = whole.id,
+                             .priority = store_spool_priority(m->key),
+                             .crashes = whole.crashes,
+                             .flags = whole.flags,
+                             .first_received_ns = whole.received_ns,
+                             .data = data,
+                             .size = whole.size,
+                             .spool = m->key};
+    if (err > 0)
+        err = row_too_large(sp->q, &row);
+    free(data);
+    if (err < 0)
+        return err;
+    atomic_fetch_sub(&sp->left, 1);
+    return 0;
+}
+
+/* page_read - the first rows after `after` that were not lent; -EAGAIN: all of
+ * a priority were up to some place, and *after is that one */
+static int page_read(struct spool *sp, int64_t *after)
+{
+    int n = store_spool_read(sp->q->store, *after, sp->ahead, SPOOL_AHEAD,
+                             sp->bodies, sp->room);
+    uint32_t priority;
+    int err;
+
+    if (n == -EMSGSIZE) {
+        err = too_large(sp, &sp->ahead[0]);
+        return err ? err : -EAGAIN;
+    }
+    if (n <= 0)
+        return n;
+    if (was_lent(sp, sp->ahead[0].key)) {
+        priority = store_spool_priority(sp->ahead[0].key);
+        *after = store_spool_key(priority, sp->taken[priority]);
+        return -EAGAIN;
+    }
+    for (sp->count = 0; (int)sp->count < n; sp->count++)
+        if (was_lent(sp, sp->ahead[sp->count].key))
+            break;
+    return 0;
+}
+
+/* ahead_fill - what comes next there is read */
+static int ahead_fill(struct spool *sp)
+{
+    int64_t after = 0;
+    int err;
+
+    sp->at = sp->count = 0;
+    do {
+        err = page_read(sp, &after);
+    } while (err == -EAGAIN);
+    if (!err && sp->count == 0) /* somebody deleted them */
+        atomic_store(&sp->left, 0);
+    return err;
+}
+
+void spool_ahead_locked(struct spool *sp, int64_t first)
+{
+    if (sp->at < sp->count && first < sp->ahead[sp->count - 1].key)
+        sp->count = sp->at; /* they are read again */
+}
+
+/* row_next - the key of the next one on the disk, or NONE */
+static int row_next(struct spool *sp, int64_t *key)
+{
+    int err = 0;
+
+    *key = NONE;
+    if (atomic_load(&sp->left) <= 0)
+        return 0;
+    if (sp->at == sp->count)
+        err = ahead_fill(sp);
+    if (!err && sp->at < sp->count)
+        *key = sp->ahead[sp->at].key;
+    return err;
+}
+
+/* row_lend - into the lane's slot
+ * Crash before the slot is HELD: the row is there as before. After it: recovery
+ * finds the row, and frees the slot. */
+static int row_lend(struct spool *sp, unsigned lane, struct message **out)
+{
+    const struct store_spooled *m = &sp->ahead[sp->at];
+    struct lent *l = mq_lane_get(sp->q, lane);
+    bool doubt = store_spool_seq(m->key) <= sp->doubt;
+    struct slot *slot;
+
+    if (!l)
+        return -EAGAIN; /* room() told, and whoever frees one is noticed */
+    slot = l->slot;
+    if (slot->dirty < m->size)
+        slot->dirty = (uint32_t)m->size;
+    memcpy(slot->body, m->data, m->size);
+    slot_hold(
+        slot,
+        &(struct slot_meta){
+            .length = (uint32_t)m->size,
+            .priority = store_spool_priority(m->key),
+            .crashes = m->crashes,
+            .flags =
+                (m->flags & STORE_LENGTH_INFERRED ? SLOT_LENGTH_INFERRED : 0) |
+                (doubt || m->flags & STORE_REDELIVERED ? SLOT_REDELIVERED : 0),
+            .seq = store_spool_seq(m->key),
+            .received_ns = m->received_ns,
+            .id = m->id});
+    FAULT_POINT("spool_row_held");
+    lent_fill(l);
+    l->spooled = m->key;
+    sp->taken[store_spool_priority(m->key)] = slot->seq;
+    sp->at++;
+    atomic_fetch_sub(&sp->left, 1);
+    return mq_lend(sp->q, lane, out);
+}
+
+/* ---- the next one ---- */
+
+/* stall - it is on its way to the disk, and can be had soon */
+static int stall(struct spool *sp)
+{
+    atomic_store(&sp->stalled, true);
+    spool_kick(sp);
+    return -EAGAIN;
+}
+
+/* wait_lend - out of its slot, of which the disk has not heard */
+static int wait_lend(struct spool *sp, struct message **out)
+{
+    size_t n = atomic_load(&sp->waits) - 1;
+
+    *out = &sp->waiting[n].lent->m;
+    atomic_store(&sp->waits, n);
+    return 0;
+}
+
+/* first_lend - the first of the three lines, and of the queue */
+static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
+                      struct message **out)
+{
+    int got = spool_receive_locked(sp, wall_ns);
+    size_t waits = atomic_load(&sp->waits);
+    int64_t wait = waits ? sp->waiting[waits - 1].key : NONE, row;
+    int64_t write = atomic_load(&sp->writes) ? sp->writing_first : NONE;
+    int err = row_next(sp, &row);
+
+    if (err)
+        return err;
+    if (write < wait && write < row)
+        return stall(sp);
+    if (row < wait)
+        return row_lend(sp, lane, out);
+    if (wait == NONE)
+        return got == -ENOBUFS ? -EAGAIN : got;
+    return spool_always(sp) ? stall(sp) : wait_lend(sp, out);
+}
+
+/* passes - nobody is before the next one of the queue */
+static bool passes(const struct spool *sp)
+{
+    return atomic_load(&sp->left) <= 0 && atomic_load(&sp->waits) == 0 &&
+           atomic_load(&sp->writes) == 0 &&
+           (!spool_always(sp) || spool_most(sp) == 0 || !spool_numbers(sp));
+}
+
+/* roomier - from full to a sixteenth that is free: the thread takes again */
+static void roomier(struct spool *sp)
+{
+    uint64_t most = spool_most(sp);
+
+    if (atomic_load(&sp->full) && spool_waits(&sp->hook) < most - most / 16)
+        spool_kick(sp);
+}
+
+int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
+               struct message **out)
+{
+    struct spool *sp = spool_of(hook);
+    int err;
+
+    pthread_mutex_lock(&sp->mtx);
+    if (passes(sp)) {
+        err = mq_receive_lane(sp->q, lane, wall_ns, out);
+        if (!err)
+            atomic_fetch_add_explicit(&sp->direct, 1, memory_order_relaxed);
+    } else {
+        err = first_lend(sp, lane, wall_ns, out);
+    }
+    pthread_mutex_unlock(&sp->mtx);
+    roomier(sp);
+    return err;
+}
+
+/* spool_end - noted, then FREE
+ * Crash before the note: the slot is RUNNING, and the message runs again, and
+ * says so. Between the two: recovery finds the note and frees the slot. After
+ * it: the row is deleted at the next start. */
+int spool_end(struct mq_spool *hook, struct lent *l)
+{
+    struct spool *sp = spool_of(hook);
+    size_t before = ends_count(sp->ends);
+    int err;
+
+    if (!ends_put(sp->ends, l->spooled)) {
+        err = spool_write(sp, false);
+        if (!err && !ends_put(sp->ends, l->spooled))
+            err = -EAGAIN;
+        if (err)
+            return err;
+    }
+    FAULT_POINT("spool_end_noted");
+    slot_retire(l->slot);
+    l->spooled = 0;
+    if (before == 0 || before == ENDS_MOST / 4)
+        spool_kick(sp);
+    return 0;
+}
+
+uint64_t spool_waits(const struct mq_spool *hook)
+{
+    const struct spool *sp = spool_of(hook);
+    int64_t left = atomic_load(&sp->left);
+
+    return (left > 0 ? (uint64_t)left : 0) + atomic_load(&sp->waits) +
+           atomic_load(&sp->writes);
+}
+
+bool spool_ready(const struct mq_spool *hook)
+{
+    const struct spool *sp = spool_of(hook);
+
+    return !atomic_load(&sp->stalled) &&
+           (atomic_load(&sp->left) > 0 || atomic_load(&sp->waits) > 0);
+}

@@ -1,0 +1,126 @@
+/* spool_inner.h - inside of the spool: spool.c, spool_intake.c, spool_start.c
+ *
+ * WHAT   The body of struct spool.
+ * WHO    These files.
+ * OWNS   As spool.h.
+ * FAILS  As each says.
+ */
+#ifndef WORKER_SOURCE_SPOOL_INNER_H
+#define WORKER_SOURCE_SPOOL_INNER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/base/container.h"
+#include "common/custody/ends.h"
+#include "common/store/store_spool.h"
+#include "worker/config/slots.h"
+#include "worker/source/mq/source_mq.h"
+#include "worker/source/spool/spool.h"
+
+#define SPOOL_AHEAD 64 /* rows that are read at once */
+
+/* A message in a slot, not on the disk. */
+struct spool_wait {
+    int64_t key;
+    struct lent *lent;
+};
+
+/* Lock order: write_mtx, mtx, then custody's and the store's.
+ * m = under mtx   w = under write_mtx   c = constant after open
+ * a = atomic, written under mtx   t = of its thread */
+struct spool {
+    struct mq_spool hook;      /* c */
+    struct source_mq *q;       /* c */
+    struct ends *ends;         /* c */
+    uint64_t doubt;            /* c  up to there it may have run */
+    int kick;                  /* c  wakes the thread */
+    pthread_mutex_t write_mtx; /* one writes: what is peeked is dropped */
+    pthread_mutex_t mtx;
+    pthread_t thread; /* c  of started */
+    bool started;     /* c */
+    bool grown;       /* t  there are slots for it */
+    atomic_bool stop; /* a */
+
+    /* Not on the disk: the last one comes next. */
+    struct spool_wait *waiting; /* m */
+    _Atomic size_t waits;       /* a */
+    /* On their way there, in any order; nobody may have them meanwhile. */
+    struct spool_wait writing[SPOOL_SLOTS]; /* m; w reads it */
+    _Atomic size_t writes;                  /* a */
+    int64_t writing_first;                  /* m  of them comes next */
+    /* On the disk: read ahead, in their order. */
+    struct store_spooled ahead[SPOOL_AHEAD]; /* m */
+    size_t at, count;                        /* m */
+    void *bodies;                            /* c  of them */
+    size_t room;                             /* c  bytes */
+    uint64_t *taken;      /* m  by priority: those up to this were lent */
+    _Atomic int64_t left; /* a  on the disk and not lent yet */
+    /* The next one is on its way to the disk: take has to wait for that. */
+    atomic_bool stalled; /* a */
+
+    _Atomic uint64_t direct; /* a  received by who lends it */
+    atomic_bool full;        /* a  there is no room for more */
+    bool told_full;          /* t */
+    int told_err;            /* t  the disk's; 0: it is well */
+};
+
+static inline uint64_t spool_most(const struct spool *sp)
+{
+    return atomic_load(&sp->q->set->spool);
+}
+static inline bool spool_always(const struct spool *sp)
+{
+    return sp->q->set->spool_sync == SPOOL_SYNC_ALWAYS;
+}
+static inline int64_t spool_key_of(const struct slot *slot)
+{
+    return store_spool_key(slot->priority, slot->seq);
+}
+/* Receive sequences have room in a key. */
+static inline bool spool_numbers(const struct spool *sp)
+{
+    return custody_seq_next(sp->q->custody) < STORE_SPOOL_SEQ_MAX;
+}
+
+static inline struct spool *spool_of(const struct mq_spool *sp)
+{
+    return CONTAINER_OF((struct mq_spool *)sp, struct spool, hook);
+}
+
+/* ---- spool.c ---- */
+
+int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
+               struct message **out);
+int spool_end(struct mq_spool *hook, struct lent *l);
+uint64_t spool_waits(const struct mq_spool *hook);
+bool spool_ready(const struct mq_spool *hook);
+void spool_adopt(struct mq_spool *hook, struct lent *l);
+/* Rows that come before some that were read ahead are there: `first` comes
+ * next of them. mtx is held. */
+void spool_ahead_locked(struct spool *sp, int64_t first);
+
+/* One more that waits in its slot. mtx is held. */
+void spool_wait_locked(struct spool *sp, struct lent *l);
+/* One more from the queue: 0, -EAGAIN none, -ENOBUFS no slot, or trouble. mtx
+ * is held. */
+int spool_receive_locked(struct spool *sp, uint64_t wall_ns);
+
+/* ---- spool_write.c ---- */
+
+/* What ended is deleted, and with `waiting` those that wait get there, as many
+ * as one commit has. */
+int spool_write(struct spool *sp, bool waiting);
+
+/* ---- spool_intake.c ---- */
+
+int spool_thread_start(struct spool *sp);
+void spool_thread_stop(struct spool *sp);
+void spool_kick(const struct spool *sp);
+/* Whether there is room for more from the queue. */
+bool spool_has_room(const struct spool *sp);
+/* What the queue has gets in line, as far as there is room: how many, or
+ * -errno. */
+int spool_gather(struct spool *sp);
+
+#endif

@@ -1,0 +1,215 @@
+/* spool_intake.c - the thread that waits for the queue (see spool_inner.h)
+ *
+ * A work item takes a message without a detour as long as nobody waits. So this
+ * thread leaves the queue to them while they are quick, and takes what they
+ * leave. Once something waits, all goes this way, as the order has to be kept.
+ */
+#include "worker/source/spool/spool_inner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+/* How long the queue is left to work items, and how many messages they have to
+ * take meanwhile to be left it: then they are as quick as the disk. */
+#define LEAVE_MS    1
+#define LEAVE_LEAST 64
+/* How long a sender may take to bring the next message of a batch. */
+#define COMPANY_NS (50 * NS_PER_US)
+/* What ended stays on the disk for so long at most. */
+#define ENDS_MS 200
+/* After a write that failed. */
+#define RETRY_MS 1000
+#define PIECE    16 /* messages for which others wait */
+
+void spool_kick(const struct spool *sp)
+{
+    uint64_t one = 1;
+
+    (void)!write(sp->kick, &one, sizeof one);
+}
+
+/* spool_has_room - a spool that is off has none */
+bool spool_has_room(const struct spool *sp)
+{
+    return spool_waits(&sp->hook) < spool_most(sp) && spool_numbers(sp);
+}
+
+/* gather_piece - 0, or why there is no more */
+static int gather_piece(struct spool *sp, int *n)
+{
+    uint64_t wall = clock_wall_ns();
+    int err = 0;
+
+    pthread_mutex_lock(&sp->mtx);
+    for (int i = 0; i < PIECE && !err; i++) {
+        err = spool_has_room(sp) ? spool_receive_locked(sp, wall) : -ENOBUFS;
+        *n += !err;
+    }
+    pthread_mutex_unlock(&sp->mtx);
+    return err;
+}
+
+/* company - whether the sender brings more before it is worth a commit */
+static bool company(struct spool *sp)
+{
+    const struct timespec most = {.tv_nsec = COMPANY_NS};
+    struct pollfd fd = {.fd = queue_fd(sp->q->queue), .events = POLLIN};
+
+    return ppoll(&fd, 1, &most, NULL) > 0;
+}
+
+int spool_gather(struct spool *sp)
+{
+    int n = 0, err;
+
+    do {
+        err = gather_piece(sp, &n);
+    } while (!err || (err == -EAGAIN && n > 0 && company(sp)));
+    return err == -EAGAIN || err == -ENOBUFS ? n : err;
+}
+
+/* left_to_items - they take what comes, and nobody waits */
+static bool left_to_items(struct spool *sp)
+{
+    struct pollfd fd = {.fd = sp->kick, .events = POLLIN};
+    uint64_t before = atomic_load(&sp->direct);
+
+    if (spool_waits(&sp->hook) > 0 || spool_always(sp))
+        return false;
+    (void)poll(&fd, 1, LEAVE_MS);
+    return queue_length(sp->q->queue) == 0 ||
+           atomic_load(&sp->direct) - before >= LEAVE_LEAST;
+}
+
+/* tell_full - once, until a sixteenth is free */
+static void tell_full(struct spool *sp)
+{
+    uint64_t most = spool_most(sp), waits = spool_waits(&sp->hook);
+
+    atomic_store(&sp->full, most > 0 && waits >= most);
+    if (atomic_load(&sp->full) && !sp->told_full) {
+        sp->told_full = true;
+        log_warn("spool_full", F_STR("queue", sp->q->set->queue),
+                 F_UINT("spooled", waits), F_UINT("spool", most),
+                 F_STR("next", "messages stay in the queue, and senders wait, "
+                               "until some of these have run; raise it with "
+                               "mqctl set spool="));
+    } else if (sp->told_full && waits < most - most / 16) {
+        sp->told_full = false;
+        log_info("spool_room", F_STR("queue", sp->q->set->queue),
+                 F_UINT("spooled", waits), F_UINT("spool", most));
+    }
+}
+
+/* tell_err - once, until it is well */
+static void tell_err(struct spool *sp, int err)
+{
+    if (err && !sp->told_err)
+        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
+                  F_STR("error", strerror(-err)),
+                  F_STR("next", "nothing is lost: messages stay in the queue, "
+                                "and what was taken is in custody; make room "
+                                "on the disk of --state-dir"));
+    else if (!err && sp->told_err)
+        log_info("spool_well", F_STR("queue", sp->q->set->queue));
+    sp->told_err = err;
+}
+
+/* waits_for - how long; the queue is not looked at where nothing can be done
+ * about it */
+static bool wait_for(struct spool *sp)
+{
+    bool room = !sp->told_err && spool_has_room(sp);
+    struct pollfd fds[2] = {
+        {.fd = sp->kick, .events = POLLIN},
+        {.fd = room ? queue_fd(sp->q->queue) : -1, .events = POLLIN}};
+    bool more = atomic_load(&sp->waits) > 0 && spool_most(sp) > 0;
+    int ms = sp->told_err               ? RETRY_MS
+             : more                     ? 0
+             : ends_count(sp->ends) > 0 ? ENDS_MS
+                                        : -1;
+    uint64_t ignored;
+
+    (void)poll(fds, 2, ms);
+    if (fds[0].revents)
+        (void)!read(sp->kick, &ignored, sizeof ignored);
+    return fds[1].revents & POLLIN;
+}
+
+/* round - one look at the queue, one commit */
+static void intake_round(struct spool *sp, bool readable)
+{
+    int err = 0;
+
+    if (readable && !left_to_items(sp))
+        err = spool_gather(sp);
+    if (err < 0) { /* a work item comes across it, too, and tells */
+        sp->q->events.changed(sp->q->events.arg);
+        (void)poll(NULL, 0, LEAVE_MS);
+    }
+    if ((atomic_load(&sp->waits) > 0 && spool_most(sp) > 0) ||
+        ends_count(sp->ends) > 0)
+        tell_err(sp, spool_write(sp, true));
+    tell_full(sp);
+}
+
+/* slots_grow - for a spool that was off when custody was opened */
+static void slots_grow(struct spool *sp)
+{
+    struct problem p;
+    unsigned most = custody_slots(sp->q->custody) + SPOOL_SLOTS;
+
+    if (sp->grown || spool_most(sp) == 0)
+        return;
+    sp->grown = true;
+    if (custody_grow(sp->q->custody, most, &p) < 0)
+        log_warn("spool_slots", F_STR("queue", sp->q->set->queue),
+                 F_STR("error", p.text),
+                 F_STR("next", "the spool is slower: it shares the slots that "
+                               "there are"));
+}
+
+static void *intake_main(void *arg)
+{
+    struct spool *sp = arg;
+
+    while (!atomic_load(&sp->stop)) {
+        bool readable = wait_for(sp);
+
+        slots_grow(sp);
+        if (!atomic_load(&sp->stop))
+            intake_round(sp, readable);
+    }
+    return NULL;
+}
+
+/* spool_thread_start - signals are the peeker's business */
+int spool_thread_start(struct spool *sp)
+{
+    sigset_t all, old;
+    int err;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    err = pthread_create(&sp->thread, NULL, intake_main, sp);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    sp->started = err == 0;
+    return -err;
+}
+
+void spool_thread_stop(struct spool *sp)
+{
+    if (!sp->started)
+        return;
+    atomic_store(&sp->stop, true);
+    spool_kick(sp);
+    pthread_join(sp->thread, NULL);
+    sp->started = false;
+}

@@ -1,0 +1,262 @@
+/* spool_start.c - from one worker to the next (see spool.h)
+ *
+ * Ends of messages whose rows are on the disk still are in a file beside that
+ * of custody, whose number is in the store as long as a worker runs. If the
+ * machine went down, or the file is not the one of that number, the ends are
+ * not known: all rows that are there may have run, and say so when they run.
+ */
+#include "worker/source/spool/spool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/source/spool/spool_inner.h"
+
+#define LAST_NS (5 * NS_PER_S) /* a sender that goes on must not keep a stop */
+
+/* ---- recovery ---- */
+
+static int find(struct mq_spool *hook, const struct slot *slot,
+                enum mq_spool_at *out)
+{
+    struct spool *sp = spool_of(hook);
+    int64_t key = spool_key_of(slot);
+    int err;
+
+    *out = MQ_SPOOL_NOT;
+    if (slot->seq >= STORE_SPOOL_SEQ_MAX)
+        return 0;
+    if (ends_has(sp->ends, key)) {
+        *out = MQ_SPOOL_ENDED;
+        return 0;
+    }
+    err = store_spool_find(sp->q->store, key);
+    if (!err)
+        *out = MQ_SPOOL_ROW;
+    return err == -ENOENT ? 0 : err;
+}
+
+/* note - Crash after it: the slot is as before, and the next start writes the
+ * same numbers again. */
+static int note(struct mq_spool *hook, const struct slot *slot)
+{
+    struct slot_word w = slot_word(slot);
+    bool ran = w.state == SLOT_RUNNING;
+    struct store_spooled m = {
+        .key = spool_key_of(slot), .id = slot->id, .crashes = w.crashes + ran};
+
+    if (ran || w.flags & SLOT_REDELIVERED)
+        m.flags |= STORE_REDELIVERED;
+    if (w.flags & SLOT_LENGTH_INFERRED)
+        m.flags |= STORE_LENGTH_INFERRED;
+    return m.crashes || m.flags ? store_spool_note(spool_of(hook)->q->store, &m)
+                                : 0;
+}
+
+/* ---- open and close ---- */
+
+/* ends_ready - the file that the last worker noted ends in, or a new one
+ * Crash between the two writes of a new one: the store has another number, or
+ * none, and the next start doubts, or begins, in the same way. */
+static int ends_ready(struct spool *sp, struct problem *p)
+{
+    struct store_spool_left left;
+    char path[PATH_MAX];
+    const char *custody = custody_path(sp->q->custody);
+    uint64_t run;
+    int err;
+
+    if (snprintf(path, sizeof path, "%.*sends",
+                 (int)(strrchr(custody, '/') - custody + 1),
+                 custody) >= (int)sizeof path)
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG, "%s: too long",
+                           custody);
+    err = ends_open(&sp->ends, path, p);
+    if (err)
+        return err;
+    err = store_spool_left(sp->q->store, &left);
+    run = ends_run(sp->ends);
+    sp->doubt = left.doubt;
+    if (!err && (left.cut || run == 0 || run != left.run)) {
+        run = (uint64_t)arc4random() + 1;
+        ends_reset(sp->ends, run);
+        if (left.run)
+            sp->doubt = left.seq;
+    }
+    if (!err)
+        err = store_spool_begin(sp->q->store, run, sp->doubt);
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err, "store of %s: %s",
+                           sp->q->set->queue, strerror(-err));
+    custody_seq_raise(sp->q->custody, left.seq + 1);
+    return 0;
+}
+
+/* fill - what can fail */
+static int fill(struct spool *sp, struct problem *p)
+{
+    size_t most = custody_slots_most(sp->q->custody);
+
+    sp->room = SPOOL_AHEAD * 1024;
+    if (sp->room < custody_body_bytes(sp->q->custody))
+        sp->room = custody_body_bytes(sp->q->custody);
+    sp->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    sp->waiting = calloc(most + 1, sizeof *sp->waiting);
+    sp->bodies = malloc(sp->room);
+    /* The kernel gives memory for those that are used: one or a few. */
+    sp->taken = calloc(STORE_SPOOL_PRIORITY + 1, sizeof *sp->taken);
+    if (sp->kick < 0 || !sp->waiting || !sp->bodies || !sp->taken)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    return ends_ready(sp, p);
+}
+
+/* start - without the thread, messages are taken as without a spool, and what
+ * is on the disk runs */
+static void start(struct mq_spool *hook)
+{
+    struct spool *sp = spool_of(hook);
+    int err = spool_thread_start(sp);
+
+    if (err)
+        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
+                  F_STR("error", strerror(-err)),
+                  F_STR("next", "no thread can be started: raise the limit "
+                                "(ulimit -u, TasksMax=) and start the worker "
+                                "again"));
+}
+
+static const struct mq_spool_ops spool_ops = {
+    .take = spool_take,
+    .end = spool_end,
+    .waits = spool_waits,
+    .ready = spool_ready,
+    .start = start,
+    .find = find,
+    .key = spool_key_of,
+    .note = note,
+    .adopt = spool_adopt,
+};
+
+int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
+{
+    struct spool *sp;
+    int err;
+
+    *out = NULL;
+    if (atomic_load(&q->set->spool) == 0 && store_spool_count(q->store) == 0)
+        return 0;
+    sp = calloc(1, sizeof *sp);
+    if (!sp)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    sp->hook.ops = &spool_ops;
+    sp->q = q;
+    sp->grown = atomic_load(&q->set->spool) > 0; /* slots_for */
+    pthread_mutex_init(&sp->mtx, NULL);
+    pthread_mutex_init(&sp->write_mtx, NULL);
+    sp->kick = -1;
+    err = fill(sp, p);
+    if (err)
+        spool_close(&sp);
+    else
+        q->spool = &sp->hook;
+    *out = sp;
+    return err;
+}
+
+/* spool_recovered - rows of what ended go first, or they would run again */
+int spool_recovered(struct spool *sp, struct problem *p)
+{
+    int err = 0;
+
+    while (sp && !err && ends_count(sp->ends) > 0)
+        err = spool_write(sp, false);
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "store of %s: messages that have run cannot be "
+                           "deleted: %s; nothing was lost, make room on its "
+                           "disk and start again",
+                           sp->q->set->queue, strerror(-err));
+    if (sp)
+        atomic_store(&sp->left, store_spooled(sp->q->store));
+    return 0;
+}
+
+void spool_look(struct spool *sp)
+{
+    if (sp)
+        spool_kick(sp);
+}
+
+/* last_write - all that waits; its error */
+static int last_write(struct spool *sp)
+{
+    int err = 0;
+
+    while (!err && (atomic_load(&sp->waits) > 0 || ends_count(sp->ends) > 0))
+        err = spool_write(sp, true);
+    return err;
+}
+
+/* spool_stop - a planned reboot loses nothing of the queue
+ * Crash: what was received is in slots, or on the disk. */
+void spool_stop(struct spool *sp)
+{
+    uint64_t end = ns_add(clock_mono_ns(), LAST_NS);
+    uint64_t before;
+    int n = 0, err;
+
+    if (!sp)
+        return;
+    spool_thread_stop(sp);
+    before = spool_waits(&sp->hook);
+    do {
+        n = spool_gather(sp);
+        err = last_write(sp);
+    } while (n > 0 && !err && clock_mono_ns() < end);
+    if (err)
+        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
+                  F_STR("error", strerror(-err)),
+                  F_STR("next", "what is in the queue stays there, and is gone "
+                                "with the next boot; make room on the disk of "
+                                "--state-dir and start a worker"));
+    else if (spool_waits(&sp->hook) > 0)
+        log_info("spooled", F_STR("queue", sp->q->set->queue),
+                 F_UINT("spooled", spool_waits(&sp->hook)),
+                 F_UINT("at_stop", spool_waits(&sp->hook) - before));
+}
+
+/* over - the end of this worker's time with the spool; whether it is orderly */
+static bool over(struct spool *sp)
+{
+    return sp->q->spool == &sp->hook && last_write(sp) == 0 &&
+           custody_empty(sp->q->custody) && store_spool_end(sp->q->store) == 0;
+}
+
+void spool_close(struct spool **spool)
+{
+    struct spool *sp = *spool;
+
+    if (!sp)
+        return;
+    *spool = NULL;
+    spool_thread_stop(sp);
+    ends_close(&sp->ends, over(sp));
+    sp->q->spool = NULL;
+    if (sp->kick >= 0)
+        close(sp->kick);
+    free(sp->taken);
+    free(sp->bodies);
+    free(sp->waiting);
+    pthread_mutex_destroy(&sp->write_mtx);
+    pthread_mutex_destroy(&sp->mtx);
+    free(sp);
+}
