@@ -245,6 +245,7 @@ static int source_ready(struct engine *e, struct problem *p)
     e->mq.loop = e->flow.loop;
     e->mq.pool = &e->flow.pool;
     e->mq.dirty = &e->flow.dirty;
+    e->mq.take_mtx = &e->flow.receive_mtx;
     e->flow.source = &e->mq.source;
     err = source_mq_open(&e->mq, p);
     if (!err)
@@ -417,7 +418,7 @@ int engine_open(struct engine **out, struct settings *set,
                                     .source = e->flow.source,
                                     .stderr_limit = &e->stderr_limit},
             p);
-    if (!err)
+    if (!err && e->spool)
         err = spool_recovered(e->spool, p);
     /* What the last one kept at its end, and it had no more slots. */
     atomic_store(&e->flow.due_first,

@@ -26,6 +26,7 @@ void row_make(struct store_row *row, const struct lent *l,
         .data = slot->body,
         .size = atomic_load(&slot->length),
         .header_size = header_size,
+        .spool = l->spooled,
         .slot = slot,
         .retire = slot_retire,
     };

@@ -138,6 +138,8 @@ static void mq_tuned(struct source *s)
 
     if (atomic_load(&q->started))
         dead_limit_poke(q->dead_limit);
+    if (q->spool_there)
+        q->spool_there->ops->tuned(q->spool_there);
 }
 
 /* mq_start - letters may move from here on: recovery has found all slots, and

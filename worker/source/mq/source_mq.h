@@ -11,6 +11,8 @@
 #ifndef WORKER_SOURCE_MQ_SOURCE_MQ_H
 #define WORKER_SOURCE_MQ_SOURCE_MQ_H
 
+#include <pthread.h>
+
 #include "common/base/problem.h"
 #include "common/custody/custody.h"
 #include "common/mq/queue.h"
@@ -48,7 +50,8 @@ enum mq_spool_at {               /* where the message of a slot is */
                    MQ_SPOOL_ENDED,
 };
 struct mq_spool_ops {
-    /* As source_ops.take. */
+    /* As source_ops. */
+    void (*tuned)(struct mq_spool *sp);
     int (*take)(struct mq_spool *sp, unsigned lane, uint64_t wall_ns,
                 struct message **out);
     /* One of which there is a row is done or discarded: its slot is FREE on
@@ -94,8 +97,9 @@ struct source_mq {
     struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue;       /* c  NULL: none wanted */
     struct dead_limit *dead_limit;       /* c */
-    /* t, and then for good; NULL: none */
-    struct mq_spool *_Atomic spool;
+    struct mq_spool *spool_there;        /* c  on or off; NULL: none */
+    struct mq_spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
+    pthread_mutex_t *take_mtx;      /* c  the lock of take */
     struct lost_replays lost_replays;
     struct slot **left; /* from runs to recover, in the order of seq */
     size_t left_count;

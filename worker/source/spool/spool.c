@@ -45,7 +45,7 @@ int spool_receive_locked(struct spool *sp, uint64_t wall_ns)
     struct lent *l;
     int err;
 
-    if (atomic_load(&sp->waits) + atomic_load(&sp->writes) >= SPOOL_SLOTS)
+    if (spool_crowded(sp))
         return -ENOBUFS;
     slot = custody_acquire(q->custody);
     if (!slot)
@@ -237,6 +237,9 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
 
     if (err)
         return err;
+    /* What the queue has may come before all of them. */
+    if (got == -ENOBUFS && spool_crowded(sp) && !atomic_load(&sp->stuck))
+        return stall(sp);
     if (write < wait && write < row)
         return stall(sp);
     if (row < wait)

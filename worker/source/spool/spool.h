@@ -19,13 +19,11 @@
 struct source_mq; /* source_mq.h */
 struct spool;     /* opaque; body in spool_inner.h */
 
-/* Where the settings have --spool, or there is what an earlier worker spooled;
- * else *out is NULL. What that left is read, and q->spool is set. */
+/* It is on (q->spool is set) where the settings have --spool, or there is what
+ * an earlier worker spooled; else it can be turned on later. */
 int spool_open(struct spool **out, struct source_mq *q, struct problem *p);
-/* Recovery has seen all slots. NULL-safe. */
+/* Recovery has seen all slots. */
 int spool_recovered(struct spool *sp, struct problem *p);
-/* The settings have changed. Any thread; NULL-safe. */
-void spool_look(struct spool *sp);
 /* What is in the queue, and in slots that are not lent, goes to the disk, and
  * nothing more is taken. No thread takes any more. NULL-safe. */
 void spool_stop(struct spool *sp);

@@ -34,11 +34,12 @@ struct spool {
     struct source_mq *q;       /* c */
     struct ends *ends;         /* c */
     uint64_t doubt;            /* c  up to there it may have run */
+    uint64_t seq;              /* c  the highest that was there at the start */
     int kick;                  /* c  wakes the thread */
     pthread_mutex_t write_mtx; /* one writes: what is peeked is dropped */
     pthread_mutex_t mtx;
     pthread_t thread; /* c  of started */
-    bool started;     /* c */
+    bool started;     /* by who starts and ends it */
     bool grown;       /* t  there are slots for it */
     atomic_bool stop; /* a */
 
@@ -61,8 +62,8 @@ struct spool {
 
     _Atomic uint64_t direct; /* a  received by who lends it */
     atomic_bool full;        /* a  there is no room for more */
+    atomic_bool stuck;       /* a  the disk takes nothing */
     bool told_full;          /* t */
-    int told_err;            /* t  the disk's; 0: it is well */
 };
 
 static inline uint64_t spool_most(const struct spool *sp)
@@ -76,6 +77,11 @@ static inline bool spool_always(const struct spool *sp)
 static inline int64_t spool_key_of(const struct slot *slot)
 {
     return store_spool_key(slot->priority, slot->seq);
+}
+/* No more are taken before some get to the disk. */
+static inline bool spool_crowded(const struct spool *sp)
+{
+    return atomic_load(&sp->waits) + atomic_load(&sp->writes) >= SPOOL_SLOTS;
 }
 /* Receive sequences have room in a key. */
 static inline bool spool_numbers(const struct spool *sp)
@@ -105,6 +111,11 @@ void spool_wait_locked(struct spool *sp, struct lent *l);
 /* One more from the queue: 0, -EAGAIN none, -ENOBUFS no slot, or trouble. mtx
  * is held. */
 int spool_receive_locked(struct spool *sp, uint64_t wall_ns);
+
+/* ---- spool_start.c ---- */
+
+/* It is on from here on; under the lock of take, or before anybody takes. */
+int spool_turn_on(struct spool *sp, struct problem *p);
 
 /* ---- spool_write.c ---- */
 

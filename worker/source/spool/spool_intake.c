@@ -111,28 +111,37 @@ static void tell_full(struct spool *sp)
 /* tell_err - once, until it is well */
 static void tell_err(struct spool *sp, int err)
 {
-    if (err && !sp->told_err)
+    bool stuck = atomic_exchange(&sp->stuck, err != 0);
+
+    if (err && !stuck)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
                   F_STR("error", strerror(-err)),
                   F_STR("next", "nothing is lost: messages stay in the queue, "
                                 "and what was taken is in custody; make room "
                                 "on the disk of --state-dir"));
-    else if (!err && sp->told_err)
+    else if (!err && stuck)
         log_info("spool_well", F_STR("queue", sp->q->set->queue));
-    sp->told_err = err;
 }
 
-/* waits_for - how long; the queue is not looked at where nothing can be done
+/* to_write - whether those that wait are to get to the disk; of a spool that is
+ * off they need not, unless it is crowded */
+static bool to_write(const struct spool *sp)
+{
+    return atomic_load(&sp->waits) > 0 &&
+           (spool_most(sp) > 0 || spool_crowded(sp));
+}
+
+/* wait_for - how long; the queue is not looked at where nothing can be done
  * about it */
 static bool wait_for(struct spool *sp)
 {
-    bool room = !sp->told_err && spool_has_room(sp);
+    bool stuck = atomic_load(&sp->stuck);
+    bool room = !stuck && spool_has_room(sp);
     struct pollfd fds[2] = {
         {.fd = sp->kick, .events = POLLIN},
         {.fd = room ? queue_fd(sp->q->queue) : -1, .events = POLLIN}};
-    bool more = atomic_load(&sp->waits) > 0 && spool_most(sp) > 0;
-    int ms = sp->told_err               ? RETRY_MS
-             : more                     ? 0
+    int ms = stuck                      ? RETRY_MS
+             : to_write(sp)             ? 0
              : ends_count(sp->ends) > 0 ? ENDS_MS
                                         : -1;
     uint64_t ignored;
@@ -143,7 +152,7 @@ static bool wait_for(struct spool *sp)
     return fds[1].revents & POLLIN;
 }
 
-/* round - one look at the queue, one commit */
+/* intake_round - one look at the queue, one commit */
 static void intake_round(struct spool *sp, bool readable)
 {
     int err = 0;
@@ -154,8 +163,7 @@ static void intake_round(struct spool *sp, bool readable)
         sp->q->events.changed(sp->q->events.arg);
         (void)poll(NULL, 0, LEAVE_MS);
     }
-    if ((atomic_load(&sp->waits) > 0 && spool_most(sp) > 0) ||
-        ends_count(sp->ends) > 0)
+    if (to_write(sp) || ends_count(sp->ends) > 0)
         tell_err(sp, spool_write(sp, true));
     tell_full(sp);
 }
@@ -176,10 +184,26 @@ static void slots_grow(struct spool *sp)
                                "there are"));
 }
 
+/* turned_on - also a spool that was off when the worker started */
+static bool turned_on(struct spool *sp)
+{
+    struct problem p;
+
+    if (sp->q->spool || spool_turn_on(sp, &p) == 0)
+        return true;
+    log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
+              F_STR("error", p.text),
+              F_STR("next", "it stays off; see what is wrong, and start the "
+                            "worker again"));
+    return false;
+}
+
 static void *intake_main(void *arg)
 {
     struct spool *sp = arg;
 
+    if (!turned_on(sp))
+        return NULL;
     while (!atomic_load(&sp->stop)) {
         bool readable = wait_for(sp);
 

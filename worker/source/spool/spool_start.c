@@ -97,7 +97,7 @@ static int ends_ready(struct spool *sp, struct problem *p)
     if (err)
         return problem_set(p, EX_CANTCREAT, -err, "store of %s: %s",
                            sp->q->set->queue, strerror(-err));
-    custody_seq_raise(sp->q->custody, left.seq + 1);
+    sp->seq = left.seq;
     return 0;
 }
 
@@ -109,14 +109,28 @@ static int fill(struct spool *sp, struct problem *p)
     sp->room = SPOOL_AHEAD * 1024;
     if (sp->room < custody_body_bytes(sp->q->custody))
         sp->room = custody_body_bytes(sp->q->custody);
-    sp->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sp->waiting = calloc(most + 1, sizeof *sp->waiting);
     sp->bodies = malloc(sp->room);
     /* The kernel gives memory for those that are used: one or a few. */
     sp->taken = calloc(STORE_SPOOL_PRIORITY + 1, sizeof *sp->taken);
-    if (sp->kick < 0 || !sp->waiting || !sp->bodies || !sp->taken)
+    if (!sp->waiting || !sp->bodies || !sp->taken)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     return ends_ready(sp, p);
+}
+
+/* spool_turn_on - not under the lock of take, but for the moment itself: whoever
+ * takes does so with the one or the other receive sequence */
+int spool_turn_on(struct spool *sp, struct problem *p)
+{
+    int err = fill(sp, p);
+
+    if (err)
+        return err;
+    pthread_mutex_lock(sp->q->take_mtx);
+    custody_seq_raise(sp->q->custody, sp->seq + 1);
+    sp->q->spool = &sp->hook;
+    pthread_mutex_unlock(sp->q->take_mtx);
+    return 0;
 }
 
 /* start - without the thread, messages are taken as without a spool, and what
@@ -134,12 +148,24 @@ static void start(struct mq_spool *hook)
                                 "again"));
 }
 
+/* tuned - the thread looks; the first time it turns the spool on */
+static void tuned(struct mq_spool *hook)
+{
+    struct spool *sp = spool_of(hook);
+
+    if (sp->started)
+        spool_kick(sp);
+    else if (spool_most(sp) > 0)
+        start(hook);
+}
+
 static const struct mq_spool_ops spool_ops = {
     .take = spool_take,
     .end = spool_end,
     .waits = spool_waits,
     .ready = spool_ready,
     .start = start,
+    .tuned = tuned,
     .find = find,
     .key = spool_key_of,
     .note = note,
@@ -148,26 +174,27 @@ static const struct mq_spool_ops spool_ops = {
 
 int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
 {
-    struct spool *sp;
-    int err;
+    struct spool *sp = calloc(1, sizeof *sp);
+    int err = 0;
 
     *out = NULL;
-    if (atomic_load(&q->set->spool) == 0 && store_spool_count(q->store) == 0)
-        return 0;
-    sp = calloc(1, sizeof *sp);
     if (!sp)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     sp->hook.ops = &spool_ops;
     sp->q = q;
-    sp->grown = atomic_load(&q->set->spool) > 0; /* slots_for */
+    sp->grown = spool_most(sp) > 0; /* slots_for */
     pthread_mutex_init(&sp->mtx, NULL);
     pthread_mutex_init(&sp->write_mtx, NULL);
-    sp->kick = -1;
-    err = fill(sp, p);
+    sp->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (sp->kick < 0)
+        err = problem_set(p, EX_OSERR, errno, "cannot start: %s",
+                          strerror(errno));
+    else if (spool_most(sp) > 0 || store_spool_count(q->store) != 0)
+        err = spool_turn_on(sp, p);
     if (err)
         spool_close(&sp);
     else
-        q->spool = &sp->hook;
+        q->spool_there = &sp->hook;
     *out = sp;
     return err;
 }
@@ -177,7 +204,9 @@ int spool_recovered(struct spool *sp, struct problem *p)
 {
     int err = 0;
 
-    while (sp && !err && ends_count(sp->ends) > 0)
+    if (!sp->q->spool)
+        return 0;
+    while (!err && ends_count(sp->ends) > 0)
         err = spool_write(sp, false);
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
@@ -185,15 +214,8 @@ int spool_recovered(struct spool *sp, struct problem *p)
                            "deleted: %s; nothing was lost, make room on its "
                            "disk and start again",
                            sp->q->set->queue, strerror(-err));
-    if (sp)
-        atomic_store(&sp->left, store_spooled(sp->q->store));
+    atomic_store(&sp->left, store_spooled(sp->q->store));
     return 0;
-}
-
-void spool_look(struct spool *sp)
-{
-    if (sp)
-        spool_kick(sp);
 }
 
 /* last_write - all that waits; its error */
@@ -217,6 +239,8 @@ void spool_stop(struct spool *sp)
     if (!sp)
         return;
     spool_thread_stop(sp);
+    if (!sp->q->spool)
+        return;
     before = spool_waits(&sp->hook);
     do {
         n = spool_gather(sp);
@@ -250,7 +274,7 @@ void spool_close(struct spool **spool)
     *spool = NULL;
     spool_thread_stop(sp);
     ends_close(&sp->ends, over(sp));
-    sp->q->spool = NULL;
+    sp->q->spool = sp->q->spool_there = NULL;
     if (sp->kick >= 0)
         close(sp->kick);
     free(sp->taken);

@@ -1,0 +1,319 @@
+/* test_spool.c - messages wait on the disk instead of in the queue (--spool) */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/harness/harness.h"
+#include "tests/harness/plugins/inversions.h"
+
+TestSuite(spool, .init = harness_init, .fini = harness_fini, .timeout = 240);
+
+/* Runs when there is a file "open"; notes the body. */
+static const char *gated(void)
+{
+    return harness_script("gated", "read x; [ $x != again ] || [ "
+                                   "$MQW_ATTEMPT -gt 1 ] || exit 1\n"
+                                   "[ $x != dead ] || exit 65\n"
+                                   "while [ ! -e open ]; do sleep 0.01; done\n"
+                                   "echo \"$x $MQW_REDELIVERED\" >>out\n");
+}
+
+static void open_gate(void)
+{
+    harness_write("open", "", 0);
+}
+
+/* The first column of the first row. */
+static int64_t ask(const char *queue, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    int64_t value = -1;
+    const char *path =
+        harness_path("%s/%s/store.db", harness_state_dir(), queue + 1);
+
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK) {
+        sqlite3_busy_timeout(db, 5000);
+        if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK) {
+            if (sqlite3_step(st) == SQLITE_ROW)
+                value = sqlite3_column_int64(st, 0);
+            sqlite3_finalize(st);
+        }
+    }
+    sqlite3_close(db);
+    return value;
+}
+
+static int64_t spooled(const char *queue)
+{
+    return ask(queue, "SELECT count(*) FROM spool");
+}
+
+static void send_number(const char *queue, int n, unsigned priority)
+{
+    char text[32];
+
+    sprintf(text, "%d", n);
+    harness_send(queue, text, strlen(text), priority);
+}
+
+/* The line of `out` with that number, from 0. */
+static char line_at(size_t n, char text[64])
+{
+    const char *at = harness_read("out", NULL);
+
+    for (; n > 0 && at; n--) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    return (char)(at ? snprintf(text, 64, "%.*s", (int)strcspn(at, "\n"), at)
+                     : 0);
+}
+
+Test(spool, a_sender_does_not_wait_for_handlers_and_the_order_is_the_queues)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "-c", "1", "--", gated());
+    char text[64];
+
+    harness_send_text(q, "first");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    for (int i = 0; i < 100; i++)
+        send_number(q, i, (unsigned)(i % 4));
+    harness_until(harness_queue_length(q) == 0, 10000);
+    cr_assert(harness_lines("out") == 0, "none has run: the gate is closed");
+    open_gate();
+    harness_until_lines("out", 101, 30000);
+    line_at(0, text);
+    cr_assert(strncmp(text, "first", 5) == 0, "%s", text);
+    for (int i = 0; i < 100; i++) {
+        int n = -1, want = 4 * (i % 25) + 3 - i / 25;
+
+        line_at((size_t)i + 1, text);
+        cr_assert(sscanf(text, "%d", &n) == 1 && n == want, "%d: %s", i, text);
+    }
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+}
+
+Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "-c", "1", "--", gated());
+
+    harness_send_text(q, "first");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    for (int i = 0; i < 50; i++)
+        send_number(q, i, 0);
+    harness_signal(w, SIGTERM);
+    open_gate();
+    cr_assert(harness_wait(w, 30000) == 0);
+    cr_assert(harness_queue_length(q) == 0);
+    cr_assert(harness_lines("out") + (size_t)spooled(q) == 51);
+    cr_assert(ask(q, "SELECT boot IS NULL FROM spool_state") == 1);
+    w = harness_worker(q, "-c", "1", "--", gated()); /* also one without it */
+    harness_until_lines("out", 51, 30000);
+    cr_assert(harness_lines_with("out", " 1") == 0, "none was a repeat");
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+}
+
+Test(spool, a_kill_loses_nothing_and_repeats_say_so)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w = NULL;
+    int sent = 0;
+
+    open_gate();
+    for (int round = 0; round < 12; round++) {
+        size_t ran = harness_lines("out");
+
+        w = harness_worker(q, "--spool", "--max-crashes", "100", "-c", "2",
+                           "--", gated());
+        for (int i = 0; i < 60; i++)
+            send_number(q, sent++, (unsigned)(i % 3));
+        harness_until_lines("out", ran + 1, 20000);
+        harness_kill(w);
+    }
+    w = harness_worker(q, "--max-crashes", "100", "-c", "2", "--", gated());
+    harness_until(spooled(q) == 0 && harness_queue_length(q) == 0, 60000);
+    cr_assert(harness_stop(w, 10000) == 0);
+    for (int i = 0; i < sent; i++) {
+        const char *all = harness_read("out", NULL), *at = all;
+        size_t plain = 0, again = 0;
+        char line[32], other[32];
+
+        sprintf(line, "\n%d 0\n", i);
+        sprintf(other, "\n%d 1\n", i);
+        for (at = all; (at = strstr(at, line)); at++)
+            plain++;
+        for (at = all; (at = strstr(at, other)); at++)
+            again++;
+        if (strncmp(all, line + 1, strlen(line) - 1) == 0)
+            plain++;
+        cr_assert(plain + again > 0, "%d is lost", i);
+        cr_assert(plain <= 1, "%d ran %zu times unmarked", i, plain);
+    }
+}
+
+Test(spool, one_that_fails_waits_and_dies_as_without_a_spool)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "--spool-sync", "always", "--backoff",
+                       "10ms", "-c", "1", "--", gated());
+
+    open_gate();
+    harness_send_text(q, "dead");
+    harness_send_text(q, "again");
+    harness_send_text(q, "good");
+    harness_until_lines("out", 2, 20000);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+    cr_assert(ask(q, "SELECT count(*) FROM messages") == 1);
+    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 3") == 1);
+}
+
+Test(spool, always_writes_one_before_it_runs_and_waiting_only_those_that_wait)
+{
+    for (int always = 0; always < 2; always++) {
+        const char *q = harness_queue(10, 64);
+        struct harness_process *w =
+            harness_worker(q, "--spool", "--spool-sync",
+                           always ? "always" : "waiting", "-c", "1", "--",
+                           harness_script("note", "touch runs; while [ ! -e "
+                                                  "open ]; do sleep 0.01; "
+                                                  "done\n"));
+
+        harness_wait_log(w, "event=started", 10000);
+        harness_send_text(q, "one");
+        harness_until(harness_exists("runs"), 10000);
+        cr_assert(spooled(q) == always);
+        open_gate();
+        cr_assert(harness_stop(w, 10000) == 0);
+        cr_assert(spooled(q) == 0);
+        unlink(harness_path("open"));
+        unlink(harness_path("runs"));
+    }
+}
+
+Test(spool, a_full_spool_holds_senders_back_and_says_so_once)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool=20", "-c", "1", "--", gated());
+    int sent = 0;
+
+    harness_send_text(q, "first");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    for (int i = 0; i < 30; i++, sent++)
+        send_number(q, i, 0);
+    harness_wait_log(w, "event=spool_full", 10000);
+    harness_until(harness_queue_length(q) == 10, 10000);
+    cr_assert(!harness_try_send(q, "no", 2, 0));
+    cr_assert(harness_run("mqctl", "set", "--state-dir", harness_state_dir(), q,
+                          "spool=1000")
+                  .status == 0);
+    harness_until(harness_queue_length(q) == 0, 10000);
+    open_gate();
+    harness_until_lines("out", 31, 30000);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(harness_log_count(w, "event=spool_full") == 1);
+    cr_assert(harness_log_count(w, "event=spool_room") == 1);
+}
+
+Test(spool, it_is_turned_on_while_a_worker_runs)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w = harness_worker(q, "-c", "1", "--", gated());
+
+    harness_send_text(q, "first");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    for (int i = 0; i < 10; i++)
+        send_number(q, i, 0);
+    cr_assert(!harness_try_send(q, "no", 2, 0));
+    cr_assert(harness_run("mqctl", "set", "--state-dir", harness_state_dir(), q,
+                          "spool=1000")
+                  .status == 0);
+    harness_until(harness_queue_length(q) == 0, 10000);
+    for (int i = 10; i < 100; i++)
+        send_number(q, i, 0);
+    open_gate();
+    harness_until_lines("out", 101, 30000);
+    cr_assert(harness_stop(w, 10000) == 0);
+}
+
+/* How many of each priority are sent when; what it says of the rest. */
+static struct inversions *shared(void)
+{
+    static const struct inversions none;
+    struct inversions *in;
+    int fd;
+
+    harness_write("inversions", &none, sizeof none);
+    fd = open(harness_path("inversions"), O_RDWR | O_CLOEXEC);
+    in = mmap(NULL, sizeof *in, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    cr_assert(in != MAP_FAILED);
+    return in;
+}
+
+static void send_random(const char *queue, struct inversions *in, int n)
+{
+    unsigned seed = (unsigned)harness_now_ms();
+    mqd_t mq = mq_open(queue, O_WRONLY);
+
+    printf("seed %u\n", seed);
+    cr_assert(mq != (mqd_t)-1);
+    for (int i = 0; i < n; i++) {
+        unsigned p = (unsigned)rand_r(&seed) % INVERSIONS_PRIORITIES;
+        char body[32];
+        int size = sprintf(body, "%u.%lu", p, atomic_load(&in->sent[p]) + 1);
+
+        cr_assert(mq_send(mq, body, (size_t)size, p) == 0);
+        atomic_fetch_add(&in->sent[p], 1);
+    }
+    mq_close(mq);
+}
+
+static uint64_t came(const struct inversions *in)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < INVERSIONS_PRIORITIES; i++)
+        n += atomic_load(&in->came[i]);
+    return n;
+}
+
+Test(spool, none_of_100000_comes_before_one_of_a_higher_priority)
+{
+    const char *q = harness_queue(10, 64);
+    struct inversions *in = shared();
+    struct harness_process *w = harness_worker(
+        q, "--spool", "-c", "1", "--plugin", harness_plugin("inversions"));
+
+    harness_wait_log(w, "event=started", 10000);
+    send_random(q, in, 50000); /* some run at once */
+    cr_assert(
+        harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q)
+            .status == 0);
+    send_random(q, in, 30000); /* all wait */
+    cr_assert(
+        harness_run("mqctl", "resume", "--state-dir", harness_state_dir(), q)
+            .status == 0);
+    send_random(q, in, 20000); /* both */
+    harness_until(came(in) == 100000, 120000);
+    cr_assert(harness_stop(w, 20000) == 0);
+    cr_assert(atomic_load(&in->inverted) == 0);
+    cr_assert(atomic_load(&in->out_of_line) == 0);
+    cr_assert(spooled(q) == 0);
+}

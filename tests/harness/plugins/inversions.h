@@ -1,0 +1,18 @@
+/* inversions.h - what plugins/inversions.c shares with the sender */
+#ifndef TESTS_HARNESS_PLUGINS_INVERSIONS_H
+#define TESTS_HARNESS_PLUGINS_INVERSIONS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define INVERSIONS_PRIORITIES 10
+
+struct inversions {
+    _Atomic uint64_t sent[INVERSIONS_PRIORITIES]; /* the send has returned */
+    _Atomic uint64_t came[INVERSIONS_PRIORITIES];
+    _Atomic uint64_t inverted;    /* before one that was sent earlier and has a
+                                   * higher priority */
+    _Atomic uint64_t out_of_line; /* not in the order of its priority */
+};
+
+#endif
