@@ -145,12 +145,12 @@ static inline int receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)
     return 0;
 }
 
-int mq_receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)
+int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
 {
     return receive(q, l, wall_ns);
 }
 
-/* receive_lane - as mq_receive_lane */
+/* receive_lane - as mq_fetch_lane */
 static inline int receive_lane(struct source_mq *q, unsigned lane,
                                uint64_t wall_ns, struct message **out)
 {
@@ -167,8 +167,8 @@ static inline int receive_lane(struct source_mq *q, unsigned lane,
     return err;
 }
 
-int mq_receive_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
-                    struct message **out)
+int mq_fetch_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
+                  struct message **out)
 {
     return receive_lane(q, lane, wall_ns, out);
 }

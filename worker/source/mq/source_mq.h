@@ -161,11 +161,11 @@ int mq_hook_end(struct source *s, int64_t n, bool told);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
 /* The same without a way between. */
-int mq_receive_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
-                    struct message **out);
+int mq_fetch_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
+                  struct message **out);
 /* The next message of the queue into a FREE slot; under the lock of take. After
  * a failure the slot is FREE, unless the message may be in it. */
-int mq_receive(struct source_mq *q, struct lent *l, uint64_t wall_ns);
+int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns);
 /* What a lane takes with: a FREE slot; NULL: all are in use. */
 struct lent *mq_lane_get(struct source_mq *q, unsigned lane);
 /* It is the lane's no more: 0. */

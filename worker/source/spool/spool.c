@@ -51,7 +51,7 @@ int spool_receive_locked(struct spool *sp, uint64_t wall_ns)
     if (!slot)
         return -ENOBUFS;
     l = source_mq_lent(q, slot);
-    err = mq_receive(q, l, wall_ns);
+    err = mq_fetch(q, l, wall_ns);
     if (!err)
         spool_wait_locked(sp, l);
     else if (slot_free(slot))
@@ -274,7 +274,7 @@ int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
 
     pthread_mutex_lock(&sp->mtx);
     if (passes(sp)) {
-        err = mq_receive_lane(sp->q, lane, wall_ns, out);
+        err = mq_fetch_lane(sp->q, lane, wall_ns, out);
         if (!err)
             atomic_fetch_add_explicit(&sp->direct, 1, memory_order_relaxed);
     } else {
