@@ -63,6 +63,10 @@ static const struct option_row option_rows[] = {
     {"instructions", 0, OPT_FLAG, AT(count),
      .help = "kill nothing: count the user instructions of a message that a "
              "plugin does nothing with, and name their functions"},
+    {"spool", 0, OPT_CHOICE, .value = "off|waiting|always",
+     .words = "off|waiting|always", .preset = "off", AT(spool),
+     .help = "messages wait on the disk: mqworker's --spool, and its "
+             "--spool-sync"},
     {"syncer", 0, OPT_CHOICE, .value = "always|legs|never",
      .words = "always|legs|never", .preset = "legs", AT(syncer),
      .help = "a process beside the worker writes its custody file to the disk "

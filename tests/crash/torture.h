@@ -37,7 +37,7 @@ enum torture_sync { SYNCER_ALWAYS, SYNCER_LEGS, SYNCER_NEVER };
 
 struct torture_options {
     uint64_t kills, seed, size, kind, hits, seconds, stride, from, syncer;
-    uint64_t jobs, path;
+    uint64_t jobs, path, spool;
     const char *size_text, *failures_text, *point;
     bool points, every, calls, count, stepped, keep, help, has_seed, has_kills;
     uint32_t failing; /* of a million */

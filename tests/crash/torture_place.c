@@ -177,6 +177,7 @@ bool place_settled(const struct torture *t)
     return place_queued(t) == 0 && place_slots(t) == 0 &&
            place_store(t, "SELECT count(*) FROM messages WHERE state <> 3") <=
                0 &&
+           place_store(t, "SELECT count(*) FROM spool") <= 0 &&
            place_slots(t) == 0 && place_queued(t) == 0;
 }
 

@@ -117,6 +117,7 @@ static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
                                   NULL};
 static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
                                   NULL};
+static const char *const spool[] = {"--spool", "--spool-sync", "always", NULL};
 static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
 
 static const struct scene scenes[] = {
@@ -140,6 +141,8 @@ static const struct scene scenes[] = {
     {"slot_unrun_", .ask = ask_quit, .once = true},
     {"keep_", .ask = ask_quit, .once = true},
     {"slot_disarm_", .ask = ask_nothing, .once = true},
+    {"spool_", .more = spool},
+    {"store_spool_", .more = spool},
     {"park_due_", .more = one, .once = true},
     {"park_", .more = few, .once = true},
     {"store_put_all_", .more = few},

@@ -84,6 +84,11 @@ static _Noreturn void become(struct torture *t, const char **argv,
     _exit(127);
 }
 
+/* What --spool of this program is to the worker. */
+static const char *const waiting[] = {"--spool", NULL};
+static const char *const always[] = {"--spool", "--spool-sync", "always", NULL};
+static const char *const *const spools[] = {NULL, waiting, always};
+
 void worker_start(struct torture *t, const char *kill_at,
                   const char *const *more)
 {
@@ -109,6 +114,7 @@ void worker_start(struct torture *t, const char *kill_at,
     snprintf(program, sizeof program, "%.4000s/mqworker", t->bins);
     snprintf(state, sizeof state, "%s", place_path(t, "state"));
     n = arguments_add(argv, n, more);
+    n = arguments_add(argv, n, spools[t->options->spool]);
     argv[n++] = t->queue;
     handler_arguments(t, argv, n, handler);
     t->worker.generation++;

@@ -169,6 +169,8 @@ static const char *not_on_broker(const struct settings *s, const char **why)
          "letters are at the broker, and stay there"},
         {s->on_group_dead == GROUP_DEAD_HOLD, "--on-group-dead hold",
          "the broker cannot be asked for the letters of a group"},
+        {atomic_load(&s->spool) != 0, "--spool",
+         "a broker holds what waits already"},
         {s->group_separator != 0, "--group-separator",
          "groups of a queue on a broker have no order yet"},
         {s->queue_depth != 0, "--queue-depth",
