@@ -2,6 +2,7 @@
 #include "worker/config/settings_operands.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
