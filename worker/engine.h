@@ -38,7 +38,7 @@ struct engine {
     struct source_mq mq;        /* flow.source, unless there is a broker */
     struct source_amqp *broker; /* flow.source; NULL: a POSIX queue */
     char runs[PATH_MAX];        /* of that: its run file */
-    struct spool *spool; /* NULL: none */
+    struct spool *spool;        /* NULL: none */
     struct file_watch *file_watch;
     struct on_dead *on_dead; /* NULL: nobody is told of a death */
     struct signals signals;

@@ -4,7 +4,8 @@
  *        have given them: highest priority first, then oldest first. No
  *        message is in here and in the table of messages: it leaves the one in
  *        the commit that writes it to the other (store_row.spool).
- * WHO    store_spool_left, _begin, _end: the worker, after store_claim. Others as store.h.
+ * WHO    store_spool_left, _begin, _end: the worker, after store_claim. Others
+ *        as store.h.
  * OWNS   Nothing of its own; the store's two connections.
  * FAILS  As store.h.
  */

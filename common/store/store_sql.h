@@ -6,7 +6,8 @@
  *        One thread at a time on a connection.
  * OWNS   The connection and its statements.
  * FAILS  -ENOSPC, -EIO (also for a damaged file), -EBUSY, -ENOMEM, -EEXIST
- *        (receive_seq, or a key of the spool, is taken), -ENOENT (an attempt of a row that is gone).
+ *        (receive_seq, or a key of the spool, is taken), -ENOENT (an attempt of
+ *        a row that is gone).
  */
 #ifndef COMMON_STORE_STORE_SQL_H
 #define COMMON_STORE_STORE_SQL_H

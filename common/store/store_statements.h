@@ -85,8 +85,8 @@ STATEMENT(SQL_ADD_ATTEMPT,
 STATEMENT(SQL_STRAYS,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 4"
     " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)"
-    " AND NOT EXISTS (SELECT 1 FROM spool WHERE letter = messages.row)" OLDEST_FIRST
-    " LIMIT ?3")
+    " AND NOT EXISTS (SELECT 1 FROM spool WHERE letter = messages.row)"
+    OLDEST_FIRST " LIMIT ?3")
 STATEMENT(SQL_RECALL,
     "UPDATE messages SET state = 3, boot = NULL"
     " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)"

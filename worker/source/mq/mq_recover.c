@@ -21,8 +21,8 @@ enum left {
     LEFT_LETTER,    /* the same, and a letter that was sent again */
     LEFT_ROW,       /* a run of a row that waits, or is parked */
     LEFT_SPOOLED,   /* the same of a row of the spool */
-    LEFT_CANCELLED, /* a run of a row that is not to run: the row is taken again,
-                     * and comes to its end then */
+    LEFT_CANCELLED, /* a run of a row that is not to run: the row is taken
+                     * again, and comes to its end then */
 };
 
 static void collect(struct slot *slot, void *arg)

@@ -79,8 +79,8 @@ static void unclaimed(struct source_mq *q, const struct settle *st, int64_t row)
         due_rows_expect(q->due_rows, st->due_ns);
 }
 
-/* give_back - a row that was not delivered is in the store as before, and one of
- * the spool that recovery gives back comes again in its turn; what came from
+/* give_back - a row that was not delivered is in the store as before, and one
+ * of the spool that recovery gives back comes again in its turn; what came from
  * the queue waits there from now on
  * Crash: the slot is HELD, or FREE, and the row waits in the store.
  */

@@ -1,4 +1,4 @@
-/* spool_inner.h - inside of the spool: spool.c, spool_intake.c, spool_start.c
+/* spool_inner.h - inside of the spool: spool*.c
  *
  * WHAT   The body of struct spool.
  * WHO    These files.
@@ -94,25 +94,28 @@ static inline struct spool *spool_of(const struct mq_spool *sp)
     return CONTAINER_OF((struct mq_spool *)sp, struct spool, hook);
 }
 
-/* ---- spool.c ---- */
+/* ---- spool_line.c ---- */
 
-int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
-               struct message **out);
-int spool_end(struct mq_spool *hook, struct lent *l);
+void spool_kick(const struct spool *sp); /* the thread looks */
 uint64_t spool_waits(const struct mq_spool *hook);
-bool spool_ready(const struct mq_spool *hook);
-void spool_adopt(struct mq_spool *hook, struct lent *l);
 /* Rows that come before some that were read ahead are there: `first` comes
  * next of them. mtx is held. */
 void spool_ahead_locked(struct spool *sp, int64_t first);
-
 /* One more that waits in its slot. mtx is held. */
 void spool_wait_locked(struct spool *sp, struct lent *l);
 /* One more from the queue: 0, -EAGAIN none, -ENOBUFS no slot, or trouble. mtx
  * is held. */
 int spool_receive_locked(struct spool *sp, uint64_t wall_ns);
 
-/* ---- spool_start.c ---- */
+/* ---- spool.c ---- */
+
+int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
+               struct message **out);
+int spool_end(struct mq_spool *hook, struct lent *l);
+bool spool_ready(const struct mq_spool *hook);
+void spool_adopt(struct mq_spool *hook, struct lent *l);
+
+/* ---- spool_on.c ---- */
 
 /* It is on from here on; under the lock of take, or before anybody takes. */
 int spool_turn_on(struct spool *sp, struct problem *p);
@@ -127,7 +130,6 @@ int spool_write(struct spool *sp, bool waiting);
 
 int spool_thread_start(struct spool *sp);
 void spool_thread_stop(struct spool *sp);
-void spool_kick(const struct spool *sp);
 /* Whether there is room for more from the queue. */
 bool spool_has_room(const struct spool *sp);
 /* What the queue has gets in line, as far as there is room: how many, or

@@ -28,13 +28,6 @@
 #define RETRY_MS 1000
 #define PIECE    16 /* messages for which others wait */
 
-void spool_kick(const struct spool *sp)
-{
-    uint64_t one = 1;
-
-    (void)!write(sp->kick, &one, sizeof one);
-}
-
 /* spool_has_room - a spool that is off has none */
 bool spool_has_room(const struct spool *sp)
 {

@@ -1,0 +1,67 @@
+/* spool_line.c - the lines of the spool (see spool_inner.h) */
+#include "worker/source/spool/spool_inner.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+void spool_kick(const struct spool *sp)
+{
+    uint64_t one = 1;
+
+    (void)!write(sp->kick, &one, sizeof one);
+}
+
+/* spool_wait_locked - in its place; one that came last is most often the last
+ * of its priority */
+void spool_wait_locked(struct spool *sp, struct lent *l)
+{
+    int64_t key = spool_key_of(l->slot);
+    size_t n = atomic_load(&sp->waits), at = 0;
+
+    while (at < n && sp->waiting[at].key > key)
+        at++;
+    memmove(&sp->waiting[at + 1], &sp->waiting[at],
+            (n - at) * sizeof *sp->waiting);
+    sp->waiting[at] = (struct spool_wait){.key = key, .lent = l};
+    atomic_store(&sp->waits, n + 1);
+}
+
+/* spool_receive_locked - as a work item would
+ * Crash: the slot is HELD, and nothing of it is on the disk. Recovery lets it
+ * get in line again. */
+int spool_receive_locked(struct spool *sp, uint64_t wall_ns)
+{
+    struct source_mq *q = sp->q;
+    struct slot *slot;
+    struct lent *l;
+    int err;
+
+    if (spool_crowded(sp))
+        return -ENOBUFS;
+    slot = custody_acquire(q->custody);
+    if (!slot)
+        return -ENOBUFS;
+    l = source_mq_lent(q, slot);
+    err = mq_fetch(q, l, wall_ns);
+    if (!err)
+        spool_wait_locked(sp, l);
+    else if (slot_free(slot))
+        custody_release(q->custody, slot);
+    return err;
+}
+
+void spool_ahead_locked(struct spool *sp, int64_t first)
+{
+    if (sp->at < sp->count && first < sp->ahead[sp->count - 1].key)
+        sp->count = sp->at; /* they are read again */
+}
+
+uint64_t spool_waits(const struct mq_spool *hook)
+{
+    const struct spool *sp = spool_of(hook);
+    int64_t left = atomic_load(&sp->left);
+
+    return (left > 0 ? (uint64_t)left : 0) + atomic_load(&sp->waits) +
+           atomic_load(&sp->writes);
+}
