@@ -239,6 +239,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
 struct tallies {
     json_t *list;
     const char *queue;
+    uint64_t total; /* letters, also of texts that the list has no room for */
 };
 
 /* tally_add - visit; the list of a queue with a thousand texts is cut */
@@ -246,6 +247,7 @@ static int tally_add(const struct letter_tally *t, void *arg)
 {
     struct tallies *all = arg;
 
+    all->total += t->count;
     if (json_array_size(all->list) < GROUPS_SHOWN)
         json_array_append_new(
             all->list,
@@ -256,9 +258,10 @@ static int tally_add(const struct letter_tally *t, void *arg)
     return 0;
 }
 
-/* queue_tally - the groups of one queue, added to a list */
-static int queue_tally(const struct serve_ask *a, const char *queue,
-                       json_t *list, struct problem *p)
+/* queue_tally - the groups of one queue, added to a list; how many letters, or
+ * below 0 */
+static int64_t queue_tally(const struct serve_ask *a, const char *queue,
+                           json_t *list, struct problem *p)
 {
     struct tallies t = {.list = list, .queue = queue};
     struct letter_filter f;
@@ -272,16 +275,20 @@ static int queue_tally(const struct serve_ask *a, const char *queue,
     store_close(&s);
     if (err < 0)
         (void)ask_failed(p, err);
-    return err < 0 ? err : 0;
+    return err < 0 ? err : (int64_t)t.total;
 }
 
 json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
 {
     json_t *list = json_array();
+    int64_t total = queue_tally(a, a->path.queue, list, p);
 
-    if (queue_tally(a, a->path.queue, list, p) < 0)
+    if (total < 0) {
+        json_decref(list);
         return NULL;
-    return json_pack("{s:s, s:o}", "queue", a->path.queue, "groups", list);
+    }
+    return json_pack("{s:s, s:o, s:I}", "queue", a->path.queue, "groups", list,
+                     "total", (json_int_t)total);
 }
 
 json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)

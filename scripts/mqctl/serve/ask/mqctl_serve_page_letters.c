@@ -141,8 +141,10 @@ void letters_page(FILE *out, const struct serve_ask *a, const json_t *data)
     fputs("</span> in all</p>", out);
     filter_form(out, a);
     groups_table(out, json_object_get(groups, "groups"), false);
-    fputs("<section id=\"bulk\" aria-label=\"Actions\"></section>"
-          "<table id=\"letters\"><caption>Letters, newest first</caption>"
+    fputs("<section id=\"bulk\" aria-label=\"Actions\" data-total=\"", out);
+    html_value(out, groups, "total");
+    fputs("\"></section><table id=\"letters\"><caption>Letters, newest "
+          "first</caption>"
           "<thead><tr><th scope=\"col\" class=\"n\">Letter</th>"
           "<th scope=\"col\">Died</th><th scope=\"col\" class=\"n wide\">"
           "Tries</th><th scope=\"col\" class=\"wide\">Reason</th>"

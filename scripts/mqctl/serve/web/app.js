@@ -241,7 +241,8 @@ function letterActions(place, rows, total) {
     ...(perSecond.value ? { rate: Number(perSecond.value) } : {}),
   });
   const show = () => {
-    setText(words, chosen().length ? `${chosen().length} chosen` : `all ${total} that match`);
+    setText(words, chosen().length ? `${chosen().length} chosen` : total ? `all ${total} that match` : "none chosen");
+    for (const button of place.querySelectorAll(".actions button")) button.disabled = number() === 0;
     setText($("code", shown), commandLine("replay", filter, canary.checked, perSecond.value, chosen()));
   };
   const start = (what) => (event) => {
@@ -281,7 +282,7 @@ async function follow(place, id) {
   }
 }
 
-async function lettersPage() {
+function lettersPage() {
   const table = $("#letters");
   if (!write || !$("tbody tr", table)) return;
   const boxes = [];
@@ -291,9 +292,9 @@ async function lettersPage() {
     boxes.push(box);
     row.append(el("td", {}, box));
   }
-  const query = new URLSearchParams(filterNow());
-  const { groups } = await ask(`${apiUrl(queue)}/letters/by-error?${query}`);
-  const total = groups.reduce((sum, g) => sum + g.count, 0);
+  // On an older page only what is chosen is meant: all that match are more.
+  const older = new URLSearchParams(location.search).has("after");
+  const total = older ? 0 : Number($("#bulk").dataset.total);
   const show = letterActions($("#bulk"), () => boxes.filter((b) => b.checked).map((b) => b.value), total);
   table.addEventListener("change", show);
 }
@@ -336,7 +337,7 @@ if (page === "queues") {
   if (write) queueActions($("#actions"));
   charts($("#charts"), queue);
 } else if (page === "letters") {
-  lettersPage().catch((error) => say(error.message));
+  lettersPage();
 } else if (page === "letter") {
   letterPage();
 }
