@@ -83,7 +83,7 @@ E2E     := $(call only,$(call test,e2e,test))
 CRASH   := $(call only,$(call test,crash,test))
 BENCH   := $(BUILD)/tests/bench/bench
 TORTURE := $(BUILD)/tests/crash/torture
-FUZZ    := $(call only,$(call test,fuzz,fuzz))
+FUZZ    := $(filter-out $(if $(HTTP_LIBS),,%/fuzz_serve_path),$(call only,$(call test,fuzz,fuzz)))
 unknown := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
 $(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
@@ -180,10 +180,13 @@ $(BENCH): $(call obj,$(wildcard tests/bench/*.c)) $(BUILD)/lib/libmqworker.a $(E
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
-parts = $(if $(filter mqdlq_$(1).o,$(notdir $(call tool,mqdlq))),$(filter-out %/mqdlq.o,$(call tool,mqdlq)))
+parts = $(if $(filter mqdlq_$(1).o,$(notdir $(call tool,mqdlq))),$(filter-out %/mqdlq.o,$(call tool,mqdlq))) \
+    $(if $(filter serve_path,$(1)),$(filter %/mqctl_serve_path.o %/mqctl_serve_guard.o,$(call tool,mqctl)))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+# What mqctl serve reads of a request before it knows who asks.
+$(BUILD)/tests/fuzz/fuzz_serve_path: LIBS += $(HTTP_LIBS)
 $(TORTURE): $(call obj,$(wildcard tests/crash/torture*.c)) $(LIB)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
@@ -233,7 +236,7 @@ check-man:
 DRY     := bench completion demo docs docs_agree every_instruction hardening \
            install instructions man run_tests runbook
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
-           mqdlq_replay mqsend worker_limits
+           mqdlq_replay mqsend serve serve_browser serve_limits worker_limits
 # build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
 # build, and nothing is run.
 check-asan build-asan: goal = $(if $(filter build-%,$@),tests,check)
