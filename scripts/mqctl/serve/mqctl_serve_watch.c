@@ -74,7 +74,7 @@ static _Noreturn void look_on(const struct serve_options *o)
     struct top *tops = calloc(n, sizeof *tops);
     struct pollfd in = {.fd = 0, .events = POLLIN};
     int pause = SLOW_MS;
-    char order;
+    char word;
 
     for (size_t i = 0; told && tops && i < n; i++) {
         told[i].state_dir = o->state_dirs.count ? o->state_dirs.at[i] : NULL;
@@ -83,9 +83,9 @@ static _Noreturn void look_on(const struct serve_options *o)
     while (told && tops && round_print(tops, n)) {
         if (poll(&in, 1, pause) <= 0)
             continue;
-        if (read(0, &order, 1) != 1)
+        if (read(0, &word, 1) != 1)
             break;
-        pause = order == 'f' ? FAST_MS : SLOW_MS;
+        pause = word == 'f' ? FAST_MS : SLOW_MS;
     }
     _exit(0);
 }
@@ -109,6 +109,26 @@ static struct {
     size_t used;
     struct seen *seen;
 } w = {.in = -1, .out = -1};
+
+/* lost - the child is gone */
+static void lost(void)
+{
+    close(w.in);
+    close(w.out);
+    w.in = w.out = -1;
+    if (w.pid > 0) {
+        kill(w.pid, SIGKILL);
+        (void)waitpid(w.pid, NULL, 0);
+    }
+    w.pid = 0;
+}
+
+/* order - how often the child looks; it looks once more at each order */
+static void order(bool fast)
+{
+    if (w.in >= 0 && write(w.in, fast ? "f" : "s", 1) != 1 && errno != EPIPE)
+        lost();
+}
 
 int watch_start(const struct serve_options *o)
 {
@@ -136,26 +156,13 @@ int watch_start(const struct serve_options *o)
     w.out = from[0];
     (void)fcntl(w.out, F_SETFL, O_NONBLOCK);
     if (w.fast)
-        watch_fast(true);
+        order(true);
     return w.pid > 0 ? 0 : -EAGAIN;
 }
 
 int watch_fd(void)
 {
     return w.out;
-}
-
-/* lost - the child is gone */
-static void lost(void)
-{
-    close(w.in);
-    close(w.out);
-    w.in = w.out = -1;
-    if (w.pid > 0) {
-        kill(w.pid, SIGKILL);
-        (void)waitpid(w.pid, NULL, 0);
-    }
-    w.pid = 0;
 }
 
 uint64_t watch_keep(uint64_t now_ns)
@@ -171,9 +178,10 @@ uint64_t watch_keep(uint64_t now_ns)
 
 void watch_fast(bool fast)
 {
+    if (w.fast == fast)
+        return;
     w.fast = fast;
-    if (w.in >= 0 && write(w.in, fast ? "f" : "s", 1) != 1 && errno != EPIPE)
-        lost();
+    order(fast);
 }
 
 /* seen_of - the place of a queue's last look, a new one if need be */
