@@ -155,3 +155,47 @@ Test(serve_limits, requests_behind_each_other_are_all_answered)
     cr_assert_eq(answers, 5);
     web_stop(&w);
 }
+
+/* switches - how often the server gave up the processor */
+static long switches(const struct web *w)
+{
+    char command[96];
+
+    snprintf(command, sizeof command,
+             "awk '/^voluntary_ctxt/ { print $2 }' /proc/%d/status",
+             (int)harness_pid(w->p));
+    return atol(harness_run("sh", "-c", command).out);
+}
+
+/* sleeps - at last it is not woken for longer than a look takes */
+static void sleeps(const struct web *w)
+{
+    uint64_t deadline = harness_deadline(10000);
+    long before, now = switches(w);
+
+    do {
+        before = now;
+        harness_run("sleep", "1.3");
+        now = switches(w);
+        harness_nap(deadline, "a server that sleeps");
+    } while (now != before);
+}
+
+Test(serve_limits, while_nobody_looks_it_sleeps)
+{
+    struct web w = web_start(NULL);
+    char text[512];
+    int fd;
+
+    sleeps(&w);
+    fd = web_connect(&w);
+    snprintf(text, sizeof text,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    cr_assert_eq(web_read(fd, "event:")->status, 200);
+    close(fd);
+    sleeps(&w);
+    web_stop(&w);
+}
