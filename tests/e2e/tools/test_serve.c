@@ -319,6 +319,35 @@ Test(serve, a_stream_begins_with_all_and_tells_what_changes)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* ticks - of processor time that the server and its children have used */
+static long ticks(const struct web *w)
+{
+    char script[256];
+
+    snprintf(script, sizeof script,
+             "for p in %d $(cat /proc/%d/task/%d/children); do"
+             " cat /proc/$p/stat; done | awk '{ n += $14 + $15 }"
+             " END { print n }'",
+             (int)harness_pid(w->p), (int)harness_pid(w->p),
+             (int)harness_pid(w->p));
+    return strtol(harness_run("sh", "-c", script).out, NULL, 10);
+}
+
+Test(serve, while_nobody_listens_it_rests)
+{
+    struct web w = web_start(NULL);
+    uint64_t began = harness_now_ms();
+    long used = ticks(&w), passed;
+
+    while (harness_now_ms() < began + 2000)
+        (void)poll(NULL, 0, 100);
+    used = (ticks(&w) - used) * 1000 / sysconf(_SC_CLK_TCK);
+    passed = (long)(harness_now_ms() - began);
+    cr_assert_lt(used, passed / 10, "%ld ms of %ld: it looks on and on", used,
+                 passed);
+    web_stop(&w);
+}
+
 Test(serve, a_worker_that_does_not_answer_holds_up_no_overview)
 {
     const char *q = harness_queue(0, 0);
