@@ -18,7 +18,7 @@ TestSuite(spool, .init = harness_init, .fini = harness_fini, .timeout = 240);
 /* Runs when there is a file "open"; notes the body. */
 static const char *gated(void)
 {
-    return harness_script("gated", "read x; [ $x != again ] || [ "
+    return harness_script("gated", "read x; : >runs; [ $x != again ] || [ "
                                    "$MQW_ATTEMPT -gt 1 ] || exit 1\n"
                                    "[ $x != dead ] || exit 65\n"
                                    "while [ ! -e open ]; do sleep 0.01; done\n"
@@ -64,6 +64,13 @@ static void send_number(const char *queue, int n, unsigned priority)
     harness_send(queue, text, strlen(text), priority);
 }
 
+/* The only handler has a message; what comes now has to wait. */
+static void first_runs(const char *queue)
+{
+    harness_send_text(queue, "first");
+    harness_until(harness_exists("runs"), 20000);
+}
+
 /* The line of `out` with that number, from 0. */
 static char line_at(size_t n, char text[64])
 {
@@ -84,8 +91,7 @@ Test(spool, a_sender_does_not_wait_for_handlers_and_the_order_is_the_queues)
         harness_worker(q, "--spool", "-c", "1", "--", gated());
     char text[64];
 
-    harness_send_text(q, "first");
-    harness_until(harness_queue_length(q) == 0, 10000);
+    first_runs(q);
     for (int i = 0; i < 100; i++)
         send_number(q, i, (unsigned)(i % 4));
     harness_until(harness_queue_length(q) == 0, 10000);
@@ -110,8 +116,7 @@ Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
     struct harness_process *w =
         harness_worker(q, "--spool", "-c", "1", "--", gated());
 
-    harness_send_text(q, "first");
-    harness_until(harness_queue_length(q) == 0, 10000);
+    first_runs(q);
     for (int i = 0; i < 50; i++)
         send_number(q, i, 0);
     harness_signal(w, SIGTERM);
@@ -213,8 +218,7 @@ Test(spool, a_full_spool_holds_senders_back_and_says_so_once)
         harness_worker(q, "--spool=20", "-c", "1", "--", gated());
     int sent = 0;
 
-    harness_send_text(q, "first");
-    harness_until(harness_queue_length(q) == 0, 10000);
+    first_runs(q);
     for (int i = 0; i < 30; i++, sent++)
         send_number(q, i, 0);
     harness_wait_log(w, "event=spool_full", 10000);
@@ -236,8 +240,7 @@ Test(spool, it_is_turned_on_while_a_worker_runs)
     const char *q = harness_queue(10, 64);
     struct harness_process *w = harness_worker(q, "-c", "1", "--", gated());
 
-    harness_send_text(q, "first");
-    harness_until(harness_queue_length(q) == 0, 10000);
+    first_runs(q);
     for (int i = 0; i < 10; i++)
         send_number(q, i, 0);
     cr_assert(!harness_try_send(q, "no", 2, 0));
