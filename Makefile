@@ -28,8 +28,8 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) \
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
               $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
-COMPILE     = $(CC) $(HARDEN) $(ALL_CFLAGS)
-LINK_FLAGS  = -pthread $(HARDEN_LINK) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
+COMPILE     = $(CC) $(HARDEN) $(ALL_CFLAGS) $(INNER)
+LINK_FLAGS  = -pthread $(WHOLE) $(HARDEN_LINK) $(CFLAGS) $(SANITIZE) $(LDFLAGS)
 LINK        = $(CC) -pie $(LINK_FLAGS)
 LINK_SHARED = $(CC) -shared $(LINK_FLAGS)
 LIBS        = $(PKG_LIBS) -lrt -ldl
@@ -43,6 +43,12 @@ FORTIFY     := $(if $(OPTIMIZED),$(if $(findstring _FORTIFY_SOURCE,$(CFLAGS)),,-
 HARDEN      := $(if $(SANITIZE),,-fstack-protector-strong $(FORTIFY) \
                $(call takes,-fstack-clash-protection) $(call takes,-fcf-protection))
 HARDEN_LINK := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+# A call of the C library is one jump; here it is bound at the start anyway.
+NO_PLT      := $(if $(SANITIZE),,$(call takes,-fno-plt))
+# The way of a message goes through several rooms: the programs are optimized as
+# a whole when they are linked. Tests are not, so objects have machine code, too.
+# `make LTO=` leaves it out, for a quick link.
+LTO         := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects))
 
 # ---- what there is ----
 # in,FOLDERS,PATTERN: the files below the folders, in whatever room they are;
@@ -111,7 +117,7 @@ tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(BENCH) $(HANDLERS)
 # with other flags is built again. WERROR makes no other object. Expanded here,
 # where no variable has the value of a single target. The first thing that is
 # built, so the place to say what is missing.
-FLAGS := $(filter-out $(WERROR),$(COMPILE)) : $(LINK) $(LIBS) $(HTTP_LIBS)
+FLAGS := $(filter-out $(WERROR),$(COMPILE)) $(LTO) : $(LINK) $(LIBS) $(HTTP_LIBS)
 $(BUILD)/flags: always
 	@$(if $(PKG_LIBS),,$(missing))
 	@mkdir -p $(@D)
@@ -122,6 +128,11 @@ missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
     for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done); \
     echo "make: not found:" $$lack"; scripts/deps installs what is missing" >&2; exit 1
 
+# Calls inside of a program need no detour; mqworker.h says what is exported.
+$(WORKER) $(COMMON): private INNER = -fvisibility=hidden
+$(foreach r,flow groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
+$(foreach r,base custody message mq,$(filter $(BUILD)/obj/common/$(r)/%,$(COMMON))) \
+$(call obj,common/state/counters.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(COMPILE) -MMD -MP -c -o $@ $<
@@ -134,6 +145,8 @@ $(LIB) $(ENGINE):
 	@rm -f $@
 	$(AR) rcs $@ $^
 
+WHOLE = $(if $(LTO),-fno-lto)
+$(BUILD)/bin/mqworker: private WHOLE = $(LTO)
 # All objects, not the archive: a plugin may call any mqw_ function.
 $(BUILD)/bin/mqworker: $(call obj,$(PROGRAM)) $(WORKER) $(COMMON)
 	@mkdir -p $(@D)
@@ -155,7 +168,7 @@ $(BUILD)/obj/scripts/mqctl/serve/web_files.o: $(BUILD)/gen/web_files.c $(BUILD)/
 	$(COMPILE) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/mqworker.o: $(WORKER) $(COMMON)
-	$(LD) -r -o $@.all $^
+	$(if $(LTO),$(CC) -nostdlib $(HARDEN) $(ALL_CFLAGS) $(LTO) -flinker-output=nolto-rel,$(LD)) -r -o $@.all $^
 	$(or $(OBJCOPY),objcopy) -w --keep-global-symbol='mqw_*' $@.all $@
 	@rm $@.all
 $(BUILD)/lib/libmqworker.a: $(BUILD)/obj/mqworker.o
