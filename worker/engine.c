@@ -221,6 +221,17 @@ static void on_last(void *arg)
     _exit(EX_OK);
 }
 
+/* hold_take - nobody takes meanwhile */
+static void hold_take(void *arg, bool begins)
+{
+    struct engine *e = arg;
+
+    if (begins)
+        solo_stop(&e->flow.solo);
+    else
+        solo_go_on(&e->flow.solo);
+}
+
 /* source_ready - claims and watches of the source */
 static int source_ready(struct engine *e, struct problem *p)
 {
@@ -245,8 +256,10 @@ static int source_ready(struct engine *e, struct problem *p)
     e->mq.loop = e->flow.loop;
     e->mq.pool = &e->flow.pool;
     e->mq.dirty = &e->flow.dirty;
-    e->mq.take_mtx = &e->flow.receive_mtx;
+    e->mq.hold_take = hold_take;
+    e->mq.hold_arg = e;
     e->flow.source = &e->mq.source;
+    e->mq.source.attention = &e->flow.gate.attention;
     err = source_mq_open(&e->mq, p);
     if (!err)
         err = source_mq_watch(&e->mq, p);
@@ -366,7 +379,7 @@ static void engine_init(struct engine *e, struct settings *set,
     e->flow.ops = ops;
     e->runtime.lock = -1;
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
-    pthread_mutex_init(&e->flow.receive_mtx, NULL);
+    solo_init(&e->flow.solo, &e->flow.gate.attention);
     items_init(&e->flow.items, ops->guess_ns);
     gate_init(&e->flow.gate, set, on_gate, e);
     stop_init(&e->stop, &e->flow, on_last, e);
@@ -375,7 +388,7 @@ static void engine_init(struct engine *e, struct settings *set,
     what_runs(e, set);
     cap_init(&e->cap, &e->flow, set);
     unsettled_init(&e->flow.unsettled, &e->flow);
-    ready_init(&e->flow.ready);
+    ready_init(&e->flow.ready, &e->flow.gate.attention);
     run_limits_init(&e->flow);
     status_init(&e->board, &e->flow);
 }
@@ -520,6 +533,9 @@ static const struct loop_hooks rounds = {
 int engine_run(struct engine *e)
 {
     e->flow.started = true;
+    e->flow.deaf = e->flow.ops->hears && !e->flow.ops->hears(e->flow.handler);
+    if (e->flow.source->ops->can & SOURCE_ASYNC)
+        attention_on(&e->flow.gate.attention, ATTEND_LATE);
     hello(e);
     backlog_look(&e->flow);
     e->flow.source->ops->start(e->flow.source);
@@ -587,7 +603,7 @@ void engine_close(struct engine **engine)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     items_fini(&e->flow.items);
     gate_fini(&e->flow.gate);
-    pthread_mutex_destroy(&e->flow.receive_mtx);
+    solo_fini(&e->flow.solo);
     ready_fini(&e->flow.ready);
     free(e);
 }

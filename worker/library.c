@@ -143,7 +143,7 @@ static bool visit_queued(const struct message *m, void *arg)
         .received_ns = m->received_ns,
     };
 
-    ulid_print(*m->id, q.id);
+    ulid_print(*message_name((struct message *)m), q.id);
     return v->visit(&q, v->arg) != 0;
 }
 

@@ -16,6 +16,9 @@ static uint64_t word_pack(struct slot_word w)
            (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
 }
 
+/* Flags and crashes, which a run leaves as they are. */
+#define WORD_KEPT UINT64_C(0xffff7f00)
+
 /* word_set - one store; everything before it is in the page already */
 static void word_set(struct slot *slot, struct slot_word w)
 {
@@ -39,22 +42,23 @@ bool slot_free(const struct slot *slot)
     return atomic_load_explicit(&slot->word, memory_order_acquire) == 0;
 }
 
-/* sum_of - over what is the same as long as the slot is HELD or RUNNING
- * Each step can be undone for a given word, so one word that differs always
- * makes another sum (the multiplier is that of splitmix64). */
-static uint64_t sum_of(const struct slot *slot, int64_t row)
+/* sum_step - can be undone for a given word, so one word that differs always
+ * makes another sum (the multiplier is that of splitmix64) */
+static inline uint64_t sum_step(uint64_t sum, uint64_t word)
+{
+    sum = (sum ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
+    return sum ^ sum >> 31;
+}
+
+/* sum_of - over what is the same as long as the slot is HELD or RUNNING */
+static inline uint64_t sum_of(const struct slot *slot, int64_t row)
 {
     uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
-    const uint64_t words[] = {slot->seq,
-                              (uint64_t)length << 32 | slot->priority,
-                              (uint64_t)row, slot->failures};
-    uint64_t sum = 0;
+    uint64_t sum = sum_step(0, slot->seq);
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        sum = (sum ^ words[i]) * UINT64_C(0xbf58476d1ce4e5b9);
-        sum ^= sum >> 31;
-    }
-    return sum;
+    sum = sum_step(sum, (uint64_t)length << 32 | slot->priority);
+    sum = sum_step(sum, (uint64_t)row);
+    return sum_step(sum, slot->failures);
 }
 
 /* sum_set - the fields are stored */
@@ -80,17 +84,25 @@ void slot_fill_init(struct slot_fill *fill, uint64_t seed)
     }
 }
 
+/* fill_long - more than the fill at once; not inline, as slot_arm is short */
+__attribute__((noinline)) static void
+fill_long(unsigned char *at, const struct slot_fill *fill, size_t size)
+{
+    for (; size > SLOT_FILL; size -= SLOT_FILL, at += SLOT_FILL)
+        memmove(at, fill->bytes, SLOT_FILL);
+    memmove(at, fill->bytes, size);
+}
+
 /* fill_body - the first `size` bytes of a body are fill again
  * memmove, as gcc makes "rep movsq" of a memcpy here, which takes longer to
  * begin than a short message takes to be copied. */
-static void fill_body(struct slot *slot, const struct slot_fill *fill,
-                      size_t size)
+static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
+                             size_t size)
 {
-    for (size_t at = 0; at < size; at += SLOT_FILL) {
-        size_t n = size - at < SLOT_FILL ? size - at : SLOT_FILL;
-
-        memmove(slot->body + at, fill->bytes, n);
-    }
+    if (size <= SLOT_FILL)
+        memmove(slot->body, fill->bytes, size);
+    else
+        fill_long(slot->body, fill, size);
 }
 
 /* slot_arm - make the slot ready for the kernel
@@ -125,8 +137,9 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
  * Nothing is read, and no page that was just made fill is stored to again: with
  * either, a 4-KiB message costs 10 ns more, as the processor waits for the
  * fill. */
-void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
-               size_t room)
+__attribute__((noinline)) void slot_warm(struct slot *slot,
+                                         const struct slot_fill *fill,
+                                         size_t from, size_t room)
 {
     volatile unsigned char *body = slot->body;
 
@@ -214,15 +227,14 @@ void slot_renumber(struct slot *slot, uint64_t seq)
  * redelivered, whether or not the handler had started. */
 void slot_run(struct slot *slot, uint64_t started_ns)
 {
-    struct slot_word w = slot_word(slot);
+    uint64_t w = atomic_load_explicit(&slot->word, memory_order_relaxed);
 
     slot->started_ns = started_ns;
     slot->handler_mark = 0;
     atomic_store_explicit(&slot->handler_pgid, 0, memory_order_relaxed);
-    w.state = SLOT_RUNNING;
-    w.attempt = slot->failures + 1;
+    w = (w & WORD_KEPT) | SLOT_RUNNING | (uint64_t)(slot->failures + 1) << 32;
     FAULT_POINT("slot_run_before_word");
-    word_set(slot, w);
+    atomic_store_explicit(&slot->word, w, memory_order_release);
     FAULT_POINT("slot_run_after_word");
 }
 

@@ -9,8 +9,6 @@
 #include "common/base/safe_text.h"
 #include "common/base/utf8.h"
 
-#define MAGIC       "MQW/1\n"
-#define MAGIC_BYTES (sizeof MAGIC - 1)
 #define TIMEOUT_MAX (UINT64_C(1) << 53) /* ms; exact in a JSON number too */
 #define SAFE_TEXT   44 /* of an untrusted value, so that `why` is never cut */
 
@@ -254,12 +252,6 @@ static int line_read(struct line *line, const char *at, size_t size,
     return 0;
 }
 
-/* magic_found - whether `data` starts with the magic line */
-static inline bool magic_found(const void *data, size_t size)
-{
-    return size >= MAGIC_BYTES && memcmp(data, MAGIC, MAGIC_BYTES) == 0;
-}
-
 /* lines_read - all lines up to the empty one; out->bytes is set at the end
  * *size_line becomes the line that `size` was on. */
 static int lines_read(const char *data, size_t size, struct header *out,
@@ -268,7 +260,7 @@ static int lines_read(const char *data, size_t size, struct header *out,
     size_t limit = size < HEADER_MAX ? size : HEADER_MAX;
     struct line line = {.number = 2, .why = why};
 
-    for (size_t at = MAGIC_BYTES;; line.number++) {
+    for (size_t at = HEADER_MAGIC_BYTES;; line.number++) {
         const char *end = memchr(data + at, '\n', limit - at);
         size_t length;
         int err;
@@ -298,7 +290,7 @@ int header_parse(const void *data, size_t size, struct header *out,
     unsigned size_line = 0;
     int err;
 
-    if (!magic_found(data, size)) {
+    if (!header_found(data, size)) {
         out->bytes = 0;
         out->fields = 0;
         out->x_count = 0;
@@ -324,7 +316,7 @@ size_t header_message_size(const void *data, size_t room)
     struct header h = {0};
     unsigned size_line = 0;
 
-    if (!magic_found(data, room) ||
+    if (!header_found(data, room) ||
         lines_read(data, room, &h, NULL, &size_line) != 0 ||
         !(h.fields & HEADER_SIZE) || h.size > room - h.bytes)
         return 0;
@@ -334,7 +326,7 @@ size_t header_message_size(const void *data, size_t room)
 bool header_next(const void *data, const struct header *h, size_t *cursor,
                  struct header_text *name, struct header_text *value)
 {
-    size_t at = *cursor ? *cursor : MAGIC_BYTES;
+    size_t at = *cursor ? *cursor : HEADER_MAGIC_BYTES;
     const char *text = data, *end = NULL;
     struct line line = {0};
 
@@ -413,7 +405,7 @@ int header_write(char *buf, size_t room, const struct header *h,
 {
     struct writer w = {buf, room < HEADER_MAX ? room : HEADER_MAX, 0};
 
-    put(&w, MAGIC, MAGIC_BYTES);
+    put(&w, HEADER_MAGIC, HEADER_MAGIC_BYTES);
     for (size_t i = 0; i < FIELDS; i++) {
         if ((h->fields & fields[i].bit) && put_field(&w, &fields[i], h) != 0)
             return -EINVAL;

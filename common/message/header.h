@@ -15,14 +15,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/base/ulid.h"
 
-#define HEADER_MAX       1024 /* bytes, magic line and empty line included */
-#define HEADER_NAME_MAX  32
-#define HEADER_VALUE_MAX 256
-#define HEADER_X_MAX     64 /* x- lines that are kept when writing */
-#define HEADER_WHY       160
+#define HEADER_MAGIC       "MQW/1\n"
+#define HEADER_MAGIC_BYTES (sizeof HEADER_MAGIC - 1)
+#define HEADER_MAX         1024 /* bytes, magic line and empty line included */
+#define HEADER_NAME_MAX    32
+#define HEADER_VALUE_MAX   256
+#define HEADER_X_MAX       64 /* x- lines that are kept when writing */
+#define HEADER_WHY         160
 
 enum {
     HEADER_ID = 1 << 0,
@@ -56,6 +59,13 @@ struct header {
     struct header_text group;
     unsigned x_count; /* how many x- lines there are */
 };
+
+/* Whether a message begins with the magic line: one compare. */
+static inline bool header_found(const void *data, size_t size)
+{
+    return size >= HEADER_MAGIC_BYTES &&
+           memcmp(data, HEADER_MAGIC, HEADER_MAGIC_BYTES) == 0;
+}
 
 /* Read the header of the `size` bytes at `data`, a whole message. 0; if there
  * is none, out->bytes, fields and x_count are 0 and the rest is not set.

@@ -53,8 +53,7 @@ struct counters_block {
     _Atomic uint64_t took_ns;                 /* those that ended, together */
     _Atomic uint64_t longest_ns;
     _Atomic uint64_t since_ns; /* monotonic: handlers run since; or a word */
-    _Atomic uint64_t id[2];    /* message started last, its bytes */
-    uint64_t reserved0;
+    uint64_t reserved0[3];
     /* ---- the second line ---- */
     _Atomic uint64_t done, retried, discarded, dead;
     _Atomic uint64_t expired; /* of the dead */
@@ -103,14 +102,8 @@ static inline uint64_t counters_running(const struct counters_block *b)
 }
 
 /* A handler starts, at the monotonic time `now_ns`. */
-static inline void counters_started(struct counters_block *b,
-                                    const struct ulid *id, uint64_t now_ns)
+static inline void counters_started(struct counters_block *b, uint64_t now_ns)
 {
-    uint64_t half[2];
-
-    memcpy(half, id->bytes, sizeof half);
-    counters_put(&b->id[0], half[0]);
-    counters_put(&b->id[1], half[1]);
     if (counters_running(b) == 0)
         counters_put(&b->since_ns, now_ns);
     counters_add(&b->deliveries, 1);
@@ -134,6 +127,25 @@ static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
         counters_put(&b->longest_ns, took_ns);
     if (counters_running(b) == 0)
         counters_put(&b->since_ns, COUNTERS_BUSY);
+    histogram_add(&b->handler, took_ns);
+}
+
+/* The same two of a block whose deliveries come one after the other. */
+static inline void counters_one_started(struct counters_block *b,
+                                        uint64_t now_ns)
+{
+    counters_put(&b->since_ns, now_ns);
+    counters_add(&b->deliveries, 1);
+}
+
+static inline void counters_one_ended(struct counters_block *b,
+                                      uint64_t took_ns)
+{
+    counters_publish(&b->ended, counters_get(&b->deliveries));
+    counters_add(&b->took_ns, took_ns);
+    if (took_ns > counters_get(&b->longest_ns))
+        counters_put(&b->longest_ns, took_ns);
+    counters_put(&b->since_ns, COUNTERS_BUSY);
     histogram_add(&b->handler, took_ns);
 }
 

@@ -25,6 +25,7 @@ void decision_init(struct decision *dec, const struct delivery *d,
         .count = d->count,
         .stored = (d->message->flags & MESSAGE_STORED) != 0,
     };
+    (void)message_name(d->message);
 }
 
 /* attempts - that failed, with this one */
@@ -195,7 +196,8 @@ void decision_done(struct flow *f, const struct decision *dec)
     suspects_done(&f->gate.suspects, s->m->seq);
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
-    if (f->ops->settled && f->started && verdict_of(s, &told.verdict))
+    if (f->ops->settled && !f->deaf && f->started &&
+        verdict_of(s, &told.verdict))
         f->ops->settled(f->handler, &told);
 }
 

@@ -6,7 +6,7 @@
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
  *
- * Lock order: receive_mtx, groups, unsettled, items, ready, the source's,
+ * Lock order: solo, groups, unsettled, items, ready, the source's,
  * timers, pool; the gate's is taken alone. A handler and a timer's callback run
  * with none of them held.
  */
@@ -23,6 +23,7 @@
 #include "worker/flow/gate.h"
 #include "worker/flow/items.h"
 #include "worker/flow/ready.h"
+#include "worker/flow/solo.h"
 #include "worker/flow/unsettled.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/dirty.h"
@@ -51,6 +52,7 @@ struct flow {
     /* What runs for them. */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
+    bool deaf; /* c  it does not want to hear of what is durable */
 
     /* Which is next, and what a verdict means; from the bottom to the top. */
     struct gate gate;
@@ -60,9 +62,9 @@ struct flow {
     struct dispatch *dispatch; /* c  groups at work */
     struct unsettled unsettled;
     struct run_limits run_limits;
-    pthread_mutex_t receive_mtx; /* one thread takes at a time, and puts what it
-                                    took in line: in the source's order */
-    atomic_uint due_first;       /* a  due ones to take before fresh ones */
+    struct solo solo; /* one thread takes at a time, and puts what it took in
+                         line: in the source's order */
+    atomic_uint due_first;  /* a  due ones to take before fresh ones */
     atomic_bool growing;    /* a  a job resizes the source; set in the loop */
     _Atomic uint64_t stale; /* a  claims that were gone, so far */
     _Atomic uint64_t stale_told_ns; /* a  when that was told last; 0: never */

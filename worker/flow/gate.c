@@ -17,16 +17,98 @@
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
-/* cap_now - one at a time while there are suspects; when the last one is done,
- * the peeker lets others in */
-static unsigned cap_now(struct gate *g)
+/* attend_bits - what the reasons come to now */
+static unsigned attend_bits(struct gate *g)
+{
+    unsigned running = gate_running(g), bits = 0;
+
+    if (atomic_load(&g->holds))
+        bits |= ATTEND_HOLD;
+    if (running > atomic_load(&g->cap))
+        bits |= ATTEND_CAP;
+    if (running > 1)
+        bits |= ATTEND_COMPANY;
+    if (atomic_load(&g->suspects.any))
+        bits |= ATTEND_SUSPECT;
+    if (breaker_state(&g->breaker) != BREAKER_CLOSED ||
+        atomic_load(&g->breaker.limit))
+        bits |= ATTEND_BREAKER;
+    return bits;
+}
+
+/* attend - the gate's bits, called after each change of a reason
+ * Whoever has the lock last has seen all changes. One that asks no lock as long
+ * as its bit is clear (counted) is seen in the second look.
+ */
+static void attend(struct gate *g)
+{
+    unsigned bits;
+
+    pthread_mutex_lock(&g->attend_mtx);
+    do {
+        bits = attend_bits(g);
+        attention_set(&g->attention, ATTEND_LEAVE, bits);
+    } while (bits != attend_bits(g));
+    pthread_mutex_unlock(&g->attend_mtx);
+}
+
+/* counted - after `running` became `n`, and before one that was counted in
+ * takes anything
+ * A single work item is over no cap, which is 1 at least, and has no company:
+ * the bits are worked out where there were two, or where one of them is set. If
+ * it is set just now, whoever sets it looks at `running` after that.
+ */
+static void counted(struct gate *g, unsigned n)
+{
+    if (n > 1 ||
+        atomic_load(&g->attention.bits) & (ATTEND_COMPANY | ATTEND_CAP))
+        attend(g);
+}
+
+int gate_suspect(struct gate *g, uint64_t seq)
+{
+    int err = suspects_add(&g->suspects, seq);
+
+    attend(g);
+    return err;
+}
+
+void gate_forget_suspects(struct gate *g)
+{
+    suspects_forget(&g->suspects);
+    attend(g);
+    g->event(g->arg, GATE_WIDER);
+}
+
+void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns)
+{
+    breaker_tune(&g->breaker, failures, pause_ns);
+    attend(g);
+}
+
+void gate_set_cap(struct gate *g, unsigned cap)
+{
+    atomic_store(&g->cap, cap);
+    attend(g);
+}
+
+/* alone - there are suspects; when the last one is done, the peeker lets others
+ * in */
+static bool alone(struct gate *g)
 {
     if (!atomic_load_explicit(&g->suspects.any, memory_order_relaxed))
-        return atomic_load(&g->cap);
+        return false;
     if (suspects_left(&g->suspects))
-        return 1;
+        return true;
+    attend(g);
     g->event(g->arg, GATE_WIDER);
-    return atomic_load(&g->cap);
+    return false;
+}
+
+/* cap_now - one at a time while there are suspects */
+static unsigned cap_now(struct gate *g)
+{
+    return alone(g) ? 1 : atomic_load(&g->cap);
 }
 
 /* gate_room - work items that may run now */
@@ -75,7 +157,7 @@ enum gate_why gate_why(struct gate *g)
         return why;
     if (gate_running(g) >= gate_room(g))
         return breaker_state(&g->breaker) != BREAKER_CLOSED ? WHY_BREAKER
-               : suspects_left(&g->suspects)                ? WHY_ALONE
+               : alone(g)                                   ? WHY_ALONE
                                                             : WHY_BUSY;
     return gate_takes(g) ? WHY_NOT_SO : WHY_WAITING;
 }
@@ -114,12 +196,13 @@ bool gate_enter(struct gate *g)
         if (n >= gate_room(g))
             return false;
     } while (!atomic_compare_exchange_weak(&g->running, &n, n + 1));
+    counted(g, n + 1);
     return true;
 }
 
 void gate_leave(struct gate *g)
 {
-    atomic_fetch_sub(&g->running, 1);
+    counted(g, atomic_fetch_sub(&g->running, 1) - 1);
 }
 
 bool gate_leave_over(struct gate *g, unsigned most)
@@ -130,6 +213,7 @@ bool gate_leave_over(struct gate *g, unsigned most)
         if (n <= most)
             return false;
     } while (!atomic_compare_exchange_weak(&g->running, &n, n - 1));
+    counted(g, n - 1);
     return true;
 }
 
@@ -147,6 +231,7 @@ void gate_changed(struct gate *g)
 void gate_hold(struct gate *g, unsigned bit)
 {
     atomic_fetch_or(&g->holds, bit);
+    attend(g);
     g->event(g->arg, GATE_SHUT);
     tell_state(g);
 }
@@ -154,6 +239,7 @@ void gate_hold(struct gate *g, unsigned bit)
 void gate_unhold(struct gate *g, unsigned bit)
 {
     atomic_fetch_and(&g->holds, ~bit);
+    attend(g);
     tell_state(g);
     gate_changed(g);
 }
@@ -195,6 +281,7 @@ static void pause_over(struct timer *timer)
 
     atomic_store(&g->probe_room, atomic_load(&g->running) + 1);
     breaker_tell(&g->breaker, BREAKER_PAUSE_OVER, NULL);
+    attend(g);
     dirty_state(g->dirty);
     gate_changed(g);
 }
@@ -214,6 +301,8 @@ void gate_breaker(struct gate *g, enum breaker_event event, const char *reason)
 {
     struct breaker_step step = breaker_tell(&g->breaker, event, reason);
 
+    if (step.opened || step.closed)
+        attend(g);
     if (step.opened) {
         if (reason)
             counters_say(g->counters, COUNTERS_WHY_BREAKER, reason,
@@ -289,15 +378,18 @@ void gate_init(struct gate *g, const struct settings *set,
     g->trouble_wait_ns = TROUBLE_FIRST;
     atomic_store(&g->cap, (unsigned)set->concurrency);
     pthread_mutex_init(&g->mtx, NULL);
+    pthread_mutex_init(&g->attend_mtx, NULL);
     breaker_init(&g->breaker, set->breaker_failures, set->breaker_pause_ns);
     timer_init(&g->breaker_timer, pause_over);
     timer_init(&g->trouble_timer, trouble_over);
     timer_init(&g->pause_timer, limit_over);
+    attend(g);
 }
 
 void gate_fini(struct gate *g)
 {
     breaker_fini(&g->breaker);
     suspects_fini(&g->suspects);
+    pthread_mutex_destroy(&g->attend_mtx);
     pthread_mutex_destroy(&g->mtx);
 }

@@ -21,6 +21,7 @@
 #include "worker/config/settings.h"
 #include "worker/rules/poison_suspects.h"
 #include "worker/loop/timers.h"
+#include "worker/rules/attention.h"
 
 struct counters;
 struct dirty;
@@ -69,6 +70,7 @@ enum gate_event {
 /* c = constant once the worker runs   a = atomic   m = under mtx
  * l = in the loop only */
 struct gate {
+    struct attention attention;                      /* attention.h */
     const struct settings *set;                      /* c */
     struct timers *timers;                           /* c */
     struct dirty *dirty;                             /* c */
@@ -82,6 +84,8 @@ struct gate {
     struct breaker breaker;
     struct suspects suspects;
     struct timer breaker_timer, trouble_timer, pause_timer;
+    pthread_mutex_t attend_mtx; /* the gate's bits of `attention`: worked out
+                                   from the reasons, under it */
     pthread_mutex_t mtx;
     uint64_t trouble_ns;       /* m  end of the last delay */
     uint64_t trouble_wait_ns;  /* m  its length; doubles */
@@ -119,6 +123,14 @@ bool gate_enter(struct gate *g);
 void gate_leave(struct gate *g);
 /* Count one less, if more than `most` run. */
 bool gate_leave_over(struct gate *g, unsigned most);
+/* So many work items at once, from now on. */
+void gate_set_cap(struct gate *g, unsigned cap);
+/* At recovery: one more suspect, by its number; -ENOMEM. */
+int gate_suspect(struct gate *g, uint64_t seq);
+/* None of the suspects that are left can run now. */
+void gate_forget_suspects(struct gate *g);
+/* The breaker's numbers, live. */
+void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns);
 
 /* Why no work item may start; WHY_NOT_SO if one may. Any reason of the gate, up
  * to WHY_WAITING. */

@@ -30,6 +30,7 @@ int dispatch_open(struct dispatch **out, struct flow *f, unsigned most)
     /* A letter on its way keeps its group waiting; a parked row is none. */
     if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         groups_keep_front(o->groups);
+    groups_attend(o->groups, &f->gate.attention);
     *out = o;
     return 0;
 }

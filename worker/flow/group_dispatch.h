@@ -3,7 +3,7 @@
  * WHAT   Puts groups.h to work: what waits for its group is lent; what is
  *        behind a blocked head is parked in the source when few more can be
  *        lent; a lease ends with the verdict. docs/ordering.md.
- * WHO    Pool threads; dispatch_add of fresh messages under receive_mtx, so
+ * WHO    Pool threads; dispatch_add of fresh messages inside of flow.solo, so
  *        that a group's order is the source's.
  * OWNS   The messages that wait in their groups.
  * FAILS  -errno of the source, -ENOMEM.

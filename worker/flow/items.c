@@ -8,11 +8,11 @@
 #include "common/state/counters.h"
 #include "worker/flow/receive_inner.h"
 
-#define LONG_NS   NS_PER_MS /* a handler that takes it is not quick */
-#define PACE_PART 8         /* of the moving mean that is one handler's time */
-#define PACE_STEP 4         /* times the mean that one handler counts at most */
-/* A step of the wall clock is seen by then. */
-#define WALL_NS (10 * NS_PER_MS)
+#define LONG_NS NS_PER_MS /* a handler that takes it is not quick */
+/* A step of the wall clock is seen by then: times that are noted meanwhile are
+ * those of the clock as it was, wrong or not. Long enough that a message needs
+ * one look at one clock, even one that is stepped by a tracer. */
+#define WALL_NS (100 * NS_PER_MS)
 
 void items_init(struct items *it, uint64_t guess_ns)
 {
@@ -154,23 +154,6 @@ bool items_crowded(struct items *it, const struct receive *item)
     return quick > 0;
 }
 
-/* items_pace - the moving mean that decides how many threads pay off
- * A handler that was interrupted for once does not count as slow: with that,
- * the next dozen of messages would go the way of slow ones, over two more
- * threads.
- */
-void items_pace(struct items *it, uint64_t took)
-{
-    uint64_t mean = atomic_load_explicit(&it->pace_ns, memory_order_relaxed);
-
-    if (took > PACE_STEP * mean + NS_PER_US)
-        took = PACE_STEP * mean + NS_PER_US;
-
-    mean = took > mean ? mean + (took - mean) / PACE_PART
-                       : mean - (mean - took) / PACE_PART;
-    atomic_store_explicit(&it->pace_ns, mean, memory_order_relaxed);
-}
-
 /* items_stats - the sum; each item counts for itself */
 void items_stats(struct items *it, struct items_stats *out)
 {
@@ -262,12 +245,9 @@ void items_lane_set(struct items *it, struct receive *item,
 
 /* ---- one item ---- */
 
-uint64_t receive_look(struct receive *item)
+/* receive_wall_look - how far the wall clock is ahead now */
+void receive_wall_look(struct receive *item)
 {
-    item->now_ns = clock_mono_ns();
-    if (item->now_ns >= item->wall_old) {
-        item->wall_ns = clock_wall_ns() - item->now_ns;
-        item->wall_old = item->now_ns + WALL_NS;
-    }
-    return item->now_ns;
+    item->wall_ns = clock_wall_ns() - item->now_ns;
+    item->wall_old = item->now_ns + WALL_NS;
 }

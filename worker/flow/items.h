@@ -60,8 +60,31 @@ bool items_stop(struct items *it);
 void items_go_on(struct items *it);
 /* Whether another thread than that of `item` is as quick as this one. */
 bool items_crowded(struct items *it, const struct receive *item);
-/* A handler took so long. */
-void items_pace(struct items *it, uint64_t took_ns);
+/* Handlers are quick: one thread is enough for them (receive.c). */
+#define ITEMS_QUICK_NS 3000
+static inline bool items_quick(const struct items *it)
+{
+    return atomic_load_explicit(&it->pace_ns, memory_order_relaxed) <
+           ITEMS_QUICK_NS;
+}
+/* A handler took so long. The moving mean decides how many threads pay off. One
+ * that was interrupted for once does not count as slow: with that, the next
+ * dozen of messages would go the way of slow ones, over two more threads. */
+static inline void items_pace(struct items *it, uint64_t took)
+{
+    enum {
+        PART = 8,
+        STEP = 4
+    }; /* of the mean that is one handler's time, and
+                                    times the mean that one counts at most */
+    uint64_t mean = atomic_load_explicit(&it->pace_ns, memory_order_relaxed);
+
+    if (took > STEP * mean + 1000)
+        took = STEP * mean + 1000;
+    mean =
+        took > mean ? mean + (took - mean) / PART : mean - (mean - took) / PART;
+    atomic_store_explicit(&it->pace_ns, mean, memory_order_relaxed);
+}
 
 /* What all of them did so far. */
 struct items_stats {

@@ -1,8 +1,9 @@
 /* ready.c - messages that wait for a thread (see ready.h) */
 #include "worker/flow/ready.h"
 
-void ready_init(struct ready *r)
+void ready_init(struct ready *r, struct attention *attention)
 {
+    r->attention = attention;
     pthread_mutex_init(&r->mtx, NULL);
     STAILQ_INIT(&r->list);
 }
@@ -20,6 +21,7 @@ void ready_put(struct ready *r, struct message *m, bool front)
     else
         STAILQ_INSERT_TAIL(&r->list, m, link);
     atomic_fetch_add(&r->waiting, 1);
+    attention_on(r->attention, ATTEND_READY);
     pthread_mutex_unlock(&r->mtx);
 }
 
@@ -33,7 +35,8 @@ struct message *ready_take(struct ready *r)
     m = STAILQ_FIRST(&r->list);
     if (m) {
         STAILQ_REMOVE_HEAD(&r->list, link);
-        atomic_fetch_sub(&r->waiting, 1);
+        if (atomic_fetch_sub(&r->waiting, 1) == 1)
+            attention_off(r->attention, ATTEND_READY);
     }
     pthread_mutex_unlock(&r->mtx);
     return m;

@@ -13,16 +13,18 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "worker/rules/attention.h"
 #include "worker/rules/message.h"
 
-/* a = atomic   m = under mtx */
+/* a = atomic   m = under mtx   c = constant after init */
 struct ready {
-    atomic_uint waiting; /* a  how many are on the list */
+    struct attention *attention; /* c  ATTEND_READY is ours, under mtx */
+    atomic_uint waiting;         /* a  how many are on the list */
     pthread_mutex_t mtx;
     STAILQ_HEAD(, message) list; /* m  in the order of the source */
 };
 
-void ready_init(struct ready *r);
+void ready_init(struct ready *r, struct attention *attention);
 void ready_fini(struct ready *r);
 /* `front`: it was first in line. */
 void ready_put(struct ready *r, struct message *m, bool front);
@@ -33,7 +35,7 @@ static inline unsigned ready_waiting(const struct ready *r)
 {
     return atomic_load(&r->waiting);
 }
-/* The same for the hot path: it may be a moment old. */
+/* The same where it may be a moment old. */
 static inline bool ready_empty(const struct ready *r)
 {
     return atomic_load_explicit(&r->waiting, memory_order_relaxed) == 0;

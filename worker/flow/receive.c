@@ -2,6 +2,7 @@
 #include "worker/flow/receive_inner.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -9,25 +10,25 @@
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"
+#include "worker/flow/straight.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
 
 /* A second thread pays off from about here on: waking it costs some
  * microseconds, and two that receive at once slow each other down on the
- * queue's lock in the kernel (docs/performance.md). Below LEAVE_NS all but one
- * leave; the gap keeps them from coming and going. */
-#define PAYS_NS  6000
-#define LEAVE_NS 3000
+ * queue's lock in the kernel (docs/performance.md). Where handlers are quick
+ * (ITEMS_QUICK_NS) all but one leave; the gap keeps them from coming and going.
+ */
+#define PAYS_NS 6000
 /* How long an empty queue is tried again before its thread goes to sleep: what
  * going to sleep and being woken costs both sides. It is done while it pays:
- * LUCK_MOST times in vain, and one in LUCK_SKIP from then on. A sender that
+ * RECEIVE_LUCK times in vain, and one in LUCK_SKIP from then on. A sender that
  * runs beside us costs no thread switch for each message then; for one that
  * waits for our processor it would be in vain. No sched_yield: who yields is
  * preempted by whomever it wakes next, which is a sender at each message of a
  * full queue. */
 #define SPIN_NS   (10 * NS_PER_US)
 #define PAUSES    16 /* between two tries: some 0.5 us */
-#define LUCK_MOST 4
 #define LUCK_SKIP 64
 
 /* waited - how long the queue kept it, in a first delivery; told afterwards, as
@@ -43,25 +44,17 @@ static void waited(struct receive *item, const struct delivery *d)
                         d->started_ns);
 }
 
-/* receive_begins - the source hears of it before the handler can */
-void receive_begins(struct receive *item, struct delivery *d)
-{
-    d->started_ns = receive_wall(item);
-    d->message->ops->run(d->message, d->started_ns);
-    counters_started(item->count, d->message->id, item->now_ns);
-}
-
 /* not_delivered - it is no delivery after all */
 static bool not_delivered(const struct outcome *out)
 {
-    return out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT;
+    return __builtin_expect(out->kind != OUTCOME_VERDICT, 0) &&
+           (out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT);
 }
 
-/* receive_ends - one look at the clock, two sums, the verdict */
-void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
+/* receive_ended - two sums, the verdict */
+void receive_ended(struct receive *item, struct delivery *d, uint64_t took)
 {
     struct flow *f = item->flow;
-    uint64_t took = receive_look(item) - since_ns;
 
     item->out.duration_ns = took;
     if (not_delivered(&item->out)) {
@@ -77,15 +70,23 @@ void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
     run_limits_busy(f);
 }
 
+void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
+{
+    receive_ended(item, d, receive_look(item) - since_ns);
+}
+
 /* deliver - the handler, then its verdict */
 static void deliver(struct receive *item)
 {
     struct flow *f = item->flow;
-    uint64_t mean =
-        atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed);
-    uint64_t before = mean < LEAVE_NS ? item->now_ns : receive_look(item);
+    bool quick = items_quick(&f->items);
+    uint64_t before = quick ? item->now_ns : receive_look(item);
 
-    if (mean >= PAYS_NS)
+    /* Where it may take long, others can see whose it is (mqctl top). */
+    if (!quick)
+        (void)message_name(item->d->message);
+    if (atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) >=
+        PAYS_NS)
         gate_changed(&f->gate);
     receive_begins(item, item->d);
     f->ops->run(f->handler, item->d, &item->out);
@@ -103,8 +104,7 @@ static void suspects_stuck(struct flow *f)
     if (gate_running(&f->gate) != 1 || !ready_empty(&f->ready) ||
         source_due(f->source) || dispatch_ready(f))
         return;
-    suspects_forget(&f->gate.suspects);
-    f->gate.event(f->gate.arg, GATE_WIDER);
+    gate_forget_suspects(&f->gate);
 }
 
 /* receive_must_leave - who has coprocesses is in no crowd: its handlers are
@@ -119,12 +119,12 @@ bool receive_must_leave(struct receive *item, enum why *why)
     if (gate_leave_over(&f->gate, gate_room(&f->gate)))
         return true;
     *why = LEFT_CROWD;
-    return !item->coprocess &&
-           atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) <
-               LEAVE_NS &&
+    return !item->coprocess && items_quick(&f->items) &&
            gate_running(&f->gate) > 1 && items_crowded(&f->items, item) &&
            gate_leave_over(&f->gate, 1);
 }
+
+enum { LEAVE = INT_MIN };
 
 /* relax - tell the processor that this is a wait; others need not be told */
 static inline void relax(void)
@@ -163,12 +163,14 @@ bool receive_dwell(struct receive *item)
     return true;
 }
 
-/* receive_dwelt - a message came; it may have been waited for */
-void receive_dwelt(struct receive *item)
+/* next - the way that the reasons leave: a message to deliver, TAKEN_NONE, or
+ * -errno as take. LEAVE: `why` */
+static int next(struct receive *item, enum why *why)
 {
-    if (item->dwells)
-        item->luck = LUCK_MOST;
-    item->dwells = 0;
+    if (item->attend & ATTEND_LEAVE && receive_must_leave(item, why))
+        return LEAVE;
+    return item->attend & (unsigned)ATTEND_ASK ? take(item)
+                                               : take_straight(item);
 }
 
 /* receive_batch - until there is a reason to leave; `running` still counts us,
@@ -176,27 +178,28 @@ void receive_dwelt(struct receive *item)
 enum why receive_batch(struct receive *item)
 {
     struct flow *f = item->flow;
-    uint64_t end = ns_add(receive_look(item), f->set->batch_limit_ns);
     enum why why;
 
+    item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
     item->dwells = 0;
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
-    while (!receive_must_leave(item, &why)) {
-        int err = take(item);
+    for (;;) {
+        int err = straight(item);
 
+        if (err == STRAIGHT_ASK && (err = next(item, &why)) == LEAVE)
+            return why;
         if (err == -EAGAIN && receive_dwell(item))
             continue;
         if (err < 0 && err != -EAGAIN)
             gate_trouble(&f->gate, "receiving", -err);
         if (err < 0)
             return LEFT_EMPTY;
-        if (err != TAKEN_NONE) {
+        if (err == TAKEN) {
             take_flush(item);
             deliver(item);
         }
         receive_dwelt(item);
-        if (item->now_ns >= end)
+        if (item->now_ns >= item->end_ns)
             return LEFT_TIME;
     }
-    return why;
 }

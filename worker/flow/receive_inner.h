@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <bsd/sys/queue.h>
 
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "common/state/counters.h"
 #include "worker/rules/delivery.h"
 #include "worker/flow/flow.h"
@@ -33,7 +35,10 @@ struct receive {
     struct flow *flow;            /* c */
     struct counters_block *count; /* h  written by its thread only; NULL: it
                                    * never ran */
-    unsigned turn; /* groups, due and fresh messages take turns */
+    uint64_t end_ns;              /* of the batch */
+    unsigned attend; /* attention.h, before this message was taken */
+    bool plain;      /* that has no header: it needs a handler, and no more */
+    unsigned turn;   /* groups, due and fresh messages take turns */
     struct message *later[SETTLE_LATER_MOST]; /* not due yet */
     size_t later_count;
     uint64_t now_ns;   /* the last look at the clock, monotonic */
@@ -49,7 +54,6 @@ struct receive {
     struct coprocess *coprocess;     /* h  NULL: none now */
     struct open *window, *free_open; /* receive_window.c */
     unsigned open;
-    uint64_t end_ns;            /* of the batch */
     bool took;                  /* one at least in this batch */
     bool wants;                 /* h  on the list: it would take one more */
     LIST_ENTRY(receive) wanted; /* h */
@@ -57,10 +61,20 @@ struct receive {
 
 enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CROWD };
 
+/* Of the straight line: it has no frame but one. */
+#define RECEIVE_INLINE static inline __attribute__((always_inline))
+
 /* ---- items.c ---- */
 
+void receive_wall_look(struct receive *item);
 /* What time it is; one look a message, where handlers are quick. */
-uint64_t receive_look(struct receive *item);
+static inline uint64_t receive_look(struct receive *item)
+{
+    item->now_ns = clock_mono_ns();
+    if (__builtin_expect(item->now_ns >= item->wall_old, 0))
+        receive_wall_look(item);
+    return item->now_ns;
+}
 /* The last look, on the wall clock. */
 static inline uint64_t receive_wall(const struct receive *item)
 {
@@ -72,24 +86,71 @@ static inline uint64_t receive_wall(const struct receive *item)
 /* One time-limited batch. `running` still counts the item, unless it is
  * LEFT_TOLD or LEFT_CROWD. */
 enum why receive_batch(struct receive *item);
-/* A handler is about to get the message. */
-void receive_begins(struct receive *item, struct delivery *d);
-/* It ended, item->out but for its duration: count and settle. */
+/* A handler is about to get the message: the source hears of it before that. */
+static inline void receive_begins(struct receive *item, struct delivery *d)
+{
+    d->begun_ns = item->now_ns;
+    d->started_ns = receive_wall(item);
+    d->message->ops->run(d->message, d->started_ns);
+    counters_started(item->count, item->now_ns);
+}
+/* It ended, item->out but for its duration: count and settle. `took`: now. */
+void receive_ended(struct receive *item, struct delivery *d, uint64_t took);
 void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 /* Over the cap (or a hold, which is a cap of 0), or in a crowd whose handlers
  * are too quick for it. If so, it is counted out already. */
 bool receive_must_leave(struct receive *item, enum why *why);
-/* Whether an empty queue is tried again. */
+/* Whether an empty queue is tried again; and a message came, which may have been
+ * waited for. */
+#define RECEIVE_LUCK 4 /* times that it is in vain, at most */
 bool receive_dwell(struct receive *item);
-void receive_dwelt(struct receive *item);
+static inline void receive_dwelt(struct receive *item)
+{
+    if (item->dwells)
+        item->luck = RECEIVE_LUCK;
+    item->dwells = 0;
+}
 
 /* ---- receive_next.c ---- */
 
 /* The next message that a handler is to get: read, in item->d. What needs no
  * handler is settled: TAKEN_NONE. -EAGAIN none (or no more), or trouble. */
 int take(struct receive *item);
+/* The same while nothing needs attention but company: a fresh one. */
+int take_straight(struct receive *item);
+/* What was taken needs no handler: TAKEN_NONE, else `err`. */
+int receive_needs_none(struct receive *item, int err);
 /* What is not due yet goes back to wait, before anything takes long. */
 void take_flush(struct receive *item);
+
+/* One that is not plain; inside of receive_next. */
+__attribute__((noinline)) int receive_sort(struct receive *item,
+                                           struct message *m);
+RECEIVE_INLINE int receive_one(struct receive *item)
+{
+    struct flow *f = item->flow;
+    struct source *s = f->source;
+    struct message *m;
+    int err = s->ops->take(s, item->own.place, receive_wall(item), &m);
+
+    if (err)
+        return err;
+    if (item->dwells)
+        receive_look(item); /* it was waited for */
+    FAULT_POINT("receive_before_sort");
+    item->plain = !f->set->group_separator && delivery_plain(item->d, m);
+    return item->plain ? TAKEN : receive_sort(item, m);
+}
+/* The next fresh message, alone or with the lock, as its place is that of the
+ * source: TAKEN, and whether it is plain; HANDED_OVER to its group; -errno. */
+RECEIVE_INLINE int receive_next(struct receive *item)
+{
+    bool alone = solo_enter(&item->flow->solo);
+    int err = receive_one(item);
+
+    solo_leave(&item->flow->solo, alone);
+    return err;
+}
 
 /* ---- receive_window.c ---- */
 

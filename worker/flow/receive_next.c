@@ -101,9 +101,9 @@ static int link(struct flow *f, struct delivery *d)
     return is < 0 ? is : 0;
 }
 
-/* sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
+/* receive_sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
  * -errno: it is ready, and sorted again when it is taken */
-static int sort(struct receive *item, struct message *m)
+int receive_sort(struct receive *item, struct message *m)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -121,33 +121,13 @@ static int sort(struct receive *item, struct message *m)
     return err;
 }
 
-/* receive_one - under receive_mtx */
-static int receive_one(struct receive *item)
+/* receive_any - as receive_next, in a run that may end by itself */
+__attribute__((noinline)) static int receive_any(struct receive *item)
 {
-    struct flow *f = item->flow;
-    struct source *s = f->source;
-    struct message *m;
-    int err = s->ops->take(s, item->own.place, receive_wall(item), &m);
+    int err = receive_next(item);
 
-    if (err)
-        return err;
-    if (item->dwells)
-        receive_look(item); /* it was waited for */
-    run_limits_busy(f);
-    FAULT_POINT("receive_before_sort");
-    return sort(item, m); /* here, as its place is that of the source */
-}
-
-/* receive_next - the next fresh message; -EAGAIN if none, HANDED_OVER if it
- * went to its group */
-static int receive_next(struct receive *item)
-{
-    struct flow *f = item->flow;
-    int err;
-
-    pthread_mutex_lock(&f->receive_mtx);
-    err = receive_one(item);
-    pthread_mutex_unlock(&f->receive_mtx);
+    if (err >= 0)
+        run_limits_busy(item->flow);
     return err;
 }
 
@@ -156,7 +136,7 @@ static int take_fresh(struct receive *item)
 {
     if (!gate_takes(&item->flow->gate) || !dispatch_room(item->flow))
         return -EAGAIN; /* who makes room pokes */
-    return receive_next(item);
+    return receive_any(item);
 }
 
 /* take_group - the next message of a group that may run */
@@ -236,13 +216,13 @@ static int take_any(struct receive *item)
     int err;
 
     if (only_fresh(item)) {
-        err = receive_next(item);
+        err = receive_any(item);
         if (err != HANDED_OVER)
             return err;
     }
     while ((held = ready_take(&f->ready)) != NULL) {
         receive_look(item);
-        err = sort(item, held);
+        err = receive_sort(item, held);
         if (err != HANDED_OVER)
             return err;
     }
@@ -343,6 +323,26 @@ static bool needs_none(struct receive *item)
     else
         return false;
     return true;
+}
+
+/* receive_needs_none - as for take */
+int receive_needs_none(struct receive *item, int err)
+{
+    if (err || item->plain || !needs_none(item))
+        return err;
+    receive_look(item);
+    return TAKEN_NONE;
+}
+
+/* take_straight - there is nothing but fresh ones to take, and no end of the
+ * run: the usual case */
+int take_straight(struct receive *item)
+{
+    int err = receive_any(item);
+
+    if (err == HANDED_OVER) /* what its group has may run now */
+        return take(item);
+    return receive_needs_none(item, err);
 }
 
 /* take - what is settled without a handler is no delivery, and may have been

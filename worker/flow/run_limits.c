@@ -132,6 +132,8 @@ void run_limits_init(struct flow *f)
         set->run_for_ns ? ns_add(b->started_ns, set->run_for_ns) : UINT64_MAX;
     b->max_deliveries = set->max_deliveries ? set->max_deliveries : UINT64_MAX;
     b->idle_ends = set->exit_when_idle;
+    if (set->run_for_ns || set->max_deliveries || b->idle_ends)
+        attention_on(&f->gate.attention, ATTEND_LIMIT);
     b->idle_ns = set->exit_when_idle_ns;
     timer_init(&b->end_timer, end_due);
     b->idle = (struct chore){.run = look,
@@ -149,19 +151,23 @@ void run_limits_start(struct flow *f)
     run_limits_left(f);
 }
 
-/* run_limits_busy - the latest of all that say so at once */
-void run_limits_busy(struct flow *f)
+/* busy - the latest of all that say so at once; not inline, as few runs end so
+ */
+__attribute__((noinline)) static void busy(struct run_limits *b)
 {
-    struct run_limits *b = &f->run_limits;
     uint64_t now, since;
 
-    if (!b->idle_ends)
-        return;
     now = clock_mono_ns();
     since = atomic_load(&b->idle_since);
     while (since < now &&
            !atomic_compare_exchange_weak(&b->idle_since, &since, now))
         ;
+}
+
+void run_limits_busy(struct flow *f)
+{
+    if (f->run_limits.idle_ends)
+        busy(&f->run_limits);
 }
 
 /* run_limits_take - before each message */

@@ -126,8 +126,12 @@ static void item_run(struct pool_job *job)
 
     items_count(&f->items, item);
     do {
-        enum why why = f->ops->coprocesses ? receive_window_batch(item)
-                                           : receive_batch(item);
+        enum why why;
+
+        if (attention_look(&f->gate.attention) & ATTEND_COMPANY)
+            solo_joined(&f->solo);
+        why = f->ops->coprocesses ? receive_window_batch(item)
+                                  : receive_batch(item);
 
         take_flush(item);
         put_away(item);

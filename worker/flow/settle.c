@@ -157,12 +157,6 @@ static uint64_t wait_of(struct flow *f, const struct outcome *out,
     return backoff_delay(&b, attempts, (unsigned)f->set->jitter_percent);
 }
 
-/* ended_at - on the wall clock, without a look at it */
-static uint64_t ended_at(const struct delivery *d, const struct outcome *out)
-{
-    return d->started_ns + out->duration_ns;
-}
-
 /* failed - one more failure: again later, or dead; not inline, as the usual way
  * has a small frame, here and in finished */
 __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
@@ -182,7 +176,7 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
 
     decision_init(&dec, d, reason != REASON_NONE ? SETTLE_DEAD : SETTLE_RETRY);
     dec.took_ns = out->duration_ns;
-    dec.end_ns = ended_at(d, out);
+    dec.end_ns = settle_ended_at(d, out);
     dec.s.attempt = &attempt;
     dec.s.error = out->error;
     dec.s.reason = reason;
@@ -204,28 +198,15 @@ __attribute__((noinline)) static void finished(struct flow *f,
 
     decision_init(&dec, d, discard ? SETTLE_DISCARD : SETTLE_DONE);
     dec.took_ns = out->duration_ns;
-    dec.end_ns = ended_at(d, out);
+    dec.end_ns = settle_ended_at(d, out);
     if (discard && out->error[0])
         dec.s.error = out->error;
     give(f, &dec);
 }
 
-/* plain - nobody but its origin has heard of the message, and the breaker has
- * nothing to learn from its end */
-static bool plain(const struct flow *f, const struct delivery *d)
-{
-    return !(d->message->flags & MESSAGE_STORED) && d->count &&
-           !(f->source->ops->can & SOURCE_ASYNC) &&
-           f->set->breaker_failures == 0 &&
-           breaker_state(&f->gate.breaker) == BREAKER_CLOSED &&
-           !log_enabled(LOG_DEBUG);
-}
-
-/* plain_not - the source did not take it */
-__attribute__((noinline)) static void plain_not(struct flow *f,
-                                                const struct delivery *d,
-                                                const struct outcome *out,
-                                                int err)
+/* settle_not - the source did not take it */
+void settle_not(struct flow *f, const struct delivery *d,
+                const struct outcome *out, int err)
 {
     struct decision dec = {.lease = d->lease};
 
@@ -235,37 +216,19 @@ __attribute__((noinline)) static void plain_not(struct flow *f,
     }
     decision_init(&dec, d, SETTLE_DONE);
     dec.took_ns = out->duration_ns;
-    dec.end_ns = ended_at(d, out);
+    dec.end_ns = settle_ended_at(d, out);
     unsettled_keep(&f->unsettled, &dec, err);
 }
 
-/* plain_done - what finished comes to then: the usual end, so it is short */
-static void plain_done(struct flow *f, struct delivery *d,
-                       const struct outcome *out)
+/* settle_told - nothing waits for who wants to hear of it but this thread */
+void settle_told(struct flow *f, const struct delivery *d,
+                 const struct outcome *out)
 {
-    struct message *m = d->message;
-    struct settle s; /* of DONE nothing else is read */
-    int err;
-
-    s.m = m;
-    s.kind = SETTLE_DONE;
-    s.lane = d->place;
-    err = f->source->ops->settle(f->source, &s, 1);
-    if (err) {
-        plain_not(f, d, out, err);
-        return;
-    }
-    counters_add(&d->count->done, 1);
-    counters_settled(f->counters, COUNTERS_DONE, m->id, ended_at(d, out));
-    suspects_done(&f->gate.suspects, m->seq);
-    if (d->lease)
-        dispatch_settled(f, d->lease, GROUP_GOES_ON, 0, false);
-    if (f->ops->settled)
-        f->ops->settled(f->handler,
-                        &(struct settlement){.message = m,
-                                             .group = d->group,
-                                             .verdict = MQW_DONE,
-                                             .took_ns = out->duration_ns});
+    f->ops->settled(f->handler,
+                    &(struct settlement){.message = d->message,
+                                         .group = d->group,
+                                         .verdict = MQW_DONE,
+                                         .took_ns = out->duration_ns});
 }
 
 /* exhausted - one more failure is the last, by number or by age */
@@ -282,10 +245,6 @@ static void by_verdict(struct flow *f, struct delivery *d, struct outcome *out)
 {
     switch (out->verdict) {
     case MQW_DONE:
-        if (plain(f, d)) {
-            plain_done(f, d, out);
-            return;
-        }
         gate_breaker(&f->gate, BREAKER_GOOD, NULL);
         finished(f, d, false, out);
         return;
@@ -304,8 +263,8 @@ static void by_verdict(struct flow *f, struct delivery *d, struct outcome *out)
     }
 }
 
-/* settle - a handler ended */
-void settle(struct flow *f, struct delivery *d, struct outcome *out)
+/* settle_other - each end but the usual one */
+void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
 {
     struct message *m = d->message;
 

@@ -10,12 +10,16 @@
 #ifndef WORKER_FLOW_SETTLE_H
 #define WORKER_FLOW_SETTLE_H
 
+#include "common/base/log.h"
 #include "common/message/dead_reason.h"
+#include "common/state/counters.h"
 #include "worker/flow/flow.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/rules/delivery.h"
 
 /* A handler ended. */
-void settle(struct flow *f, struct delivery *d, struct outcome *out);
+static inline void settle(struct flow *f, struct delivery *d,
+                          struct outcome *out);
 /* Dead without having run. `error` may be NULL. */
 void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
                  const char *error);
@@ -33,5 +37,69 @@ void settle_later(struct flow *f, struct message *const *list, size_t n);
 
 /* When its not-before is over: clock_steady_ns. */
 uint64_t settle_due(const struct delivery *d);
+
+/* ---- inside ---- */
+
+/* Done, and it is the usual end: nobody but its origin has heard of the
+ * message, and nobody has anything to learn from its end. */
+static inline bool settle_is_plain(const struct flow *f,
+                                   const struct delivery *d,
+                                   const struct outcome *out)
+{
+    return out->kind == OUTCOME_VERDICT && out->verdict == MQW_DONE &&
+           !(attention_look(&f->gate.attention) & ATTEND_END) &&
+           !(d->message->flags & MESSAGE_STORED) && d->count &&
+           !log_enabled(LOG_DEBUG);
+}
+/* Not inline, as the usual way is short. */
+__attribute__((noinline)) void settle_not(struct flow *f,
+                                          const struct delivery *d,
+                                          const struct outcome *out, int err);
+__attribute__((noinline)) void settle_told(struct flow *f,
+                                           const struct delivery *d,
+                                           const struct outcome *out);
+
+/* On the wall clock, without a look at it. */
+static inline uint64_t settle_ended_at(const struct delivery *d,
+                                       const struct outcome *out)
+{
+    return d->started_ns + out->duration_ns;
+}
+
+static inline void settle_plain(struct flow *f, struct delivery *d,
+                                const struct outcome *out)
+{
+    struct message *m = d->message;
+    struct settle s; /* of DONE nothing else is read */
+    int err;
+
+    s.m = m;
+    s.kind = SETTLE_DONE;
+    s.lane = d->place;
+    err = f->source->ops->settle(f->source, &s, 1);
+    if (err) {
+        settle_not(f, d, out, err);
+        return;
+    }
+    counters_add(&d->count->done, 1);
+    if (message_named(m)) /* or nobody can ask what became of it */
+        counters_settled(f->counters, COUNTERS_DONE, m->id,
+                         settle_ended_at(d, out));
+    if (d->lease)
+        dispatch_settled(f, d->lease, GROUP_GOES_ON, 0, false);
+    if (!f->deaf && f->ops->settled)
+        settle_told(f, d, out);
+}
+
+void settle_other(struct flow *f, struct delivery *d, struct outcome *out);
+
+static inline void settle(struct flow *f, struct delivery *d,
+                          struct outcome *out)
+{
+    if (settle_is_plain(f, d, out))
+        settle_plain(f, d, out);
+    else
+        settle_other(f, d, out);
+}
 
 #endif

@@ -50,7 +50,12 @@ void groups_set_quantum(struct groups *g, unsigned quantum)
 {
     pthread_mutex_lock(&g->mtx);
     g->quantum = quantum < USED_UP ? quantum : USED_UP;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
+}
+
+void groups_attend(struct groups *g, struct attention *attention)
+{
+    g->attention = attention;
 }
 
 void groups_close(struct groups **groups)
@@ -203,7 +208,7 @@ int group_lock(struct groups *g, const char *key, size_t size,
     *group = group_table_get(&g->table, hash, key, size);
     if (*group)
         return 0;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return -ENOMEM;
 }
 
@@ -220,7 +225,7 @@ int groups_add(struct groups *g, const char *key, size_t size,
         err = -ESHUTDOWN;
     else
         group_insert_locked(g, group, item);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return err;
 }
 
@@ -265,7 +270,7 @@ struct group *groups_lease(struct groups *g)
         if (group->parked == 0)
             ahead_locked(g, group);
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return group;
 }
 
@@ -275,7 +280,7 @@ struct group_item *groups_peek(struct groups *g, struct group *lease)
         return lease->ahead;
     pthread_mutex_lock(&g->mtx);
     ahead_locked(g, lease);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return lease->ahead;
 }
 
@@ -316,7 +321,7 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     pthread_mutex_lock(&g->mtx);
     lease->parked--;
     g->parked--;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }
 
 /* groups_pass - no message of an unknown group can be before this one
@@ -345,7 +350,7 @@ int groups_pass(struct groups *g, const char *key, size_t size,
             count_high(group, NULL, priority);
         }
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return err;
 }
 
@@ -355,7 +360,7 @@ void groups_unpark(struct groups *g, struct group *lease)
     pthread_mutex_lock(&g->mtx);
     g->parked -= lease->parked;
     lease->parked = 0;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }
 
 /* ---- the end of a lease ---- */
@@ -392,7 +397,7 @@ bool groups_release(struct groups *g, struct group *lease)
     lease->doubted = false;
     if (!doubted)
         release_locked(g, lease);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return !doubted;
 }
 
@@ -402,7 +407,7 @@ void groups_block(struct groups *g, struct group *lease, int64_t head)
     put_back_locked(g, lease);
     lease->head = head;
     group_block_locked(g, lease, GROUP_BLOCKED);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }
 
 /* groups_hold - a letter that an operator sent again meanwhile runs */
@@ -417,7 +422,7 @@ void groups_hold(struct groups *g, struct group *lease)
         group_queue_locked(g, lease, false);
     else
         group_block_locked(g, lease, GROUP_HELD);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }
 
 /* groups_return - first in line again, and its group too */
@@ -430,7 +435,7 @@ void groups_return(struct groups *g, struct group *lease,
     item->priority = GROUP_FRONT;
     group_insert_locked(g, lease, item);
     group_queue_locked(g, lease, true);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }
 
 /* groups_resume - the head runs out of turn; the items after it wait for the
@@ -449,6 +454,6 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
         group_run_locked(g, group);
         group->used = USED_UP;
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return group;
 }

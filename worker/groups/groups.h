@@ -21,8 +21,9 @@
 
 #include "common/base/answer.h"
 
-struct groups; /* opaque; body in groups.c */
-struct group;  /* a lease, or NULL */
+struct attention; /* attention.h */
+struct groups;    /* opaque; body in groups.c */
+struct group;     /* a lease, or NULL */
 
 /* A message that waits in its group. */
 struct group_item {
@@ -51,6 +52,9 @@ void groups_set_quantum(struct groups *g, unsigned quantum);
 /* Items of priority GROUP_FRONT are never parked. Call it before any item is
  * added. */
 void groups_keep_front(struct groups *g);
+/* Whoever receives is told here whether a message waits, is parked, or may run.
+ * Call it before any item is added. */
+void groups_attend(struct groups *g, struct attention *attention);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
 /* Put an item in its place. Calls for one group come in receive order. */

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "worker/groups/group_table.h"
+#include "worker/rules/attention.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -26,14 +27,31 @@ struct groups {
                                * whose quantum lasts */
     /* m  BLOCKED and HELD; those with something to park before the others */
     struct group_list blocked;
-    unsigned quantum;        /* m */
-    bool keep_front;         /* c  GROUP_FRONT is not parked */
-    atomic_size_t ready;     /* a  groups on `runs` */
-    atomic_size_t waiting;   /* a  items in their places */
-    atomic_size_t stuck;     /* a  to park, of the groups on `blocked` */
-    atomic_size_t held;      /* a  groups in state HELD */
-    _Atomic uint64_t parked; /* a  of all groups */
+    unsigned quantum;            /* m */
+    bool keep_front;             /* c  GROUP_FRONT is not parked */
+    atomic_size_t ready;         /* a  groups on `runs` */
+    atomic_size_t waiting;       /* a  items in their places */
+    atomic_size_t stuck;         /* a  to park, of the groups on `blocked` */
+    atomic_size_t held;          /* a  groups in state HELD */
+    _Atomic uint64_t parked;     /* a  of all groups */
+    struct attention *attention; /* c  ATTEND_GROUP is ours; NULL: none */
+    bool attends;                /* m  the bit is set */
 };
+
+/* The end of each change: whoever receives next goes the long way as long as
+ * something waits, is parked, or may run. */
+static inline void groups_unlock(struct groups *g)
+{
+    bool busy = atomic_load_explicit(&g->waiting, memory_order_relaxed) ||
+                atomic_load_explicit(&g->ready, memory_order_relaxed) ||
+                atomic_load_explicit(&g->parked, memory_order_relaxed);
+
+    if (busy != g->attends && g->attention) {
+        g->attends = busy;
+        attention_set(g->attention, ATTEND_GROUP, busy ? ATTEND_GROUP : 0);
+    }
+    pthread_mutex_unlock(&g->mtx);
+}
 
 /* The group of that key, or a new one. 0: the lock is held on return. -ENOMEM,
  * -ENAMETOOLONG. */

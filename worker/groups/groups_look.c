@@ -34,7 +34,7 @@ size_t groups_count(struct groups *g)
 
     pthread_mutex_lock(&g->mtx);
     n = g->table.count;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return n;
 }
 
@@ -46,7 +46,7 @@ bool groups_leased(struct groups *g, const char *key, size_t size)
     pthread_mutex_lock(&g->mtx);
     group = group_table_find(&g->table, group_hash(key, size), key, size);
     leased = group && group->state == GROUP_RUNNING;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return leased;
 }
 
@@ -61,7 +61,7 @@ int groups_list(struct groups *g, const char *key, size_t size,
     group = group_table_find(&g->table, hash, key, size);
     if (group)
         group_items_each(&group->items, visit, arg);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return group ? 0 : -ENOENT;
 }
 
@@ -75,7 +75,7 @@ int groups_shut(struct groups *g, const char *key, size_t size)
     group = group_table_find(&g->table, hash, key, size);
     if (group)
         group->closing = true;
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return group ? 0 : -ENOENT;
 }
 
@@ -191,6 +191,6 @@ const char *groups_check(struct groups *g)
         wrong = "a sum over all groups is wrong";
     if (!wrong)
         wrong = lists_check(g, &sums);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return wrong;
 }

@@ -34,7 +34,7 @@ int groups_restore(struct groups *g, const char *key, size_t size,
         else
             group_queue_locked(g, group, false);
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return err;
 }
 
@@ -60,7 +60,7 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
         group->used = 0;
         group_block_locked(g, group, GROUP_HELD);
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return held;
 }
 
@@ -78,7 +78,7 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
         if (!doubted)
             group_wake_locked(g, group);
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return !doubted;
 }
 
@@ -116,7 +116,7 @@ char *groups_held_keys(struct groups *g, size_t *bytes)
             memcpy(at + sizeof size, group->key, size);
             at += sizeof size + size;
         }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return keys;
 }
 
@@ -135,7 +135,7 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
         group_remove_locked(g, group, items[n++]);
         group->parking++;
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return n;
 }
 
@@ -157,7 +157,7 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
         if (group->state == GROUP_IDLE)
             group->state = GROUP_PARKING;
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
     return err;
 }
 
@@ -173,7 +173,7 @@ void groups_park_undo(struct groups *g, struct group_item *item)
 {
     pthread_mutex_lock(&g->mtx);
     arrived_locked(g, item->group);
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }
 
 /* groups_park_end - a group may go on when its last item has arrived */
@@ -192,5 +192,5 @@ void groups_park_end(struct groups *g, struct group_item *const *items,
         }
         arrived_locked(g, group);
     }
-    pthread_mutex_unlock(&g->mtx);
+    groups_unlock(g);
 }

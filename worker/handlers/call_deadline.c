@@ -17,8 +17,6 @@
 #include "common/base/clock.h"
 #include "common/base/container.h"
 
-#define PASSED 1 /* no deadline: the clock was there at boot */
-
 static char seized; /* its address is no message's */
 #define SEIZED ((struct message *)(void *)&seized)
 
@@ -41,17 +39,19 @@ static void due(struct timer *timer)
 
     atomic_store(&p->pending, 0);
     deadline = atomic_load(&p->deadline);
-    if (deadline <= PASSED)
+    if (deadline <= CALL_PASSED)
         return;
     if (deadline > clock_mono_ns())
         timer_by(p, deadline);
-    else if (atomic_compare_exchange_strong(&p->deadline, &deadline, PASSED))
+    else if (atomic_compare_exchange_strong(&p->deadline, &deadline,
+                                            CALL_PASSED))
         p->late(p->call);
 }
 
-void call_deadline_init(struct call_deadline *p, struct timers *timers)
+void call_deadline_init(struct call_deadline *p, struct timers *timers,
+                        void (*late)(void *call), void *call)
 {
-    *p = (struct call_deadline){.timers = timers};
+    *p = (struct call_deadline){.timers = timers, .late = late, .call = call};
     timer_init(&p->timer, due);
 }
 
@@ -60,22 +60,14 @@ void call_deadline_fini(struct call_deadline *p)
     timers_cancel_sync(p->timers, &p->timer);
 }
 
-void call_deadline_enter(struct call_deadline *p, struct message *message,
-                         uint64_t limit_ns, void (*late)(void *call),
-                         void *call)
+void call_deadline_set(struct call_deadline *p, uint64_t deadline_ns)
 {
-    uint64_t when, pending;
+    uint64_t pending;
 
-    atomic_store_explicit(&p->message, message, memory_order_release);
-    if (limit_ns == UINT64_MAX)
-        return;
-    p->late = late;
-    p->call = call;
-    when = ns_add(clock_mono_ns(), limit_ns);
-    atomic_store(&p->deadline, when);
+    atomic_store(&p->deadline, deadline_ns);
     pending = atomic_load(&p->pending);
-    if (pending == 0 || pending > when)
-        timer_by(p, when);
+    if (pending == 0 || pending > deadline_ns)
+        timer_by(p, deadline_ns);
 }
 
 /* call_deadline_leave - a call without a limit has no deadline to take back */
@@ -84,7 +76,7 @@ bool call_deadline_leave(struct call_deadline *p)
     bool late = false;
 
     if (atomic_load_explicit(&p->deadline, memory_order_relaxed))
-        late = atomic_exchange(&p->deadline, 0) == PASSED;
+        late = atomic_exchange(&p->deadline, 0) == CALL_PASSED;
     if (late) {
         timers_cancel_sync(p->timers, &p->timer);
         atomic_store(&p->pending, 0);

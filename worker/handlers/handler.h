@@ -92,6 +92,9 @@ struct handler_ops {
     /* NULL: nobody wants to know. On any thread of the pool, without a lock;
      * the group of the message goes on meanwhile. */
     void (*settled)(struct handler *h, const struct settlement *s);
+    /* After open: whether settled is worth a call. NULL: it is, if it is there.
+     */
+    bool (*hears)(const struct handler *h);
 };
 
 extern const struct handler_ops handler_exec;

@@ -21,24 +21,12 @@
 #include "worker/loop/timers.h"
 #include "worker/rules/verdict.h"
 
-/* c = constant after open   a = atomic */
-struct handler {
-    struct inproc what;         /* c */
-    const struct settings *set; /* c */
-    struct timers *timers;      /* c */
-    atomic_int signal;          /* a  sent by stop; 0: none yet */
-    /* By the number of the work item; each made at its first call. A slot stays
-     * mapped, so that stop may look at one whose call has ended. */
-    struct call_deadline *places; /* in `memory` */
-    void *memory;
-};
-
 struct mqw_context {
     struct handler *handler;
     struct outcome *out;
 };
 
-/* A call; on the stack of its thread. */
+/* A call; that of the place, or on the stack of its thread. */
 struct call {
     char id[ULID_TEXT];         /* "" until somebody asks */
     struct mqw_message message; /* what the function is given */
@@ -47,6 +35,25 @@ struct call {
     struct timer abort; /* after the limit, if it is wanted */
     uint64_t limit_ns;  /* UINT64_MAX: none */
     atomic_bool late;   /* the limit has passed */
+};
+
+/* Where a work item calls: one call at a time. What is the same for all of its
+ * calls is filled in once. */
+struct place {
+    struct call_deadline deadline;
+    struct call call;
+};
+
+/* c = constant after open   a = atomic */
+struct handler {
+    struct inproc what;         /* c */
+    const struct settings *set; /* c */
+    struct timers *timers;      /* c */
+    atomic_int signal;          /* a  sent by stop; 0: none yet */
+    /* By the number of the work item; each made at its first call. A slot stays
+     * mapped, so that stop may look at one whose call has ended. */
+    struct place *places; /* in `memory` */
+    void *memory;
 };
 
 static const struct call *call_of(const struct mqw_message *message)
@@ -60,7 +67,7 @@ const char *mqw_id(const struct mqw_message *message)
 {
     struct call *c = (struct call *)call_of(message);
 
-    return c->id[0] ? c->id : ulid_print(*c->d->message->id, c->id);
+    return c->id[0] ? c->id : ulid_print(*message_name(c->d->message), c->id);
 }
 
 const char *mqw_header(const struct mqw_message *message, const char *name,
@@ -114,29 +121,34 @@ void mqw_set_reason(struct mqw_context *context, const char *text)
 
 /* ---- a call ---- */
 
-/* view - the message as the function sees it */
-static void view(struct call *c, struct handler *h, const struct delivery *d)
+/* call_init - what is the same for all messages */
+static void call_init(struct call *c, struct handler *h)
 {
-    const struct message *m = d->message;
-
-    c->message = (struct mqw_message){
-        .body = d->body,
-        .size = d->body_size,
-        .queue = h->set->queue,
-        .group = d->group.at,
-        .group_size = d->group.size,
-        .received_ns = m->received_ns,
-        .sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0,
-        .priority = m->priority,
-        .attempt = m->failures + 1,
-        .max_attempts = (uint32_t)h->set->max_attempts,
-        .redelivered = (m->flags & MESSAGE_REDELIVERED) != 0,
-        .length_inferred = (m->flags & MESSAGE_LENGTH_INFERRED) != 0,
-    };
-    c->d = d;
-    c->id[0] = '\0';
+    c->message = (struct mqw_message){.queue = h->set->queue};
     c->context.handler = h;
     atomic_init(&c->late, false);
+}
+
+/* view - the message as the function sees it */
+static inline void view(struct call *c, const struct handler *h,
+                        const struct delivery *d)
+{
+    struct mqw_message *to = &c->message;
+    const struct message *m = d->message;
+
+    to->body = d->body;
+    to->size = d->body_size;
+    to->group = d->group.at;
+    to->group_size = d->group.size;
+    to->received_ns = m->received_ns;
+    to->sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0;
+    to->priority = m->priority;
+    to->attempt = m->failures + 1;
+    to->max_attempts = (uint32_t)h->set->max_attempts;
+    to->redelivered = (m->flags & MESSAGE_REDELIVERED) != 0;
+    to->length_inferred = (m->flags & MESSAGE_LENGTH_INFERRED) != 0;
+    c->d = d;
+    c->id[0] = '\0';
 }
 
 /* end_process - it had its time; custody brings the message back */
@@ -145,7 +157,8 @@ static void end_process(struct timer *timer)
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
     char id[ULID_TEXT];
 
-    log_error("handler_abort", F_STR("msg", ulid_print(*c->d->message->id, id)),
+    log_error("handler_abort",
+              F_STR("msg", ulid_print(*message_name(c->d->message), id)),
               F_DURATION("limit", c->limit_ns),
               F_STR("next", "the process aborts; the next one runs the message "
                             "again and counts the crash"));
@@ -165,7 +178,7 @@ static void limit_over(void *call)
         return;
     atomic_store(&c->late, true);
     log_info("handler_timeout",
-             F_STR("msg", ulid_print(*c->d->message->id, id)),
+             F_STR("msg", ulid_print(*message_name(c->d->message), id)),
              F_DURATION("limit", c->limit_ns),
              F_STR("next", "it sees mqw_cancelled"));
     if (!h->set->timeout_abort)
@@ -174,22 +187,26 @@ static void limit_over(void *call)
     timers_start_after(h->timers, &c->abort, h->set->kill_after_ns);
 }
 
-/* judge - what it returned, unless the time limit came first */
-static void judge(const struct call *c, int returned, struct outcome *out)
+/* judge_late - the time limit came first */
+static void judge_late(const struct call *c, int returned, struct outcome *out)
+{
+    log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
+             F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
+    verdict_timeout(out, c->limit_ns);
+    out->delayed = out->said = false;
+}
+
+/* judge - what it returned, which is not just DONE */
+__attribute__((noinline)) static void judge(const struct call *c, int returned,
+                                            struct outcome *out)
 {
     static const char *const said[] = {
         [MQW_RETRY] = "returned retry", [MQW_DEAD] = "returned dead"};
     struct handler *h = c->context.handler;
 
-    out->kind = OUTCOME_VERDICT;
-    if (atomic_load_explicit(&c->late, memory_order_relaxed)) {
-        log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
-                 F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
-        verdict_timeout(out, c->limit_ns);
-        out->delayed = out->said = false;
-        return;
-    }
     out->verdict = (enum mqw_verdict)returned;
+    if (returned == MQW_DONE)
+        return;
     if (returned < MQW_DONE || returned > MQW_DISCARD) {
         snprintf(out->error, sizeof out->error, "returned %d, no verdict",
                  returned);
@@ -202,29 +219,72 @@ static void judge(const struct call *c, int returned, struct outcome *out)
         out->kind = OUTCOME_STOPPED;
 }
 
+/* place_init - its first call */
+static void place_init(struct place *place, struct handler *h)
+{
+    call_init(&place->call, h);
+    call_deadline_init(&place->deadline, h->timers, limit_over, &place->call);
+}
+
+/* too_late - the limit came before the end of the call; unless the worker's own
+ * stop did, that is a timeout */
+__attribute__((noinline)) static void too_late(struct call *c, int returned,
+                                               struct outcome *out)
+{
+    struct handler *h = c->context.handler;
+
+    if (!atomic_load(&c->late)) {
+        judge(c, returned, out);
+        return;
+    }
+    if (h->set->timeout_abort)
+        timers_cancel_sync(h->timers, &c->abort);
+    judge_late(c, returned, out);
+    atomic_store(&c->late, false);
+}
+
+/* ended - a call with a limit, or one that did not return just DONE; not inline,
+ * as the usual way has a small frame */
+__attribute__((noinline)) static void ended(struct place *place, int returned,
+                                            struct outcome *out)
+{
+    if (call_deadline_leave(&place->deadline))
+        too_late(&place->call, returned, out);
+    else
+        judge(&place->call, returned, out);
+}
+
 /* inproc_run - one message, one call */
 void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
-    struct call c;
-    struct call_deadline *place = &h->places[d->place];
+    struct place *place = &h->places[d->place];
+    struct call *c = &place->call;
     int returned;
 
-    view(&c, h, d);
-    c.context.out = out;
-    c.limit_ns =
+    if (__builtin_expect(!place->deadline.timers, 0))
+        place_init(place, h);
+    view(c, h, d);
+    c->context.out = out;
+    c->limit_ns =
         delivery_limit_ns(d, h->set->timeout_ns, h->set->max_timeout_ns);
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_DONE;
     out->error[0] = '\0';
     out->said = false;
     out->tail_size = 0;
     out->delayed = false;
     out->ran = true;
-    if (!place->timers)
-        call_deadline_init(place, h->timers);
-    call_deadline_enter(place, d->message, c.limit_ns, limit_over, &c);
-    returned = h->what.handle(&c.message, &c.context);
-    if (call_deadline_leave(place) && c.late && h->set->timeout_abort)
-        timers_cancel_sync(h->timers, &c.abort);
-    judge(&c, returned, out);
+    call_deadline_enter(&place->deadline, d->message,
+                        ns_add(d->begun_ns, c->limit_ns));
+    returned = h->what.handle(&c->message, &c->context);
+    if (returned != MQW_DONE ||
+        !call_deadline_left(&place->deadline, d->message))
+        ended(place, returned, out);
+}
+
+bool inproc_hears(const struct handler *h)
+{
+    return h->what.settled != NULL;
 }
 
 /* inproc_settled - a verdict is durable */
@@ -233,9 +293,8 @@ void inproc_settled(struct handler *h, const struct settlement *s)
     struct delivery d;
     struct call c;
 
-    if (!h->what.settled)
-        return;
     delivery_parse(&d, s->message, 0);
+    call_init(&c, h);
     view(&c, h, &d);
     if (s->group.at) {
         c.message.group = s->group.at;
@@ -252,11 +311,11 @@ unsigned inproc_seize(struct handler *h)
     unsigned taken = 0;
 
     for (size_t i = 0; i < ITEMS_MAX; i++) {
-        struct message *m = call_deadline_seize(&h->places[i]);
+        struct message *m = call_deadline_seize(&h->places[i].deadline);
 
         if (m)
             m->ops->unrun(m, true);
-        taken += place_seized(&h->places[i]);
+        taken += place_seized(&h->places[i].deadline);
     }
     return taken;
 }
@@ -269,7 +328,7 @@ void inproc_stop(struct handler *h, int sig)
 int inproc_open(struct handler **out, const struct handler_setup *setup,
                 const struct inproc *what, struct problem *p)
 {
-    const size_t align = _Alignof(struct call_deadline);
+    const size_t align = _Alignof(struct place);
     struct handler *h = calloc(1, sizeof *h);
 
     *out = NULL;
@@ -299,8 +358,8 @@ void inproc_close(struct handler **handler)
     if (h->what.fini)
         h->what.fini(h->what.user);
     for (size_t i = 0; i < ITEMS_MAX; i++)
-        if (h->places[i].timers)
-            call_deadline_fini(&h->places[i]);
+        if (h->places[i].deadline.timers)
+            call_deadline_fini(&h->places[i].deadline);
     free(h->memory);
     free(h);
 }
@@ -320,4 +379,5 @@ const struct handler_ops handler_inproc = {
     .stop = inproc_stop,
     .close = inproc_close,
     .settled = inproc_settled,
+    .hears = inproc_hears,
 };

@@ -33,6 +33,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out);
 void inproc_stop(struct handler *h, int signal);
 unsigned inproc_seize(struct handler *h);
 void inproc_close(struct handler **h);
+bool inproc_hears(const struct handler *h);
 void inproc_settled(struct handler *h, const struct settlement *s);
 
 extern const struct handler_ops handler_inproc; /* calls settings.inproc */

@@ -138,4 +138,5 @@ const struct handler_ops handler_plugin = {
     .seize = inproc_seize,
     .close = inproc_close,
     .settled = inproc_settled,
+    .hears = inproc_hears,
 };

@@ -50,7 +50,7 @@ void peeker_look_later(struct peeker *p);
 /* No thread lingers from here on. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
-/* The queue's descriptor stands for another queue now. Under receive_mtx. */
+/* The queue's descriptor stands for another queue now. Inside of flow.solo. */
 void peeker_queue_changed(struct peeker *p);
 
 #endif

@@ -70,7 +70,7 @@ static void apply(struct cap *c, unsigned cap)
 
     pool_resize(f->pool, cap + SPARE_THREADS);
     c->live->concurrency = cap;
-    atomic_store(&f->gate.cap, cap);
+    gate_set_cap(&f->gate, cap);
     if (f->ops->coprocesses &&
         cap < old) /* an item that waits for its child keeps a place */
         items_wake_all(&f->items, f->ops->coprocesses->wake);

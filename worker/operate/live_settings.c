@@ -28,14 +28,14 @@ static int concurrency_change(struct orders *o, uint64_t value,
 static int failures_change(struct orders *o, uint64_t value, struct problem *p)
 {
     (void)p;
-    breaker_tune(&o->flow->gate.breaker, value, o->flow->set->breaker_pause_ns);
+    gate_tune_breaker(&o->flow->gate, value, o->flow->set->breaker_pause_ns);
     return 0;
 }
 
 static int pause_change(struct orders *o, uint64_t value, struct problem *p)
 {
     (void)p;
-    breaker_tune(&o->flow->gate.breaker, o->flow->set->breaker_failures, value);
+    gate_tune_breaker(&o->flow->gate, o->flow->set->breaker_failures, value);
     return 0;
 }
 

@@ -135,11 +135,11 @@ static void count_crash(struct flow *f)
 }
 
 /* tell_crash - and it runs again */
-static void tell_crash(const struct flow *f, const struct message *m)
+static void tell_crash(const struct flow *f, struct message *m)
 {
     char id[ULID_TEXT];
 
-    log_warn("crashed", F_STR("msg", ulid_print(*m->id, id)),
+    log_warn("crashed", F_STR("msg", ulid_print(*message_name(m), id)),
              F_UINT("crashes", m->crashes), F_UINT("of", f->set->max_crashes),
              F_STR("next", f->ops->within
                                ? "it runs again, with nothing beside it"
@@ -159,8 +159,7 @@ static int give_back(struct flow *f, const struct source_left *left)
 
     source_return(f->source, m, LANE_NONE, clock_steady_ns());
     f->source->ops->release(f->source, m);
-    return left->ran && f->ops->within ? suspects_add(&f->gate.suspects, seq)
-                                       : 0;
+    return left->ran && f->ops->within ? gate_suspect(&f->gate, seq) : 0;
 }
 
 /* on_left - what needs no run of its own is settled, the others wait until the
@@ -201,7 +200,7 @@ static int revive(struct flow *f, struct message *m)
     if (err == TAKEN)
         ready_put(&f->ready, m, false);
     if (err >= 0 && f->ops->within && m->crashes > 0)
-        err = suspects_add(&f->gate.suspects, m->seq);
+        err = gate_suspect(&f->gate, m->seq);
     return err < 0 ? err : 0;
 }
 

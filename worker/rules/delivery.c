@@ -50,31 +50,23 @@ void delivery_parse(struct delivery *d, struct message *m, char separator)
         raw_group(d, separator);
 }
 
-/* has_id - whether the message was named before */
-static bool has_id(const struct message *m)
-{
-    static const struct ulid none;
-
-    return memcmp(m->id, &none, sizeof none) != 0;
-}
-
-/* delivery_read - as delivery_parse, and it has a name
- * Crash before the id is in the source's memory: the next run names the message
- * again, and nobody has seen the other name.
+/* delivery_read - as delivery_parse, and it has a name: its sender's, or ours
  */
 void delivery_read(struct delivery *d, struct message *m, char separator)
 {
     delivery_parse(d, m, separator);
-    if (!has_id(m))
-        *m->id =
-            d->header.fields & HEADER_ID
-                ? d->header.id
-                : ulid_make(m->received_ns ? m->received_ns : clock_wall_ns());
+    if (message_named(m))
+        return;
+    if (d->header.fields & HEADER_ID)
+        *m->id = d->header.id;
+    else
+        (void)message_name(m);
 }
 
 const char *delivery_id(struct delivery *d)
 {
-    return d->id_text[0] ? d->id_text : ulid_print(*d->message->id, d->id_text);
+    return d->id_text[0] ? d->id_text
+                         : ulid_print(*message_name(d->message), d->id_text);
 }
 
 /* delivery_limit_ns - the message's own, else the worker's */

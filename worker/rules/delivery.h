@@ -31,6 +31,7 @@ struct delivery {
     struct counters_block *count;
     unsigned place;      /* of the work item; no two that run have the same */
     uint64_t started_ns; /* wall; when a handler was about to have it */
+    uint64_t begun_ns;   /* monotonic: the same, or a few us before */
     struct header header;
     struct header_text group;  /* at NULL: none; else the message's or `key` */
     const unsigned char *body; /* the message's */
@@ -46,6 +47,25 @@ struct delivery {
  * message has the group that it was stored with. `separator`: where the group
  * of another one without a header ends; 0: such a message has none. */
 void delivery_read(struct delivery *d, struct message *m, char separator);
+/* The short way of a message that has just come from its origin, where no
+ * separator is set: true if it has no header. It is not named (message_name).
+ */
+static inline bool delivery_plain(struct delivery *d, struct message *m)
+{
+    if (header_found(m->data, m->size))
+        return false;
+    d->message = m;
+    d->lease = NULL;
+    d->header.bytes = 0;
+    d->header.fields = d->header.x_count = 0;
+    d->group.at = NULL;
+    d->group.size = 0;
+    d->body = m->data;
+    d->body_size = m->size;
+    d->id_text[0] = '\0';
+    d->broken = d->repeat = false;
+    return true;
+}
 /* The same, but without a name. */
 void delivery_parse(struct delivery *d, struct message *m, char separator);
 /* Its time limit: the message's own, up to `most`, else `otherwise`, which is

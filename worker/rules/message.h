@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 #include <bsd/sys/queue.h>
 
@@ -69,5 +70,17 @@ struct message {
     atomic_bool stale;
     STAILQ_ENTRY(message) link; /* o  one list at a time */
 };
+
+/* Whether it has an id: from its sender, or because somebody asked. */
+static inline bool message_named(const struct message *m)
+{
+    uint64_t half[2];
+
+    memcpy(half, m->id->bytes, sizeof half);
+    return (half[0] | half[1]) != 0;
+}
+/* Its id, which it gets now if it has none: for whoever tells others of it. Any
+ * thread that may read the message. */
+const struct ulid *message_name(struct message *m);
 
 #endif

@@ -33,6 +33,7 @@
 #include "common/base/ulid.h"
 #include "common/message/dead_reason.h"
 #include "common/message/header.h"
+#include "worker/rules/attention.h"
 #include "worker/rules/message.h"
 
 /* A lane is the number of a work item, below source.lanes. What a source keeps
@@ -219,7 +220,10 @@ struct source {
     unsigned lent_most; /* c  message.index is below this, after any resize */
     uint64_t nonce; /* c  marks the handlers of its messages for all its owners,
                      *    one after the other */
-    atomic_int due; /* a  0: take_due has nothing; else it is worth a call */
+    /* a  0: take_due has nothing; else it is worth a call. By the two calls
+     * below. */
+    atomic_int due;
+    struct attention *attention; /* c  the worker's; ATTEND_DUE is ours */
 };
 
 struct source_ops {
@@ -360,6 +364,21 @@ struct source_ops {
 static inline bool source_due(const struct source *s)
 {
     return atomic_load(&s->due) != 0;
+}
+/* For the source: it is, from here on; `due` is what it makes of it, not 0. */
+static inline void source_due_set(struct source *s, int due)
+{
+    atomic_store(&s->due, due);
+    attention_on(s->attention, ATTEND_DUE);
+}
+/* It is not, unless somebody has set another value than `was` meanwhile. */
+static inline void source_due_clear(struct source *s, int was)
+{
+    if (!atomic_compare_exchange_strong(&s->due, &was, 0))
+        return;
+    attention_off(s->attention, ATTEND_DUE);
+    if (source_due(s)) /* set between the two */
+        attention_on(s->attention, ATTEND_DUE);
 }
 /* It was taken, and cannot be delivered yet: it is due again at `due_ns`. */
 static inline void source_return(struct source *s, struct message *m,

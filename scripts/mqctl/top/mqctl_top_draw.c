@@ -197,6 +197,16 @@ static const char *since(uint64_t wall_ns, char buf[TOP_SHORT])
     return top_duration(now > wall_ns ? now - wall_ns : 1, buf);
 }
 
+/* name - its id; a function that ends soon has nobody ask for one */
+static const char *name(const struct custody_seen *seen, char id[ULID_TEXT])
+{
+    static const struct ulid none;
+
+    return memcmp(&seen->id, &none, sizeof none) == 0
+               ? "-"
+               : ulid_print(seen->id, id);
+}
+
 /* handlers - running messages, the longest first */
 static void handlers(struct screen *s, const struct running *r)
 {
@@ -208,7 +218,7 @@ static void handlers(struct screen *s, const struct running *r)
     attroff(A_BOLD);
     s->y++;
     for (size_t i = 0; i < r->count; i++, s->y++)
-        put(s, 0, "%s %8s %8d %8" PRIu32 "  %s", ulid_print(r->seen[i].id, id),
+        put(s, 0, "%-26s %8s %8d %8" PRIu32 "  %s", name(&r->seen[i], id),
             since(r->seen[i].started_ns, time), (int)r->seen[i].pgid,
             r->seen[i].w.attempt, r->seen[i].group);
 }

@@ -159,7 +159,7 @@ static inline struct fake_message *fake_store(const char *text, uint64_t due_ns)
     x->at = FAKE_WAITS;
     x->due_ns = due_ns;
     pthread_mutex_unlock(&fake.mtx);
-    atomic_store(&fake.source.due, 1);
+    source_due_set(&fake.source, 1);
     return x;
 }
 
@@ -265,7 +265,7 @@ static inline int fake_take_due(struct source *s, unsigned lane,
     if (first && first->due_ns <= clock_steady_ns())
         err = fake_lend(first, out);
     else /* its timer sets it again: fake_tick */
-        atomic_store(&s->due, 0);
+        source_due_clear(s, 1);
     pthread_mutex_unlock(&fake.mtx);
     return err;
 }
@@ -276,7 +276,7 @@ static inline void fake_tick(void)
     const struct fake_message *first = fake_first();
 
     if (first && first->due_ns <= clock_steady_ns()) {
-        atomic_store(&fake.source.due, 1);
+        source_due_set(&fake.source, 1);
         if (fake.events.changed)
             fake.events.changed(fake.events.arg);
     }
@@ -364,7 +364,7 @@ static inline void fake_end(struct fake_message *x, const struct settle *s)
     if (x->at == FAKE_WAITS || x->at == FAKE_PARKED)
         x->m.flags |= MESSAGE_STORED;
     if (x->at == FAKE_WAITS)
-        atomic_store(&fake.source.due, 1);
+        source_due_set(&fake.source, 1);
 }
 
 /* fake_lost - its claim is gone: it comes again */

@@ -98,6 +98,7 @@ static inline void flow_open(void)
     flow.ops = &flow_handler;
     flow.folder = "/nowhere";
     flow.source = fake_open();
+    flow.source->attention = &flow.gate.attention;
     fake.events.changed = flow_changed;
     fake.events.settled = flow_settled;
     cr_assert_eq(timers_open(&flow.timers), 0);
@@ -110,8 +111,8 @@ static inline void flow_open(void)
     dirty_init(&flow.dirty, NS_PER_S, flow_nothing, NULL);
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
-    pthread_mutex_init(&flow.receive_mtx, NULL);
-    ready_init(&flow.ready);
+    solo_init(&flow.solo, &flow.gate.attention);
+    ready_init(&flow.ready, &flow.gate.attention);
     cr_assert_eq(dispatch_open(&flow.dispatch, &flow, FAKE_LENT), 0);
     unsettled_init(&flow.unsettled, &flow);
     gate_init(&flow.gate, &set, flow_event, NULL);
@@ -138,6 +139,13 @@ static inline void flow_close(void)
     loop_close(&flow.loop);
     timers_close(&flow.timers);
     fake_close();
+}
+
+/* settles_late - from here on, as a source with SOURCE_ASYNC does */
+static inline void late_source(void)
+{
+    fake.ops.can |= SOURCE_ASYNC;
+    attention_on(&flow.gate.attention, ATTEND_LATE);
 }
 
 /* flow_item - a work item as a thread has it, counted in */

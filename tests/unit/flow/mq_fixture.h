@@ -67,12 +67,13 @@ static inline void mq_parts(void)
     cr_assert_eq(timers_open(&flow.timers), 0);
     cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
     cr_assert_eq(counters_open(&flow.counters, "/nowhere/counters", 1), 0);
-    ready_init(&flow.ready);
+    ready_init(&flow.ready, &flow.gate.attention);
     mq.set = &set;
     mq.folder = fixture_dir;
     mq.timers = flow.timers;
     mq.pool = &flow.pool;
     mq.events.changed = mq_nothing;
+    mq.source.attention = &flow.gate.attention;
     cr_assert_eq(source_mq_open(&mq, &problem), 0);
     flow.source = &mq.source;
     cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);

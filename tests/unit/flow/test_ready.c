@@ -5,12 +5,13 @@
 
 enum { COUNT = 4 };
 
+static struct attention attention;
 static struct ready ready;
 static struct message m[COUNT];
 
 static void setup(void)
 {
-    ready_init(&ready);
+    ready_init(&ready, &attention);
 }
 
 static void teardown(void)

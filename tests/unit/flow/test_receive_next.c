@@ -123,7 +123,7 @@ Test(receive_next, kept_ones_that_are_not_there_keep_no_fresh_one_waiting)
 {
     fake_give("fresh");
     atomic_store(&flow.due_first, 4);
-    atomic_store(&fake.source.due, 1); /* as far as the source knows */
+    source_due_set(&fake.source, 1); /* as far as the source knows */
     next_is("fresh");
 }
 

@@ -293,7 +293,7 @@ Test(receive_window, a_source_that_settles_late_keeps_no_window_full)
 {
     for (unsigned i = 0; i < 2 * WINDOW; i++)
         fake_give("a");
-    fake.ops.can |= SOURCE_ASYNC;
+    late_source();
     fake.late = true;
     cr_assert_eq(batch(), LEFT_EMPTY);
     cr_assert_eq(fake_in(FAKE_LATE), 2 * WINDOW);

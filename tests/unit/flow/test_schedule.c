@@ -229,7 +229,7 @@ Test(schedule, a_late_answer_starts_the_next_of_its_group)
 {
     struct fake_message *x = fake_give("g:1");
 
-    fake.ops.can |= SOURCE_ASYNC;
+    late_source();
     fake.late = true;
     fake_give("g:2");
     schedule_start(&flow);

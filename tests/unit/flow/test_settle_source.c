@@ -370,7 +370,7 @@ Test(settle_source, a_claim_that_goes_while_the_verdict_waits_ends_the_wait)
 
 static void settles_late(void)
 {
-    fake.ops.can |= SOURCE_ASYNC;
+    late_source();
     fake.late = true;
 }
 
@@ -408,7 +408,7 @@ Test(settle_source, a_source_that_may_be_late_may_also_answer_at_once)
 {
     struct fake_message *x = begun("a");
 
-    fake.ops.can |= SOURCE_ASYNC;
+    late_source();
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(x->at, FAKE_GONE);
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);

@@ -47,6 +47,7 @@ static void setup(void)
     mq.timers = flow.timers;
     mq.pool = &flow.pool;
     mq.events.changed = on_due;
+    mq.source.attention = &flow.gate.attention;
     cr_assert_eq(source_mq_open(&mq, &p), 0);
     cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
 }

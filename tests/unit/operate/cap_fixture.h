@@ -67,6 +67,7 @@ static inline void cap_open(unsigned now, unsigned most, size_t body_bytes,
     mq.timers = flow.timers;
     mq.pool = &flow.pool;
     mq.events.changed = cap_nothing;
+    mq.source.attention = &flow.gate.attention;
     cr_assert_eq(source_mq_open(&mq, &p), 0);
     flow.source = &mq.source;
     dirty_init(&flow.dirty, NS_PER_S, cap_nothing, NULL);

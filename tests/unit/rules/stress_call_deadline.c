@@ -21,10 +21,11 @@ struct call {
 };
 
 static struct call_deadline place[THREADS];
+static struct call *_Atomic now_in[THREADS]; /* its call that runs */
 
 static void on_late(void *arg)
 {
-    struct call *c = arg;
+    struct call *c = *(struct call *_Atomic *)arg;
 
     if (clock_mono_ns() < c->not_before) {
         fprintf(stderr, "told before its time\n");
@@ -43,8 +44,9 @@ static void once(unsigned thread, unsigned *state)
     uint64_t until = now + (uint64_t)rand_r(state) % FEW_NS;
     struct call c = {.not_before = now + limit};
 
+    now_in[thread] = &c;
     call_deadline_enter(
-        p, NULL, rand_r(state) % 8 || surely ? limit : UINT64_MAX, on_late, &c);
+        p, NULL, rand_r(state) % 8 || surely ? now + limit : UINT64_MAX);
     while (surely ? atomic_load(&c.told) == 0 && clock_mono_ns() < now + STUCK
                   : clock_mono_ns() < until)
         ;
@@ -62,7 +64,7 @@ int main(int argc, char **argv)
     if (!stress_open(argc, argv))
         return 1;
     for (unsigned i = 0; i < THREADS; i++)
-        call_deadline_init(&place[i], timers);
+        call_deadline_init(&place[i], timers, on_late, &now_in[i]);
     if (!stress_run(once))
         return 1;
     for (unsigned i = 0; i < THREADS; i++)

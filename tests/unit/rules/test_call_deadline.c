@@ -40,7 +40,7 @@ static void *calls(void *arg)
     atomic_store(&r->tid, gettid());
     while (!atomic_load(&told)) {
         atomic_fetch_add(&r->entered, 1);
-        call_deadline_enter(&r->place, slot_of(r), UINT64_MAX, NULL, NULL);
+        call_deadline_enter(&r->place, slot_of(r), UINT64_MAX);
         call_deadline_leave(&r->place);
         if (atomic_fetch_add(&r->left, 1) == r->warm)
             sem_post(&warm);

@@ -16,7 +16,8 @@
 static struct store *store;
 static struct timers *timers;
 static struct due_rows *due_rows;
-static atomic_int ready;
+static struct attention attention;
+static struct source source = {.attention = &attention};
 static unsigned dues;          /* calls of the callback */
 static void (*on_clock)(void); /* called whenever somebody asks for the time */
 
@@ -47,7 +48,7 @@ static void setup(void)
     store = fixture_open();
     cr_assert_eq(timers_open(&timers), 0);
     cr_assert_eq(
-        due_rows_open(&due_rows, store, timers, FLYING, &ready, on_due, NULL),
+        due_rows_open(&due_rows, store, timers, FLYING, &source, on_due, NULL),
         0);
     dues = 0;
 }

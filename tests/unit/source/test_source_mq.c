@@ -12,6 +12,7 @@ enum { SLOTS = 4 };
 static struct settings set = {.queue = "/q"};
 static struct source_mq mq;
 static struct source *const s = &mq.source;
+static struct attention attention;
 static struct pool *no_pool;
 static struct source_death death;
 static unsigned deaths;
@@ -48,6 +49,7 @@ static void setup(void)
     cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
     cr_assert_eq(timers_open(&mq.timers), 0);
     mq.set = &set;
+    mq.source.attention = &attention;
     mq.folder = fixture_dir;
     mq.pool = &no_pool;
     mq.events = (struct source_events){.changed = changed, .died = died};

@@ -93,9 +93,9 @@ Test(counters, a_reader_sees_the_sum_of_all_blocks)
     b = claim();
     cr_assert(a != b && a != counters_rest(w) && b != counters_at(w, 0));
     counters_rest_done(w);
-    counters_started(a, &id_a, 100);
+    counters_started(a, 100);
     counters_ended(a, 30);
-    counters_started(b, &id_b, 200);
+    counters_started(b, 200);
     counters_add(&a->done, 3);
     counters_add(&b->done, 4);
     counters_add(&counters_rest(w)->dead, 1);
@@ -117,8 +117,8 @@ Test(counters, since_says_away_busy_or_since_when_handlers_run)
     both();
     b = claim();
     cr_assert_eq(counters_get(&b->since_ns), COUNTERS_AWAY);
-    counters_started(b, &id_a, 100);
-    counters_started(b, &id_b, 200); /* of a window */
+    counters_started(b, 100);
+    counters_started(b, 200); /* of a window */
     cr_assert_eq(counters_get(&b->since_ns), 100);
     counters_ended(b, 10);
     cr_assert_eq(counters_get(&b->since_ns), 100);
@@ -133,7 +133,7 @@ Test(counters, what_could_not_be_started_is_no_delivery)
 
     both();
     b = claim();
-    counters_started(b, &id_a, 100);
+    counters_started(b, 100);
     counters_unstarted(b);
     cr_assert_eq(sum().deliveries, 0);
     cr_assert_eq(sum().running, 0);
@@ -148,9 +148,9 @@ Test(counters, both_histograms_are_summed_over_the_blocks)
     both();
     a = claim();
     b = claim();
-    counters_started(a, &id_a, 1);
+    counters_started(a, 1);
     counters_ended(a, 1000);
-    counters_started(b, &id_a, 1);
+    counters_started(b, 1);
     counters_ended(b, 2000);
     counters_waited(b, WALL, WALL + 70);
     counters_waited(b, WALL + 1, WALL); /* the clock was set back */
@@ -314,7 +314,7 @@ Test(counters, a_new_worker_starts_at_0_and_keeps_the_journal)
 
     both();
     b = claim();
-    counters_started(b, &id_a, 1);
+    counters_started(b, 1);
     counters_ended(b, 10);
     counters_settled(w, COUNTERS_DONE, &id_a, WALL);
     counters_say(w, COUNTERS_LAST_ERROR, "exit 1", WALL);
@@ -478,7 +478,7 @@ Test(counters, without_room_for_the_file_the_numbers_are_kept_in_memory)
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
     cr_assert_not_null(counters_private(w));
     b = counters_claim(w);
-    counters_started(b, &id_a, 1);
+    counters_started(b, 1);
     counters_ended(b, 10);
     counters_settled(w, COUNTERS_DONE, &id_a, WALL);
     counters_sum(w, &s);
@@ -497,7 +497,7 @@ Test(counters, without_room_for_a_block_it_counts_in_memory)
     close(fd);
     b = claim();
     cr_assert_not_null(counters_private(w));
-    counters_started(b, &id_a, 1);
+    counters_started(b, 1);
     cr_assert_eq(sum().deliveries, 0);
     counters_sum(w, &s);
     cr_assert_eq(s.deliveries, 1);

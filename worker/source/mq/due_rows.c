@@ -30,13 +30,13 @@ struct due_rows {
     void (*due)(void *arg); /* c */
     void *arg;              /* c */
     pthread_mutex_t mtx;
-    int64_t batch[BATCH]; /* m  due, not yet handed out */
-    size_t at, count;     /* m */
-    int64_t *flying;      /* m  handed out, not yet landed */
-    size_t flying_count;  /* m */
-    size_t flying_max;    /* c */
-    int64_t moving;       /* m  one of them, to another queue; 0: none */
-    atomic_int *ready;    /* c  a: NONE, ASKING, DUE */
+    int64_t batch[BATCH];  /* m  due, not yet handed out */
+    size_t at, count;      /* m */
+    int64_t *flying;       /* m  handed out, not yet landed */
+    size_t flying_count;   /* m */
+    size_t flying_max;     /* c */
+    int64_t moving;        /* m  one of them, to another queue; 0: none */
+    struct source *source; /* c  its `due`: NONE, ASKING, DUE */
 };
 
 /* timer_fired - the earliest row is due */
@@ -44,14 +44,14 @@ static void timer_fired(struct timer *timer)
 {
     struct due_rows *r = CONTAINER_OF(timer, struct due_rows, timer);
 
-    atomic_store(r->ready, DUE);
+    source_due_set(r->source, DUE);
     r->due(r->arg);
 }
 
 /* due_rows_open - what the last run left may be due at once */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max,
-                  atomic_int *ready, void (*due)(void *arg), void *arg)
+                  struct source *source, void (*due)(void *arg), void *arg)
 {
     struct due_rows *r = calloc(1, sizeof *r);
 
@@ -66,12 +66,12 @@ int due_rows_open(struct due_rows **out, struct store *store,
     }
     r->store = store;
     r->timers = timers;
-    r->ready = ready;
+    r->source = source;
     r->due = due;
     r->arg = arg;
     timer_init(&r->timer, timer_fired);
     pthread_mutex_init(&r->mtx, NULL);
-    atomic_store(r->ready, DUE);
+    source_due_set(source, DUE);
     *out = r;
     return 0;
 }
@@ -91,7 +91,7 @@ void due_rows_close(struct due_rows **due_rows)
 
 bool due_rows_ready(const struct due_rows *r)
 {
-    return atomic_load(r->ready) != NONE;
+    return source_due(r->source);
 }
 
 /* flying_locked - whether a row is in flight or about to be */
@@ -120,19 +120,19 @@ static void arm(struct due_rows *r, uint64_t due_ns)
 static int fill_locked(struct due_rows *r)
 {
     uint64_t next;
-    int n, asking = ASKING;
+    int n;
 
     /* Before the store is asked: a row that is noted from here on arms the
      * timer, which sets it again. */
-    atomic_store(r->ready, ASKING);
+    source_due_set(r->source, ASKING);
     n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, flying_locked,
                   r, &next);
     r->at = 0;
     r->count = n > 0 ? (size_t)n : 0;
     if (n == 0)
-        atomic_compare_exchange_strong(r->ready, &asking, NONE);
+        source_due_clear(r->source, ASKING);
     else /* more may be due; after an error, ask again */
-        atomic_store(r->ready, DUE);
+        source_due_set(r->source, DUE);
     if (n < 0)
         return n;
     arm(r, next);

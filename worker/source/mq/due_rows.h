@@ -19,14 +19,15 @@
 #include "common/base/answer.h"
 #include "common/store/store.h"
 #include "worker/loop/timers.h"
+#include "worker/source/source.h"
 
 struct due_rows; /* opaque; body in due_rows.c */
 
-/* `due` is called in the loop when a row has become due. `ready` is 0 while
- * due_rows_take is not worth a call; it outlives this. */
+/* `due` is called in the loop when a row has become due. source->due is 0 while
+ * due_rows_take is not worth a call; the source outlives this. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max,
-                  atomic_int *ready, void (*due)(void *arg), void *arg);
+                  struct source *source, void (*due)(void *arg), void *arg);
 void due_rows_close(struct due_rows **due_rows);
 
 /* Whether due_rows_take is worth a call. */

@@ -18,7 +18,7 @@ struct mq_reopen {
     struct mq_name_watch *lookout; /* c */
     atomic_bool gone;              /* a */
     bool told; /* that the messages of the new one are too large;
-                               * under receive_mtx */
+                               * inside of flow.solo */
 };
 
 /* gone_now - somebody has to drain it */
@@ -123,7 +123,7 @@ static int open_name(struct mq_reopen *r, struct queue **out, struct problem *p)
 
 /* mq_reopen_now - the name again, or one more delay
  * A queue whose messages do not fit is never behind the descriptor: whoever has
- * receive_mtx next would receive past the end of its slot.
+ * solo next would receive past the end of its slot.
  */
 int mq_reopen_now(struct mq_reopen *r)
 {

@@ -2,7 +2,7 @@
  *
  * WHAT   logind deletes an ordinary user's queues at logout, and administrators
  *        re-create queues, while the worker holds the old one.
- * WHO    open, close: the engine. gone: any thread. now: under receive_mtx.
+ * WHO    open, close: the engine. gone: any thread. now: inside of flow.solo.
  * OWNS   A lookout on the queue.
  * FAILS  open: a problem. now: -errno, the old queue stays.
  */

@@ -62,6 +62,11 @@ void mq_warm(struct source *s, unsigned lane)
         slot_scrub(l->slot, q->fill, l->slot->dirty);
 }
 
+__attribute__((noinline)) void mq_lane_drop(struct source_mq *q, struct lent *l)
+{
+    custody_release(q->custody, l->slot);
+}
+
 void mq_rest(struct source *s, unsigned lane)
 {
     struct source_mq *q = source_mq_of(s);

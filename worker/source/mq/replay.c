@@ -74,7 +74,8 @@ static void mark(struct lent *l, const struct header *h)
     if (l->m.flags & MESSAGE_REDELIVERED ||
         (h->fields & HEADER_EXPIRES && h->expires_ns <= clock_wall_ns()))
         return;
-    log_warn("letter_unknown", F_STR("msg", ulid_print(*l->m.id, id)),
+    log_warn("letter_unknown",
+             F_STR("msg", ulid_print(*message_name(&l->m), id)),
              F_UINT("letter", h->letter),
              F_STR("next", "it was not sent by a replay of this store: it runs "
                            "as any message, marked as redelivered, and the "

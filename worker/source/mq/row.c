@@ -16,7 +16,7 @@ void row_make(struct store_row *row, const struct lent *l,
     *row = (struct store_row){
         .row = slot->row,
         .receive_seq = slot->seq,
-        .id = slot->id,
+        .id = *message_name((struct message *)&l->m),
         .priority = slot->priority,
         .attempts = slot->failures,
         .crashes = w.crashes,

@@ -218,7 +218,7 @@ static int lents_open(struct source_mq *q)
     q->source.lent_most = most;
     q->source.nonce = custody_nonce(q->custody);
     return due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
-                         &q->source.due, q->events.changed, q->events.arg);
+                         &q->source, q->events.changed, q->events.arg);
 }
 
 int source_mq_watch(struct source_mq *q, struct problem *p)

@@ -99,7 +99,9 @@ struct source_mq {
     struct dead_limit *dead_limit;       /* c */
     struct mq_spool *spool_there;        /* c  on or off; NULL: none */
     struct mq_spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
-    pthread_mutex_t *take_mtx;      /* c  the lock of take */
+    /* c  from `begins` to its end nobody takes; by one thread at a time */
+    void (*hold_take)(void *arg, bool begins);
+    void *hold_arg; /* c */
     struct lost_replays lost_replays;
     struct slot **left; /* from runs to recover, in the order of seq */
     size_t left_count;
@@ -170,18 +172,20 @@ int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns);
 struct lent *mq_lane_get(struct source_mq *q, unsigned lane);
 /* It is the lane's no more: 0. */
 int mq_lend(struct source_mq *q, unsigned lane, struct message **out);
+/* What a lane had before; not inline, as it hardly ever has. */
+void mq_lane_drop(struct source_mq *q, struct lent *l);
 /* A slot that is FREE again. LANE_NONE: it is its settler's. */
 static inline void mq_lane_keep(struct source_mq *q, unsigned lane,
                                 struct lent *l)
 {
-    struct mq_lane *one;
+    struct lent *was;
 
     if (lane == LANE_NONE)
         return;
-    one = &q->lanes[lane];
-    if (one->warm)
-        custody_release(q->custody, one->warm->slot);
-    one->warm = l;
+    was = q->lanes[lane].warm;
+    q->lanes[lane].warm = l;
+    if (was)
+        mq_lane_drop(q, was);
 }
 
 /* There are more letters than before: what is done about them begins. Not

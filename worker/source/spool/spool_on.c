@@ -77,9 +77,9 @@ int spool_turn_on(struct spool *sp, struct problem *p)
 
     if (err)
         return err;
-    pthread_mutex_lock(sp->q->take_mtx);
+    sp->q->hold_take(sp->q->hold_arg, true);
     custody_seq_raise(sp->q->custody, sp->seq + 1);
     sp->q->spool = &sp->hook;
-    pthread_mutex_unlock(sp->q->take_mtx);
+    sp->q->hold_take(sp->q->hold_arg, false);
     return 0;
 }

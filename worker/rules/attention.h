@@ -1,0 +1,94 @@
+/* attention.h - the one word that says whether something needs attention
+ *
+ * WHAT   One bit for each reason that may keep a work item from going the short
+ *        way with its next message. The item reads the word once a message;
+ *        while it is 0 it asks none of the reasons.
+ * WHO    Any thread reads. A bit has one owner, who is the only one to change
+ *        it:
+ *            ATTEND_HOLD     gate: a HOLD_ bit is set
+ *            ATTEND_CAP      gate: more work items run than may
+ *            ATTEND_SUSPECT  gate: suspects are left
+ *            ATTEND_BREAKER  gate: not closed, or it counts failures
+ *            ATTEND_COMPANY  gate: more than one work item runs
+ *            ATTEND_READY    ready: a held message waits for a thread
+ *            ATTEND_GROUP    groups: one waits, is parked, or may run
+ *            ATTEND_DUE      source: take_due may have something
+ *            ATTEND_LIMIT    run_limits: the run ends by itself
+ *            ATTEND_LATE     engine: the source settles late
+ *            ATTEND_LOCK     solo: nobody is to take without the lock
+ * OWNS   Nothing; it is in the gate.
+ * FAILS  Never.
+ *
+ * An owner changes the reason first and its bit after that, and for each bit
+ * one of these holds:
+ *   - both are changed under one lock, or the bit is worked out anew under one
+ *     after each change: the last one to have the lock has seen all changes;
+ *   - who clears the bit looks at the reason once more after it, and sets it
+ *     again; who sets it has set the reason before. All four are sequentially
+ *     consistent, so that at least one of two sees what the other did.
+ * So no bit stays clear beside a reason, and none stays set without one. The
+ * level of the log is no bit, as it is the process's and not a worker's
+ * (log_enabled).
+ *
+ * The word is read relaxed, and may be read late by as much as a store takes to
+ * reach another processor. That misses no wake-up and no stop: the word only
+ * says which way a work item that runs takes its next message, as if the reason
+ * had come a message later. Who is about to sleep, to start or to end asks the
+ * reasons themselves (schedule.c, gate.c), whatever the word says.
+ */
+#ifndef WORKER_RULES_ATTENTION_H
+#define WORKER_RULES_ATTENTION_H
+
+#include <stdatomic.h>
+
+enum {
+    ATTEND_HOLD = 1 << 0,
+    ATTEND_CAP = 1 << 1,
+    ATTEND_SUSPECT = 1 << 2,
+    ATTEND_BREAKER = 1 << 3,
+    ATTEND_COMPANY = 1 << 4,
+    ATTEND_READY = 1 << 5,
+    ATTEND_GROUP = 1 << 6,
+    ATTEND_DUE = 1 << 7,
+    ATTEND_LIMIT = 1 << 8,
+    ATTEND_LATE = 1 << 9,
+    ATTEND_LOCK = 1 << 10,
+    /* What may have a work item leave; the gate's. */
+    ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
+                   ATTEND_COMPANY,
+    /* What needs another way than the short one. */
+    ATTEND_ASK = ~(ATTEND_COMPANY | ATTEND_LOCK),
+    /* What hears of the end of a message that nobody but its origin knew. */
+    ATTEND_END = ATTEND_SUSPECT | ATTEND_BREAKER | ATTEND_LATE,
+};
+
+struct attention {
+    atomic_uint bits;
+};
+
+static inline unsigned attention_look(const struct attention *a)
+{
+    return atomic_load_explicit(&a->bits, memory_order_relaxed);
+}
+
+static inline void attention_on(struct attention *a, unsigned bits)
+{
+    if (bits & ~atomic_load(&a->bits))
+        atomic_fetch_or(&a->bits, bits);
+}
+
+static inline void attention_off(struct attention *a, unsigned bits)
+{
+    if (bits & atomic_load(&a->bits))
+        atomic_fetch_and(&a->bits, ~bits);
+}
+
+/* Those of `mine` are to be as in `bits`. */
+static inline void attention_set(struct attention *a, unsigned mine,
+                                 unsigned bits)
+{
+    attention_on(a, mine & bits);
+    attention_off(a, mine & ~bits);
+}
+
+#endif
