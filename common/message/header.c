@@ -16,29 +16,33 @@ enum field_type { FIELD_ULID, FIELD_NUMBER, FIELD_TEXT };
 
 struct field {
     const char *name;
+    size_t size; /* of the name */
     unsigned bit;
     enum field_type type;
     size_t offset; /* in struct header */
     uint64_t min, max;
 };
 
+#define NAME(text) text, sizeof(text) - 1
+
 /* In the order in which header_write writes them. */
 static const struct field fields[] = {
-    {"id", HEADER_ID, FIELD_ULID, offsetof(struct header, id), 0, 0},
-    {"sent", HEADER_SENT, FIELD_NUMBER, offsetof(struct header, sent_ns), 0,
+    {NAME("id"), HEADER_ID, FIELD_ULID, offsetof(struct header, id), 0, 0},
+    {NAME("sent"), HEADER_SENT, FIELD_NUMBER, offsetof(struct header, sent_ns),
+     0, UINT64_MAX},
+    {NAME("size"), HEADER_SIZE, FIELD_NUMBER, offsetof(struct header, size), 0,
      UINT64_MAX},
-    {"size", HEADER_SIZE, FIELD_NUMBER, offsetof(struct header, size), 0,
-     UINT64_MAX},
-    {"group", HEADER_GROUP, FIELD_TEXT, offsetof(struct header, group), 0, 0},
-    {"not-before", HEADER_NOT_BEFORE, FIELD_NUMBER,
+    {NAME("group"), HEADER_GROUP, FIELD_TEXT, offsetof(struct header, group), 0,
+     0},
+    {NAME("not-before"), HEADER_NOT_BEFORE, FIELD_NUMBER,
      offsetof(struct header, not_before_ns), 0, UINT64_MAX},
-    {"expires", HEADER_EXPIRES, FIELD_NUMBER,
+    {NAME("expires"), HEADER_EXPIRES, FIELD_NUMBER,
      offsetof(struct header, expires_ns), 0, UINT64_MAX},
-    {"timeout", HEADER_TIMEOUT, FIELD_NUMBER,
+    {NAME("timeout"), HEADER_TIMEOUT, FIELD_NUMBER,
      offsetof(struct header, timeout_ms), 1, TIMEOUT_MAX},
-    {"letter", HEADER_LETTER, FIELD_NUMBER, offsetof(struct header, letter), 1,
-     INT64_MAX},
-    {"letter-token", HEADER_LETTER_TOKEN, FIELD_ULID,
+    {NAME("letter"), HEADER_LETTER, FIELD_NUMBER,
+     offsetof(struct header, letter), 1, INT64_MAX},
+    {NAME("letter-token"), HEADER_LETTER_TOKEN, FIELD_ULID,
      offsetof(struct header, letter_token), 0, 0},
 };
 #define FIELDS (sizeof fields / sizeof fields[0])
@@ -149,13 +153,10 @@ bool header_x_name_ok(const char *text, size_t size)
 /* field_find - the known field of that name, NULL if it is none */
 static const struct field *field_find(struct header_text name)
 {
-    for (size_t i = 0; i < FIELDS; i++) {
-        const char *known = fields[i].name;
-
-        if (name.at && strlen(known) == name.size &&
-            memcmp(known, name.at, name.size) == 0)
+    for (size_t i = 0; i < FIELDS; i++)
+        if (name.at && fields[i].size == name.size &&
+            memcmp(fields[i].name, name.at, name.size) == 0)
             return &fields[i];
-    }
     return NULL;
 }
 
@@ -252,6 +253,34 @@ static int line_read(struct line *line, const char *at, size_t size,
     return 0;
 }
 
+/* group_alone - the header is "group: VALUE", of plain ASCII, and nothing else,
+ * as it mostly is where messages have groups. False: lines_read is asked, which
+ * also says what is wrong.
+ */
+static inline bool group_alone(const char *data, size_t size,
+                               struct header *out)
+{
+    static const char begin[] = HEADER_MAGIC "group: ";
+    const size_t from = sizeof begin - 1;
+    const unsigned char *s = (const unsigned char *)data;
+    size_t at = from, most = from + HEADER_VALUE_MAX + 1;
+
+    if (size < from + 3 || memcmp(data, begin, from) != 0)
+        return false;
+    if (most > size - 1)
+        most = size - 1;
+    while (at < most && s[at] - 0x20u < 0x5f)
+        at++;
+    if (at == most || at == from || s[at] != '\n' || s[at + 1] != '\n' ||
+        s[from] == ' ' || s[at - 1] == ' ')
+        return false;
+    out->group = (struct header_text){data + from, at - from};
+    out->fields = HEADER_GROUP;
+    out->x_count = 0;
+    out->bytes = at + 2;
+    return true;
+}
+
 /* lines_read - all lines up to the empty one; out->bytes is set at the end
  * *size_line becomes the line that `size` was on. */
 static int lines_read(const char *data, size_t size, struct header *out,
@@ -296,6 +325,8 @@ int header_parse(const void *data, size_t size, struct header *out,
         out->x_count = 0;
         return 0;
     }
+    if (group_alone(data, size, out))
+        return 0;
     *out = (struct header){0};
     err = lines_read(data, size, out, why, &size_line);
     if (err)

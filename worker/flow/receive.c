@@ -31,50 +31,6 @@
 #define PAUSES    16 /* between two tries: some 0.5 us */
 #define LUCK_SKIP 64
 
-/* waited - how long the queue kept it, in a first delivery; told afterwards, as
- * the handler's start is what others wait for */
-static void waited(struct receive *item, const struct delivery *d)
-{
-    const struct message *m = d->message;
-
-    if (!(m->flags & MESSAGE_STORED) && m->failures == 0)
-        counters_waited(item->count,
-                        d->header.fields & HEADER_SENT ? d->header.sent_ns
-                                                       : m->received_ns,
-                        d->started_ns);
-}
-
-/* not_delivered - it is no delivery after all */
-static bool not_delivered(const struct outcome *out)
-{
-    return __builtin_expect(out->kind != OUTCOME_VERDICT, 0) &&
-           (out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT);
-}
-
-/* receive_ended - two sums, the verdict */
-void receive_ended(struct receive *item, struct delivery *d, uint64_t took)
-{
-    struct flow *f = item->flow;
-
-    item->out.duration_ns = took;
-    if (not_delivered(&item->out)) {
-        counters_unstarted(item->count);
-        settle(f, d, &item->out);
-        run_limits_untake(f);
-        return;
-    }
-    counters_ended(item->count, took);
-    waited(item, d);
-    items_pace(&f->items, took);
-    settle(f, d, &item->out);
-    run_limits_busy(f);
-}
-
-void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
-{
-    receive_ended(item, d, receive_look(item) - since_ns);
-}
-
 /* deliver - the handler, then its verdict */
 static void deliver(struct receive *item)
 {
@@ -178,7 +134,7 @@ static int next(struct receive *item, enum why *why)
 enum why receive_batch(struct receive *item)
 {
     struct flow *f = item->flow;
-    enum why why;
+    enum why why = LEFT_TOLD;
 
     item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
     item->dwells = 0;

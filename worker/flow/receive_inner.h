@@ -37,7 +37,7 @@ struct receive {
                                    * never ran */
     uint64_t end_ns;              /* of the batch */
     unsigned attend; /* attention.h, before this message was taken */
-    bool plain;      /* that has no header: it needs a handler, and no more */
+    bool plain;      /* it needs a handler, and no more */
     unsigned turn;   /* groups, due and fresh messages take turns */
     struct message *later[SETTLE_LATER_MOST]; /* not due yet */
     size_t later_count;
@@ -94,14 +94,11 @@ static inline void receive_begins(struct receive *item, struct delivery *d)
     d->message->ops->run(d->message, d->started_ns);
     counters_started(item->count, item->now_ns);
 }
-/* It ended, item->out but for its duration: count and settle. `took`: now. */
-void receive_ended(struct receive *item, struct delivery *d, uint64_t took);
-void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 /* Over the cap (or a hold, which is a cap of 0), or in a crowd whose handlers
  * are too quick for it. If so, it is counted out already. */
 bool receive_must_leave(struct receive *item, enum why *why);
-/* Whether an empty queue is tried again; and a message came, which may have been
- * waited for. */
+/* Whether an empty queue is tried again; and a message came, which may have
+ * been waited for. */
 #define RECEIVE_LUCK 4 /* times that it is in vain, at most */
 bool receive_dwell(struct receive *item);
 static inline void receive_dwelt(struct receive *item)
@@ -111,6 +108,11 @@ static inline void receive_dwelt(struct receive *item)
     item->dwells = 0;
 }
 
+/* ---- straight.c ---- */
+
+/* It ended, item->out but for its duration: count and settle. `took`: now. */
+void receive_ended(struct receive *item, struct delivery *d, uint64_t took);
+void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 /* ---- receive_next.c ---- */
 
 /* The next message that a handler is to get: read, in item->d. What needs no

@@ -101,23 +101,35 @@ static int link(struct flow *f, struct delivery *d)
     return is < 0 ? is : 0;
 }
 
-/* receive_sort - a message of a group goes to its place: HANDED_OVER; 0 if it has none;
- * -errno: it is ready, and sorted again when it is taken */
+/* is_plain - it has the lease of its group, no time of its own, and is no
+ * letter */
+static bool is_plain(const struct delivery *d)
+{
+    return d->lease && !d->broken && !(d->message->flags & MESSAGE_STORED) &&
+           !(d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE));
+}
+
+/* receive_sort - a message of a group goes to its place: HANDED_OVER; 0 if it
+ * has none; -errno: it is ready, and sorted again when it is taken */
 int receive_sort(struct receive *item, struct message *m)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
     int err = 0;
 
-    delivery_read(d, m, f->set->group_separator);
+    delivery_sort(d, m, f->set->group_separator);
     if (d->header.fields & HEADER_LETTER)
         err = link(f, d);
-    if (!err && (d->repeat || !d->group.at || receive_delayed(f, d)))
+    if (!err &&
+        (d->repeat || !d->group.at ||
+         (d->header.fields & HEADER_NOT_BEFORE && receive_delayed(f, d))))
         return 0;
     if (!err)
         err = dispatch_enter(f, d);
     if (err < 0)
         ready_put(&f->ready, m, false);
+    else
+        item->plain = err == TAKEN && is_plain(d);
     return err;
 }
 

@@ -13,6 +13,50 @@
 
 #include "worker/flow/receive_inner.h"
 
+/* waited - how long the queue kept it, in a first delivery; told afterwards, as
+ * the handler's start is what others wait for */
+static void waited(struct receive *item, const struct delivery *d)
+{
+    const struct message *m = d->message;
+
+    if (!(m->flags & MESSAGE_STORED) && m->failures == 0)
+        counters_waited(item->count,
+                        d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                       : m->received_ns,
+                        d->started_ns);
+}
+
+/* not_delivered - it is no delivery after all */
+static bool not_delivered(const struct outcome *out)
+{
+    return __builtin_expect(out->kind != OUTCOME_VERDICT, 0) &&
+           (out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT);
+}
+
+/* receive_ended - two sums, the verdict */
+void receive_ended(struct receive *item, struct delivery *d, uint64_t took)
+{
+    struct flow *f = item->flow;
+
+    item->out.duration_ns = took;
+    if (not_delivered(&item->out)) {
+        counters_unstarted(item->count);
+        settle(f, d, &item->out);
+        run_limits_untake(f);
+        return;
+    }
+    counters_ended(item->count, took);
+    waited(item, d);
+    items_pace(&f->items, took);
+    settle(f, d, &item->out);
+    run_limits_busy(f);
+}
+
+void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
+{
+    receive_ended(item, d, receive_look(item) - since_ns);
+}
+
 /* is_usual - done, and nobody has anything to learn from it: the message is not
  * stored, and no reason to look was there before it was taken. One that came
  * since counts from the next message on. */
@@ -41,7 +85,10 @@ static inline void run(struct receive *item)
         return;
     }
     counters_one_ended(item->count, took);
-    counters_waited(item->count, d->message->received_ns, d->started_ns);
+    counters_waited(item->count,
+                    d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                   : d->message->received_ns,
+                    d->started_ns);
     items_pace(&f->items, took);
     settle_plain(f, d, &item->out);
 }

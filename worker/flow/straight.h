@@ -1,8 +1,8 @@
 /* straight.h - the usual message, in one short straight line
  *
  * WHAT   While nothing needs attention (attention.h) and handlers are quick, a
- *        fresh message without a header goes from the source to the handler,
- *        and is done: one after the other, until one is not so.
+ *        fresh message that has no time of its own goes from the source to the
+ *        handler, and is done: one after the other, until one is not so.
  * WHO    The thread that runs the item.
  * OWNS   Nothing.
  * FAILS  As take, in receive_inner.h.

@@ -38,7 +38,6 @@ int groups_open(struct groups **out, unsigned quantum)
         free(g);
         return err;
     }
-    pthread_mutex_init(&g->mtx, NULL);
     TAILQ_INIT(&g->runs);
     TAILQ_INIT(&g->blocked);
     groups_set_quantum(g, quantum);
@@ -48,7 +47,7 @@ int groups_open(struct groups **out, unsigned quantum)
 
 void groups_set_quantum(struct groups *g, unsigned quantum)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     g->quantum = quantum < USED_UP ? quantum : USED_UP;
     groups_unlock(g);
 }
@@ -66,7 +65,6 @@ void groups_close(struct groups **groups)
         return;
     *groups = NULL;
     group_table_fini(&g->table);
-    pthread_mutex_destroy(&g->mtx);
     free(g);
 }
 
@@ -204,7 +202,7 @@ int group_lock(struct groups *g, const char *key, size_t size,
 
     if (size > GROUP_KEY_MAX)
         return -ENAMETOOLONG;
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     *group = group_table_get(&g->table, hash, key, size);
     if (*group)
         return 0;
@@ -263,7 +261,7 @@ struct group *groups_lease(struct groups *g)
 
     if (atomic_load(&g->ready) == 0)
         return NULL;
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     group = TAILQ_FIRST(&g->runs);
     if (group) {
         group_run_locked(g, group);
@@ -278,7 +276,7 @@ struct group_item *groups_peek(struct groups *g, struct group *lease)
 {
     if (lease->ahead)
         return lease->ahead;
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     ahead_locked(g, lease);
     groups_unlock(g);
     return lease->ahead;
@@ -318,7 +316,7 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
         lease->ahead = NULL;
         return;
     }
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     lease->parked--;
     g->parked--;
     groups_unlock(g);
@@ -338,7 +336,7 @@ int groups_pass(struct groups *g, const char *key, size_t size,
     *lease = NULL;
     if (size > GROUP_KEY_MAX)
         return -ENAMETOOLONG;
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     if (atomic_load(&g->ready) == 0) {
         group = group_table_get(&g->table, hash, key, size);
         if (!group) {
@@ -357,7 +355,7 @@ int groups_pass(struct groups *g, const char *key, size_t size,
 /* groups_unpark - an operator removed the rows, or the count was wrong */
 void groups_unpark(struct groups *g, struct group *lease)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     g->parked -= lease->parked;
     lease->parked = 0;
     groups_unlock(g);
@@ -392,7 +390,7 @@ bool groups_release(struct groups *g, struct group *lease)
 {
     bool doubted;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     doubted = lease->doubted;
     lease->doubted = false;
     if (!doubted)
@@ -403,7 +401,7 @@ bool groups_release(struct groups *g, struct group *lease)
 
 void groups_block(struct groups *g, struct group *lease, int64_t head)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     put_back_locked(g, lease);
     lease->head = head;
     group_block_locked(g, lease, GROUP_BLOCKED);
@@ -413,7 +411,7 @@ void groups_block(struct groups *g, struct group *lease, int64_t head)
 /* groups_hold - a letter that an operator sent again meanwhile runs */
 void groups_hold(struct groups *g, struct group *lease)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     put_back_locked(g, lease);
     lease->head = 0;
     lease->used = 0;
@@ -429,7 +427,7 @@ void groups_hold(struct groups *g, struct group *lease)
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     put_back_locked(g, lease);
     lease->head = 0;
     item->priority = GROUP_FRONT;
@@ -446,7 +444,7 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
     uint32_t hash = group_hash(key, size);
     struct group *group;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     group = group_table_find(&g->table, hash, key, size);
     if (group && (group->state != GROUP_BLOCKED || group->head != row))
         group = NULL;

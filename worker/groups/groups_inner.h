@@ -8,9 +8,9 @@
 #ifndef WORKER_GROUPS_GROUPS_INNER_H
 #define WORKER_GROUPS_GROUPS_INNER_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/base/quick_lock.h"
 #include "worker/groups/group_table.h"
 #include "worker/rules/attention.h"
 
@@ -21,7 +21,7 @@ TAILQ_HEAD(group_list, group);
 /* m = under mtx   c = constant after open   a = written under mtx, read
  * freely */
 struct groups {
-    pthread_mutex_t mtx;
+    struct quick_lock mtx;
     struct group_table table; /* m */
     struct group_list runs;   /* m  QUEUED; first in, first out, but for one
                                * whose quantum lasts */
@@ -42,15 +42,15 @@ struct groups {
  * something waits, is parked, or may run. */
 static inline void groups_unlock(struct groups *g)
 {
-    bool busy = atomic_load_explicit(&g->waiting, memory_order_relaxed) ||
-                atomic_load_explicit(&g->ready, memory_order_relaxed) ||
-                atomic_load_explicit(&g->parked, memory_order_relaxed);
+    bool busy = (atomic_load_explicit(&g->waiting, memory_order_relaxed) |
+                 atomic_load_explicit(&g->ready, memory_order_relaxed) |
+                 atomic_load_explicit(&g->parked, memory_order_relaxed)) != 0;
 
-    if (busy != g->attends && g->attention) {
+    if (__builtin_expect(busy != g->attends, 0) && g->attention) {
         g->attends = busy;
         attention_set(g->attention, ATTEND_GROUP, busy ? ATTEND_GROUP : 0);
     }
-    pthread_mutex_unlock(&g->mtx);
+    quick_unlock(&g->mtx);
 }
 
 /* The group of that key, or a new one. 0: the lock is held on return. -ENOMEM,

@@ -32,7 +32,7 @@ size_t groups_count(struct groups *g)
 {
     size_t n;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     n = g->table.count;
     groups_unlock(g);
     return n;
@@ -43,7 +43,7 @@ bool groups_leased(struct groups *g, const char *key, size_t size)
     struct group *group;
     bool leased;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     group = group_table_find(&g->table, group_hash(key, size), key, size);
     leased = group && group->state == GROUP_RUNNING;
     groups_unlock(g);
@@ -57,7 +57,7 @@ int groups_list(struct groups *g, const char *key, size_t size,
     uint32_t hash = group_hash(key, size);
     struct group *group;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     group = group_table_find(&g->table, hash, key, size);
     if (group)
         group_items_each(&group->items, visit, arg);
@@ -71,7 +71,7 @@ int groups_shut(struct groups *g, const char *key, size_t size)
     uint32_t hash = group_hash(key, size);
     struct group *group;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     group = group_table_find(&g->table, hash, key, size);
     if (group)
         group->closing = true;
@@ -180,7 +180,7 @@ const char *groups_check(struct groups *g)
     struct sums sums = {0};
     const char *wrong;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     wrong = group_table_check(&g->table);
     for (size_t i = 0; i < g->table.size && !wrong; i++)
         if (g->table.slots[i].group)

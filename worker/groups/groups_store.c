@@ -70,7 +70,7 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
     struct group *group;
     bool doubted = false;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     group = group_table_find(&g->table, hash, key, size);
     if (group && group->state == GROUP_HELD) {
         doubted = group->doubted;
@@ -101,7 +101,7 @@ char *groups_held_keys(struct groups *g, size_t *bytes)
     struct group *group;
     char *keys = NULL, *at;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     *bytes = held_size(g);
     if (*bytes)
         keys = malloc(*bytes);
@@ -127,7 +127,7 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
     struct group *group;
     size_t n = 0;
 
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     while (n < room && (group = TAILQ_FIRST(&g->blocked)) != NULL &&
            group_movable(g, group)) {
         items[n] = g->keep_front ? group_items_behind(&group->items)
@@ -171,7 +171,7 @@ static void arrived_locked(struct groups *g, struct group *group)
 
 void groups_park_undo(struct groups *g, struct group_item *item)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     arrived_locked(g, item->group);
     groups_unlock(g);
 }
@@ -180,7 +180,7 @@ void groups_park_undo(struct groups *g, struct group_item *item)
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked)
 {
-    pthread_mutex_lock(&g->mtx);
+    quick_lock(&g->mtx);
     for (size_t i = 0; i < n; i++) {
         struct group *group = items[i]->group;
 

@@ -243,8 +243,8 @@ __attribute__((noinline)) static void too_late(struct call *c, int returned,
     atomic_store(&c->late, false);
 }
 
-/* ended - a call with a limit, or one that did not return just DONE; not inline,
- * as the usual way has a small frame */
+/* ended - a call that was late, or did not return just DONE; not inline, as the
+ * usual way has a small frame */
 __attribute__((noinline)) static void ended(struct place *place, int returned,
                                             struct outcome *out)
 {

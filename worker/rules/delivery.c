@@ -50,16 +50,17 @@ void delivery_parse(struct delivery *d, struct message *m, char separator)
         raw_group(d, separator);
 }
 
-/* delivery_read - as delivery_parse, and it has a name: its sender's, or ours
- */
-void delivery_read(struct delivery *d, struct message *m, char separator)
+void delivery_sort(struct delivery *d, struct message *m, char separator)
 {
     delivery_parse(d, m, separator);
-    if (message_named(m))
-        return;
-    if (d->header.fields & HEADER_ID)
+    if (d->header.fields & HEADER_ID && !message_named(m))
         *m->id = d->header.id;
-    else
+}
+
+void delivery_read(struct delivery *d, struct message *m, char separator)
+{
+    delivery_sort(d, m, separator);
+    if (!message_named(m))
         (void)message_name(m);
 }
 

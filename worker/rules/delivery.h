@@ -47,6 +47,8 @@ struct delivery {
  * message has the group that it was stored with. `separator`: where the group
  * of another one without a header ends; 0: such a message has none. */
 void delivery_read(struct delivery *d, struct message *m, char separator);
+/* The same, but it is named only if its sender did that. */
+void delivery_sort(struct delivery *d, struct message *m, char separator);
 /* The short way of a message that has just come from its origin, where no
  * separator is set: true if it has no header. It is not named (message_name).
  */

@@ -169,9 +169,20 @@ static struct verdict real_parse(const char *data, size_t size,
     v.bytes = h.bytes;
     v.fields = h.fields;
     v.x_count = h.x_count;
-    uint64_t numbers[] = {h.sent_ns,    h.size,       h.not_before_ns,
-                          h.expires_ns, h.timeout_ms, h.letter};
-    memcpy(v.number, numbers, sizeof numbers);
+    const struct {
+        unsigned bit; /* or it is not set */
+        uint64_t value;
+    } numbers[] = {
+        {HEADER_SENT, h.sent_ns},
+        {HEADER_SIZE, h.size},
+        {HEADER_NOT_BEFORE, h.not_before_ns},
+        {HEADER_EXPIRES, h.expires_ns},
+        {HEADER_TIMEOUT, h.timeout_ms},
+        {HEADER_LETTER, h.letter},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (h.fields & numbers[i].bit)
+            v.number[i] = numbers[i].value;
     if (h.fields & HEADER_GROUP)
         memcpy(v.group, h.group.at, h.group.size);
     if (h.fields & HEADER_ID)
