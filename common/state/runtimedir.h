@@ -23,6 +23,7 @@
 
 #define RUNTIMEDIR_CUSTODY  "custody"
 #define RUNTIMEDIR_COUNTERS "counters"
+#define RUNTIMEDIR_ENDS     "ends"    /* of a spool */
 #define RUNTIMEDIR_RUNS     "runs"    /* of a queue on a broker */
 #define RUNTIMEDIR_NOTE     "runtime" /* in the state folder */
 #define RUNTIMEDIR_OWNER    "owner"   /* in the runtime folder */

@@ -133,7 +133,7 @@ static int lock_take(struct runtimedir *r, const char *path, const char *state,
 void runtimedir_clear(const char *folder)
 {
     static const char *const files[] = {RUNTIMEDIR_CUSTODY, RUNTIMEDIR_COUNTERS,
-                                        RUNTIMEDIR_OWNER};
+                                        RUNTIMEDIR_ENDS, RUNTIMEDIR_OWNER};
     char path[PATH_MAX];
 
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
