@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 
 #define RING      64
-#define QUIET     (15 * NS_PER_S)
+#define QUIET     (2 * NS_PER_S)
 #define CHUNK     4096
 #define TIMEOUT_S 60 /* for one whose reader takes nothing */
 

@@ -25,7 +25,8 @@ struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
 size_t streams_count(void);
 /* An event to all streams; takes over `data`. */
 void event_send(const char *name, json_t *data);
-/* A comment to those that have heard nothing for 15 s, so that what lies
+/* A comment to those that have heard nothing for 2 s: so a browser that went is
+ * noticed soon, and what lies
  * between does not close them. */
 void events_keep(uint64_t now_ns);
 /* All streams end as soon as they run again. */
