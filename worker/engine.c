@@ -10,9 +10,9 @@
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
+#include "worker/engine_source.h"
 #include "worker/operate/control.h"
 #include "worker/operate/cap.h"
-#include "common/broker/broker_password.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/inherit.h"
 #include "worker/process/process.h"
@@ -28,11 +28,6 @@
 #include "worker/files/totals.h"
 #include "worker/restart/recover.h"
 #include "worker/flow/unsettled.h"
-#ifdef MQW_AMQP
-#include "worker/source/amqp/source_amqp.h"
-#endif
-
-#define CONFIRM_NS (10 * NS_PER_S) /* for the last verdicts of a broker */
 
 /* on_gate - the gate says that something has changed */
 static void on_gate(void *arg, enum gate_event event)
@@ -45,79 +40,6 @@ static void on_gate(void *arg, enum gate_event event)
         peeker_look_soon(e->flow.peeker);
     else if (e->flow.ops->coprocesses)
         items_wake_all(&e->flow.items, e->flow.ops->coprocesses->wake);
-}
-
-/* on_letters_gone - whether held groups go on */
-static int on_letters_gone(void *arg)
-{
-    struct engine *e = arg;
-    int released = dispatch_release(&e->flow);
-
-    if (released != 0)
-        gate_changed(&e->flow.gate);
-    return released;
-}
-
-/* on_hooks - a letter died */
-static void on_hooks(void *arg)
-{
-    const struct engine *e = arg;
-
-    on_dead_poke(e->on_dead);
-}
-
-/* on_removed - by --keep-dead or --max-dead */
-static void on_removed(void *arg, uint64_t letters)
-{
-    struct engine *e = arg;
-    struct counters_block *b = counters_rest(e->flow.counters);
-
-    counters_add(&b->removed, letters);
-    counters_rest_done(e->flow.counters);
-}
-
-static size_t held(void *arg)
-{
-    const struct engine *e = arg;
-
-    return dispatch_held(&e->flow);
-}
-
-/* on_changed - a row is due, or the queue's name is gone, and what is left in
- * it is to be taken */
-static void on_changed(void *arg)
-{
-    struct engine *e = arg;
-
-    schedule_poke(&e->flow);
-}
-
-static void on_moved(void *arg)
-{
-    struct engine *e = arg;
-
-    peeker_queue_changed(e->flow.peeker);
-}
-
-static void on_settled(void *arg, struct settle *s)
-{
-    struct engine *e = arg;
-
-    unsettled_settled(&e->flow.unsettled, s);
-}
-
-static void on_died(void *arg, const struct source_death *death)
-{
-    struct engine *e = arg;
-
-    decision_died(&e->flow, death);
-}
-
-static void on_ended(void *arg, const char *why, int status)
-{
-    struct engine *e = arg;
-
-    gate_finish(&e->flow.gate, why, status);
 }
 
 /* queue_poll_fd - for the peeker */
@@ -136,68 +58,6 @@ static void on_message(void *arg)
     (void)schedule_start(&e->flow);
 }
 
-static void on_trouble(void *arg, const char *what, int err)
-{
-    struct engine *e = arg;
-
-    gate_trouble(&e->flow.gate, what, err);
-}
-
-#ifdef MQW_AMQP
-static int broker_open(struct engine *e, const struct source_events *events,
-                       struct problem *p)
-{
-    const struct settings *set = e->flow.set;
-    char password[BROKER_PASSWORD];
-    int err =
-        broker_password_find(password, &set->broker, set->password_file, p);
-
-    if (!err)
-        err = source_amqp_open(
-            &e->broker,
-            &(struct source_amqp_setup){.set = set,
-                                        .operand = &set->broker,
-                                        .password = password,
-                                        .runs = e->runs,
-                                        .events = *events},
-            p);
-    explicit_bzero(password, sizeof password);
-    if (!err)
-        e->flow.source = source_amqp_source(e->broker);
-    return err;
-}
-
-/* broker_stop - verdicts on their way are confirmed, and nothing else comes */
-static void broker_stop(struct engine *e)
-{
-    if (e->broker)
-        source_amqp_stop(e->broker, CONFIRM_NS);
-}
-
-static void broker_close(struct engine *e)
-{
-    source_amqp_close(&e->broker);
-}
-
-#else /* settings_operands.c refuses an operand */
-static int broker_open(struct engine *e, const struct source_events *events,
-                       struct problem *p)
-{
-    (void)e, (void)events;
-    return problem_set(p, EX_USAGE, ENOTSUP, "no librabbitmq");
-}
-
-static void broker_stop(struct engine *e)
-{
-    (void)e;
-}
-
-static void broker_close(struct engine *e)
-{
-    (void)e;
-}
-#endif
-
 /* on_last - handlers that are threads of ours end with the process
  * Custody stays mapped, as they read there; the lock of the state directory,
  * and so any other worker, waits for the end of the process.
@@ -208,7 +68,7 @@ static void on_last(void *arg)
 
     on_dead_close(&e->on_dead);
     if (keep_quiet(&e->flow)) {
-        broker_stop(e);
+        engine_broker_stop(e);
         if (e->file_watch)
             file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
@@ -219,51 +79,6 @@ static void on_last(void *arg)
                          e->mq.custody && custody_empty(e->mq.custody));
     }
     _exit(EX_OK);
-}
-
-/* hold_take - nobody takes meanwhile */
-static void hold_take(void *arg, bool begins)
-{
-    struct engine *e = arg;
-
-    if (begins)
-        solo_stop(&e->flow.solo);
-    else
-        solo_go_on(&e->flow.solo);
-}
-
-/* source_ready - claims and watches of the source */
-static int source_ready(struct engine *e, struct problem *p)
-{
-    int err;
-
-    e->mq.events = (struct source_events){.arg = e,
-                                          .changed = on_changed,
-                                          .moved = on_moved,
-                                          .settled = on_settled,
-                                          .died = on_died,
-                                          .letters_gone = on_letters_gone,
-                                          .held = held,
-                                          .hooks = on_hooks,
-                                          .removed = on_removed,
-                                          .trouble = on_trouble,
-                                          .ended = on_ended};
-    if (settings_on_broker(e->flow.set))
-        return broker_open(e, &e->mq.events, p);
-    e->mq.set = e->flow.set;
-    e->mq.folder = e->dir.folder;
-    e->mq.timers = e->flow.timers;
-    e->mq.loop = e->flow.loop;
-    e->mq.pool = &e->flow.pool;
-    e->mq.dirty = &e->flow.dirty;
-    e->mq.hold_take = hold_take;
-    e->mq.hold_arg = e;
-    e->flow.source = &e->mq.source;
-    e->mq.source.attention = &e->flow.gate.attention;
-    err = source_mq_open(&e->mq, p);
-    if (!err)
-        err = source_mq_watch(&e->mq, p);
-    return err ? err : spool_open(&e->spool, &e->mq, p);
 }
 
 /* borrow - what parts that cannot fail to open work on */
@@ -331,13 +146,13 @@ static int parts_ready(struct engine *e, struct problem *p)
                                                  .timers = e->flow.timers,
                                                  .fd = queue_poll_fd,
                                                  .ready = on_message,
-                                                 .trouble = on_trouble,
+                                                 .trouble = engine_trouble,
                                                  .arg = e});
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            strerror(-err));
     borrow(e);
-    err = source_ready(e, p);
+    err = engine_source_open(e, p);
     if (err)
         return err;
     stderr_limit_init(&e->stderr_limit, e->flow.set, e->flow.timers);
@@ -561,7 +376,7 @@ void engine_close(struct engine **engine)
     if (!e)
         return;
     *engine = NULL;
-    broker_stop(e);
+    engine_broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
     pool_close(&e->flow.pool);
@@ -582,7 +397,7 @@ void engine_close(struct engine **engine)
         keep_all(&e->flow);
     spool_close(&e->spool);
     source_mq_close(&e->mq);
-    broker_close(e);
+    engine_broker_close(e);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);
