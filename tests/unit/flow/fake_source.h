@@ -16,6 +16,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -128,7 +129,7 @@ static inline struct fake_message *fake_add(const char *text, enum fake_at at)
     cr_assert_lt(fake.count, FAKE_MOST);
     x = &fake.all[fake.count++];
     *x = (struct fake_message){.at = at};
-    strncpy(x->text, text, sizeof x->text - 1);
+    snprintf(x->text, sizeof x->text, "%s", text);
     x->m = (struct message){.ops = &fake_message_ops,
                             .data = (const unsigned char *)x->text,
                             .size = strlen(x->text),
