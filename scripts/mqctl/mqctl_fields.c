@@ -82,6 +82,7 @@ NUMBER(message_size, v->message_size)
 NUMBER(bytes, v->bytes)
 NUMBER(waiting, v->waiting)
 NUMBER(parked, v->parked)
+NUMBER(spooled, v->spooled)
 NUMBER(dead, v->dead)
 NUMBER(replayed, v->replayed)
 NUMBER(custody, v->custody)
@@ -146,6 +147,8 @@ const struct snapshot_field snapshot_fields[] = {
      "Messages in the store that wait for their time."},
     {"parked", ALWAYS, parked_of, NULL, "mqworker_parked",
      "Messages in the store behind the head of their group."},
+    {"spooled", ALWAYS, spooled_of, NULL, "mqworker_spooled",
+     "Messages in the store that came faster than they run."},
     {"dead", ALWAYS, dead_of, NULL, "mqworker_dead_letters",
      "Dead letters in the store."},
     {"replayed", ALWAYS, replayed_of, NULL, "mqworker_replayed_letters",

@@ -12,6 +12,7 @@
 #include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
+#include "common/store/store_spool.h"
 #include "scripts/mqctl/mqctl_ask.h"
 
 /* queue_look - the kernel's side */
@@ -88,6 +89,7 @@ int snapshot_store(struct snapshot *v, struct store **out)
 struct counting {
     struct custody_count *out;
     struct store *store;
+    bool spool; /* it has rows of one */
 };
 
 /* row_count - a stored message that has a slot is still in the store, too */
@@ -111,6 +113,10 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     else if (seen->group[0])
         c->out->grouped++;
     row_count(c, seen->row);
+    if (c->spool)
+        c->out->spooled +=
+            store_spool_find(c->store,
+                             store_spool_key(seen->priority, seen->seq)) == 0;
     return 0;
 }
 
@@ -118,7 +124,8 @@ static int slot_count(const struct custody_seen *seen, void *arg)
 int custody_count(struct custody_count *out, const char *path, struct store *s,
                   struct problem *p)
 {
-    struct counting c = {.out = out, .store = s};
+    struct counting c = {
+        .out = out, .store = s, .spool = s && store_spool_count(s) > 0};
 
     *out = (struct custody_count){0};
     return custody_look(path, slot_count, &c, p);
@@ -142,11 +149,9 @@ static void custody_look_at(struct snapshot *v, struct custody_count *c,
     v->grouped = c->grouped;
 }
 
-/* count_rows - of a state, but for those that were counted in custody */
-static int64_t count_rows(struct store *s, enum store_state state, int64_t less)
+/* without - a count, but for those that were counted in custody; -errno */
+static int64_t without(int64_t n, int64_t less)
 {
-    int64_t n = store_count(s, state);
-
     return n < less ? (n < 0 ? n : 0) : n - less;
 }
 
@@ -157,13 +162,14 @@ static void store_look(struct snapshot *v)
     struct custody_count c;
     struct store *s;
 
-    v->waiting = v->parked = v->dead = v->replayed = -1;
+    v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
     (void)snapshot_store(v, &s);
     custody_look_at(v, &c, s);
     if (!s)
         return;
-    v->waiting = count_rows(s, STORE_WAITING, c.waiting);
-    v->parked = count_rows(s, STORE_PARKED, c.parked);
+    v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
+    v->parked = without(store_count(s, STORE_PARKED), c.parked);
+    v->spooled = without(store_spool_count(s), c.spooled);
     v->dead = store_count(s, STORE_DEAD);
     v->replayed = store_count(s, STORE_REPLAYED);
     store_close(&s);
@@ -267,7 +273,8 @@ int64_t snapshot_waits(const struct snapshot *v)
 {
     if (v->waiting < 0 || v->parked < 0)
         return -1;
-    return v->waiting + v->parked + (v->held > 0 ? v->held : 0);
+    return v->waiting + v->parked + (v->spooled > 0 ? v->spooled : 0) +
+           (v->held > 0 ? v->held : 0);
 }
 
 bool snapshot_paused(const struct snapshot *v)

@@ -48,7 +48,8 @@ struct snapshot {
     json_t *live; /* what the worker answered to `status`; NULL: nothing */
     struct problem no_live;
     /* ---- its store; -1: not known ---- */
-    int64_t waiting, parked, dead, replayed; /* without what has a slot */
+    /* Without what has a slot. */
+    int64_t waiting, parked, spooled, dead, replayed;
     struct problem no_store;
     /* ---- its custody; -1: not known ---- */
     int64_t custody; /* received and not finished */
@@ -118,9 +119,10 @@ int snapshot_store(struct snapshot *v, struct store **out);
  * messages that the store has as well. */
 struct custody_count {
     int64_t total;
-    int64_t running;         /* of these: a handler has it, or had it */
-    int64_t grouped;         /* of the others: it names a group */
-    int64_t waiting, parked; /* rows of the store that these are runs of */
+    int64_t running; /* of these: a handler has it, or had it */
+    int64_t grouped; /* of the others: it names a group */
+    /* Rows of the store that these are runs of. */
+    int64_t waiting, parked, spooled;
 };
 
 /* `s`: NULL if there is no store. -errno and a problem, as custody_look; then

@@ -236,6 +236,18 @@ static void groups(const struct snapshot *v)
           snapshot_groups_held(v) ? v->queue : "");
 }
 
+/* spooled - worth a line where there are any */
+static void spooled(const struct snapshot *v)
+{
+    if (v->spooled > 0)
+        linef("spooled",
+              "%" PRId64 " came faster than they run, and wait in the store%s",
+              v->spooled,
+              v->worker == SNAPSHOT_RUNS
+                  ? ""
+                  : "; they run when a worker is started");
+}
+
 static void details(const struct snapshot *v)
 {
     line("queue", v->queue);
@@ -259,6 +271,7 @@ static void details(const struct snapshot *v)
               " wait for their turn in their group, %" PRId64 " dead, %" PRId64
               " sent again",
               v->waiting, v->parked, v->dead, v->replayed);
+    spooled(v);
     groups(v);
     if (v->counters)
         totals(v);

@@ -117,13 +117,14 @@ static void title(struct status *b, const char *why)
     struct flow *f = b->flow;
     int64_t waiting = atomic_load(&b->rows[COUNT_WAITING]);
     int64_t parked = atomic_load(&b->rows[COUNT_PARKED]);
+    int64_t spooled = atomic_load(&b->rows[COUNT_SPOOLED]);
     char state[200], text[QUEUE_NAME_MAX + 300];
 
     state_text(b, why, state, sizeof state);
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
              f->set->queue, atomic_load(&f->gate.running),
-             atomic_load(&f->gate.cap), waiting + parked,
+             atomic_load(&f->gate.cap), waiting + parked + spooled,
              atomic_load(&b->rows[COUNT_DEAD]), state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)

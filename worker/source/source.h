@@ -158,7 +158,12 @@ enum steered {
 #define STEER_MOST 64 /* in one call */
 
 /* Of what count gives the number. */
-enum source_count { COUNT_WAITING, COUNT_PARKED, COUNT_DEAD };
+enum source_count {
+    COUNT_WAITING,
+    COUNT_PARKED,
+    COUNT_SPOOLED, /* behind those that are lent */
+    COUNT_DEAD,
+};
 
 /* What a group has in the source. */
 struct source_group {

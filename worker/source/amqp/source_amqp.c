@@ -85,7 +85,7 @@ static int64_t count(struct source *s, enum source_count what)
 
     if (what == COUNT_WAITING)
         return (int64_t)waits(s);
-    if (what == COUNT_PARKED)
+    if (what == COUNT_PARKED || what == COUNT_SPOOLED)
         return 0;
     (void)is_due(s);
     err = outbox_count(q, q->dead, &n);

@@ -76,8 +76,12 @@ static int64_t mq_count(struct source *s, enum source_count what)
         [COUNT_PARKED] = STORE_PARKED,
         [COUNT_DEAD] = STORE_DEAD,
     };
+    struct source_mq *q = source_mq_of(s);
+    const struct mq_spool *sp = atomic_load(&q->spool);
 
-    return store_count(source_mq_of(s)->store, states[what]);
+    if (what == COUNT_SPOOLED)
+        return sp ? (int64_t)sp->ops->waits(sp) : 0;
+    return store_count(q->store, states[what]);
 }
 
 static bool mq_differs(const struct source *s, char *text, size_t room)

@@ -288,6 +288,7 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     html_fact(out, "Capacity", q, "capacity");
     html_fact(out, "Waiting", q, "waiting");
     html_fact(out, "Parked", q, "parked");
+    html_fact(out, "Spooled", q, "spooled");
     html_fact(out, "Dead", q, "dead");
     html_fact(out, "Done", q, "done");
     html_fact(out, "Retried", q, "retried");

@@ -124,7 +124,7 @@ function queueListen(name, data) {
     return;
   }
   stateShow(heading, q.state);
-  for (const field of ["depth", "in_flight", "waiting", "parked", "dead", "done", "retried", "groups_held", "capacity", "breaker", "pid"])
+  for (const field of ["depth", "in_flight", "waiting", "parked", "spooled", "dead", "done", "retried", "groups_held", "capacity", "breaker", "pid"])
     setText($(`dd[data-f="${field}"]`), count(q[field]));
   setText($('dd[data-f="last_error"]'), q.last_error || "-");
 }
