@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 
 /* Print the letter as one line to `out`. */
 int letter_json_print(struct store *s, const char *queue, int64_t row,

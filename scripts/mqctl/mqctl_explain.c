@@ -17,7 +17,7 @@
 #include "common/base/safe_text.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
 #include "common/text/complain.h"

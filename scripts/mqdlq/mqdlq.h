@@ -17,7 +17,7 @@
 
 #include "common/base/queue_name.h"
 #include "common/options/subcommand.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 
 enum verb {
     VERB_LIST,

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 
 #define JSON_WHY 256
 

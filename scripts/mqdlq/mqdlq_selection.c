@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqdlq/mqdlq_selection.h"

@@ -15,7 +15,7 @@
 #include "common/base/safe_text.h"
 #include "common/custody/custody_look.h"
 #include "common/message/error_text.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_STORAGE_LETTER_FIXTURE_H
 #define TESTS_UNIT_STORAGE_LETTER_FIXTURE_H
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "tests/unit/storage/store_fixture.h"
 
 static inline struct store_row letter(uint64_t died_ns, enum dead_reason reason,

@@ -6,7 +6,7 @@
 #include <sysexits.h>
 
 #include "common/file/folder.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "tests/unit/storage/store_fixture.h"
 
 TestSuite(store, .init = fixture_init, .fini = fixture_fini, .timeout = 60);

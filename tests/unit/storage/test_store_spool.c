@@ -1,7 +1,7 @@
 /* test_store_spool.c - the table of messages that came faster than they run */
 #include <errno.h>
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/store/store_spool.h"
 #include "tests/unit/storage/store_fixture.h"
 

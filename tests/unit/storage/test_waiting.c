@@ -2,7 +2,7 @@
  * go on behind any row */
 #include <errno.h>
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/store/waiting.h"
 #include "tests/unit/storage/store_fixture.h"
 

@@ -15,7 +15,7 @@
 #include "common/store/store.h"
 #include "common/base/container.h"
 #include "worker/loop/dirty.h"
-#include "worker/source/mq/mq_name_watch.h"
+#include "worker/source/watch/mq_name_watch.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/due_rows.h"

@@ -1,6 +1,6 @@
 /* mq_hook.c - deaths that --on-dead is told of (see source_mq.h)
  *
- * What is durable is in common/store/letters_hook.c.
+ * What is durable is in common/letter/letters_hook.c.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/letter/letter_json.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 
 /* letter_copy - visit: what of it is in the environment */
 static int letter_copy(const struct letter *l, void *arg)

@@ -9,11 +9,11 @@
 #include <sysexits.h>
 
 #include "common/base/log.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
-#include "worker/source/mq/group_hold_watch.h"
-#include "worker/source/mq/mq_reopen.h"
+#include "worker/source/watch/group_hold_watch.h"
+#include "worker/source/watch/mq_reopen.h"
 #include "worker/source/mq/replay.h"
 
 static int mq_link(struct source *s, struct message *m, const struct header *h)

@@ -11,7 +11,7 @@
 #include "common/base/safe_text.h"
 #include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"

@@ -8,7 +8,7 @@
 #ifndef SCRIPTS_MQCTL_SERVE_ASK_LETTERS_H
 #define SCRIPTS_MQCTL_SERVE_ASK_LETTERS_H
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 
 /* The store of a queue; NULL in *out: nothing has been kept for it yet. */

@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "common/base/fault_point.h"
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/store/store_sql.h"
 
 int letters_hook(struct store *s, struct letter_hook *out)

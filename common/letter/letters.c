@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/store/letters.h"
+#include "common/letter/letters.h"
 #include "common/store/store_sql.h"
 
 #define PAGE_LETTERS 64
