@@ -135,6 +135,12 @@ static int seq_order(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+bool messages_slot_has(const struct messages *m, uint64_t seq)
+{
+    return m->seq_count &&
+           bsearch(&seq, m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
+}
+
 /* slots_read - all of custody */
 static int slots_read(struct messages *m)
 {
@@ -224,10 +230,12 @@ void messages_close(struct messages *m)
     m->count = m->seq_count = 0;
 }
 
-/* ---- cursors: slot-STATE-SEQ, time-DUE-ROW, park-PRIORITY-SEQ-GROUP ---- */
+/* ---- cursors: slot-STATE-SEQ, spool-KEY, time-DUE-ROW,
+ * park-PRIORITY-SEQ-GROUP ---- */
 
 struct cursor {
-    bool slots;
+    bool slots, spool; /* there may be more of them */
+    int64_t spooled;   /* the key of the last one */
     enum waiting_state state;
     uint64_t seq;
     struct waiting_place place;
@@ -243,6 +251,11 @@ const char *messages_cursor(const struct message_seen *seen,
     if (seen->in_slot) {
         snprintf(text, CURSOR_TEXT, "slot-%d-%" PRIu64, (int)seen->state,
                  seen->seq);
+        return text;
+    }
+    if (seen->state == WAITING_SPOOLED) {
+        snprintf(text, CURSOR_TEXT, "spool-%" PRId64,
+                 messages_spooled_key(seen));
         return text;
     }
     if (!parked) {
@@ -300,12 +313,13 @@ static const char *after_word(const char *text, const char *word)
 static int cursor_parse(struct cursor *c, const char *text)
 {
     const char *slot = after_word(text, "slot-");
+    const char *spool = after_word(text, "spool-");
     const char *time = after_word(text, "time-");
     const char *park = after_word(text, "park-");
     struct waiting_place *at = &c->place;
-    uint64_t state, row, priority;
+    uint64_t state, row, key, priority;
 
-    *c = (struct cursor){.slots = true};
+    *c = (struct cursor){.slots = true, .spool = true};
     if (!*text)
         return 0;
     if (number_cut(&slot, &state) && number_cut(&slot, &c->seq) && !*slot &&
@@ -314,6 +328,11 @@ static int cursor_parse(struct cursor *c, const char *text)
         return 0;
     }
     c->slots = false;
+    if (number_cut(&spool, &key) && !*spool && key <= INT64_MAX) {
+        c->spooled = (int64_t)key;
+        return 0;
+    }
+    c->spool = false;
     if (number_cut(&time, &at->at) && number_cut(&time, &row) && !*time) {
         at->row = (int64_t)row;
         return 0;
@@ -341,8 +360,7 @@ static int row_pass(const struct waiting_row *w, void *arg)
     const struct passing *p = arg;
     const struct store_row *r = &w->m;
 
-    if (p->m->seq_count && bsearch(&r->receive_seq, p->m->seqs, p->m->seq_count,
-                                   sizeof *p->m->seqs, seq_order))
+    if (messages_slot_has(p->m, r->receive_seq))
         return 0;
     return p->visit(&(struct message_seen){.state = w->state,
                                            .id = r->id,
@@ -450,6 +468,8 @@ int messages_each(struct messages *m, const char *cursor,
             continue;
         err = slot_pass(&p, s);
     }
+    if (!err && c.spool)
+        err = messages_spooled_each(m, c.spooled, visit, arg);
     return !err && m->store
                ? waiting_each(m->store, &m->filter, &c.place, row_pass, &p)
                : err;

@@ -2,8 +2,8 @@
  * come to its end
  *
  * WHAT   Custody and store as one list, in an order that can be taken up again
- *        after any message: what runs, what is in another slot, what waits for
- *        its time, what is parked. Works with and without a worker.
+ *        after any message: what runs, what is in another slot, what is
+ *        spooled, what waits for its time, what is parked. Works with and without a worker.
  * WHO    One thread.
  * OWNS   The store, and copies of the slots: as many as there are slots.
  * FAILS  messages_open: an exit status, the reason is out on stderr. each:
@@ -44,7 +44,7 @@ struct message_seen {
     enum waiting_state state;
     bool in_slot;   /* else it is in the store only */
     struct ulid id; /* all 0: it has none yet */
-    int64_t row;    /* 0: it is not in the store */
+    int64_t row;    /* 0: it is not in the store, or in the spool */
     uint64_t seq, received_ns;
     uint64_t due_ns;     /* 0: not for a time */
     uint64_t started_ns; /* of a running one; else 0 */
@@ -72,5 +72,16 @@ int messages_each(struct messages *m, const char *cursor,
 #define CURSOR_TEXT 600
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT]);
+
+/* ---- mqctl_spooled.c ---- */
+
+/* Rows of the spool behind that key (0: all) that the filter chooses. */
+int messages_spooled_each(struct messages *m, int64_t after,
+                          int (*visit)(const struct message_seen *seen,
+                                       void *arg),
+                          void *arg);
+int64_t messages_spooled_key(const struct message_seen *seen);
+/* Whether a message was in a slot when custody was read. */
+bool messages_slot_has(const struct messages *m, uint64_t seq);
 
 #endif

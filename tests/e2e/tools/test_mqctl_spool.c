@@ -102,3 +102,107 @@ Test(mqctl_spool, a_worker_that_is_gone_does_not_hide_it)
                        r.out);
     cr_assert_eq(metric(q, "mqworker_spooled"), SPOOLED);
 }
+
+/* The n-th line of a list, from 0; the test's to free. */
+static json_t *line_of(const char *text, size_t n)
+{
+    for (; n > 0; n--)
+        text += strcspn(text, "\n") + 1;
+    return ctl_json(text);
+}
+
+static const char *field(json_t *o, const char *name)
+{
+    const char *value = json_string_value(json_object_get(o, name));
+
+    return value ? value : "";
+}
+
+static size_t lines_in(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* order_is - that the bodies are those that spool_fill sent, the odd ones of
+ * the higher priority first */
+static void order_is(const char *out, size_t from, size_t n)
+{
+    char want[32];
+
+    cr_assert_eq(lines_in(out), n, "%s", out);
+    for (size_t i = 0; i < n; i++) {
+        json_t *o = line_of(out, i);
+        size_t at = from + i;
+
+        sprintf(want, "number %zu\n",
+                at < SPOOLED / 2 ? 2 * at + 1 : 2 * at - SPOOLED);
+        cr_assert_str_eq(field(o, "body"), want);
+        cr_assert_str_eq(field(o, "state"), "spooled");
+        cr_assert_eq(json_integer_value(json_object_get(o, "priority")),
+                     at < SPOOLED / 2);
+        json_decref(o);
+    }
+}
+
+Test(mqctl_spool, list_has_it_in_the_order_in_which_it_runs)
+{
+    const char *q = harness_queue(10, 64), *out;
+    struct harness_process *w = spool_fill(q);
+
+    out = ctl_out("list", "--json", "--state", "spooled", q);
+    order_is(out, 0, SPOOLED);
+    out = ctl_out("list", "--json", q);
+    cr_assert_eq(lines_in(out), SPOOLED + 1, "and the one that runs: %s", out);
+    out = ctl_out("list", q);
+    cr_assert_not_null(strstr(out, "spooled"), "%s", out);
+    out = ctl_out("list", "--json", "--match", "number 7", q);
+    cr_assert_eq(lines_in(out), 1, "%s", out);
+    cr_assert_eq(lines_in(ctl_out("list", "--json", "--error", "*", q)), 0);
+    cr_assert_eq(lines_in(ctl_out("list", "--json", "--state",
+                                  "ready,delayed,retry,parked,held", q)),
+                 0);
+    harness_kill(w);
+    out = ctl_out("list", "--json", "--state", "spooled", q);
+    order_is(out, 0, SPOOLED);
+}
+
+Test(mqctl_spool, list_goes_on_in_the_middle_of_it)
+{
+    const char *q = harness_queue(10, 64), *out;
+    struct harness_process *w = spool_fill(q);
+    char cursor[700];
+    json_t *o;
+
+    out = ctl_out("list", "--json", "--limit", "8", q);
+    cr_assert_eq(lines_in(out), 8);
+    o = line_of(out, 7); /* the first is the one that runs */
+    snprintf(cursor, sizeof cursor, "%s", field(o, "cursor"));
+    json_decref(o);
+    out = ctl_out("list", "--json", "--after", cursor, q);
+    order_is(out, 7, SPOOLED - 7);
+    cr_assert_eq(ctl("list", "--after", "spool-x", q).status, 64);
+    run_all(w, SPOOLED + 1);
+    cr_assert_eq(lines_in(ctl_out("list", "--json", q)), 0);
+}
+
+Test(mqctl_spool, list_knows_ids_and_groups_of_what_has_not_run)
+{
+    const char *q = harness_queue(10, 256), *out;
+    struct harness_process *w = spool_fill(q);
+    json_t *o;
+
+    ctl_good(harness_run("mqsend", "--group", "g", q, "in a group\n"));
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
+    out = ctl_out("list", "--json", "--group", "g", q);
+    cr_assert_eq(lines_in(out), 1, "%s", out);
+    o = line_of(out, 0);
+    cr_assert_str_eq(field(o, "body"), "in a group\n");
+    cr_assert_str_eq(field(o, "group"), "g");
+    cr_assert_eq(strlen(field(o, "id")), 26);
+    json_decref(o);
+    run_all(w, SPOOLED + 2);
+}
