@@ -135,7 +135,8 @@ static int seq_order(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-bool messages_slot_has(const struct messages *m, uint64_t seq)
+/* slot_has - whether a message was in a slot when custody was read */
+static bool slot_has(const struct messages *m, uint64_t seq)
 {
     return m->seq_count &&
            bsearch(&seq, m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
@@ -360,7 +361,7 @@ static int row_pass(const struct waiting_row *w, void *arg)
     const struct passing *p = arg;
     const struct store_row *r = &w->m;
 
-    if (messages_slot_has(p->m, r->receive_seq))
+    if (slot_has(p->m, r->receive_seq))
         return 0;
     return p->visit(&(struct message_seen){.state = w->state,
                                            .id = r->id,
@@ -381,6 +382,14 @@ static int row_pass(const struct waiting_row *w, void *arg)
                                            .body_size = w->body_size,
                                            .size = r->size - r->header_size},
                     p->arg);
+}
+
+/* spooled_pass - visit: a row of the spool, unless a slot has it */
+static int spooled_pass(const struct message_seen *seen, void *arg)
+{
+    const struct passing *p = arg;
+
+    return slot_has(p->m, seen->seq) ? 0 : p->visit(seen, p->arg);
 }
 
 /* How the row failed last that a slot is a run of. */
@@ -469,7 +478,7 @@ int messages_each(struct messages *m, const char *cursor,
         err = slot_pass(&p, s);
     }
     if (!err && c.spool)
-        err = messages_spooled_each(m, c.spooled, visit, arg);
+        err = messages_spooled_each(m, c.spooled, spooled_pass, &p);
     return !err && m->store
                ? waiting_each(m->store, &m->filter, &c.place, row_pass, &p)
                : err;

@@ -3,7 +3,8 @@
  *
  * WHAT   Custody and store as one list, in an order that can be taken up again
  *        after any message: what runs, what is in another slot, what is
- *        spooled, what waits for its time, what is parked. Works with and without a worker.
+ *        spooled, what waits for its time, what is parked. Works with and
+ *        without a worker.
  * WHO    One thread.
  * OWNS   The store, and copies of the slots: as many as there are slots.
  * FAILS  messages_open: an exit status, the reason is out on stderr. each:
@@ -75,13 +76,12 @@ const char *messages_cursor(const struct message_seen *seen,
 
 /* ---- mqctl_spooled.c ---- */
 
-/* Rows of the spool behind that key (0: all) that the filter chooses. */
+/* Rows of the spool behind that key (0: all) that the filter chooses, also
+ * those that are in a slot. */
 int messages_spooled_each(struct messages *m, int64_t after,
                           int (*visit)(const struct message_seen *seen,
                                        void *arg),
                           void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
-/* Whether a message was in a slot when custody was read. */
-bool messages_slot_has(const struct messages *m, uint64_t seq);
 
 #endif

@@ -81,7 +81,7 @@ static void seen_of(struct message_seen *out, const struct store_spooled *row)
     }
 }
 
-/* page_visit - those of a page that were asked for, unless a slot has them */
+/* page_visit - those of a page that were asked for */
 static int page_visit(const struct messages *m, const struct page *page, int n,
                       int (*visit)(const struct message_seen *seen, void *arg),
                       void *arg)
@@ -91,7 +91,7 @@ static int page_visit(const struct messages *m, const struct page *page, int n,
 
     for (int i = 0; i < n && !err; i++) {
         seen_of(&seen, &page->rows[i]);
-        if (messages_slot_has(m, seen.seq) || !wanted(&m->filter, &seen))
+        if (!wanted(&m->filter, &seen))
             continue;
         seen.body_size =
             seen.size < m->filter.body_most ? seen.size : m->filter.body_most;
