@@ -205,6 +205,12 @@ static int in_the_way(const struct snapshot *v)
             "%s holds %ld messages, which would be lost; let a worker "
             "take them, or give --force",
             v->queue, v->depth);
+    if (v->spooled > 0)
+        return complain(EX_UNAVAILABLE,
+                        "%" PRId64 " messages of %s are in its spool, in %s, "
+                        "and have not run; let a worker run them, or give "
+                        "--force: then they stay there for the next one",
+                        v->spooled, v->queue, v->dir.folder);
     if (!v->has_queue && v->no_queue.status != EX_NOINPUT)
         return complain(
             v->no_queue.status,
@@ -214,7 +220,8 @@ static int in_the_way(const struct snapshot *v)
 }
 
 /* memory_remove - remove the runtime folder of a worker that is gone, and tell;
- * the state directory stays as it is */
+ * the state directory stays as it is. As long as there are rows of a spool, the
+ * folder has to stay: it has the ends of those that came to one. */
 static const char *memory_remove(const struct snapshot *v,
                                  char buf[MEMORY_TEXT])
 {
@@ -222,6 +229,13 @@ static const char *memory_remove(const struct snapshot *v,
     int err = -ENOENT;
 
     buf[0] = '\0';
+    if (v->spooled > 0) {
+        snprintf(buf, MEMORY_TEXT,
+                 "; what has not run stays, and runs when a worker is started: "
+                 "%" PRId64 " in the spool, %" PRId64 " in flight",
+                 v->spooled, v->custody > 0 ? v->custody : 0);
+        return buf;
+    }
     if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
         v->worker != SNAPSHOT_UNSEEN)
         err = runtimedir_remove(&v->dir, custody_holds, folder);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -153,6 +154,32 @@ static void state_check(struct findings *f, const struct snapshot *v)
               takes ? takes : "");
 }
 
+/* spool_check - of a worker that runs: whether there is room in its spool; a
+ * part of what it counts may be in slots */
+static void spool_check(struct findings *f, const struct snapshot *v)
+{
+    const char *most = json_string_value(
+        json_object_get(json_object_get(v->live, "settings"), "spool"));
+    int64_t n = v->spooled, held = v->held > 0 ? v->held : 0;
+    int64_t allowed = most ? strtoll(most, NULL, 10) : 0; /* 0: it is off */
+
+    if (n <= 0 || v->worker != SNAPSHOT_RUNS)
+        return;
+    if (allowed > 0 && n + held >= allowed)
+        FOUND(f, WARN, "spool",
+              fix(f,
+                  "find out why handlers are slower than senders: mqctl status "
+                  "%s; or let more wait: mqctl set %s spool=N",
+                  v->queue, v->queue),
+              "it is full: %" PRId64 " messages wait there, --spool allows %s; "
+              "senders wait as soon as the queue is full",
+              n, most);
+    else
+        FOUND(f, FINE, "spool", NULL,
+              "%" PRId64 " messages came faster than they run, and wait there",
+              n);
+}
+
 /* groups_check - held groups wait for a person */
 static void groups_check(struct findings *f, const struct snapshot *v)
 {
@@ -204,9 +231,10 @@ static void worker_check(struct findings *f, const struct snapshot *v)
     else if (v->depth > 0 || snapshot_waits(v) > 0)
         FOUND(f, WARN, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
               "none runs, and messages wait: %ld in the queue, %" PRId64
-              " in custody, %" PRId64 " in the store",
+              " in custody, %" PRId64 " in the store, %" PRId64 " in the spool",
               v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
-              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0);
+              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
+              v->spooled > 0 ? v->spooled : 0);
     else
         FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
 }
@@ -347,6 +375,7 @@ void queue_check(struct findings *f, struct snapshot *v)
     }
     if (!away)
         worker_check(f, v);
+    spool_check(f, v);
     groups_check(f, v);
     slots_fit(f, v);
     locked_check(f, v);

@@ -206,3 +206,58 @@ Test(mqctl_spool, list_knows_ids_and_groups_of_what_has_not_run)
     json_decref(o);
     run_all(w, SPOOLED + 2);
 }
+
+Test(mqctl_spool, a_queue_is_not_removed_over_it_and_with_force_it_stays)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    harness_kill(w);
+    r = ctl("remove", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "20 messages of"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "--force"), "%s", r.err);
+    cr_assert_geq(harness_queue_length(q), 0, "the queue is there");
+    r = ctl("remove", "--force", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "20 in the spool, 1 in flight"), "%s",
+                       r.out);
+    cr_assert_not_null(strstr(r.out, "kept"), "%s", r.out);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out");
+    run_all(w, SPOOLED + 1);
+}
+
+Test(mqctl_spool, purge_of_all_letters_leaves_it)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r = harness_run(
+        "mqdlq", "purge", "--all", "--state-dir", harness_state_dir(), q);
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(ctl_number(q, "spooled"), SPOOLED);
+    r = harness_run("mqdlq", "discard", "--all", "--state-dir",
+                    harness_state_dir(), q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(ctl_number(q, "spooled"), SPOOLED);
+    run_all(w, SPOOLED + 1);
+}
+
+Test(mqctl_spool, doctor_tells_of_it_with_and_without_a_worker)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r = ctl("doctor", q);
+
+    cr_assert_not_null(strstr(r.out, "20 messages came faster"), "%s", r.out);
+    ctl_out("set", q, "spool=5");
+    r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, "--spool allows 5"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "spool=N"), "%s", r.out);
+    harness_signal(w, SIGTERM);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, " in the spool"), "%s", r.out);
+}
