@@ -4,6 +4,9 @@
  * store is written here, and no worker can come between: whether one runs is
  * asked inside the transaction, and a worker that starts takes its lock first
  * and waits for the store then (store_claim).
+ * Messages of the spool are left alone: a worker has the next ones in memory,
+ * and lends them without a look at their rows. They are counted, so that nobody
+ * takes them for cancelled.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
 
@@ -32,6 +35,9 @@ struct order {
     int64_t rows[BATCH];
     size_t count;
     uint64_t chosen, result[WAITING_IN_FLIGHT + 1];
+    uint64_t spooled;    /* left alone */
+    struct ulid *absent; /* named, and neither in a slot nor a row */
+    size_t absent_count;
     int status; /* the first trouble */
 };
 
@@ -143,6 +149,10 @@ static int message_take(const struct message_seen *seen, void *arg)
 {
     struct order *x = arg;
 
+    if (seen->state == WAITING_SPOOLED) {
+        x->spooled++;
+        return 0;
+    }
     if (x->o->limit && x->chosen == x->o->limit)
         return 1;
     x->chosen++;
@@ -176,15 +186,33 @@ static int id_find(struct order *x, const char *text, int64_t *row)
     *row = 0;
     if (named && slot_has(x, &id, 0))
         return 0;
-    if (!named)
+    if (!named) {
         *row = strtonum(text, 1, INT64_MAX, &trouble);
-    else if (!x->m.store || store_find_id(x->m.store, &id, row) != 0)
+    } else if (!x->m.store || store_find_id(x->m.store, &id, row) != 0) {
+        x->absent[x->absent_count++] = id;
         return -ENOENT;
+    }
     if (trouble)
         return -EINVAL;
     if (slot_has(x, NULL, *row))
         *row = 0;
     return x->m.store ? 0 : -ENOENT;
+}
+
+/* absent_find - visit: a message of the spool that was named is not gone */
+static int absent_find(const struct message_seen *seen, void *arg)
+{
+    struct order *x = arg;
+
+    for (size_t i = 0; i < x->absent_count; i++) {
+        if (memcmp(&x->absent[i], &seen->id, sizeof seen->id) != 0)
+            continue;
+        x->absent[i] = x->absent[--x->absent_count];
+        x->spooled++;
+        x->result[WAITING_GONE]--;
+        break;
+    }
+    return x->absent_count == 0;
 }
 
 /* ids_take - the messages that the operands name */
@@ -194,6 +222,9 @@ static int ids_take(struct order *x)
     int64_t row;
     int err = 0;
 
+    x->absent = calloc((size_t)o->line.operand_count, sizeof *x->absent);
+    if (!x->absent)
+        return -ENOMEM;
     for (int i = 1; i < o->line.operand_count && !err; i++) {
         const char *text = o->line.operands[i];
 
@@ -212,6 +243,10 @@ static int ids_take(struct order *x)
             x->result[WAITING_IN_FLIGHT]++;
         err = err == -ENOENT || row == 0 ? 0 : row_take(x, row);
     }
+    if (!err && x->absent_count) {
+        x->m.filter.states = WAITING_BIT(WAITING_SPOOLED);
+        err = messages_spooled_each(&x->m, 0, absent_find, x);
+    }
     return err;
 }
 
@@ -226,13 +261,13 @@ static void numbers_tell(const struct order *x)
 
     if (o->json) {
         if (json_print_line(
-                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
                           x->m.queue, "chosen", (json_int_t)x->chosen, "done",
                           (json_int_t)x->result[WAITING_STEERED], "already",
                           (json_int_t)x->result[WAITING_NOT_SO], "gone",
                           (json_int_t)x->result[WAITING_GONE], "in_flight",
-                          (json_int_t)x->result[WAITING_IN_FLIGHT], "dry_run",
-                          o->dry_run),
+                          (json_int_t)x->result[WAITING_IN_FLIGHT], "spooled",
+                          (json_int_t)x->spooled, "dry_run", o->dry_run),
                 stdout) < 0)
             complain_memory();
         return;
@@ -258,6 +293,11 @@ static void numbers_tell(const struct order *x)
                  "%" PRIu64 " in flight, left alone; try again when it "
                  "waits for its next attempt",
                  x->result[WAITING_IN_FLIGHT]);
+    if (x->spooled)
+        complain(0,
+                 "%" PRIu64 " in the spool, left alone: what is there cannot "
+                 "be %s, and runs in its turn; mqctl list --state spooled %s",
+                 x->spooled, x->cancel ? "cancelled" : "preferred", x->m.queue);
 }
 
 /* numbers_status - an id that was named and not steered is a failure */
@@ -267,14 +307,14 @@ static int numbers_status(const struct order *x)
         return x->status;
     if (x->result[WAITING_GONE])
         return EX_NOINPUT;
-    return x->result[WAITING_IN_FLIGHT] ? EX_TEMPFAIL : 0;
+    return x->result[WAITING_IN_FLIGHT] || x->spooled ? EX_TEMPFAIL : 0;
 }
 
-/* states_of - what a filter chooses from */
+/* states_of - what a filter chooses from; spooled ones are only counted, and
+ * of no interest to run-now */
 static unsigned states_of(const struct options *o, bool cancel)
 {
-    unsigned states = o->filter.states & ~(WAITING_BIT(WAITING_RUNNING) |
-                                           WAITING_BIT(WAITING_SPOOLED));
+    unsigned states = o->filter.states & ~WAITING_BIT(WAITING_RUNNING);
 
     return cancel ? states
                   : states & (WAITING_BIT(WAITING_DELAYED) |
@@ -302,5 +342,6 @@ int steer_messages_run(const struct options *o)
             complain(EX_IOERR, "cannot read the messages: %s", strerror(-err));
     numbers_tell(&x);
     messages_close(&x.m);
+    free(x.absent);
     return numbers_status(&x);
 }

@@ -261,3 +261,33 @@ Test(mqctl_spool, doctor_tells_of_it_with_and_without_a_worker)
     r = ctl("doctor", q);
     cr_assert_not_null(strstr(r.out, " in the spool"), "%s", r.out);
 }
+
+Test(mqctl_spool, cancel_leaves_it_alone_and_says_so)
+{
+    const char *q = harness_queue(10, 256), *id;
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r = ctl("cancel", "--state", "spooled", q);
+    json_t *o;
+
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "run in their turn"), "%s", r.err);
+    cr_assert_eq(ctl("run-now", "--state", "retry,spooled", q).status, 64);
+    r = ctl("cancel", "--all", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "20 in the spool, left alone"), "%s",
+                       r.err);
+    o = ctl_json(ctl_out("cancel", "--json", "--match", "number 1", q));
+    cr_assert_eq(json_integer_value(json_object_get(o, "spooled")), 11);
+    cr_assert_eq(json_integer_value(json_object_get(o, "chosen")), 0);
+    json_decref(o);
+    id = ctl_send(q, "named\n");
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
+    r = ctl("cancel", q, id);
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "1 in the spool, left alone"), "%s",
+                       r.err);
+    r = ctl("cancel", q, id, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+    cr_assert_eq(r.status, 66, "one is not there: %s", r.err);
+    cr_assert_not_null(strstr(r.err, "1 does not wait"), "%s", r.err);
+    run_all(w, SPOOLED + 2);
+}
