@@ -10,6 +10,7 @@
 #include "common/store/store_spool.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/fault_point.h"
@@ -236,6 +237,48 @@ int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
     if (end < 0)
         return end;
     return n == 0 && size < 0 ? (int)size : n;
+}
+
+#define PAGE_ROWS  64
+#define PAGE_BYTES (256u << 10)
+
+/* page_room - for a body of that size, which has none yet */
+static int page_room(char **data, size_t *room, size_t size)
+{
+    char *more;
+
+    if (size <= *room)
+        return -EIO;
+    more = realloc(*data, size);
+    if (!more)
+        return -ENOMEM;
+    *data = more;
+    *room = size;
+    return 0;
+}
+
+int store_spool_each(struct store *s, int64_t after,
+                     int (*visit)(const struct store_spooled *m, void *arg),
+                     void *arg)
+{
+    struct store_spooled rows[PAGE_ROWS] = {{0}};
+    size_t room = 0;
+    char *data = NULL;
+    int err = page_room(&data, &room, PAGE_BYTES), n = 0;
+
+    while (!err) {
+        n = store_spool_read(s, after, rows, PAGE_ROWS, data, room);
+        if (n == 0)
+            break;
+        if (n < 0)
+            err = n == -EMSGSIZE ? page_room(&data, &room, rows[0].size) : n;
+        for (int i = 0; i < n && !err; i++) {
+            after = rows[i].key;
+            err = visit(&rows[i], arg);
+        }
+    }
+    free(data);
+    return err;
 }
 
 int store_spool_find(struct store *s, int64_t key)

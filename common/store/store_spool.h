@@ -84,6 +84,11 @@ int store_spool_end(struct store *s);
  * and size are in rows[0]. */
 int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
                      size_t most, void *data, size_t room);
+/* Visit all after that key, page by page; no transaction is open then. `visit`
+ * returns 0 to go on, else that value ends and is returned. */
+int store_spool_each(struct store *s, int64_t after,
+                     int (*visit)(const struct store_spooled *m, void *arg),
+                     void *arg);
 /* Whether it is there: 0 or -ENOENT. */
 int store_spool_find(struct store *s, int64_t key);
 /* It ran and came to no end: id, crashes and flags as in `m`. -ENOENT. */

@@ -19,6 +19,7 @@
 #include "common/text/json_line.h"
 #include "common/letter/letters.h"
 #include "common/state/runtimedir.h"
+#include "common/store/store_spool.h"
 #include "common/text/term.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_search.h"
@@ -292,6 +293,63 @@ static bool store_search(struct search *s)
     return true;
 }
 
+/* ---- the spool ---- */
+
+/* A message that is looked for there. */
+struct spooled {
+    const struct ulid *id;
+    uint64_t before; /* rows that come before it */
+    uint64_t received_ns;
+    uint32_t crashes;
+};
+
+/* spooled_match - visit: whether it is this one; one that has not run has its
+ * id in its header, or none */
+static int spooled_match(const struct store_spooled *row, void *arg)
+{
+    struct spooled *x = arg;
+    char why[HEADER_WHY];
+    struct header h;
+
+    if (memcmp(&row->id, x->id, sizeof *x->id) != 0 &&
+        (header_parse(row->data, row->size, &h, why) < 0 ||
+         !(h.fields & HEADER_ID) || memcmp(&h.id, x->id, sizeof h.id) != 0)) {
+        x->before++;
+        return NO;
+    }
+    x->received_ns = row->received_ns;
+    x->crashes = row->crashes;
+    return YES;
+}
+
+/* spool_search - after the journal: a row may be there some 200 ms longer than
+ * its message */
+static bool spool_search(struct search *s)
+{
+    struct spooled x = {.id = &s->id};
+    char time[DURATION_TEXT];
+
+    if (!s->store || !s->named ||
+        store_spool_each(s->store, 0, spooled_match, &x) != YES)
+        return false;
+    put(s, "before", json_integer((json_int_t)x.before));
+    put(s, "crashes", json_integer(x.crashes));
+    found(s, "spooled",
+          "received %s ago and in the spool: it came faster than it runs; "
+          "%" PRIu64 " message%s of the spool come%s before it",
+          ago(x.received_ns, time), x.before, term_plural(x.before),
+          x.before == 1 ? "s" : "");
+    if (x.crashes)
+        add(s, "; a worker died under it, %" PRIu32 " time%s", x.crashes,
+            term_plural(x.crashes));
+    if (s->v.worker != SNAPSHOT_RUNS)
+        add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
+            s->v.queue);
+    else if (snapshot_why(&s->v))
+        add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+    return true;
+}
+
 /* ---- gone ---- */
 
 static bool journal_search(struct search *s)
@@ -390,7 +448,14 @@ static int tell(struct search *s, const struct options *o)
     return known ? 0 : EX_NOINPUT;
 }
 
-/* explain_run - custody, store, journal */
+/* look - in one place after the other */
+static bool look(struct search *s)
+{
+    return custody_search(s) || store_search(s) || journal_search(s) ||
+           spool_search(s);
+}
+
+/* explain_run - custody, store, journal, spool */
 int explain_run(const struct options *o)
 {
     static struct search s;
@@ -403,13 +468,16 @@ int explain_run(const struct options *o)
         return complain_of(&p);
     s.more = json_object();
     (void)snapshot_store(&s.v, &s.store);
-    /* Twice: what was on its way between two of these places is in one now. */
+    /* Twice: what was on its way between two places is in one now. */
     if (!s.v.has_folder)
         status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
                           s.v.queue, s.v.no_store.text);
     else {
-        if (!custody_search(&s) && !store_search(&s) && !journal_search(&s) &&
-            !custody_search(&s) && !store_search(&s) && !journal_search(&s))
+        bool seen = look(&s);
+
+        if (!seen)
+            seen = look(&s);
+        if (!seen)
             unknown(&s);
         status = tell(&s, o);
     }

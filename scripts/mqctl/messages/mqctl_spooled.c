@@ -3,44 +3,10 @@
  * Nothing of a header is in a column there, so that a commit of many messages
  * is short: what a filter asks for is parsed here.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/store/store_spool.h"
 #include "scripts/mqctl/messages/mqctl_messages.h"
-
-#define PAGE_ROWS  64
-#define PAGE_BYTES (256u << 10)
-
-/* As many rows as are read at once, with their bodies. */
-struct page {
-    struct store_spooled rows[PAGE_ROWS];
-    char *data;
-    size_t room;
-};
-
-/* page_read - those after `after`: how many, or -errno; there is room for one
- * at least */
-static int page_read(struct messages *m, struct page *page, int64_t after)
-{
-    int n = store_spool_read(m->store, after, page->rows, PAGE_ROWS, page->data,
-                             page->room);
-    size_t room;
-    char *data;
-
-    while (n == -EMSGSIZE) {
-        room = page->rows[0].size;
-        data = realloc(page->data, room);
-        if (!data)
-            return -ENOMEM;
-        page->data = data;
-        page->room = room;
-        n = store_spool_read(m->store, after, page->rows, PAGE_ROWS, page->data,
-                             page->room);
-    }
-    return n;
-}
 
 /* wanted - whether a filter chooses it: it has not failed yet, so it has no
  * error */
@@ -81,23 +47,24 @@ static void seen_of(struct message_seen *out, const struct store_spooled *row)
     }
 }
 
-/* page_visit - those of a page that were asked for */
-static int page_visit(const struct messages *m, const struct page *page, int n,
-                      int (*visit)(const struct message_seen *seen, void *arg),
-                      void *arg)
-{
-    struct message_seen seen;
-    int err = 0;
+struct passing {
+    struct messages *m;
+    int (*visit)(const struct message_seen *seen, void *arg);
+    void *arg;
+};
 
-    for (int i = 0; i < n && !err; i++) {
-        seen_of(&seen, &page->rows[i]);
-        if (!wanted(&m->filter, &seen))
-            continue;
-        seen.body_size =
-            seen.size < m->filter.body_most ? seen.size : m->filter.body_most;
-        err = visit(&seen, arg);
-    }
-    return err;
+/* row_pass - visit: a row, if it was asked for */
+static int row_pass(const struct store_spooled *row, void *arg)
+{
+    const struct passing *p = arg;
+    size_t most = p->m->filter.body_most;
+    struct message_seen seen;
+
+    seen_of(&seen, row);
+    if (!wanted(&p->m->filter, &seen))
+        return 0;
+    seen.body_size = seen.size < most ? seen.size : most;
+    return p->visit(&seen, p->arg);
 }
 
 int messages_spooled_each(struct messages *m, int64_t after,
@@ -105,22 +72,12 @@ int messages_spooled_each(struct messages *m, int64_t after,
                                        void *arg),
                           void *arg)
 {
-    struct page page = {.room = PAGE_BYTES};
-    int n, err = 0;
+    struct passing p = {m, visit, arg};
 
     if (!m->store || m->filter.error_glob ||
         !(m->filter.states & WAITING_BIT(WAITING_SPOOLED)))
         return 0;
-    page.data = malloc(page.room);
-    if (!page.data)
-        return -ENOMEM;
-    while (!err && (n = page_read(m, &page, after)) != 0) {
-        err = n < 0 ? n : page_visit(m, &page, n, visit, arg);
-        if (n > 0)
-            after = page.rows[n - 1].key;
-    }
-    free(page.data);
-    return err;
+    return store_spool_each(m->store, after, row_pass, &p);
 }
 
 int64_t messages_spooled_key(const struct message_seen *seen)

@@ -291,3 +291,25 @@ Test(mqctl_spool, cancel_leaves_it_alone_and_says_so)
     cr_assert_not_null(strstr(r.err, "1 does not wait"), "%s", r.err);
     run_all(w, SPOOLED + 2);
 }
+
+Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)
+{
+    const char *q = harness_queue(10, 256), *id;
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    id = ctl_send(q, "named\n");
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
+    r = ctl("explain", q, id);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "20 messages of the spool come before it"),
+                       "%s", r.out);
+    cr_assert_eq(ctl("explain", q, "01ARZ3NDEKTSV4RRFFQ69G5FAV").status, 66);
+    harness_kill(w);
+    r = ctl("explain", q, id);
+    cr_assert_not_null(strstr(r.out, "start one: mqworker"), "%s", r.out);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out");
+    run_all(w, SPOOLED + 2);
+    r = ctl("explain", q, id);
+    cr_assert_not_null(strstr(r.out, ": done at"), "%s%s", r.out, r.err);
+}

@@ -137,6 +137,48 @@ Test(store_spool, a_page_ends_where_the_next_body_has_no_room)
     store_close(&s);
 }
 
+struct visited {
+    uint64_t next; /* sequence that has to come */
+    size_t large;
+    uint64_t end; /* the visit ends there */
+};
+
+static int visit(const struct store_spooled *m, void *arg)
+{
+    struct visited *v = arg;
+
+    cr_assert_eq(store_spool_seq(m->key), v->next);
+    v->next++;
+    if (m->size > 1)
+        v->large = m->size;
+    return store_spool_seq(m->key) == v->end ? 77 : 0;
+}
+
+Test(store_spool, each_goes_through_all_pages_and_past_a_large_body)
+{
+    static char large[300u << 10];
+    struct store *s = fixture_open();
+    struct visited v = {.next = 1};
+
+    memset(large, 'l', sizeof large);
+    for (uint64_t i = 1; i <= 150; i++) {
+        struct store_spooled row = spooled(0, i, "x");
+
+        if (i == 70) {
+            row.data = large;
+            row.size = sizeof large;
+        }
+        cr_assert(put_in(s, &row, 1) == 0);
+    }
+    cr_assert_eq(store_spool_each(s, 0, visit, &v), 0);
+    cr_assert_eq(v.next, 151);
+    cr_assert_eq(v.large, sizeof large);
+    v = (struct visited){.next = 66, .end = 69};
+    cr_assert_eq(store_spool_each(s, store_spool_key(0, 65), visit, &v), 77);
+    cr_assert_eq(v.next, 70);
+    store_close(&s);
+}
+
 Test(store_spool, one_commit_brings_in_and_takes_out)
 {
     const struct store_spooled a[] = {spooled(0, 1, "a"), spooled(0, 2, "b")};
@@ -286,8 +328,8 @@ Test(store_spool, it_is_as_a_list_of_numbers)
     struct store *s = fixture_open();
     begin(s);
     for (int round = 0; round < 120; round++) {
-        struct store_spooled in[8];
-        int64_t out[8];
+        struct store_spooled in[8] = {{0}};
+        int64_t out[8] = {0};
         size_t n = 0, m = 0;
         for (int i = 0; i < 8; i++) {
             uint64_t seq = 1 + (unsigned)rand_r(&seed) % (MOST - 1);
