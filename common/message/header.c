@@ -9,10 +9,9 @@
 #include "common/base/safe_text.h"
 #include "common/base/utf8.h"
 
-#define TIMEOUT_MAX (UINT64_C(1) << 53) /* ms; exact in a JSON number too */
-#define SAFE_TEXT   44 /* of an untrusted value, so that `why` is never cut */
+#define SAFE_TEXT 44 /* of an untrusted value, so that `why` is never cut */
 
-enum field_type { FIELD_ULID, FIELD_NUMBER, FIELD_TEXT };
+enum field_type { FIELD_ULID, FIELD_NUMBER, FIELD_TEXT, FIELD_BACKOFF };
 
 struct field {
     const char *name;
@@ -39,11 +38,19 @@ static const struct field fields[] = {
     {NAME("expires"), HEADER_EXPIRES, FIELD_NUMBER,
      offsetof(struct header, expires_ns), 0, UINT64_MAX},
     {NAME("timeout"), HEADER_TIMEOUT, FIELD_NUMBER,
-     offsetof(struct header, timeout_ms), 1, TIMEOUT_MAX},
+     offsetof(struct header, timeout_ms), 1, HEADER_MS_MAX},
     {NAME("letter"), HEADER_LETTER, FIELD_NUMBER,
      offsetof(struct header, letter), 1, INT64_MAX},
     {NAME("letter-token"), HEADER_LETTER_TOKEN, FIELD_ULID,
      offsetof(struct header, letter_token), 0, 0},
+    {NAME("max-attempts"), HEADER_MAX_ATTEMPTS, FIELD_NUMBER,
+     offsetof(struct header, max_attempts), 1, HEADER_ATTEMPTS},
+    {NAME("backoff"), HEADER_BACKOFF, FIELD_BACKOFF,
+     offsetof(struct header, backoff), 0, 0},
+    {NAME("unique"), HEADER_UNIQUE, FIELD_TEXT, offsetof(struct header, unique),
+     0, 0},
+    {NAME("unique-for"), HEADER_UNIQUE_FOR, FIELD_NUMBER,
+     offsetof(struct header, unique_for_ms), 1, HEADER_MS_MAX},
 };
 #define FIELDS (sizeof fields / sizeof fields[0])
 
@@ -195,6 +202,30 @@ static int number_read(const struct line *line, const struct field *field,
     return value_refuse(line, range);
 }
 
+bool header_backoff(struct header_text text, struct backoff *out)
+{
+    char spec[HEADER_VALUE_MAX + 1];
+    struct problem p;
+
+    if (text.size > HEADER_VALUE_MAX)
+        return false;
+    memcpy(spec, text.at, text.size);
+    spec[text.size] = '\0';
+    return backoff_parse(spec, out, &p) == 0;
+}
+
+/* backoff_read - kept as text, and parsed again when it is wanted: a failure is
+ * rare */
+static int backoff_read(const struct line *line, struct header_text *into)
+{
+    struct backoff b;
+
+    *into = line->value;
+    if (header_backoff(line->value, &b))
+        return 0;
+    return value_refuse(line, "is no backoff, like exp:1s,5m or 1s,5s,30s");
+}
+
 /* field_read - the value of a known field into `out` */
 static int field_read(const struct line *line, const struct field *field,
                       struct header *out)
@@ -206,6 +237,8 @@ static int field_read(const struct line *line, const struct field *field,
         return value_refuse(line, "comes a second time: once is allowed");
     if (field->type == FIELD_TEXT)
         *(struct header_text *)into = line->value;
+    else if (field->type == FIELD_BACKOFF)
+        err = backoff_read(line, into);
     else if (field->type == FIELD_NUMBER)
         err = number_read(line, field, into);
     else if (ulid_parse(line->value.at, line->value.size, into) != 0)
@@ -414,7 +447,7 @@ static int put_field(struct writer *w, const struct field *field,
     char text[ULID_TEXT > 21 ? ULID_TEXT : 21];
     struct header_text value = {text, 0};
 
-    if (field->type == FIELD_TEXT) {
+    if (field->type == FIELD_TEXT || field->type == FIELD_BACKOFF) {
         value = *(const struct header_text *)from;
         if (!header_value_ok(value.at, value.size))
             return -EINVAL;

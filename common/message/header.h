@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "common/base/ulid.h"
+#include "common/message/backoff.h"
 
 #define HEADER_MAGIC       "MQW/1\n"
 #define HEADER_MAGIC_BYTES (sizeof HEADER_MAGIC - 1)
@@ -26,6 +27,9 @@
 #define HEADER_VALUE_MAX   256
 #define HEADER_X_MAX       64 /* x- lines that are kept when writing */
 #define HEADER_WHY         160
+#define HEADER_UNIQUE_MS   3600000             /* without HEADER_UNIQUE_FOR */
+#define HEADER_MS_MAX      (UINT64_C(1) << 53) /* exact in a JSON number too */
+#define HEADER_ATTEMPTS    1000000             /* as --max-attempts allows */
 
 enum {
     HEADER_ID = 1 << 0,
@@ -37,6 +41,10 @@ enum {
     HEADER_TIMEOUT = 1 << 6,
     HEADER_LETTER = 1 << 7,
     HEADER_LETTER_TOKEN = 1 << 8,
+    HEADER_MAX_ATTEMPTS = 1 << 9,
+    HEADER_BACKOFF = 1 << 10,
+    HEADER_UNIQUE = 1 << 11,
+    HEADER_UNIQUE_FOR = 1 << 12,
 };
 
 struct header_text {
@@ -57,7 +65,11 @@ struct header {
     struct ulid letter_token; /* of that replay (store.h); no ULID, written as
                                  one */
     struct header_text group;
-    unsigned x_count; /* how many x- lines there are */
+    uint64_t max_attempts;      /* 1 and up */
+    struct header_text backoff; /* as backoff_parse reads it */
+    struct header_text unique;  /* a key */
+    uint64_t unique_for_ms;     /* 1 and up */
+    unsigned x_count;           /* how many x- lines there are */
 };
 
 /* Whether a message begins with the magic line: one compare. */
@@ -73,8 +85,9 @@ static inline bool header_found(const void *data, size_t size)
  * Broken, after the magic line: a line without ": ", a name outside
  * [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8, no
  * empty line within HEADER_MAX bytes, a known name twice, a number that is not
- * plain decimal in range, an id that is no ULID, a `size` that is not the
- * number of bytes that follow. Unknown names are ignored. */
+ * plain decimal in range, an id that is no ULID, a backoff that is none, a
+ * `size` that is not the number of bytes that follow. Unknown names are
+ * ignored. */
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY]);
 
@@ -100,6 +113,8 @@ struct header_x {
 int header_write(char *buf, size_t room, const struct header *h,
                  const struct header_x *x, size_t x_count);
 
+/* What a `backoff` line says; false: it is none. */
+bool header_backoff(struct header_text text, struct backoff *out);
 /* Whether `text` may be a group, or the value of an x- line. */
 bool header_value_ok(const char *text, size_t size);
 /* Whether `text` may be the name of an x- line ("x-" and 1 to 30 more). */

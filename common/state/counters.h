@@ -56,10 +56,11 @@ struct counters_block {
     uint64_t reserved0[3];
     /* ---- the second line ---- */
     _Atomic uint64_t done, retried, discarded, dead;
-    _Atomic uint64_t expired; /* of the dead */
-    _Atomic uint64_t crashes; /* recovered: a worker died under a handler */
-    _Atomic uint64_t removed; /* letters, by --keep-dead or --max-dead */
-    uint64_t reserved[17];
+    _Atomic uint64_t expired;    /* of the dead */
+    _Atomic uint64_t crashes;    /* recovered: a worker died under a handler */
+    _Atomic uint64_t removed;    /* letters, by --keep-dead or --max-dead */
+    _Atomic uint64_t duplicates; /* of the discarded, by their unique key */
+    uint64_t reserved[16];
     struct histogram handler; /* how long handlers ran */
     struct histogram latency; /* from sent or received to handler start */
 };
@@ -257,6 +258,7 @@ struct counters_sum {
     uint64_t running; /* handlers, now */
     uint64_t items;   /* work items that are not away */
     uint64_t done, retried, discarded, dead, expired, crashes, removed;
+    uint64_t duplicates;
     uint64_t blocks;
 };
 void counters_sum(const struct counters *c, struct counters_sum *out);

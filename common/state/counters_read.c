@@ -180,6 +180,7 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->expired += counters_get(&b->expired);
     s->crashes += counters_get(&b->crashes);
     s->removed += counters_get(&b->removed);
+    s->duplicates += counters_get(&b->duplicates);
 }
 
 void counters_sum(const struct counters *c, struct counters_sum *out)

@@ -154,6 +154,18 @@ int store_put(struct store *s, const struct store_row *m,
  * nothing. One whose receive_seq is in the table already is left as it is, and
  * one whose row is gone (discarded) stays away. */
 int store_put_all(struct store *s, const struct store_row *rows, size_t n);
+/* A key that a message has for a while, and no other one. */
+struct store_key {
+    const char *text;
+    size_t size;
+    uint64_t seq;                   /* of the message */
+    struct ulid id;                 /* of the message */
+    uint64_t received_ns, until_ns; /* wall */
+};
+/* 0: the message has the key, now or since it was here before; -EEXIST: at
+ * received_ns another message, *first, had it. */
+int store_key_claim(struct store *s, const struct store_key *key,
+                    struct ulid *first);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
 /* From here on each row that store_put makes DEAD is noted for letters_hook, in
@@ -197,7 +209,7 @@ int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
 int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row);
 /* The newest row of a message, or -ENOENT. Reads the whole table. */
 int store_find_id(struct store *s, const struct ulid *id, int64_t *row);
-/* Highest receive_seq in the table, 0 if none. */
+/* Highest receive_seq in the table and of a key, 0 if none. */
 int store_max_seq(struct store *s, uint64_t *receive_seq);
 /* Rows that are no letters: WAITING or PARKED. Known from store_claim on, and
  * exact as soon as a write of ours has returned: no other program writes such

@@ -12,6 +12,7 @@
  * replays    how often it was sent again as a letter, from 1; since version 2.
  * hooks      the letters that --on-dead is due for, in the order of n; since
  *            version 3.
+ * keys       unique keys, and when a message has one; since version 4.
  * identity   one row: a random number of this file; since version 2.
  * spool      messages that came faster than they run, in their order; since
  *            version 4. letter: the replay that its header speaks of.
@@ -94,6 +95,13 @@
     " flags INTEGER NOT NULL,"                                           \
     " letter INTEGER,"                                                   \
     " data BLOB NOT NULL);"                                              \
+    "CREATE TABLE IF NOT EXISTS keys ("                                  \
+    " key TEXT PRIMARY KEY,"                                             \
+    " seq INTEGER NOT NULL,"                                             \
+    " id BLOB NOT NULL,"                                                 \
+    " from_ns INTEGER NOT NULL,"                                         \
+    " until_ns INTEGER NOT NULL) WITHOUT ROWID;"                         \
+    "CREATE INDEX IF NOT EXISTS keys_until ON keys (until_ns);"          \
     "CREATE INDEX IF NOT EXISTS spool_letters ON spool (letter)"         \
     " WHERE letter IS NOT NULL;"                                         \
     "CREATE TABLE IF NOT EXISTS spool_state (count INTEGER NOT NULL,"    \

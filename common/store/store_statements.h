@@ -112,8 +112,16 @@ STATEMENT(SQL_FIND_SEQ, "SELECT row FROM messages WHERE receive_seq = ?1")
 STATEMENT(SQL_FIND_ID,
     "SELECT row FROM messages WHERE id = ?1 ORDER BY row DESC LIMIT 1")
 STATEMENT(SQL_MAX_SEQ,
-    "SELECT ifnull(max(receive_seq), 0) FROM messages"
-    " WHERE receive_seq IS NOT NULL")
+    "SELECT max((SELECT ifnull(max(receive_seq), 0) FROM messages"
+    " WHERE receive_seq IS NOT NULL), (SELECT ifnull(max(seq), 0) FROM keys))")
+STATEMENT(SQL_KEY,
+    "SELECT seq, id, from_ns, until_ns FROM keys WHERE key = ?1")
+STATEMENT(SQL_KEY_TAKE,
+    "INSERT OR REPLACE INTO keys (key, seq, id, from_ns, until_ns)"
+    " VALUES (?1, ?2, ?3, ?4, ?5)")
+STATEMENT(SQL_KEYS_OVER,
+    "DELETE FROM keys WHERE key IN (SELECT key FROM keys"
+    " WHERE until_ns <= ?1 ORDER BY until_ns LIMIT 8)")
 STATEMENT(SQL_COUNT_WAITING, "SELECT count(*) FROM messages WHERE state = 1")
 STATEMENT(SQL_COUNT_PARKED, "SELECT count(*) FROM messages WHERE state = 2")
 STATEMENT(SQL_COUNT_LETTERS,

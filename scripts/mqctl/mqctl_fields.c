@@ -105,6 +105,7 @@ NUMBER(discarded, v->sum.discarded)
 NUMBER(expired, v->sum.expired)
 NUMBER(crashes, v->sum.crashes)
 NUMBER(removed, v->sum.removed)
+NUMBER(duplicates, v->sum.duplicates)
 NUMBER(handler_p50, quantile(v, false, 0.5))
 NUMBER(handler_p99, quantile(v, false, 0.99))
 NUMBER(handler_max, v->sum.longest_ns ? (int64_t)v->sum.longest_ns : -1)
@@ -194,6 +195,8 @@ const struct snapshot_field snapshot_fields[] = {
      "Dead letters that expired before they were started."},
     {"crashes", COUNTED, crashes_of, NULL, "mqworker_crashes_total",
      "Handlers under which a worker died, as recovery counted them."},
+    {"duplicates", COUNTED, duplicates_of, NULL, "mqworker_duplicates_total",
+     "Discarded messages whose unique key another one had."},
     {"removed", COUNTED, removed_of, NULL, "mqworker_removed_letters_total",
      "Dead letters that keep-dead or max-dead removed."},
     {"handler_p50_ns", COUNTED, handler_p50_of, NULL, NULL, NULL},

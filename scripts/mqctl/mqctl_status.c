@@ -102,6 +102,9 @@ static void totals(const struct snapshot *v)
     if (s->crashes)
         linef("crashes", "%" PRIu64 ": a worker died under so many handlers",
               s->crashes);
+    if (s->duplicates)
+        linef("duplicates", "%" PRIu64 " of the discarded, by their unique key",
+              s->duplicates);
     if (s->removed)
         linef("removed",
               "%" PRIu64 " dead letters, as keep-dead and max-dead say",

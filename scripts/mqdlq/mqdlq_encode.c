@@ -46,7 +46,8 @@ static int header_make(struct encoding *p, const struct letter *l,
     struct header h = *old;
     size_t cursor = 0, n = 0;
 
-    h.fields &= HEADER_EXPIRES | HEADER_TIMEOUT;
+    h.fields &= HEADER_EXPIRES | HEADER_TIMEOUT | HEADER_MAX_ATTEMPTS |
+                HEADER_BACKOFF | HEADER_UNIQUE | HEADER_UNIQUE_FOR;
     h.fields |= HEADER_ID | HEADER_SENT | HEADER_SIZE;
     if (p->reset_expiry)
         h.fields &= ~(unsigned)HEADER_EXPIRES;
@@ -78,6 +79,13 @@ static int pack_raw(struct encoding *p, const struct letter *l,
                  "it came with a letter-token in its header, by which a worker "
                  "could take it for a repeat; it needs a new header, and a "
                  "queue with room for one");
+        return -EBADMSG;
+    }
+    if (old->fields & HEADER_UNIQUE && !p->elsewhere) {
+        snprintf(why, ENCODING_WHY,
+                 "it came with a unique key in its header, by which the worker "
+                 "could take it for a duplicate of itself; it needs a new "
+                 "header, and a queue with room for one");
         return -EBADMSG;
     }
     if (l->m.size > p->room) {

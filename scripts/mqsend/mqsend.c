@@ -62,6 +62,46 @@ static int read_group(const char *text, void *into, struct problem *p)
                        text, HEADER_VALUE_MAX);
 }
 
+/* read_backoff - --backoff */
+static int read_backoff(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    struct backoff b;
+
+    o->envelope.backoff = text;
+    if (strlen(text) <= HEADER_VALUE_MAX)
+        return backoff_parse(text, &b, p);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--backoff: \"%.40s...\" is over %d bytes", text,
+                       HEADER_VALUE_MAX);
+}
+
+/* read_unique - --unique KEY[,DUR]; what follows the last comma is a part of
+ * the key where it is no duration */
+static int read_unique(const char *text, void *into, struct problem *p)
+{
+    struct envelope *e = &((struct options *)into)->envelope;
+    const char *comma = strrchr(text, ',');
+    size_t size = strlen(text);
+    uint64_t ns;
+
+    if (comma && duration_parse(comma + 1, &ns) == 0) {
+        size = (size_t)(comma - text);
+        e->unique_for_ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+        if (e->unique_for_ms < 1 || e->unique_for_ms > HEADER_MS_MAX)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--unique: %s is not 1ms or more", comma + 1);
+    }
+    e->unique = (struct header_text){text, size};
+    if (header_value_ok(text, size))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--unique: \"%s\" does not begin with a key; give 1 to "
+                       "%d bytes of printable UTF-8 without blanks at its "
+                       "ends, and a duration after a comma, like order-17,10m",
+                       text, HEADER_VALUE_MAX);
+}
+
 /* read_header - --header, any number of times */
 static int read_header(const char *text, void *into, struct problem *p)
 {
@@ -89,6 +129,16 @@ static const struct option_row rows[] = {
      .help = "the message is dead if it was not started by then"},
     {"timeout", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
      AT(timeout_ns), .help = "time limit of its handler, in whole ms"},
+    {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1,
+     .max = HEADER_ATTEMPTS, AT(envelope.max_attempts),
+     .help = "failed deliveries before it is dead, instead of the worker's "
+             "number"},
+    {"backoff", 0, OPT_CALL, .value = "SPEC", .call = read_backoff,
+     .help = "how long it waits for its retries, like exp:1s,5m or 1s,5s,30s, "
+             "instead of the worker's"},
+    {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", .call = read_unique,
+     .help = "the worker discards it if it has received another message with "
+             "that key within DUR, 1h"},
     {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", .call = read_header,
      .help = "a line of your own in the header; may be repeated"},
     {"raw", 0, OPT_FLAG, AT(raw),
@@ -161,14 +211,17 @@ static int usage(struct problem *p, const char *text)
 static int raw_check(const struct options *o, struct problem *p)
 {
     const struct envelope *e = &o->envelope;
-    const char *flag = e->has_id       ? "--id"
-                       : e->group      ? "--group"
-                       : o->has_delay  ? "--delay"
-                       : e->ttl_ns     ? "--ttl"
-                       : o->timeout_ns ? "--timeout"
-                       : e->x_count    ? "--header"
-                       : o->print_id   ? "--print-id"
-                                       : NULL;
+    const char *flag = e->has_id         ? "--id"
+                       : e->group        ? "--group"
+                       : o->has_delay    ? "--delay"
+                       : e->ttl_ns       ? "--ttl"
+                       : o->timeout_ns   ? "--timeout"
+                       : e->max_attempts ? "--max-attempts"
+                       : e->backoff      ? "--backoff"
+                       : e->unique.at    ? "--unique"
+                       : e->x_count      ? "--header"
+                       : o->print_id     ? "--print-id"
+                                         : NULL;
 
     if (!o->raw || !flag)
         return 0;
@@ -310,13 +363,16 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
                        : o->tls_cert    ? "--tls-cert"
                        : o->tls_key     ? "--tls-key"
                                         : NULL;
-    const char *never = o->priority         ? "--priority"
-                        : o->envelope.group ? "--group"
-                        : o->has_depth      ? "--queue-depth"
-                        : o->has_size       ? "--message-size"
-                        : o->has_mode       ? "--mode"
-                        : o->no_wait        ? "--no-wait"
-                                            : NULL;
+    const char *never = o->priority                ? "--priority"
+                        : o->envelope.group        ? "--group"
+                        : o->envelope.unique.at    ? "--unique"
+                        : o->envelope.max_attempts ? "--max-attempts"
+                        : o->envelope.backoff      ? "--backoff"
+                        : o->has_depth             ? "--queue-depth"
+                        : o->has_size              ? "--message-size"
+                        : o->has_mode              ? "--mode"
+                        : o->no_wait               ? "--no-wait"
+                                                   : NULL;
 
     if (!broker && only)
         return problem_set(p, EX_USAGE, EINVAL,
@@ -326,8 +382,9 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
     if (broker && never)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s cannot be with a queue on a broker: a "
-                           "replicated queue has neither priorities nor "
-                           "groups here, and its limits are the broker's",
+                           "replicated queue has neither priorities, groups "
+                           "nor keys here, its limits are the broker's, and "
+                           "how it is tried again is the worker's",
                            never);
     if (broker && !o->tls_cert != !o->tls_key)
         return usage(p, "--tls-cert and --tls-key go together: give both");

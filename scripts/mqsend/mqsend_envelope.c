@@ -60,6 +60,9 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         .not_before_ns = ns_add(now_ns, e->delay_ns),
         .expires_ns = ns_add(now_ns, e->ttl_ns),
         .timeout_ms = e->timeout_ms,
+        .max_attempts = e->max_attempts,
+        .unique = e->unique,
+        .unique_for_ms = e->unique_for_ms,
     };
 
     if (e->group) {
@@ -72,6 +75,16 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         h.fields |= HEADER_EXPIRES;
     if (e->timeout_ms)
         h.fields |= HEADER_TIMEOUT;
+    if (e->max_attempts)
+        h.fields |= HEADER_MAX_ATTEMPTS;
+    if (e->backoff) {
+        h.fields |= HEADER_BACKOFF;
+        h.backoff = (struct header_text){e->backoff, strlen(e->backoff)};
+    }
+    if (e->unique.at)
+        h.fields |= HEADER_UNIQUE;
+    if (e->unique_for_ms)
+        h.fields |= HEADER_UNIQUE_FOR;
     return header_write(buf, HEADER_MAX, &h, e->x, e->x_count);
 }
 

@@ -18,13 +18,17 @@
 #include "common/base/ulid.h"
 
 struct envelope {
-    bool raw;            /* no header at all */
-    bool has_id;         /* `id` instead of a fresh one */
-    struct ulid id;      /* of the message made last */
-    const char *group;   /* NULL: none */
-    uint64_t delay_ns;   /* 0: none */
-    uint64_t ttl_ns;     /* 0: none */
-    uint64_t timeout_ms; /* 0: none */
+    bool raw;                  /* no header at all */
+    bool has_id;               /* `id` instead of a fresh one */
+    struct ulid id;            /* of the message made last */
+    const char *group;         /* NULL: none */
+    uint64_t delay_ns;         /* 0: none */
+    uint64_t ttl_ns;           /* 0: none */
+    uint64_t timeout_ms;       /* 0: none */
+    uint64_t max_attempts;     /* 0: none */
+    const char *backoff;       /* NULL: none */
+    struct header_text unique; /* at NULL: none */
+    uint64_t unique_for_ms;    /* 0: the worker's default */
     struct header_x x[HEADER_X_MAX];
     size_t x_count;
     size_t header_bytes; /* of the message made last */

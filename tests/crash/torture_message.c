@@ -109,6 +109,8 @@ static size_t head_size(const struct torture_plan *p)
         n += strlen("not-before: 1732126121000000000\n");
     if (p->sized)
         n += strlen("size: \n") + digits(p->body);
+    if (p->unique)
+        n += strlen("unique: \n") + digits(p->number);
     return n;
 }
 
@@ -147,6 +149,9 @@ void torture_plan(uint64_t number, struct torture_plan *p)
              p->fate == TORTURE_LATER;
     p->sized = headed && more >> 12 & 1 && p->fate != TORTURE_LATER &&
                !terms.plain; /* one is as long as the other */
+    /* Not a letter: with its key a replay needs room for a header. */
+    p->unique = headed && !p->sized && !terms.plain && more >> 13 & 1 &&
+                p->fate != TORTURE_LATER && p->fate != TORTURE_DEAD;
     sizes(p, headed, more >> 24);
 }
 
@@ -166,6 +171,9 @@ static void head_print(const struct torture_plan *p, uint64_t now_ns,
     if (p->sized)
         n +=
             snprintf(text + n, sizeof text - (size_t)n, "size: %zu\n", p->body);
+    if (p->unique)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "unique: %" PRIu64 "\n", p->number);
     text[n++] = '\n';
     memcpy(message, text, (size_t)n);
 }

@@ -62,6 +62,7 @@ struct torture_plan {
     int group;         /* -1: none */
     size_t head, body; /* bytes; head 0: no header */
     bool sized;        /* its header says how large the body is */
+    bool unique;       /* its number is its key: a second copy is dropped */
 };
 
 /* All that follows is of these terms. */

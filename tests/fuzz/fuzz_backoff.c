@@ -1,7 +1,7 @@
 /* fuzz_backoff.c - a spec of any text: refused in one line, or delays that keep
  * what it says */
 #include "tests/fuzz/fuzz.h"
-#include "worker/config/backoff.h"
+#include "common/message/backoff.h"
 
 #include <sysexits.h>
 

@@ -47,7 +47,11 @@ static bool fields_same(const struct header *a, const struct header *b)
            memcmp(&a->id, &b->id, sizeof a->id) == 0 &&
            memcmp(&a->letter_token, &b->letter_token, sizeof a->letter_token) ==
                0 &&
-           text_same(a->group, b->group);
+           text_same(a->group, b->group) &&
+           a->max_attempts == b->max_attempts &&
+           text_same(a->backoff, b->backoff) &&
+           text_same(a->unique, b->unique) &&
+           a->unique_for_ms == b->unique_for_ms;
 }
 
 /* again - written and read: the same header */

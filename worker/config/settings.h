@@ -19,7 +19,7 @@
 #include "common/base/problem.h"
 #include "common/broker/broker_operand.h"
 #include "common/mq/queue.h"
-#include "worker/config/backoff.h"
+#include "common/message/backoff.h"
 #include "worker/mqworker.h"
 
 #define CONCURRENCY_MAX 1024

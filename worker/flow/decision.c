@@ -24,6 +24,7 @@ void decision_init(struct decision *dec, const struct delivery *d,
         .lease = d->lease,
         .count = d->count,
         .stored = (d->message->flags & MESSAGE_STORED) != 0,
+        .max_attempts = delivery_max_attempts(d, 0),
     };
     (void)message_name(d->message);
 }
@@ -62,7 +63,9 @@ static void tell_waiting(const struct flow *f, const struct decision *dec,
     log_warn("retry", F_STR("msg", id), F_STR("error", dec->s.error),
              F_STR("error_text", text_of(&dec->s, text)),
              F_UINT("attempt", attempts(dec)),
-             F_UINT("of", f->set->max_attempts), F_DURATION("in", wait));
+             F_UINT("of", dec->max_attempts ? dec->max_attempts
+                                            : f->set->max_attempts),
+             F_DURATION("in", wait));
 }
 
 /* tell - log what is final now */
@@ -78,7 +81,9 @@ static void tell(const struct flow *f, const struct decision *dec)
         log_debug("done", F_STR("msg", id),
                   F_DURATION("took", dec->took_ns / NS_PER_US * NS_PER_US));
     else if (s->kind == SETTLE_DISCARD)
-        log_info("discarded", F_STR("msg", id), F_STR("error", s->error));
+        log_info("discarded", F_STR("msg", id),
+                 F_STR("reason", dec->duplicate ? "duplicate" : NULL),
+                 F_STR("error", s->error));
     else if (s->kind == SETTLE_DEAD)
         log_warn("dead", F_STR("msg", id), F_INT("letter", s->letter),
                  F_STR("reason", dead_reason_text(s->reason)),
@@ -103,6 +108,8 @@ static void add(struct counters *c, struct counters_block *b,
         break;
     case SETTLE_DISCARD:
         counters_add(&b->discarded, 1);
+        if (dec->duplicate)
+            counters_add(&b->duplicates, 1);
         counters_settled(c, COUNTERS_DISCARDED, id, dec->end_ns);
         break;
     case SETTLE_DEAD:

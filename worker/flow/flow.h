@@ -68,6 +68,7 @@ struct flow {
     atomic_bool growing;    /* a  a job resizes the source; set in the loop */
     _Atomic uint64_t stale; /* a  claims that were gone, so far */
     _Atomic uint64_t stale_told_ns; /* a  when that was told last; 0: never */
+    atomic_bool unique_told;        /* a  that unique lines are not looked at */
     bool started; /* it ran; before, it only finds what was left. Of the loop */
 };
 

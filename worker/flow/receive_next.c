@@ -14,6 +14,7 @@
 #include "common/base/fault_point.h"
 #include "worker/flow/backlog.h"
 #include "worker/flow/group_dispatch.h"
+#include "worker/flow/known.h"
 #include "worker/flow/receive.h"
 #include "worker/flow/run_limits.h"
 
@@ -91,16 +92,6 @@ bool receive_delayed(const struct flow *f, const struct delivery *d)
            ahead(d, now) <= f->set->max_delay_ns;
 }
 
-/* link - one that says it is a letter: whether it is, and whether it is a
- * second copy of one */
-static int link(struct flow *f, struct delivery *d)
-{
-    int is = f->source->ops->link(f->source, d->message, &d->header);
-
-    d->repeat = is == LINK_REPEAT;
-    return is < 0 ? is : 0;
-}
-
 /* is_plain - it has the lease of its group, no time of its own, and is no
  * letter */
 static bool is_plain(const struct delivery *d)
@@ -115,13 +106,12 @@ int receive_sort(struct receive *item, struct message *m)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
-    int err = 0;
+    int err;
 
     delivery_sort(d, m, f->set->group_separator);
-    if (d->header.fields & HEADER_LETTER)
-        err = link(f, d);
+    err = known_look(f, d);
     if (!err &&
-        (d->repeat || !d->group.at ||
+        (d->repeat || d->duplicate || !d->group.at ||
          (d->header.fields & HEADER_NOT_BEFORE && receive_delayed(f, d))))
         return 0;
     if (!err)
@@ -323,7 +313,7 @@ static bool needs_none(struct receive *item)
 
     if (atomic_load_explicit(&d->message->stale, memory_order_relaxed))
         settle_stale(f, d);
-    else if (d->repeat)
+    else if (d->repeat || d->duplicate)
         settle_repeat(f, d);
     else if (d->broken)
         settle_dead(f, d, REASON_BAD_HEADER, d->why);

@@ -7,6 +7,7 @@
 #include "worker/flow/settle.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -66,11 +67,26 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
     give(f, &dec);
 }
 
-/* settle_repeat - drop it; nobody else hears of it, as its id is that of a
- * message which ends, or has ended, by itself
+/* duplicate - another message has its key, and comes to an end by itself
+ * Crash before it is settled: the answer is the same at the next start.
+ */
+static void duplicate(struct flow *f, struct delivery *d)
+{
+    char id[ULID_TEXT], error[64];
+    struct decision dec;
+
+    decision_init(&dec, d, SETTLE_DISCARD);
+    dec.duplicate = true;
+    snprintf(error, sizeof error, "the key of %s", ulid_print(d->first, id));
+    dec.s.error = error;
+    give(f, &dec);
+}
+
+/* repeat - drop it; nobody else hears of it, as its id is that of a message
+ * which ends, or has ended, by itself
  * Crash before it is settled: it is found out again, and dropped.
  */
-void settle_repeat(struct flow *f, struct delivery *d)
+static void repeat(struct flow *f, struct delivery *d)
 {
     struct counters_block *b = d->count ? d->count : counters_rest(f->counters);
     struct settle s = {
@@ -84,6 +100,14 @@ void settle_repeat(struct flow *f, struct delivery *d)
     counters_add(&b->discarded, 1);
     if (!d->count)
         counters_rest_done(f->counters);
+}
+
+void settle_repeat(struct flow *f, struct delivery *d)
+{
+    if (d->duplicate)
+        duplicate(f, d);
+    else
+        repeat(f, d);
 }
 
 /* settle_cancelled - no handler hears of it but by `settled` */
@@ -144,17 +168,21 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
     }
 }
 
-/* wait_of - what the handler asked for, up to --max-delay, else the backoff */
-static uint64_t wait_of(struct flow *f, const struct outcome *out,
-                        uint32_t attempts)
+/* wait_of - what the handler asked for, up to --max-delay, else the backoff:
+ * the message's own, or the worker's */
+static uint64_t wait_of(struct flow *f, const struct delivery *d,
+                        const struct outcome *out)
 {
     uint64_t most = f->set->max_delay_ns;
     struct backoff b;
 
     if (out->delayed)
         return out->delay_ns < most ? out->delay_ns : most;
-    settings_backoff(f->set, &b);
-    return backoff_delay(&b, attempts, (unsigned)f->set->jitter_percent);
+    if (!(d->header.fields & HEADER_BACKOFF) ||
+        !header_backoff(d->header.backoff, &b))
+        settings_backoff(f->set, &b);
+    return backoff_delay(&b, d->message->failures + 1,
+                         (unsigned)f->set->jitter_percent);
 }
 
 /* failed - one more failure: again later, or dead; not inline, as the usual way
@@ -183,7 +211,7 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
     if (reason != REASON_NONE) {
         dec.s.died_ns = clock_wall_ns();
     } else {
-        dec.wait_ns = wait_cut(now, wait_of(f, out, d->message->failures + 1));
+        dec.wait_ns = wait_cut(now, wait_of(f, d, out));
         dec.s.due_ns = now + dec.wait_ns;
     }
     give(f, &dec);
@@ -236,7 +264,8 @@ static bool exhausted(const struct flow *f, const struct delivery *d)
 {
     uint64_t limit = f->set->retry_for_ns;
 
-    return d->message->failures + 1 >= f->set->max_attempts ||
+    return d->message->failures + 1 >=
+               delivery_max_attempts(d, f->set->max_attempts) ||
            ns_add(d->message->received_ns, limit) <= clock_wall_ns();
 }
 

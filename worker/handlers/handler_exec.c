@@ -421,7 +421,8 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->error[0] = '\0';
     out->ran = false;
     if (!s ||
-        environment_build(&s->env, &h->base, d, h->set->max_attempts) < 0) {
+        environment_build(&s->env, &h->base, d,
+                          delivery_max_attempts(d, h->set->max_attempts)) < 0) {
         verdict_not_started(out, "out of memory");
         return;
     }

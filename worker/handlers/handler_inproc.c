@@ -144,7 +144,7 @@ static inline void view(struct call *c, const struct handler *h,
     to->sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0;
     to->priority = m->priority;
     to->attempt = m->failures + 1;
-    to->max_attempts = (uint32_t)h->set->max_attempts;
+    to->max_attempts = (uint32_t)delivery_max_attempts(d, h->set->max_attempts);
     to->redelivered = (m->flags & MESSAGE_REDELIVERED) != 0;
     to->length_inferred = (m->flags & MESSAGE_LENGTH_INFERRED) != 0;
     c->d = d;

@@ -101,7 +101,9 @@ static int environment_of(struct on_dead *h, const struct source_hook *hook)
     int err;
 
     delivery_parse(&d, &m, '\0');
-    err = environment_build(&h->env, &h->base, &d, h->with.set->max_attempts);
+    err =
+        environment_build(&h->env, &h->base, &d,
+                          delivery_max_attempts(&d, h->with.set->max_attempts));
     if (!err)
         environment_letter(&h->env, hook->letter);
     return err;

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/handlers/handler.h"
+#include "worker/flow/known.h"
 #include "worker/flow/receive.h"
 #include "worker/flow/settle.h"
 #include "worker/flow/unsettled.h"
@@ -53,13 +54,12 @@ static int place(void *arg, struct message *m, bool half, struct settle *out)
     struct keep *k = arg;
     struct flow *f = k->flow;
     struct delivery d = {0};
-    int is = LINK_NONE;
+    int err;
 
     delivery_read(&d, m, f->set->group_separator);
     d.place = LANE_NONE;
-    if (d.header.fields & HEADER_LETTER)
-        is = f->source->ops->link(f->source, m, &d.header);
-    if (is == LINK_REPEAT) {
+    err = known_look(f, &d);
+    if (!err && (d.repeat || d.duplicate)) {
         settle_repeat(f, &d);
         return PLACE_SETTLED;
     }
@@ -70,7 +70,7 @@ static int place(void *arg, struct message *m, bool half, struct settle *out)
     }
     k->count++;
     place_of(f, &d, out);
-    return is < 0 ? is : PLACE_WAITS;
+    return err < 0 ? err : PLACE_WAITS;
 }
 
 /* tell_each - where it is, by its id */

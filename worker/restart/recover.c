@@ -18,6 +18,7 @@
 #include "common/state/counters.h"
 #include "worker/config/slots.h"
 #include "worker/flow/group_dispatch.h"
+#include "worker/flow/known.h"
 #include "worker/flow/settle.h"
 #include "worker/process/leftovers.h"
 #include "worker/process/process_search.h"
@@ -99,15 +100,13 @@ static int kill_leftovers(const struct found *found, struct problem *p)
     return 0;
 }
 
-/* read_left - the delivery of a message that is lent, and whether it is a
- * letter: enum source_link, or -errno */
+/* read_left - the delivery of a message that is lent, and whether it is known:
+ * 0, or -errno */
 static int read_left(struct flow *f, struct message *m, struct delivery *d)
 {
     delivery_read(d, m, f->set->group_separator);
     d->place = LANE_NONE;
-    return d->header.fields & HEADER_LETTER
-               ? f->source->ops->link(f->source, m, &d->header)
-               : LINK_NONE;
+    return known_look(f, d);
 }
 
 /* bury - dead by crashes, or by a machine that went down under it; its letter
@@ -115,12 +114,12 @@ static int read_left(struct flow *f, struct message *m, struct delivery *d)
 static int bury(struct flow *f, struct message *m, const char *error)
 {
     struct delivery d = {0};
-    int is = read_left(f, m, &d);
+    int err = read_left(f, m, &d);
 
-    if (is < 0)
-        return is;
+    if (err)
+        return err;
     FAULT_POINT("recover_before_bury");
-    if (is == LINK_REPEAT)
+    if (d.repeat || d.duplicate)
         settle_repeat(f, &d);
     else
         settle_dead(f, &d, REASON_CRASHED, error);
@@ -190,9 +189,9 @@ static int revive(struct flow *f, struct message *m)
     struct delivery d = {0};
     int err = read_left(f, m, &d);
 
-    if (err < 0)
+    if (err)
         return err;
-    if (err == LINK_REPEAT) {
+    if (d.repeat || d.duplicate) {
         settle_repeat(f, &d);
         return 0;
     }

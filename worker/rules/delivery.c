@@ -34,7 +34,7 @@ void delivery_parse(struct delivery *d, struct message *m, char separator)
     d->message = m;
     d->lease = NULL;
     d->group = m->group;
-    d->repeat = false;
+    d->repeat = d->duplicate = false;
     d->broken = header_parse(m->data, m->size, &d->header, d->why) < 0;
     if (d->broken)
         d->header.bytes = d->header.fields = d->header.x_count = 0;
@@ -81,6 +81,12 @@ uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
     if (ms < UINT64_MAX / NS_PER_MS)
         limit = ms * NS_PER_MS;
     return limit < most ? limit : most;
+}
+
+uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise)
+{
+    return d->header.fields & HEADER_MAX_ATTEMPTS ? d->header.max_attempts
+                                                  : otherwise;
 }
 
 void delivery_regroup(struct delivery *d, const char *key, size_t size)

@@ -36,10 +36,13 @@ struct delivery {
     struct header_text group;  /* at NULL: none; else the message's or `key` */
     const unsigned char *body; /* the message's */
     size_t body_size;
-    char id_text[ULID_TEXT]; /* "" until delivery_id was asked */
-    bool broken;             /* the header is; the whole message is the body */
-    bool repeat;             /* of a letter that was taken already: to drop */
-    char why[HEADER_WHY];    /* what is wrong with it */
+    bool broken;    /* the header is; the whole message is the body */
+    bool repeat;    /* of a letter that was taken already: to drop */
+    bool duplicate; /* of `first`, by its unique key: to be discarded */
+    /* "" until delivery_id was asked; beside them: all are cleared at once */
+    char id_text[ULID_TEXT];
+    struct ulid first;          /* of duplicate */
+    char why[HEADER_WHY];       /* what is wrong with it */
     char key[HEADER_VALUE_MAX]; /* group of a stored row */
 };
 
@@ -64,8 +67,8 @@ static inline bool delivery_plain(struct delivery *d, struct message *m)
     d->group.size = 0;
     d->body = m->data;
     d->body_size = m->size;
+    d->broken = d->repeat = d->duplicate = false;
     d->id_text[0] = '\0';
-    d->broken = d->repeat = false;
     return true;
 }
 /* The same, but without a name. */
@@ -74,6 +77,9 @@ void delivery_parse(struct delivery *d, struct message *m, char separator);
  * the worker's and not bounded; UINT64_MAX: none. */
 uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
                            uint64_t most);
+/* After how many failures it is dead: the message's own number, else
+ * `otherwise`, which is the worker's. */
+uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
 /* Its id as text; it costs something, so it is made when somebody wants it. */
 const char *delivery_id(struct delivery *d);
 /* Its group is this one, whatever the message says: it was stored so. */

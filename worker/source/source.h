@@ -259,6 +259,15 @@ struct source_ops {
      * disk. */
     int (*link)(struct source *s, struct message *m, const struct header *h);
 
+    /* The same of one whose header has HEADER_UNIQUE, before it is delivered or
+     * stored for the first time; MESSAGE_STORED has been. 0: it has the key
+     * for `ns` from its receipt on, durably, and finds itself when it comes
+     * again. -EEXIST: it came while another message, *first, has it.
+     * -EOPNOTSUPP: there are no keys here, just now or ever; it runs. Others:
+     * not known now, ask again. May be NULL. May wait for a disk. */
+    int (*claim)(struct source *s, const struct message *m,
+                 struct header_text key, uint64_t ns, struct ulid *first);
+
     /* ---- giving back ---- */
 
     /* The first error that is not -EINPROGRESS, or else that. n > 1: all are

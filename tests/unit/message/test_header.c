@@ -754,3 +754,40 @@ Test(header, names_of_x_lines)
     for (size_t i = 0; i < COUNT(bad); i++)
         cr_assert(!header_x_name_ok(bad[i], strlen(bad[i])), "%s", bad[i]);
 }
+
+/* ---- what one message says for itself ---- */
+
+static int read_line(const char *line, struct header *h)
+{
+    char text[512];
+    int n = snprintf(text, sizeof text, "MQW/1\n%s\n\nbody", line);
+    return header_parse(text, (size_t)n, h, (char[HEADER_WHY]){0});
+}
+
+Test(header, attempts_backoff_and_key_of_one_message)
+{
+    static const char all[] = "MQW/1\nmax-attempts: 3\nbackoff: exp:1s,5m\n"
+                              "unique: order-17\nunique-for: 60000\n\n";
+    struct header h, back;
+    struct backoff b;
+    char buf[HEADER_MAX];
+    cr_assert(header_parse(all, sizeof all - 1, &h, NULL) == 0);
+    cr_assert(h.max_attempts == 3 && h.unique_for_ms == 60000);
+    cr_assert(h.unique.size == 8 && !memcmp(h.unique.at, "order-17", 8));
+    cr_assert(header_backoff(h.backoff, &b) && b.exponential);
+    int n = header_write(buf, sizeof buf, &h, NULL, 0);
+    cr_assert(n > 0 && header_parse(buf, (size_t)n, &back, NULL) == 0);
+    cr_assert(back.fields == h.fields && back.unique.size == 8);
+    cr_assert(read_line("backoff: 1s,5s,30s", &h) == 0);
+}
+
+Test(header, attempts_backoff_and_key_that_are_none)
+{
+    static const char *const bad[] = {
+        "max-attempts: 0", "max-attempts: 1000001", "backoff: exp:5m,1s",
+        "backoff: ,",      "unique-for: 0",         "unique: ",
+    };
+    struct header h;
+    for (size_t i = 0; i < COUNT(bad); i++)
+        cr_assert(read_line(bad[i], &h) == -EBADMSG, "%s", bad[i]);
+}

@@ -5,7 +5,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "worker/config/backoff.h"
+#include "common/message/backoff.h"
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 

@@ -128,3 +128,16 @@ Test(delivery, a_stored_message_has_no_group_but_the_one_it_was_stored_with)
     delivery_parse(&d, &m, ':');
     cr_assert_eq(d.group.at, m.group.at);
 }
+
+/* What was said of the one before it would be the end of this one. */
+Test(delivery, a_plain_one_has_nothing_from_the_one_before)
+{
+    lend("x", 0);
+    d.broken = d.repeat = d.duplicate = true;
+    d.lease = (struct group *)&mark;
+    d.group.at = "old";
+    d.header.fields = HEADER_UNIQUE;
+    cr_assert(delivery_plain(&d, &m));
+    cr_assert_not(d.broken || d.repeat || d.duplicate || d.lease ||
+                  d.group.at || d.header.fields);
+}

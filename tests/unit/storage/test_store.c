@@ -71,7 +71,11 @@ static const char version_4[] = NUMBERS("4") VERSION_3_TABLES
     " flags INTEGER NOT NULL, letter INTEGER, data BLOB NOT NULL);"
     "CREATE INDEX spool_letters ON spool (letter) WHERE letter IS NOT NULL;"
     "CREATE TABLE spool_state (count INTEGER NOT NULL, boot TEXT,"
-    " run INTEGER NOT NULL, doubt INTEGER NOT NULL);";
+    " run INTEGER NOT NULL, doubt INTEGER NOT NULL);"
+    "CREATE TABLE keys (key TEXT PRIMARY KEY, seq INTEGER NOT NULL,"
+    " id BLOB NOT NULL, from_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
+    "CREATE INDEX keys_until ON keys (until_ns);";
 
 /* file_of - a store as that version made it */
 static void file_of(const char *version)

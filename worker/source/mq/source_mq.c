@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/letter/letters.h"
 #include "worker/source/mq/dead_limit.h"
@@ -21,6 +22,28 @@ static int mq_link(struct source *s, struct message *m, const struct header *h)
     struct source_mq *q = source_mq_of(s);
 
     return replay_link(q->store, q->due_rows, lent_of(m), h);
+}
+
+/* mq_claim - by way of a spool messages come by priority, and one may run while
+ * others that came before it are on the disk: who was first is not known */
+static int mq_claim(struct source *s, const struct message *m,
+                    struct header_text key, uint64_t ns, struct ulid *first)
+{
+    const struct source_mq *q = source_mq_of(s);
+    /* A kill may have come before its time was noted. */
+    uint64_t from = m->received_ns ? m->received_ns : clock_wall_ns();
+    const struct store_key claim = {.text = key.at,
+                                    .size = key.size,
+                                    .seq = m->seq,
+                                    .id = *m->id,
+                                    .received_ns = from,
+                                    .until_ns = ns_add(from, ns)};
+
+    if (atomic_load(&q->spool))
+        return -EOPNOTSUPP;
+    if (atomic_load(&q->store_gone))
+        return -EBADFD;
+    return store_key_claim(q->store, &claim, first);
 }
 
 static void mq_release(struct source *s, struct message *m)
@@ -170,6 +193,7 @@ static const struct source_ops mq_ops = {
     .take_due = mq_take_due,
     .unpark = mq_unpark,
     .link = mq_link,
+    .claim = mq_claim,
     .settle = mq_settle,
     .steer = mq_steer,
     .release = mq_release,

@@ -5,8 +5,8 @@
  * OWNS   Nothing.
  * FAILS  backoff_parse: a problem with status 64.
  */
-#ifndef WORKER_CONFIG_BACKOFF_H
-#define WORKER_CONFIG_BACKOFF_H
+#ifndef COMMON_MESSAGE_BACKOFF_H
+#define COMMON_MESSAGE_BACKOFF_H
 
 #include <stdbool.h>
 #include <stddef.h>

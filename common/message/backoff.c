@@ -1,5 +1,5 @@
 /* backoff.c - how long a failed message waits (see backoff.h) */
-#include "worker/config/backoff.h"
+#include "common/message/backoff.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,0 +1,126 @@
+/* store_key.c - keys that make messages unique for a while; see store.h
+ *
+ * A message claims its key before it runs, or waits in the store, for the first
+ * time. Crash before the commit: it is in its slot, and claims the key at the
+ * next start, before anything that came after it does. After the commit: the
+ * key names its sequence, so that it finds itself when it comes again, whatever
+ * cut it off. Another message is a duplicate by the time at which it came, and
+ * not by when that is asked: a kill between the answer and its end leads to the
+ * same answer.
+ * Messages claim in the order of their sequences, but for one whose claim the
+ * disk refused: the next one may be before it then. So a key has the time from
+ * which its message has it, too.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/store/store_sql.h"
+
+/* A key that is over stays that long, for a message that comes again or had to
+ * wait for the disk, and for a clock that is set back a little. */
+#define STAYS_NS (60 * NS_PER_S)
+
+/* One call. */
+struct claim {
+    const struct store_key *key;
+    struct ulid first; /* out: whose it is, if not this message's */
+    bool taken;
+};
+
+enum holder { HOLDER_NONE, HOLDER_SELF, HOLDER_OTHER };
+
+/* passed_on - whether one that came after this message and has the key has it
+ * from a time on at which this one's was over
+ * If this message ever had the key it is so: the other one was its duplicate
+ * until then. If it is not so, the other one was before it.
+ */
+static bool passed_on(const struct store_key *key, uint64_t other_from_ns)
+{
+    return other_from_ns >= key->until_ns;
+}
+
+/* holder_of - who has the key, from a row of SQL_KEY; NONE: it is free by the
+ * time at which the message came
+ */
+static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
+                             struct ulid *first)
+{
+    const void *id = sqlite3_column_blob(st, 1);
+    uint64_t seq = sql_column_u64(st, 0);
+
+    if (seq == key->seq ||
+        (seq > key->seq && passed_on(key, sql_column_u64(st, 2))))
+        return HOLDER_SELF;
+    if (seq < key->seq && sql_column_u64(st, 3) <= key->received_ns)
+        return HOLDER_NONE;
+    *first = (struct ulid){{0}};
+    if (id && sqlite3_column_bytes(st, 1) == sizeof *first)
+        memcpy(first, id, sizeof *first);
+    return HOLDER_OTHER;
+}
+
+/* claim_apply - take the key, if nobody has it; what is over goes, a few keys
+ * each time, so that no more stay than are needed */
+static int claim_apply(struct sql *sql, void *arg)
+{
+    struct claim *c = arg;
+    const struct store_key *k = c->key;
+    enum holder holder = HOLDER_NONE;
+    sqlite3_stmt *st;
+    int err =
+        sql_bind(sql, SQL_KEY, &st, SQL_VALUES(value_text(k->text, k->size)));
+
+    if (err)
+        return err;
+    err = sql_step(st);
+    if (err > 0)
+        holder = holder_of(st, k, &c->first);
+    sql_done(st);
+    c->taken = holder == HOLDER_OTHER;
+    if (err < 0 || holder != HOLDER_NONE)
+        return err < 0 ? err : 0;
+    err =
+        sql_run(sql, SQL_KEY_TAKE,
+                SQL_VALUES(value_text(k->text, k->size), value_u64(k->seq),
+                           value_blob(k->id.bytes, sizeof k->id.bytes),
+                           value_u64(k->received_ns), value_u64(k->until_ns)));
+    if (err || k->received_ns < STAYS_NS)
+        return err;
+    return sql_run(sql, SQL_KEYS_OVER,
+                   SQL_VALUES(value_u64(k->received_ns - STAYS_NS)));
+}
+
+/* claim_known - without a write, as for a message that comes again */
+static int claim_known(struct store *s, struct claim *c)
+{
+    enum holder holder = HOLDER_NONE;
+    sqlite3_stmt *st;
+    int found = store_ask(s, &st, SQL_KEY,
+                          SQL_VALUES(value_text(c->key->text, c->key->size)));
+
+    if (found > 0)
+        holder = holder_of(st, c->key, &c->first);
+    (void)store_answered(s, st, found);
+    c->taken = holder == HOLDER_OTHER;
+    return found < 0 ? found : holder == HOLDER_NONE ? -ENOENT : 0;
+}
+
+int store_key_claim(struct store *s, const struct store_key *key,
+                    struct ulid *first)
+{
+    struct claim c = {.key = key};
+    int err = claim_known(s, &c);
+
+    if (err == -ENOENT) {
+        FAULT_POINT("store_key_before");
+        err = store_write(s, claim_apply, NULL, &c);
+        FAULT_POINT("store_key_after");
+    }
+    if (!err && c.taken) {
+        *first = c.first;
+        err = -EEXIST;
+    }
+    return err;
+}

@@ -1,0 +1,271 @@
+/* what one message says for itself: unique, max-attempts, backoff */
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(unique, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+#define RUNS "--", "sh", "-c", "read how; echo \"$how\" >>runs"
+
+/* push - mqsend; its id */
+#define push(q, ...) \
+    ctl_good(harness_run("mqsend", "--print-id", __VA_ARGS__, (q), "body"))
+
+static void has(const char *text, const char *what)
+{
+    cr_assert_not_null(strstr(text, what), "no '%s' in: %s", what, text);
+}
+
+Test(unique, the_second_is_discarded_counted_and_named)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "2", RUNS);
+    char first[32], second[32], want[80];
+    const char *line;
+
+    snprintf(first, sizeof first, "%.26s", push(q, "--unique", "k"));
+    snprintf(second, sizeof second, "%.26s", push(q, "--unique", "k"));
+    push(q, "--unique", "other");
+    push(q, "--priority", "0");
+    harness_until(ctl_number(q, "discarded") == 1, SOON_MS);
+    harness_until_lines("runs", 3, SOON_MS);
+    cr_assert_eq(ctl_number(q, "duplicates"), 1);
+    line = harness_wait_log(w, "event=discarded", SOON_MS);
+    snprintf(want, sizeof want, "msg=%s reason=duplicate", second);
+    has(line, want);
+    snprintf(want, sizeof want, "the key of %s", first);
+    has(line, want);
+    has(ctl_out("explain", q, second), "discarded");
+    has(ctl_out("status", q), "1 of the discarded, by their unique key");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 3);
+}
+
+Test(unique, the_key_is_free_when_its_time_is_over)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, RUNS);
+
+    push(q, "--unique", "k,1ms");
+    harness_until_lines("runs", 1, SOON_MS);
+    push(q, "--unique", "k,1h");
+    harness_until_lines("runs", 2, SOON_MS);
+    push(q, "--unique", "k,1ms");
+    harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 2);
+}
+
+Test(unique, it_survives_a_restart_and_the_loss_of_custody)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, RUNS);
+
+    push(q, "--unique", "k");
+    harness_until_lines("runs", 1, SOON_MS);
+    harness_kill(w);
+    unlink(harness_custody(q));
+    w = ctl_worker(q, RUNS);
+    push(q, "--unique", "k");
+    harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+/* The one that was killed in its handler is the first still. */
+Test(unique, a_message_is_no_duplicate_of_itself)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c",
+                                           "echo $MQW_REDELIVERED >>runs; "
+                                           "exec sleep 1000");
+
+    push(q, "--unique", "k");
+    harness_until_lines("runs", 1, SOON_MS);
+    harness_kill(w);
+    push(q, "--unique", "k");
+    w = ctl_worker(q, "--", "sh", "-c", "echo $MQW_REDELIVERED >>runs");
+    harness_until_lines("runs", 2, SOON_MS);
+    harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "0\n1\n");
+}
+
+/* Its retries and its delay, however long, are its own affair. */
+Test(unique, what_waited_in_the_store_runs_when_its_time_is_over)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--", "sh", "-c",
+                   "echo $MQW_ATTEMPT >>runs; [ $MQW_ATTEMPT = 2 -o -e good ]");
+
+    push(q, "--unique", "k,1ms", "--backoff", "500ms");
+    harness_until_lines("runs", 1, SOON_MS);
+    harness_write("good", "", 0);
+    push(q, "--unique", "k,1h");
+    harness_until_lines("runs", 3, SOON_MS);
+    cr_assert_str_eq(harness_read("runs", NULL), "1\n1\n2\n");
+    push(q, "--unique", "d,1ms", "--delay", "300ms");
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    push(q, "--unique", "d,1h");
+    harness_until_lines("runs", 5, SOON_MS);
+    cr_assert_eq(ctl_number(q, "duplicates"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(unique, a_letter_that_is_sent_again_has_its_key_still)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--max-attempts", "1", "--", "sh",
+                                           "-c", "echo x >>runs; [ -e good ]");
+    struct harness_result r;
+
+    push(q, "--unique", "k", "--max-attempts", "1");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    harness_write("good", "", 0);
+    r = harness_run("mqdlq", "replay", "--raw", "--state-dir",
+                    harness_state_dir(), q, "1");
+    cr_assert_neq(r.status, 0, "it would be a duplicate of itself");
+    has(r.err, "unique key");
+    r = harness_run("mqdlq", "replay", "--state-dir", harness_state_dir(), q,
+                    "1");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "duplicates"), 0);
+    push(q, "--unique", "k");
+    harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 2);
+}
+
+Test(unique, also_in_groups_and_with_many_at_once)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "4", RUNS);
+
+    for (int i = 0; i < 8; i++)
+        push(q, "--group", i % 2 ? "a" : "b", "--unique", "k");
+    harness_until(ctl_number(q, "duplicates") == 7, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+Test(unique, a_message_has_its_own_number_of_attempts_and_backoff)
+{
+    const char *q = harness_queue(0, 0), *line;
+    struct harness_process *w = ctl_worker(
+        q, "--max-attempts", "5", "--backoff", "1h", "--jitter", "0", "--",
+        "sh", "-c", "echo $MQW_ATTEMPT of $MQW_MAX_ATTEMPTS >>runs; exit 1");
+
+    push(q, "--max-attempts", "3", "--backoff", "1ms,2ms");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    cr_assert_str_eq(harness_read("runs", NULL), "1 of 3\n2 of 3\n3 of 3\n");
+    line = harness_wait_log(w, "event=retry", SOON_MS);
+    has(line, " attempt=1 of=3 in=1ms");
+    push(q, "--max-attempts", "1");
+    harness_until(ctl_number(q, "dead") == 2, SOON_MS);
+    harness_send_text(q, "x");
+    harness_until_lines("runs", 5, SOON_MS);
+    has(harness_read("runs", NULL), "1 of 5");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(unique, lines_that_say_nothing_are_a_broken_header)
+{
+    static const char *const lines[] = {
+        "max-attempts: 0", "max-attempts: 1000001", "backoff: soon",
+        "backoff: exp:1s", "unique-for: 0",         "unique: a\nunique: b",
+    };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, RUNS);
+    char message[128];
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(message, sizeof message, "MQW/1\n%s\n\nbody\n", lines[i]);
+        harness_send_text(q, message);
+    }
+    harness_until(ctl_number(q, "dead") == 6, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_not(harness_exists("runs"));
+}
+
+Test(unique, mqsend_refuses_what_no_worker_takes)
+{
+    static const char *const flags[][2] = {
+        {"--unique", ""},        {"--unique", ",5s"},   {"--unique", " k"},
+        {"--unique", "k,0s"},    {"--backoff", "soon"}, {"--max-attempts", "0"},
+        {"--backoff", "exp:1s"},
+    };
+    static const char *const good[][2] = {
+        {"--unique", "k"}, {"--backoff", "1s"}, {"--max-attempts", "1"}};
+    const char *q = harness_queue(0, 0);
+
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        cr_assert_eq(
+            harness_run("mqsend", flags[i][0], flags[i][1], q, "x").status, 64,
+            "%s %s", flags[i][0], flags[i][1]);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        cr_assert_eq(harness_run("mqsend", good[i][0], good[i][1],
+                                 "amqp://u@localhost/v/q", "x")
+                         .status,
+                     64, "%s: a broker would not keep it", good[i][0]);
+    cr_assert_eq(harness_run("mqsend", "--raw", "--unique", "k", q, "x").status,
+                 64);
+    cr_assert_eq(harness_run("mqsend", "--unique", "a,b", q, "x").status, 0);
+    cr_assert_eq(harness_queue_length(q), 1);
+}
+
+/* spooled - how many rows the spool has */
+static int spooled(const char *q)
+{
+    const char *path =
+        harness_path("%s/%s/store.db", harness_state_dir(), q + 1);
+    sqlite3_stmt *st = NULL;
+    sqlite3 *db;
+    int n = -1;
+
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+        sqlite3_busy_timeout(db, SOON_MS) == SQLITE_OK &&
+        sqlite3_prepare_v2(db, "SELECT count(*) FROM spool", -1, &st, NULL) ==
+            SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW)
+        n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return n;
+}
+
+/* By way of a spool it is not known who was first. Also where it was there
+ * before: the worker without the flag runs what is left, and has a spool. */
+Test(unique, where_a_spool_is_no_key_counts_and_that_is_said_once)
+{
+    const char *q = harness_queue(0, 0);
+    const char *script = "echo $MQW_PRIORITY >>runs; "
+                         "while [ ! -e open ]; do sleep 0.01; done";
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", script);
+
+    push(q, "--unique", "k");
+    harness_until_lines("runs", 1, SOON_MS);
+    push(q, "--unique", "k", "--priority", "1");
+    push(q, "--unique", "k", "--priority", "2");
+    harness_until(spooled(q) == 2, SOON_MS);
+    has(harness_wait_log(w, "event=unique_not_looked_at", SOON_MS), "next=");
+    harness_kill(w);
+    harness_write("open", "", 0);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", script);
+    harness_until_lines("runs", 4, SOON_MS);
+    push(q, "--unique", "k", "--priority", "3");
+    harness_until_lines("runs", 5, SOON_MS);
+    cr_assert_eq(ctl_number(q, "duplicates"), 0);
+    cr_assert_eq(harness_log_count(w, "event=unique_not_looked_at"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = ctl_worker(q, RUNS);
+    push(q, "--unique", "k");
+    push(q, "--unique", "k");
+    harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
+    cr_assert_eq(harness_lines("runs"), 6, "there is no spool any more");
+    cr_assert_eq(harness_log_count(w, "event=unique_not_looked_at"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
