@@ -255,6 +255,37 @@ Test(spool, it_is_turned_on_while_a_worker_runs)
     cr_assert(harness_stop(w, 10000) == 0);
 }
 
+Test(spool, what_is_larger_than_the_queue_takes_now_is_a_letter)
+{
+    const struct mq_attr small = {.mq_maxmsg = 10, .mq_msgsize = 64};
+    const char *q = harness_queue(4, 4096);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "-c", "1", "--", gated());
+    char large[3000];
+    mqd_t mq;
+
+    memset(large, 'x', sizeof large);
+    first_runs(q);
+    for (int i = 0; i < 5; i++)
+        harness_send(q, large, sizeof large, 0);
+    send_number(q, 7, 0);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 10000);
+    open_gate();
+    cr_assert(harness_wait(w, 30000) == 0);
+    cr_assert(spooled(q) == 6);
+    mq_unlink(q);
+    mq = mq_open(q, O_RDWR | O_CREAT, 0600, &small);
+    cr_assert(mq != (mqd_t)-1);
+    mq_close(mq);
+    w = harness_worker(q, "-c", "4", "--", gated());
+    harness_until_lines("out", 2, 30000);
+    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 3") == 5);
+    cr_assert(ask(q, "SELECT min(length(data)) FROM messages") == sizeof large);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+}
+
 /* How many of each priority are sent when; what it says of the rest. */
 static struct inversions *shared(void)
 {

@@ -65,30 +65,36 @@ static int too_large(struct spool *sp, const struct store_spooled *m)
     return 0;
 }
 
+/* fits - a slot has room for it; there is room for several of them here */
+static bool fits(const struct spool *sp, const struct store_spooled *m)
+{
+    return m->size <= custody_body_bytes(sp->q->custody);
+}
+
 /* page_read - the first rows after `after` that were not lent; -EAGAIN: all of
- * a priority were up to some place, and *after is that one */
+ * a priority were up to some place, and *after is that one, or the first one
+ * was too large */
 static int page_read(struct spool *sp, int64_t *after)
 {
+    const struct store_spooled *rows = sp->ahead;
     int n = store_spool_read(sp->q->store, *after, sp->ahead, SPOOL_AHEAD,
                              sp->bodies, sp->room);
     uint32_t priority;
     int err;
 
-    if (n == -EMSGSIZE) {
-        err = too_large(sp, &sp->ahead[0]);
-        return err ? err : -EAGAIN;
-    }
-    if (n <= 0)
-        return n;
-    if (was_lent(sp, sp->ahead[0].key)) {
-        priority = store_spool_priority(sp->ahead[0].key);
+    if (n > 0 && was_lent(sp, rows[0].key)) {
+        priority = store_spool_priority(rows[0].key);
         *after = store_spool_key(priority, sp->taken[priority]);
         return -EAGAIN;
     }
+    if (n == -EMSGSIZE || (n > 0 && !fits(sp, &rows[0]))) {
+        err = too_large(sp, &rows[0]);
+        return err ? err : -EAGAIN;
+    }
     for (sp->count = 0; (int)sp->count < n; sp->count++)
-        if (was_lent(sp, sp->ahead[sp->count].key))
+        if (was_lent(sp, rows[sp->count].key) || !fits(sp, &rows[sp->count]))
             break;
-    return 0;
+    return n < 0 ? n : 0;
 }
 
 /* ahead_fill - what comes next there is read */
