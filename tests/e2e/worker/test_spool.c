@@ -286,6 +286,33 @@ Test(spool, what_is_larger_than_the_queue_takes_now_is_a_letter)
     cr_assert(spooled(q) == 0);
 }
 
+Test(spool, turned_off_it_leaves_nothing_that_waits_for_the_disk)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w = harness_worker(
+        q, "--spool", "--spool-sync", "always", "-c", "2", "--",
+        harness_script("dies", "read x; echo $x >>out; [ $x != free ] || exit 0"
+                               "\nwhile [ ! -e $x ]; do sleep 0.01; done\n"
+                               "exit 65\n"));
+
+    harness_send_text(q, "a");
+    harness_send_text(q, "b");
+    harness_until_lines("out", 2, 20000);
+    harness_send_text(q, "c");
+    harness_until(spooled(q) == 3, 10000);
+    cr_assert(harness_run("mqctl", "set", "--state-dir", harness_state_dir(), q,
+                          "spool=0")
+                  .status == 0);
+    harness_send_text(q, "free");
+    harness_write("a", "", 0); /* its letter makes room for c */
+    harness_until_lines("out", 3, 20000);
+    harness_write("b", "", 0);
+    harness_until(harness_lines_with("out", "free") == 1, 20000);
+    harness_write("c", "", 0);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+}
+
 /* How many of each priority are sent when; what it says of the rest. */
 static struct inversions *shared(void)
 {

@@ -213,7 +213,7 @@ static bool passes(const struct spool *sp)
 {
     return atomic_load(&sp->left) <= 0 && atomic_load(&sp->waits) == 0 &&
            atomic_load(&sp->writes) == 0 &&
-           (!spool_always(sp) || spool_most(sp) == 0 || !spool_numbers(sp));
+           (!spool_always(sp) || !spool_numbers(sp));
 }
 
 /* roomier - from full to a sixteenth that is free: the thread takes again */

@@ -70,9 +70,10 @@ static inline uint64_t spool_most(const struct spool *sp)
 {
     return atomic_load(&sp->q->set->spool);
 }
+/* Of a spool that is off nothing has to be on the disk. */
 static inline bool spool_always(const struct spool *sp)
 {
-    return sp->q->set->spool_sync == SPOOL_SYNC_ALWAYS;
+    return sp->q->set->spool_sync == SPOOL_SYNC_ALWAYS && spool_most(sp) > 0;
 }
 static inline int64_t spool_key_of(const struct slot *slot)
 {

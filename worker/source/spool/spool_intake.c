@@ -117,11 +117,13 @@ static void tell_err(struct spool *sp, int err)
 }
 
 /* to_write - whether those that wait are to get to the disk; of a spool that is
- * off they need not, unless it is crowded */
+ * off they need not, unless it is crowded, or take waits for that since it was
+ * on */
 static bool to_write(const struct spool *sp)
 {
     return atomic_load(&sp->waits) > 0 &&
-           (spool_most(sp) > 0 || spool_crowded(sp));
+           (spool_most(sp) > 0 || spool_crowded(sp) ||
+            atomic_load(&sp->stalled));
 }
 
 /* wait_for - how long; the queue is not looked at where nothing can be done
