@@ -313,6 +313,29 @@ Test(spool, turned_off_it_leaves_nothing_that_waits_for_the_disk)
     cr_assert(spooled(q) == 0);
 }
 
+Test(spool, it_goes_on_with_a_queue_that_was_made_again)
+{
+    const struct mq_attr attr = {.mq_maxmsg = 10, .mq_msgsize = 64};
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "-c", "1", "--", gated());
+    mqd_t mq;
+
+    harness_wait_log(w, "event=started", 10000);
+    mq_unlink(q);
+    mq = mq_open(q, O_RDWR | O_CREAT, 0600, &attr);
+    cr_assert(mq != (mqd_t)-1);
+    mq_close(mq);
+    harness_wait_log(w, "event=queue_opened_again", 10000);
+    first_runs(q);
+    for (int i = 0; i < 50; i++)
+        send_number(q, i, 0);
+    harness_until(harness_queue_length(q) == 0, 10000);
+    open_gate();
+    harness_until_lines("out", 51, 30000);
+    cr_assert(harness_stop(w, 10000) == 0);
+}
+
 /* How many of each priority are sent when; what it says of the rest. */
 static struct inversions *shared(void)
 {

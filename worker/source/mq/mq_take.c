@@ -108,6 +108,18 @@ static int half_received(struct source_mq *q, int err)
     return err;
 }
 
+/* reopen - the name again, behind the same descriptor: whoever sleeps on that
+ * sleeps on the old queue */
+static int reopen(struct source_mq *q)
+{
+    struct mq_spool *sp = q->spool;
+    int err = mq_reopen_now(q->mq_reopen);
+
+    if (!err && sp)
+        sp->ops->moved(sp);
+    return err;
+}
+
 /* none - nothing was received, and why */
 __attribute__((noinline)) static int none(struct source_mq *q,
                                           struct slot *slot, int n)
@@ -118,7 +130,7 @@ __attribute__((noinline)) static int none(struct source_mq *q,
         return half_received(q, n);
     slot_disarm(slot);
     if (n == -EAGAIN && mq_reopen_gone(q->mq_reopen)) {
-        err = mq_reopen_now(q->mq_reopen);
+        err = reopen(q);
         return err ? err : -EAGAIN;
     }
     return n;

@@ -52,6 +52,8 @@ enum mq_spool_at {               /* where the message of a slot is */
 struct mq_spool_ops {
     /* As source_ops. */
     void (*tuned)(struct mq_spool *sp);
+    /* Another queue is behind the descriptor. Inside take. */
+    void (*moved)(struct mq_spool *sp);
     int (*take)(struct mq_spool *sp, unsigned lane, uint64_t wall_ns,
                 struct message **out);
     /* One of which there is a row is done or discarded: its slot is FREE on

@@ -81,6 +81,12 @@ static void tuned(struct mq_spool *hook)
         start(hook);
 }
 
+/* moved - the thread polls the new one */
+static void moved(struct mq_spool *hook)
+{
+    spool_kick(spool_of(hook));
+}
+
 static const struct mq_spool_ops spool_ops = {
     .take = spool_take,
     .end = spool_end,
@@ -88,6 +94,7 @@ static const struct mq_spool_ops spool_ops = {
     .ready = spool_ready,
     .start = start,
     .tuned = tuned,
+    .moved = moved,
     .find = find,
     .key = spool_key_of,
     .note = note,
