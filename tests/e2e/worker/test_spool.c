@@ -336,6 +336,25 @@ Test(spool, it_goes_on_with_a_queue_that_was_made_again)
     cr_assert(harness_stop(w, 10000) == 0);
 }
 
+Test(spool, a_letter_that_is_sent_again_leaves_nothing_in_it)
+{
+    const char *q = harness_queue(10, 1024);
+    struct harness_process *w = harness_worker(
+        q, "--spool", "--spool-sync", "always", "-c", "1", "--",
+        harness_script("dies", "[ -e open ] || exit 65\ntouch ran\n"));
+
+    harness_send_text(q, "one");
+    harness_wait_log(w, "event=dead", 20000);
+    open_gate();
+    cr_assert(harness_run("mqdlq", "replay", "--state-dir", harness_state_dir(),
+                          "--all", q)
+                  .status == 0);
+    harness_until(harness_exists("ran"), 20000);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(ask(q, "SELECT count(*) FROM messages") == 0);
+    cr_assert(spooled(q) == 0);
+}
+
 /* How many of each priority are sent when; what it says of the rest. */
 static struct inversions *shared(void)
 {

@@ -91,6 +91,19 @@ static bool give_back(const struct source_mq *q, const struct settle *st,
            (row != 0 || (lent_of(st->m)->spooled && !atomic_load(&q->started)));
 }
 
+/* settle_ended - its rows are gone, or noted; a letter that came by way of the
+ * spool has two
+ * Crash between them: the slot is freed, as the letter is gone, and the other
+ * row is a second copy of that, which is dropped. After an error the first is
+ * deleted once more, which changes nothing.
+ */
+static int settle_ended(struct source_mq *q, struct lent *l)
+{
+    int err = store_delete(q->store, l->slot->row);
+
+    return err || !l->spooled ? err : q->spool->ops->end(q->spool, l);
+}
+
 /* settle_stored - what needs more than a store to its slot
  * A row that was put has freed the slot already; one that was deleted, or is
  * gone, has not. Not inline, as settle_all.
@@ -106,7 +119,7 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     if (!give_back(q, st, row))
         err = unwritable(q);
     if (!err && st->kind <= SETTLE_DISCARD)
-        err = store_delete(q->store, row);
+        err = settle_ended(q, l);
     else if (!err && !give_back(q, st, row))
         err = row_put(q, st);
     if (err) {
