@@ -27,6 +27,9 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/fault_point.h"
+#include "common/custody/slot.h"
+
 #define MAGIC "MQWENDS1"
 
 struct ends_file {
@@ -140,19 +143,23 @@ void ends_reset(struct ends *e, uint64_t run)
     atomic_store(&e->file->run, run);
 }
 
-bool ends_put(struct ends *e, int64_t key)
+/* ends_put - Crash before the note: the slot is RUNNING, and the message runs
+ * again, and says so. Between the two: recovery finds the note and frees the
+ * slot. After both: the note. */
+size_t ends_put(struct ends *e, int64_t key, struct slot *slot)
 {
-    bool room;
+    size_t n = 0;
 
     pthread_mutex_lock(&e->mtx);
-    room = e->head - e->tail < ENDS_MOST;
-    if (room) {
+    if (e->head - e->tail < ENDS_MOST) {
         atomic_store_explicit(&e->file->keys[e->head++ % ENDS_MOST], key,
                               memory_order_release);
-        atomic_fetch_add(&e->count, 1);
+        FAULT_POINT("spool_end_noted");
+        slot_retire(slot);
+        n = atomic_fetch_add(&e->count, 1) + 1;
     }
     pthread_mutex_unlock(&e->mtx);
-    return room;
+    return n;
 }
 
 /* ends_peek - a place without a key (see found) is as one with a key of none,

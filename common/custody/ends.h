@@ -20,6 +20,7 @@
 #define ENDS_MOST 8192
 
 struct ends; /* opaque; body in ends.c */
+struct slot; /* slot.h */
 
 int ends_open(struct ends **out, const char *path, struct problem *p);
 /* NULL-safe; sets NULL. `remove`: nothing is noted, and the file goes. */
@@ -29,8 +30,10 @@ uint64_t ends_run(const struct ends *e);
 /* Nothing is noted any more, and the file has that number. */
 void ends_reset(struct ends *e, uint64_t run);
 
-/* The message ended; > 0. False: there is no room. */
-bool ends_put(struct ends *e, int64_t key);
+/* The message ended; key > 0. Its slot is FREE before anybody can peek at it,
+ * or the slot would be all that is left of it. How many are noted then; 0: there
+ * is no room, and nothing has happened. */
+size_t ends_put(struct ends *e, int64_t key, struct slot *slot);
 /* The first of those that are noted; how many. */
 size_t ends_peek(struct ends *e, int64_t *keys, size_t room);
 /* The first n of them are not on the disk any more. */

@@ -244,27 +244,22 @@ int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
     return err;
 }
 
-/* spool_end - noted, then FREE
- * Crash before the note: the slot is RUNNING, and the message runs again, and
- * says so. Between the two: recovery finds the note and frees the slot. After
- * it: the row is deleted at the next start. */
+/* spool_end - noted, then FREE (ends_put); the row is deleted later
+ * The thread is told of the first one, and of many. */
 int spool_end(struct mq_spool *hook, struct lent *l)
 {
     struct spool *sp = spool_of(hook);
-    size_t before = ends_count(sp->ends);
+    size_t noted = ends_put(sp->ends, l->spooled, l->slot);
     int err;
 
-    if (!ends_put(sp->ends, l->spooled)) {
+    if (noted == 0) {
         err = spool_write(sp, false);
-        if (!err && !ends_put(sp->ends, l->spooled))
-            err = -EAGAIN;
-        if (err)
-            return err;
+        noted = err ? 0 : ends_put(sp->ends, l->spooled, l->slot);
+        if (noted == 0)
+            return err ? err : -EAGAIN;
     }
-    FAULT_POINT("spool_end_noted");
-    slot_retire(l->slot);
     l->spooled = 0;
-    if (before == 0 || before == ENDS_MOST / 4)
+    if (noted == 1 || noted == ENDS_MOST / 4)
         spool_kick(sp);
     return 0;
 }
