@@ -128,15 +128,24 @@ int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
     return err;
 }
 
-/* spool_recovered - rows of what ended go first, or they would run again */
-int spool_recovered(struct spool *sp, struct problem *p)
+/* ends_write - nothing that ended is on the disk */
+static int ends_write(struct spool *sp)
 {
     int err = 0;
 
-    if (!sp->q->spool)
-        return 0;
     while (!err && ends_count(sp->ends) > 0)
         err = spool_write(sp, false);
+    return err;
+}
+
+/* spool_recovered - rows of what ended go first, or they would run again */
+int spool_recovered(struct spool *sp, struct problem *p)
+{
+    int err;
+
+    if (!sp->q->spool)
+        return 0;
+    err = ends_write(sp);
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
                            "store of %s: messages that have run cannot be "
@@ -187,11 +196,14 @@ void spool_stop(struct spool *sp)
                  F_UINT("at_stop", spool_waits(&sp->hook) - before));
 }
 
-/* over - the end of this worker's time with the spool; whether it is orderly */
+/* over - the end of this worker's time with the spool; whether it is orderly
+ * What is in a slot needs its row, and its end, as they are: a start that is
+ * refused changes nothing. Without any, those that wait in slots that are FREE
+ * by now have been kept with the others (source_ops.keep). */
 static bool over(struct spool *sp)
 {
-    return sp->q->spool == &sp->hook && last_write(sp) == 0 &&
-           custody_empty(sp->q->custody) && store_spool_end(sp->q->store) == 0;
+    return sp->q->spool == &sp->hook && custody_empty(sp->q->custody) &&
+           ends_write(sp) == 0 && store_spool_end(sp->q->store) == 0;
 }
 
 void spool_close(struct spool **spool)
