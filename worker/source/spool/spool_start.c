@@ -138,6 +138,17 @@ static int ends_write(struct spool *sp)
     return err;
 }
 
+/* all_settled - recovery gives back, or writes, each message that has a row; a
+ * verdict that could not be written has its slot still, and the row would run
+ * beside it */
+static bool all_settled(const struct spool *sp)
+{
+    for (unsigned i = 0; i < custody_slots(sp->q->custody); i++)
+        if (sp->q->lents[i].spooled)
+            return false;
+    return true;
+}
+
 /* spool_recovered - rows of what ended go first, or they would run again */
 int spool_recovered(struct spool *sp, struct problem *p)
 {
@@ -146,6 +157,12 @@ int spool_recovered(struct spool *sp, struct problem *p)
     if (!sp->q->spool)
         return 0;
     err = ends_write(sp);
+    if (!err && !all_settled(sp))
+        return problem_set(p, EX_CANTCREAT, EIO,
+                           "store of %s cannot be written, and a message on "
+                           "which its handler died must go there; nothing was "
+                           "lost, free some space and start again",
+                           sp->q->set->queue);
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
                            "store of %s: messages that have run cannot be "
