@@ -298,14 +298,33 @@ int source_mq_watch(struct source_mq *q, struct problem *p)
     return err;
 }
 
+/* hooks_open - without --on-dead nobody is told of the deaths that are noted */
+static int hooks_open(struct source_mq *q, struct problem *p)
+{
+    int err = 0;
+
+    if (q->set->on_dead)
+        store_hooks_note(q->store);
+    else
+        err = letters_hooks_forget(q->store);
+    return err ? problem_set(
+                     p, EX_CANTCREAT, -err,
+                     "store of %s: deaths that --on-dead was to be told "
+                     "of cannot be forgotten: %s; make room on its "
+                     "disk, or start with --on-dead",
+                     q->set->queue, strerror(-err))
+               : 0;
+}
+
 int source_mq_open(struct source_mq *q, struct problem *p)
 {
     int err = lents_open(q);
 
-    if (q->set->on_dead)
-        store_hooks_note(q->store);
-    else if (!err)
-        err = letters_hooks_forget(q->store);
+    if (err)
+        err =
+            problem_set(p, EX_OSERR, -err, "cannot start: %s", strerror(-err));
+    else
+        err = hooks_open(q, p);
     q->source.ops = &mq_ops;
     lost_replays_init(&q->lost_replays);
     q->lost_replays.queue = q->set->queue;
@@ -317,9 +336,7 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     q->lost_replays.dirty = q->dirty;
     q->lost_replays.letters = letters_more;
     q->lost_replays.arg = q;
-    return err ? problem_set(p, EX_OSERR, -err, "cannot start: %s",
-                             strerror(-err))
-               : 0;
+    return err;
 }
 
 void source_mq_stop(struct source_mq *q)

@@ -16,8 +16,10 @@
 #include <bsd/stdlib.h>
 
 /* ends_ready - the file that the last worker noted ends in, or a new one
- * Crash between the two writes of a new one: the store has another number, or
- * none, and the next start doubts, or begins, in the same way. */
+ * The store has the number of the first already, so that a start after a kill
+ * writes nothing. Crash between the two writes of a new one: the store has
+ * another number, or none, and the next start doubts, or begins, in the same
+ * way. */
 static int ends_ready(struct spool *sp, struct problem *p)
 {
     struct store_spool_left left;
@@ -43,10 +45,12 @@ static int ends_ready(struct spool *sp, struct problem *p)
         if (left.run)
             sp->doubt = left.seq;
     }
-    if (!err)
+    if (!err && run != left.run)
         err = store_spool_begin(sp->q->store, run, sp->doubt);
     if (err)
-        return problem_set(p, EX_CANTCREAT, -err, "store of %s: %s",
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "store of %s: the spool cannot begin: %s; nothing "
+                           "was lost, make room on its disk and start again",
                            sp->q->set->queue, strerror(-err));
     sp->seq = left.seq;
     return 0;
