@@ -188,27 +188,37 @@ Test(spool, one_that_fails_waits_and_dies_as_without_a_spool)
     cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 3") == 1);
 }
 
+/* Rows of the spool while the only message runs. */
+static int64_t rows_of_one(const char *sync)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "--spool-sync", sync, "-c", "1", "--",
+                       harness_script("note", "touch runs; while [ ! -e "
+                                              "open ]; do sleep 0.01; "
+                                              "done\n"));
+    int64_t rows;
+
+    harness_wait_log(w, "event=started", 10000);
+    harness_send_text(q, "one");
+    harness_until(harness_exists("runs"), 10000);
+    rows = spooled(q);
+    open_gate();
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+    unlink(harness_path("open"));
+    unlink(harness_path("runs"));
+    return rows;
+}
+
+/* On a loaded machine a handler may be late by a millisecond: then it waits. */
 Test(spool, always_writes_one_before_it_runs_and_waiting_only_those_that_wait)
 {
-    for (int always = 0; always < 2; always++) {
-        const char *q = harness_queue(10, 64);
-        struct harness_process *w =
-            harness_worker(q, "--spool", "--spool-sync",
-                           always ? "always" : "waiting", "-c", "1", "--",
-                           harness_script("note", "touch runs; while [ ! -e "
-                                                  "open ]; do sleep 0.01; "
-                                                  "done\n"));
+    int late = 0;
 
-        harness_wait_log(w, "event=started", 10000);
-        harness_send_text(q, "one");
-        harness_until(harness_exists("runs"), 10000);
-        cr_assert(spooled(q) == always);
-        open_gate();
-        cr_assert(harness_stop(w, 10000) == 0);
-        cr_assert(spooled(q) == 0);
-        unlink(harness_path("open"));
-        unlink(harness_path("runs"));
-    }
+    cr_assert(rows_of_one("always") == 1);
+    while (rows_of_one("waiting") != 0)
+        cr_assert(++late < 20, "each of %d had a row", late);
 }
 
 Test(spool, a_full_spool_holds_senders_back_and_says_so_once)
