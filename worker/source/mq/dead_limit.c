@@ -136,7 +136,7 @@ static void tell(struct chore *chore, int err)
 
 void dead_limit_poke(struct dead_limit *l)
 {
-    if (!off(l->with.set))
+    if (l && !off(l->with.set))
         chore_after(&l->chore, PAUSE_NS);
 }
 

@@ -38,7 +38,7 @@ struct dead_limit_setup {
 
 int dead_limit_open(struct dead_limit **out,
                     const struct dead_limit_setup *setup, struct problem *p);
-/* There may be something to remove. Never waits. */
+/* There may be something to remove. Never waits; NULL-safe. */
 void dead_limit_poke(struct dead_limit *l);
 void dead_limit_close(struct dead_limit **l); /* after the pool; sets NULL */
 
