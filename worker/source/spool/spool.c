@@ -166,11 +166,15 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
 
 /* ---- the next one ---- */
 
-/* stall - it is on its way to the disk, and can be had soon */
+/* stall - it is on its way to the disk, and can be had soon
+ * A disk that takes nothing is tried again by the clock, not for whoever asks.
+ * The thread forgets that before it looks whether take is stalled, so one of
+ * the two sees the other. */
 static int stall(struct spool *sp)
 {
     atomic_store(&sp->stalled, true);
-    spool_kick(sp);
+    if (!atomic_load(&sp->stuck))
+        spool_kick(sp);
     return -EAGAIN;
 }
 
