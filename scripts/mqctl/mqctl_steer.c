@@ -79,6 +79,7 @@ static int gone_wait(const struct options *o, const struct statedir *dir,
 {
     char time[DURATION_TEXT];
 
+    fflush(stdout); /* what was told already is not kept back by the wait */
     if (ask_until_gone(dir, pid, o->wait_ns) == 0) {
         if (!o->quiet && !o->json)
             printf("%s: its worker has gone\n", queue);

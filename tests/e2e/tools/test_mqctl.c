@@ -537,6 +537,7 @@ Test(mqctl, wait_comes_back_when_the_worker_has_gone_and_not_before)
     cr_assert_not_null(strstr(r.err, "has not gone after 50ms"), "%s", r.err);
     waits = harness_program("mqctl", "drain", "--wait", "--state-dir",
                             harness_state_dir(), q);
+    harness_until(strstr(harness_stdout(waits, NULL), "draining"), SOON_MS);
     open_gate();
     cr_assert_eq(harness_wait(waits, SOON_MS), 0);
     cr_assert_eq(harness_lines("ended"), 1, "it came back before the end");
