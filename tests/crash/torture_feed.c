@@ -90,7 +90,8 @@ static int send_one(struct producer *p, uint64_t n)
     size = torture_make(&plan, plan.fate == TORTURE_LATER ? clock_wall_ns() : 0,
                         p->message);
     err = send(p, size, plan.priority);
-    if (!err && plan.unique) /* as a producer that had no answer; or not */
+    /* As a producer that had no answer. */
+    if (!err && plan.unique && !w->terms.spooled)
         (void)send(p, size, plan.priority);
     if (!err)
         atomic_store(&w->producers[p->number].sent, n + 1);
