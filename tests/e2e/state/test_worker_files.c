@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 TestSuite(worker_files, .init = faults_init, .fini = harness_fini,
-          .timeout = 90);
+          .timeout = 600);
 
 /* Fails unless the body is "good". */
 #define GOOD_ONLY \
