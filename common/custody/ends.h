@@ -31,8 +31,8 @@ uint64_t ends_run(const struct ends *e);
 void ends_reset(struct ends *e, uint64_t run);
 
 /* The message ended; key > 0. Its slot is FREE before anybody can peek at it,
- * or the slot would be all that is left of it. How many are noted then; 0: there
- * is no room, and nothing has happened. */
+ * or the slot would be all that is left of it. How many are noted then; 0:
+ * there is no room, and nothing has happened. */
 size_t ends_put(struct ends *e, int64_t key, struct slot *slot);
 /* The first of those that are noted; how many. */
 size_t ends_peek(struct ends *e, int64_t *keys, size_t room);

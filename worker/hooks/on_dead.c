@@ -453,12 +453,12 @@ void on_dead_close(struct on_dead **on_dead)
 
     if (!h)
         return;
-    *on_dead = NULL;
     pthread_mutex_lock(&h->mtx);
     h->stops = true;
     pthread_cond_signal(&h->more);
     pthread_mutex_unlock(&h->mtx);
     (void)!write(h->wake, &one, sizeof one);
     pthread_join(h->thread, NULL);
+    *on_dead = NULL; /* the thread pokes itself by it */
     release(h);
 }

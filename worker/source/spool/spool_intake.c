@@ -126,12 +126,23 @@ static bool to_write(const struct spool *sp)
             atomic_load(&sp->stalled));
 }
 
+/* has_room - the same for who is not inside; the sequences are take's */
+static bool has_room(struct spool *sp)
+{
+    bool room;
+
+    pthread_mutex_lock(&sp->mtx);
+    room = spool_has_room(sp);
+    pthread_mutex_unlock(&sp->mtx);
+    return room;
+}
+
 /* wait_for - how long; the queue is not looked at where nothing can be done
  * about it */
 static bool wait_for(struct spool *sp)
 {
     bool stuck = atomic_load(&sp->stuck);
-    bool room = !stuck && spool_has_room(sp);
+    bool room = !stuck && has_room(sp);
     struct pollfd fds[2] = {
         {.fd = sp->kick, .events = POLLIN},
         {.fd = room ? queue_fd(sp->q->queue) : -1, .events = POLLIN}};

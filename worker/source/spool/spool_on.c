@@ -61,7 +61,7 @@ static int fill(struct spool *sp, struct problem *p)
 {
     size_t most = custody_slots_most(sp->q->custody);
 
-    sp->room = SPOOL_AHEAD * 1024;
+    sp->room = (size_t)SPOOL_AHEAD * 1024;
     if (sp->room < custody_body_bytes(sp->q->custody))
         sp->room = custody_body_bytes(sp->q->custody);
     sp->waiting = calloc(most + 1, sizeof *sp->waiting);
