@@ -475,6 +475,7 @@ Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
               "%s", said);
     w = worker(q); /* it makes the queue again */
     in_runs("held");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS); /* not before its end */
     harness_kill(w);
     said = ctl_out("remove", q);
     cr_assert_null(strstr(said, "stay"), "%s", said);
