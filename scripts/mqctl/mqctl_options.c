@@ -173,7 +173,7 @@ static const struct subcommand_flag flags[] = {
               "be given several times"}},
     {V(SERVE),
      {"behind-proxy", 0, OPT_FLAG, AT(serve.behind_proxy),
-      .help = "a proxy stands in front and speaks TLS; its X-Forwarded-User "
+      .help = "a proxy in front speaks TLS; its X-Forwarded-User "
               "goes to the log"}},
     {V(SERVE),
      {"tls-cert", 0, OPT_STRING, .value = "PATH", AT(serve.tls_cert),

@@ -20,7 +20,7 @@
 #define LATE_US 20000 /* a kill comes up to that long after what it waits for */
 
 TestSuite(groups_kill, .init = harness_init, .fini = harness_fini,
-          .timeout = 600);
+          .timeout = 3600);
 
 static unsigned from_environment(const char *name, unsigned preset)
 {

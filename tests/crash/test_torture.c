@@ -13,7 +13,7 @@
 #define LIMIT_MS 300000
 #define KILLS    "30"
 
-TestSuite(torture, .init = harness_init, .fini = harness_fini, .timeout = 600);
+TestSuite(torture, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
 /* variable - NAME=value for the environment */
 static const char *variable(char *text, size_t size, const char *name,
