@@ -37,21 +37,52 @@ static size_t x_collect(const uint8_t *data, const struct header *h,
     return n;
 }
 
+/* text_kept - the same text, where there is one: else it is not set */
+static bool text_kept(unsigned fields, struct header_text a,
+                      struct header_text b)
+{
+    return fields == 0 || text_same(a, b);
+}
+
+/* number_kept - the same number, where there is one */
+static bool number_kept(unsigned fields, uint64_t a, uint64_t b)
+{
+    return fields == 0 || a == b;
+}
+
+/* id_kept - the same id, where there is one */
+static bool id_kept(unsigned fields, struct ulid a, struct ulid b)
+{
+    return fields == 0 || memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* numbers_kept - the numbers of both headers, which have the same fields */
+static bool numbers_kept(const struct header *a, const struct header *b)
+{
+    unsigned f = a->fields;
+    return number_kept(f & HEADER_SENT, a->sent_ns, b->sent_ns) &&
+           number_kept(f & HEADER_SIZE, a->size, b->size) &&
+           number_kept(f & HEADER_NOT_BEFORE, a->not_before_ns,
+                       b->not_before_ns) &&
+           number_kept(f & HEADER_EXPIRES, a->expires_ns, b->expires_ns) &&
+           number_kept(f & HEADER_TIMEOUT, a->timeout_ms, b->timeout_ms) &&
+           number_kept(f & HEADER_LETTER, a->letter, b->letter) &&
+           number_kept(f & HEADER_MAX_ATTEMPTS, a->max_attempts,
+                       b->max_attempts) &&
+           number_kept(f & HEADER_UNIQUE_FOR, a->unique_for_ms,
+                       b->unique_for_ms);
+}
+
 /* fields_same - what the two headers say */
 static bool fields_same(const struct header *a, const struct header *b)
 {
-    return a->fields == b->fields && a->sent_ns == b->sent_ns &&
-           a->size == b->size && a->not_before_ns == b->not_before_ns &&
-           a->expires_ns == b->expires_ns && a->timeout_ms == b->timeout_ms &&
-           a->letter == b->letter && a->x_count == b->x_count &&
-           memcmp(&a->id, &b->id, sizeof a->id) == 0 &&
-           memcmp(&a->letter_token, &b->letter_token, sizeof a->letter_token) ==
-               0 &&
-           text_same(a->group, b->group) &&
-           a->max_attempts == b->max_attempts &&
-           text_same(a->backoff, b->backoff) &&
-           text_same(a->unique, b->unique) &&
-           a->unique_for_ms == b->unique_for_ms;
+    unsigned f = a->fields;
+    return f == b->fields && a->x_count == b->x_count && numbers_kept(a, b) &&
+           id_kept(f & HEADER_ID, a->id, b->id) &&
+           id_kept(f & HEADER_LETTER_TOKEN, a->letter_token, b->letter_token) &&
+           text_kept(f & HEADER_GROUP, a->group, b->group) &&
+           text_kept(f & HEADER_BACKOFF, a->backoff, b->backoff) &&
+           text_kept(f & HEADER_UNIQUE, a->unique, b->unique);
 }
 
 /* again - written and read: the same header */

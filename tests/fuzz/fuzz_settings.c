@@ -22,10 +22,20 @@ static int arguments(const uint8_t *data, size_t size, char *argv[ARGS + 2])
     return argc;
 }
 
+/* queue_bounds - a name of a POSIX queue, or a broker's operand */
+static void queue_bounds(const struct settings *s)
+{
+    fuzz_must(memchr(s->queue, '\0', sizeof s->queue));
+    if (s->broker.host_count > 0)
+        fuzz_must(strncmp(s->queue, "amqp", 4) == 0 && s->broker.queue[0]);
+    else
+        fuzz_must(s->queue[0] == '/' && strlen(s->queue) > 1);
+}
+
 /* settings_bounds - what no flag may have set */
 static void settings_bounds(const struct settings *s)
 {
-    fuzz_must(s->queue[0] == '/' && strlen(s->queue) > 1);
+    queue_bounds(s);
     fuzz_must(!s->plugin == !!s->command);
     fuzz_must(!s->command || s->command[0][0]);
     fuzz_must(s->concurrency >= 1 && s->concurrency <= CONCURRENCY_MAX);
