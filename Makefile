@@ -192,7 +192,7 @@ $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 # The worker as it is installed, and parts that only the archive shows.
-$(BENCH): $(call obj,$(wildcard tests/bench/*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
+$(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
@@ -203,11 +203,11 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) 
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 # What mqctl serve reads of a request before it knows who asks.
 $(BUILD)/tests/fuzz/fuzz_serve_path: LIBS += $(HTTP_LIBS)
-$(TORTURE): $(call obj,$(wildcard tests/crash/torture*.c)) $(LIB)
+$(TORTURE): $(call obj,$(wildcard tests/crash/torture/*.c)) $(LIB)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 $(BUILD)/tests/handlers/torture_exec $(BUILD)/tests/handlers/torture_stream \
-$(BUILD)/tests/plugins/torture.so: $(call obj,tests/crash/torture_message.c tests/crash/torture_witness.c)
+$(BUILD)/tests/plugins/torture.so: $(call obj,tests/crash/torture/torture_message.c tests/crash/torture/torture_witness.c)
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)

@@ -2,7 +2,7 @@
  *
  * The schema of version 4. Change it: raise STORE_VERSION, bring the old one up
  * to it (store_make_upgrade), keep a frozen copy of each in
- * tests/unit/storage/test_store.c.
+ * tests/unit/store/test_store.c.
  *
  * messages   one row a message. `data` is the last column, so that the others
  *            are read without walking through a large body. receive_seq is NULL

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "common/options/subcommand.h"
-#include "common/store/waiting.h"
+#include "common/waiting/waiting.h"
 
 enum verb {
     VERB_QUEUES,

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/crash/kill_message.h"
+#include "tests/crash/torture/kill_message.h"
 #include "tests/harness/harness.h"
 
 #define PRODUCERS  2

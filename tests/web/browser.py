@@ -5,7 +5,7 @@ Usage: browser.py URL READ_ONLY_URL TOKEN QUEUE MQSEND
 
 Both servers show one state directory. The worker of QUEUE gives up on each
 message until the file `fixed` is there. One letter is there already, with what
-tests/e2e/product/test_serve_browser.c put into its body and its stderr. Status
+tests/e2e/serve/test_serve_browser.c put into its body and its stderr. Status
 0; 77 and a word if a program is missing; else the reason is on stderr.
 """
 import http.server

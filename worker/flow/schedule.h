@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "worker/flow/gate.h"
+#include "worker/gate/gate.h"
 
 struct flow;
 

@@ -1,7 +1,7 @@
 /* mqworker: many messages that wait
  *
  * Rows are put into the store as a worker would have left them.
- * tests/bench/bench_restart.c has a million.
+ * tests/bench/rows/bench_restart.c has a million.
  */
 #include "tests/e2e/tools/run_fixture.h"
 

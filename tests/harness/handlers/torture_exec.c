@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/crash/torture_witness.h"
+#include "tests/crash/torture/torture_witness.h"
 
 static const char *variable(const char *name)
 {

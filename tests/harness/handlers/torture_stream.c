@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/crash/torture_witness.h"
+#include "tests/crash/torture/torture_witness.h"
 
 enum { ROOM = 1 << 18, ANSWER = 64 };
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/crash/kill_message.h"
+#include "tests/crash/torture/kill_message.h"
 
 enum { TICK_MS = 2 };
 

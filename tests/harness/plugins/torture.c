@@ -4,7 +4,7 @@
  */
 #include <time.h>
 
-#include "tests/crash/torture_witness.h"
+#include "tests/crash/torture/torture_witness.h"
 #include "worker/mqworker.h"
 
 enum { SLOW_IN = 1024, SLOW_NS = 500000 };

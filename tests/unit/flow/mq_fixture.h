@@ -10,7 +10,7 @@
 #ifndef TESTS_UNIT_FLOW_MQ_FIXTURE_H
 #define TESTS_UNIT_FLOW_MQ_FIXTURE_H
 
-#include "tests/unit/storage/store_fixture.h"
+#include "tests/unit/store/store_fixture.h"
 
 #include "common/base/log.h"
 #include "common/state/counters.h"

@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/flow/gate.h"
+#include "worker/gate/gate.h"
 #include "worker/source/source.h"
 
 enum { THREADS = 4, STEPS = 200, CAP = 2 };

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "worker/flow/gate.h"
-#include "worker/flow/solo.h"
+#include "worker/gate/gate.h"
+#include "worker/gate/solo.h"
 
 enum { THREADS = 3, TAKES = 20 };
 

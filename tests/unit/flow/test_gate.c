@@ -8,7 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/state/counters.h"
-#include "worker/flow/gate.h"
+#include "worker/gate/gate.h"
 #include "worker/loop/dirty.h"
 #include "worker/loop/loop.h"
 

@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "worker/flow/solo.h"
+#include "worker/gate/solo.h"
 
 static struct attention attention;
 static struct solo solo;

@@ -25,7 +25,7 @@ static struct call *_Atomic now_in[THREADS]; /* its call that runs */
 
 static void on_late(void *arg)
 {
-    struct call *c = *(struct call *_Atomic *)arg;
+    struct call *c = *(struct call * _Atomic *)arg;
 
     if (clock_mono_ns() < c->not_before) {
         fprintf(stderr, "told before its time\n");
@@ -45,8 +45,8 @@ static void once(unsigned thread, unsigned *state)
     struct call c = {.not_before = now + limit};
 
     now_in[thread] = &c;
-    call_deadline_enter(
-        p, NULL, rand_r(state) % 8 || surely ? now + limit : UINT64_MAX);
+    call_deadline_enter(p, NULL,
+                        rand_r(state) % 8 || surely ? now + limit : UINT64_MAX);
     while (surely ? atomic_load(&c.told) == 0 && clock_mono_ns() < now + STUCK
                   : clock_mono_ns() < until)
         ;

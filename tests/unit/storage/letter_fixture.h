@@ -3,7 +3,7 @@
 #define TESTS_UNIT_STORAGE_LETTER_FIXTURE_H
 
 #include "common/letter/letters.h"
-#include "tests/unit/storage/store_fixture.h"
+#include "tests/unit/store/store_fixture.h"
 
 static inline struct store_row letter(uint64_t died_ns, enum dead_reason reason,
                                       const char *error, const char *group,

@@ -1,0 +1,382 @@
+/* waiting.c - see waiting.h
+ *
+ * Read page by page, as letters.c: a page is copied out and its read
+ * transaction ended before the first visit. Rows of a group are read one
+ * priority after the other, which is how messages_parked has them.
+ */
+#include "common/waiting/waiting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/store/store_sql.h"
+
+#define PAGE_ROWS  64
+#define PAGE_BYTES (1u << 20)
+#define COL_SAID   (COL_DATA + 1) /* error_text */
+
+static const char *const texts[WAITING_STATES] = {
+    [WAITING_RUNNING] = "running", [WAITING_READY] = "ready",
+    [WAITING_SPOOLED] = "spooled", [WAITING_DELAYED] = "delayed",
+    [WAITING_RETRY] = "retry",     [WAITING_PARKED] = "parked",
+    [WAITING_HELD] = "held",
+};
+
+const char *waiting_state_text(enum waiting_state state)
+{
+    return texts[state];
+}
+
+enum waiting_state waiting_state_parse(const char *text, size_t size)
+{
+    int i = 0;
+
+    while (i < WAITING_STATES &&
+           !(strlen(texts[i]) == size && memcmp(texts[i], text, size) == 0))
+        i++;
+    return (enum waiting_state)i;
+}
+
+struct page {
+    struct waiting_row *rows[PAGE_ROWS]; /* one block of memory each */
+    size_t count, bytes;
+};
+
+/* One walk over the rows. */
+struct walk {
+    struct store *s;
+    const struct waiting_filter *f;
+    struct waiting_place at;
+    int (*visit)(const struct waiting_row *w, void *arg);
+    void *arg;
+};
+
+/* ---- a page ---- */
+
+/* state_of - of a row, as of now */
+static enum waiting_state state_of(const struct store_row *m, uint64_t now_ns,
+                                   bool held)
+{
+    if (m->state == STORE_PARKED)
+        return held ? WAITING_HELD : WAITING_PARKED;
+    if (m->due_ns <= now_ns)
+        return WAITING_READY;
+    return m->attempts > 0 ? WAITING_RETRY : WAITING_DELAYED;
+}
+
+/* text_copy - bytes and a NUL at *at; NULL stays NULL */
+static const char *text_copy(char **at, const void *bytes, size_t size)
+{
+    char *start = *at;
+
+    if (!bytes)
+        return NULL;
+    memcpy(start, bytes, size);
+    start[size] = '\0';
+    *at += size + 1;
+    return start;
+}
+
+/* row_copy - the row that a statement stands on, in one block of its own */
+static int row_copy(sqlite3_stmt *st, const struct waiting_filter *f, bool held,
+                    struct waiting_row **out, size_t *bytes)
+{
+    struct store_row m;
+    struct waiting_row *w;
+    size_t error_size, body_size, said_size;
+    const void *body, *said;
+    char *at;
+    int err = sql_read_row(st, &m);
+
+    if (err)
+        return err;
+    body = sqlite3_column_blob(st, COL_DATA);
+    body_size = (size_t)sqlite3_column_bytes(st, COL_DATA);
+    said = sqlite3_column_text(st, COL_SAID);
+    said_size = (size_t)sqlite3_column_bytes(st, COL_SAID);
+    error_size = m.error ? strlen(m.error) : 0;
+    *bytes = sizeof *w + m.group_size + error_size + body_size + said_size + 4;
+    w = malloc(*bytes);
+    if (!w)
+        return -ENOMEM;
+    at = (char *)(w + 1);
+    m.group = text_copy(&at, m.group, m.group_size);
+    m.error = text_copy(&at, m.error, error_size);
+    *w = (struct waiting_row){.m = m,
+                              .state = state_of(&m, f->now_ns, held),
+                              .body =
+                                  text_copy(&at, body ? body : "", body_size),
+                              .body_size = body_size,
+                              .error_text = text_copy(&at, said, said_size)};
+    *out = w;
+    return 0;
+}
+
+/* page_read - what a statement gives, up to a page; `values` begin with the
+ * place. More than 0: there may be more. */
+static int page_read(struct walk *k, enum sql_id id, bool held,
+                     const struct sql_value *values, struct page *page)
+{
+    sqlite3_stmt *st;
+    int more = store_ask(k->s, &st, id, values);
+
+    page->count = page->bytes = 0;
+    while (more == STEP_ROW && page->count < PAGE_ROWS &&
+           page->bytes < PAGE_BYTES) {
+        size_t bytes = 0;
+
+        more = row_copy(st, k->f, held, &page->rows[page->count], &bytes);
+        if (more)
+            break;
+        page->count++;
+        page->bytes += bytes;
+        more = sql_step(st);
+    }
+    (void)store_answered(k->s, st, more);
+    return more;
+}
+
+/* page_visit - visit the rows and free them, also after an error */
+static int page_visit(struct walk *k, struct page *page, int err)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        if (!err) {
+            err = k->visit(page->rows[i], k->arg);
+            waiting_place_of(page->rows[i], &k->at);
+        }
+        free(page->rows[i]);
+    }
+    return err;
+}
+
+/* ---- rows that wait for their time ---- */
+
+/* due_ask - which statement finds them: by group, by kind, or all */
+static enum sql_id due_ask(const struct waiting_filter *f)
+{
+    bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
+    bool retry = f->states & WAITING_BIT(WAITING_RETRY);
+
+    if (f->group)
+        return SQL_WAITING_GROUP;
+    return delayed && retry ? SQL_WAITING : SQL_WAITING_KIND;
+}
+
+/* due_part - those of one kind of due time, up to `last_ns` */
+static int due_part(struct walk *k, enum sql_id id, uint64_t last_ns)
+{
+    const struct waiting_filter *f = k->f;
+    bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
+    bool retry = f->states & WAITING_BIT(WAITING_RETRY);
+    int kinds = delayed && retry ? -1 : retry;
+    struct page page;
+    int more, err;
+
+    do {
+        more = page_read(
+            k, id, false,
+            SQL_VALUES(value_u64(k->at.at), value_int(k->at.row),
+                       value_u64(last_ns), value_string(f->group),
+                       value_string(f->error_glob), value_string(f->match),
+                       value_u64(f->since_ns),
+                       value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
+                       value_u64(f->body_most), value_int(PAGE_ROWS + 1),
+                       value_int(id == SQL_WAITING ? -1 : kinds),
+                       value_u64(f->now_ns)),
+            &page);
+        err = page_visit(k, &page, more < 0 ? more : 0);
+    } while (!err && more > 0);
+    return err;
+}
+
+/* due_each - those that are due, then the others */
+static int due_each(struct walk *k)
+{
+    const struct waiting_filter *f = k->f;
+    const unsigned later =
+        WAITING_BIT(WAITING_DELAYED) | WAITING_BIT(WAITING_RETRY);
+    int err = 0;
+
+    if (f->states & WAITING_BIT(WAITING_READY))
+        err =
+            due_part(k, f->group ? SQL_WAITING_GROUP : SQL_WAITING, f->now_ns);
+    if (k->at.at < f->now_ns) {
+        k->at.at = f->now_ns; /* due then is due now */
+        k->at.row = INT64_MAX;
+    }
+    if (!err && f->states & later)
+        err = due_part(k, due_ask(f), UINT64_MAX);
+    return err;
+}
+
+/* ---- parked rows ---- */
+
+/* priority_next - the next lower one that is parked in the group; -ENOENT */
+static int priority_next(struct walk *k, int64_t below, int64_t *priority)
+{
+    return store_number(k->s, priority, SQL_PARKED_PRIORITY,
+                        SQL_VALUES(value_text(k->at.group, k->at.group_size),
+                                   value_int(below)));
+}
+
+/* group_next - the first group after k->at.group with a parked row; -ENOENT */
+static int group_next(struct walk *k)
+{
+    sqlite3_stmt *st;
+    int found =
+        store_ask(k->s, &st, SQL_PARKED_NEXT,
+                  SQL_VALUES(value_text(k->at.group, k->at.group_size)));
+
+    if (found > 0) {
+        k->at.group_size = (size_t)sqlite3_column_bytes(st, 0);
+        if (k->at.group_size > sizeof k->at.group)
+            found = -EIO;
+        else
+            memcpy(k->at.group, sqlite3_column_text(st, 0), k->at.group_size);
+    }
+    return store_answered(k->s, st, found);
+}
+
+/* run_each - the rows of one group and priority after k->at.at */
+static int run_each(struct walk *k, bool held)
+{
+    const struct waiting_filter *f = k->f;
+    struct page page;
+    int more, err;
+
+    do {
+        more = page_read(
+            k, SQL_WAITING_PARKED, held,
+            SQL_VALUES(value_u64(k->at.at), value_int(k->at.priority),
+                       VALUE_NULL, value_text(k->at.group, k->at.group_size),
+                       value_string(f->error_glob), value_string(f->match),
+                       value_u64(f->since_ns),
+                       value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
+                       value_u64(f->body_most), value_int(PAGE_ROWS + 1)),
+            &page);
+        err = page_visit(k, &page, more < 0 ? more : 0);
+    } while (!err && more > 0);
+    return err;
+}
+
+/* group_held - whether its rows wait for a letter; -errno */
+static int group_held(struct walk *k)
+{
+    int64_t row;
+    int err = k->f->holds ? store_group_letter(k->s, k->at.group,
+                                               k->at.group_size, &row)
+                          : -ENOENT;
+
+    return err == -ENOENT ? NO : err ? err : YES;
+}
+
+/* group_each - the rows of k->at.group; `resumed`: after k->at only */
+static int group_each(struct walk *k, bool resumed)
+{
+    int64_t priority = INT64_MAX;
+    int held = group_held(k), err;
+
+    if (held < 0)
+        return held;
+    if (!(k->f->states & WAITING_BIT(held ? WAITING_HELD : WAITING_PARKED)))
+        return 0;
+    err = resumed ? run_each(k, held) : 0;
+    if (resumed)
+        priority = k->at.priority;
+    while (!err) {
+        err = priority_next(k, priority, &priority);
+        if (err)
+            break;
+        k->at.priority = (uint32_t)priority;
+        k->at.at = 0;
+        err = run_each(k, held);
+    }
+    return err == -ENOENT ? 0 : err;
+}
+
+/* parked_each - group after group */
+static int parked_each(struct walk *k)
+{
+    const char *only = k->f->group;
+    bool resumed = k->at.parked;
+    int err;
+
+    if (only) {
+        resumed = resumed && strlen(only) == k->at.group_size &&
+                  memcmp(only, k->at.group, k->at.group_size) == 0;
+        k->at.group_size = strlen(only);
+        if (k->at.group_size > sizeof k->at.group)
+            return 0;
+        memcpy(k->at.group, only, k->at.group_size);
+        return group_each(k, resumed);
+    }
+    err = resumed ? group_each(k, true) : 0;
+    while (!err && (err = group_next(k)) == 0)
+        err = group_each(k, false);
+    return err == -ENOENT ? 0 : err;
+}
+
+/* ---- all ---- */
+
+void waiting_place_of(const struct waiting_row *w, struct waiting_place *out)
+{
+    const struct store_row *m = &w->m;
+
+    *out = (struct waiting_place){
+        .parked = m->state == STORE_PARKED, .at = m->due_ns, .row = m->row};
+    if (!out->parked)
+        return;
+    out->at = m->receive_seq;
+    out->priority = m->priority;
+    out->group_size = m->group_size;
+    memcpy(out->group, m->group ? m->group : "", m->group_size);
+}
+
+int waiting_each(struct store *s, const struct waiting_filter *f,
+                 const struct waiting_place *place,
+                 int (*visit)(const struct waiting_row *w, void *arg),
+                 void *arg)
+{
+    struct walk k = {.s = s, .f = f, .at = *place, .visit = visit, .arg = arg};
+    const unsigned parked =
+        WAITING_BIT(WAITING_PARKED) | WAITING_BIT(WAITING_HELD);
+    int err = 0;
+
+    if (!k.at.parked) {
+        err = due_each(&k);
+        k.at = (struct waiting_place){0};
+    }
+    return !err && f->states & parked ? parked_each(&k) : err;
+}
+
+int waiting_group_blocked(struct store *s, const char *group, size_t size)
+{
+    int64_t row;
+    int err = store_number(s, &row, SQL_GROUP_HEAD,
+                           SQL_VALUES(value_text(group, size)));
+
+    return err == -ENOENT ? NO : err ? err : YES;
+}
+
+int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
+                int (*visit)(const struct waiting_row *w, void *arg), void *arg)
+{
+    struct walk k = {.s = s, .f = f, .visit = visit, .arg = arg};
+    struct page page = {.count = 0};
+    int err =
+        page_read(&k, SQL_WAITING_ROW, false,
+                  SQL_VALUES(value_int(row), value_u64(f->body_most)), &page);
+    struct waiting_row *w = page.count ? page.rows[0] : NULL;
+    int held = 0;
+
+    if (!w)
+        return err < 0 ? err : -ENOENT;
+    if (w->m.state == STORE_PARKED) {
+        waiting_place_of(w, &k.at);
+        held = group_held(&k);
+        if (held > 0)
+            w->state = WAITING_HELD;
+    }
+    return page_visit(&k, &page, err < 0 ? err : held < 0 ? held : 0);
+}

@@ -1,0 +1,67 @@
+/* waiting_write.c - what an operator does to messages that wait; see waiting.h
+ */
+#include <errno.h>
+
+#include "common/base/fault_point.h"
+#include "common/store/store_sql.h"
+#include "common/waiting/waiting.h"
+
+struct steering {
+    const struct waiting_steer *order;
+    enum waiting_steered *out;
+};
+
+/* steer_one - a row: enum waiting_steered, or -errno */
+static int steer_one(struct sql *sql, const struct waiting_steer *order,
+                     int64_t row)
+{
+    enum sql_id id = order->cancel ? SQL_CANCEL : SQL_RUN_NOW;
+    int err = sql_change(sql, id,
+                         SQL_VALUES(value_int(row), value_u64(order->now_ns)));
+    int state;
+
+    if (err != -ENOENT)
+        return err ? err : WAITING_STEERED;
+    state = sql_row_state(sql, row);
+    if (state < 0)
+        return state;
+    return state == STORE_WAITING || state == STORE_PARKED ? WAITING_NOT_SO
+                                                           : WAITING_GONE;
+}
+
+/* steer_apply - all of them, or none */
+static int steer_apply(struct sql *sql, void *arg)
+{
+    const struct steering *s = arg;
+    const struct waiting_steer *order = s->order;
+
+    if (order->may && !order->may(order->arg))
+        return -EAGAIN;
+    for (size_t i = 0; i < order->count; i++) {
+        int is = WAITING_IN_FLIGHT;
+
+        if (!order->skip || !order->skip[i])
+            is = steer_one(sql, order, order->rows[i]);
+        if (is < 0)
+            return is;
+        s->out[i] = (enum waiting_steered)is;
+    }
+    return 0;
+}
+
+/* waiting_steer - one commit
+ * Crash before it: each message waits as before. After it: one that is to run
+ * now is due, and one that is cancelled has its mark, with which it is given to
+ * no handler any more, whoever takes it (mq_take_due, mq_unpark).
+ */
+int waiting_steer(struct store *s, const struct waiting_steer *order,
+                  enum waiting_steered *out)
+{
+    struct steering all = {.order = order, .out = out};
+    int err;
+
+    FAULT_POINT("waiting_steer_before");
+    err = store_write(s, steer_apply, NULL, &all);
+    FAULT_POINT("waiting_steer_after");
+    return err;
+}

@@ -1,0 +1,339 @@
+/* torture_count.c - how many user instructions a message costs, and where they
+ * are (see torture.h)
+ *
+ * A plugin that does nothing, one work item, and messages of one kind. The
+ * thread runs freely for some messages, as a worker under load does, and is
+ * then stepped from the return of one mq_timedreceive to the call of the next.
+ * So what the worker decides by the clock (whether handlers are quick) it
+ * decides as it does unwatched, and the number is that of the code and not that
+ * of the machine.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <mqueue.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_tracer.h"
+
+#define SAMPLES   31    /* messages that are stepped */
+#define FREE      32    /* messages between two of them */
+#define NTH       2     /* after a stop: the queue was not empty before it */
+#define STEPS     20000 /* of a message, at most */
+#define ADDRESSES (SAMPLES * STEPS)
+/* What a look at the clock takes in the vDSO of x86-64, beyond what it takes as
+ * a system call (torture_tracer.c has it become one). */
+#define CLOCK   62
+#define TOLD    40 /* functions */
+#define OBJECTS 32
+#define ROOM_NS (100 * NS_PER_MS) /* until there is room */
+#define TRIES   600
+
+/* A file that is mapped to be executed. */
+struct object {
+    uint64_t from, to;
+    char path[PATH_MAX];
+};
+
+/* Instructions at one address, later those of one function. */
+struct spot {
+    uint64_t ip, count;
+    const struct object *object;
+    char name[128];
+};
+
+struct count {
+    struct torture *t;
+    struct tracer tracer;
+    mqd_t queue;
+    uint64_t sent;
+    uint64_t *ips; /* after each instruction of all samples */
+    size_t n;
+    uint64_t reads; /* of the clock, in a sample */
+    uint64_t steps[SAMPLES];
+    struct object objects[OBJECTS];
+    size_t object_count;
+};
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* ---- stepping ---- */
+
+/* send - one message; false: there is no room within `wait_ns` */
+static bool send(struct count *c, uint64_t wait_ns)
+{
+    unsigned char message[TORTURE_MOST];
+    uint64_t end = clock_wall_ns() + wait_ns;
+    struct timespec ts = {.tv_sec = (time_t)(end / NS_PER_S),
+                          .tv_nsec = (long)(end % NS_PER_S)};
+    struct torture_plan plan;
+    size_t size;
+
+    torture_plan(c->sent, &plan);
+    size = torture_make(&plan, 0, message);
+    if (mq_timedsend(c->queue, (const char *)message, size, 0, &ts) == 0) {
+        c->sent++;
+        return true;
+    }
+    if (errno != ETIMEDOUT)
+        torture_die("%s: %s", c->t->queue, strerror(errno));
+    return false;
+}
+
+/* run_free - some messages at full speed; a thread that is traced from system
+ * call to system call still is let go as it stops */
+static void run_free(struct count *c)
+{
+    tracer_run(&c->tracer);
+    for (unsigned sent = 0, tries = 0; sent < FREE;) {
+        sent += send(c, ROOM_NS);
+        if (++tries == TRIES)
+            torture_die("the worker takes no more messages");
+        tracer_serve(&c->tracer);
+    }
+    tracer_hold(&c->tracer);
+}
+
+static void visit(void *arg, uint64_t ip)
+{
+    struct count *c = arg;
+
+    if (c->n == ADDRESSES)
+        torture_die("more than %d instructions", ADDRESSES);
+    c->ips[c->n++] = ip;
+    c->reads += ip == c->tracer.clock_ip;
+}
+
+/* sample - one message; without the call itself */
+static uint64_t sample(struct count *c)
+{
+    uint64_t steps;
+    bool again;
+
+    run_free(c);
+    while (send(c, 0))
+        continue;
+    if (tracer_catch(&c->tracer, NTH) != TRACER_CAUGHT)
+        torture_die("the worker ended by itself");
+    c->reads = 0;
+    steps = tracer_step(&c->tracer, STEPS, visit, c, &again) - 1;
+    return steps + c->reads * CLOCK;
+}
+
+/* ---- names ---- */
+
+/* objects_read - what the worker has mapped */
+static void objects_read(struct count *c)
+{
+    char path[64], line[PATH_MAX + 128];
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)c->tracer.pid);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f) && c->object_count < OBJECTS) {
+        struct object *o = &c->objects[c->object_count], *last = o - 1;
+        bool same;
+
+        o->path[0] = '\0';
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %4095s",
+                   &o->from, &o->to, o->path) < 3)
+            continue;
+        same = c->object_count && strcmp(last->path, o->path) == 0;
+        if (same)
+            last->to = o->to;
+        else
+            c->object_count++;
+    }
+    if (f)
+        fclose(f);
+}
+
+static const struct object *object_of(const struct count *c, uint64_t ip)
+{
+    for (size_t i = 0; i < c->object_count; i++)
+        if (ip >= c->objects[i].from && ip < c->objects[i].to)
+            return &c->objects[i];
+    return NULL;
+}
+
+/* spots_name - those of one object, by addr2line: "0x...", function, line, and
+ * for what is inlined more of the last two */
+static void spots_name(struct torture *t, struct spot *spots, size_t n,
+                       const struct object *o)
+{
+    char command[2 * PATH_MAX], line[1024];
+    const char *list = place_path(t, "addresses");
+    struct spot *at = NULL;
+    bool is_name = false;
+    FILE *f = fopen(list, "we");
+
+    for (size_t i = 0; f && i < n; i++)
+        if (spots[i].object == o)
+            fprintf(f, "%" PRIx64 "\n", spots[i].ip - o->from);
+    if (f)
+        fclose(f);
+    snprintf(command, sizeof command,
+             "addr2line -a -f -i -e '%s' <'%s' 2>/dev/null", o->path, list);
+    f = popen(command, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0x", 2) == 0) {
+            at = at ? at + 1 : spots;
+            while (at < spots + n && at->object != o)
+                at++;
+        } else if (is_name && at && at < spots + n && line[0] != '?') {
+            snprintf(at->name, sizeof at->name, "%.100s", line);
+        }
+        is_name = strncmp(line, "0x", 2) == 0;
+    }
+    if (f)
+        pclose(f);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct spot *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+
+    return order ? order : (x->object > y->object) - (x->object < y->object);
+}
+
+static int by_count(const void *a, const void *b)
+{
+    const struct spot *x = a, *y = b;
+
+    return (x->count < y->count) - (x->count > y->count);
+}
+
+/* functions_tell - the mean of all samples */
+static void functions_tell(const struct spot *spots, size_t n)
+{
+    uint64_t all = 0;
+
+    for (size_t i = 0; i < n; i++)
+        all += spots[i].count;
+    for (size_t i = 0; i < n && i < TOLD; i++)
+        printf("  %8.1f %5.1f %%  %-32s %s\n", (double)spots[i].count / SAMPLES,
+               (double)spots[i].count * 100 / (double)all, spots[i].name,
+               spots[i].object ? spots[i].object->path : "");
+}
+
+/* same_join - neighbours of the same name become one */
+static size_t same_join(struct spot *spots, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (kept && by_name(&spots[kept - 1], &spots[i]) == 0)
+            spots[kept - 1].count += spots[i].count;
+        else
+            spots[kept++] = spots[i];
+    return kept;
+}
+
+/* breakdown - which functions the instructions are of; what is inlined counts
+ * for itself */
+static void breakdown(struct count *c)
+{
+    struct spot *spots = calloc(c->n, sizeof *spots);
+    size_t n = 0;
+
+    if (!spots)
+        torture_die("out of memory");
+    objects_read(c);
+    qsort(c->ips, c->n, sizeof *c->ips, by_number);
+    for (size_t i = 0; i < c->n; i++) {
+        if (n == 0 || spots[n - 1].ip != c->ips[i])
+            spots[n++] = (struct spot){.ip = c->ips[i],
+                                       .object = object_of(c, c->ips[i]),
+                                       .name = "(no name)"};
+        spots[n - 1].count++;
+    }
+    for (size_t i = 0; i < c->object_count; i++)
+        if (c->objects[i].path[0] == '/')
+            spots_name(c->t, spots, n, &c->objects[i]);
+    qsort(spots, n, sizeof *spots, by_name);
+    n = same_join(spots, n);
+    qsort(spots, n, sizeof *spots, by_count);
+    functions_tell(spots, n);
+    free(spots);
+}
+
+/* ---- the run ---- */
+
+/* cost_tell - one line that a test reads
+ * Not the median: a message that is stepped takes so long, above all on a busy
+ * machine, that what falls due each 100 ms (the time of the wall clock) may
+ * fall due in most of them.
+ */
+static void cost_tell(const struct count *c, const char *name)
+{
+    uint64_t steps[SAMPLES];
+
+    memcpy(steps, c->steps, sizeof steps);
+    qsort(steps, SAMPLES, sizeof *steps, by_number);
+    printf("%s: %" PRIu64 " instructions a message (lower quartile of %d, "
+           "%" PRIu64 " to %" PRIu64 "), %d for each look at the clock\n",
+           name, steps[SAMPLES / 4], SAMPLES, steps[0], steps[SAMPLES - 1],
+           CLOCK);
+}
+
+/* count_one - a worker with these options; false: ptrace(2) is refused */
+static bool count_one(const struct torture_options *o, const char *name,
+                      const char *const *options)
+{
+    struct torture t = {.options = o,
+                        .kind = TORTURE_PLUGIN,
+                        .plugin = "plugins/nothing.so",
+                        .traced = true};
+    static struct count all;
+    struct count *c = &all;
+    enum tracer_caught caught;
+
+    place_open(&t);
+    *c = (struct count){.t = &t, .ips = calloc(ADDRESSES, sizeof *c->ips)};
+    if (!c->ips)
+        torture_die("out of memory");
+    c->queue = mq_open(t.queue, O_WRONLY);
+    while (send(c, 0))
+        continue;
+    worker_start(&t, NULL, options);
+    caught = tracer_start(&c->tracer, t.worker.pid);
+    if (caught == TRACER_CAUGHT)
+        caught = tracer_catch(&c->tracer, NTH);
+    if (caught == TRACER_ENDED)
+        torture_die("the worker ended by itself");
+    for (size_t i = 0; i < SAMPLES && caught == TRACER_CAUGHT; i++)
+        c->steps[i] = sample(c);
+    if (caught == TRACER_CAUGHT) {
+        cost_tell(c, name);
+        breakdown(c);
+        tracer_kill(&c->tracer);
+    }
+    mq_close(c->queue);
+    place_close(&t);
+    free(c->ips);
+    return caught == TRACER_CAUGHT;
+}
+
+bool count_run(const struct torture_options *o)
+{
+    static const char *const plain[] = {"-c", "1", NULL};
+    static const char *const limit[] = {"-c", "1", "--timeout", "1m", NULL};
+    struct torture_options grouped = *o;
+
+    grouped.path = PATH_GROUP;
+    processor_take(0);
+    return count_one(o, "plain", plain) &&
+           count_one(&grouped, "limit and groups", limit);
+}

@@ -1,0 +1,201 @@
+/* torture_feed.c - see torture_feed.h */
+#include "tests/crash/torture/torture_feed.h"
+
+#include <errno.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define TICK_NS   1000000  /* between two looks at what is wanted */
+#define SEND_NS   20000000 /* a send waits that long before it looks again */
+#define ROOM_LEFT 16       /* records left for what is being sent */
+
+/* One producer, in its process. */
+struct producer {
+    struct torture_world *world;
+    const char *queue;
+    unsigned number;
+    mqd_t mq;
+    unsigned char message[TORTURE_MOST];
+};
+
+static pid_t pids[TORTURE_PRODUCERS];
+
+/* queue_open - the one that has the name now */
+static int open_queue(struct producer *p)
+{
+    if (p->mq >= 0)
+        mq_close(p->mq);
+    p->mq = mq_open(p->queue, O_WRONLY);
+    return p->mq < 0 ? -errno : 0;
+}
+
+/* waits - while it is told to; the driver may have made the queue anew */
+static int waits(struct producer *p)
+{
+    struct torture_world *w = p->world;
+
+    if (!atomic_load(&w->pause))
+        return 0;
+    atomic_fetch_add(&w->paused, 1);
+    while (atomic_load(&w->pause) && !atomic_load(&w->stop))
+        nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+    atomic_fetch_sub(&w->paused, 1);
+    return open_queue(p);
+}
+
+/* send - until there is room, or a pause or stop is wanted: -ETIMEDOUT */
+static int send(struct producer *p, size_t size, unsigned priority)
+{
+    do {
+        uint64_t end = clock_wall_ns() + SEND_NS;
+        struct timespec ts = {.tv_sec = (time_t)(end / NS_PER_S),
+                              .tv_nsec = (long)(end % NS_PER_S)};
+
+        if (mq_timedsend(p->mq, (const char *)p->message, size, priority,
+                         &ts) == 0)
+            return 0;
+    } while (errno == EINTR ||
+             (errno == ETIMEDOUT && !atomic_load(&p->world->stop) &&
+              !atomic_load(&p->world->pause)));
+    return -errno;
+}
+
+/* send_one - the next message, before some a tiny one */
+static int send_one(struct producer *p, uint64_t n)
+{
+    struct torture_world *w = p->world;
+    struct torture_plan plan;
+    uint64_t number = torture_number(p->number, n);
+    int tiny = torture_tiny(number), err = 0;
+    size_t size;
+
+    if (tiny >= 0) {
+        torture_tiny_make((size_t)tiny, p->message);
+        err = send(p, (size_t)tiny, 0);
+        if (!err)
+            atomic_fetch_add(&w->tiny_sent[tiny], 1);
+    }
+    if (err)
+        return err;
+    torture_plan(number, &plan);
+    size = torture_make(&plan, plan.fate == TORTURE_LATER ? clock_wall_ns() : 0,
+                        p->message);
+    err = send(p, size, plan.priority);
+    /* As a producer that had no answer. */
+    if (!err && plan.unique && !w->terms.spooled)
+        (void)send(p, size, plan.priority);
+    if (!err)
+        atomic_store(&w->producers[p->number].sent, n + 1);
+    return err;
+}
+
+/* has_room - numbers are left until the next audit; the driver pauses us
+ * then */
+static bool has_room(const struct producer *p, uint64_t n)
+{
+    return n < p->world->base[p->number] + TORTURE_EACH - ROOM_LEFT;
+}
+
+/* produce - the process */
+static _Noreturn void produce(struct producer *p)
+{
+    struct torture_world *w = p->world;
+    _Atomic uint64_t *sent = &w->producers[p->number].sent;
+    int err = open_queue(p);
+
+    while (!err && !atomic_load(&w->stop)) {
+        err = waits(p);
+        if (err || atomic_load(&w->stop))
+            continue;
+        if (has_room(p, atomic_load(sent)))
+            err = send_one(p, atomic_load(sent));
+        else
+            nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+        if (err == -ETIMEDOUT)
+            err = 0; /* that one again, when it is told to go on */
+    }
+    if (err && !atomic_load(&w->stop))
+        atomic_store(&w->failed, (unsigned)-err);
+    _exit(err && !atomic_load(&w->stop));
+}
+
+void feed_start(struct torture_world *w, const char *queue)
+{
+    static struct producer p;
+
+    for (unsigned i = 0; i < TORTURE_PRODUCERS; i++) {
+        p = (struct producer){
+            .world = w, .queue = queue, .number = i, .mq = (mqd_t)-1};
+        pids[i] = fork();
+        if (pids[i] < 0) {
+            perror("torture: fork");
+            exit(1);
+        }
+        if (pids[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            signal(SIGINT, SIG_IGN); /* of the terminal; the driver ends us */
+            produce(&p);
+        }
+    }
+}
+
+void feed_pause(struct torture_world *w)
+{
+    atomic_store(&w->pause, true);
+}
+
+bool feed_paused(struct torture_world *w)
+{
+    return atomic_load(&w->paused) == TORTURE_PRODUCERS;
+}
+
+/* feed_resume - nobody of them still waits, or the next pause would find it so
+ * although it goes on */
+void feed_resume(struct torture_world *w)
+{
+    atomic_store(&w->pause, false);
+    while (atomic_load(&w->paused) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+}
+
+bool feed_spent(struct torture_world *w)
+{
+    for (unsigned i = 0; i < TORTURE_PRODUCERS; i++)
+        if (atomic_load(&w->producers[i].sent) - w->base[i] >
+            TORTURE_EACH / 8 * 7)
+            return true;
+    return false;
+}
+
+bool feed_ok(struct torture_world *w)
+{
+    unsigned failed = atomic_load(&w->failed);
+
+    if (failed)
+        fprintf(stderr, "torture: a producer cannot send: %s\n",
+                strerror((int)failed));
+    for (unsigned i = 0; !failed && i < TORTURE_PRODUCERS; i++)
+        if (waitpid(pids[i], NULL, WNOHANG) != 0) {
+            fprintf(stderr, "torture: a producer ended\n");
+            pids[i] = 0;
+            failed = 1;
+        }
+    return failed == 0;
+}
+
+void feed_stop(struct torture_world *w)
+{
+    atomic_store(&w->stop, true);
+    for (unsigned i = 0; i < TORTURE_PRODUCERS; i++)
+        if (pids[i] > 0 && waitpid(pids[i], NULL, 0) >= 0)
+            pids[i] = 0;
+}

@@ -1,0 +1,171 @@
+/* torture_legs.c - kills at random moments (see torture.h) */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/text/cli_interrupt.h"
+#include "common/text/term_progress.h"
+#include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_feed.h"
+
+#define LEG       50                /* kills between two audits */
+#define LIFE_NS   (60 * NS_PER_MS)  /* from the first delivery on, at most */
+#define EARLY_NS  (30 * NS_PER_MS)  /* from the start on, each fourth */
+#define FIRST_NS  (60 * NS_PER_S)   /* a first delivery comes before that */
+#define SETTLE_NS (120 * NS_PER_S)  /* and the end of all */
+#define TICK_NS   (200 * NS_PER_US) /* between two looks at the world */
+#define LOOK_NS   (4 * NS_PER_MS)   /* ... and at the worker's files */
+
+/* torture_random - evenly below a bound */
+uint64_t torture_random(uint64_t below)
+{
+    return below ? (uint64_t)random() % below : 0;
+}
+
+void torture_nap(uint64_t ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S),
+                          .tv_nsec = (long)(ns % NS_PER_S)};
+
+    nanosleep(&ts, NULL);
+}
+
+bool torture_over(const struct torture *t)
+{
+    return t->failed || cli_interrupt_seen() || clock_mono_ns() >= t->end_ns;
+}
+
+/* slow - limits are for a quiet machine */
+static uint64_t slow(void)
+{
+    const char *text = getenv("MQW_TEST_SLOW");
+    unsigned long times = text ? strtoul(text, NULL, 10) : 1;
+
+    return times ? times : 1;
+}
+
+/* by_itself - the worker ended though nobody killed it */
+static bool by_itself(struct torture *t)
+{
+    int status;
+
+    if (!worker_ended(t, &status))
+        return false;
+    fprintf(stderr, "torture: the worker ended by itself, status %x\n",
+            (unsigned)status);
+    place_tell_log(t);
+    t->failed = true;
+    return true;
+}
+
+bool worker_delivers(struct torture *t)
+{
+    uint64_t end = clock_mono_ns() + FIRST_NS * slow();
+
+    while (!worker_first_ns(t)) {
+        if (by_itself(t))
+            return false;
+        if (clock_mono_ns() > end) {
+            fprintf(stderr, "torture: the worker delivers nothing\n");
+            t->failed = true;
+            return false;
+        }
+        torture_nap(TICK_NS);
+    }
+    return true;
+}
+
+/* kill_once - a worker's life and its end */
+static void kill_once(struct torture *t)
+{
+    bool early = torture_random(4) == 0;
+
+    worker_start(t, NULL, NULL);
+    if (early)
+        torture_nap(torture_random(EARLY_NS));
+    else if (worker_delivers(t))
+        torture_nap(torture_random(LIFE_NS));
+    if (t->worker.pid == 0 || by_itself(t))
+        return;
+    worker_note(t, clock_mono_ns());
+    worker_kill(t);
+    t->sum.kills++;
+}
+
+/* settles - until nothing is left to do */
+static bool settles(struct torture *t)
+{
+    uint64_t end = clock_mono_ns() + SETTLE_NS * slow();
+
+    while (!feed_paused(t->world) || !place_settled(t)) {
+        if (by_itself(t) || !feed_ok(t->world)) {
+            t->failed = true;
+            return false;
+        }
+        if (clock_mono_ns() > end) {
+            t->failed = true;
+            audit_stuck(t);
+            return false;
+        }
+        torture_nap(LOOK_NS);
+        if (t->options->points && feed_paused(t->world))
+            letters_unstrand(t);
+    }
+    return true;
+}
+
+bool leg_end(struct torture *t)
+{
+    feed_pause(t->world);
+    worker_start(t, NULL, NULL);
+    if (settles(t))
+        worker_stop(t);
+    else if (t->worker.pid)
+        worker_kill(t);
+    if (!t->failed)
+        audit(t);
+    t->sum.legs++;
+    feed_resume(t->world);
+    return !t->failed;
+}
+
+/* sync_choose - whether custody is written to the disk all the time in this
+ * leg */
+static void sync_choose(struct torture *t)
+{
+    uint64_t when = t->options->syncer;
+
+    if (when == SYNCER_ALWAYS || (when == SYNCER_LEGS && t->sum.legs % 2))
+        syncer_start(t);
+    else
+        syncer_stop();
+}
+
+/* leg - some kills */
+static void leg(struct torture *t, uint64_t kills)
+{
+    sync_choose(t);
+    for (unsigned i = 0; i < LEG && t->sum.kills < kills; i++) {
+        if (torture_over(t) || feed_spent(t->world))
+            return;
+        kill_once(t);
+    }
+}
+
+void legs_run(struct torture *t, uint64_t kills)
+{
+    struct term_progress bar;
+
+    term_progress_start(&bar, "killing", kills);
+    feed_start(t->world, t->queue);
+    while (t->sum.kills < kills && !torture_over(t)) {
+        leg(t, kills);
+        if (!t->failed)
+            leg_end(t);
+        term_progress_step(&bar, t->sum.kills);
+    }
+    syncer_end();
+    term_progress_end(&bar);
+}

@@ -1,0 +1,218 @@
+/* torture_letters.c - letters that are replayed, discarded and moved while all
+ * else goes on (see torture.h)
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+#include "tests/crash/torture/torture.h"
+
+#define TICK_NS (2 * NS_PER_MS)
+#define SETTLED_NS \
+    (NS_PER_S / 2) /* a letter that was sent is settled by then */
+#define STRANDED "SELECT count(*) FROM messages WHERE state = 4"
+
+static pid_t sender; /* 0: none */
+
+/* letter_record - of the message that a letter is; NULL: none of ours */
+static _Atomic uint64_t *letter_record(struct torture *t,
+                                       const unsigned char *data, size_t size)
+{
+    const unsigned char *body = audit_body(data, &size);
+    struct torture_plan p;
+
+    if (size < TORTURE_TINY || torture_check(body, size, &p) == TORTURE_WRONG)
+        return NULL;
+    return torture_record_of(t->world, p.number);
+}
+
+static void flag(_Atomic uint64_t *record, unsigned flags)
+{
+    if (record)
+        atomic_fetch_or(record, (uint64_t)flags << 32);
+}
+
+/* letter_flag - what is about to happen to a letter of the store */
+static void letter_flag(struct torture *t, long long row, unsigned flags)
+{
+    unsigned char data[TORTURE_MOST];
+    size_t size = place_row(t, row, data);
+    _Atomic uint64_t *record = letter_record(t, data, size);
+
+    /* What never came to an end died of a feigned power cut; its group went on
+     * without it, so that it has no place there any more. */
+    if (record && torture_record(atomic_load(record)).ends == 0)
+        flags |= TORTURE_TORN;
+    flag(record, flags);
+}
+
+/* letter_start - mqdlq with one letter */
+static pid_t letter_start(struct torture *t, const char *verb, long long row,
+                          const char *kill_at, const char *more)
+{
+    char state[PATH_MAX], number[32];
+    const char *arguments[] = {"mqdlq",  verb,   "--state-dir", state,
+                               t->queue, number, more,          NULL};
+
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    snprintf(number, sizeof number, "%lld", row);
+    return program_start(t, kill_at, arguments);
+}
+
+/* letter_verb - ... to its end: its status */
+static int letter_verb(struct torture *t, const char *verb, long long row,
+                       const char *kill_at, const char *more)
+{
+    pid_t pid = letter_start(t, verb, row, kill_at, more);
+    int status;
+
+    if (waitpid(pid, &status, 0) < 0)
+        torture_die("waitpid: %s", strerror(errno));
+    return status;
+}
+
+static long long letter_any(const struct torture *t)
+{
+    return place_store(t, "SELECT row FROM messages WHERE state = 3 "
+                          "ORDER BY random() LIMIT 1");
+}
+
+static bool was_killed(int status)
+{
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/* resend - a letter that may be on its way, or not: it may come twice */
+static void resend(struct torture *t, long long row)
+{
+    letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
+    (void)letter_verb(t, "replay", row, NULL, "--again");
+}
+
+void letters_unstrand(struct torture *t)
+{
+    uint64_t end = clock_mono_ns() + SETTLED_NS;
+    long long row;
+
+    while (place_store(t, STRANDED) > 0) {
+        torture_nap(TICK_NS);
+        if (clock_mono_ns() < end)
+            continue;
+        row = place_store(t, "SELECT min(row) FROM messages WHERE state = 4");
+        if (row > 0)
+            resend(t, row);
+        end = clock_mono_ns() + SETTLED_NS;
+    }
+}
+
+bool letters_strand(struct torture *t)
+{
+    long long row = letter_any(t);
+
+    if (row < 0)
+        return false;
+    letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
+    /* One that no header fits in front of is not marked, and would be waited
+     * for: there is no worker now. */
+    (void)letter_verb(t, "replay", row, "replay_before_send", "--wait=10ms");
+    return place_store(t, STRANDED) > 0;
+}
+
+void letters_reboot(struct torture *t)
+{
+    (void)place_store(t, "UPDATE messages SET boot = 'another' WHERE state = 4 "
+                         "RETURNING 1");
+}
+
+void letters_send(struct torture *t)
+{
+    long long row = letter_any(t);
+
+    if (row < 0)
+        return;
+    letter_flag(t, row, TORTURE_REPLAYED);
+    sender = letter_start(t, "replay", row, NULL, NULL);
+    t->sum.replays++;
+}
+
+void letters_sent(struct torture *t)
+{
+    if (sender == 0)
+        return;
+    if (waitpid(sender, NULL, WNOHANG) == 0) {
+        worker_start(t, NULL, NULL);
+        waitpid(sender, NULL, 0);
+        worker_kill(t);
+    }
+    sender = 0;
+}
+
+/* A running worker makes room for what mqdlq sends. */
+bool letters_play(struct torture *t, const char *point)
+{
+    bool discard = strncmp(point, "letters_discard_", 16) == 0;
+    bool raw = strncmp(point, "replay_moved_", 13) == 0;
+    long long row;
+    int status;
+
+    worker_start(t, NULL, NULL);
+    if (!worker_delivers(t))
+        return false;
+    row = letter_any(t);
+    if (row < 0) {
+        torture_nap(TICK_NS * 10); /* some die meanwhile */
+        worker_kill(t);
+        return false;
+    }
+    letter_flag(t, row,
+                discard ? TORTURE_REMOVED
+                        : TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
+    status = letter_verb(t, discard ? "discard" : "replay", row, point,
+                         raw ? "--raw" : NULL);
+    if (discard || raw) {
+        if (raw) /* it may be there still, and come once more */
+            letter_flag(t, row, TORTURE_REPLAYED);
+        (void)letter_verb(t, discard ? "discard" : "replay", row, NULL,
+                          raw ? "--raw" : NULL);
+    }
+    letters_unstrand(t);
+    worker_kill(t);
+    t->sum.replays += !discard;
+    return was_killed(status);
+}
+
+/* ---- the dead-letter queue ---- */
+
+const char *letters_queue(const struct torture *t)
+{
+    static char name[sizeof t->queue + 8];
+
+    snprintf(name, sizeof name, "%s-dead", t->queue);
+    return name;
+}
+
+void letters_receive(struct torture *t)
+{
+    static unsigned char data[TORTURE_MOST];
+    mqd_t mq = mq_open(letters_queue(t), O_RDONLY | O_NONBLOCK);
+    ssize_t n;
+
+    if (mq < 0)
+        return; /* the worker has not made it yet */
+    while ((n = mq_receive(mq, (char *)data, sizeof data, NULL)) >= 0) {
+        _Atomic uint64_t *record = letter_record(t, data, (size_t)n);
+
+        if (!record) {
+            fprintf(stderr, "torture: a moved letter is none of ours\n");
+            t->failed = true;
+        }
+        flag(record, TORTURE_REMOVED);
+        t->sum.moved++;
+    }
+    mq_close(mq);
+}

@@ -1,0 +1,357 @@
+/* torture_place.c - where a run of the torture program is (see torture.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <mqueue.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/crash/torture/torture.h"
+
+#define DEPTH    10
+#define LOG_TAIL 4000
+/* In the custody file, as docs/formats/custody.md says. */
+#define AT_STRIDE 32
+#define AT_NUMBER 56
+#define AT_BOOT   72
+#define AT_SLOTS  4096
+
+static const struct torture *here; /* to clean up at exit; NULL: not ours */
+static pid_t here_pid;
+
+void torture_die(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    fputs("torture: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(2);
+}
+
+const char *place_path(const struct torture *t, const char *file)
+{
+    static char paths[4][PATH_MAX];
+    static unsigned at;
+    char *path = paths[at++ % 4];
+
+    snprintf(path, sizeof paths[0], "%s/%s", t->dir, file);
+    return path;
+}
+
+/* state_path - a file of the worker; queue names start with a slash */
+static const char *state_path(const struct torture *t, const char *file)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "state%s/%s", t->queue, file);
+    return place_path(t, name);
+}
+
+/* custody_path - what is in flight */
+static const char *custody_path(const struct torture *t)
+{
+    static char path[192];
+
+    snprintf(path, sizeof path, "%s/%c%s/custody", t->runtime,
+             t->moved ? 'b' : 'a', t->queue);
+    return path;
+}
+
+/* ---- the queue ---- */
+
+static mqd_t queue_make(const struct torture *t, uint32_t size)
+{
+    struct mq_attr attr = {.mq_maxmsg = DEPTH, .mq_msgsize = (long)size};
+    mqd_t mq =
+        mq_open(t->queue, O_RDWR | O_CREAT | O_EXCL | O_NONBLOCK, 0600, &attr);
+
+    if (mq < 0)
+        torture_die("queue %s of %d messages of %u bytes: %s%s", t->queue,
+                    DEPTH, size, strerror(errno),
+                    errno == EMFILE ? "; other queues take all of ulimit -q"
+                                    : "");
+    return mq;
+}
+
+/* A message that changes queues. */
+struct moved {
+    ssize_t size;
+    unsigned priority;
+    char data[TORTURE_MOST];
+};
+
+void place_resize(struct torture *t, uint32_t size)
+{
+    static struct moved moved[DEPTH];
+    mqd_t mq = mq_open(t->queue, O_RDWR | O_NONBLOCK);
+    int n = 0;
+
+    if (mq < 0)
+        torture_die("%s: %s", t->queue, strerror(errno));
+    while (n < DEPTH &&
+           (moved[n].size = mq_receive(mq, moved[n].data, sizeof moved[n].data,
+                                       &moved[n].priority)) >= 0)
+        n++;
+    mq_close(mq);
+    mq_unlink(t->queue);
+    mq = queue_make(t, size);
+    for (int i = 0; i < n; i++)
+        if (mq_send(mq, moved[i].data, (size_t)moved[i].size,
+                    moved[i].priority) < 0)
+            torture_die("%s: %s", t->queue, strerror(errno));
+    mq_close(mq);
+    t->queue_size = size;
+}
+
+long place_queued(const struct torture *t)
+{
+    mqd_t mq = mq_open(t->queue, O_RDONLY);
+    struct mq_attr attr;
+
+    if (mq < 0 || mq_getattr(mq, &attr) < 0)
+        torture_die("%s: %s", t->queue, strerror(errno));
+    mq_close(mq);
+    return attr.mq_curmsgs;
+}
+
+/* ---- the worker's state, read from outside ---- */
+
+unsigned place_slots(const struct torture *t)
+{
+    int fd = open(custody_path(t), O_RDONLY | O_CLOEXEC);
+    uint64_t stride = 0;
+    uint32_t slots = 0;
+    unsigned busy = 0;
+
+    if (fd < 0)
+        return 0;
+    if (pread(fd, &stride, sizeof stride, AT_STRIDE) != sizeof stride ||
+        pread(fd, &slots, sizeof slots, AT_NUMBER) != sizeof slots)
+        torture_die("the custody file is cut short");
+    for (uint32_t i = 0; i < slots; i++) {
+        unsigned char state = 0;
+
+        if (pread(fd, &state, 1, (off_t)(AT_SLOTS + stride * i)) != 1)
+            torture_die("the custody file is cut short");
+        busy += state != 0;
+    }
+    close(fd);
+    return busy;
+}
+
+long long place_store(const struct torture *t, const char *sql)
+{
+    const char *path = state_path(t, "store.db");
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    long long value = -1;
+    int rc;
+
+    if (access(path, F_OK) < 0)
+        return -1;
+    rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL);
+    sqlite3_busy_timeout(db, 10000);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+    if (rc != SQLITE_OK)
+        torture_die("%s: %s: %s", path, sql, sqlite3_errmsg(db));
+    if (sqlite3_step(st) == SQLITE_ROW)
+        value = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return value;
+}
+
+/* place_settled - twice what changes without a lock: a message moves from the
+ * queue to a slot and from a slot to the store */
+bool place_settled(const struct torture *t)
+{
+    return place_queued(t) == 0 && place_slots(t) == 0 &&
+           place_store(t, "SELECT count(*) FROM messages WHERE state <> 3") <=
+               0 &&
+           place_store(t, "SELECT count(*) FROM spool") <= 0 &&
+           place_slots(t) == 0 && place_queued(t) == 0;
+}
+
+void place_power_cut(const struct torture *t)
+{
+    static const char other[] = "00000000-dead-beef-0000-000000000000";
+    int fd = open(custody_path(t), O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0 && pwrite(fd, other, sizeof other - 1, AT_BOOT) < 0)
+        torture_die("the custody file: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    (void)place_store(t, "UPDATE messages SET boot = 'another' WHERE state = 4 "
+                         "RETURNING 1");
+}
+
+size_t place_row(const struct torture *t, long long row, unsigned char *data)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    size_t size = 0;
+
+    if (sqlite3_open_v2(state_path(t, "store.db"), &db, SQLITE_OPEN_READWRITE,
+                        NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, "SELECT data FROM messages WHERE row = ?", -1,
+                           &st, NULL) != SQLITE_OK)
+        torture_die("the store: %s", sqlite3_errmsg(db));
+    sqlite3_busy_timeout(db, 10000);
+    sqlite3_bind_int64(st, 1, row);
+    if (sqlite3_step(st) == SQLITE_ROW)
+        size = (size_t)sqlite3_column_bytes(st, 0);
+    if (size)
+        memcpy(data, sqlite3_column_blob(st, 0), size);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return size;
+}
+
+void place_tell_log(const struct torture *t)
+{
+    FILE *f = fopen(place_path(t, "log"), "re");
+    char text[LOG_TAIL + 1];
+    size_t n;
+
+    if (!f)
+        return;
+    if (fseek(f, -LOG_TAIL, SEEK_END) < 0)
+        rewind(f);
+    n = fread(text, 1, LOG_TAIL, f);
+    text[n] = '\0';
+    if (n)
+        fprintf(stderr, "torture: the end of what workers said:\n%s", text);
+    fclose(f);
+}
+
+/* ---- open, close ---- */
+
+static int entry_remove(const char *path, const struct stat *st, int type,
+                        struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+void place_forget(const struct torture *t)
+{
+    nftw(place_path(t, "state"), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(t->runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void clean_up(void)
+{
+    if (!here || getpid() != here_pid)
+        return;
+    mq_unlink(here->queue);
+    mq_unlink(letters_queue(here));
+    if (here->options->keep || here->failed) {
+        fprintf(stderr, "torture: all is kept in %s, %s and %s\n", here->dir,
+                here->runtime, here->file);
+        return;
+    }
+    unlink(here->file);
+    nftw(here->runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(here->dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* programs_find - $MQW_BIN, or where make puts them; with --points those that
+ * were built for it */
+static const char *programs_find(bool points)
+{
+    const char *bins = getenv(points ? "MQW_POINTS_BIN" : "MQW_BIN");
+
+    if (!bins)
+        bins = points ? "build/points/bin" : "build/bin";
+    return bins;
+}
+
+/* runtime_tell - where the next worker has what is in flight */
+static void runtime_tell(const struct torture *t)
+{
+    char path[80];
+
+    snprintf(path, sizeof path, "%s/%c", t->runtime, t->moved ? 'b' : 'a');
+    setenv("RUNTIME_DIRECTORY", path, 1);
+}
+
+void place_move(struct torture *t)
+{
+    t->moved = !t->moved;
+    runtime_tell(t);
+}
+
+/* terms_of - what the messages of a run are like */
+static struct torture_terms terms_of(const struct torture_options *o)
+{
+    static const enum torture_fate fates[PATHS] = {
+        [PATH_DONE] = TORTURE_DONE,       [PATH_RETRY] = TORTURE_RETRY,
+        [PATH_DEAD] = TORTURE_DEAD,       [PATH_LATER] = TORTURE_LATER,
+        [PATH_DISCARD] = TORTURE_DISCARD, [PATH_GROUP] = TORTURE_DONE,
+    };
+    struct torture_terms terms = {
+        .seed = o->seed, .fixed = (uint32_t)o->size, .failing = o->failing};
+
+    terms.most = terms.fixed ? terms.fixed : 256;
+    /* What is too small for a number cannot be told from another when it dies
+     * of a feigned power cut. */
+    terms.tiny = !terms.fixed && !o->points && !o->stepped;
+    terms.plain = o->stepped;
+    terms.spooled = o->spool || o->points; /* some of the steps */
+    terms.grouped = o->stepped && o->path == PATH_GROUP;
+    terms.only = o->stepped ? 1 + (uint32_t)fates[o->path] : 0;
+    return terms;
+}
+
+void place_open(struct torture *t)
+{
+    const struct torture_options *o = t->options;
+    struct torture_terms terms = terms_of(o);
+    const char *tmp = getenv("TMPDIR");
+    const char *shm = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    static bool cleans;
+
+    t->bins = programs_find(o->points);
+    if (access(t->bins, X_OK) < 0)
+        torture_die("%s: %s; build and run it by make torture", t->bins,
+                    strerror(errno));
+    snprintf(t->dir, sizeof t->dir, "%.900s/mqw-torture.XXXXXX",
+             tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(t->dir))
+        torture_die("%s: %s; set TMPDIR to a directory with room", t->dir,
+                    strerror(errno));
+    snprintf(t->runtime, sizeof t->runtime, "/dev/shm%.48s",
+             strrchr(t->dir, '/'));
+    runtime_tell(t);
+    /* Beside the files of the worker it would cost their disk's time. */
+    snprintf(t->file, sizeof t->file, "%s/mqw-torture-%d-%d", shm,
+             (int)getpid(), (int)t->kind);
+    snprintf(t->queue, sizeof t->queue, "/mqw-torture-%d-%d", (int)getpid(),
+             (int)t->kind);
+    here = t;
+    here_pid = getpid();
+    if (!cleans)
+        atexit(clean_up);
+    cleans = true;
+    t->queue_size = terms.most;
+    mq_close(queue_make(t, t->queue_size));
+    t->world = torture_world_make(t->file, &terms);
+}
+
+void place_close(struct torture *t)
+{
+    torture_world_close(&t->world);
+    clean_up();
+    here = NULL;
+}

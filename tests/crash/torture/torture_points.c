@@ -1,0 +1,146 @@
+/* torture_points.c - kills at each named step (see torture.h)
+ *
+ * The programs say themselves which steps they have
+ * (common/base/fault_point.h); a new one needs nothing here, as long as it is
+ * passed all the time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text/term_progress.h"
+#include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_feed.h"
+
+#define POINTS_MOST 256
+#define NAME_MOST   64
+#define TRIES       6  /* for each hit that is wanted */
+#define LEG         25 /* kills between two audits */
+
+struct point {
+    char name[NAME_MOST];
+    unsigned hits, tries;
+};
+
+/* All that there are. */
+struct points {
+    struct point at[POINTS_MOST];
+    size_t count;
+};
+
+/* point_add - a name that is not there yet */
+static void point_add(struct points *all, const char *name)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->at[i].name, name) == 0)
+            return;
+    if (all->count == POINTS_MOST)
+        torture_die("more than %d points", POINTS_MOST);
+    snprintf(all->at[all->count++].name, NAME_MOST, "%s", name);
+}
+
+/* points_read - what a program says that it has */
+static void points_read(struct points *all, const struct torture *t,
+                        const char *program)
+{
+    char command[PATH_MAX], line[256], name[NAME_MOST];
+    unsigned passes;
+    FILE *f;
+
+    snprintf(command, sizeof command,
+             "MQW_KILL_LIST=1 '%.3000s/%s' --version 2>&1 >/dev/null", t->bins,
+             program);
+    f = popen(command, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%63s %u", name, &passes) == 2 &&
+            scene_possible(t, name) &&
+            (!t->options->point || strstr(name, t->options->point)))
+            point_add(all, name);
+    if (!f || pclose(f) != 0)
+        torture_die("%s/%s: cannot be run", t->bins, program);
+}
+
+/* done - as often as was asked for, or as often as makes sense */
+static bool done(const struct torture *t, const struct point *p)
+{
+    return p->hits >= t->options->hits || p->tries >= t->options->hits * TRIES;
+}
+
+static void point_try(struct torture *t, struct point *p)
+{
+    p->tries++;
+    p->hits += scene_play(t, p->name);
+}
+
+/* points_first - those of a queue that is just begun; nothing is in it */
+static void points_first(struct torture *t, struct points *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        while (scene_first(all->at[i].name) && !done(t, &all->at[i]) &&
+               !torture_over(t)) {
+            place_forget(t);
+            point_try(t, &all->at[i]);
+        }
+}
+
+/* points_round - each once, in another order each time; true: all are done */
+static bool points_round(struct torture *t, struct points *all, unsigned *kills)
+{
+    size_t from = torture_random(all->count);
+    bool all_done = true;
+
+    for (size_t i = 0; i < all->count && !torture_over(t); i++) {
+        struct point *p = &all->at[(from + i) % all->count];
+
+        if (done(t, p))
+            continue;
+        all_done = false;
+        point_try(t, p);
+        if ((++*kills % LEG == 0 || feed_spent(t->world)) && !t->failed)
+            leg_end(t);
+    }
+    return all_done;
+}
+
+/* points_tell - those that were not reached make the run fail */
+static void points_tell(struct torture *t, const struct points *all)
+{
+    unsigned hits = 0;
+
+    for (size_t i = 0; i < all->count; i++) {
+        const struct point *p = &all->at[i];
+
+        hits += p->hits;
+        if (p->hits >= t->options->hits)
+            continue;
+        fprintf(stderr, "torture: %s: killed there %u times in %u tries\n",
+                p->name, p->hits, p->tries);
+        t->failed = true;
+    }
+    printf("%zu points, %u kills at them\n", all->count, hits);
+}
+
+void points_run(struct torture *t)
+{
+    static struct points all;
+    struct term_progress bar;
+    unsigned kills = 0;
+
+    memset(&all, 0, sizeof all);
+    points_read(&all, t, "mqworker");
+    points_read(&all, t, "mqdlq");
+    if (all.count == 0)
+        torture_die("%s: these programs have no points; make torture builds "
+                    "some that have",
+                    t->bins);
+    points_first(t, &all);
+    feed_start(t->world, t->queue);
+    term_progress_start(&bar, "killing", all.count * t->options->hits);
+    while (!torture_over(t) && !points_round(t, &all, &kills))
+        term_progress_step(&bar, kills);
+    term_progress_end(&bar);
+    if (!t->failed)
+        leg_end(t);
+    if (!t->failed && !torture_over(t))
+        points_tell(t, &all);
+}

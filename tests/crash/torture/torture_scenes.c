@@ -1,0 +1,266 @@
+/* torture_scenes.c - what brings a worker to each named step (see torture.h)
+ *
+ * Most steps are passed all the time. For the others there is a scene: what is
+ * done before the worker that is to be killed starts, how it is started, and
+ * what is asked of it once it delivers.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+#include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_feed.h"
+
+#define AWAIT_NS  (2 * NS_PER_S) /* a step is passed before that */
+#define TICK_NS   (500 * NS_PER_US)
+#define DAWDLE_NS (5 * NS_PER_MS) /* until a worker has such messages */
+#define PASSES    6 /* at most so many passes before the kill, at random */
+
+struct scene {
+    const char *prefix;
+    const char *before; /* the last worker is killed there; NULL: anywhere */
+    void (*prepare)(struct torture *t);
+    const char *const *more;        /* arguments */
+    void (*ask)(struct torture *t); /* again and again; NULL: nothing */
+    bool (*play)(struct torture *t, const char *point); /* all of it */
+    bool once; /* at its first pass, as there may be no second */
+};
+
+/* ---- before the start ---- */
+
+/* power_cut - the slots may be torn */
+static void power_cut(struct torture *t)
+{
+    place_power_cut(t);
+}
+
+/* stop_clean - the last worker ended in good order */
+static void stop_clean(struct torture *t)
+{
+    worker_start(t, NULL, NULL);
+    if (worker_delivers(t))
+        worker_stop(t);
+}
+
+/* replay_one - a letter is sent as soon as the worker makes room in the
+ * queue */
+static void replay_one(struct torture *t)
+{
+    letters_send(t);
+}
+
+/* strand_one - a letter is marked and was not sent when the machine went
+ * down */
+static void strand_one(struct torture *t)
+{
+    if (letters_strand(t))
+        letters_reboot(t);
+}
+
+/* grow_queue - it takes larger messages from now on, with some in flight; a
+ * file that was grown before is made small first, when it is empty */
+static void grow_queue(struct torture *t)
+{
+    uint32_t small = t->world->terms.most;
+
+    if (t->queue_size != small) {
+        if (!leg_end(t))
+            return;
+        feed_pause(t->world);
+        while (!feed_paused(t->world))
+            torture_nap(TICK_NS);
+        place_resize(t, small);
+        feed_resume(t->world);
+        stop_clean(t);
+    }
+    worker_start(t, "slot_run_after_word:3", NULL);
+    (void)scene_await(t, NULL);
+    feed_pause(t->world);
+    while (!feed_paused(t->world))
+        torture_nap(TICK_NS);
+    place_resize(t, 2 * small);
+    feed_resume(t->world);
+}
+
+/* ---- while it runs ---- */
+
+static void ask_more(struct torture *t)
+{
+    kill(t->worker.pid, SIGTTIN);
+}
+
+static void ask_stop(struct torture *t)
+{
+    kill(t->worker.pid, SIGTERM);
+}
+
+/* ask_quit - while it has messages that take long */
+static void ask_quit(struct torture *t)
+{
+    if (atomic_exchange(&t->world->dawdle, true))
+        kill(t->worker.pid, SIGQUIT);
+    torture_nap(DAWDLE_NS);
+}
+
+/* ask_now - retries run at once */
+static void ask_now(struct torture *t)
+{
+    char state[PATH_MAX];
+    const char *now[] = {"mqctl", "run-now", "-q",    "--state-dir",
+                         state,   t->queue,  "--all", NULL};
+
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    (void)program_run(t, NULL, now);
+}
+
+/* ask_nothing - the queue is empty before long */
+static void ask_nothing(struct torture *t)
+{
+    feed_pause(t->world);
+}
+
+/* ---- scenes ---- */
+
+/* Heads that wait for long, and little room for what is behind them. */
+static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
+                                  NULL};
+static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
+                                  NULL};
+static const char *const spool[] = {"--spool", "--spool-sync", "always", NULL};
+static const char *const hook[] = {"--on-dead", "true", NULL};
+static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
+
+static const struct scene scenes[] = {
+    {"custody_rebuild_", .prepare = grow_queue, .once = true},
+    {"custody_in_use_", .prepare = stop_clean, .once = true},
+    {"runtimedir_old_", .once = true},
+    {"runtimedir_", .before = "slot_run_after_word:3", .prepare = place_move,
+     .once = true},
+    {"custody_close_", .ask = ask_stop, .once = true},
+    {"custody_grow_", .ask = ask_more},
+    {"custody_fix_", .before = "slot_run_after_word:3", .prepare = power_cut,
+     .once = true},
+    {"recover_before_bury", .before = "slot_run_after_word:3",
+     .prepare = power_cut, .once = true},
+    {"recover_settled_", .before = "commit_after:2", .once = true},
+    {"recover_row_", .before = "slot_hold_after_word:2", .once = true},
+    {"recover_", .before = "slot_run_after_word:3", .once = true},
+    {"custody_recover_", .before = "receive_after:3", .once = true},
+    {"slot_resolve_", .before = "receive_after:3", .once = true},
+    {"slot_crashed_", .before = "slot_run_after_word:3", .once = true},
+    {"slot_unrun_", .ask = ask_quit, .once = true},
+    {"keep_", .ask = ask_quit, .once = true},
+    {"slot_disarm_", .ask = ask_nothing, .once = true},
+    {"spool_", .more = spool},
+    {"store_spool_", .more = spool},
+    {"park_due_", .more = one, .once = true},
+    {"park_", .more = few, .once = true},
+    {"store_put_all_", .more = few},
+    {"commit_", .more = few},
+    {"store_make_", .once = true},
+    {"store_recall_", .prepare = strand_one, .once = true},
+    {"slot_link_", .prepare = replay_one, .once = true},
+    {"dead_queue_", .more = moves, .ask = letters_receive},
+    {"on_dead_", .more = hook},
+    {"letters_hook_", .more = hook},
+    {"waiting_steer_", .more = few, .ask = ask_now, .once = true},
+    {"letters_", .play = letters_play},
+    {"replay_", .play = letters_play},
+    {"", .prepare = NULL},
+};
+
+static const struct scene *scene_of(const char *point)
+{
+    const struct scene *s = scenes;
+
+    while (strncmp(point, s->prefix, strlen(s->prefix)) != 0)
+        s++;
+    return s;
+}
+
+/* scene_possible - what is in a file that somebody removed under a worker is in
+ * that worker only until it has written it again: a kill before that loses it,
+ * as docs/reliability.md says. --max-dead removes letters. No audit could tell
+ * either from a fault. A broker has a test of its own (tests/e2e/amqp). */
+bool scene_possible(const struct torture *t, const char *point)
+{
+    static const char *const never[] = {"custody_put_back_", "store_copy_",
+                                        "letters_drop_", "amqp_"};
+
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (strncmp(point, never[i], strlen(never[i])) == 0)
+            return false;
+    if (strncmp(point, "exec_", 5) == 0)
+        return t->kind == TORTURE_EXEC;
+    if (strncmp(point, "stream_", 7) == 0)
+        return t->kind == TORTURE_STREAM;
+    return true;
+}
+
+bool scene_first(const char *point)
+{
+    return strncmp(point, "store_make_", 11) == 0;
+}
+
+bool scene_await(struct torture *t, void (*ask)(struct torture *t))
+{
+    uint64_t end = clock_mono_ns() + AWAIT_NS;
+    int status;
+
+    while (!worker_ended(t, &status)) {
+        if (clock_mono_ns() > end) {
+            worker_kill(t);
+            return false;
+        }
+        if (ask && worker_first_ns(t))
+            ask(t);
+        torture_nap(TICK_NS);
+    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        return true;
+    if (ask && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return false; /* it was asked to end, and passed by */
+    fprintf(stderr, "torture: the worker ended by itself, status %x\n",
+            (unsigned)status);
+    t->failed = true;
+    return false;
+}
+
+/* kill_before - a worker that leaves what the next one is to find */
+static void kill_before(struct torture *t, const char *point)
+{
+    worker_start(t, point, NULL);
+    if (scene_await(t, NULL))
+        t->sum.kills++;
+}
+
+bool scene_play(struct torture *t, const char *point)
+{
+    const struct scene *s = scene_of(point);
+    const char *more[] = {"--dead-letter-queue", letters_queue(t), NULL};
+    char at[128];
+    bool hit;
+
+    if (s->play)
+        return s->play(t, point);
+    if (s->before)
+        kill_before(t, s->before);
+    if (s->prepare && !t->failed)
+        s->prepare(t);
+    if (t->failed)
+        return false;
+    snprintf(at, sizeof at, "%s:%u", point,
+             s->once ? 1 : 1 + (unsigned)torture_random(PASSES));
+    worker_start(t, at, s->more == moves ? more : s->more);
+    hit = scene_await(t, s->ask);
+    worker_note(t, clock_mono_ns());
+    if (s->more == moves)
+        letters_receive(t);
+    letters_sent(t);
+    atomic_store(&t->world->dawdle, false);
+    feed_resume(t->world);
+    t->sum.kills += hit;
+    return hit;
+}

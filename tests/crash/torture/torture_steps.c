@@ -1,0 +1,322 @@
+/* torture_steps.c - a kill at every step of one message (see torture.h)
+ *
+ * A step is a user instruction of the thread that receives, from the return of
+ * mq_timedreceive with a message to its next call; or, with --every-call, the
+ * moment before or after a system call of that thread, until all is at its end.
+ * Each try is a life of its own: some messages are sent, a worker starts, it is
+ * killed k steps after it has received the NTH, and the next worker brings all
+ * to an end. Nobody sends meanwhile and one message is like the other, so the
+ * way is the same each time but for what the worker decides by the clock. k
+ * goes up (--stride) until some tries in a row came to the end of the way.
+ *
+ * Several jobs share the tries. Each is a process with a queue, folders in
+ * memory and a processor of its own.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <mqueue.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/text/cli_interrupt.h"
+#include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_tracer.h"
+
+#define ENDS 8  /* tries in a row that came to the end of the way */
+#define LEG  10 /* tries between two audits */
+/* Until a message that is delayed is due; a worker is started by then. */
+#define LATER_NS (200 * NS_PER_MS)
+
+/* Messages of a try, and which of them is the one. With fewer before it, the
+ * slot is a fresh one; with more, the worker takes the tracer's time for the
+ * handler's. What comes after it has to run beside what was killed. */
+enum { MESSAGES = 5, NTH = 3 };
+/* To the end of all there are many more calls; one comes after it. */
+enum { MESSAGES_CALLS = 3, NTH_CALLS = 2 };
+
+/* What a job came to. */
+struct result {
+    struct torture_sum sum;
+    bool failed, refused;
+};
+
+/* a = atomic   j = the job's, until it has ended */
+struct steps {
+    _Atomic uint64_t tries;              /* a  begun so far, of all jobs */
+    _Atomic uint64_t shortest, longest;  /* a  way to the end */
+    atomic_uint ends;                    /* a  in a row */
+    struct result results[TORTURE_JOBS]; /* j */
+};
+
+/* One job, in its process. */
+struct job {
+    struct torture *t;
+    struct steps *shared;
+    uint64_t leg[LEG]; /* k of each try since the last audit */
+    unsigned tries;    /* in the leg */
+    uint64_t first;    /* message of the leg */
+};
+
+/* ---- a try ---- */
+
+static unsigned messages(const struct torture *t)
+{
+    return t->options->calls ? MESSAGES_CALLS : MESSAGES;
+}
+
+/* messages_send - those of a try; numbers go on */
+static void messages_send(const struct torture *t)
+{
+    _Atomic uint64_t *sent = &t->world->producers[0].sent;
+    mqd_t mq = mq_open(t->queue, O_WRONLY | O_NONBLOCK);
+    unsigned char message[TORTURE_MOST];
+    struct torture_plan plan;
+
+    for (unsigned i = 0; i < messages(t); i++) {
+        size_t size;
+
+        torture_plan(torture_number(0, atomic_load(sent)), &plan);
+        size = torture_make(&plan, clock_wall_ns() + LATER_NS, message);
+        if (mq < 0 ||
+            mq_send(mq, (const char *)message, size, plan.priority) < 0)
+            torture_die("%s: %s", t->queue, strerror(errno));
+        atomic_fetch_add(sent, 1);
+    }
+    mq_close(mq);
+}
+
+/* start - a worker that ends when there is nothing left to do; what waits for
+ * its time in the store is due by then */
+static void start(struct torture *t, bool traced)
+{
+    static const char *const idle[PATHS] = {
+        [PATH_RETRY] = "--exit-when-idle=60ms",
+        [PATH_LATER] = "--exit-when-idle=400ms",
+    };
+    const char *until = idle[t->options->path];
+    const char *const more[] = {"-c", "1", until ? until : "--exit-when-idle",
+                                NULL};
+
+    t->traced = traced;
+    worker_start(t, NULL, more);
+}
+
+static void way_note(struct steps *s, uint64_t steps, bool end)
+{
+    uint64_t most = atomic_load(&s->longest), least = atomic_load(&s->shortest);
+
+    if (!end) {
+        atomic_store(&s->ends, 0);
+        return;
+    }
+    atomic_fetch_add(&s->ends, 1);
+    while (steps > most &&
+           !atomic_compare_exchange_weak(&s->longest, &most, steps))
+        continue;
+    while ((least == 0 || steps < least) &&
+           !atomic_compare_exchange_weak(&s->shortest, &least, steps))
+        continue;
+}
+
+/* kill_after - a worker's life: k steps from the message on; false: it was not
+ * possible */
+static bool kill_after(struct job *j, uint64_t k)
+{
+    struct torture *t = j->t;
+    enum tracer_caught caught;
+    struct tracer tr;
+    uint64_t steps;
+    bool end;
+
+    start(t, true);
+    caught = tracer_start(&tr, t->worker.pid);
+    if (caught == TRACER_CAUGHT)
+        caught = tracer_catch(&tr, t->options->calls ? NTH_CALLS : NTH);
+    t->worker.pid = 0;
+    if (caught != TRACER_CAUGHT) {
+        t->refused = caught == TRACER_REFUSED;
+        t->failed = !t->refused;
+        if (t->failed)
+            fprintf(stderr, "torture: the worker ended while it was traced\n");
+        return false;
+    }
+    tracer_pass(&tr, "libsqlite3");
+    steps = t->options->calls ? tracer_calls(&tr, k, &end)
+                              : tracer_step(&tr, k, NULL, NULL, &end);
+    if (!t->options->calls || !end)
+        tracer_kill(&tr);
+    t->sum.kills++;
+    way_note(j->shared, steps, end);
+    return true;
+}
+
+/* recovers - the next worker, and those after it, bring all to an end */
+static bool recovers(struct torture *t)
+{
+    uint64_t end = clock_mono_ns() + tracer_limit_s() * NS_PER_S;
+    int status;
+
+    do {
+        start(t, false);
+        tracer_wait(t->worker.pid, &status);
+        t->worker.pid = 0;
+        if (status != 0) {
+            fprintf(stderr, "torture: the next worker ended, status %x\n",
+                    (unsigned)status);
+            place_tell_log(t);
+            t->failed = true;
+        } else if (clock_mono_ns() > end) {
+            audit_stuck(t);
+            t->failed = true;
+        }
+    } while (!t->failed && !place_settled(t));
+    return !t->failed;
+}
+
+/* leg_audit - and which messages are of which kill, if something is wrong */
+static void leg_audit(struct job *j)
+{
+    struct torture *t = j->t;
+
+    if (!t->failed)
+        audit(t);
+    for (unsigned i = 0; t->failed && i < j->tries; i++)
+        fprintf(stderr,
+                "torture: %u messages from %" PRIu64
+                " on: killed after %" PRIu64 "\n",
+                messages(t), torture_number(0, j->first + i * messages(t)),
+                j->leg[i]);
+    t->sum.legs++;
+    j->tries = 0;
+    j->first = atomic_load(&t->world->producers[0].sent);
+}
+
+/* try_one - what handlers found wrong is told at once */
+static bool try_one(struct job *j, uint64_t k)
+{
+    struct torture *t = j->t;
+
+    j->leg[j->tries++] = k;
+    messages_send(t);
+    if (!kill_after(j, k))
+        return false;
+    recovers(t);
+    if (t->failed || j->tries == LEG || atomic_load(&t->world->fault_count))
+        leg_audit(j);
+    return !t->failed;
+}
+
+/* ---- jobs ---- */
+
+void processor_take(unsigned nth)
+{
+    cpu_set_t all, one;
+    size_t cpu = 0;
+
+    if (sched_getaffinity(0, sizeof all, &all) < 0)
+        return; /* more processors than fit in a set */
+    nth %= (unsigned)CPU_COUNT(&all);
+    while (!CPU_ISSET(cpu, &all) || nth-- > 0)
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    (void)sched_setaffinity(0, sizeof one, &one);
+}
+
+/* job - tries, until there are none left */
+static _Noreturn void job(struct torture *t, struct steps *s, unsigned number)
+{
+    const struct torture_options *o = t->options;
+    struct result *result = &s->results[number];
+    struct job j = {.t = t, .shared = s};
+    uint64_t i;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 1); /* no commit waits for a disk */
+    processor_take(number);
+    result->failed = true; /* if it dies */
+    place_open(t);
+    while (atomic_load(&s->ends) < ENDS && !torture_over(t) &&
+           (i = atomic_fetch_add(&s->tries, 1)) < o->kills &&
+           try_one(&j, o->from + i * o->stride))
+        continue;
+    if (!t->failed && !t->refused && j.tries)
+        leg_audit(&j);
+    audit_leftovers(t);
+    result->sum = t->sum;
+    result->refused = t->refused;
+    result->failed = t->failed;
+    place_close(t);
+    exit(0);
+}
+
+/* sum_add - of what these runs count */
+static void sum_add(struct torture_sum *to, const struct torture_sum *from)
+{
+    to->kills += from->kills;
+    to->legs += from->legs;
+    to->messages += from->messages;
+    to->deliveries += from->deliveries;
+    to->repeats += from->repeats;
+    to->unseen += from->unseen;
+    to->retries += from->retries;
+    to->dead += from->dead;
+    to->discarded += from->discarded;
+    to->inferred += from->inferred;
+    to->cut += from->cut;
+}
+
+static void steps_tell(const struct torture *t, const struct steps *s)
+{
+    const struct torture_options *o = t->options;
+    static const char *const paths[PATHS] = {"done",    "retry", "dead",
+                                             "discard", "later", "group"};
+    const char *what = o->calls ? "stop" : "instruction";
+    uint64_t kills = t->sum.kills;
+
+    printf("path %s: %" PRIu64 " kills, one each %" PRIu64 " %s%s from %" PRIu64
+           " to %" PRIu64 " after a receive",
+           paths[o->path], kills, o->stride, what, o->stride == 1 ? "" : "s",
+           o->from, o->from + (kills ? kills - 1 : 0) * o->stride);
+    if (atomic_load(&s->longest))
+        printf("; the way ended after %" PRIu64 " to %" PRIu64,
+               atomic_load(&s->shortest), atomic_load(&s->longest));
+    putchar('\n');
+}
+
+void steps_run(struct torture *t)
+{
+    struct steps *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (s == MAP_FAILED)
+        torture_die("out of memory");
+    for (unsigned i = 0; i < t->options->jobs; i++) {
+        pid_t pid = fork();
+
+        if (pid < 0)
+            torture_die("fork: %s", strerror(errno));
+        if (pid == 0)
+            job(t, s, i);
+    }
+    while (wait(NULL) > 0 || errno == EINTR)
+        continue;
+    for (unsigned i = 0; i < t->options->jobs; i++) {
+        t->failed |= s->results[i].failed;
+        t->refused |= s->results[i].refused;
+        sum_add(&t->sum, &s->results[i].sum);
+    }
+    t->failed |= t->sum.kills == 0 && !t->refused;
+    steps_tell(t, s);
+    munmap(s, sizeof *s);
+}

@@ -1,0 +1,368 @@
+/* torture_tracer.c - see torture_tracer.h
+ *
+ * PTRACE_GET_SYSCALL_INFO (Linux 5.3) tells which call a thread is in and where
+ * its next instruction is, on any processor. PTRACE_O_TRACECLONE has each new
+ * thread traced from its first instruction on, so none is missed; it begins
+ * with a SIGSTOP.
+ */
+#include "tests/crash/torture/torture_tracer.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/text/cli_interrupt.h"
+#include "tests/crash/torture/torture.h"
+
+#define LIMIT_S 60 /* on a quiet machine */
+#define OPTIONS \
+    (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL)
+
+static long call(enum __ptrace_request request, pid_t tid, unsigned long data)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    return ptrace(request, tid, NULL, (void *)data);
+}
+
+unsigned tracer_limit_s(void)
+{
+    const char *text = getenv("MQW_TEST_SLOW");
+    unsigned long times = text ? strtoul(text, NULL, 10) : 1;
+
+    return LIMIT_S * (unsigned)(times ? times : 1);
+}
+
+/* tracer_wait - the alarm of cli_interrupt_catch ends each call with EINTR once
+ * the time is over, the signal of a person at once */
+pid_t tracer_wait(pid_t pid, int *status)
+{
+    pid_t came;
+
+    alarm(tracer_limit_s());
+    came = waitpid(pid, status, __WALL);
+    if (came < 0)
+        torture_die("waiting for a worker: %s",
+                    cli_interrupt_seen() ? "interrupted"
+                    : errno == EINTR     ? "nothing happens any more"
+                                         : strerror(errno));
+    alarm(0);
+    return came;
+}
+
+/* signal_of - what is to be delivered as the thread goes on: no stop of ours */
+static unsigned long signal_of(int status)
+{
+    int signal = WSTOPSIG(status);
+
+    return status >> 16 || signal == SIGTRAP || signal == (SIGTRAP | 0x80) ||
+                   signal == SIGSTOP
+               ? 0
+               : (unsigned long)signal;
+}
+
+/* ---- stops ---- */
+
+void tracer_child(void)
+{
+    if (call(PTRACE_TRACEME, 0, 0) < 0)
+        _exit(TRACER_REFUSAL);
+}
+
+/* threads_each - those that there are; none is lost, as a new one begins with a
+ * stop that is waited for later */
+static void threads_each(const struct tracer *tr, void (*act)(pid_t, pid_t))
+{
+    struct dirent *e;
+    char path[64];
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)tr->pid);
+    dir = opendir(path);
+    while (dir && (e = readdir(dir)))
+        if (e->d_name[0] != '.')
+            act(tr->pid, (pid_t)atoi(e->d_name));
+    if (dir)
+        closedir(dir);
+}
+
+/* thread_watch - on from its stop; one that runs stays as it is */
+static void thread_watch(pid_t pid, pid_t tid)
+{
+    (void)pid;
+    (void)call(PTRACE_SYSCALL, tid, 0);
+}
+
+static void info_of(pid_t tid, struct __ptrace_syscall_info *info)
+{
+    memset(info, 0, sizeof *info);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, (void *)sizeof *info, info) <= 0)
+        torture_die("PTRACE_GET_SYSCALL_INFO: %s", strerror(errno));
+}
+
+static unsigned long word_at(pid_t pid, unsigned long at)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    return (unsigned long)ptrace(PTRACE_PEEKDATA, pid, (void *)at, NULL);
+}
+
+/* vdso_hide - a look at the clock becomes a system call: the vDSO begins again
+ * when a tick comes in between, which one that is stepped hardly ever escapes.
+ * After exec the stack has argc, argv, a 0, environment, a 0, and pairs.
+ */
+static void vdso_hide(pid_t pid)
+{
+    struct __ptrace_syscall_info info;
+    unsigned long at, type;
+
+    info_of(pid, &info);
+    at = info.stack_pointer;
+    at += (word_at(pid, at) + 2) * sizeof at;
+    while (word_at(pid, at))
+        at += sizeof at;
+    for (at += sizeof at; (type = word_at(pid, at)) != AT_NULL;
+         at += 2 * sizeof at)
+        if (type == AT_SYSINFO_EHDR &&
+            /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+            ptrace(PTRACE_POKEDATA, pid, (void *)at, (void *)AT_IGNORE) < 0)
+            torture_die("PTRACE_POKEDATA: %s", strerror(errno));
+}
+
+enum tracer_caught tracer_start(struct tracer *tr, pid_t pid)
+{
+    int status;
+
+    *tr = (struct tracer){.pid = pid};
+    tracer_wait(pid, &status);
+    if (!WIFSTOPPED(status))
+        return WIFEXITED(status) && WEXITSTATUS(status) == TRACER_REFUSAL
+                   ? TRACER_REFUSED
+                   : TRACER_ENDED;
+    if (call(PTRACE_SETOPTIONS, pid, OPTIONS) < 0)
+        torture_die("PTRACE_SETOPTIONS: %s", strerror(errno));
+    vdso_hide(pid);
+    return TRACER_CAUGHT;
+}
+
+/* next_stop - of the thread that is traced, or of any while it is not known
+ * which that is; others run on. 0: the worker has ended. */
+static pid_t next_stop(struct tracer *tr, int *status)
+{
+    for (;;) {
+        pid_t tid = tracer_wait(-1, status);
+
+        if (!WIFSTOPPED(*status)) {
+            if (tid == tr->pid)
+                return 0;
+        } else if (tr->tid == 0 || tid == tr->tid) {
+            return tid;
+        } else {
+            (void)call(PTRACE_CONT, tid, signal_of(*status));
+        }
+    }
+}
+
+/* received - the thread has stopped as mq_timedreceive returned a message */
+static bool received(struct tracer *tr, pid_t tid, int status)
+{
+    struct __ptrace_syscall_info info;
+    bool inside = tid == tr->inside;
+
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80))
+        return false;
+    info_of(tid, &info);
+    if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+        if (info.entry.nr == SYS_mq_timedreceive)
+            tr->inside = tid;
+        if (info.entry.nr == SYS_clock_gettime)
+            tr->clock_ip = info.instruction_pointer;
+        return false;
+    }
+    if (inside)
+        tr->inside = 0;
+    tr->after_ip = info.instruction_pointer;
+    return inside && !info.exit.is_error;
+}
+
+enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
+{
+    int status;
+    pid_t tid;
+
+    tr->tid = 0;
+    threads_each(tr, thread_watch);
+    while ((tid = next_stop(tr, &status)) != 0) {
+        if (received(tr, tid, status) && --nth == 0) {
+            tr->tid = tid;
+            return TRACER_CAUGHT;
+        }
+        (void)call(PTRACE_SYSCALL, tid, signal_of(status));
+    }
+    return TRACER_ENDED;
+}
+
+/* ---- one thread ---- */
+
+void tracer_pass(struct tracer *tr, const char *object)
+{
+    char path[64], line[512];
+    FILE *f;
+
+    tr->pass_from = tr->pass_to = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)tr->pid);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        uint64_t from, to;
+
+        if (!strstr(line, object) ||
+            sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) != 2)
+            continue;
+        tr->pass_from = tr->pass_from ? tr->pass_from : from;
+        tr->pass_to = to;
+    }
+    if (f)
+        fclose(f);
+}
+
+#ifdef __x86_64__
+/* debug_set - a register for breakpoints, which is the thread's own */
+static void debug_set(const struct tracer *tr, size_t which, uint64_t value)
+{
+    size_t at = offsetof(struct user, u_debugreg) + which * sizeof value;
+
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    if (ptrace(PTRACE_POKEUSER, tr->tid, (void *)at, (void *)value) < 0)
+        torture_die("PTRACE_POKEUSER: %s", strerror(errno));
+}
+
+/* object_pass - a function of the object was called: until it returns, or `n`
+ * stops at system calls in it; how many there were */
+static uint64_t object_pass(struct tracer *tr, uint64_t n,
+                            struct __ptrace_syscall_info *info)
+{
+    uint64_t stops = 0, back = word_at(tr->tid, info->stack_pointer);
+    int status;
+
+    debug_set(tr, 0, back);
+    debug_set(tr, 7, 1); /* the first, where an instruction begins */
+    do {
+        (void)call(PTRACE_SYSCALL, tr->tid, 0);
+        if (!next_stop(tr, &status))
+            torture_die("the worker ended in a library");
+        stops += WSTOPSIG(status) == (SIGTRAP | 0x80);
+        info_of(tr->tid, info);
+    } while (stops < n && (WSTOPSIG(status) != SIGTRAP ||
+                           info->instruction_pointer != back));
+    debug_set(tr, 7, 0);
+    return stops;
+}
+#else
+static uint64_t object_pass(struct tracer *tr, uint64_t n,
+                            struct __ptrace_syscall_info *info)
+{
+    (void)tr;
+    (void)n;
+    (void)info;
+    return 0; /* by single instructions */
+}
+#endif
+
+uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
+                     void *arg, bool *again)
+{
+    struct __ptrace_syscall_info info;
+    unsigned long signal = 0;
+    uint64_t steps = 0;
+    int status;
+
+    *again = false;
+    while (steps < n && !*again) {
+        if (call(PTRACE_SINGLESTEP, tr->tid, signal) < 0 ||
+            !next_stop(tr, &status))
+            torture_die("the worker ended after %llu instructions",
+                        (unsigned long long)steps);
+        signal = signal_of(status);
+        if (signal || WSTOPSIG(status) == SIGSTOP)
+            continue;
+        steps++;
+        info_of(tr->tid, &info);
+        if (steps < n && info.instruction_pointer - tr->pass_from <
+                             tr->pass_to - tr->pass_from)
+            steps += object_pass(tr, n - steps, &info);
+        *again = info.instruction_pointer == tr->after_ip;
+        if (visit)
+            visit(arg, info.instruction_pointer);
+    }
+    return steps;
+}
+
+uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended)
+{
+    unsigned long signal = 0;
+    uint64_t stops = 0;
+    int status;
+
+    *ended = false;
+    while (stops < n && !*ended) {
+        (void)call(PTRACE_SYSCALL, tr->tid, signal);
+        *ended = !next_stop(tr, &status);
+        signal = *ended ? 0 : signal_of(status);
+        stops += !*ended && WSTOPSIG(status) == (SIGTRAP | 0x80);
+    }
+    return stops;
+}
+
+void tracer_run(struct tracer *tr)
+{
+    (void)call(PTRACE_CONT, tr->tid, 0);
+}
+
+void tracer_serve(struct tracer *tr)
+{
+    int status;
+    pid_t tid;
+
+    while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+        if (WIFSTOPPED(status))
+            (void)call(PTRACE_CONT, tid, signal_of(status));
+        else if (tid == tr->pid)
+            torture_die("the worker ended by itself");
+}
+
+/* thread_hold - until it has stopped; what stops it before is passed on */
+static void thread_hold(pid_t pid, pid_t tid)
+{
+    int status;
+
+    syscall(SYS_tgkill, pid, tid, SIGSTOP);
+    while (tracer_wait(tid, &status) == tid && WIFSTOPPED(status) &&
+           WSTOPSIG(status) != SIGSTOP)
+        (void)call(PTRACE_CONT, tid, signal_of(status));
+}
+
+void tracer_hold(struct tracer *tr)
+{
+    threads_each(tr, thread_hold);
+}
+
+/* tracer_kill - threads are reaped by their tracer, their process after them */
+void tracer_kill(struct tracer *tr)
+{
+    int status;
+
+    kill(tr->pid, SIGKILL);
+    while (tracer_wait(-1, &status) != tr->pid || WIFSTOPPED(status))
+        continue;
+}

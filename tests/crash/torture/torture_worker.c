@@ -1,0 +1,236 @@
+/* torture_worker.c - the worker under torture: start, end (see torture.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+
+#include "common/base/clock.h"
+#include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_tracer.h"
+
+#define ARGUMENTS 40
+#define STOP_NS   (30 * NS_PER_S)
+#define TICK_NS   200000
+
+/* arguments_add - all of a list */
+static size_t arguments_add(const char **argv, size_t n,
+                            const char *const *list)
+{
+    for (size_t i = 0; list && list[i] && n + 1 < ARGUMENTS; i++)
+        argv[n++] = list[i];
+    return n;
+}
+
+/* handler_arguments - as which the handler is run; `path` is filled in */
+static size_t handler_arguments(const struct torture *t, const char **argv,
+                                size_t n, char path[PATH_MAX])
+{
+    static const char *const files[] = {"handlers/torture_exec",
+                                        "handlers/torture_stream",
+                                        "plugins/torture.so"};
+    const char *exec[] = {"--on-exit", "3=discard", "--", path, NULL};
+    /* One at a time goes the whole way: sent, answered, done. */
+    const char *window = t->world->terms.plain ? "1" : "16";
+    const char *stream[] = {"--stream", "--window", window, "--", path, NULL};
+    const char *plugin[] = {"--plugin", path, NULL};
+    const char *dir = getenv("MQW_HANDLERS");
+    enum torture_kind kind = t->kind;
+
+    snprintf(path, PATH_MAX, "%.4000s/%s", dir ? dir : "build/tests",
+             t->plugin ? t->plugin : files[kind]);
+    return arguments_add(argv, n,
+                         kind == TORTURE_EXEC     ? exec
+                         : kind == TORTURE_STREAM ? stream
+                                                  : plugin);
+}
+
+/* log_to - what a child says is kept */
+static void log_to(const struct torture *t)
+{
+    int log = open(place_path(t, "log"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int null = open("/dev/null", O_RDONLY);
+
+    dup2(null, 0);
+    dup2(log, 1);
+    dup2(log, 2);
+    closefrom(3);
+}
+
+/* become - in the child */
+static _Noreturn void become(struct torture *t, const char **argv,
+                             const char *kill_at)
+{
+    char number[16];
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(number, sizeof number, "%u", t->worker.generation);
+    setenv(TORTURE_WORLD, t->file, 1);
+    setenv(TORTURE_GENERATION, number, 1);
+    /* What is killed while it is looked through for leaks would complain. */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
+    if (kill_at)
+        setenv("MQW_KILL_AT", kill_at, 1);
+    log_to(t);
+    if (t->traced)
+        tracer_child();
+    execv(argv[0], (char *const *)argv);
+    fprintf(stderr, "torture: %s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+/* What --spool of this program is to the worker. */
+static const char *const waiting[] = {"--spool", NULL};
+static const char *const always[] = {"--spool", "--spool-sync", "always", NULL};
+static const char *const *const spools[] = {NULL, waiting, always};
+
+void worker_start(struct torture *t, const char *kill_at,
+                  const char *const *more)
+{
+    char program[PATH_MAX], state[PATH_MAX], handler[PATH_MAX];
+    const char *argv[ARGUMENTS] = {program,
+                                   "-q",
+                                   "--state-dir",
+                                   state,
+                                   "-c",
+                                   "4",
+                                   "--backoff",
+                                   "5ms,20ms",
+                                   "--jitter",
+                                   "100",
+                                   "--kill-after",
+                                   "100ms",
+                                   "--max-crashes",
+                                   "10000",
+                                   "--max-attempts",
+                                   "100"};
+    size_t n = 16;
+
+    snprintf(program, sizeof program, "%.4000s/mqworker", t->bins);
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    n = arguments_add(argv, n, more);
+    n = arguments_add(argv, n, spools[t->options->spool]);
+    argv[n++] = t->queue;
+    handler_arguments(t, argv, n, handler);
+    t->worker.generation++;
+    t->worker.begun_ns = clock_mono_ns();
+    t->worker.pid = fork();
+    if (t->worker.pid < 0)
+        torture_die("fork: %s", strerror(errno));
+    if (t->worker.pid == 0)
+        become(t, argv, kill_at);
+    syncer_follow(t);
+}
+
+uint64_t worker_first_ns(const struct torture *t)
+{
+    uint64_t ns;
+
+    if (atomic_load(&t->world->first_generation) != t->worker.generation)
+        return 0;
+    /* The witness writes the number first, then the time. */
+    ns = atomic_load(&t->world->first_ns);
+    return ns > t->worker.begun_ns ? ns : 0;
+}
+
+bool worker_ended(struct torture *t, int *status)
+{
+    if (waitpid(t->worker.pid, status, WNOHANG) != t->worker.pid)
+        return false;
+    t->worker.pid = 0;
+    return true;
+}
+
+void worker_kill(struct torture *t)
+{
+    int status;
+
+    kill(t->worker.pid, SIGKILL);
+    if (waitpid(t->worker.pid, &status, 0) < 0)
+        torture_die("waitpid: %s", strerror(errno));
+    t->worker.pid = 0;
+    if (WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : status == 0)
+        return;
+    fprintf(stderr, "torture: the worker ended before its kill, status %x\n",
+            (unsigned)status);
+    place_tell_log(t);
+    t->failed = true;
+}
+
+bool worker_stop(struct torture *t)
+{
+    uint64_t end = clock_mono_ns() + STOP_NS;
+    int status;
+
+    kill(t->worker.pid, SIGTERM);
+    while (!worker_ended(t, &status)) {
+        torture_nap(TICK_NS);
+        if (clock_mono_ns() < end)
+            continue;
+        worker_kill(t);
+        t->failed = true;
+        fprintf(stderr, "torture: the worker did not stop at SIGTERM\n");
+        return false;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return true;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM &&
+        !worker_first_ns(t))
+        return true; /* it did not even listen yet: there was nothing to do */
+    t->failed = true;
+    fprintf(stderr, "torture: the worker ended with status %x at SIGTERM\n",
+            (unsigned)status);
+    return false;
+}
+
+void worker_note(struct torture *t, uint64_t until_ns)
+{
+    struct torture_sum *s = &t->sum;
+    uint64_t first = worker_first_ns(t);
+
+    if (!first)
+        return;
+    if (s->recoveries == s->recovery_room) {
+        s->recovery_room = s->recovery_room ? s->recovery_room * 2 : 1024;
+        s->recovery_ns = reallocarray(s->recovery_ns, s->recovery_room,
+                                      sizeof *s->recovery_ns);
+        if (!s->recovery_ns)
+            torture_die("out of memory");
+    }
+    s->recovery_ns[s->recoveries++] = first - t->worker.begun_ns;
+    if (until_ns > first)
+        s->life_ns += until_ns - first;
+}
+
+pid_t program_start(struct torture *t, const char *kill_at,
+                    const char *const *arguments)
+{
+    char program[PATH_MAX];
+    const char *argv[ARGUMENTS] = {program};
+    pid_t pid;
+
+    snprintf(program, sizeof program, "%.4000s/%s", t->bins, arguments[0]);
+    arguments_add(argv, 1, arguments + 1);
+    pid = fork();
+    if (pid == 0)
+        become(t, argv, kill_at);
+    if (pid < 0)
+        torture_die("fork: %s", strerror(errno));
+    return pid;
+}
+
+int program_run(struct torture *t, const char *kill_at,
+                const char *const *arguments)
+{
+    pid_t pid = program_start(t, kill_at, arguments);
+    int status;
+
+    if (waitpid(pid, &status, 0) < 0)
+        torture_die("waitpid: %s", strerror(errno));
+    return status;
+}

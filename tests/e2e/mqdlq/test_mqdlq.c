@@ -1,0 +1,287 @@
+/* mqdlq: looking at letters, JSON out and in */
+#include "tests/e2e/mqdlq/mqdlq_fixture.h"
+
+#include <jansson.h>
+
+TestSuite(mqdlq, .init = harness_init, .fini = harness_fini, .timeout = 60);
+
+/* ---- looking ---- */
+
+Test(mqdlq, without_a_store_there_are_no_letters_and_stderr_says_where)
+{
+    const char *q = harness_queue_name();
+    struct harness_result r = dlq("list", q);
+    cr_assert_eq(r.status, 0);
+    cr_assert(strstr(r.out, "ID") && !strchr(strchr(r.out, '\n') + 1, '\n'));
+    cr_assert(strstr(r.err, harness_state_dir()), "%s", r.err);
+    cr_assert_str_eq(dlq_out("list", "--count", q), "0\n");
+    cr_assert_str_eq(dlq_out("export", q), "");
+    cr_assert_eq(dlq("show", q, "1").status, 66);
+    cr_assert_eq(dlq("replay", q, "1").status, 66);
+    cr_assert_eq(dlq("discard", q, "1").status, 66);
+    cr_assert_eq(dlq("discard", q, "--all").status, 0);
+    cr_assert_not(harness_exists(harness_state_dir()), "looking makes nothing");
+}
+
+Test(mqdlq, an_empty_list_says_so)
+{
+    struct harness_result r = dlq("list", "--error", "none", three_letters());
+
+    cr_assert_eq(r.status, 0);
+    cr_assert(strstr(r.err, "has no letter that was asked for"), "%s", r.err);
+}
+
+Test(mqdlq, list_is_a_table_newest_first)
+{
+    const char *out = dlq_out("list", three_letters());
+    cr_assert_str_eq(out, "ID  DIED                      TRIES  REASON     "
+                          "ERROR                  "
+                          " GROUP  "
+                          "SIZE  BODY\n"
+                          " 3  2026-01-03T00:00:00.000Z      0  exhausted  "
+                          "signal 11                       "
+                          "  7  \\x00\\x01\\x02\\x1b[\\x7f\\n\n"
+                          " 2  2026-01-02T00:00:00.000Z      0  rejected   "
+                          "exit 65                 g2      "
+                          "  6  second\n"
+                          " 1  2026-01-01T00:00:00.000Z      5  exhausted  "
+                          "exit 1: account\\x1b[2J  g1      "
+                          "  5  first\n");
+}
+
+Test(mqdlq, each_filter_narrows)
+{
+    const char *q = three_letters();
+    cr_assert_eq(count(q), 3);
+    cr_assert_eq(count(q, "--reason", "exhausted"), 2);
+    cr_assert_eq(count(q, "--reason", "expired"), 0);
+    cr_assert_eq(count(q, "--error", "exit *"), 2);
+    cr_assert_eq(count(q, "--group", "g1"), 1);
+    cr_assert_eq(count(q, "--match", "irs"), 1);
+    cr_assert_eq(count(q, "--match", "trace"), 0, "the body, not the header");
+    cr_assert_eq(count(q, "--since", "2026-01-02"), 2);
+    cr_assert_eq(count(q, "--until", "2026-01-02"), 1);
+    cr_assert_eq(count(q, "--since", "2026-01-02", "--until", "2026-01-03"), 1);
+    cr_assert_eq(count(q, "--limit", "2"), 2);
+    cr_assert_eq(count(q, "--reason", "exhausted", "--error", "exit*"), 1);
+    cr_assert_eq(count(q, "--replayed"), 0);
+    cr_assert_eq(dlq("list", q, "--reason", "sad").status, 64);
+    cr_assert_eq(dlq("list", q, "--since", "noon").status, 64);
+}
+
+Test(mqdlq, list_by_counts_the_most_frequent_first)
+{
+    const char *q = three_letters();
+    cr_assert_str_eq(dlq_out("list", "--by", "reason", q),
+                     "COUNT  REASON     NEWEST\n"
+                     "    2  exhausted  2026-01-03T00:00:00.000Z\n"
+                     "    1  rejected   2026-01-02T00:00:00.000Z\n");
+    const char *out = dlq_out("list", "--by", "group", q);
+    cr_assert(strstr(out, "    1  -  "), "%s", out);
+    out = dlq_out("list", "--by", "error", "--json", q);
+    cr_assert(strstr(out, "{\"error\":\"exit 1\",\"count\":1,"), "%s", out);
+}
+
+Test(mqdlq, show_has_fields_history_and_body_without_control_bytes)
+{
+    const char *out = dlq_out("show", three_letters(), "1");
+    cr_assert(strstr(out, "Letter 1 of "), "%s", out);
+    cr_assert(strstr(out, ID_A) && strstr(out, "exhausted"));
+    cr_assert(strstr(out, "took 12ms  exit 1\n"), "%s", out);
+    cr_assert(strstr(out, " no such\n"), "%s", out);
+    cr_assert(strstr(out, " account\\x1b[2J\n"), "%s", out);
+    cr_assert(strstr(out, "Body\n  first\n"), "%s", out);
+    cr_assert_null(strchr(out, '\033'));
+}
+
+Test(mqdlq, show_shows_the_header)
+{
+    const char *out = dlq_out("show", three_letters(), "2");
+    cr_assert(strstr(out, "\n  x-trace: abc\n"), "%s", out);
+}
+
+Test(mqdlq, show_body_is_byte_for_byte)
+{
+    const char *q = three_letters();
+    struct harness_result r = dlq("show", "--body", q, "3");
+    cr_assert_eq(r.status, 0);
+    cr_assert_eq(r.out_size, 7);
+    cr_assert_arr_eq(r.out, "\0\1\2\033[\x7f\n", 7);
+    r = dlq("show", "--body", q, "2");
+    cr_assert_str_eq(r.out, "second", "without the header");
+    cr_assert_eq(dlq("show", "--body", q, "1", "2").status, 64);
+}
+
+Test(mqdlq, ids_are_numbers_or_message_ids)
+{
+    const char *q = three_letters();
+    cr_assert_str_eq(dlq_out("show", "--body", q, ID_A), "first");
+    struct harness_result r = dlq("show", q, "4");
+    cr_assert_eq(r.status, 66);
+    cr_assert(strstr(r.err, "4"));
+    cr_assert_eq(dlq("show", q, "01JD3Z6Q9V0X8N5T2K7B4M1C3H").status, 66);
+    cr_assert_eq(dlq("show", q, "abc").status, 64);
+    cr_assert_eq(dlq("show", q, "-1").status, 64);
+    cr_assert_eq(dlq("show", q, "99999999999999999999").status, 64);
+    good(dlq_input(three, "import", q));
+    r = dlq("show", q, ID_A);
+    cr_assert_eq(r.status, 64, "two letters have it now");
+    cr_assert(strstr(r.err, "2 letters have"), "%s", r.err);
+}
+
+/* ---- JSON ---- */
+
+Test(mqdlq, json_has_the_fields_of_the_contract)
+{
+    const char *q = three_letters();
+    const char *out = dlq_out("list", "--json", "--match", "first", q);
+    json_t *o = json_loads(out, 0, NULL);
+    cr_assert_not_null(o);
+    json_int_t id, size, attempts, crashes, priority;
+    const char *mid, *queue, *died, *reason, *error, *group, *body, *err;
+    json_t *first, *history;
+    cr_assert_eq(
+        json_unpack(o,
+                    "{s:I s:s s:s s:s s:s s:s s:I s:I s:I s:s s:o s:I s:s s:s "
+                    "s:o}",
+                    "id", &id, "message_id", &mid, "queue", &queue, "died_at",
+                    &died, "reason", &reason, "error", &error, "attempts",
+                    &attempts, "crashes", &crashes, "priority", &priority,
+                    "group", &group, "first_received_at", &first, "size", &size,
+                    "body", &body, "stderr", &err, "history", &history),
+        0);
+    cr_assert_eq(id, 1);
+    cr_assert_str_eq(mid, ID_A);
+    cr_assert_str_eq(queue, q);
+    cr_assert_str_eq(died, "2026-01-01T00:00:00.000Z");
+    cr_assert_eq(attempts, 5);
+    cr_assert_eq(priority, 3);
+    cr_assert_eq(size, 5);
+    cr_assert_str_eq(err, "no such\naccount\033[2J");
+    cr_assert_eq(json_array_size(history), 1);
+    json_decref(o);
+}
+
+/* random_letter - a line with any bytes in it */
+static void random_letter(FILE *out, unsigned n)
+{
+    static const char hex[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstu"
+                              "vwxyz0123456789+/";
+    fprintf(out,
+            "{\"reason\":\"crashed\",\"died_at_ns\":%d%09d,\"attempts\":%d,"
+            "\"error_base64\":\"/%c%c%c\",\"body_base64\":\"",
+            1700000000 + (int)n, rand() % 1000000000, rand(), hex[rand() % 32],
+            hex[rand() % 64], hex[rand() % 64]);
+    for (int i = rand() % 60; i > 0; i--)
+        for (int k = 0; k < 4; k++)
+            fputc(hex[rand() % 64], out);
+    fprintf(out,
+            "\",\"redelivered\":true,\"history\":[{\"started_at_ns\":%d,"
+            "\"stderr_base64\":\"gA==\"},{\"error\":\"\\u007f\\u20ac\"}]}\n",
+            rand());
+}
+
+/* without_id - a JSON line after its own row number and queue */
+static const char *without_id(const char *line)
+{
+    return strstr(line, "\"message_id\"");
+}
+
+Test(mqdlq, export_and_import_give_the_same_letters_byte_for_byte)
+{
+    unsigned seed = (unsigned)harness_now_ms();
+    fprintf(stderr, "seed %u\n", seed);
+    srand(seed);
+    const char *q = three_letters();
+    char *lines;
+    size_t bytes;
+    FILE *out = open_memstream(&lines, &bytes);
+    for (unsigned i = 0; i < 300; i++)
+        random_letter(out, i);
+    fclose(out);
+    good(dlq_input(lines, "import", q));
+    free(lines);
+    char *before = strdup(dlq_out("export", q));
+    good(dlq("discard", q, "--all"));
+    cr_assert_eq(count(q), 0);
+    harness_write("letters", before, strlen(before));
+    good(dlq("import", q, harness_path("letters")));
+    char *after = strdup(dlq_out("export", q)), *a, *b;
+    char *x = strtok_r(before, "\n", &a), *y = strtok_r(after, "\n", &b);
+    int n = 0;
+    for (; x && y; n++) {
+        cr_assert_str_eq(without_id(x), without_id(y), "seed %u", seed);
+        cr_assert_str_neq(x, y, "an id is never used twice");
+        x = strtok_r(NULL, "\n", &a);
+        y = strtok_r(NULL, "\n", &b);
+    }
+    cr_assert(!x && !y && n == 303, "%d lines", n);
+    free(before);
+    free(after);
+}
+
+Test(mqdlq, import_names_the_bad_line_and_keeps_those_before)
+{
+    static const char *const bad[] = {
+        "{",
+        "[]",
+        "{\"body\":\"x\"}",
+        "{\"reason\":\"rejected\"}",
+        "{\"reason\":\"rejected\",\"body_base64\":\"A\"}",
+        "{\"reason\":\"rejected\",\"body_base64\":\"AB==\"}",
+        "{\"reason\":\"rejected\",\"body_base64\":\"=AAA\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"body_base64\":\"AA==\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"priority\":40000}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"priority\":-1}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"message_id\":\"y\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"group\":\"\\n\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"history\":[1]}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"header\":\"MQW/1\\n\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"header\":\"y\"}",
+        /* over 2^63 ns */
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"died_at\":\"2320-01-01\"}",
+    };
+    const char *q = harness_queue_name();
+    for (int i = 0; i < (int)(sizeof bad / sizeof *bad); i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "{\"reason\":\"rejected\",\"body\":\"\"}\n"
+                 "\n%s\n{\"reason\":\"rejected\","
+                 "\"body\":\"not reached\"}\n",
+                 bad[i]);
+        struct harness_result r = dlq_input(text, "import", q);
+        cr_assert_eq(r.status, 65, "%s", bad[i]);
+        cr_assert(strstr(r.err, "line 3: ") &&
+                      strstr(r.err, "1 letter imported, none from line 3"),
+                  "%s: %s", bad[i], r.err);
+        cr_assert_eq(count(q), i + 1);
+    }
+}
+
+Test(mqdlq, import_takes_no_line_with_a_nul_for_an_empty_one)
+{
+    static const char text[] = " \0{\"reason\":\"rejected\",\"body\":\"x\"}\n";
+    const char *q = harness_queue_name();
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqdlq", "import", "--state-dir",
+                             harness_state_dir(), q),
+        .input = text,
+        .input_size = sizeof text - 1});
+    cr_assert_eq(r.status, 65, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "line 1: "), "%s", r.err);
+}
+
+Test(mqdlq, an_edited_body_gets_its_size_into_the_header)
+{
+    const char *q = three_letters();
+    char *line = strdup(dlq_out("export", q, "2"));
+    char *body = strstr(line, "\"body\":\"second\"");
+    memcpy(body, "\"body\":\"2nd\"   ", 15);
+    good(dlq_input(line, "import", q));
+    free(line);
+    cr_assert_str_eq(dlq_out("show", "--body", q, "4"), "2nd");
+    good(dlq("replay", "--raw", q, "4"));
+    const char *text = take(q, NULL);
+    cr_assert(strstr(text, "\nsize: 3\n"), "%s", text);
+    cr_assert(strstr(text, "\nx-trace: abc\n\n2nd"), "%s", text);
+}

@@ -1,0 +1,68 @@
+/* mqdlq: the queue is removed while a letter is sent to it */
+#include "tests/e2e/mqdlq/mqdlq_fixture.h"
+
+#include <fcntl.h>
+#include <mqueue.h>
+#include <sys/syscall.h>
+
+TestSuite(mqdlq_removed, .init = harness_init, .fini = harness_fini,
+          .timeout = 60);
+
+/* waits_for_room - whether mqdlq is in the call in which it does that */
+static bool waits_for_room(pid_t pid)
+{
+    char cmd[64];
+    snprintf(cmd, sizeof cmd, "grep -qs '^%d ' /proc/%d/syscall", SYS_ppoll,
+             (int)pid);
+    return harness_run("sh", "-c", cmd).status == 0;
+}
+
+/* removed_under - replay letters 1 and 2 to a queue with room for one; when
+ * letter 2 waits for room the name is removed, then there is room. What mqdlq
+ * says, whose status is 66; *came: letter 2. */
+static const char *removed_under(const char *q, const char *flag,
+                                 char came[ROOM + 1])
+{
+    struct harness_process *p =
+        harness_program("mqdlq", "replay", "--state-dir", harness_state_dir(),
+                        flag, q, "1", "2");
+    harness_until(
+        harness_queue_length(q) == 1 && waits_for_room(harness_pid(p)), 10000);
+    mqd_t held = mq_open(q, O_RDONLY | O_CLOEXEC);
+    cr_assert_geq(held, 0);
+    cr_assert_eq(mq_unlink(q), 0);
+    cr_assert_gt(mq_receive(held, came, ROOM, NULL), 0);
+    cr_assert_eq(harness_wait(p, 10000), 66);
+    ssize_t n = mq_receive(held, came, ROOM, NULL);
+    cr_assert_gt(n, 0);
+    came[n] = '\0';
+    mq_close(held);
+    return harness_stderr(p, NULL);
+}
+
+/* told - which letter it was */
+static void told(const char *err)
+{
+    cr_assert(strstr(err, "removed just as letter 2 was sent"), "%s", err);
+}
+
+Test(mqdlq_removed, a_letter_that_a_worker_may_have_stays_marked)
+{
+    char came[ROOM + 1];
+    const char *q = harness_queue(1, 0);
+    good(dlq_input(three, "import", q));
+    told(removed_under(q, "--wait=60s", came));
+    cr_assert(strstr(came, "letter: 2\n"), "%s", came);
+    cr_assert_eq(count("--replayed", q), 2, "a worker may have it");
+}
+
+Test(mqdlq_removed, a_letter_without_its_number_stays_as_it_was)
+{
+    char came[ROOM + 1];
+    const char *q = harness_queue(1, 0);
+    good(dlq_input(three, "import", q));
+    told(removed_under(q, "--raw", came));
+    cr_assert(strstr(came, "second"), "%s", came);
+    cr_assert_eq(count(q), 2, "the first went");
+    good(dlq("show", q, "2"));
+}

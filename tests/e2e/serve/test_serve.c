@@ -1,0 +1,534 @@
+/* mqctl serve: who may ask, what it answers, and what it changes */
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "tests/e2e/serve/serve_fixture.h"
+
+TestSuite(serve, .init = harness_init, .fini = harness_fini, .timeout = 120);
+
+/* dead_letters - a queue whose worker gave up on that many messages */
+static const char *dead_letters(unsigned n, struct harness_process **worker)
+{
+    const char *q = harness_queue(0, 0);
+    char text[32];
+
+    *worker = ctl_worker(q, "--max-attempts", "1", "--", "sh", "-c",
+                         "[ -e fixed ] || { echo no account >&2; exit 3; }");
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(text, sizeof text, "order %u", i);
+        harness_send_text(q, text);
+    }
+    harness_until(ctl_number(q, "dead") == n, SOON_MS);
+    return q;
+}
+
+/* status_of - of a request as it is, with a %u for the port */
+static int status_of(const struct web *w, const char *request)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, request, w->port);
+    return web_send(w, text)->status;
+}
+
+/* ---- who may ask ---- */
+
+Test(serve, the_token_is_in_a_file_that_nobody_else_can_read)
+{
+    struct web w = web_start(NULL), again;
+    struct stat st;
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/web.token", harness_state_dir());
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_eq(st.st_mode & 0777, 0600);
+    web_stop(&w);
+    again = web_start(NULL);
+    cr_assert_str_eq(again.token, w.token, "a new start, a new token");
+    web_stop(&again);
+    cr_assert_eq(chmod(path, 0644), 0);
+    cr_assert_eq(ctl("serve", NULL).status, 73);
+}
+
+Test(serve, another_name_is_refused_before_anything_else)
+{
+    static const char *const hosts[] = {
+        "Host: evil.test:%u\r\n",
+        "Host: evil.test\r\n",
+        "Host: localhost:1\r\n",
+        "Host: localhost:%u.evil.test\r\n",
+        "Host: \r\n",
+        "Host: 127.0.0.1:%u\r\nHost: evil.test\r\n",
+    };
+    struct web w = web_start("--allow-host", "queues.example.org");
+    char text[1024];
+    int status;
+
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        snprintf(text, sizeof text,
+                 "GET /healthz HTTP/1.1\r\n%sConnection: close\r\n\r\n",
+                 hosts[i]);
+        status = status_of(&w, text);
+        cr_assert(status == 421 || status == 400, "%s: %d", hosts[i], status);
+    }
+    cr_assert_eq(status_of(&w, "GET /healthz HTTP/1.1\r\nHost: [::1]:%u\r\n"
+                               "Connection: close\r\n\r\n"),
+                 200);
+    cr_assert_eq(status_of(&w, "GET /healthz HTTP/1.1\r\nHost: "
+                               "Queues.example.org\r\nConnection: close\r\n"
+                               "\r\n"),
+                 200);
+    web_stop(&w);
+}
+
+Test(serve, nothing_is_told_without_the_token)
+{
+    static const char *const paths[] = {
+        "/",        "/dead",          "/q/x",
+        "/metrics", "/api/v1/queues", "/api/v1/events",
+        "/nothing", "/find?id=1",     "/api/v1/queues/x/letters/1/body",
+    };
+    struct web w = web_start(NULL), open;
+    char text[256];
+
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        snprintf(text, sizeof text,
+                 "GET %s HTTP/1.1\r\nHost: localhost:%%u\r\n"
+                 "Connection: close\r\n\r\n",
+                 paths[i]);
+        cr_assert_eq(status_of(&w, text), 401, "%s", paths[i]);
+    }
+    web_stop(&w);
+    open = web_start("--metrics-open");
+    cr_assert_eq(status_of(&open, "GET /metrics HTTP/1.1\r\nHost: localhost:%u"
+                                  "\r\nConnection: close\r\n\r\n"),
+                 200);
+    web_stop(&open);
+}
+
+Test(serve, a_cookie_stands_for_the_token_and_cannot_be_made)
+{
+    struct web w = web_start(NULL);
+    char body[128], cookie[256] = "", text[1024], *at;
+    struct web_answer *r;
+
+    snprintf(body, sizeof body, "{\"token\":\"%s\"}", w.token);
+    memcpy(text, w.token, sizeof w.token);
+    memset(w.token, '0', 64);
+    r = web_ask(&w, "POST", "/api/v1/session", WEB_WRITE, body);
+    cr_assert_eq(r->status, 204, "%s", r->text);
+    cr_assert(strstr(r->text, "HttpOnly") && strstr(r->text, "SameSite=Strict"),
+              "%s", r->text);
+    at = strstr(r->text, "mqctl=");
+    cr_assert_not_null(at);
+    memcpy(cookie, at, strcspn(at, ";"));
+    snprintf(text, sizeof text,
+             "GET /api/v1/queues HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Cookie: %s\r\nConnection: close\r\n\r\n",
+             w.port, cookie);
+    cr_assert_eq(web_send(&w, text)->status, 200);
+    at = strstr(text, "mqctl=") + 6;
+    *at = *at == 'f' ? 'e' : 'f'; /* a later end, with the old sum */
+    cr_assert_eq(web_send(&w, text)->status, 401);
+    r = web_ask(&w, "POST", "/api/v1/session", WEB_WRITE, "{\"token\":\"no\"}");
+    cr_assert_eq(r->status, 401);
+    web_stop(&w);
+}
+
+Test(serve, a_network_is_not_listened_on_without_tls)
+{
+    struct harness_result r = ctl("serve", "--listen", "0.0.0.0:0");
+
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert(strstr(r.err, "--tls-cert"), "%s", r.err);
+}
+
+Test(serve, what_keeps_it_from_starting_is_said)
+{
+    struct web w = web_start(NULL);
+    char listen[64], path[4096];
+    struct harness_result r;
+
+    snprintf(listen, sizeof listen, "127.0.0.1:%u", w.port);
+    r = ctl("serve", "--listen", listen);
+    cr_assert_eq(r.status, 71);
+    cr_assert(strstr(r.err, "in use"), "%s", r.err);
+    web_stop(&w);
+    r = ctl("serve", "--tls-cert", "/none", "--tls-key", "/none");
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    snprintf(path, sizeof path, "%s/web.token", harness_state_dir());
+    harness_write(path, "short\n", 6);
+    cr_assert_eq(chmod(path, 0600), 0);
+    cr_assert_eq(ctl("serve", NULL).status, 73);
+}
+
+Test(serve, a_unix_socket_serves_too)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct harness_process *p;
+    char text[256], listen[256];
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", harness_path("web.sock"));
+    snprintf(listen, sizeof listen, "unix:%s", a.sun_path);
+    p = harness_program("mqctl", "serve", "--state-dir", harness_state_dir(),
+                        "--listen", listen);
+    harness_until(strchr(harness_stdout(p, NULL), '\n') || !harness_running(p),
+                  SOON_MS);
+    cr_assert_eq(connect(fd, (struct sockaddr *)&a, sizeof a), 0, "%s",
+                 harness_stderr(p, NULL));
+    snprintf(text, sizeof text,
+             "GET /healthz HTTP/1.1\r\nHost: localhost:8480"
+             "\r\nConnection: close\r\n\r\n");
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    cr_assert_eq(web_read(fd, NULL)->status, 200);
+    close(fd);
+    cr_assert_eq(harness_stop(p, SOON_MS), 0);
+}
+
+/* ---- what it answers ---- */
+
+Test(serve, a_queue_is_told_as_mqctl_status_tells_it)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(2, &worker);
+    struct web w = web_start(NULL);
+    json_t *mine = ctl_json(web_get(&w, "/api/v1/queues/%s", q + 1)),
+           *other = ctl_status(q), *value;
+    const char *name;
+
+    json_object_foreach(other, name, value)
+    {
+        cr_assert(json_equal(value, json_object_get(mine, name)), "%s", name);
+    }
+    json_decref(mine);
+    json_decref(other);
+    mine = ctl_json(web_get(&w, "/api/v1/queues"));
+    value = json_object_get(mine, "queues");
+    cr_assert_eq(json_array_size(value), 1);
+    json_decref(mine);
+    cr_assert_eq(web_ask(&w, "GET", "/api/v1/queues/none", "", "")->status,
+                 404);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, letters_come_page_by_page_and_by_error)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(5, &worker);
+    struct web w = web_start(NULL);
+    char next[64] = "", last[32] = "";
+    size_t seen = 0;
+    json_t *o, *list, *one;
+
+    do {
+        o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters?limit=2&after=%s",
+                             q + 1, next));
+        list = json_object_get(o, "letters");
+        size_t i;
+        json_array_foreach(list, i, one)
+        {
+            const char *row = json_string_value(json_object_get(one, "row"));
+
+            cr_assert_str_neq(row, last, "a letter comes twice");
+            snprintf(last, sizeof last, "%s", row);
+            seen++;
+        }
+        one = json_object_get(o, "next");
+        snprintf(next, sizeof next, "%s",
+                 json_is_string(one) ? json_string_value(one) : "");
+        json_decref(o);
+    } while (*next);
+    cr_assert_eq(seen, 5);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/by-error", q + 1));
+    list = json_object_get(o, "groups");
+    cr_assert_eq(json_array_size(list), 1);
+    cr_assert_eq(
+        json_integer_value(json_object_get(json_array_get(list, 0), "count")),
+        5);
+    json_decref(o);
+    cr_assert_eq(
+        web_ask(&w, "GET", "/api/v1/queues/none/letters", "", "")->status, 404);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, a_hostile_letter_is_text_in_every_page)
+{
+    static const char hostile[] =
+        "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+        "\xe2\x80\xae\xff\xfe\x01";
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--max-attempts", "1", "--",
+                                                "sh", "-c", "cat >&2; exit 1");
+    static const char *const pages[] = {"/", "/q/%s", "/q/%s/dead",
+                                        "/q/%s/dead/1", "/dead"};
+    struct web w;
+    char path[256];
+
+    harness_send(q, hostile, sizeof hostile, 0);
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    w = web_start(NULL);
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, pages[i], q + 1);
+        const char *text = web_get(&w, "%s", path);
+
+        cr_assert(!strstr(text, "<script>alert") && !strstr(text, "<img"),
+                  "%s: %s", path, text);
+        cr_assert(!strstr(text, "\xe2\x80\xae") && !strstr(text, "\xff") &&
+                      !strstr(text, "\x01"),
+                  "%s", path);
+    }
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1/body", q + 1);
+    struct web_answer *r = web_ask(&w, "GET", path, "", "");
+    cr_assert_eq(memcmp(r->body, hostile, sizeof hostile), 0,
+                 "the body as a file is the body");
+    cr_assert(strstr(r->text, "attachment;") && strstr(r->text, "sandbox"),
+              "%s", r->text);
+    web_stop(&w);
+    w = web_start("--no-bodies");
+    cr_assert_eq(web_ask(&w, "GET", path, "", "")->status, 403);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1", q + 1);
+    json_t *o = ctl_json(web_ask(&w, "GET", path, "", "")->body);
+    cr_assert_null(json_object_get(o, "body"));
+    json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, a_stream_begins_with_all_and_tells_what_changes)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start(NULL);
+    char text[512];
+    int fd = web_connect(&w);
+
+    snprintf(text, sizeof text,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    cr_assert(strstr(web_read(fd, "\n\n")->text, "event: hello"));
+    harness_send_text(q, "x");
+    cr_assert(strstr(web_read(fd, "\"done\":1")->text, "event: queues"));
+    web_stop(&w); /* a stream that is open keeps it from nothing */
+    close(fd);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* ticks - of processor time that the server and its children have used */
+static long ticks(const struct web *w)
+{
+    char script[256];
+
+    snprintf(script, sizeof script,
+             "for p in %d $(cat /proc/%d/task/%d/children); do"
+             " cat /proc/$p/stat; done | awk '{ n += $14 + $15 }"
+             " END { print n }'",
+             (int)harness_pid(w->p), (int)harness_pid(w->p),
+             (int)harness_pid(w->p));
+    return strtol(harness_run("sh", "-c", script).out, NULL, 10);
+}
+
+Test(serve, while_nobody_listens_it_rests)
+{
+    struct web w = web_start(NULL);
+    uint64_t began = harness_now_ms();
+    long used = ticks(&w), passed;
+
+    while (harness_now_ms() < began + 2000)
+        (void)poll(NULL, 0, 100);
+    used = (ticks(&w) - used) * 1000 / sysconf(_SC_CLK_TCK);
+    passed = (long)(harness_now_ms() - began);
+    cr_assert_lt(used, passed / 10, "%ld ms of %ld: it looks on and on", used,
+                 passed);
+    web_stop(&w);
+}
+
+Test(serve, a_worker_that_does_not_answer_holds_up_no_overview)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start(NULL);
+    uint64_t began;
+
+    harness_signal(worker, SIGSTOP);
+    began = harness_now_ms();
+    (void)web_get(&w, "/api/v1/queues");
+    cr_assert_lt(harness_now_ms() - began, 2500, "it waited for the worker");
+    harness_signal(worker, SIGCONT);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* ---- what it changes ---- */
+
+Test(serve, without_allow_write_nothing_can_be_changed)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start(NULL);
+    char path[256];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE, "{}")->status, 403);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
+    cr_assert_eq(
+        web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\"]}")->status,
+        403);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    cr_assert(!ctl_is(q, "state", "paused"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, another_site_can_change_nothing)
+{
+    static const char *const lines[] = {
+        "Content-Type: application/json\r\n",
+        WEB_WRITE "Sec-Fetch-Site: cross-site\r\n",
+        WEB_WRITE "Sec-Fetch-Site: same-site\r\n",
+        WEB_WRITE "Origin: http://evil.test\r\n",
+        WEB_WRITE "Origin: null\r\n",
+        "X-MQ-Request: 1\r\nContent-Type: text/plain\r\n",
+    };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start("--allow-write");
+    char path[256];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cr_assert_eq(web_ask(&w, "POST", path, lines[i], "{}")->status, 403,
+                     "%s", lines[i]);
+    cr_assert(!ctl_is(q, "state", "paused"));
+    cr_assert_eq(web_ask(&w, "GET", path, WEB_WRITE, "")->status, 405);
+    cr_assert_eq(
+        web_ask(&w, "POST", path, WEB_WRITE, "{\"for\":\"1h\"}")->status, 200);
+    cr_assert(ctl_is(q, "state", "paused"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, settings_are_set_and_a_wrong_one_is_refused_with_the_tools_words)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "-c", "1", "--", "true");
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/settings", q + 1);
+    r = web_ask(&w, "PATCH", path, WEB_WRITE, "{\"max-concurrency\":3}");
+    cr_assert_eq(r->status, 200, "%s", r->text);
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
+    r = web_ask(&w, "PATCH", path, WEB_WRITE, "{\"timeout\":\"soon\"}");
+    cr_assert_eq(r->status, 400, "%s", r->text);
+    cr_assert(strstr(r->body, "exit_status\":64") && strstr(r->body, "soon"),
+              "%s", r->body);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* job_end - the end of the job that an answer names; the test's to free */
+static json_t *job_end(const struct web *w, const char *answer)
+{
+    uint64_t end = harness_deadline(SOON_MS);
+    json_t *o = ctl_json(answer), *job;
+    char id[32];
+
+    snprintf(id, sizeof id, "%s", json_string_value(json_object_get(o, "job")));
+    json_decref(o);
+    for (;;) {
+        job = ctl_json(web_get(w, "/api/v1/jobs/%s", id));
+        if (strcmp(json_string_value(json_object_get(job, "state")),
+                   "running") != 0)
+            return job;
+        json_decref(job);
+        harness_nap(end, "the end of a job");
+    }
+}
+
+Test(serve, a_fixed_set_of_letters_is_replayed_canary_first)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(4, &worker);
+    struct web w = web_start("--allow-write");
+    json_t *o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters", q + 1)), *job;
+    char path[256], body[512];
+    struct web_answer *r;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
+    snprintf(body, sizeof body,
+             "{\"filter\":{\"error\":\"exit 3*\"},\"up_to\":\"%s\","
+             "\"expect_count\":%%d,\"canary\":true}",
+             json_string_value(json_object_get(
+                 json_array_get(json_object_get(o, "letters"), 1), "cursor")));
+    json_decref(o);
+    /* The newest letter is not meant: it died after the page was made. */
+    char text[600];
+    snprintf(text, sizeof text, body, 4);
+    r = web_ask(&w, "POST", path, WEB_WRITE, text);
+    cr_assert_eq(r->status, 409, "%s", r->text);
+    harness_write("fixed", "", 0);
+    snprintf(text, sizeof text, body, 3);
+    r = web_ask(&w, "POST", path, WEB_WRITE, text);
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    cr_assert_str_eq(json_string_value(json_object_get(job, "state")), "ended");
+    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 3);
+    json_decref(job);
+    harness_until(ctl_number(q, "done") == 3, SOON_MS);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    cr_assert(strstr(harness_stderr(w.p, NULL), "event=web_job"), "no audit");
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, a_canary_that_dies_ends_its_job)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(3, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+    json_t *job;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE,
+                "{\"rows\":[\"1\",\"2\",\"3\"],\"canary\":true}");
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
+                     "failed");
+    cr_assert_eq(json_integer_value(json_object_get(job, "taken")), 1);
+    json_decref(job);
+    cr_assert_eq(ctl_number(q, "dead"), 3);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, letters_that_are_named_are_discarded)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(3, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+    json_t *job;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{}");
+    cr_assert_eq(r->status, 400, "%s", r->text);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\",\"3\"]}");
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 2);
+    json_decref(job);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}

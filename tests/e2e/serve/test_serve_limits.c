@@ -1,0 +1,201 @@
+/* mqctl serve: requests that are broken, endless, slow or many */
+#include <sys/resource.h>
+
+#include "tests/e2e/serve/serve_fixture.h"
+
+TestSuite(serve_limits, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+#define MOST_KB (32 << 10)
+
+/* memory_kb - resident, of the server */
+static long memory_kb(const struct web *w)
+{
+    char path[64], line[256];
+    long kb = -1;
+    FILE *in;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)harness_pid(w->p));
+    in = fopen(path, "re");
+    cr_assert_not_null(in);
+    while (fgets(line, sizeof line, in))
+        if (sscanf(line, "VmHWM: %ld", &kb) == 1)
+            break;
+    fclose(in);
+    return kb;
+}
+
+/* lives - it answers, and is as small as it should be */
+static void lives(const struct web *w)
+{
+    cr_assert(strstr(web_get(w, "/healthz"), "ok"));
+    if (!getenv("MQW_SANITIZED"))
+        cr_assert_lt(memory_kb(w), MOST_KB);
+}
+
+Test(serve_limits, two_lengths_or_two_framings_are_refused)
+{
+    static const char *const lines[] = {
+        "Content-Length: 2\r\nContent-Length: 3\r\n",
+        "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: -1\r\n",
+        "Content-Length: 99999999999999999999\r\n",
+    };
+    struct web w = web_start("--allow-write");
+    char text[1024];
+    int status;
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(text, sizeof text,
+                 "POST /api/v1/queues/x/pause HTTP/1.1\r\nHost: "
+                 "localhost:%u\r\nAuthorization: Bearer %s\r\n" WEB_WRITE
+                 "%sConnection: close\r\n\r\n{}",
+                 w.port, w.token, lines[i]);
+        status = web_send(&w, text)->status;
+        cr_assert(status >= 400 && status < 500, "%s: %d", lines[i], status);
+    }
+    lives(&w);
+    web_stop(&w);
+}
+
+Test(serve_limits, endless_lines_and_bodies_end)
+{
+    struct web w = web_start("--allow-write");
+    static char text[200 << 10];
+    char more[64];
+    int status;
+    size_t n;
+
+    n = (size_t)snprintf(text, sizeof text, "GET /");
+    memset(text + n, 'a', 100 << 10);
+    status = web_send(&w, text)->status;
+    cr_assert(status == 414 || status == 431 || status == 400, "%d", status);
+    n = (size_t)snprintf(
+        text, sizeof text,
+        "GET /healthz HTTP/1.1\r\nHost: localhost:%u\r\nX: ", w.port);
+    memset(text + n, 'a', 100 << 10);
+    status = web_send(&w, text)->status;
+    cr_assert(status == 431 || status == 413 || status == 400, "%d", status);
+    n = (size_t)snprintf(
+        text, sizeof text,
+        "POST /api/v1/queues/x/pause HTTP/1.1\r\nHost: "
+        "localhost:%u\r\nAuthorization: Bearer %s\r\n" WEB_WRITE
+        "Connection: close\r\nContent-Length: %d\r\n\r\n",
+        w.port, w.token, 100 << 10);
+    memset(text + n, 'a', 100 << 10);
+    status = web_send(&w, text)->status;
+    cr_assert_eq(status, 413);
+    (void)more;
+    lives(&w);
+    web_stop(&w);
+}
+
+Test(serve_limits, half_requests_make_room_when_their_time_is_over)
+{
+    enum { MANY = 600 };
+    struct rlimit files = {2048, 2048};
+    struct web w = web_start(NULL);
+    static int fds[MANY];
+
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    for (size_t i = 0; i < MANY; i++) {
+        struct sockaddr_in a = {.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)w.port)};
+
+        a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        cr_assert_geq(fds[i], 0);
+        (void)connect(fds[i], (struct sockaddr *)&a, sizeof a);
+        (void)send(fds[i], "GET / HTTP/1.1\r\nHost: ", 22, MSG_NOSIGNAL);
+    }
+    for (size_t i = 0; i < MANY; i++)
+        close(fds[i]);
+    lives(&w);
+    web_stop(&w);
+}
+
+Test(serve_limits, a_reader_that_takes_nothing_holds_up_nobody)
+{
+    struct web w = web_start(NULL);
+    char text[512];
+    int fds[20];
+
+    snprintf(text, sizeof text,
+             "GET /static/app.js HTTP/1.1\r\nHost: localhost:%u\r\n\r\n",
+             w.port);
+    for (size_t i = 0; i < 20; i++) {
+        int small = 1;
+
+        fds[i] = web_connect(&w);
+        (void)setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+        for (int k = 0; k < 100; k++)
+            (void)send(fds[i], text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    lives(&w);
+    for (size_t i = 0; i < 20; i++)
+        close(fds[i]);
+    web_stop(&w);
+}
+
+Test(serve_limits, requests_behind_each_other_are_all_answered)
+{
+    struct web w = web_start(NULL);
+    char text[1024];
+    size_t n = 0, answers = 0;
+    struct web_answer *r;
+
+    for (int i = 0; i < 5; i++)
+        n += (size_t)snprintf(
+            text + n, sizeof text - n,
+            "GET /healthz HTTP/1.1\r\nHost: localhost:%u\r\n%s\r\n", w.port,
+            i == 4 ? "Connection: close\r\n" : "");
+    r = web_send(&w, text);
+    for (const char *at = r->text; (at = strstr(at, "HTTP/1.1 200")); at++)
+        answers++;
+    cr_assert_eq(answers, 5);
+    web_stop(&w);
+}
+
+/* switches - how often the server gave up the processor */
+static long switches(const struct web *w)
+{
+    char command[96];
+
+    snprintf(command, sizeof command,
+             "awk '/^voluntary_ctxt/ { print $2 }' /proc/%d/status",
+             (int)harness_pid(w->p));
+    return atol(harness_run("sh", "-c", command).out);
+}
+
+/* sleeps - at last it is not woken for longer than a look takes */
+static void sleeps(const struct web *w)
+{
+    uint64_t deadline = harness_deadline(10000);
+    long before, now = switches(w);
+
+    do {
+        before = now;
+        harness_run("sleep", "1.3");
+        now = switches(w);
+        harness_nap(deadline, "a server that sleeps");
+    } while (now != before);
+}
+
+Test(serve_limits, while_nobody_looks_it_sleeps)
+{
+    struct web w = web_start(NULL);
+    char text[512];
+    int fd;
+
+    sleeps(&w);
+    fd = web_connect(&w);
+    snprintf(text, sizeof text,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    cr_assert_eq(web_read(fd, "event:")->status, 200);
+    close(fd);
+    sleeps(&w);
+    web_stop(&w);
+}

@@ -1,0 +1,102 @@
+/* test_store_key.c - who has a unique key, and until when */
+#include <errno.h>
+
+#include "common/base/clock.h"
+#include "tests/unit/store/store_fixture.h"
+
+#define MINUTE (60 * NS_PER_S)
+
+TestSuite(store_key, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+
+/* claim - by the message with that sequence, which came at that time; 0: it has
+ * the key, else the sequence of who has it, which is in the id */
+static unsigned claim(struct store *s, const char *key, uint64_t seq,
+                      uint64_t from, uint64_t until)
+{
+    struct store_key k = {.text = key,
+                          .size = strlen(key),
+                          .seq = seq,
+                          .id = {{(uint8_t)seq}},
+                          .received_ns = from,
+                          .until_ns = until};
+    struct ulid first = {{0}};
+    int err = store_key_claim(s, &k, &first);
+    cr_assert(err == 0 || err == -EEXIST, "%s", strerror(-err));
+    return err ? first.bytes[0] : 0;
+}
+
+Test(store_key, another_message_is_a_duplicate_until_the_time_is_over)
+{
+    struct store *s = fixture_open();
+    cr_assert(claim(s, "k", 5, 100, 200) == 0);
+    cr_assert(claim(s, "k", 6, 100, 300) == 5);
+    cr_assert(claim(s, "k", 7, 199, 300) == 5, "it prolongs nothing");
+    cr_assert(claim(s, "l", 8, 150, 300) == 0, "another key");
+    cr_assert(claim(s, "k", 9, 200, 300) == 0);
+    cr_assert(claim(s, "k", 10, 250, 300) == 9);
+    store_close(&s);
+}
+
+/* A kill between the answer and the end: the same answer. */
+Test(store_key, each_message_gets_the_same_answer_again)
+{
+    struct store *s = fixture_open();
+    cr_assert(claim(s, "k", 5, 100, 200) == 0);
+    cr_assert(claim(s, "k", 6, 150, 300) == 5);
+    store_close(&s);
+    s = fixture_open();
+    cr_assert(claim(s, "k", 5, 100, 200) == 0, "no duplicate of itself");
+    cr_assert(claim(s, "k", 6, 150, 300) == 5);
+    store_close(&s);
+}
+
+/* It ran for longer than its time, another one came, and then the kill. */
+Test(store_key, no_message_is_a_duplicate_of_a_later_one)
+{
+    struct store *s = fixture_open();
+    cr_assert(claim(s, "k", 5, 100, 200) == 0);
+    cr_assert(claim(s, "k", 6, 250, 400) == 0);
+    cr_assert(claim(s, "k", 5, 100, 200) == 0);
+    cr_assert(claim(s, "k", 7, 300, 500) == 6, "that one has it still");
+    store_close(&s);
+}
+
+/* The disk refused the claim of an earlier one, and let a later one have it. */
+Test(store_key, of_two_that_claim_in_the_wrong_order_one_runs)
+{
+    struct store *s = fixture_open();
+    cr_assert(claim(s, "k", 6, 150, 400) == 0);
+    cr_assert(claim(s, "k", 5, 100, 200) == 6, "both would run");
+    cr_assert(claim(s, "k", 6, 150, 400) == 0);
+    cr_assert(claim(s, "k", 4, 50, 150) == 0, "its time was over by then");
+    cr_assert(claim(s, "k", 7, 399, 500) == 6);
+    store_close(&s);
+}
+
+Test(store_key, a_key_that_has_been_over_for_a_minute_is_removed)
+{
+    struct store *s = fixture_open();
+    char key[16];
+    for (uint64_t i = 1; i <= 100; i++) {
+        snprintf(key, sizeof key, "key %u", (unsigned)i);
+        cr_assert(claim(s, key, i, i * MINUTE, i * MINUTE + 5 * MINUTE) == 0);
+    }
+    int64_t left = fixture_sql("SELECT count(*) FROM keys");
+    cr_assert(left == 6, "%d", (int)left);
+    store_close(&s);
+}
+
+/* After a power cut custody is new, and its sequences begin after the store's:
+ * none may be that of a key. */
+Test(store_key, its_sequence_is_never_used_again)
+{
+    struct store *s = fixture_open();
+    struct store_row m = fixture_row(STORE_DEAD, "x");
+    uint64_t seq = 0;
+    m.receive_seq = 4;
+    fixture_put(s, &m);
+    cr_assert(store_max_seq(s, &seq) == 0 && seq == 4);
+    cr_assert(claim(s, "k", 9, 100, 200) == 0);
+    cr_assert(store_max_seq(s, &seq) == 0 && seq == 9);
+    store_close(&s);
+}

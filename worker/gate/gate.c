@@ -1,0 +1,395 @@
+/* gate.c - whether messages may be taken, and why not (see gate.h)
+ *
+ * Whoever changes a reason not to take messages says GATE_CHANGED after the
+ * change, and a work item after it has counted itself out. So of two that
+ * happen at once, the later one sees both.
+ */
+#include "worker/gate/gate.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/state/counters.h"
+#include "common/base/log.h"
+#include "common/base/container.h"
+#include "worker/loop/dirty.h"
+
+#define TROUBLE_FIRST NS_PER_S
+#define TROUBLE_MOST  (30 * NS_PER_S)
+
+/* attend_bits - what the reasons come to now */
+static unsigned attend_bits(struct gate *g)
+{
+    unsigned running = gate_running(g), bits = 0;
+
+    if (atomic_load(&g->holds))
+        bits |= ATTEND_HOLD;
+    if (running > atomic_load(&g->cap))
+        bits |= ATTEND_CAP;
+    if (running > 1)
+        bits |= ATTEND_COMPANY;
+    if (atomic_load(&g->suspects.any))
+        bits |= ATTEND_SUSPECT;
+    if (breaker_state(&g->breaker) != BREAKER_CLOSED ||
+        atomic_load(&g->breaker.limit))
+        bits |= ATTEND_BREAKER;
+    return bits;
+}
+
+/* attend - the gate's bits, called after each change of a reason
+ * Whoever has the lock last has seen all changes. One that asks no lock as long
+ * as its bit is clear (counted) is seen in the second look.
+ */
+static void attend(struct gate *g)
+{
+    unsigned bits;
+
+    pthread_mutex_lock(&g->attend_mtx);
+    do {
+        bits = attend_bits(g);
+        attention_set(&g->attention, ATTEND_LEAVE, bits);
+    } while (bits != attend_bits(g));
+    pthread_mutex_unlock(&g->attend_mtx);
+}
+
+/* counted - after `running` became `n`, and before one that was counted in
+ * takes anything
+ * A single work item is over no cap, which is 1 at least, and has no company:
+ * the bits are worked out where there were two, or where one of them is set. If
+ * it is set just now, whoever sets it looks at `running` after that.
+ */
+static void counted(struct gate *g, unsigned n)
+{
+    if (n > 1 ||
+        atomic_load(&g->attention.bits) & (ATTEND_COMPANY | ATTEND_CAP))
+        attend(g);
+}
+
+int gate_suspect(struct gate *g, uint64_t seq)
+{
+    int err = suspects_add(&g->suspects, seq);
+
+    attend(g);
+    return err;
+}
+
+void gate_forget_suspects(struct gate *g)
+{
+    suspects_forget(&g->suspects);
+    attend(g);
+    g->event(g->arg, GATE_WIDER);
+}
+
+void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns)
+{
+    breaker_tune(&g->breaker, failures, pause_ns);
+    attend(g);
+}
+
+void gate_set_cap(struct gate *g, unsigned cap)
+{
+    atomic_store(&g->cap, cap);
+    attend(g);
+}
+
+/* alone - there are suspects; when the last one is done, the peeker lets others
+ * in */
+static bool alone(struct gate *g)
+{
+    if (!atomic_load_explicit(&g->suspects.any, memory_order_relaxed))
+        return false;
+    if (suspects_left(&g->suspects))
+        return true;
+    attend(g);
+    g->event(g->arg, GATE_WIDER);
+    return false;
+}
+
+/* cap_now - one at a time while there are suspects */
+static unsigned cap_now(struct gate *g)
+{
+    return alone(g) ? 1 : atomic_load(&g->cap);
+}
+
+/* gate_room - work items that may run now */
+unsigned gate_room(struct gate *g)
+{
+    unsigned most, cap;
+
+    if (atomic_load(&g->holds) & ~(unsigned)HOLD_WAITING)
+        return 0;
+    cap = cap_now(g);
+    switch (breaker_state(&g->breaker)) {
+    case BREAKER_OPEN:
+        return 0;
+    case BREAKER_PROBING:
+        most = atomic_load(&g->probe_room);
+        return most < cap ? most : cap;
+    case BREAKER_CLOSED:
+    default:
+        return cap;
+    }
+}
+
+/* why_held - of the holds the one that counts */
+static enum gate_why why_held(unsigned holds)
+{
+    static const struct {
+        unsigned bits;
+        enum gate_why why;
+    } order[] = {
+        {HOLD_STOP, WHY_STOPPING}, {HOLD_FILES, WHY_FILES},
+        {HOLD_PAUSE, WHY_PAUSED},  {HOLD_STORE, WHY_STORE},
+        {HOLD_QUEUE, WHY_QUEUE},   {HOLD_BOUND, WHY_BOUND},
+    };
+
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+        if (holds & order[i].bits)
+            return order[i].why;
+    return WHY_NOT_SO;
+}
+
+enum gate_why gate_why(struct gate *g)
+{
+    enum gate_why why = why_held(atomic_load(&g->holds));
+
+    if (why != WHY_NOT_SO)
+        return why;
+    if (gate_running(g) >= gate_room(g))
+        return breaker_state(&g->breaker) != BREAKER_CLOSED ? WHY_BREAKER
+               : alone(g)                                   ? WHY_ALONE
+                                                            : WHY_BUSY;
+    return gate_takes(g) ? WHY_NOT_SO : WHY_WAITING;
+}
+
+const char *gate_why_text(enum gate_why why)
+{
+    static const char *const texts[] = {
+        [WHY_NOT_SO] = "messages are taken",
+        [WHY_STOPPING] = "the worker is stopping",
+        [WHY_FILES] = "a file of the worker is gone, or cannot be written",
+        [WHY_PAUSED] = "it is paused; mqctl resume",
+        [WHY_STORE] = "the store cannot be written",
+        [WHY_QUEUE] = "trouble with the queue, or with starting a thread; it "
+                      "is tried again",
+        [WHY_BOUND] = "as many are on their way as --max-deliveries allows",
+        [WHY_BREAKER] = "the breaker is open",
+        [WHY_ALONE] = "a message that may have crashed the worker runs, with "
+                      "nothing beside it",
+        [WHY_BUSY] = "as many run as --max-concurrency allows",
+        [WHY_WAITING] = "as many wait in the store as --max-waiting allows",
+        [WHY_SLOTS] = "all slots are in use",
+        [WHY_GROUPS] = "as many wait behind the heads of their groups as "
+                       "--lookahead and --max-parked allow",
+    };
+
+    return texts[why];
+}
+
+/* gate_enter - whoever finds no room is told when there is some, as whoever
+ * makes it says GATE_CHANGED after that */
+bool gate_enter(struct gate *g)
+{
+    unsigned n = atomic_load(&g->running);
+
+    do {
+        if (n >= gate_room(g))
+            return false;
+    } while (!atomic_compare_exchange_weak(&g->running, &n, n + 1));
+    counted(g, n + 1);
+    return true;
+}
+
+void gate_leave(struct gate *g)
+{
+    counted(g, atomic_fetch_sub(&g->running, 1) - 1);
+}
+
+bool gate_leave_over(struct gate *g, unsigned most)
+{
+    unsigned n = atomic_load(&g->running);
+
+    do {
+        if (n <= most)
+            return false;
+    } while (!atomic_compare_exchange_weak(&g->running, &n, n - 1));
+    counted(g, n - 1);
+    return true;
+}
+
+/* tell_state - what others see; shown by the loop, which is woken for it */
+static void tell_state(struct gate *g)
+{
+    dirty_state_now(g->dirty);
+}
+
+void gate_changed(struct gate *g)
+{
+    g->event(g->arg, GATE_CHANGED);
+}
+
+void gate_hold(struct gate *g, unsigned bit)
+{
+    atomic_fetch_or(&g->holds, bit);
+    attend(g);
+    g->event(g->arg, GATE_SHUT);
+    tell_state(g);
+}
+
+void gate_unhold(struct gate *g, unsigned bit)
+{
+    atomic_fetch_and(&g->holds, ~bit);
+    attend(g);
+    tell_state(g);
+    gate_changed(g);
+}
+
+/* trouble_over - the delayed peek */
+static void trouble_over(struct timer *timer)
+{
+    gate_unhold(CONTAINER_OF(timer, struct gate, trouble_timer), HOLD_QUEUE);
+}
+
+/* gate_trouble - take nothing until a delay is over; it doubles while the
+ * trouble comes back soon after it */
+void gate_trouble(struct gate *g, const char *what, int err)
+{
+    uint64_t now = clock_mono_ns(), wait;
+
+    pthread_mutex_lock(&g->mtx);
+    if (now > ns_add(g->trouble_ns, 2 * g->trouble_wait_ns))
+        g->trouble_wait_ns = TROUBLE_FIRST;
+    else if (now > g->trouble_ns)
+        g->trouble_wait_ns = g->trouble_wait_ns * 2 < TROUBLE_MOST
+                                 ? g->trouble_wait_ns * 2
+                                 : TROUBLE_MOST;
+    wait = g->trouble_wait_ns;
+    g->trouble_ns = ns_add(now, wait);
+    pthread_mutex_unlock(&g->mtx);
+    log_error("trouble", F_STR("queue", g->set->queue), F_STR("with", what),
+              F_STR("error", strerror(err)), F_DURATION("again_in", wait));
+    gate_hold(g, HOLD_QUEUE);
+    timers_start(g->timers, &g->trouble_timer, ns_add(now, wait));
+}
+
+/* pause_over - the breaker lets one probe through, beside handlers that run
+ * since before it opened: the first of all these that ends decides
+ */
+static void pause_over(struct timer *timer)
+{
+    struct gate *g = CONTAINER_OF(timer, struct gate, breaker_timer);
+
+    atomic_store(&g->probe_room, atomic_load(&g->running) + 1);
+    breaker_tell(&g->breaker, BREAKER_PAUSE_OVER, NULL);
+    attend(g);
+    dirty_state(g->dirty);
+    gate_changed(g);
+}
+
+/* breaker_advice - what an operator should know first */
+static const char *breaker_advice(enum breaker_event event)
+{
+    return event == BREAKER_NOT_STARTED
+               ? "messages are kept and no attempt is counted; fix the cause "
+                 "and they run"
+               : "nothing more is taken but one probe after each pause; fix "
+                 "the cause and all run";
+}
+
+/* gate_breaker - tell the breaker, do what it says */
+void gate_breaker(struct gate *g, enum breaker_event event, const char *reason)
+{
+    struct breaker_step step = breaker_tell(&g->breaker, event, reason);
+
+    if (step.opened || step.closed)
+        attend(g);
+    if (step.opened) {
+        if (reason)
+            counters_say(g->counters, COUNTERS_WHY_BREAKER, reason,
+                         clock_wall_ns());
+        log_error("breaker_open", F_STR("queue", g->set->queue),
+                  F_STR("reason", reason), F_DURATION("pause", step.pause_ns),
+                  F_STR("next", step.first ? breaker_advice(event) : NULL));
+        timers_start(g->timers, &g->breaker_timer,
+                     ns_add(clock_mono_ns(), step.pause_ns));
+    }
+    if (step.closed)
+        log_info("breaker_closed", F_STR("queue", g->set->queue));
+    if (step.opened || step.closed)
+        tell_state(g);
+    if (step.closed)
+        gate_changed(g);
+}
+
+/* limit_over - of a pause that had one */
+static void limit_over(struct timer *timer)
+{
+    gate_pause(CONTAINER_OF(timer, struct gate, pause_timer), false);
+}
+
+/* gate_pause - on, with no limit, or off */
+void gate_pause(struct gate *g, bool on)
+{
+    unsigned was = atomic_load(&g->holds) & HOLD_PAUSE;
+
+    g->pause_until_ns = 0;
+    timers_cancel(g->timers, &g->pause_timer);
+    if (on == (was != 0))
+        return;
+    log_info(on ? "paused" : "resumed", F_STR("queue", g->set->queue));
+    if (on)
+        gate_hold(g, HOLD_PAUSE);
+    else
+        gate_unhold(g, HOLD_PAUSE);
+}
+
+/* gate_pause_for - on, and off by itself after a while; 0: not by itself */
+void gate_pause_for(struct gate *g, uint64_t limit_ns)
+{
+    gate_pause(g, true);
+    if (!limit_ns)
+        return;
+    g->pause_until_ns = ns_add(clock_mono_ns(), limit_ns);
+    timers_start(g->timers, &g->pause_timer, g->pause_until_ns);
+}
+
+/* gate_finish - nothing more is taken */
+void gate_finish(struct gate *g, const char *why, int status)
+{
+    const char *none = NULL;
+
+    if (status)
+        atomic_store(&g->status, status);
+    atomic_compare_exchange_strong(&g->why, &none, why);
+    gate_hold(g, HOLD_STOP);
+}
+
+bool gate_finished(const struct gate *g)
+{
+    return gate_held(g, HOLD_STOP) && gate_running(g) == 0;
+}
+
+void gate_init(struct gate *g, const struct settings *set,
+               void (*event)(void *arg, enum gate_event event), void *arg)
+{
+    g->set = set;
+    g->event = event;
+    g->arg = arg;
+    g->trouble_wait_ns = TROUBLE_FIRST;
+    atomic_store(&g->cap, (unsigned)set->concurrency);
+    pthread_mutex_init(&g->mtx, NULL);
+    pthread_mutex_init(&g->attend_mtx, NULL);
+    breaker_init(&g->breaker, set->breaker_failures, set->breaker_pause_ns);
+    timer_init(&g->breaker_timer, pause_over);
+    timer_init(&g->trouble_timer, trouble_over);
+    timer_init(&g->pause_timer, limit_over);
+    attend(g);
+}
+
+void gate_fini(struct gate *g)
+{
+    breaker_fini(&g->breaker);
+    suspects_fini(&g->suspects);
+    pthread_mutex_destroy(&g->attend_mtx);
+    pthread_mutex_destroy(&g->mtx);
+}

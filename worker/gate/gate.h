@@ -1,0 +1,159 @@
+/* gate.h - whether messages may be taken, and why not
+ *
+ * WHAT   Counts the work items that run, and says how many may: the cap, less
+ *        what the holds, the breaker and the suspects say. What the operator
+ *        and trouble do to it is here: pause, breaker, delays, the end.
+ * WHO    init, fini: the engine. Any thread, unless marked otherwise.
+ * OWNS   Its timers, the breaker, the suspects.
+ * FAILS  Never.
+ *
+ * It starts nothing: `event` tells whoever does, with no lock of the gate held.
+ */
+#ifndef WORKER_GATE_GATE_H
+#define WORKER_GATE_GATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/rules/breaker.h"
+#include "worker/config/settings.h"
+#include "worker/rules/poison_suspects.h"
+#include "worker/loop/timers.h"
+#include "worker/rules/attention.h"
+
+struct counters;
+struct dirty;
+
+/* Why nothing is taken; bits of gate.holds. The breaker is not among them: it
+ * lets one probe through. */
+enum {
+    HOLD_STOP = 1 << 0,  /* draining */
+    HOLD_PAUSE = 1 << 1, /* told to */
+    HOLD_STORE = 1 << 2, /* a verdict could not be written */
+    HOLD_QUEUE = 1 << 3, /* the queue, or starting a thread, failed */
+    HOLD_BOUND = 1 << 4, /* as many are on their way as may still be taken */
+    /* As many wait in the store as may: nothing is taken from the queue, but
+     * what is due runs. The others stop that, too. */
+    HOLD_WAITING = 1 << 5,
+    HOLD_STORE_GONE = 1 << 6,   /* no file of ours has its name */
+    HOLD_CUSTODY_GONE = 1 << 7, /* so has none of custody's */
+    HOLD_READ_ONLY = 1 << 8,    /* their file system */
+    HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
+};
+
+/* Why nothing is taken: the first reason that there is. */
+enum gate_why {
+    WHY_NOT_SO, /* messages are taken */
+    WHY_STOPPING,
+    WHY_FILES, /* HOLD_FILES; file_watch.h says which */
+    WHY_PAUSED,
+    WHY_STORE,
+    WHY_QUEUE,
+    WHY_BOUND,
+    WHY_BREAKER,
+    WHY_ALONE, /* what may have crashed the worker runs, and nothing beside */
+    WHY_BUSY,  /* as many run as may */
+    /* From here on what is due in the store may run. */
+    WHY_WAITING, /* --max-waiting */
+    WHY_SLOTS,   /* no slot is free */
+    WHY_GROUPS,  /* as many wait for the heads of their groups as may */
+};
+
+enum gate_event {
+    GATE_CHANGED, /* a message may be taken now, maybe: try */
+    GATE_SHUT,    /* a hold is on: whoever waits inside looks at once */
+    GATE_WIDER,   /* more may run beside each other from here on: try soon */
+};
+
+/* c = constant once the worker runs   a = atomic   m = under mtx
+ * l = in the loop only */
+struct gate {
+    struct attention attention;                      /* attention.h */
+    const struct settings *set;                      /* c */
+    struct timers *timers;                           /* c */
+    struct dirty *dirty;                             /* c */
+    struct counters *counters;                       /* c */
+    void (*event)(void *arg, enum gate_event event); /* c */
+    void *arg;                                       /* c */
+    atomic_uint cap;                                 /* a  work items at once */
+    atomic_uint running;    /* a  work items now; never over the cap */
+    atomic_uint probe_room; /* a  work items while the breaker probes */
+    atomic_uint holds;      /* a  HOLD_ bits */
+    struct breaker breaker;
+    struct suspects suspects;
+    struct timer breaker_timer, trouble_timer, pause_timer;
+    pthread_mutex_t attend_mtx; /* the gate's bits of `attention`: worked out
+                                   from the reasons, under it */
+    pthread_mutex_t mtx;
+    uint64_t trouble_ns;       /* m  end of the last delay */
+    uint64_t trouble_wait_ns;  /* m  its length; doubles */
+    uint64_t pause_until_ns;   /* l  monotonic; 0: no limit, or no pause */
+    atomic_int status;         /* a  exit status */
+    _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
+};
+
+/* `timers`, `dirty` and `counters` are set before the first other call. */
+void gate_init(struct gate *g, const struct settings *set,
+               void (*event)(void *arg, enum gate_event event), void *arg);
+void gate_fini(struct gate *g);
+
+/* Whether messages may be taken from the queue; a hold of all is no matter of
+ * this. For the hot path: relaxed, and inline. */
+static inline bool gate_takes(const struct gate *g)
+{
+    return !(atomic_load_explicit(&g->holds, memory_order_relaxed) &
+             HOLD_WAITING);
+}
+static inline unsigned gate_running(const struct gate *g)
+{
+    return atomic_load(&g->running);
+}
+static inline bool gate_held(const struct gate *g, unsigned bits)
+{
+    return (atomic_load(&g->holds) & bits) != 0;
+}
+/* Work items that may run now: the cap, one more than ran already while the
+ * breaker probes, 0. */
+unsigned gate_room(struct gate *g);
+/* Count one more work item, if there is room. */
+bool gate_enter(struct gate *g);
+/* Count one less; whoever leaves says GATE_CHANGED after it. */
+void gate_leave(struct gate *g);
+/* Count one less, if more than `most` run. */
+bool gate_leave_over(struct gate *g, unsigned most);
+/* So many work items at once, from now on. */
+void gate_set_cap(struct gate *g, unsigned cap);
+/* At recovery: one more suspect, by its number; -ENOMEM. */
+int gate_suspect(struct gate *g, uint64_t seq);
+/* None of the suspects that are left can run now. */
+void gate_forget_suspects(struct gate *g);
+/* The breaker's numbers, live. */
+void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns);
+
+/* Why no work item may start; WHY_NOT_SO if one may. Any reason of the gate, up
+ * to WHY_WAITING. */
+enum gate_why gate_why(struct gate *g);
+/* In words: "paused". */
+const char *gate_why_text(enum gate_why why);
+
+/* Something changed that may let a message be taken. */
+void gate_changed(struct gate *g);
+void gate_hold(struct gate *g, unsigned bit);
+void gate_unhold(struct gate *g, unsigned bit);
+/* Trouble with taking messages: nothing is taken until a delay is over. */
+void gate_trouble(struct gate *g, const char *what, int err);
+/* Tell the breaker, log and act on what it says. */
+void gate_breaker(struct gate *g, enum breaker_event event, const char *reason);
+/* Take no more, finish what runs. The first reason counts, and the last status
+ * that is not 0. */
+void gate_finish(struct gate *g, const char *why, int status);
+/* Nothing more is taken, and nothing runs. */
+bool gate_finished(const struct gate *g);
+
+/* In the loop. */
+void gate_pause(struct gate *g, bool on);
+void gate_pause_for(struct gate *g, uint64_t limit_ns); /* 0: no limit */
+
+#endif

@@ -1,0 +1,78 @@
+/* solo.c - one work item takes at a time (see solo.h)
+ *
+ * The one that is alone stores `inside`, then looks for company. One that joins
+ * it is company (the gate has set the bit before gate_enter returned), then
+ * looks at `inside`. Of two that do so, one must see what the other did; for
+ * that, both would need a full barrier between the two. Only the one that joins
+ * has one: membarrier(2) has each thread of the process that runs now pass one,
+ * too, wherever it is. If that was before the store of the other, its look
+ * comes after the bit, and it goes for the mutex. If it was after it, the store
+ * is seen here, and waited for.
+ *
+ * Two are never alone at once: the bit is clear only while at most one is
+ * counted, and each has counted itself out after it was inside for the last
+ * time.
+ */
+#include "worker/gate/solo.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/panic.h"
+
+static long barrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0);
+}
+
+void solo_init(struct solo *s, struct attention *attention)
+{
+    s->attention = attention;
+    pthread_mutex_init(&s->mtx, NULL);
+    s->barrier = barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+    if (!s->barrier)
+        attention_on(attention, ATTEND_LOCK);
+}
+
+void solo_fini(struct solo *s)
+{
+    pthread_mutex_destroy(&s->mtx);
+}
+
+/* outside - the bit that keeps others from being alone is set: whoever is
+ * inside without the lock leaves. What is registered is not refused, unless by
+ * a filter that came since: then nobody knows who is inside. */
+static void outside(struct solo *s)
+{
+    if (!s->barrier)
+        return;
+    if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0)
+        panic("membarrier is refused, and was not at the start: %s",
+              strerror(errno));
+    while (atomic_load_explicit(&s->inside, memory_order_acquire))
+        sched_yield(); /* for as long as one message is received */
+}
+
+void solo_joined(struct solo *s)
+{
+    outside(s);
+}
+
+/* solo_stop - as one that joins, with a bit of its own */
+void solo_stop(struct solo *s)
+{
+    attention_on(s->attention, ATTEND_LOCK);
+    outside(s);
+    pthread_mutex_lock(&s->mtx);
+}
+
+void solo_go_on(struct solo *s)
+{
+    pthread_mutex_unlock(&s->mtx);
+    if (s->barrier)
+        attention_off(s->attention, ATTEND_LOCK);
+}
