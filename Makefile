@@ -211,8 +211,12 @@ $(BUILD)/tests/plugins/torture.so: $(call obj,tests/crash/torture/torture_messag
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
-# It stands before the sanitizer's runtime, whose functions it calls.
-$(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so: override SANITIZE :=
+# faults.so comes before the sanitizer's runtime, whose functions it calls. The
+# programs that are started for each message start 20 times faster without it.
+$(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so \
+$(filter %.o,$(HANDLERS:$(BUILD)/tests/handlers/%=$(BUILD)/obj/tests/harness/handlers/%.o)) \
+$(call obj,tests/crash/torture/torture_message.c tests/crash/torture/torture_witness.c) \
+$(filter $(BUILD)/tests/handlers/%,$(HANDLERS)): override SANITIZE :=
 $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	@mkdir -p $(@D)
 	$(LINK_SHARED) -o $@ $^
