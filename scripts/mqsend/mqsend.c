@@ -12,6 +12,7 @@
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqsend/mqsend_envelope.h"
+#include "scripts/mqsend/mqsend_flags.h"
 #include "scripts/mqsend/mqsend_input.h"
 #include "scripts/mqsend/mqsend_post.h"
 #include "common/broker/broker_operand.h"
@@ -34,82 +35,6 @@ struct options {
     bool has_delay, has_depth, has_size, has_mode, has_wait;
 };
 
-/* read_id - --id */
-static int read_id(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-
-    o->envelope.has_id = true;
-    if (ulid_parse(text, strlen(text), &o->envelope.id) == 0)
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--id: \"%s\" is not an id; give a ULID, 26 characters "
-                       "like 01JD3Z6Q9V0X8N5T2K7B4M1C3F",
-                       text);
-}
-
-/* read_group - --group */
-static int read_group(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-
-    o->envelope.group = text;
-    if (header_value_ok(text, strlen(text)))
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--group: \"%s\" is not a group; give 1 to %d bytes of "
-                       "printable UTF-8 without blanks at its ends",
-                       text, HEADER_VALUE_MAX);
-}
-
-/* read_backoff - --backoff */
-static int read_backoff(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-    struct backoff b;
-
-    o->envelope.backoff = text;
-    if (strlen(text) <= HEADER_VALUE_MAX)
-        return backoff_parse(text, &b, p);
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--backoff: \"%.40s...\" is over %d bytes", text,
-                       HEADER_VALUE_MAX);
-}
-
-/* read_unique - --unique KEY[,DUR]; what follows the last comma is a part of
- * the key where it is no duration */
-static int read_unique(const char *text, void *into, struct problem *p)
-{
-    struct envelope *e = &((struct options *)into)->envelope;
-    const char *comma = strrchr(text, ',');
-    size_t size = strlen(text);
-    uint64_t ns;
-
-    if (comma && duration_parse(comma + 1, &ns) == 0) {
-        size = (size_t)(comma - text);
-        e->unique_for_ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
-        if (e->unique_for_ms < 1 || e->unique_for_ms > HEADER_MS_MAX)
-            return problem_set(p, EX_USAGE, EINVAL,
-                               "--unique: %s is not 1ms or more", comma + 1);
-    }
-    e->unique = (struct header_text){text, size};
-    if (header_value_ok(text, size))
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--unique: \"%s\" does not begin with a key; give 1 to "
-                       "%d bytes of printable UTF-8 without blanks at its "
-                       "ends, and a duration after a comma, like order-17,10m",
-                       text, HEADER_VALUE_MAX);
-}
-
-/* read_header - --header, any number of times */
-static int read_header(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-
-    return envelope_add_x(&o->envelope, text, p);
-}
-
 #define AT(member)   .offset = offsetof(struct options, member)
 #define SEEN(member) .seen = offsetof(struct options, member) + 1
 
@@ -117,9 +42,9 @@ static const struct option_row rows[] = {
     {"priority", 'p', OPT_NUMBER, .value = "N", .max = QUEUE_PRIORITY_MAX,
      .preset = "0", AT(priority),
      .help = "priority of the message; higher ones are received first"},
-    {"group", 0, OPT_CALL, .value = "KEY", .call = read_group,
+    {"group", 0, OPT_CALL, .value = "KEY", AT(envelope), .call = flag_group,
      .help = "ordered group the message belongs to"},
-    {"id", 0, OPT_CALL, .value = "ID", .call = read_id,
+    {"id", 0, OPT_CALL, .value = "ID", AT(envelope), .call = flag_id,
      .help = "id of the message, a ULID; only for one message"},
     {"delay", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
      AT(envelope.delay_ns), SEEN(has_delay),
@@ -133,13 +58,16 @@ static const struct option_row rows[] = {
      .max = HEADER_ATTEMPTS, AT(envelope.max_attempts),
      .help = "failed deliveries before it is dead, instead of the worker's "
              "number"},
-    {"backoff", 0, OPT_CALL, .value = "SPEC", .call = read_backoff,
+    {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope),
+     .call = flag_backoff,
      .help = "how long it waits for its retries, like exp:1s,5m or 1s,5s,30s, "
              "instead of the worker's"},
-    {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", .call = read_unique,
+    {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", AT(envelope),
+     .call = flag_unique,
      .help = "the worker discards it if it has received another message with "
              "that key within DUR, 1h"},
-    {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", .call = read_header,
+    {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", AT(envelope),
+     .call = flag_header,
      .help = "a line of your own in the header; may be repeated"},
     {"raw", 0, OPT_FLAG, AT(raw),
      .help = "send the body alone, without a header"},

@@ -1,0 +1,84 @@
+/* mqsend_flags.c - see mqsend_flags.h */
+#include "scripts/mqsend/mqsend_flags.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/message/backoff.h"
+#include "scripts/mqsend/mqsend_envelope.h"
+
+/* flag_id - --id */
+int flag_id(const char *text, void *into, struct problem *p)
+{
+    struct envelope *e = into;
+
+    e->has_id = true;
+    if (ulid_parse(text, strlen(text), &e->id) == 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--id: \"%s\" is not an id; give a ULID, 26 characters "
+                       "like 01JD3Z6Q9V0X8N5T2K7B4M1C3F",
+                       text);
+}
+
+/* flag_group - --group */
+int flag_group(const char *text, void *into, struct problem *p)
+{
+    struct envelope *e = into;
+
+    e->group = text;
+    if (header_value_ok(text, strlen(text)))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--group: \"%s\" is not a group; give 1 to %d bytes of "
+                       "printable UTF-8 without blanks at its ends",
+                       text, HEADER_VALUE_MAX);
+}
+
+/* flag_backoff - --backoff */
+int flag_backoff(const char *text, void *into, struct problem *p)
+{
+    struct envelope *e = into;
+    struct backoff b;
+
+    e->backoff = text;
+    if (strlen(text) <= HEADER_VALUE_MAX)
+        return backoff_parse(text, &b, p);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--backoff: \"%.40s...\" is over %d bytes", text,
+                       HEADER_VALUE_MAX);
+}
+
+/* flag_unique - --unique KEY[,DUR]; what follows the last comma is a part of
+ * the key where it is no duration */
+int flag_unique(const char *text, void *into, struct problem *p)
+{
+    struct envelope *e = into;
+    const char *comma = strrchr(text, ',');
+    size_t size = strlen(text);
+    uint64_t ns;
+
+    if (comma && duration_parse(comma + 1, &ns) == 0) {
+        size = (size_t)(comma - text);
+        e->unique_for_ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+        if (e->unique_for_ms < 1 || e->unique_for_ms > HEADER_MS_MAX)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--unique: %s is not 1ms or more", comma + 1);
+    }
+    e->unique = (struct header_text){text, size};
+    if (header_value_ok(text, size))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--unique: \"%s\" does not begin with a key; give 1 to "
+                       "%d bytes of printable UTF-8 without blanks at its "
+                       "ends, and a duration after a comma, like order-17,10m",
+                       text, HEADER_VALUE_MAX);
+}
+
+/* flag_header - --header, any number of times */
+int flag_header(const char *text, void *into, struct problem *p)
+{
+    return envelope_add_x(into, text, p);
+}
