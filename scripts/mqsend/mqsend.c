@@ -49,6 +49,9 @@ static const struct option_row rows[] = {
     {"delay", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
      AT(envelope.delay_ns), SEEN(has_delay),
      .help = "the worker holds the message that long before it runs"},
+    {"at", 0, OPT_CALL, .value = "TIME", AT(envelope), .call = flag_at,
+     .help = "the worker holds the message until then: 14:30, \"tomorrow "
+             "08:00\", 2026-11-23T14:30 in local time, or with a zone"},
     {"ttl", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
      AT(envelope.ttl_ns),
      .help = "the message is dead if it was not started by then"},
@@ -142,6 +145,7 @@ static int raw_check(const struct options *o, struct problem *p)
     const char *flag = e->has_id         ? "--id"
                        : e->group        ? "--group"
                        : o->has_delay    ? "--delay"
+                       : e->at_ns        ? "--at"
                        : e->ttl_ns       ? "--ttl"
                        : o->timeout_ns   ? "--timeout"
                        : e->max_attempts ? "--max-attempts"
@@ -177,9 +181,15 @@ static int options_check(const struct options *o, const char *body,
     if (!o->create && (o->has_depth || o->has_size || o->has_mode))
         return usage(p, "--queue-depth, --message-size and --mode are for a "
                         "queue that is made; add --create");
+    if (o->envelope.at_ns && o->has_delay)
+        return usage(p, "--at and --delay are both given; give one");
     if (o->envelope.ttl_ns && o->envelope.delay_ns >= o->envelope.ttl_ns)
         return usage(p, "--delay is not shorter than --ttl: the message would "
                         "be dead before it may run");
+    if (o->envelope.ttl_ns &&
+        o->envelope.at_ns >= ns_add(clock_wall_ns(), o->envelope.ttl_ns))
+        return usage(p, "--at is not before the end of --ttl: the message "
+                        "would be dead before it may run");
     return raw_check(o, p);
 }
 
@@ -414,6 +424,8 @@ int main(int argc, char **argv)
         err = broker_check(&o, broker_operand_is(argv[0]), &p);
     if (err)
         return complain_of(&p);
+    if (!o.quiet)
+        flag_at_note(&o.envelope);
     cli_interrupt_catch();
     return broker_operand_is(argv[0]) ? broker_run(&o, argv[0], body)
                                       : run(&o, argv[0], body);

@@ -48,6 +48,11 @@ int envelope_add_x(struct envelope *e, const char *text, struct problem *p)
     return 0;
 }
 
+uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns)
+{
+    return e->delay_ns ? ns_add(now_ns, e->delay_ns) : e->at_ns;
+}
+
 /* header_fill - the header for a body of `size` bytes that is sent now */
 static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
                        char buf[HEADER_MAX])
@@ -57,7 +62,7 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         .id = e->id,
         .sent_ns = now_ns,
         .size = size,
-        .not_before_ns = ns_add(now_ns, e->delay_ns),
+        .not_before_ns = envelope_not_before(e, now_ns),
         .expires_ns = ns_add(now_ns, e->ttl_ns),
         .timeout_ms = e->timeout_ms,
         .max_attempts = e->max_attempts,
@@ -69,7 +74,7 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         h.fields |= HEADER_GROUP;
         h.group = (struct header_text){e->group, strlen(e->group)};
     }
-    if (e->delay_ns)
+    if (h.not_before_ns)
         h.fields |= HEADER_NOT_BEFORE;
     if (e->ttl_ns)
         h.fields |= HEADER_EXPIRES;

@@ -16,13 +16,17 @@
 #include "common/message/header.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
+#include "common/options/moment.h"
 
 struct envelope {
-    bool raw;                  /* no header at all */
-    bool has_id;               /* `id` instead of a fresh one */
-    struct ulid id;            /* of the message made last */
-    const char *group;         /* NULL: none */
-    uint64_t delay_ns;         /* 0: none */
+    bool raw;            /* no header at all */
+    bool has_id;         /* `id` instead of a fresh one */
+    struct ulid id;      /* of the message made last */
+    const char *group;   /* NULL: none */
+    uint64_t delay_ns;   /* 0: none */
+    uint64_t at_ns;      /* instead of a delay; 0: none */
+    const char *at_text; /* as it was given */
+    enum moment_clock at_clock;
     uint64_t ttl_ns;           /* 0: none */
     uint64_t timeout_ms;       /* 0: none */
     uint64_t max_attempts;     /* 0: none */
@@ -34,6 +38,8 @@ struct envelope {
     size_t header_bytes; /* of the message made last */
 };
 
+/* When a message that is sent now may run; 0: at once. */
+uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns);
 /* Take "x-name=value". */
 int envelope_add_x(struct envelope *e, const char *text, struct problem *p);
 /* Whether headers made from this are within HEADER_MAX. */

@@ -7,7 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/message/backoff.h"
-#include "scripts/mqsend/mqsend_envelope.h"
+#include "common/options/moment.h"
+#include "common/text/complain.h"
 
 /* flag_id - --id */
 int flag_id(const char *text, void *into, struct problem *p)
@@ -21,6 +22,43 @@ int flag_id(const char *text, void *into, struct problem *p)
                        "--id: \"%s\" is not an id; give a ULID, 26 characters "
                        "like 01JD3Z6Q9V0X8N5T2K7B4M1C3F",
                        text);
+}
+
+/* flag_at - --at */
+int flag_at(const char *text, void *into, struct problem *p)
+{
+    struct envelope *e = into;
+    struct moment m;
+
+    if (moment_parse(text, clock_wall_ns(), &m) < 0 || m.wall_ns == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--at: \"%s\" is not a time; give 14:30, \"tomorrow "
+                           "08:00\", or a date and time like 2026-11-23T14:30 "
+                           "(local) or 2026-11-23T14:30:00Z",
+                           text);
+    e->at_ns = m.wall_ns;
+    e->at_text = text;
+    e->at_clock = m.clock;
+    return 0;
+}
+
+void flag_at_note(const struct envelope *e)
+{
+    char when[MOMENT_TEXT];
+
+    if (!e->at_ns)
+        return;
+    moment_print(e->at_ns, when);
+    if (e->at_ns <= clock_wall_ns())
+        complain(0, "--at: \"%s\" is past (%s): it may run at once", e->at_text,
+                 when);
+    else if (e->at_clock == MOMENT_SKIPPED)
+        complain(0, "--at: the clock skips \"%s\" that day: it runs at %s",
+                 e->at_text, when);
+    else if (e->at_clock == MOMENT_TWICE)
+        complain(0,
+                 "--at: the clock shows \"%s\" twice that day: it runs at %s",
+                 e->at_text, when);
 }
 
 /* flag_group - --group */

@@ -49,8 +49,8 @@ static int headers_fill(const struct envelope *e, uint64_t now,
     int n = 0;
 
     all[n++] = number("mqw-sent", now);
-    if (e->delay_ns)
-        all[n++] = number("mqw-due", ns_add(now, e->delay_ns));
+    if (envelope_not_before(e, now))
+        all[n++] = number("mqw-due", envelope_not_before(e, now));
     if (e->ttl_ns)
         all[n++] = number("mqw-expires", ns_add(now, e->ttl_ns));
     if (e->timeout_ms)
@@ -65,9 +65,11 @@ static int headers_fill(const struct envelope *e, uint64_t now,
 }
 
 /* target - where it waits for its delay, or the queue itself */
-static int target(struct run *r, char name[TOPOLOGY_NAME], struct problem *p)
+static int target(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
+                  struct problem *p)
 {
-    uint64_t ms = topology_length(r->post->envelope->delay_ns / NS_PER_MS);
+    uint64_t due = envelope_not_before(r->post->envelope, now);
+    uint64_t ms = topology_length(due > now ? (due - now) / NS_PER_MS : 0);
     unsigned bit;
     int err;
 
@@ -93,7 +95,7 @@ static int message_put(struct run *r, const char *body, size_t size,
     amqp_table_entry_t headers[ENTRIES];
     char name[TOPOLOGY_NAME], id[ULID_TEXT] = "";
     uint64_t now = clock_wall_ns();
-    int err = target(r, name, p);
+    int err = target(r, now, name, p);
 
     if (err)
         return err;

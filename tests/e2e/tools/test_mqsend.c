@@ -117,6 +117,54 @@ Test(mqsend, all_header_flags_arrive)
     cr_assert_str_eq(m->body, "body");
 }
 
+/* sent_at - mqsend --at by the clock of Berlin, without its file */
+static struct harness_result sent_at(const char *q, const char *time)
+{
+    return harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqsend", "--at", time, q, "x"),
+        .env = HARNESS_LIST("TZ=CET-1CEST,M3.5.0,M10.5.0/3")});
+}
+
+Test(mqsend, at_is_a_local_time_or_one_with_a_zone)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = sent_at(q, "2099-07-01T14:30");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.err, "");
+    cr_assert_eq(number(take(q), "not-before"), UINT64_C(4086592200000000000));
+    cr_assert_eq(sent_at(q, "2099-07-01T14:30:00Z").status, 0);
+    cr_assert_eq(number(take(q), "not-before"), UINT64_C(4086599400000000000));
+    cr_assert_eq(sent_at(q, "tomorrow 08:00").status, 0);
+    struct message *m = take(q);
+    uint64_t ahead = number(m, "not-before") - number(m, "sent");
+    cr_assert_leq(ahead, UINT64_C(33) * 3600 * 1000000000, "%ju",
+                  (uintmax_t)ahead);
+    cr_assert_eq(number(m, "not-before") % UINT64_C(3600000000000), 0);
+}
+
+Test(mqsend, at_says_what_becomes_of_a_time_that_the_clock_does_not_have)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = sent_at(q, "2027-03-28 02:30");
+
+    cr_assert_str_eq(r.err,
+                     "mqsend: --at: the clock skips \"2027-03-28 02:30\" that "
+                     "day: it runs at 2027-03-28 03:30:00 +0200\n");
+    cr_assert_eq(number(take(q), "not-before"), UINT64_C(1806197400000000000));
+    r = sent_at(q, "2027-10-31 02:30");
+    cr_assert_str_eq(r.err,
+                     "mqsend: --at: the clock shows \"2027-10-31 02:30\" "
+                     "twice that day: it runs at 2027-10-31 02:30:00 "
+                     "+0200\n");
+    r = sent_at(q, "2001-01-01");
+    cr_assert_eq(r.status, 0);
+    cr_assert_str_eq(r.err, "mqsend: --at: \"2001-01-01\" is past (2001-01-01 "
+                            "00:00:00 +0100): it may run at once\n");
+    r = harness_run("mqsend", "-q", "--at", "2001-01-01", q, "x");
+    cr_assert_str_eq(r.err, "");
+}
+
 Test(mqsend, stdin_is_sent_whole_and_byte_for_byte)
 {
     const char *q = harness_queue(0, 0);
@@ -143,8 +191,8 @@ Test(mqsend, raw_sends_the_bytes_alone)
 Test(mqsend, raw_refuses_each_flag_that_needs_a_header)
 {
     static const char *const flags[] = {
-        "--group=g", ("--id=" ID),   "--delay=1s",     "--delay=0",
-        "--ttl=1s",  "--timeout=1s", "--header=x-a=b", "--print-id"};
+        "--group=g",    ("--id=" ID),     "--delay=1s", "--delay=0", "--ttl=1s",
+        "--timeout=1s", "--header=x-a=b", "--print-id", "--at=23:00"};
     const char *q = harness_queue(0, 0);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         struct harness_result r =
@@ -402,6 +450,9 @@ Test(mqsend, what_makes_no_sense_is_64)
     REFUSED(q, "--id", ID, "--lines");
     REFUSED(q, "x", "--queue-depth", "3");
     REFUSED(q, "x", "--delay", "2s", "--ttl", "1s");
+    REFUSED(q, "x", "--delay", "2s", "--at", "23:00");
+    REFUSED(q, "x", "--at", "@4000000000", "--ttl", "1h");
+    REFUSED(q, "x", "--at", "noon");
     REFUSED(q, "x", "--ttl", "0");
     REFUSED(q, "x", "-p", "32768");
     REFUSED(q, "x", "-p", "-1");

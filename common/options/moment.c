@@ -1,0 +1,140 @@
+/* moment.c - see moment.h */
+#include "common/options/moment.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+
+#define DAY_S  INT64_C(86400)
+#define DATE   (sizeof "2026-11-23" - 1)
+#define SHOWN  64 /* longer is no time */
+#define LATEST ((uint64_t)INT64_MAX / NS_PER_S)
+
+/* east_of - seconds that the local clock is ahead of UTC at that moment */
+static int64_t east_of(int64_t utc)
+{
+    time_t at = (time_t)utc;
+    struct tm t;
+
+    return localtime_r(&at, &t) ? t.tm_gmtoff : 0;
+}
+
+/* local_resolve - the moments at which the clock shows `shown`, which counts
+ * seconds as if it were UTC; `*second` is `*first` unless there are two.
+ * The zone of the day before and that of the day after are the two that it can
+ * be in: no place changes its clock twice in that time. */
+static enum moment_clock local_resolve(int64_t shown, int64_t *first,
+                                       int64_t *second)
+{
+    int64_t before = shown - east_of(shown - DAY_S);
+    int64_t after = shown - east_of(shown + DAY_S);
+    bool is_before = before + east_of(before) == shown;
+    bool is_after = after + east_of(after) == shown;
+
+    *first = is_after && !is_before ? after : before;
+    *second = is_after ? after : *first;
+    if (!is_before && !is_after)
+        return MOMENT_SKIPPED;
+    return *first == *second ? MOMENT_ONCE : MOMENT_TWICE;
+}
+
+/* day_print - the local date `days` from now */
+static void day_print(uint64_t now_ns, int days, char date[DATE + 1])
+{
+    int64_t now = (int64_t)(now_ns / NS_PER_S);
+    time_t shown = (time_t)(now + east_of(now) + days * DAY_S);
+    struct tm t;
+
+    gmtime_r(&shown, &t);
+    strftime(date, DATE + 1, "%Y-%m-%d", &t);
+}
+
+/* local_parse - a date, or date and time, without a zone; the second of two
+ * moments if the first is not after `after_ns` */
+static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
+{
+    int64_t first, second;
+    uint64_t shown_ns, seconds;
+    enum moment_clock clock;
+    int rc = time_parse(text, 0, &shown_ns); /* as if it were UTC */
+
+    if (rc < 0)
+        return rc;
+    seconds = shown_ns / NS_PER_S;
+    if (seconds < 2 * DAY_S || seconds > LATEST - 2 * DAY_S)
+        return -ERANGE;
+    clock = local_resolve((int64_t)seconds, &first, &second);
+    m->clock = clock;
+    m->wall_ns = (uint64_t)first * NS_PER_S + shown_ns % NS_PER_S;
+    if (m->wall_ns <= after_ns && second > first)
+        m->wall_ns += (uint64_t)(second - first) * NS_PER_S;
+    return 0;
+}
+
+/* day_parse - a time of the day that is so many days ahead */
+static int day_parse(const char *time, uint64_t now_ns, int days,
+                     uint64_t after_ns, struct moment *m)
+{
+    char text[SHOWN];
+    char date[DATE + 1];
+
+    if (strlen(time) >= SHOWN - sizeof date || strspn(time, "0123456789") != 2)
+        return -EINVAL;
+    day_print(now_ns, days, date);
+    snprintf(text, sizeof text, "%sT%s", date, time);
+    return strpbrk(time, "Zz+-") ? -EINVAL : local_parse(text, after_ns, m);
+}
+
+/* utc_parse - what has a zone */
+static int utc_parse(const char *text, struct moment *m)
+{
+    uint64_t wall_ns;
+    int rc = time_parse(text, 0, &wall_ns);
+
+    if (rc < 0)
+        return rc;
+    if (wall_ns / NS_PER_S > LATEST)
+        return -ERANGE;
+    *m = (struct moment){.wall_ns = wall_ns};
+    return 0;
+}
+
+int moment_parse(const char *text, uint64_t now_ns, struct moment *m)
+{
+    struct moment today;
+    int rc;
+
+    tzset(); /* localtime_r need not */
+    if (strncmp(text, "today ", 6) == 0)
+        return day_parse(text + 6, now_ns, 0, 0, m);
+    if (strncmp(text, "tomorrow ", 9) == 0)
+        return day_parse(text + 9, now_ns, 1, 0, m);
+    if (*text == '@')
+        return utc_parse(text, m);
+    if (strspn(text, "0123456789") == 4)
+        return strlen(text) > DATE && strpbrk(text + DATE, "Zz+-")
+                   ? utc_parse(text, m)
+                   : local_parse(text, 0, m);
+    rc = day_parse(text, now_ns, 0, now_ns, &today);
+    if (rc == 0 && today.wall_ns <= now_ns)
+        return day_parse(text, now_ns, 1, 0, m);
+    if (rc == 0)
+        *m = today;
+    return rc;
+}
+
+const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT])
+{
+    time_t seconds = (time_t)(wall_ns / NS_PER_S);
+    struct tm t;
+
+    tzset();
+    if (!localtime_r(&seconds, &t) ||
+        strftime(buf, MOMENT_TEXT, "%Y-%m-%d %H:%M:%S %z", &t) == 0)
+        return time_print(wall_ns, buf);
+    return buf;
+}

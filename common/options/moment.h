@@ -1,0 +1,38 @@
+/* moment.h - a moment that an operator names on a command line
+ *
+ * WHAT   "14:30", "tomorrow 08:00", RFC 3339: read in the local time zone ($TZ)
+ *        unless a zone is given.
+ * WHO    Any thread.
+ * OWNS   Nothing.
+ * FAILS  -EINVAL not such a text, -ERANGE before 1970 or too late to hold. No
+ *        output then.
+ */
+#ifndef COMMON_OPTIONS_MOMENT_H
+#define COMMON_OPTIONS_MOMENT_H
+
+#include <stdint.h>
+
+/* What the local clock does at that moment. */
+enum moment_clock {
+    MOMENT_ONCE,   /* it shows that time once, or a zone was given */
+    MOMENT_TWICE,  /* twice, as it is set back */
+    MOMENT_SKIPPED /* never, as it is set forward */
+};
+
+struct moment {
+    uint64_t wall_ns;
+    enum moment_clock clock;
+};
+
+/* "HH:MM[:SS]": the next time the clock shows that. "today HH:MM[:SS]",
+ * "tomorrow HH:MM[:SS]", "YYYY-MM-DD[THH:MM[:SS]]": that one, which may be
+ * past. With "Z" or "+HH:MM" at its end, or "@seconds", the zone is not asked.
+ * A time that the clock shows twice is the first of the two, and one that it
+ * skips as much later as the clock is set forward (RFC 5545, 3.3.5). */
+int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
+
+#define MOMENT_TEXT 40
+/* Local time with its zone: "2026-11-23 14:30:00 +0100". */
+const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT]);
+
+#endif
