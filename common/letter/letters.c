@@ -27,19 +27,6 @@ struct page {
     struct store_cursor last;
 };
 
-/* bytes_copy - append bytes and a NUL at *at; NULL stays NULL */
-static const char *bytes_copy(char **at, const void *bytes, size_t size)
-{
-    char *start = *at;
-
-    if (!bytes)
-        return NULL;
-    memcpy(start, bytes, size);
-    start[size] = '\0';
-    *at += size + 1;
-    return start;
-}
-
 /* replay_copy - how it was sent last; where the boot is not known, it may have
  * been in this one */
 static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
@@ -84,17 +71,17 @@ static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
     if (!l)
         return -ENOMEM;
     at = (char *)(l + 1);
-    m.data = bytes_copy(&at, data, m.size);
-    m.group = bytes_copy(&at, m.group, m.group_size);
-    m.error = bytes_copy(&at, m.error, error_size);
+    m.data = sql_copy(&at, data, m.size);
+    m.group = sql_copy(&at, m.group, m.group_size);
+    m.error = sql_copy(&at, m.error, error_size);
     *l = (struct letter){
         .m = m,
         .replay = replay_copy(st, boot),
         .body = (const char *)m.data + m.header_size,
         .body_size = m.size - m.header_size,
-        .stderr_tail = bytes_copy(&at, tail, tail_size),
+        .stderr_tail = sql_copy(&at, tail, tail_size),
         .stderr_size = tail_size,
-        .error_text = bytes_copy(&at, text, text_size),
+        .error_text = sql_copy(&at, text, text_size),
     };
     *out = l;
     return 0;
@@ -291,9 +278,9 @@ static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
         return NULL;
     at = t->bytes;
     t->is = (struct letter_tally){
-        .value = bytes_copy(&at, value, size),
+        .value = sql_copy(&at, value, size),
         .size = size,
-        .text = bytes_copy(&at, text, text_size),
+        .text = sql_copy(&at, text, text_size),
         .count = sql_column_u64(st, 1),
         .newest_ns = sql_column_u64(st, 2),
     };
@@ -359,8 +346,8 @@ static struct store_attempt *attempt_copy(sqlite3_stmt *st)
     *a = (struct store_attempt){
         .started_ns = sql_column_u64(st, 1),
         .duration_ns = sql_column_u64(st, 2),
-        .error = bytes_copy(&at, error, error_size),
-        .stderr_tail = bytes_copy(&at, tail, tail_size),
+        .error = sql_copy(&at, error, error_size),
+        .stderr_tail = sql_copy(&at, tail, tail_size),
         .stderr_size = tail_size,
         .said = sqlite3_column_int(st, 5) != 0,
     };

@@ -117,3 +117,15 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
     memcpy(out->id.bytes, id, sizeof out->id.bytes);
     return out->header_size <= out->size ? 0 : -EIO;
 }
+
+const char *sql_copy(char **at, const void *bytes, size_t size)
+{
+    char *start = *at;
+
+    if (!bytes)
+        return NULL;
+    memcpy(start, bytes, size);
+    start[size] = '\0';
+    *at += size + 1;
+    return start;
+}

@@ -126,6 +126,9 @@ enum sql_column {
 /* All fields but `data`; group and error point into the statement. -EIO when
  * the row cannot be one of ours. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);
+/* Append bytes that a statement lent, and a NUL, at *at, which moves on; NULL
+ * stays NULL. */
+const char *sql_copy(char **at, const void *bytes, size_t size);
 /* A number that was never negative. */
 uint64_t sql_column_u64(sqlite3_stmt *st, int column);
 

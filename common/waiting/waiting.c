@@ -65,19 +65,6 @@ static enum waiting_state state_of(const struct store_row *m, uint64_t now_ns,
     return m->attempts > 0 ? WAITING_RETRY : WAITING_DELAYED;
 }
 
-/* text_copy - bytes and a NUL at *at; NULL stays NULL */
-static const char *text_copy(char **at, const void *bytes, size_t size)
-{
-    char *start = *at;
-
-    if (!bytes)
-        return NULL;
-    memcpy(start, bytes, size);
-    start[size] = '\0';
-    *at += size + 1;
-    return start;
-}
-
 /* row_copy - the row that a statement stands on, in one block of its own */
 static int row_copy(sqlite3_stmt *st, const struct waiting_filter *f, bool held,
                     struct waiting_row **out, size_t *bytes)
@@ -101,14 +88,14 @@ static int row_copy(sqlite3_stmt *st, const struct waiting_filter *f, bool held,
     if (!w)
         return -ENOMEM;
     at = (char *)(w + 1);
-    m.group = text_copy(&at, m.group, m.group_size);
-    m.error = text_copy(&at, m.error, error_size);
-    *w = (struct waiting_row){.m = m,
-                              .state = state_of(&m, f->now_ns, held),
-                              .body =
-                                  text_copy(&at, body ? body : "", body_size),
-                              .body_size = body_size,
-                              .error_text = text_copy(&at, said, said_size)};
+    m.group = sql_copy(&at, m.group, m.group_size);
+    m.error = sql_copy(&at, m.error, error_size);
+    *w =
+        (struct waiting_row){.m = m,
+                             .state = state_of(&m, f->now_ns, held),
+                             .body = sql_copy(&at, body ? body : "", body_size),
+                             .body_size = body_size,
+                             .error_text = sql_copy(&at, said, said_size)};
     *out = w;
     return 0;
 }
@@ -279,9 +266,10 @@ static int group_each(struct walk *k, bool resumed)
 
     if (held < 0)
         return held;
-    if (!(k->f->states & WAITING_BIT(held ? WAITING_HELD : WAITING_PARKED)))
+    if (!(k->f->states &
+          WAITING_BIT(held == YES ? WAITING_HELD : WAITING_PARKED)))
         return 0;
-    err = resumed ? run_each(k, held) : 0;
+    err = resumed ? run_each(k, held == YES) : 0;
     if (resumed)
         priority = k->at.priority;
     while (!err) {
@@ -290,7 +278,7 @@ static int group_each(struct walk *k, bool resumed)
             break;
         k->at.priority = (uint32_t)priority;
         k->at.at = 0;
-        err = run_each(k, held);
+        err = run_each(k, held == YES);
     }
     return err == -ENOENT ? 0 : err;
 }
@@ -375,7 +363,7 @@ int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
     if (w->m.state == STORE_PARKED) {
         waiting_place_of(w, &k.at);
         held = group_held(&k);
-        if (held > 0)
+        if (held == YES)
             w->state = WAITING_HELD;
     }
     return page_visit(&k, &page, err < 0 ? err : held < 0 ? held : 0);

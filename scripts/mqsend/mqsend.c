@@ -237,10 +237,9 @@ static int queue_get(const struct options *o, const char *text,
     return 0;
 }
 
-/* input_get - open the source of the bodies */
-static int input_get(const struct options *o, const char *body,
-                     const struct queue *queue, struct input **input,
-                     struct problem *p)
+/* input_get - open the source of the bodies, of which `keep` bytes are read */
+static int input_get(const struct options *o, const char *body, size_t keep,
+                     struct input **input, struct problem *p)
 {
     struct input_spec spec = {
         .text = body,
@@ -248,7 +247,7 @@ static int input_get(const struct options *o, const char *body,
         .delimiter = o->lines  ? '\n'
                      : o->null ? '\0'
                                : INPUT_WHOLE,
-        .keep = queue_message_size(queue),
+        .keep = keep,
     };
 
     return input_open(input, &spec, p);
@@ -266,7 +265,7 @@ static int run(struct options *o, const char *name, const char *body)
     e->raw = o->raw;
     e->timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
     if (envelope_check(e, &p) || queue_get(o, name, &queue, &p) ||
-        input_get(o, body, queue, &input, &p)) {
+        input_get(o, body, queue_message_size(queue), &input, &p)) {
         status = complain_of(&p);
     } else {
         if (!body && !o->file && !o->quiet)
@@ -371,14 +370,6 @@ static int broker_send(struct options *o, const struct broker_operand *operand,
 /* broker_run - the same as run, for a queue on a broker */
 static int broker_run(struct options *o, const char *name, const char *body)
 {
-    struct input_spec spec = {
-        .text = body,
-        .file = o->file,
-        .delimiter = o->lines  ? '\n'
-                     : o->null ? '\0'
-                               : INPUT_WHOLE,
-        .keep = BROKER_BODY,
-    };
     struct broker_operand operand;
     struct input *input = NULL;
     struct problem p = {0};
@@ -388,7 +379,7 @@ static int broker_run(struct options *o, const char *name, const char *body)
     o->envelope.timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
     if (broker_operand_parse(&operand, name, &p) < 0 ||
         envelope_check(&o->envelope, &p) < 0 ||
-        input_open(&input, &spec, &p) < 0)
+        input_get(o, body, BROKER_BODY, &input, &p) < 0)
         return complain_of(&p);
     status = broker_send(o, &operand, body, input);
     input_close(&input);
