@@ -157,7 +157,8 @@ int custody_holds(const char *path)
 
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? NO : -errno;
-    if (map_open(&m, path, NULL) < 0)
+    (void)map_open(&m, path, NULL);
+    if (!m.at)
         return -EINVAL;
     memcpy(&h, m.at, sizeof h);
     found = custody_head_check(&h, path, NULL);

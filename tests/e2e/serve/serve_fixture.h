@@ -1,7 +1,7 @@
 /* serve_fixture.h - mqctl serve, and requests to it by a bare socket
  *
  * WHAT   Starts the server on a free port, sends bytes, reads the answer.
- * WHO    tests/e2e/tools/test_serve*.c
+ * WHO    tests/e2e/serve/test_serve*.c
  * OWNS   Nothing; see tests/harness/harness.h.
  * FAILS  By ending the test.
  */
