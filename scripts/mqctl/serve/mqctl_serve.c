@@ -25,13 +25,15 @@
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/serve/mqctl_serve_events.h"
+#include "scripts/mqctl/serve/mqctl_serve_guests.h"
 #include "scripts/mqctl/serve/mqctl_serve_jobs.h"
 #include "scripts/mqctl/serve/mqctl_serve_listen.h"
 #include "scripts/mqctl/serve/mqctl_serve_look.h"
 #include "scripts/mqctl/serve/mqctl_serve_request.h"
 #include "scripts/mqctl/serve/mqctl_serve_watch.h"
 
-#define CONNECTIONS    256
+/* Those with a token, strangers, and strangers that are about to be closed. */
+#define CONNECTIONS    (2 * GUESTS_MAX + GUESTS_A_TURN)
 #define CONNECTION_MEM (16u << 10) /* a request's lines and headers */
 #define TIMEOUT_S      15 /* of a client that says, or takes, nothing */
 #define TOKEN_NAME     "web.token"
@@ -124,8 +126,8 @@ static void mhd_says(void *cls, const char *format, va_list args)
 
 static int daemon_start(struct server *s, struct problem *p)
 {
-    unsigned flags =
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
+                     MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, s->cert},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, s->key},
@@ -136,8 +138,9 @@ static int daemon_start(struct server *s, struct problem *p)
     s->daemon = MHD_start_daemon(
         s->key ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, request_handle,
         &s->site, MHD_OPTION_EXTERNAL_LOGGER, mhd_says, NULL,
-        MHD_OPTION_LISTEN_SOCKET, s->listener, MHD_OPTION_NOTIFY_COMPLETED,
-        request_over, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+        MHD_OPTION_NOTIFY_CONNECTION, guest_notify, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, request_over, NULL,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEM,
         MHD_OPTION_STRICT_FOR_CLIENT, 1,
@@ -240,9 +243,9 @@ static void watcher_take(void)
 static int pause_ms(struct server *s, uint64_t now)
 {
     uint64_t job = jobs_step(now), watch = watch_keep(now);
+    uint64_t due = job < watch ? job : watch, guest = guests_keep(now);
     MHD_UNSIGNED_LONG_LONG most;
-    uint64_t due = job < watch ? job : watch;
-    int ms = clock_ms_until(due);
+    int ms = clock_ms_until(due < guest ? due : guest);
 
     if (MHD_get_timeout(s->daemon, &most) == MHD_YES &&
         (ms < 0 || most < (unsigned)ms))
@@ -257,12 +260,15 @@ static void turn(struct server *s)
         {.fd = s->epoll, .events = POLLIN},
         {.fd = s->signals, .events = POLLIN},
         {.fd = watch_fd(), .events = POLLIN},
+        {.fd = s->listener, .events = POLLIN},
     };
 
     events_keep(now);
     MHD_run(s->daemon);
-    if (poll(fds, 3, pause_ms(s, now)) < 0)
+    if (poll(fds, 4, pause_ms(s, now)) < 0)
         return;
+    if (fds[3].revents)
+        guests_take(s->daemon, s->listener);
     if (fds[1].revents)
         signals_take(s);
     if (fds[2].revents)
@@ -278,9 +284,9 @@ static void server_stop(struct server *s)
         events_end();
         MHD_run(s->daemon);
         MHD_stop_daemon(s->daemon);
-    } else if (s->listener >= 0) {
-        close(s->listener);
     }
+    if (s->listener >= 0)
+        close(s->listener);
     watch_end();
     if (s->signals >= 0)
         close(s->signals);

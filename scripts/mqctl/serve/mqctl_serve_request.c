@@ -15,6 +15,7 @@
 #include "scripts/mqctl/serve/ask/mqctl_serve_answer.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "scripts/mqctl/serve/mqctl_serve_events.h"
+#include "scripts/mqctl/serve/mqctl_serve_guests.h"
 #include "scripts/mqctl/serve/mqctl_serve_jobs.h"
 #include "scripts/mqctl/serve/mqctl_serve_look.h"
 #include "scripts/mqctl/serve/mqctl_serve_reply.h"
@@ -171,6 +172,7 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
            "address with one, or send Authorization: Bearer TOKEN";
     if (!may_look(v))
         return header(v, "Authorization") && wrong_often() ? 429 : 401;
+    guest_known(v->c, known(v));
     *why =
         status == 404 ? "there is nothing at that path" : "not by that method";
     if (!route)
@@ -465,9 +467,10 @@ void request_over(void *cls, struct MHD_Connection *c, void **visit,
 {
     struct visit *v = *visit;
 
-    (void)cls, (void)c, (void)why;
+    (void)cls, (void)why;
     if (!v)
         return;
+    guest_known(c, false);
     LIST_REMOVE(v, link);
     free(v->body);
     free(v);

@@ -62,7 +62,6 @@ Test(serve_limits, endless_lines_and_bodies_end)
 {
     struct web w = web_start("--allow-write");
     static char text[200 << 10];
-    char more[64];
     int status;
     size_t n;
 
@@ -85,45 +84,112 @@ Test(serve_limits, endless_lines_and_bodies_end)
     memset(text + n, 'a', 100 << 10);
     status = web_send(&w, text)->status;
     cr_assert_eq(status, 413);
-    (void)more;
     lives(&w);
     web_stop(&w);
 }
 
-Test(serve_limits, half_requests_make_room_when_their_time_is_over)
+enum { HALF_MOST = 10000 };
+static int halves[HALF_MOST];
+
+/* halves_open - half requests, as many as the system lets us hold; how many */
+static size_t halves_open(const struct web *w)
 {
-    enum { MANY = 600 };
-    struct rlimit files = {2048, 2048};
-    struct web w = web_start(NULL);
-    static int fds[MANY];
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)w->port)};
+    struct rlimit files;
+    size_t n;
 
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &files);
-    for (size_t i = 0; i < MANY; i++) {
-        struct sockaddr_in a = {.sin_family = AF_INET,
-                                .sin_port = htons((uint16_t)w.port)};
-
-        a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        cr_assert_geq(fds[i], 0);
-        (void)connect(fds[i], (struct sockaddr *)&a, sizeof a);
-        (void)send(fds[i], "GET / HTTP/1.1\r\nHost: ", 22, MSG_NOSIGNAL);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (n = 0; n < HALF_MOST && n + 64 < files.rlim_cur; n++) {
+        halves[n] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        cr_assert_geq(halves[n], 0);
+        cr_assert_eq(connect(halves[n], (struct sockaddr *)&a, sizeof a), 0);
+        (void)send(halves[n], "GET / HTTP/1.1\r\nHost: ", 22, MSG_NOSIGNAL);
+        /* One that came before is still let in. */
+        if (n % 2000 == 1000)
+            lives(w);
     }
-    for (size_t i = 0; i < MANY; i++)
-        close(fds[i]);
+    return n;
+}
+
+/* open_count - how many of them the server has not closed */
+static size_t open_count(size_t n)
+{
+    size_t count = 0;
+    char byte;
+
+    for (size_t i = 0; i < n; i++)
+        count += recv(halves[i], &byte, 1, MSG_DONTWAIT) < 0 &&
+                 (errno == EAGAIN || errno == EWOULDBLOCK);
+    return count;
+}
+
+Test(serve_limits, half_requests_by_the_thousand_keep_out_nobody)
+{
+    struct web w = web_start(NULL);
+    size_t n = halves_open(&w);
+
     lives(&w);
+    (void)web_get(&w, "/api/v1/queues");
+    lives(&w);
+    harness_until(open_count(n) <= 64, SOON_MS);
+    cr_assert_gt(open_count(n), 0, "nobody held anything");
+    for (size_t i = 0; i < n; i++)
+        close(halves[i]);
     web_stop(&w);
 }
 
-Test(serve_limits, a_reader_that_takes_nothing_holds_up_nobody)
+Test(serve_limits, who_has_the_token_is_not_put_out_by_strangers)
 {
     struct web w = web_start(NULL);
     char text[512];
-    int fds[20];
+    int fd = web_connect(&w);
+
+    snprintf(text, sizeof text,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    cr_assert_eq(web_read(fd, "event:")->status, 200);
+    for (size_t i = 0; i < 500; i++)
+        halves[i] = web_connect(&w);
+    (void)web_get(&w, "/api/v1/queues");
+    cr_assert(strstr(web_read(fd, ":\n\n")->text, ":\n\n"), "it is closed");
+    for (size_t i = 0; i < 500; i++)
+        close(halves[i]);
+    close(fd);
+    web_stop(&w);
+}
+
+Test(serve_limits, a_request_that_comes_by_the_byte_has_its_time)
+{
+    struct web w = web_start(NULL);
+    uint64_t end = harness_deadline(30000);
+    int fd = web_connect(&w);
+    char byte;
+
+    while (recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN) {
+        (void)send(fd, "G", 1, MSG_NOSIGNAL);
+        harness_nap(end, "the end of a request without one");
+    }
+    close(fd);
+    web_stop(&w);
+}
+
+Test(serve_limits, readers_that_take_nothing_hold_up_nobody)
+{
+    enum { MANY = 300 };
+    struct web w = web_start(NULL);
+    char text[512];
+    int fds[MANY];
 
     snprintf(text, sizeof text,
              "GET /static/app.js HTTP/1.1\r\nHost: localhost:%u\r\n\r\n",
              w.port);
-    for (size_t i = 0; i < 20; i++) {
+    for (size_t i = 0; i < MANY; i++) {
         int small = 1;
 
         fds[i] = web_connect(&w);
@@ -132,7 +198,7 @@ Test(serve_limits, a_reader_that_takes_nothing_holds_up_nobody)
             (void)send(fds[i], text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     lives(&w);
-    for (size_t i = 0; i < 20; i++)
+    for (size_t i = 0; i < MANY; i++)
         close(fds[i]);
     web_stop(&w);
 }
