@@ -179,17 +179,28 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
                     strerror((int)n));
 }
 
-/* look_all - at all queues that have a folder; how many */
-static size_t look_all(const struct options *o, const struct queue_list *n,
-                       struct snapshot *all, int *status)
+/* looked - whether an earlier directory has that queue, as pages show it */
+static bool looked(const struct snapshot *all, size_t count, const char *queue)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].queue, queue) == 0)
+            return true;
+    return false;
+}
+
+/* look_all - at the queues of a directory that have a folder; how many there
+ * are with those that were there */
+static size_t look_all(const char *dir, const struct queue_list *n,
+                       struct snapshot *all, size_t count, int *status)
 {
     struct problem p;
-    size_t count = 0;
 
     for (size_t i = 0; i < n->count; i++) {
         struct snapshot *v = &all[count];
 
-        if (snapshot_open(v, o->state_dir, n->at[i], true, &p) < 0) {
+        if (looked(all, count, n->at[i]))
+            continue;
+        if (snapshot_open(v, dir, n->at[i], true, &p) < 0) {
             *status = complain_of(&p);
         } else if (v->shut) {
             *status = complain_of(&v->no_live);
@@ -201,34 +212,61 @@ static size_t look_all(const struct options *o, const struct queue_list *n,
     return count;
 }
 
-/* metrics_run - all of them, then the text */
-int metrics_run(const struct options *o)
+/* dir_at - serve may be told of several state directories */
+static const char *dir_at(const struct options *o, size_t i)
 {
-    struct queue_list n = {0};
-    struct snapshot *all;
-    size_t count;
-    int status = 0;
+    return o->serve.state_dirs.count ? o->serve.state_dirs.at[i] : o->state_dir;
+}
 
-    if (queue_list_of_workers(&n, o->state_dir) < 0)
-        return complain_memory();
-    if (n.folder_trouble[0]) {
-        queue_list_free(&n);
-        return complain(EX_CANTCREAT, "%s", n.folder_trouble);
+/* lists_read - the queues of each directory; an exit status */
+static int lists_read(const struct options *o, struct queue_list *lists,
+                      size_t dirs, size_t *count)
+{
+    for (size_t i = 0; i < dirs; i++) {
+        if (queue_list_of_workers(&lists[i], dir_at(o, i)) < 0)
+            return complain_memory();
+        if (lists[i].folder_trouble[0])
+            return complain(EX_CANTCREAT, "%s", lists[i].folder_trouble);
+        *count += lists[i].count;
     }
-    all = calloc(n.count + 1, sizeof *all);
-    if (!all)
-        return complain_memory();
-    count = look_all(o, &n, all, &status);
-    if (o->textfile) {
-        int written = to_file(o->textfile, all, count);
+    return 0;
+}
 
+/* metrics_tell - look at all, then the text */
+static int metrics_tell(const struct options *o, const struct queue_list *lists,
+                        size_t dirs, struct snapshot *all)
+{
+    size_t count = 0;
+    int status = 0, written;
+
+    for (size_t i = 0; i < dirs; i++)
+        count = look_all(dir_at(o, i), &lists[i], all, count, &status);
+    if (o->textfile) {
+        written = to_file(o->textfile, all, count);
         status = written ? written : status;
     } else {
         print_all(stdout, all, count);
     }
     for (size_t i = 0; i < count; i++)
         snapshot_close(&all[i]);
+    return status;
+}
+
+int metrics_run(const struct options *o)
+{
+    size_t dirs = o->serve.state_dirs.count ? o->serve.state_dirs.count : 1;
+    struct queue_list *lists = calloc(dirs, sizeof *lists);
+    struct snapshot *all = NULL;
+    size_t count = 0;
+    int status = lists ? lists_read(o, lists, dirs, &count) : complain_memory();
+
+    if (!status) {
+        all = calloc(count + 1, sizeof *all);
+        status = all ? metrics_tell(o, lists, dirs, all) : complain_memory();
+    }
+    for (size_t i = 0; lists && i < dirs; i++)
+        queue_list_free(&lists[i]);
+    free(lists);
     free(all);
-    queue_list_free(&n);
     return status;
 }

@@ -132,6 +132,23 @@ static inline const char *web_get(const struct web *w, const char *fmt, ...)
     return r->body;
 }
 
+/* dead_letters - a queue whose worker gave up on that many messages */
+static inline const char *dead_letters(unsigned n,
+                                       struct harness_process **worker)
+{
+    const char *q = harness_queue(0, 0);
+    char text[32];
+
+    *worker = ctl_worker(q, "--max-attempts", "1", "--", "sh", "-c",
+                         "[ -e fixed ] || { echo no account >&2; exit 3; }");
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(text, sizeof text, "order %u", i);
+        harness_send_text(q, text);
+    }
+    harness_until(ctl_number(q, "dead") == n, SOON_MS);
+    return q;
+}
+
 /* web_stop - on SIGTERM it ends well */
 static inline void web_stop(struct web *w)
 {

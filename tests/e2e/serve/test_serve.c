@@ -7,22 +7,6 @@
 
 TestSuite(serve, .init = harness_init, .fini = harness_fini, .timeout = 120);
 
-/* dead_letters - a queue whose worker gave up on that many messages */
-static const char *dead_letters(unsigned n, struct harness_process **worker)
-{
-    const char *q = harness_queue(0, 0);
-    char text[32];
-
-    *worker = ctl_worker(q, "--max-attempts", "1", "--", "sh", "-c",
-                         "[ -e fixed ] || { echo no account >&2; exit 3; }");
-    for (unsigned i = 0; i < n; i++) {
-        snprintf(text, sizeof text, "order %u", i);
-        harness_send_text(q, text);
-    }
-    harness_until(ctl_number(q, "dead") == n, SOON_MS);
-    return q;
-}
-
 /* status_of - of a request as it is, with a %u for the port */
 static int status_of(const struct web *w, const char *request)
 {
@@ -364,171 +348,24 @@ Test(serve, a_worker_that_does_not_answer_holds_up_no_overview)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* ---- what it changes ---- */
-
-Test(serve, without_allow_write_nothing_can_be_changed)
+Test(serve, metrics_are_of_every_state_directory)
 {
-    struct harness_process *worker;
-    const char *q = dead_letters(1, &worker);
-    struct web w = web_start(NULL);
-    char path[256];
+    const char *q = harness_queue(0, 0), *other = harness_queue(0, 0), *text;
+    struct harness_process *worker = ctl_worker(q, "--", "true"), *second;
+    struct web w;
+    char dir[4096], label[256];
 
-    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
-    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE, "{}")->status, 403);
-    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
-    cr_assert_eq(
-        web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\"]}")->status,
-        403);
-    cr_assert_eq(ctl_number(q, "dead"), 1);
-    cr_assert(!ctl_is(q, "state", "paused"));
+    snprintf(dir, sizeof dir, "%s", harness_path("second"));
+    cr_assert_eq(mkdir(dir, 0700), 0);
+    second = ctl_ready(
+        harness_program("mqworker", "--state-dir", dir, other, "--", "true"));
+    w = web_start("--state-dir", dir);
+    text = web_get(&w, "/metrics");
+    snprintf(label, sizeof label, "{queue=\"%s\"}", q);
+    cr_assert(strstr(text, label), "%s", text);
+    snprintf(label, sizeof label, "{queue=\"%s\"}", other);
+    cr_assert(strstr(text, label), "%s", text);
     web_stop(&w);
-    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
-}
-
-Test(serve, another_site_can_change_nothing)
-{
-    static const char *const lines[] = {
-        "Content-Type: application/json\r\n",
-        WEB_WRITE "Sec-Fetch-Site: cross-site\r\n",
-        WEB_WRITE "Sec-Fetch-Site: same-site\r\n",
-        WEB_WRITE "Origin: http://evil.test\r\n",
-        WEB_WRITE "Origin: null\r\n",
-        "X-MQ-Request: 1\r\nContent-Type: text/plain\r\n",
-    };
-    const char *q = harness_queue(0, 0);
-    struct harness_process *worker = ctl_worker(q, "--", "true");
-    struct web w = web_start("--allow-write");
-    char path[256];
-
-    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        cr_assert_eq(web_ask(&w, "POST", path, lines[i], "{}")->status, 403,
-                     "%s", lines[i]);
-    cr_assert(!ctl_is(q, "state", "paused"));
-    cr_assert_eq(web_ask(&w, "GET", path, WEB_WRITE, "")->status, 405);
-    cr_assert_eq(
-        web_ask(&w, "POST", path, WEB_WRITE, "{\"for\":\"1h\"}")->status, 200);
-    cr_assert(ctl_is(q, "state", "paused"));
-    web_stop(&w);
-    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
-}
-
-Test(serve, settings_are_set_and_a_wrong_one_is_refused_with_the_tools_words)
-{
-    const char *q = harness_queue(0, 0);
-    struct harness_process *worker = ctl_worker(q, "-c", "1", "--", "true");
-    struct web w = web_start("--allow-write");
-    struct web_answer *r;
-    char path[256];
-
-    snprintf(path, sizeof path, "/api/v1/queues/%s/settings", q + 1);
-    r = web_ask(&w, "PATCH", path, WEB_WRITE, "{\"max-concurrency\":3}");
-    cr_assert_eq(r->status, 200, "%s", r->text);
-    cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
-    r = web_ask(&w, "PATCH", path, WEB_WRITE, "{\"timeout\":\"soon\"}");
-    cr_assert_eq(r->status, 400, "%s", r->text);
-    cr_assert(strstr(r->body, "exit_status\":64") && strstr(r->body, "soon"),
-              "%s", r->body);
-    web_stop(&w);
-    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
-}
-
-/* job_end - the end of the job that an answer names; the test's to free */
-static json_t *job_end(const struct web *w, const char *answer)
-{
-    uint64_t end = harness_deadline(SOON_MS);
-    json_t *o = ctl_json(answer), *job;
-    char id[32];
-
-    snprintf(id, sizeof id, "%s", json_string_value(json_object_get(o, "job")));
-    json_decref(o);
-    for (;;) {
-        job = ctl_json(web_get(w, "/api/v1/jobs/%s", id));
-        if (strcmp(json_string_value(json_object_get(job, "state")),
-                   "running") != 0)
-            return job;
-        json_decref(job);
-        harness_nap(end, "the end of a job");
-    }
-}
-
-Test(serve, a_fixed_set_of_letters_is_replayed_canary_first)
-{
-    struct harness_process *worker;
-    const char *q = dead_letters(4, &worker);
-    struct web w = web_start("--allow-write");
-    json_t *o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters", q + 1)), *job;
-    char path[256], body[512];
-    struct web_answer *r;
-
-    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
-    snprintf(body, sizeof body,
-             "{\"filter\":{\"error\":\"exit 3*\"},\"up_to\":\"%s\","
-             "\"expect_count\":%%d,\"canary\":true}",
-             json_string_value(json_object_get(
-                 json_array_get(json_object_get(o, "letters"), 1), "cursor")));
-    json_decref(o);
-    /* The newest letter is not meant: it died after the page was made. */
-    char text[600];
-    snprintf(text, sizeof text, body, 4);
-    r = web_ask(&w, "POST", path, WEB_WRITE, text);
-    cr_assert_eq(r->status, 409, "%s", r->text);
-    harness_write("fixed", "", 0);
-    snprintf(text, sizeof text, body, 3);
-    r = web_ask(&w, "POST", path, WEB_WRITE, text);
-    cr_assert_eq(r->status, 202, "%s", r->text);
-    job = job_end(&w, r->body);
-    cr_assert_str_eq(json_string_value(json_object_get(job, "state")), "ended");
-    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 3);
-    json_decref(job);
-    harness_until(ctl_number(q, "done") == 3, SOON_MS);
-    cr_assert_eq(ctl_number(q, "dead"), 1);
-    cr_assert(strstr(harness_stderr(w.p, NULL), "event=web_job"), "no audit");
-    web_stop(&w);
-    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
-}
-
-Test(serve, a_canary_that_dies_ends_its_job)
-{
-    struct harness_process *worker;
-    const char *q = dead_letters(3, &worker);
-    struct web w = web_start("--allow-write");
-    struct web_answer *r;
-    char path[256];
-    json_t *job;
-
-    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
-    r = web_ask(&w, "POST", path, WEB_WRITE,
-                "{\"rows\":[\"1\",\"2\",\"3\"],\"canary\":true}");
-    cr_assert_eq(r->status, 202, "%s", r->text);
-    job = job_end(&w, r->body);
-    cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
-                     "failed");
-    cr_assert_eq(json_integer_value(json_object_get(job, "taken")), 1);
-    json_decref(job);
-    cr_assert_eq(ctl_number(q, "dead"), 3);
-    web_stop(&w);
-    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
-}
-
-Test(serve, letters_that_are_named_are_discarded)
-{
-    struct harness_process *worker;
-    const char *q = dead_letters(3, &worker);
-    struct web w = web_start("--allow-write");
-    struct web_answer *r;
-    char path[256];
-    json_t *job;
-
-    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
-    r = web_ask(&w, "POST", path, WEB_WRITE, "{}");
-    cr_assert_eq(r->status, 400, "%s", r->text);
-    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\",\"3\"]}");
-    cr_assert_eq(r->status, 202, "%s", r->text);
-    job = job_end(&w, r->body);
-    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 2);
-    json_decref(job);
-    cr_assert_eq(ctl_number(q, "dead"), 1);
-    web_stop(&w);
+    cr_assert_eq(harness_stop(second, SOON_MS), 0);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

@@ -22,12 +22,13 @@ static json_t *ask_history(const struct serve_ask *a, struct problem *p)
 }
 
 static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
-    [SERVE_QUEUES] = ask_queues,     [SERVE_QUEUE] = ask_queue,
-    [SERVE_HISTORY] = ask_history,   [SERVE_LETTERS] = ask_letters,
-    [SERVE_BY_ERROR] = ask_by_error, [SERVE_LETTER] = ask_letter,
-    [SERVE_ALL_DEAD] = ask_all_dead, [SERVE_EXPLAIN] = ask_explain,
-    [SERVE_DOCTOR] = ask_doctor,     [SERVE_STEER] = ask_steer,
-    [SERVE_SETTINGS] = ask_steer,    [SERVE_MESSAGES] = ask_messages,
+    [SERVE_QUEUES] = ask_queues,          [SERVE_QUEUE] = ask_queue,
+    [SERVE_HISTORY] = ask_history,        [SERVE_LETTERS] = ask_letters,
+    [SERVE_BY_ERROR] = ask_by_error,      [SERVE_LETTER] = ask_letter,
+    [SERVE_ALL_DEAD] = ask_all_dead,      [SERVE_EXPLAIN] = ask_explain,
+    [SERVE_DOCTOR] = ask_doctor,          [SERVE_STEER] = ask_steer,
+    [SERVE_SETTINGS] = ask_steer,         [SERVE_MESSAGES] = ask_messages,
+    [SERVE_RUN_NOW] = ask_steer_messages, [SERVE_CANCEL] = ask_steer_messages,
 };
 
 /* json_print - a browser may take the text for HTML only if it is told so; `<`
@@ -51,26 +52,16 @@ static int json_print(const json_t *data)
     return 0;
 }
 
-/* metrics_all - of the first state directory that was given, as mqctl metrics
- * is about one */
-static int metrics_all(const struct serve_ask *a)
-{
-    struct options o = {0};
-
-    if (a->o->state_dirs.count)
-        o.state_dir = a->o->state_dirs.at[0];
-    return metrics_run(&o);
-}
-
 int answer_print(void *ask)
 {
     const struct serve_ask *a = ask;
     enum serve_what what = a->path.route->what;
+    struct options all = {.serve.state_dirs = a->o->state_dirs};
     struct problem p = {0};
     json_t *data;
 
     if (what == SERVE_METRICS)
-        return metrics_all(a);
+        return metrics_run(&all);
     if (what == SERVE_BODY)
         return ask_body(a);
     if (what == SERVE_REPLAY || what == SERVE_DISCARD)

@@ -2,9 +2,12 @@
 #include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
-void html_text(FILE *out, const char *text)
+#include "common/base/safe_text.h"
+
+void html_attribute(FILE *out, const char *text)
 {
     while (*text) {
         size_t n = strcspn(text, "&<>\"'");
@@ -14,6 +17,20 @@ void html_text(FILE *out, const char *text)
         if (*text)
             fprintf(out, "&#%d;", (unsigned char)*text++);
     }
+}
+
+void html_text(FILE *out, const char *text)
+{
+    char *safe = NULL;
+    size_t size = 0;
+    FILE *shown = open_memstream(&safe, &size);
+
+    if (!shown)
+        return;
+    safe_text(shown, text, strlen(text), false);
+    if (fclose(shown) == 0)
+        html_attribute(out, safe);
+    free(safe);
 }
 
 void html_url(FILE *out, const char *text)

@@ -131,7 +131,7 @@ static void queue_row(FILE *out, const json_t *q)
     double dead = member_number(q, "dead");
 
     fputs("<tr data-queue=\"", out);
-    html_text(out, queue);
+    html_attribute(out, queue);
     fputs("\"><th scope=\"row\"><a href=\"", out);
     html_queue_url(out, queue);
     fputs("\">", out);
@@ -225,7 +225,11 @@ static void message_row(FILE *out, const json_t *m)
 {
     char line[512];
 
-    fputs("<tr><th scope=\"row\">", out);
+    fputs("<tr data-id=\"", out);
+    html_value(out, m, *member_text(m, "id") ? "id" : "row");
+    fputs("\" data-state=\"", out);
+    html_value(out, m, "state");
+    fputs("\"><th scope=\"row\" class=\"text\">", out);
     html_value(out, m, "id");
     fputs("</th><td>", out);
     html_value(out, m, "state");
@@ -243,7 +247,17 @@ static void message_row(FILE *out, const json_t *m)
     fputs("</td></tr>\n", out);
 }
 
-/* messages_table - the first of what runs and waits */
+/* more_link - from the last message on */
+static void more_link(FILE *out, const json_t *data)
+{
+    if (!*member_text(data, "next"))
+        return;
+    fputs("<p><a rel=\"next\" href=\"?after=", out);
+    html_url(out, member_text(data, "next"));
+    fputs("#messages\">More messages</a></p>", out);
+}
+
+/* messages_table - a page of what runs and waits */
 static void messages_table(FILE *out, const struct serve_ask *a)
 {
     struct problem p = {0};
@@ -251,8 +265,9 @@ static void messages_table(FILE *out, const struct serve_ask *a)
     const json_t *list = json_object_get(data, "messages"), *m;
     size_t i;
 
+    fputs("<section id=\"messages\" aria-label=\"Messages\">", out);
     if (json_array_size(list)) {
-        fputs("<table id=\"messages\"><caption>What runs and waits</caption>"
+        fputs("<table><caption>What runs and waits</caption>"
               "<thead><tr><th scope=\"col\">Message</th><th scope=\"col\">"
               "State</th><th scope=\"col\">Due</th>"
               "<th scope=\"col\" class=\"n wide\">Failures</th>"
@@ -266,7 +281,11 @@ static void messages_table(FILE *out, const struct serve_ask *a)
             message_row(out, m);
         }
         fputs("</tbody></table>", out);
+    } else if (a->query[QUERY_AFTER]) {
+        fputs("<p>No message comes after that one any more.</p>", out);
     }
+    more_link(out, data);
+    fputs("</section>", out);
     json_decref(data);
 }
 
@@ -275,7 +294,7 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     const char *queue = a->path.queue;
 
     fputs("<h1 data-queue=\"", out);
-    html_text(out, queue);
+    html_attribute(out, queue);
     fputs("\">", out);
     html_text(out, queue);
     fputs(" ", out);
@@ -315,8 +334,6 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     html_command(out, "mqctl list", queue, "");
     fputs("</li><li>", out);
     html_command(out, "mqctl doctor", queue, "");
-    fputs("</li><li>", out);
-    html_command(out, "mqctl pause", queue, "10m");
     fputs("</li></ul>", out);
 }
 

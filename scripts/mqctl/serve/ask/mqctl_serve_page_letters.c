@@ -62,7 +62,7 @@ static void field(FILE *out, const struct serve_ask *a, enum serve_query q,
 {
     fprintf(out, "<label>%s <input name=\"%s\" placeholder=\"%s\" value=\"",
             label, serve_query_names[q], hint);
-    html_text(out, a->query[q] ? a->query[q] : "");
+    html_attribute(out, a->query[q] ? a->query[q] : "");
     fputs("\"></label>", out);
 }
 
@@ -80,9 +80,9 @@ static void filter_form(FILE *out, const struct serve_ask *a)
 static void letter_row(FILE *out, const char *queue, const json_t *l)
 {
     fputs("<tr data-row=\"", out);
-    html_text(out, member_text(l, "row"));
+    html_attribute(out, member_text(l, "row"));
     fputs("\" data-cursor=\"", out);
-    html_text(out, member_text(l, "cursor"));
+    html_attribute(out, member_text(l, "cursor"));
     fputs("\"><th scope=\"row\" class=\"n\"><a href=\"", out);
     html_queue_url(out, queue);
     fprintf(out, "/dead/%s\">", member_text(l, "row"));
@@ -131,7 +131,7 @@ void letters_page(FILE *out, const struct serve_ask *a, const json_t *data)
     size_t i;
 
     fputs("<h1 data-queue=\"", out);
-    html_text(out, queue);
+    html_attribute(out, queue);
     fputs("\">Dead letters of <a href=\"", out);
     html_queue_url(out, queue);
     fputs("\">", out);
@@ -231,7 +231,7 @@ void letter_page(FILE *out, const struct serve_ask *a, const json_t *l)
     const char *queue = a->path.queue, *row = member_text(l, "row");
 
     fputs("<h1 data-queue=\"", out);
-    html_text(out, queue);
+    html_attribute(out, queue);
     fprintf(out, "\" data-row=\"%s\">Letter %s of <a href=\"", row, row);
     html_queue_url(out, queue);
     fputs("/dead\">", out);

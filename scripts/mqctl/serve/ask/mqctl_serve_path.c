@@ -36,6 +36,8 @@ const struct serve_route serve_routes[] = {
     {"DELETE", API "/jobs/{row}", SERVE_JOB_STOP, .write = true},
     {"POST", API "/queues/{q}/letters/replay", SERVE_REPLAY, .write = true},
     {"POST", API "/queues/{q}/letters/discard", SERVE_DISCARD, .write = true},
+    {"POST", API "/queues/{q}/messages/run-now", SERVE_RUN_NOW, .write = true},
+    {"POST", API "/queues/{q}/messages/cancel", SERVE_CANCEL, .write = true},
     {"PATCH", API "/queues/{q}/settings", SERVE_SETTINGS, .write = true},
     {"POST", API "/queues/{q}/{word}", SERVE_STEER, .write = true},
 };

@@ -29,6 +29,8 @@ enum serve_what {
     SERVE_METRICS,
     SERVE_STEER,
     SERVE_SETTINGS,
+    SERVE_RUN_NOW,
+    SERVE_CANCEL,
     SERVE_REPLAY,
     SERVE_DISCARD,
     SERVE_JOBS,

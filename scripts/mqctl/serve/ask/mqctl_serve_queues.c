@@ -1,17 +1,13 @@
 /* mqctl_serve_queues.c - queues, messages and findings as JSON (see
  * mqctl_serve_ask.h) */
-#include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sysexits.h>
-#include <unistd.h>
 
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_history.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
 
 const char *const serve_query_names[QUERY_COUNT] = {
     [QUERY_AFTER] = "after",   [QUERY_LIMIT] = "limit", [QUERY_ERROR] = "error",
@@ -127,44 +123,6 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
 
 /* ---- what verbs of mqctl print ---- */
 
-/* lines_read - the objects of a file, one a line, added to a list */
-static void lines_read(int fd, json_t *list)
-{
-    FILE *in = fdopen(fd, "r");
-    char *line = NULL;
-    size_t room = 0;
-
-    if (!in) {
-        close(fd);
-        return;
-    }
-    rewind(in);
-    while (getline(&line, &room, in) > 0)
-        (void)json_array_append_new(list, json_loads(line, 0, NULL));
-    free(line);
-    fclose(in);
-}
-
-/* verb_run - run a verb, and add to `list` what it prints; its exit status */
-static int verb_run(int (*verb)(const struct options *),
-                    const struct options *o, json_t *list)
-{
-    int out = dup(STDOUT_FILENO);
-    int fd = memfd_create("mqctl-verb", MFD_CLOEXEC);
-    int status;
-
-    fflush(stdout);
-    if (out < 0 || fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
-        return complain(EX_OSERR, "cannot keep what %s prints: %s",
-                        mqctl_table.verbs[o->line.verb].name, strerror(errno));
-    status = verb(o);
-    fflush(stdout);
-    (void)dup2(out, STDOUT_FILENO);
-    close(out);
-    lines_read(fd, list);
-    return status;
-}
-
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
 {
     json_t *all = json_array();
@@ -224,14 +182,25 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
 
 #define MESSAGES_MOST 100
 
+/* page_cut - the message beyond the page tells that there is a next one, and is
+ * taken off; the cursor of the last that stays, or null */
+static json_t *page_cut(json_t *list)
+{
+    if (json_array_size(list) <= MESSAGES_MOST)
+        return json_null();
+    json_array_remove(list, MESSAGES_MOST);
+    return json_incref(
+        json_object_get(json_array_get(list, MESSAGES_MOST - 1), "cursor"));
+}
+
 json_t *ask_messages(const struct serve_ask *a, struct problem *p)
 {
     char *operands[] = {(char *)a->path.queue};
     struct options o = {.json = true,
-                        .limit = MESSAGES_MOST,
+                        .limit = MESSAGES_MOST + 1,
                         .filter.states = WAITING_ALL,
                         .after = a->query[QUERY_AFTER]};
-    json_t *list = json_array(), *one;
+    json_t *list = json_array(), *one, *next;
     int status;
     size_t i;
 
@@ -245,100 +214,14 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
         if (a->o->no_bodies)
             json_object_del(one, "body");
     }
-    if (!status)
-        return json_pack("{s:s, s:o, s:b}", "queue", a->path.queue, "messages",
-                         list, "bodies", !a->o->no_bodies);
+    if (!status) {
+        next = page_cut(list);
+        return json_pack("{s:s, s:o, s:o, s:b}", "queue", a->path.queue,
+                         "messages", list, "next", next, "bodies",
+                         !a->o->no_bodies);
+    }
     json_decref(list);
     p->status = status; /* list_run has said why */
-    p->text[0] = '\0';
-    return NULL;
-}
-
-/* ---- steering ---- */
-
-#define WORDS_MAX 32
-#define WORD_SIZE 256
-
-/* setting_word - NAME=VALUE of a member of the body; false: it cannot be one */
-static bool setting_word(const char *name, const json_t *value,
-                         char word[WORD_SIZE])
-{
-    int n = json_is_string(value) ? snprintf(word, WORD_SIZE, "%s=%s", name,
-                                             json_string_value(value))
-            : json_is_integer(value)
-                ? snprintf(word, WORD_SIZE, "%s=%" JSON_INTEGER_FORMAT, name,
-                           json_integer_value(value))
-                : -1;
-
-    return n > 0 && n < WORD_SIZE && !strpbrk(word, " \t\r\n");
-}
-
-/* steer_words - what stands after the queue on mqctl's command line; how many,
- * or -EINVAL */
-static int steer_words(const struct serve_ask *a,
-                       char words[WORDS_MAX][WORD_SIZE], struct problem *p)
-{
-    json_t *body = a->body_size ? json_loadb(a->body, a->body_size, 0, NULL)
-                                : json_object(),
-           *value;
-    const char *name;
-    int n = 0;
-
-    if (!json_is_object(body))
-        n = problem_set(p, EX_USAGE, EINVAL,
-                        "the body is no JSON object; give {\"NAME\": "
-                        "\"VALUE\"}, or {\"for\": \"10m\"} to pause");
-    json_object_foreach(body, name, value)
-    {
-        bool pause = strcmp(a->path.word, "pause") == 0;
-        bool ok = n >= 0 && n < WORDS_MAX &&
-                  (a->path.route->what == SERVE_SETTINGS
-                       ? setting_word(name, value, words[n])
-                       : pause && strcmp(name, "for") == 0 && n == 0 &&
-                             setting_word(name, value, words[n]));
-
-        if (ok && pause)
-            memmove(words[n], words[n] + 4, strlen(words[n] + 4) + 1);
-        n = ok ? n + 1
-               : problem_set(p, EX_USAGE, EINVAL,
-                             "\"%.64s\" is not understood here, or its value "
-                             "is no word and no whole number",
-                             name);
-        if (n < 0)
-            break;
-    }
-    json_decref(body);
-    return n;
-}
-
-json_t *ask_steer(const struct serve_ask *a, struct problem *p)
-{
-    static char words[WORDS_MAX][WORD_SIZE];
-    char *operands[WORDS_MAX + 1] = {(char *)a->path.queue};
-    struct options o = {.json = true};
-    json_t *list = json_array(), *answer;
-    int n = steer_words(a, words, p), status;
-    bool set = a->path.route->what == SERVE_SETTINGS;
-
-    o.state_dir = ask_state_dir(a, a->path.queue);
-    o.line.verb = set ? VERB_SET : subcommand_find(&mqctl_table, a->path.word);
-    o.line.operands = operands;
-    if (n < 0)
-        return NULL;
-    if (set && n == 0) {
-        problem_fill(p, EX_USAGE, "nothing to set; give {\"NAME\": \"VALUE\"}");
-        return NULL;
-    }
-    for (int i = 0; i < n; i++)
-        operands[i + 1] = words[i];
-    o.line.operand_count = n + 1;
-    status = verb_run(steer_run, &o, list);
-    answer = json_incref(json_array_get(list, 0));
-    json_decref(list);
-    if (!status)
-        return answer;
-    json_decref(answer);
-    p->status = status; /* steer_run has said why */
     p->text[0] = '\0';
     return NULL;
 }

@@ -7,6 +7,11 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
+// shown - what hides something, or moves the text around it, as an escape; the
+// server does so in the pages that it writes
+const HIDES = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+const shown = (text) => String(text).replace(HIDES, (c) => `\\u{${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}}`);
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -15,7 +20,7 @@ function fill(node, attributes, children) {
   }
   for (const child of children.flat())
     if (child !== null && child !== undefined)
-      node.append(child instanceof Node ? child : String(child));
+      node.append(child instanceof Node ? child : shown(child));
   return node;
 }
 
@@ -26,7 +31,7 @@ export const svg = (tag, attributes, ...children) =>
 
 // setText - only if it differs: a selection and a screen reader stay undisturbed
 export function setText(node, text) {
-  if (node && node.textContent !== String(text)) node.textContent = text;
+  if (node && node.textContent !== shown(text)) node.textContent = shown(text);
 }
 
 // say - for the live region: findings, ends, refusals; never numbers

@@ -1,0 +1,152 @@
+/* mqctl_serve_steer.c - what changes a worker or its messages (see
+ * mqctl_serve_ask.h) */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/queue_name.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
+
+#define WORDS_MAX 32
+#define WORD_SIZE 256
+
+/* setting_word - NAME=VALUE of a member of the body; false: it cannot be one */
+static bool setting_word(const char *name, const json_t *value,
+                         char word[WORD_SIZE])
+{
+    int n = json_is_string(value) ? snprintf(word, WORD_SIZE, "%s=%s", name,
+                                             json_string_value(value))
+            : json_is_integer(value)
+                ? snprintf(word, WORD_SIZE, "%s=%" JSON_INTEGER_FORMAT, name,
+                           json_integer_value(value))
+                : -1;
+
+    return n > 0 && n < WORD_SIZE && !strpbrk(word, " \t\r\n");
+}
+
+/* steer_words - what stands after the queue on mqctl's command line; how many,
+ * or -EINVAL */
+static int steer_words(const struct serve_ask *a,
+                       char words[WORDS_MAX][WORD_SIZE], struct problem *p)
+{
+    json_t *body = a->body_size ? json_loadb(a->body, a->body_size, 0, NULL)
+                                : json_object(),
+           *value;
+    const char *name;
+    int n = 0;
+
+    if (!json_is_object(body))
+        n = problem_set(p, EX_USAGE, EINVAL,
+                        "the body is no JSON object; give {\"NAME\": "
+                        "\"VALUE\"}, or {\"for\": \"10m\"} to pause");
+    json_object_foreach(body, name, value)
+    {
+        bool pause = strcmp(a->path.word, "pause") == 0;
+        bool ok = n >= 0 && n < WORDS_MAX &&
+                  (a->path.route->what == SERVE_SETTINGS
+                       ? setting_word(name, value, words[n])
+                       : pause && strcmp(name, "for") == 0 && n == 0 &&
+                             setting_word(name, value, words[n]));
+
+        if (ok && pause)
+            memmove(words[n], words[n] + 4, strlen(words[n] + 4) + 1);
+        n = ok ? n + 1
+               : problem_set(p, EX_USAGE, EINVAL,
+                             "\"%.64s\" is not understood here, or its value "
+                             "is no word and no whole number",
+                             name);
+        if (n < 0)
+            break;
+    }
+    json_decref(body);
+    return n;
+}
+
+/* answer_of - the object that a verb printed; it has said why there is none */
+static json_t *answer_of(json_t *list, int status, struct problem *p)
+{
+    json_t *answer = json_incref(json_array_get(list, 0));
+
+    json_decref(list);
+    if (!status)
+        return answer;
+    json_decref(answer);
+    p->status = status;
+    p->text[0] = '\0';
+    return NULL;
+}
+
+json_t *ask_steer(const struct serve_ask *a, struct problem *p)
+{
+    static char words[WORDS_MAX][WORD_SIZE];
+    char *operands[WORDS_MAX + 1] = {(char *)a->path.queue};
+    struct options o = {.json = true};
+    json_t *list = json_array();
+    int n = steer_words(a, words, p), status;
+    bool set = a->path.route->what == SERVE_SETTINGS;
+
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    o.line.verb = set ? VERB_SET : subcommand_find(&mqctl_table, a->path.word);
+    o.line.operands = operands;
+    if (n < 0)
+        return NULL;
+    if (set && n == 0) {
+        problem_fill(p, EX_USAGE, "nothing to set; give {\"NAME\": \"VALUE\"}");
+        return NULL;
+    }
+    for (int i = 0; i < n; i++)
+        operands[i + 1] = words[i];
+    o.line.operand_count = n + 1;
+    status = verb_run(steer_run, &o, list);
+    return answer_of(list, status, p);
+}
+
+/* ---- messages that wait ---- */
+
+#define IDS_MAX 500
+
+/* accounted - whether the verb's numbers cover all that were named: then an id
+ * that is gone, or in flight, is an answer and no failure */
+static bool accounted(const json_t *answer, size_t named)
+{
+    static const char *const parts[] = {"done", "already", "gone", "in_flight",
+                                        "spooled"};
+    json_int_t sum = 0;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        sum += json_integer_value(json_object_get(answer, parts[i]));
+    return sum == (json_int_t)named;
+}
+
+json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
+{
+    json_t *body = json_loadb(a->body, a->body_size, 0, NULL),
+           *ids = json_object_get(body, "ids"), *list = json_array(), *one;
+    char *operands[IDS_MAX + 1] = {(char *)a->path.queue};
+    struct options o = {.json = true, .line.operands = operands};
+    size_t n = json_array_size(ids), i;
+    int status;
+
+    json_array_foreach(ids, i, one)
+    {
+        if (n <= IDS_MAX && json_is_string(one))
+            operands[++o.line.operand_count] = (char *)json_string_value(one);
+    }
+    if (n == 0 || n != (size_t)o.line.operand_count) {
+        problem_fill(p, EX_USAGE,
+                     "no message chosen; give {\"ids\": [\"ID\", ...]}, %d at "
+                     "most",
+                     IDS_MAX);
+        return NULL;
+    }
+    o.line.operand_count++;
+    o.line.verb =
+        a->path.route->what == SERVE_CANCEL ? VERB_CANCEL : VERB_RUN_NOW;
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    status = verb_run(steer_messages_run, &o, list);
+    if (accounted(json_array_get(list, 0), n))
+        status = 0;
+    return answer_of(list, status, p);
+}

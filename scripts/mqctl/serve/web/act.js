@@ -1,0 +1,241 @@
+// act.js - what changes something: a button, what it does, and the command that
+// does the same
+
+import { $, el, ask, say, setText, apiUrl } from "./dom.js";
+
+const quoted = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+// act - a button's request; the live region says what came of it
+async function act(button, request) {
+  button.disabled = true;
+  try {
+    const what = await request();
+    if (what) say(what);
+  } catch (error) {
+    say(error.message);
+  }
+  button.disabled = false;
+}
+
+// row - a button with its fields, and beside it the command; show() writes the
+// command anew
+function row(word, { cls, fields = [], command, sure, request }) {
+  const code = el("code", { class: "command" });
+  const show = () => setText(code, command());
+  const button = el("button", { class: cls, type: "submit" }, word);
+  const form = el("form", { class: "action" }, el("span", { class: "actions" }, button, fields), el("span", {}, el("small", {}, "as a command "), code));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!sure || confirm(sure())) act(button, request);
+  });
+  form.addEventListener("input", show);
+  show();
+  return { form, show, button };
+}
+
+const field = (word, attributes) => {
+  const input = el("input", { type: "text", autocomplete: "off", ...attributes });
+  return [el("label", {}, word, " ", input), input];
+};
+
+// ---- a queue ----
+
+export function queueActions(place, queue) {
+  const post = (word, body) => ask(`${apiUrl(queue)}/${word}`, "POST", body);
+  const names = [...document.querySelectorAll("#settings tbody th")];
+  const [forField, pause] = field("for", { value: "10m" });
+  const [nameField, name] = field("", { placeholder: "timeout", list: "names", "aria-label": "Setting" });
+  const [valueField, value] = field("to", { placeholder: "30s" });
+  const rows = [
+    row("Pause", {
+      fields: [forField],
+      command: () => `mqctl pause ${queue} ${pause.value}`.trim(),
+      request: async () => (await post("pause", pause.value ? { for: pause.value } : {}), `${queue} is paused.`),
+    }),
+    row("Resume", {
+      command: () => `mqctl resume ${queue}`,
+      request: async () => (await post("resume", {}), `${queue} goes on.`),
+    }),
+    row("Set", {
+      fields: [nameField, valueField, el("datalist", { id: "names" }, names.map((th) => el("option", { value: th.textContent })))],
+      command: () => `mqctl set ${queue} ${quoted(`${name.value || "NAME"}=${value.value || "VALUE"}`)}`,
+      request: async () => {
+        const answer = await ask(`${apiUrl(queue)}/settings`, "PATCH", { [name.value]: value.value });
+        const cell = names.find((th) => th.textContent === name.value);
+        const one = answer.settings[0];
+        if (cell) setText(cell.nextElementSibling, one.new);
+        return `${one.name}: ${one.old} -> ${one.new}`;
+      },
+    }),
+    row("Drain", {
+      cls: "act",
+      command: () => `mqctl drain ${queue}`,
+      sure: () => `End the worker of ${queue} when what runs is done?`,
+      request: async () => (await post("drain", {}), `${queue} drains.`),
+    }),
+  ];
+  place.append(el("h2", {}, "Actions"), ...rows.map((r) => r.form));
+}
+
+// boxes - one to choose each row of a table; chosen() has what is checked
+function boxes(table, value, label, may = () => true) {
+  const all = [];
+  table.tHead.rows[0].prepend(el("td", {}, el("span", { class: "sr" }, "Choose")));
+  for (const tr of table.tBodies[0].rows) {
+    const box = may(tr) ? el("input", { type: "checkbox", value: value(tr), "aria-label": `${label} ${value(tr)}` }) : null;
+    if (box) all.push(box);
+    tr.prepend(el("td", { class: "box" }, box));
+  }
+  return () => all.filter((b) => b.checked).map((b) => b.value);
+}
+
+// messageActions - run-now and cancel, of the messages that are chosen
+export function messageActions(place, queue) {
+  const table = $("table", place);
+  if (!table) return;
+  const chosen = boxes(table, (tr) => tr.dataset.id, "Choose message", (tr) => tr.dataset.state !== "running");
+  const words = el("p", {});
+  const order = (word, what, verb, cls) =>
+    row(word, {
+      cls,
+      command: () => `mqctl ${verb} ${queue} ${chosen().join(" ") || "ID..."}`,
+      sure: cls && (() => `Cancel ${chosen().length} messages? They end unprocessed.`),
+      request: async () => {
+        const n = await ask(`${apiUrl(queue)}/messages/${verb}`, "POST", { ids: chosen() });
+        const rest = [
+          [n.already, "so before, or behind its group's head"],
+          [n.in_flight, "in flight, left alone"],
+          [n.spooled, "in the spool, left alone"],
+          [n.gone, "not there any more"],
+        ].filter(([k]) => k);
+        return [`${n.done} of ${n.chosen} ${what}`, ...rest.map(([k, why]) => `${k} ${why}`)].join("; ") + ".";
+      },
+    });
+  const rows = [order("Run now", "due now", "run-now"), order("Cancel", "cancelled", "cancel", "act")];
+  const show = () => {
+    setText(words, `${chosen().length} chosen`);
+    for (const r of rows) {
+      r.button.disabled = chosen().length === 0;
+      r.show();
+    }
+  };
+  table.before(...rows.map((r) => r.form), words);
+  table.addEventListener("change", show);
+  show();
+}
+
+// ---- letters ----
+
+// jobShow - how far a replay or discard is
+function jobShow(place, job) {
+  let line = $(`[data-job="${job.id}"]`, place);
+  if (!line) {
+    line = el(
+      "p",
+      { "data-job": job.id },
+      el("progress", { max: job.count, "aria-label": job.what }),
+      " ",
+      el("span", {}),
+      " ",
+      el("button", { onclick: () => ask(`/api/v1/jobs/${job.id}`, "DELETE").catch((e) => say(e.message)) }, "Stop"),
+    );
+    place.append(line);
+  }
+  const verb = job.what === "discard" ? "removed" : "sent";
+  const text = `${job.changed} of ${job.count} ${verb}` + (job.refused ? `, ${job.refused} not` : "") + (job.error ? `: ${job.error}` : "");
+  $("progress", line).value = job.taken;
+  setText($("span", line), text);
+  if (job.state === "running") return;
+  $("button", line)?.remove();
+  say(`${job.what} ${job.state}: ${text}`);
+}
+
+// follow - a job to its end
+async function follow(place, id) {
+  try {
+    const job = await ask(`/api/v1/jobs/${id}`);
+    jobShow(place, job);
+    if (job.state === "running") setTimeout(() => follow(place, id), 500);
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+// followRunning - jobs that somebody began before this page was loaded
+async function followRunning(place, queue) {
+  const { jobs } = await ask("/api/v1/jobs").catch(() => ({ jobs: [] }));
+  for (const job of jobs) if (job.queue === queue && job.state === "running") follow(place, job.id);
+}
+
+// filterNow - of the address of the page
+function filterNow() {
+  const filter = {};
+  for (const [name, value] of new URLSearchParams(location.search))
+    if (value && ["error", "reason", "group", "match", "since", "until"].includes(name)) filter[name] = value;
+  return filter;
+}
+
+// letterRows - replay and discard; `chosen` rows, else all that `all` says
+function letterRows(place, queue, { number, chosen, all, flags, ask: question }) {
+  const jobs = el("div", { class: "jobs" });
+  const canary = el("input", { type: "checkbox" });
+  const [rateField, perSecond] = field("a second", { inputmode: "numeric", class: "short" });
+  const which = () => (chosen().length ? " " + chosen().join(" ") : flags());
+  const begin = (what, more) => async () => {
+    const body = { ...(chosen().length ? { rows: chosen() } : all()), ...more() };
+    follow(jobs, (await ask(`${apiUrl(queue)}/letters/${what}`, "POST", body)).job);
+  };
+  const many = number() !== 1 || question;
+  const rows = [
+    row("Replay", {
+      fields: many ? [el("label", {}, canary, " one first"), rateField] : [],
+      command: () => `mqdlq replay${canary.checked ? " --canary" : ""}${perSecond.value ? ` --rate ${quoted(perSecond.value)}` : ""} ${queue}${which()}`,
+      sure: question && (() => `Send ${number()} letters into ${queue} again?`),
+      request: begin("replay", () => ({ canary: canary.checked, ...(perSecond.value ? { rate: Number(perSecond.value) } : {}) })),
+    }),
+    row("Discard", {
+      cls: "act",
+      command: () => `mqdlq discard ${queue}${which()}`,
+      sure: () => `Remove ${number() === 1 ? "this letter" : `${number()} letters`} for good?`,
+      request: begin("discard", () => ({})),
+    }),
+  ];
+  place.append(...rows.map((r) => r.form), jobs);
+  followRunning(jobs, queue);
+  return rows;
+}
+
+// lettersActions - of the letters that are chosen, else of all that the filter
+// matches, and never of one that died after the page was made
+export function lettersActions(place, table, queue) {
+  const newest = $("tbody tr", table);
+  if (!newest) return;
+  const filter = filterNow();
+  // On an older page only what is chosen is meant: all that match are more.
+  const older = new URLSearchParams(location.search).has("after");
+  const total = older ? 0 : Number(place.dataset.total);
+  const chosen = boxes(table, (tr) => tr.dataset.row, "Choose letter");
+  const words = el("p", {});
+  const number = () => chosen().length || total;
+  const rows = letterRows(place, queue, {
+    number,
+    chosen,
+    ask: true,
+    all: () => ({ filter, up_to: newest.dataset.cursor, expect_count: total }),
+    flags: () => Object.entries(filter).map(([name, value]) => ` --${name} ${quoted(value)}`).join("") || " --all",
+  });
+  place.prepend(words);
+  const show = () => {
+    setText(words, chosen().length ? `${chosen().length} chosen` : total ? `All ${total} that match` : "None chosen");
+    for (const r of rows) {
+      r.button.disabled = number() === 0;
+      r.show();
+    }
+  };
+  table.addEventListener("change", show);
+  show();
+}
+
+export function letterActions(place, queue, row) {
+  letterRows(place, queue, { number: () => 1, chosen: () => [row], all: () => ({}), flags: () => "" });
+}

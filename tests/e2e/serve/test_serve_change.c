@@ -1,0 +1,282 @@
+/* mqctl serve: what it changes, and for whom it does not */
+#include "tests/e2e/serve/serve_fixture.h"
+
+TestSuite(serve_change, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+Test(serve_change, without_allow_write_nothing_can_be_changed)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start(NULL);
+    char path[256];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE, "{}")->status, 403);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
+    cr_assert_eq(
+        web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\"]}")->status,
+        403);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    cr_assert(!ctl_is(q, "state", "paused"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, another_site_can_change_nothing)
+{
+    static const char *const lines[] = {
+        "Content-Type: application/json\r\n",
+        WEB_WRITE "Sec-Fetch-Site: cross-site\r\n",
+        WEB_WRITE "Sec-Fetch-Site: same-site\r\n",
+        WEB_WRITE "Origin: http://evil.test\r\n",
+        WEB_WRITE "Origin: null\r\n",
+        "X-MQ-Request: 1\r\nContent-Type: text/plain\r\n",
+    };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start("--allow-write");
+    char path[256];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cr_assert_eq(web_ask(&w, "POST", path, lines[i], "{}")->status, 403,
+                     "%s", lines[i]);
+    cr_assert(!ctl_is(q, "state", "paused"));
+    cr_assert_eq(web_ask(&w, "GET", path, WEB_WRITE, "")->status, 405);
+    cr_assert_eq(
+        web_ask(&w, "POST", path, WEB_WRITE, "{\"for\":\"1h\"}")->status, 200);
+    cr_assert(ctl_is(q, "state", "paused"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change,
+     settings_are_set_and_a_wrong_one_is_refused_with_the_tools_words)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "-c", "1", "--", "true");
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/settings", q + 1);
+    r = web_ask(&w, "PATCH", path, WEB_WRITE, "{\"max-concurrency\":3}");
+    cr_assert_eq(r->status, 200, "%s", r->text);
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 3);
+    r = web_ask(&w, "PATCH", path, WEB_WRITE, "{\"timeout\":\"soon\"}");
+    cr_assert_eq(r->status, 400, "%s", r->text);
+    cr_assert(strstr(r->body, "exit_status\":64") && strstr(r->body, "soon"),
+              "%s", r->body);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* job_end - the end of the job that an answer names; the test's to free */
+static json_t *job_end(const struct web *w, const char *answer)
+{
+    uint64_t end = harness_deadline(SOON_MS);
+    json_t *o = ctl_json(answer), *job;
+    char id[32];
+
+    snprintf(id, sizeof id, "%s", json_string_value(json_object_get(o, "job")));
+    json_decref(o);
+    for (;;) {
+        job = ctl_json(web_get(w, "/api/v1/jobs/%s", id));
+        if (strcmp(json_string_value(json_object_get(job, "state")),
+                   "running") != 0)
+            return job;
+        json_decref(job);
+        harness_nap(end, "the end of a job");
+    }
+}
+
+Test(serve_change, a_fixed_set_of_letters_is_replayed_canary_first)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(4, &worker);
+    struct web w = web_start("--allow-write");
+    json_t *o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters", q + 1)), *job;
+    char path[256], body[512];
+    struct web_answer *r;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
+    snprintf(body, sizeof body,
+             "{\"filter\":{\"error\":\"exit 3*\"},\"up_to\":\"%s\","
+             "\"expect_count\":%%d,\"canary\":true}",
+             json_string_value(json_object_get(
+                 json_array_get(json_object_get(o, "letters"), 1), "cursor")));
+    json_decref(o);
+    /* The newest letter is not meant: it died after the page was made. */
+    char text[600];
+    snprintf(text, sizeof text, body, 4);
+    r = web_ask(&w, "POST", path, WEB_WRITE, text);
+    cr_assert_eq(r->status, 409, "%s", r->text);
+    harness_write("fixed", "", 0);
+    snprintf(text, sizeof text, body, 3);
+    r = web_ask(&w, "POST", path, WEB_WRITE, text);
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    cr_assert_str_eq(json_string_value(json_object_get(job, "state")), "ended");
+    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 3);
+    json_decref(job);
+    harness_until(ctl_number(q, "done") == 3, SOON_MS);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    cr_assert(strstr(harness_stderr(w.p, NULL), "event=web_job"), "no audit");
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, a_canary_that_dies_ends_its_job)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(3, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+    json_t *job;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE,
+                "{\"rows\":[\"1\",\"2\",\"3\"],\"canary\":true}");
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
+                     "failed");
+    cr_assert_eq(json_integer_value(json_object_get(job, "taken")), 1);
+    json_decref(job);
+    cr_assert_eq(ctl_number(q, "dead"), 3);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, letters_that_are_named_are_discarded)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(3, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+    json_t *job;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{}");
+    cr_assert_eq(r->status, 400, "%s", r->text);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"rows\":[\"1\",\"3\"]}");
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    cr_assert_eq(json_integer_value(json_object_get(job, "changed")), 2);
+    json_decref(job);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* ---- messages that wait ---- */
+
+/* retrying - a queue where that many messages wait an hour for their next
+ * attempt */
+static const char *retrying(unsigned n, struct harness_process **worker)
+{
+    const char *q = harness_queue(0, 0);
+
+    *worker = ctl_worker(q, "--backoff", "1h", "--", "false");
+    for (unsigned i = 0; i < n; i++)
+        harness_send_text(q, "<script>wait</script>\xe2\x80\xae");
+    harness_until(ctl_number(q, "waiting") == n, SOON_MS);
+    return q;
+}
+
+/* message_ids - of all pages of what waits, as JSON; how many pages */
+static unsigned message_ids(const struct web *w, const char *q, json_t *ids)
+{
+    char after[256] = "";
+    unsigned pages = 0;
+    json_t *o, *one;
+    size_t i;
+
+    do {
+        o = ctl_json(
+            web_get(w, "/api/v1/queues/%s/messages?after=%s", q + 1, after));
+        json_array_foreach(json_object_get(o, "messages"), i, one)
+        {
+            cr_assert_str_eq(json_string_value(json_object_get(one, "state")),
+                             "retry");
+            json_array_append(ids, json_object_get(one, "id"));
+        }
+        one = json_object_get(o, "next");
+        snprintf(after, sizeof after, "%s",
+                 json_is_string(one) ? json_string_value(one) : "");
+        json_decref(o);
+        pages++;
+    } while (*after);
+    return pages;
+}
+
+/* order_to - run-now or cancel; the answer, the test's to free */
+static json_t *order_to(const struct web *w, const char *q, const char *verb,
+                        json_t *ids)
+{
+    char path[256], *body = json_dumps(json_pack("{s:O}", "ids", ids), 0);
+    struct web_answer *r;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/messages/%s", q + 1, verb);
+    r = web_ask(w, "POST", path, WEB_WRITE, body);
+    cr_assert_eq(r->status, 200, "%s", r->text);
+    free(body);
+    return ctl_json(r->body);
+}
+
+Test(serve_change, what_waits_comes_by_pages_and_is_cancelled_by_its_id)
+{
+    enum { MANY = 105 };
+    struct harness_process *worker;
+    const char *q = retrying(MANY, &worker), *text;
+    struct web w = web_start("--allow-write");
+    json_t *ids = json_array(), *two, *o;
+    struct web_answer *r;
+    char path[256];
+
+    cr_assert_eq(message_ids(&w, q, ids), 2);
+    cr_assert_eq(json_array_size(ids), MANY);
+    text = web_get(&w, "/q/%s", q + 1);
+    cr_assert(strstr(text, "#messages\">More messages"), "%s", text);
+    cr_assert(!strstr(text, "<script>wait") && !strstr(text, "\xe2\x80\xae"));
+    two = json_pack("[O, O, s]", json_array_get(ids, 0), json_array_get(ids, 1),
+                    "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+    o = order_to(&w, q, "cancel", two);
+    cr_assert_eq(json_integer_value(json_object_get(o, "done")), 2);
+    cr_assert_eq(json_integer_value(json_object_get(o, "gone")), 1);
+    json_decref(o);
+    cr_assert_eq(ctl_number(q, "waiting"), MANY - 2);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/messages/cancel", q + 1);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"ids\":[]}");
+    cr_assert_eq(r->status, 400, "%s", r->text);
+    r = web_ask(&w, "POST", path, WEB_WRITE, "{\"ids\":[\"x\"]}");
+    cr_assert_eq(r->status, 400, "%s", r->text);
+    json_decref(two);
+    json_decref(ids);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, what_waits_runs_now_by_its_id)
+{
+    struct harness_process *worker;
+    const char *q = retrying(1, &worker);
+    struct web w = web_start("--allow-write"), only = web_start(NULL);
+    json_t *ids = json_array(), *o;
+    char path[256];
+
+    (void)message_ids(&w, q, ids);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/messages/run-now", q + 1);
+    cr_assert_eq(web_ask(&only, "POST", path, WEB_WRITE, "{}")->status, 403);
+    o = order_to(&w, q, "run-now", ids);
+    cr_assert_eq(json_integer_value(json_object_get(o, "done")), 1);
+    harness_until(ctl_number(q, "retried") == 2, SOON_MS);
+    json_decref(o);
+    json_decref(ids);
+    web_stop(&only);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
