@@ -3,11 +3,12 @@
 # Usage: PROGRAM --options-dump | awk -v shell=bash|zsh|fish -f completion.awk
 # The dump (common/options/options_dump.c), fields between tabs:
 #   program NAME runs|-
-#   verb    NAME reads|- ABOUT WORDS
+#   verb    NAME reads|- ABOUT WORDS LAST
 #   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP
 # runs: what follows "--" is a command. reads: FILE is among the operands.
 # again: the flag may be given more than once. WORDS: what its value may be; of
-# a verb, what NAME may be of the NAME=VALUE that follow the queue.
+# a verb, what NAME may be of the NAME=VALUE that follow the queue. LAST: what
+# the operand behind the queue and another one may be.
 BEGIN {
     FS = "\t"
     queues = "mqctl queues --json 2>/dev/null | " \
@@ -23,11 +24,16 @@ $1 == "verb" {
     about[verbs] = $4
     sets[verbs] = $5 == "" ? "" : $5 "="
     gsub(/\|/, "= ", sets[verbs])
+    last[verbs] = $6
+    gsub(/\|/, " ", last[verbs])
 }
 $1 == "flag" {
     flags++
     takes[flags] = " " $2 " "
     name[flags] = $3
+    if (!(($3, $8) in offered))
+        named[$3]++
+    offered[$3, $8]
     letter[flags] = $4
     shape[flags] = $5
     again[flags] = $6 == "again"
@@ -85,7 +91,7 @@ function bash(    i, v) {
     # --flag=value comes as three words: $prev is --flag= then.
     print "    local cur=${COMP_WORDS[COMP_CWORD]} " \
         "prev=${COMP_WORDS[COMP_CWORD - 1]}"
-    print "    local flags='' files='' sets='' queues=()"
+    print "    local flags='' files='' sets='' last='' queues=()"
     print "    if [ \"$cur\" = = ]; then"
     print "        cur='' prev+='='"
     print "    elif [ \"$prev\" = = ]; then"
@@ -104,12 +110,10 @@ function bash(    i, v) {
         print "        return"
         print "    done"
     }
-    print "    case $prev in"
+    print "    case ${COMP_WORDS[1]}:$prev in"
     for (i = 1; i <= flags; i++)
         if (shape[i] != "bare")
-            print "    " (letter[i] != "" ? "-" letter[i] " | " : "") \
-                (shape[i] == "value" ? "--" name[i] " | " : "") \
-                "--" name[i] "=) " bash_offer(i) "return ;;"
+            print "    " bash_flag(i) ") " bash_offer(i) "return ;;"
     print "    esac"
     if (verbs) {
         print "    if [ \"$COMP_CWORD\" -eq 1 ]; then"
@@ -123,7 +127,8 @@ function bash(    i, v) {
         for (v = 1; v <= verbs; v++)
             print "    " verb[v] ") " bash_flags(v) \
                 (reads[v] ? " files=1" : "") \
-                (sets[v] != "" ? " sets='" sets[v] "'" : "") " ;;"
+                (sets[v] != "" ? " sets='" sets[v] "'" : "") \
+                (last[v] != "" ? " last='" last[v] "'" : "") " ;;"
         print "    esac"
     } else {
         print "    " bash_flags(0)
@@ -139,6 +144,10 @@ function bash(    i, v) {
     print "            compopt -o nospace 2>/dev/null"
     print "            return"
     print "        fi"
+    print "        if [ \"$last\" ] && [ \"$COMP_CWORD\" -gt 2 ]; then"
+    print "            [ \"$COMP_CWORD\" -eq 3 ] || _mqw_offer -W \"$last\""
+    print "            return"
+    print "        fi"
     print "        _mqw_offer -W \"$(_mqw_queues)\""
     print "        [ \"$files\" ] || return"
     print "        queues=(\"${COMPREPLY[@]}\")"
@@ -148,6 +157,18 @@ function bash(    i, v) {
     print "    esac"
     print "}"
     print "complete -F _" program " " program
+}
+# bash_flag - VERB:FLAG; any verb, unless that name offers others elsewhere
+function bash_flag(i,    v, n, verbs_of, all) {
+    n = named[name[i]] > 1 ? split(takes[i], verbs_of, " ") : 0
+    if (!n)
+        verbs_of[n = 1] = "*"
+    for (v = 1; v <= n; v++)
+        all = all (v > 1 ? " | " : "") \
+            (letter[i] != "" ? verbs_of[v] ":-" letter[i] " | " : "") \
+            (shape[i] == "value" ? verbs_of[v] ":--" name[i] " | " : "") \
+            verbs_of[v] ":--" name[i] "="
+    return all
 }
 function bash_offer(i,    o) {
     o = offer(i)
@@ -211,6 +232,8 @@ function zsh_arguments(v,    i) {
         printf " \\\n        '*:file:_files'"
     else if (sets[v] != "")
         printf " \\\n        '*:setting:compadd -S \"\" -- %s'", sets[v]
+    else if (last[v] != "")
+        printf " \\\n        '2:key: ' '3:order:(%s)'", last[v]
     print ""
 }
 # zsh_flag - '(-c --cap)'{-c+,--cap=}'[help]:N:'
@@ -249,6 +272,9 @@ function fish(    i, v, when, complete) {
         if (sets[v] != "")
             print complete " -n '__fish_seen_subcommand_from " verb[v] \
                 "' -a '" sets[v] "'"
+        if (last[v] != "")
+            print complete " -n '__fish_seen_subcommand_from " verb[v] \
+                "' -a '" last[v] "'"
     }
     if (verbs) {
         print complete " -n __fish_use_subcommand -l version -d 'print the " \

@@ -127,6 +127,9 @@ int letters_mark_sent(struct store *s, const struct letter_mark *mark);
 int letters_unmark(struct store *s, const struct letter_mark *mark);
 /* Remove letters (dead or replayed) by row, one transaction; how many went. */
 int64_t letters_discard(struct store *s, const int64_t *rows, size_t n);
+/* The letters of a group, dead or on their way, hold it no more, until they die
+ * again; how many did. */
+int64_t letters_let_go(struct store *s, const char *group, size_t size);
 /* Give room that removed letters left in the file back to the disk, in steps
  * that let a running worker in between. Worth it after a large discard only: it
  * does nothing while less than a quarter of the file (or 1 MiB) is unused. */

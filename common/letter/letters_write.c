@@ -163,6 +163,36 @@ int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
     return err ? err : d.gone;
 }
 
+struct let_go {
+    const char *group;
+    size_t size;
+    int64_t letters;
+};
+
+/* let_go_apply - all of the group, or none */
+static int let_go_apply(struct sql *sql, void *arg)
+{
+    struct let_go *l = arg;
+    int err = sql_run(sql, SQL_GROUP_LET_GO,
+                      SQL_VALUES(value_text(l->group, l->size)));
+
+    l->letters = err ? 0 : sqlite3_changes(sql->db);
+    return err;
+}
+
+/* letters_let_go - Crash before the commit: the group is held. After it: it
+ * goes on, under this worker, which sees the write, or the next one. */
+int64_t letters_let_go(struct store *s, const char *group, size_t size)
+{
+    struct let_go l = {.group = group, .size = size};
+    int err;
+
+    FAULT_POINT("letters_let_go_before");
+    err = store_write(s, let_go_apply, NULL, &l);
+    FAULT_POINT("letters_let_go_after");
+    return err ? err : l.letters;
+}
+
 struct drop {
     const struct letter_death *list;
     size_t n;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <bsd/string.h>
 
 #include "common/options/option_value.h"
 #include "common/text/complain.h"
@@ -121,6 +122,32 @@ static int dashed_check(const struct subcommand_row *verb, int argc,
     return 0;
 }
 
+/* last_check - the last operand is one of the words of the verb */
+static int last_check(const struct subcommand_row *verb,
+                      const struct subcommand_line *line, struct problem *p)
+{
+    char all[NAME_ROOM], *rest = all, *one;
+    const char *word, *guess = NULL;
+    size_t far = SIZE_MAX;
+
+    if (!verb->last)
+        return 0;
+    word = line->operands[line->operand_count - 1];
+    if (word_among(verb->last, word))
+        return 0;
+    strlcpy(all, verb->last, sizeof all);
+    while ((one = strsep(&rest, "|")) != NULL)
+        if (word_nearer(word, strlen(word), one, &far))
+            guess = one;
+    if (guess)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: there is no \"%.64s\"; did you mean %s?",
+                           verb->name, word, guess);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: there is no \"%.64s\"; usage: %s %s", verb->name,
+                       word, verb->name, verb->usage);
+}
+
 /* subcommand_read - argv[1] stands where a program's name does for
  * options_parse; operands after "--" follow those before it */
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
@@ -147,6 +174,8 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
     line->operands = argv;
     line->operand_count = before + (rest < 0 ? 0 : argc - rest);
     err = operands_check(t, line, p);
+    if (!err)
+        err = last_check(&t->verbs[line->verb], line, p);
     return err || !t->check ? err : t->check(line, p);
 }
 

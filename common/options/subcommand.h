@@ -21,6 +21,7 @@ struct subcommand_row {
     int least, most;   /* operands; SUBCOMMAND_ANY: no upper bound */
     const char *also;  /* other names, which nothing lists: "ls|show" */
     const char *words; /* of NAME=VALUE, what NAME may be: "timeout|grace" */
+    const char *last;  /* what the last operand may be: "close|open" */
 };
 
 struct subcommand_flag {

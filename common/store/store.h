@@ -45,6 +45,9 @@ enum {
     /* An operator cancelled it: it is not run, and ends as discarded. No write
      * of a worker takes this back. */
     STORE_CANCELLED = 1 << 3,
+    /* DEAD, REPLAYED: an operator let its group go on without it. It holds the
+     * group again when it dies again. */
+    STORE_LET_GO = 1 << 4,
 };
 
 /* One message. Pointers are borrowed for the call. */
@@ -234,8 +237,8 @@ struct store_parked {
 };
 int store_next_parked(struct store *s, const char *group, size_t size, bool low,
                       struct store_parked *out);
-/* Whether the group has a letter, dead, replayed or STORE_FRONT: 0 and its row,
- * -ENOENT. */
+/* Whether the group has a letter that may hold it, dead, replayed or
+ * STORE_FRONT: 0 and its row, -ENOENT. */
 int store_group_letter(struct store *s, const char *group, size_t size,
                        int64_t *row);
 /* Step through all groups that have rows, in the order of their keys. `key` and
@@ -243,11 +246,14 @@ int store_group_letter(struct store *s, const char *group, size_t size,
  * (at most 256 bytes). -ENOENT at the end. */
 struct store_group {
     uint64_t parked;  /* rows behind the head */
-    uint64_t letters; /* dead or replayed */
+    uint64_t letters; /* dead or replayed, and not STORE_LET_GO */
     int64_t head;     /* a row that failed and waits for its retry, or else the
                        * first that is STORE_FRONT; 0: none */
 };
 int store_next_group(struct store *s, char *key, size_t *size,
                      struct store_group *out);
+/* One of them; -ENOENT: it has no row. */
+int store_get_group(struct store *s, const char *key, size_t size,
+                    struct store_group *out);
 
 #endif

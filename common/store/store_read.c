@@ -168,6 +168,17 @@ int store_group_letter(struct store *s, const char *group, size_t size,
                         SQL_VALUES(value_text(group, size)));
 }
 
+/* group_read - what a statement says of a group */
+static int group_read(sqlite3_stmt *st, struct store_group *out)
+{
+    *out = (struct store_group){
+        .parked = (uint64_t)sqlite3_column_double(st, 1),
+        .letters = (uint64_t)sqlite3_column_double(st, 2),
+        .head = sqlite3_column_int64(st, 3),
+    };
+    return sqlite3_column_bytes(st, 0) > STORE_GROUP_MAX ? -EIO : STEP_ROW;
+}
+
 int store_next_group(struct store *s, char *key, size_t *size,
                      struct store_group *out)
 {
@@ -175,19 +186,22 @@ int store_next_group(struct store *s, char *key, size_t *size,
     int found =
         store_ask(s, &st, SQL_GROUPS, SQL_VALUES(value_text(key, *size)));
 
+    if (found > 0)
+        found = group_read(st, out);
     if (found > 0) {
-        size_t n = (size_t)sqlite3_column_bytes(st, 0);
-
-        *out = (struct store_group){
-            .parked = (uint64_t)sqlite3_column_double(st, 1),
-            .letters = (uint64_t)sqlite3_column_double(st, 2),
-            .head = sqlite3_column_int64(st, 3),
-        };
-        if (n > STORE_GROUP_MAX)
-            found = -EIO;
-        else
-            memcpy(key, sqlite3_column_text(st, 0), n);
-        *size = n;
+        *size = (size_t)sqlite3_column_bytes(st, 0);
+        memcpy(key, sqlite3_column_text(st, 0), *size);
     }
+    return store_answered(s, st, found);
+}
+
+int store_get_group(struct store *s, const char *key, size_t size,
+                    struct store_group *out)
+{
+    sqlite3_stmt *st;
+    int found = store_ask(s, &st, SQL_GROUP, SQL_VALUES(value_text(key, size)));
+
+    if (found > 0)
+        found = group_read(st, out);
     return store_answered(s, st, found);
 }

@@ -59,6 +59,12 @@
     " AND (due_ns, row) > (?1, ?2) AND due_ns <= ?3" WAITING_WANTED \
     " ORDER BY due_ns, row LIMIT ?10"
 
+#define GROUP_COLUMNS                                                   \
+    "group_key, total(state = 2),"                                      \
+    " total(CASE WHEN state >= 3 THEN NOT flags & 16 END),"             \
+    " coalesce(max(CASE WHEN state = 1 AND attempts > 0 THEN row END)," \
+    " min(CASE WHEN state = 1 AND flags & 4 THEN row END))"
+
 /* clang-format off */
 STATEMENT(SQL_BEGIN, "BEGIN IMMEDIATE")
 STATEMENT(SQL_COMMIT, "COMMIT")
@@ -147,13 +153,15 @@ STATEMENT(SQL_PARKED_LOW,
     "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
     " group_key = ?1 ORDER BY priority, receive_seq LIMIT 1")
 STATEMENT(SQL_GROUPS,
-    "SELECT group_key, total(state = 2), total(state >= 3),"
-    " coalesce(max(CASE WHEN state = 1 AND attempts > 0 THEN row END),"
-    " min(CASE WHEN state = 1 AND flags & 4 THEN row END))"
-    " FROM messages WHERE group_key IS NOT NULL AND group_key > ?1"
+    "SELECT " GROUP_COLUMNS " FROM messages"
+    " WHERE group_key IS NOT NULL AND group_key > ?1"
     " GROUP BY group_key ORDER BY group_key LIMIT 1")
+STATEMENT(SQL_GROUP,
+    "SELECT " GROUP_COLUMNS " FROM messages WHERE group_key = ?1"
+    " GROUP BY group_key")
 STATEMENT(SQL_GROUP_LETTER,
     "SELECT row FROM messages WHERE group_key = ?1 AND state >= 3"
+    " AND NOT flags & 16"
     " UNION ALL SELECT row FROM messages WHERE group_key = ?1"
     " AND state = 1 AND flags & 4 LIMIT 1")
 STATEMENT(SQL_LIST_NEWEST,
@@ -234,6 +242,9 @@ STATEMENT(SQL_REPLAY_FIND,
     " WHERE name = 'messages') AS given"
     " LEFT JOIN messages AS m ON m.row = ?1"
     " LEFT JOIN replays AS r ON r.row = ?1 AND r.token = ?2")
+STATEMENT(SQL_GROUP_LET_GO,
+    "UPDATE messages SET flags = flags | 16"
+    " WHERE group_key = ?1 AND state >= 3 AND NOT flags & 16")
 STATEMENT(SQL_DISCARD, "DELETE FROM messages WHERE row = ?1 AND state >= 3")
 STATEMENT(SQL_FREE_PAGES,
     "SELECT freelist_count, page_count FROM"

@@ -28,9 +28,12 @@ int main(int argc, char **argv)
         [VERB_RUN_NOW] = steer_messages_run,
         [VERB_CANCEL] = steer_messages_run,
         [VERB_SERVE] = serve_run,
+        [VERB_GROUPS] = groups_run,
+        [VERB_GROUP] = group_run,
     };
     static struct options o = {.interval_ns = NS_PER_S,
-                               .filter.states = WAITING_ALL};
+                               .filter.states = WAITING_ALL,
+                               .groups = (1u << GROUP_IS_COUNT) - 1};
     int status;
 
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */

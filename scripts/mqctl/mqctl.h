@@ -20,6 +20,8 @@ enum verb {
     VERB_LIST,
     VERB_RUN_NOW,
     VERB_CANCEL,
+    VERB_GROUPS,
+    VERB_GROUP,
     VERB_STATUS,
     VERB_TOP,
     VERB_PAUSE,
@@ -36,6 +38,18 @@ enum verb {
     VERB_REMOVE,
     VERB_COUNT,
 };
+
+/* What an ordered group does, and beside that, whether it is closing. */
+enum group_where {
+    GROUP_IS_RUNNING,
+    GROUP_IS_READY,
+    GROUP_IS_BLOCKED, /* its head waits for its retry */
+    GROUP_IS_HELD,    /* a dead letter of it has to be dealt with */
+    GROUP_IS_CLOSING,
+    GROUP_IS_COUNT,
+};
+
+const char *group_where_text(enum group_where where);
 
 /* What serve is told (docs/web.md). */
 #define SERVE_WORDS 16
@@ -60,7 +74,8 @@ struct options {
     bool wait;                    /* for the end of the worker */
     uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */
     struct waiting_filter filter; /* of messages */
-    uint64_t limit;               /* of messages; 0: all */
+    unsigned groups;              /* that are wanted: bits of group_where */
+    uint64_t limit;               /* of messages or groups; 0: all */
     const char *after;            /* a cursor; NULL: from the first */
     struct serve_options serve;
 };
@@ -75,6 +90,9 @@ int remove_run(const struct options *o);
 int list_run(const struct options *o);
 /* run-now, cancel. */
 int steer_messages_run(const struct options *o);
+/* Ordered groups; and what one of them is told. */
+int groups_run(const struct options *o);
+int group_run(const struct options *o);
 /* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
 /* A screen on a terminal, else a line for each queue and look. */

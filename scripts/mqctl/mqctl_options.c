@@ -28,6 +28,13 @@ static const struct subcommand_row verbs[] = {
     [VERB_CANCEL] = {"cancel", "[options] QUEUE ID...|--all|filter",
                      "Discard messages that wait.", .least = 1,
                      .most = SUBCOMMAND_ANY},
+    [VERB_GROUPS] = {"groups", "[options] QUEUE",
+                     "List ordered groups that have a message.", .least = 1,
+                     .most = 1},
+    [VERB_GROUP] = {"group", "[options] QUEUE KEY close|open|release",
+                    "Refuse what comes for a group, take it again; have a "
+                    "held one go on.",
+                    .least = 3, .most = 3, .last = "close|open|release"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
                      .least = 0, .most = SUBCOMMAND_ANY},
@@ -90,6 +97,42 @@ static int read_state(const char *text, void *into, struct problem *p)
             break;
     }
     o->filter.states = states;
+    return 0;
+}
+
+const char *group_where_text(enum group_where where)
+{
+    static const char *const texts[GROUP_IS_COUNT] = {
+        "running", "ready", "blocked", "held", "closing"};
+
+    return texts[where];
+}
+
+/* read_where - --state of groups: one or more of them, with commas */
+static int read_where(const char *text, void *into, struct problem *p)
+{
+    unsigned *out = into, is = 0;
+    size_t size;
+
+    for (const char *at = text;; at += size + 1) {
+        unsigned i = 0;
+
+        size = strcspn(at, ",");
+        while (i < GROUP_IS_COUNT &&
+               (strlen(group_where_text(i)) != size ||
+                memcmp(group_where_text(i), at, size) != 0))
+            i++;
+        if (i == GROUP_IS_COUNT)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--state: \"%.*s\" is not a state; give "
+                               "running, ready, blocked, held or closing, "
+                               "several with commas",
+                               (int)size, at);
+        is |= 1u << i;
+        if (!at[size])
+            break;
+    }
+    *out = is;
     return 0;
 }
 
@@ -183,13 +226,21 @@ static const struct subcommand_flag flags[] = {
       .help = "its key (PEM)"}},
     {EVERY & ~(V(METRICS) | V(SERVE)),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
-    {ORDERS | STEER | V(CREATE) | V(REMOVE),
+    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
       .words = "running|ready|spooled|delayed|retry|parked|held",
       .help = "only messages that are running, ready, spooled, delayed, retry, "
               "parked or held"}},
+    {V(GROUPS),
+     {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_where,
+      AT(groups), .words = "running|ready|blocked|held|closing",
+      .help = "only groups that are running, ready, blocked, held or "
+              "closing"}},
+    {V(GROUPS),
+     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
+      .help = "only that group"}},
     {FILTER,
      {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
       .help = "only messages whose last error matches, like 'exit 1*'"}},
@@ -206,7 +257,7 @@ static const struct subcommand_flag flags[] = {
     {FILTER,
      {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
       .help = "only messages received before TIME"}},
-    {FILTER,
+    {FILTER | V(GROUPS),
      {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
       AT(limit), .help = "only the first N of them"}},
     {ENDS,
@@ -219,10 +270,9 @@ static const struct subcommand_flag flags[] = {
     {STEER,
      {"dry-run", 0, OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
-    {V(LIST),
+    {V(LIST) | V(GROUPS),
      {"after", 0, OPT_STRING, .value = "CURSOR", AT(after),
-      .help = "go on after a message, by the cursor that was printed with "
-              "it"}},
+      .help = "go on after one, by the cursor that was printed with it"}},
     {V(TOP),
      {"interval", 'i', OPT_DURATION, .value = "DUR", .min = 100 * NS_PER_MS,
       .max = 3600 * NS_PER_S, .preset = "1s", AT(interval_ns),

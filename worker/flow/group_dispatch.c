@@ -295,6 +295,21 @@ int dispatch_shut(struct flow *f, const char *key, size_t size)
     return err;
 }
 
+int dispatch_reopen(struct flow *f, const char *key, size_t size)
+{
+    int err = groups_reopen(f->dispatch->groups, key, size);
+
+    if (!err)
+        log_info("group_opened", F_STR("queue", f->set->queue),
+                 F_BYTES("group", key, size));
+    return err;
+}
+
+char *dispatch_closing(const struct flow *f, size_t *bytes)
+{
+    return groups_closing_keys(f->dispatch->groups, bytes);
+}
+
 void dispatch_return(struct flow *f, struct group *lease, struct message *m)
 {
     struct member *one = &f->dispatch->members[m->index];

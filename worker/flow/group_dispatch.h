@@ -80,6 +80,9 @@ int dispatch_list(struct flow *f, const char *key, size_t size,
                   bool (*visit)(const struct message *m, void *arg), void *arg);
 /* As groups_shut. */
 int dispatch_shut(struct flow *f, const char *key, size_t size);
+int dispatch_reopen(struct flow *f, const char *key, size_t size);
+/* As groups_closing_keys. */
+char *dispatch_closing(const struct flow *f, size_t *bytes);
 
 /* The verdict on message `seq` is durable. `letter`: it may have been one that
  * an operator sent again. Ends the lease. */

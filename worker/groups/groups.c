@@ -128,6 +128,13 @@ void group_block_locked(struct groups *g, struct group *group,
         counter_add(&g->held, 1);
 }
 
+void group_closing_locked(struct groups *g, struct group *group, bool closing)
+{
+    g->closing += closing;
+    g->closing -= group->closing;
+    group->closing = closing;
+}
+
 /* group_wake_locked - to the end of the run queue, or to be forgotten
  * While items of the group are on their way to the store, no later one may run.
  */
@@ -142,6 +149,7 @@ void group_wake_locked(struct groups *g, struct group *group)
         group_queue_locked(g, group, false);
     } else {
         unlink_locked(g, group);
+        group_closing_locked(g, group, false);
         group_table_remove(&g->table, group);
     }
 }

@@ -157,6 +157,10 @@ int groups_list(struct groups *g, const char *key, size_t size,
 /* Close a group: refuse new messages, deliver what is there, then forget it.
  * -ENOENT if there is no such group. */
 int groups_shut(struct groups *g, const char *key, size_t size);
+/* It takes messages again. -ENOENT if there is no such group. */
+int groups_reopen(struct groups *g, const char *key, size_t size);
+/* As groups_held_keys, of all groups that are closing. */
+char *groups_closing_keys(struct groups *g, size_t *bytes);
 /* Every invariant, for tests; NULL or what is wrong. */
 const char *groups_check(struct groups *g);
 

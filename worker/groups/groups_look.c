@@ -2,6 +2,8 @@
 #include "worker/groups/groups_inner.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 size_t groups_ready(const struct groups *g)
 {
@@ -65,8 +67,9 @@ int groups_list(struct groups *g, const char *key, size_t size,
     return group ? 0 : -ENOENT;
 }
 
-/* groups_shut - the group is freed when its last message is settled */
-int groups_shut(struct groups *g, const char *key, size_t size)
+/* closing_set - 0, or -ENOENT */
+static int closing_set(struct groups *g, const char *key, size_t size,
+                       bool closing)
 {
     uint32_t hash = group_hash(key, size);
     struct group *group;
@@ -74,15 +77,63 @@ int groups_shut(struct groups *g, const char *key, size_t size)
     quick_lock(&g->mtx);
     group = group_table_find(&g->table, hash, key, size);
     if (group)
-        group->closing = true;
+        group_closing_locked(g, group, closing);
     groups_unlock(g);
     return group ? 0 : -ENOENT;
+}
+
+/* groups_shut - the group is freed when its last message is settled */
+int groups_shut(struct groups *g, const char *key, size_t size)
+{
+    return closing_set(g, key, size, true);
+}
+
+int groups_reopen(struct groups *g, const char *key, size_t size)
+{
+    return closing_set(g, key, size, false);
+}
+
+/* closing_next - the next group of the table that is closing; NULL: none */
+static struct group *closing_next(const struct groups *g, size_t *at)
+{
+    struct group *group;
+
+    while (*at < g->table.size) {
+        group = g->table.slots[(*at)++].group;
+        if (group && group->closing)
+            return group;
+    }
+    return NULL;
+}
+
+/* groups_closing_keys - the table is only walked if there are any */
+char *groups_closing_keys(struct groups *g, size_t *bytes)
+{
+    struct group *group;
+    char *keys = NULL, *to;
+    size_t at = 0, n;
+
+    quick_lock(&g->mtx);
+    n = g->closing;
+    *bytes = n * (sizeof(size_t) + GROUP_KEY_MAX);
+    to = keys = n ? malloc(*bytes) : NULL;
+    while (keys && n && (group = closing_next(g, &at)) != NULL) {
+        size_t size = group->key_size;
+
+        memcpy(to, &size, sizeof size);
+        memcpy(to + sizeof size, group->key, size);
+        to += sizeof size + size;
+        n--;
+    }
+    *bytes = keys ? (size_t)(to - keys) : 0;
+    groups_unlock(g);
+    return keys;
 }
 
 /* ---- for tests ---- */
 
 struct sums {
-    size_t ready, waiting, stuck, held, blocked;
+    size_t ready, waiting, stuck, held, blocked, closing;
     uint64_t parked;
 };
 
@@ -145,6 +196,7 @@ static const char *group_check(const struct groups *g,
     sums->waiting += group->items.count;
     sums->stuck += group_is_blocked(group) ? group_movable(g, group) : 0;
     sums->held += group->state == GROUP_HELD;
+    sums->closing += group->closing;
     sums->blocked += group_is_blocked(group);
     sums->parked += group->parked;
     return wrong;
@@ -187,7 +239,7 @@ const char *groups_check(struct groups *g)
             wrong = group_check(g, g->table.slots[i].group, &sums);
     if (!wrong && (sums.ready != g->ready || sums.waiting != g->waiting ||
                    sums.stuck != g->stuck || sums.held != g->held ||
-                   sums.parked != g->parked))
+                   sums.closing != g->closing || sums.parked != g->parked))
         wrong = "a sum over all groups is wrong";
     if (!wrong)
         wrong = lists_check(g, &sums);

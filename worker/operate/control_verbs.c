@@ -20,6 +20,7 @@
 #include "worker/files/file_watch.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
+#include "worker/operate/control_groups.h"
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/live_settings.h"
@@ -350,6 +351,27 @@ static json_t *cancel(struct request *r)
     return steer(r, STEER_CANCEL);
 }
 
+/* of_groups - closing, group */
+static json_t *of_groups(struct request *r,
+                         json_t *(*answer)(struct flow *f, char *const *words,
+                                           size_t count, const char **wrong))
+{
+    const char *wrong = NULL;
+    json_t *out = answer(r->orders->flow, r->words, r->count, &wrong);
+
+    return wrong ? control_refusal(EX_USAGE, wrong) : out;
+}
+
+static json_t *closing(struct request *r)
+{
+    return of_groups(r, control_closing);
+}
+
+static json_t *group(struct request *r)
+{
+    return of_groups(r, control_group);
+}
+
 static const struct {
     const char *name;
     json_t *(*answer)(struct request *r);
@@ -359,7 +381,8 @@ static const struct {
     {"resume", resume, true},  {"set", set, true},
     {"drain", drain, true},    {"stop", stop, true},
     {"quit", quit, true},      {"run-now", run_now, true},
-    {"cancel", cancel, true},
+    {"cancel", cancel, true},  {"closing", closing, false},
+    {"group", group, true},
 };
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
@@ -406,7 +429,8 @@ json_t *control_answer(struct orders *orders, char *line,
         return control_refusal(EX_USAGE,
                                "not a request; give status, pause [DUR], "
                                "resume, set NAME=VALUE..., drain, stop, "
-                               "quit, run-now ROW... or cancel ROW...");
+                               "quit, run-now ROW..., cancel ROW..., "
+                               "closing [KEY] or group close|open KEY");
     if (verbs[i].order && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));

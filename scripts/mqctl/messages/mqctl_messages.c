@@ -16,6 +16,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/hex.h"
 #include "common/message/error_text.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
@@ -52,6 +53,19 @@ static int seq_add(struct messages *m, uint64_t seq)
     return 0;
 }
 
+/* group_cut - the key of a group that is in front of the body */
+static void group_cut(struct custody_seen *c, const char *body, size_t size,
+                      char separator)
+{
+    size_t most = size < sizeof c->group ? size : sizeof c->group;
+    const char *end = separator ? memchr(body, separator, most) : NULL;
+
+    if (!end || c->group[0] || c->header.bytes)
+        return;
+    memcpy(c->group, body, (size_t)(end - body));
+    c->group[end - body] = '\0';
+}
+
 /* slot_add - visit: a copy, with no state but whether it runs */
 static int slot_add(const struct custody_seen *c, void *arg)
 {
@@ -78,7 +92,8 @@ static int slot_add(const struct custody_seen *c, void *arg)
     if (!s->body)
         return -ENOMEM;
     memcpy(s->body, body, s->body_size);
-    if (!slot_wanted(&m->filter, c, body, size))
+    group_cut(&s->c, body, size, m->separator);
+    if (!slot_wanted(&m->filter, &s->c, body, size))
         s->state = WAITING_STATES; /* it counts in its group, no more */
     m->count++;
     return seq_add(m, c->seq);
@@ -165,18 +180,23 @@ static int slots_read(struct messages *m)
 
 /* ---- open and close ---- */
 
-/* holds - whether groups wait for their letters: the worker says so */
-static bool holds(struct messages *m)
+/* worker_ask - whether groups wait for their letters, and where the key of a
+ * group is; the worker says so */
+static void worker_ask(struct messages *m)
 {
+    const char *separator;
     struct problem p;
     json_t *live;
-    bool held;
 
     if (!m->runs || ask(&m->dir, m->queue, "status", &live, &p) < 0)
-        return false;
-    held = json_integer_value(json_object_get(live, "groups_held")) > 0;
+        return;
+    m->filter.holds =
+        json_integer_value(json_object_get(live, "groups_held")) > 0;
+    separator = json_string_value(
+        json_object_get(json_object_get(json_object_get(live, "runs"), "flags"),
+                        "group-separator"));
+    m->separator = separator ? separator[0] : '\0';
     json_decref(live);
-    return held;
 }
 
 /* files_open - what there is of it */
@@ -186,7 +206,7 @@ static int files_open(struct messages *m, struct problem *p)
     int err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, p);
 
     m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
-    m->filter.holds = holds(m);
+    worker_ask(m);
     if (!err)
         err = statedir_path(&m->dir, STATEDIR_STORE, path, p);
     if (!err)
@@ -245,7 +265,6 @@ struct cursor {
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT])
 {
-    static const char digits[] = "0123456789abcdef";
     bool parked = seen->state == WAITING_PARKED || seen->state == WAITING_HELD;
     int n;
 
@@ -266,27 +285,17 @@ const char *messages_cursor(const struct message_seen *seen,
     }
     n = snprintf(text, CURSOR_TEXT, "park-%" PRIu32 "-%" PRIu64 "-",
                  seen->priority, seen->seq);
-    for (size_t i = 0; i < seen->group_size; i++) {
-        text[n++] = digits[(unsigned char)seen->group[i] >> 4];
-        text[n++] = digits[(unsigned char)seen->group[i] & 15];
-    }
-    text[n] = '\0';
+    hex_print(seen->group, seen->group_size, text + n);
     return text;
 }
 
 /* group_parse - what messages_cursor made of it */
 static bool group_parse(struct waiting_place *at, const char *hex)
 {
-    char byte[3] = "";
+    int size = hex_parse(hex, at->group, sizeof at->group);
 
-    if (strspn(hex, "0123456789abcdef") != strlen(hex) ||
-        strlen(hex) % 2 != 0 || strlen(hex) / 2 > sizeof at->group)
-        return false;
-    for (; *hex; hex += 2) {
-        memcpy(byte, hex, 2);
-        at->group[at->group_size++] = (char)strtoul(byte, NULL, 16);
-    }
-    return true;
+    at->group_size = size < 0 ? 0 : (size_t)size;
+    return size >= 0;
 }
 
 /* number_cut - the digits at *text, and the dash after them; false: there are

@@ -33,6 +33,7 @@ struct messages {
     struct waiting_filter filter;
     bool none;               /* nothing was ever kept for this queue */
     bool runs;               /* a worker does */
+    char separator;          /* behind a group's key in a body; 0: none */
     struct store *store;     /* NULL: there is none */
     struct slot_seen *slots; /* in order */
     size_t count, room;

@@ -121,6 +121,24 @@ static void ask_nothing(struct torture *t)
     feed_pause(t->world);
 }
 
+/* let_go_play - a group that a letter may hold */
+static bool let_go_play(struct torture *t, const char *point)
+{
+    char state[PATH_MAX];
+    const char *go[] = {"mqctl",          "group",   "-q",
+                        "--state-dir",    state,     t->queue,
+                        torture_group(0), "release", NULL};
+    int status;
+
+    worker_start(t, NULL, NULL);
+    if (!worker_delivers(t))
+        return false;
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    status = program_run(t, point, go);
+    worker_kill(t);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
 /* ---- scenes ---- */
 
 /* Heads that wait for long, and little room for what is behind them. */
@@ -166,6 +184,7 @@ static const struct scene scenes[] = {
     {"on_dead_", .more = hook},
     {"letters_hook_", .more = hook},
     {"waiting_steer_", .more = few, .ask = ask_now, .once = true},
+    {"letters_let_go_", .play = let_go_play},
     {"letters_", .play = letters_play},
     {"replay_", .play = letters_play},
     {"", .prepare = NULL},

@@ -538,6 +538,42 @@ Test(groups, a_closed_group_refuses_delivers_and_is_forgotten)
     DELIVERS(3);
 }
 
+/* closing - the keys of groups that are closing, one behind the other */
+static const char *closing(void)
+{
+    static char text[64];
+    size_t bytes, size, n = 0;
+    char *keys = groups_closing_keys(groups, &bytes);
+
+    for (size_t at = 0; at < bytes; at += sizeof size + size, n += size) {
+        memcpy(&size, keys + at, sizeof size);
+        memcpy(text + n, keys + at + sizeof size, size);
+    }
+    text[n] = '\0';
+    free(keys);
+    return text;
+}
+
+Test(groups, one_that_is_opened_again_takes_messages)
+{
+    cr_assert_eq(groups_reopen(groups, "a", 1), -ENOENT);
+    cr_assert_str_empty(closing());
+    put("a", 1, 0);
+    put("b", 2, 0);
+    cr_assert_eq(groups_shut(groups, "b", 1), 0);
+    cr_assert_eq(groups_shut(groups, "b", 1), 0, "twice is once");
+    sound();
+    cr_assert_str_eq(closing(), "b");
+    cr_assert_eq(groups_reopen(groups, "b", 1), 0);
+    cr_assert_eq(groups_reopen(groups, "a", 1), 0, "it is open");
+    cr_assert_str_empty(closing());
+    put("b", 3, 0);
+    cr_assert_eq(groups_shut(groups, "a", 1), 0);
+    DELIVERS(1, 2, 3);
+    cr_assert_str_empty(closing(), "it was forgotten");
+    sound();
+}
+
 /* ---- keys ---- */
 
 Test(groups, keys_are_told_apart_by_every_byte_and_their_size)

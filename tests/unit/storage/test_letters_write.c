@@ -281,6 +281,31 @@ Test(letters_write, no_transaction_is_open_during_a_visit)
     store_close(&s);
 }
 
+Test(letters_write, a_group_that_is_let_go_waits_until_a_letter_dies_again)
+{
+    struct store *s = fixture_open();
+    struct store_row m = letter(500, REASON_EXPIRED, NULL, NULL, "x");
+    struct store_group g;
+    int64_t row;
+
+    m.group = "a";
+    m.group_size = 1;
+    m.row = fixture_put(s, &m);
+    cr_assert(letters_let_go(s, "b", 1) == 0);
+    cr_assert(store_group_letter(s, "a", 1, &row) == 0 && row == m.row);
+    cr_assert(letters_let_go(s, "a", 1) == 1);
+    cr_assert(letters_let_go(s, "a", 1) == 0, "once");
+    cr_assert(store_group_letter(s, "a", 1, &row) == -ENOENT);
+    cr_assert(store_get_group(s, "a", 1, &g) == 0 && g.letters == 0);
+    cr_assert(store_get_group(s, "b", 1, &g) == -ENOENT);
+    cr_assert(store_count(s, STORE_DEAD) == 1, "it is kept");
+    m.died_ns = 600;
+    fixture_put(s, &m);
+    cr_assert(store_group_letter(s, "a", 1, &row) == 0, "it died again");
+    cr_assert(store_get_group(s, "a", 1, &g) == 0 && g.letters == 1);
+    store_close(&s);
+}
+
 Test(letters_write, two_programs_see_each_others_writes)
 {
     struct store *worker = six(), *tool = fixture_open();

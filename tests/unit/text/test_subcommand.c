@@ -18,8 +18,11 @@ struct values {
 #define AT(member) .offset = offsetof(struct values, member)
 
 static const struct subcommand_row rows[] = {
-    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir", NULL},
-    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL, "colour|size"},
+    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir", NULL,
+     NULL},
+    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL, "colour|size", NULL},
+    {"door", "[options] QUEUE open|shut", "A door.", 2, 2, NULL, NULL,
+     "open|shut"},
 };
 static const struct subcommand_flag flags[] = {
     {1, {"json", 'j', OPT_FLAG, AT(json), .help = "as JSON"}},
@@ -44,7 +47,7 @@ static const struct subcommand_table table = {
     .about = "A tool.",
     .notes = "The notes.",
     .verbs = rows,
-    .verb_count = 2,
+    .verb_count = 3,
     .flags = flags,
     .flag_count = 4,
     .check = values_check,
@@ -68,16 +71,28 @@ static int reads(size_t verb, const char *const *words)
 }
 #define READS(verb, ...) reads((verb), (const char *const[]){__VA_ARGS__, NULL})
 
+Test(verbs, the_last_operand_may_be_one_of_a_few_words)
+{
+    cr_assert_eq(READS(2, "q", "open"), 0);
+    cr_assert_eq(READS(2, "open", "shut"), 0);
+    cr_assert(READS(2, "q", "opn") < 0);
+    cr_assert_not_null(strstr(p.text, "did you mean open?"), "%s", p.text);
+    cr_assert(READS(2, "q", "colour") < 0);
+    cr_assert_not_null(strstr(p.text, "open|shut"), "%s", p.text);
+    cr_assert(READS(2, "open") < 0);
+    cr_assert_eq(p.status, EX_USAGE);
+}
+
 Test(verbs, are_found_by_name)
 {
     cr_assert_eq(subcommand_find(&table, "list"), 0);
     cr_assert_eq(subcommand_find(&table, "wipe"), 1);
-    cr_assert_eq(subcommand_find(&table, "wip"), 2);
-    cr_assert_eq(subcommand_find(&table, ""), 2);
+    cr_assert_eq(subcommand_find(&table, "wip"), 3);
+    cr_assert_eq(subcommand_find(&table, ""), 3);
     cr_assert_eq(subcommand_find(&table, "ls"), 0);
     cr_assert_eq(subcommand_find(&table, "dir"), 0);
-    cr_assert_eq(subcommand_find(&table, "ls|dir"), 2);
-    cr_assert_eq(subcommand_find(&table, "di"), 2);
+    cr_assert_eq(subcommand_find(&table, "ls|dir"), 3);
+    cr_assert_eq(subcommand_find(&table, "di"), 3);
 }
 
 Test(verbs, take_their_flags_and_leave_the_operands)
@@ -175,10 +190,11 @@ Test(verbs, that_are_slips_are_guessed)
     cr_assert_eq(BEGINS("wip"), EX_USAGE);
     cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
     cr_assert_eq(BEGINS("frob"), EX_USAGE);
-    cr_assert_str_eq(said,
-                     "tool: \"frob\" is not a verb; give list or wipe first\n");
+    cr_assert_str_eq(
+        said, "tool: \"frob\" is not a verb; give list, wipe or door first\n");
     cr_assert_eq(BEGINS(NULL), EX_USAGE);
-    cr_assert_str_eq(said, "tool: no verb given; give list or wipe first\n");
+    cr_assert_str_eq(said,
+                     "tool: no verb given; give list, wipe or door first\n");
     cr_assert_eq(BEGINS("--dir", "list"), EX_USAGE, "the verb is its value");
     cr_assert_eq(BEGINS("-j", "--", "list"), EX_USAGE);
 }
@@ -237,7 +253,7 @@ Test(verbs, names_of_settings_are_told_and_are_no_flags)
 
 Test(verbs, the_help_of_the_program_lists_them)
 {
-    cr_assert_not_null(strstr(help(2), "Usage: tool VERB"));
-    cr_assert_not_null(strstr(help(2), "List."));
-    cr_assert_not_null(strstr(help(2), "Wipe."));
+    cr_assert_not_null(strstr(help(3), "Usage: tool VERB"));
+    cr_assert_not_null(strstr(help(3), "List."));
+    cr_assert_not_null(strstr(help(3), "Wipe."));
 }

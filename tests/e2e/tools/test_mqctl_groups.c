@@ -1,0 +1,234 @@
+/* mqctl groups, group: with and without a worker, and beside its kills */
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_groups, .init = harness_init, .fini = harness_fini,
+          .timeout = 180);
+
+/* A handler that notes each body; "fail" fails, "wait" waits for a file. */
+#define NOTE                                                                 \
+    "read b; echo \"$b\" >>ran; case $b in fail) exit 1 ;; wait) while [ ! " \
+    "-e open ]; do sleep 0.02; done ;; esac"
+#define WORKER(q, ...) \
+    ctl_worker(q, "-c", "2", __VA_ARGS__, "--", "sh", "-c", NOTE)
+
+static void send_to(const char *q, const char *key, const char *body)
+{
+    cr_assert_eq(harness_run("mqsend", "--group", key, q, body).status, 0);
+}
+
+static size_t notes(const char *word)
+{
+    return harness_exists("ran") ? harness_lines_with("ran", word) : 0;
+}
+
+/* group_of - the object of a group; the test's to free; NULL: not listed */
+static json_t *group_of(const char *q, const char *key)
+{
+    const char *text = ctl_out("groups", "--json", "--group", key, q);
+
+    return *text ? ctl_json(text) : NULL;
+}
+
+/* is - whether a group is listed with that state, and so many waiting */
+static bool is(const char *q, const char *key, const char *state, long waiting)
+{
+    json_t *o = group_of(q, key);
+    bool yes =
+        o &&
+        strcmp(json_string_value(json_object_get(o, "state")), state) == 0 &&
+        json_integer_value(json_object_get(o, "waiting")) == waiting;
+
+    json_decref(o);
+    return yes;
+}
+
+/* listed - groups of a state */
+static int listed(const char *q, const char *state)
+{
+    const char *text = ctl_out("groups", "--json", "--state", state, q);
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+Test(mqctl_groups, each_state_with_what_waits)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w = WORKER(q, "--backoff", "1h", "--on-group-dead",
+                                       "hold", "--max-attempts", "2");
+    struct harness_result r = ctl("groups", q);
+    json_t *o;
+
+    cr_assert_eq(r.status, 0);
+    cr_assert_not_null(strstr(r.err, "has no group"), "%s", r.err);
+    send_to(q, "busy", "wait\n");
+    send_to(q, "busy", "second\n");
+    harness_until(is(q, "busy", "running", 1), SOON_MS);
+    send_to(q, "late", "fail\n");
+    send_to(q, "late", "third\n");
+    harness_until(is(q, "late", "blocked", 2), SOON_MS);
+    cr_assert_eq(ctl("run-now", "--group", "late", q).status, 0);
+    harness_until(is(q, "late", "held", 1), SOON_MS);
+
+    o = group_of(q, "late");
+    cr_assert_gt(json_integer_value(json_object_get(o, "letter")), 0);
+    cr_assert(json_is_string(json_object_get(o, "head")));
+    json_decref(o);
+    out = ctl_out("groups", q);
+    cr_assert_not_null(strstr(out, "held by letter "), "%s", out);
+    cr_assert_not_null(strstr(out, "KEY"), "%s", out);
+    cr_assert_eq(listed(q, "running"), 1);
+    cr_assert_eq(listed(q, "blocked"), 0);
+    cr_assert_eq(listed(q, "running,held"), 2);
+    harness_write("open", "", 0);
+    harness_until(notes("second") == 1 && listed(q, "running") == 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_groups, pages_follow_each_other)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = WORKER(q, "--backoff", "1h");
+    char key[8], cursor[64] = "group-", first[64] = "";
+    struct harness_result r;
+    json_t *o;
+
+    for (int i = 0; i < 5; i++) {
+        snprintf(key, sizeof key, "k%d", 4 - i);
+        send_to(q, key, "fail\n");
+    }
+    harness_until(listed(q, "blocked") == 5, SOON_MS);
+    for (int i = 0; i < 5; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        o = ctl_json(
+            ctl_out("groups", "--json", "--limit", "1", "--after", cursor, q));
+        cr_assert_str_eq(json_string_value(json_object_get(o, "group")), key);
+        snprintf(cursor, sizeof cursor, "%s",
+                 json_string_value(json_object_get(o, "cursor")));
+        if (i == 0)
+            snprintf(first, sizeof first, "--after %s", cursor);
+        json_decref(o);
+    }
+    cr_assert_str_empty(ctl_out("groups", "--json", "--after", cursor, q));
+    r = ctl("groups", "--limit", "1", q);
+    cr_assert_not_null(strstr(r.err, first), "%s: %s", first, r.err);
+    cr_assert_eq(ctl("groups", "--after", "group-6", q).status, 64);
+    cr_assert_eq(ctl("groups", "--after", "spool-1", q).status, 64);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(listed(q, "blocked"), 5, "without a worker, too");
+}
+
+Test(mqctl_groups, one_that_is_closed_refuses_until_it_is_empty)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = WORKER(q, "--backoff", "1h");
+    struct harness_result r;
+
+    cr_assert_eq(ctl("group", q, "g", "close").status, 66, "nothing of it");
+    send_to(q, "g", "wait\n");
+    send_to(q, "g", "mine\n");
+    harness_until(is(q, "g", "running", 1), SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    cr_assert_eq(listed(q, "closing"), 1);
+    send_to(q, "g", "refused\n");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    r = harness_run("mqdlq", "list", "--state-dir", harness_state_dir(), q);
+    cr_assert_not_null(strstr(r.out, "its group was closed"), "%s", r.out);
+
+    cr_assert_eq(ctl("group", q, "g", "open").status, 0);
+    cr_assert_eq(listed(q, "closing"), 0);
+    send_to(q, "g", "taken\n");
+    harness_until(is(q, "g", "running", 2), SOON_MS);
+    cr_assert_eq(ctl("group", "--json", q, "g", "close").status, 0);
+    harness_write("open", "", 0);
+    harness_until(notes("taken") == 1 && listed(q, "closing") == 0, SOON_MS);
+    send_to(q, "g", "anew\n");
+    harness_until(notes("anew") == 1, SOON_MS);
+    cr_assert_eq(notes("refused"), 0);
+    cr_assert_eq(ctl("group", q, "g", "open").status, 0, "it is so");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 69, "needs a worker");
+}
+
+Test(mqctl_groups, a_release_beside_a_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        WORKER(q, "--on-group-dead", "hold", "--max-attempts", "1");
+    struct harness_result r;
+
+    send_to(q, "g", "fail\n");
+    send_to(q, "g", "second\n");
+    harness_until(is(q, "g", "held", 1), SOON_MS);
+    cr_assert_eq(ctl("group", q, "other", "release").status, 66);
+    r = ctl("group", q, "g", "release");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "1 dead letter is kept"), "%s", r.out);
+    harness_until(notes("second") == 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    cr_assert_eq(ctl("group", q, "g", "release").status, 66, "once");
+    send_to(q, "g", "fail\n");
+    harness_until(is(q, "g", "held", 0), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* What was told to go on goes on, whenever the worker is killed. */
+Test(mqctl_groups, a_release_outlives_kills)
+{
+    const char *q = harness_queue(0, 0);
+    char body[16];
+
+    for (int round = 0; round < 6; round++) {
+        struct harness_process *w =
+            WORKER(q, "--on-group-dead", "hold", "--max-attempts", "1");
+
+        snprintf(body, sizeof body, "next%d.\n", round);
+        send_to(q, "g", "fail\n");
+        send_to(q, "g", body);
+        harness_until(is(q, "g", "held", 1), SOON_MS);
+        if (round % 2) { /* without a worker */
+            harness_kill(w);
+            harness_until(is(q, "g", "held", 1), SOON_MS);
+            cr_assert_eq(ctl("group", q, "g", "release").status, 0);
+        } else {
+            cr_assert_eq(ctl("group", q, "g", "release").status, 0);
+            harness_kill(w);
+        }
+        w = WORKER(q, "--on-group-dead", "hold", "--max-attempts", "1");
+        body[strlen(body) - 1] = '\0';
+        harness_until(notes(body) >= 1 && listed(q, "held") == 0, SOON_MS);
+        harness_kill(w);
+    }
+}
+
+Test(mqctl_groups, a_key_in_front_of_the_body)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--group-separator", ":", "--", "sh", "-c",
+                   "echo x >>began; while [ ! -e open ]; do sleep 0.02; done");
+
+    harness_send_text(q, "a b:one");
+    harness_send_text(q, "a b:two");
+    harness_until(is(q, "a b", "running", 1), SOON_MS);
+    cr_assert_eq(ctl("group", q, "a b", "close").status, 0);
+    cr_assert_eq(listed(q, "closing"), 1);
+    harness_write("open", "", 0);
+    harness_until(listed(q, "running,ready,closing") == 0, SOON_MS);
+    cr_assert_eq(harness_lines_with("began", "x"), 2);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_groups, what_is_wrong_is_told)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = ctl("group", q, "g", "relase");
+
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "did you mean release"), "%s", r.err);
+    cr_assert_eq(ctl("group", q, "", "close").status, 64);
+    cr_assert_eq(ctl("groups", "--state", "parked", q).status, 64);
+    cr_assert_eq(ctl("groups", q).status, 0, "nothing of it yet");
+}
