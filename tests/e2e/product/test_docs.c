@@ -1,5 +1,5 @@
 /* The docs: what they tell a reader to type works, and links lead somewhere */
-#include "tests/harness/harness.h"
+#include "tests/e2e/product/docs_fixture.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,63 +9,6 @@
 #include <unistd.h>
 
 TestSuite(docs, .init = harness_init, .fini = harness_fini, .timeout = 60);
-
-/* page - path of a page of the source tree, which is the working directory of
- * make, or the parent of $MQW_DOCS */
-static const char *page(const char *name)
-{
-    static char path[4096];
-    const char *docs = getenv("MQW_DOCS");
-    char real[4096];
-
-    snprintf(path, sizeof path, "%s/%s", docs ? docs : "docs", name);
-    cr_assert_not_null(realpath(path, real), "cannot find %s; set MQW_DOCS",
-                       path);
-    return strcpy(path, real);
-}
-
-/* sh - run a script in the scratch directory with the programs in PATH;
- * its output, and the test ends if it fails */
-static const char *sh(const char *script, const char *argument)
-{
-    char path[8192], *bin = strdup(harness_bin("mqworker"));
-
-    *strrchr(bin, '/') = '\0';
-    snprintf(path, sizeof path, "PATH=%s:%s", bin, getenv("PATH"));
-    free(bin);
-    struct harness_result r = harness_run_spec(&(struct harness_spec){
-        .argv = HARNESS_LIST("sh", "-euc", script, "sh", argument),
-        .env = HARNESS_LIST(path)});
-    cr_assert_eq(r.status, 0, "status %d\n%s%s", r.status, r.out, r.err);
-    return r.out;
-}
-
-/* block - write the fenced block "```LANGUAGE NAME" of a page to a file */
-static const char *block(const char *name, const char *fence, const char *file)
-{
-    char want[128];
-    const char *text = harness_read(page(name), NULL);
-
-    snprintf(want, sizeof want, "\n```%s\n", fence);
-    const char *at = strstr(text, want);
-    cr_assert_not_null(at, "%s has no block ```%s", name, fence);
-    at += strlen(want);
-    const char *end = strstr(at, "\n```\n");
-    cr_assert_not_null(end);
-    harness_write(file, at, (size_t)(end + 1 - at));
-    const char *path = harness_path("%s", file);
-    cr_assert_eq(chmod(path, 0700), 0);
-    return path;
-}
-
-/* have - whether a program is on this machine */
-static bool have(const char *program)
-{
-    char script[64];
-
-    snprintf(script, sizeof script, "command -v %s", program);
-    return harness_run("sh", "-c", script).status == 0;
-}
 
 /* letters - how many a queue has */
 static long letters(const char *queue)
