@@ -27,8 +27,8 @@ static void producer(const char *fence, const char *file, const char *needs,
        "'\"'quoted'\"'\\nsecond line')\"",
        queue);
 
-    struct harness_process *w = harness_worker(
-        queue, "--max-deliveries", "1", "--", "sh", "-c", "cat >body");
+    struct harness_process *w = harness_worker(queue, "--max-deliveries", "1",
+                                               "--", "sh", "-c", "cat >body");
     cr_assert_eq(harness_wait(w, 10000), 0);
     const char *sent = harness_read("body", &size);
     cr_assert_lt(size, sizeof got);
