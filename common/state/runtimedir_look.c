@@ -81,7 +81,8 @@ int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
     if (runtimedir_same(note.folder, dir->folder) || !owned(note.folder, dir) ||
         runtimedir_note_read(&owner, note.folder, RUNTIMEDIR_OWNER) < 0 ||
         strcmp(owner.id, note.id) != 0 ||
-        !runtimedir_same(owner.folder, dir->folder))
+        (!runtimedir_same(owner.folder, dir->folder) &&
+         runtimedir_claimed(&owner, note.folder))) /* else `dir` was moved */
         return -ENOENT;
     /* What root writes there its owner could not use. */
     if (stat(dir->folder, &st) < 0 || st.st_uid != geteuid())

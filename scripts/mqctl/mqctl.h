@@ -36,6 +36,7 @@ enum verb {
     VERB_SERVE,
     VERB_CREATE,
     VERB_REMOVE,
+    VERB_FORGET,
     VERB_COUNT,
 };
 
@@ -86,6 +87,7 @@ extern const struct subcommand_table mqctl_table;
 int queues_run(const struct options *o);
 int create_run(const struct options *o);
 int remove_run(const struct options *o);
+int forget_run(const struct options *o);
 /* Messages that run and wait. */
 int list_run(const struct options *o);
 /* run-now, cancel. */

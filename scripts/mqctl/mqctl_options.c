@@ -73,6 +73,9 @@ static const struct subcommand_row verbs[] = {
                      .most = 1},
     [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", .least = 1,
                      .most = 1, .also = "delete|rm"},
+    [VERB_FORGET] = {"forget", "[options] QUEUE",
+                     "Remove all that was kept of a queue that is gone.",
+                     .least = 1, .most = 1},
 };
 /* read_state - --state: one or more of them, with commas */
 static int read_state(const char *text, void *into, struct problem *p)
@@ -226,7 +229,7 @@ static const struct subcommand_flag flags[] = {
       .help = "its key (PEM)"}},
     {EVERY & ~(V(METRICS) | V(SERVE)),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
-    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE),
+    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
@@ -267,7 +270,7 @@ static const struct subcommand_flag flags[] = {
       .help = "come back when the worker has gone; exit 75 if it has not after "
               "DUR"}},
     {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
-    {STEER,
+    {STEER | V(FORGET),
      {"dry-run", 0, OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
     {V(LIST) | V(GROUPS),
@@ -297,6 +300,9 @@ static const struct subcommand_flag flags[] = {
     {V(REMOVE),
      {"force", 'f', OPT_FLAG, AT(force),
       .help = "also with messages in it, which are lost, or a worker"}},
+    {V(FORGET),
+     {"force", 'f', OPT_FLAG, AT(force),
+      .help = "also with messages that were kept, which are thrown away"}},
     {EVERY & ~(V(CREATE) | V(SERVE)),
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the workers; without this as the "

@@ -4,9 +4,11 @@
  * make torture is the long form. KILLS=n for more kills than 30 at random.
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/harness/harness.h"
 
@@ -80,6 +82,41 @@ Test(torture, kill_at_each_named_step_loses_nothing)
     at_each_step("plugin");
 }
 
+Test(torture, forget_killed_at_each_step_comes_to_its_end_at_the_next)
+{
+    static const char *const steps[] = {"state_forget_before_rename:1",
+                                        "state_forget_renamed:1",
+                                        "state_forget_runtime_gone:1"};
+    const char *dir = harness_state_dir();
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const char *q = harness_queue(0, 0);
+        char at[80], folder[4200];
+        struct harness_result r;
+
+        harness_send_text(q, "x");
+        r = harness_run("mqworker", "-q", "--exit-when-idle", "--max-attempts",
+                        "1", "--state-dir", dir, q, "--", "false");
+        r = harness_run("mqctl", "remove", "-q", "--state-dir", dir, q);
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        r = harness_run_spec(&(struct harness_spec){
+            .argv = HARNESS_LIST(harness_handler("../../points/bin/mqctl"),
+                                 "forget", "-f", "--state-dir", dir, q),
+            .env = HARNESS_LIST(
+                variable(at, sizeof at, "MQW_KILL_AT", steps[i]))});
+        cr_assert_eq(r.status, -SIGKILL, "%s: %d %s", steps[i], r.status,
+                     r.err);
+        snprintf(folder, sizeof folder, "%s%s", dir, q);
+        cr_assert_eq(access(folder, F_OK) == 0, i == 0, "%s", steps[i]);
+        r = harness_run("mqctl", "forget", "-f", "--state-dir", dir, q);
+        cr_assert_eq(r.status, 0, "%s: %s", steps[i], r.err);
+        snprintf(folder, sizeof folder, "%s/.forgotten", dir);
+        cr_assert_neq(access(folder, F_OK), 0, "%s", steps[i]);
+        r = harness_run("mqctl", "forget", "-f", "--state-dir", dir, q);
+        cr_assert_eq(r.status, 66, "%s", steps[i]);
+    }
+}
+
 /* documented - the table in docs/reliability.md has each step of a program */
 static void documented(const char *docs, const char *program)
 {
@@ -109,4 +146,5 @@ Test(torture, each_named_step_is_in_the_documentation)
     docs = harness_read(page, NULL);
     documented(docs, harness_handler("../../points/bin/mqworker"));
     documented(docs, harness_handler("../../points/bin/mqdlq"));
+    documented(docs, harness_handler("../../points/bin/mqctl"));
 }

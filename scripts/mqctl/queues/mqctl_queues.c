@@ -250,21 +250,45 @@ static const char *memory_remove(const struct snapshot *v,
     return buf;
 }
 
-/* removed_tell - where retries and dead letters are kept */
-static void removed_tell(const struct options *o, const struct snapshot *v)
+/* removed_tell - where retries and dead letters are kept, and what throws those
+ * away; `lost`: messages that went with the queue, below 0: not known */
+static void removed_tell(const struct options *o, const struct snapshot *v,
+                         long lost)
 {
-    char memory[MEMORY_TEXT];
+    char memory[MEMORY_TEXT], thrown[64] = "";
 
     memory_remove(v, memory);
+    if (lost > 0)
+        snprintf(thrown, sizeof thrown, " with %ld message%s in it", lost,
+                 lost == 1 ? "" : "s");
     if (o->json)
-        (void)json_print_line(json_pack("{s:s, s:b, s:s?}", "queue", v->queue,
-                                        "removed", 1, "kept_in",
+        (void)json_print_line(json_pack("{s:s, s:b, s:o, s:s?}", "queue",
+                                        v->queue, "removed", 1, "lost",
+                                        json_known(lost), "kept_in",
                                         v->has_folder ? v->dir.folder : NULL),
                               stdout);
+    else if (!o->quiet && v->has_folder)
+        printf("%s: removed%s; retries and dead letters are kept in %s until "
+               "mqctl forget %s%s\n",
+               v->queue, thrown, v->dir.folder, v->queue, memory);
     else if (!o->quiet)
-        printf("%s: removed%s%s%s\n", v->queue,
-               v->has_folder ? "; retries and dead letters are kept in " : "",
-               v->has_folder ? v->dir.folder : "", memory);
+        printf("%s: removed%s%s\n", v->queue, thrown, memory);
+}
+
+/* unlink_counted - how many messages went with it: whoever has it open may send
+ * until then; 0 or -errno */
+static int unlink_counted(const char *name, long *lost)
+{
+    struct queue *q = NULL;
+    int err;
+
+    *lost = -1;
+    (void)queue_open(&q, name, 0, NULL, NULL, NULL);
+    err = queue_unlink(name);
+    if (!err && q)
+        *lost = queue_length(q);
+    queue_close(&q);
+    return err;
 }
 
 /* remove_run - the queue; what was kept of it stays */
@@ -273,23 +297,28 @@ int remove_run(const struct options *o)
     struct problem p = {0};
     struct snapshot v;
     int status, err;
+    long lost;
 
     if (snapshot_open(&v, o->state_dir, o->line.operands[0], true, &p) < 0)
         return complain_of(&p);
     status = o->force ? 0 : in_the_way(&v);
     if (!status) {
-        err = queue_unlink(v.queue);
+        err = unlink_counted(v.queue, &lost);
         if (err == -ENOENT)
             status = complain(EX_NOINPUT,
-                              "there is no queue %s; mqctl queues "
-                              "lists those that are",
-                              v.queue);
+                              "there is no queue %s; mqctl queues lists those "
+                              "that are%s%s",
+                              v.queue,
+                              v.has_folder ? "; what was kept of it goes with "
+                                             "mqctl forget "
+                                           : "",
+                              v.has_folder ? v.queue : "");
         else if (err)
             status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
                               "cannot remove %s: %s; its owner and root may",
                               v.queue, strerror(-err));
         else
-            removed_tell(o, &v);
+            removed_tell(o, &v, lost);
     }
     snapshot_close(&v);
     return status;

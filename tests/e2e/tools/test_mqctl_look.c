@@ -198,7 +198,10 @@ Test(mqctl_look, create_makes_a_queue_once_and_remove_takes_care)
     cr_assert_eq(r.status, 69);
     cr_assert_not_null(strstr(r.err, "holds 1 messages"), "%s", r.err);
     cr_assert_eq(harness_queue_length(q), 1);
-    cr_assert_eq(ctl("remove", "--force", q).status, 0);
+    r = ctl("remove", "--force", q);
+    cr_assert_eq(r.status, 0);
+    cr_assert_not_null(strstr(r.out, "removed with 1 message in it"), "%s",
+                       r.out);
     cr_assert_eq(harness_queue_length(q), -1);
     cr_assert_eq(ctl("remove", q).status, 66);
 }
@@ -217,8 +220,9 @@ Test(mqctl_look, create_and_remove_answer_programs)
              q);
     cr_assert_str_eq(r.out, want, "%s", r.err);
     cr_assert_eq(harness_run("mqctl", "create", "-j", q).status, 73);
-    snprintf(want, sizeof want,
-             "{\"queue\":\"%s\",\"removed\":true,\"kept_in\":null}\n", q);
+    snprintf(
+        want, sizeof want,
+        "{\"queue\":\"%s\",\"removed\":true,\"lost\":0,\"kept_in\":null}\n", q);
     cr_assert_str_eq(ctl_out("remove", "-j", q), want);
     r = harness_run("mqctl", "create", "-q", "--queue-depth", "3",
                     "--message-size", "32", q);

@@ -1,0 +1,198 @@
+/* state_forget.c - see state_forget.h */
+#include "common/state/state_forget.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/file/file.h"
+#include "common/file/folder.h"
+#include "common/state/runtimedir.h"
+
+#define PLACE   "/.forgotten"
+#define LOOK_MS 2
+#define LOOK_NS (10 * NS_PER_S) /* who only looks has it no longer */
+
+/* names_make - where it goes to: beside it, on the same file system */
+static int names_make(struct state_forget *f, const struct statedir *dir,
+                      struct problem *p)
+{
+    const char *name = dir->folder + strlen(dir->root);
+
+    f->dir = *dir;
+    f->lock = -1;
+    if (folder_join(f->place, dir->root, PLACE, "") &&
+        folder_join(f->away, f->place, name, ""))
+        return 0;
+    return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                       "the path of %s is too long; give a shorter --state-dir",
+                       dir->folder);
+}
+
+static int cannot(const char *path, int err, struct problem *p)
+{
+    return problem_set(
+        p, err == EACCES || err == EPERM ? EX_NOPERM : EX_CANTCREAT, err,
+        "cannot remove %s: %s; its owner and root may", path, strerror(err));
+}
+
+/* lock_take - as a worker does (worker/files/pid_file.c); who only looks has it
+ * shared, for a moment, and a worker has it alone */
+static int lock_take(int fd)
+{
+    uint64_t end = clock_mono_ns() + LOOK_NS;
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (flock(fd, LOCK_SH | LOCK_NB) < 0 || clock_mono_ns() > end)
+            return -EWOULDBLOCK;
+        flock(fd, LOCK_UN);
+        poll(NULL, 0, LOOK_MS);
+    }
+    return 0;
+}
+
+int state_forget_open(struct state_forget *f, const struct statedir *dir,
+                      struct problem *p)
+{
+    int err = names_make(f, dir, p);
+
+    if (err)
+        return err;
+    f->lock =
+        open(dir->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (f->lock < 0 && errno == ENOENT)
+        return -ENOENT;
+    if (f->lock < 0)
+        return cannot(dir->folder, errno, p);
+    err = lock_take(f->lock);
+    if (!err && !file_named(f->lock, dir->folder))
+        err = -ENOENT; /* another mqctl was faster */
+    if (!err)
+        return 0;
+    state_forget_close(f);
+    if (err == -EWOULDBLOCK)
+        return problem_set(p, EX_UNAVAILABLE, EBUSY,
+                           "a worker has %s; stop it first", dir->folder);
+    return err == -ENOENT ? err : cannot(dir->folder, -err, p);
+}
+
+void state_forget_close(struct state_forget *f)
+{
+    if (f->lock >= 0)
+        close(f->lock);
+    f->lock = -1;
+}
+
+/* files_each - the entries of a folder; `dry` only looks: -EISDIR if one of
+ * them is a folder, which a queue's never has */
+static int files_each(const char *path, bool dry)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    struct stat st;
+    int err = 0;
+
+    if (!dir)
+        return -errno;
+    while (!err && (entry = readdir(dir)) != NULL) {
+        const char *name = entry->d_name;
+
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+            continue;
+        if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            (!dry && !S_ISDIR(st.st_mode) && unlinkat(dirfd(dir), name, 0) < 0))
+            err = -errno;
+        else if (S_ISDIR(st.st_mode))
+            err = -EISDIR;
+    }
+    closedir(dir);
+    return err;
+}
+
+/* nothing_held - what is in flight is thrown away with the rest */
+static int nothing_held(const char *custody)
+{
+    (void)custody;
+    return NO;
+}
+
+/* away_remove - what has its other name, the runtime folder first: the note
+ * that leads there is among the files */
+static int away_remove(const struct state_forget *f, struct problem *p)
+{
+    struct statedir away = f->dir;
+    char runtime[PATH_MAX];
+    int err;
+
+    snprintf(away.folder, sizeof away.folder, "%s", f->away);
+    err = runtimedir_remove(&away, nothing_held, runtime);
+    if (err && err != -ENOENT)
+        return cannot(runtime[0] ? runtime : f->away, -err, p);
+    FAULT_POINT("state_forget_runtime_gone");
+    err = files_each(f->away, false);
+    if (!err && rmdir(f->away) < 0)
+        err = -errno;
+    if (err)
+        return cannot(f->away, -err, p);
+    (void)rmdir(f->place); /* unless another queue is on its way */
+    return 0;
+}
+
+int state_forget_finish(const struct statedir *dir, struct problem *p)
+{
+    struct state_forget f;
+    struct stat st;
+    int err = names_make(&f, dir, p);
+
+    if (err)
+        return err;
+    if (lstat(f.away, &st) < 0)
+        return errno == ENOENT ? NO : cannot(f.away, errno, p);
+    err = away_remove(&f, p);
+    return err ? err : YES;
+}
+
+/* state_forget_run - the other name, then the rest
+ * Crash before the rename is on the disk: nothing was forgotten, or all of it.
+ * After it: no program finds the queue's folder any more; the note of the
+ * runtime folder is in what is left, so the next call removes both. A worker
+ * that starts meanwhile cannot lock the folder, or makes another one.
+ */
+int state_forget_run(struct state_forget *f, struct problem *p)
+{
+    int err = state_forget_finish(&f->dir, p);
+
+    if (err < 0)
+        return err;
+    err = files_each(f->dir.folder, true);
+    if (err == -EISDIR)
+        return problem_set(p, EX_CANTCREAT, EISDIR,
+                           "%s has folders in it, so it is no queue's; nothing "
+                           "was removed",
+                           f->dir.folder);
+    if (err)
+        return cannot(f->dir.folder, -err, p);
+    if (mkdir(f->place, 0700) < 0 && errno != EEXIST)
+        return cannot(f->dir.folder, errno, p);
+    FAULT_POINT("state_forget_before_rename");
+    if (rename(f->dir.folder, f->away) < 0)
+        return cannot(f->dir.folder, errno, p);
+    FAULT_POINT("state_forget_renamed");
+    err = folder_sync(f->place);
+    if (!err)
+        err = folder_sync(f->dir.root);
+    if (err)
+        return cannot(f->away, -err, p);
+    return away_remove(f, p);
+}

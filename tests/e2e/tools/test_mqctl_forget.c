@@ -1,0 +1,202 @@
+/* mqctl forget: what was kept of a queue that is gone */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_forget, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+/* folder - of the queue, in the state directory, or below another one there */
+static const char *folder(const char *below, const char *q)
+{
+    static char path[4200];
+
+    snprintf(path, sizeof path, "%s%s%s", harness_state_dir(), below, q);
+    return path;
+}
+
+static bool there(const char *below, const char *q)
+{
+    return access(folder(below, q), F_OK) == 0;
+}
+
+/* shown - by any that lists queues; where there is none they may say so */
+static bool shown(const char *q)
+{
+    static const char *const verbs[][4] = {
+        {"status"}, {"metrics"}, {"top", "--rounds", "1"}, {"queues"}};
+
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strstr(harness_run("mqctl", "--state-dir", harness_state_dir(),
+                               verbs[i][0], verbs[i][1], verbs[i][2])
+                       .out,
+                   q))
+            return true;
+    return false;
+}
+
+/* used - a queue that a worker ran on, with `letters` dead letters and one that
+ * waits if `waits`; it is gone but for what was kept */
+static void used(const char *q, int letters, bool waits)
+{
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "1", "--", "false");
+
+    for (int i = 0; i < letters; i++)
+        ctl_send(q, "x");
+    if (waits)
+        cr_assert_eq(harness_run("mqsend", "--delay", "1h", q, "later").status,
+                     0);
+    harness_until(ctl_number(q, "dead") == letters, SOON_MS);
+    harness_until(ctl_number(q, "waiting") == (waits ? 1 : 0), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(ctl("remove", "-q", q).status, 0);
+}
+
+Test(mqctl_forget, a_queue_that_is_gone_leaves_each_list)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r;
+
+    used(q, 0, false);
+    cr_assert(shown(q));
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, ": forgotten\n"), "%s", r.out);
+    cr_assert_not(shown(q));
+    cr_assert_not(there("", q));
+    cr_assert_not(there("", "/.forgotten"));
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 66);
+    cr_assert_not_null(strstr(r.err, "nothing was kept"), "%s", r.err);
+}
+
+Test(mqctl_forget, messages_are_thrown_away_by_force_only_and_counted)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r;
+    char want[300];
+
+    used(q, 2, true);
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "1 waiting, 2 dead letters"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "--force"), "%s", r.err);
+    snprintf(want, sizeof want,
+             "{\"queue\":\"%s\",\"forgotten\":false,\"waiting\":1,"
+             "\"spooled\":0,\"in_flight\":0,\"dead\":2}\n",
+             q);
+    cr_assert_str_eq(ctl_out("forget", "--force", "--dry-run", "--json", q),
+                     want);
+    cr_assert(there("", q), "a dry run removes nothing");
+    r = ctl("forget", "--force", q);
+    cr_assert_not_null(
+        strstr(r.out, "forgotten, and thrown away: 1 waiting, 2 dead letters"),
+        "%s", r.out);
+    cr_assert_not(shown(q));
+    used(q, 1, false);
+    cr_assert_str_eq(ctl_out("forget", "-q", "--force", q), "");
+}
+
+Test(mqctl_forget, never_under_a_worker_and_not_while_the_queue_is_there)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r = ctl("forget", "--force", q);
+
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "mqctl stop --wait"), "%s", r.err);
+    cr_assert(there("", q));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "is there still"), "%s", r.err);
+    cr_assert_eq(ctl("forget", "--force", q).status, 0);
+    cr_assert_eq(harness_queue_length(q), 0, "the queue stays");
+    cr_assert_not(there("", q));
+}
+
+Test(mqctl_forget, a_lock_of_a_worker_that_only_begins_is_respected)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r;
+    int fd;
+
+    used(q, 0, false);
+    fd = open(folder("", q), O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(flock(fd, LOCK_EX), 0);
+    r = ctl("forget", "--force", q);
+    cr_assert_eq(r.status, 69, "%s", r.err);
+    cr_assert(there("", q));
+    close(fd);
+    cr_assert_eq(ctl("forget", q).status, 0);
+}
+
+Test(mqctl_forget, what_a_kill_left_in_flight_goes_with_its_runtime_folder)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--", "sh", "-c", "echo >>began; exec sleep 100");
+    struct harness_result r;
+
+    ctl_send(q, "x");
+    harness_until_lines("began", 1, SOON_MS);
+    harness_kill(w);
+    cr_assert_eq(ctl("remove", "-q", "--force", q).status, 0);
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 69);
+    cr_assert_not_null(strstr(r.err, "1 in flight"), "%s", r.err);
+    r = ctl("forget", "--force", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "1 in flight"), "%s", r.out);
+    cr_assert_not(shown(q));
+    /* Nothing of it is found by a worker of that name. */
+    q = harness_queue(0, 0);
+    w = ctl_worker(q, "--exit-when-idle", "--", "true");
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+}
+
+Test(mqctl_forget, what_a_crash_left_is_removed_by_the_next_one)
+{
+    const char *q = harness_queue(0, 0);
+    char from[4200];
+    struct harness_result r;
+
+    used(q, 1, false);
+    snprintf(from, sizeof from, "%s", folder("", q));
+    cr_assert_eq(mkdir(folder("", "/.forgotten"), 0700), 0);
+    cr_assert_eq(rename(from, folder("/.forgotten", q)), 0);
+    cr_assert_not(shown(q), "from that moment on it is forgotten");
+    r = ctl("forget", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not(there("", "/.forgotten"));
+    cr_assert_eq(ctl("forget", q).status, 66);
+}
+
+Test(mqctl_forget, odd_names_and_folders_that_are_no_queues)
+{
+    static const char *const names[] = {"/a b;c", "/.dot", "/-x", "/ä'\"$(x)"};
+    struct harness_result r;
+    char path[4300];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        cr_assert_eq(mkdir(harness_state_dir(), 0700) == 0 || errno == EEXIST,
+                     true);
+        cr_assert_eq(mkdir(folder("", names[i]), 0700), 0);
+        r = ctl("forget", names[i]);
+        cr_assert_eq(r.status, 0, "%s: %s", names[i], r.err);
+        cr_assert_not(there("", names[i]));
+    }
+    cr_assert_eq(mkdir(folder("", "/amqp"), 0700), 0);
+    snprintf(path, sizeof path, "%s/vhost@host", folder("", "/amqp"));
+    cr_assert_eq(mkdir(path, 0700), 0);
+    r = ctl("forget", "--force", "/amqp");
+    cr_assert_eq(r.status, 73);
+    cr_assert_not_null(strstr(r.err, "no queue's"), "%s", r.err);
+    cr_assert_eq(access(path, F_OK), 0);
+    cr_assert_eq(ctl("forget", "..").status, 64);
+}
