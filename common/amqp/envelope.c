@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/amqp/field.h"
 #include "common/base/clock.h"
 
 #define POOL_PAGE 4096
@@ -14,70 +15,24 @@
 
 /* ---- reading ---- */
 
-static bool named(amqp_bytes_t key, const char *name)
-{
-    return key.len == strlen(name) && memcmp(key.bytes, name, key.len) == 0;
-}
-
-static bool begins(amqp_bytes_t key, const char *with)
-{
-    return key.len >= strlen(with) &&
-           memcmp(key.bytes, with, strlen(with)) == 0;
-}
-
-/* number - of whatever width a producer's library chose; false: none, or below
- * 0 */
-static bool number(const amqp_field_value_t *v, uint64_t *out)
-{
-    int64_t n;
-
-    switch (v->kind) {
-    case AMQP_FIELD_KIND_I8:
-        n = (int)v->value.i8 < 0 ? -1 : (uint8_t)v->value.i8;
-        break;
-    case AMQP_FIELD_KIND_U8:
-        n = v->value.u8;
-        break;
-    case AMQP_FIELD_KIND_I16:
-        n = v->value.i16;
-        break;
-    case AMQP_FIELD_KIND_U16:
-        n = v->value.u16;
-        break;
-    case AMQP_FIELD_KIND_I32:
-        n = v->value.i32;
-        break;
-    case AMQP_FIELD_KIND_U32:
-        n = v->value.u32;
-        break;
-    case AMQP_FIELD_KIND_I64:
-        n = v->value.i64;
-        break;
-    case AMQP_FIELD_KIND_U64:
-    case AMQP_FIELD_KIND_TIMESTAMP:
-        n = v->value.u64 > INT64_MAX ? -1 : (int64_t)v->value.u64;
-        break;
-    default:
-        return false;
-    }
-    *out = (uint64_t)n;
-    return n >= 0;
-}
-
 static bool text(const amqp_field_value_t *v, struct header_text *out)
 {
-    if (v->kind != AMQP_FIELD_KIND_UTF8 && v->kind != AMQP_FIELD_KIND_BYTES)
+    amqp_bytes_t bytes;
+
+    if (!field_text(v, &bytes))
         return false;
-    *out = (struct header_text){v->value.bytes.bytes, v->value.bytes.len};
+    *out = (struct header_text){bytes.bytes, bytes.len};
     return true;
 }
 
 /* brokers - an x- header that is the broker's own */
 static bool brokers(amqp_bytes_t key)
 {
-    return begins(key, "x-death") || begins(key, "x-first-death-") ||
-           begins(key, "x-last-death-") || named(key, "x-delivery-count") ||
-           named(key, "x-acquired-count");
+    return field_begins(key, "x-death") ||
+           field_begins(key, "x-first-death-") ||
+           field_begins(key, "x-last-death-") ||
+           field_named(key, "x-delivery-count") ||
+           field_named(key, "x-acquired-count");
 }
 
 /* What the headers say, for the text header in front of the body. */
@@ -108,35 +63,35 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
     struct header_text id;
     uint64_t n;
 
-    if (!begins(t->key, OURS)) {
+    if (!field_begins(t->key, OURS)) {
         foreign(r, t);
-    } else if (named(t->key, "mqw-id")) {
+    } else if (field_named(t->key, "mqw-id")) {
         r->named =
             text(&t->value, &id) && ulid_parse(id.at, id.size, &e->id) == 0;
-    } else if (named(t->key, "mqw-group")) {
+    } else if (field_named(t->key, "mqw-group")) {
         e->has_group = true;
-    } else if (!number(&t->value, &n)) {
+    } else if (!field_number(&t->value, &n)) {
         return;
-    } else if (named(t->key, "mqw-sent")) {
+    } else if (field_named(t->key, "mqw-sent")) {
         r->h.sent_ns = n;
         r->h.fields |= HEADER_SENT;
-    } else if (named(t->key, "mqw-expires")) {
+    } else if (field_named(t->key, "mqw-expires")) {
         r->h.expires_ns = n;
         r->h.fields |= HEADER_EXPIRES;
-    } else if (named(t->key, "mqw-timeout") && n > 0) {
+    } else if (field_named(t->key, "mqw-timeout") && n > 0) {
         r->h.timeout_ms = n;
         r->h.fields |= HEADER_TIMEOUT;
-    } else if (named(t->key, "mqw-attempt")) {
+    } else if (field_named(t->key, "mqw-attempt")) {
         e->attempt = n < UINT32_MAX ? n : UINT32_MAX;
-    } else if (named(t->key, "mqw-replay")) {
+    } else if (field_named(t->key, "mqw-replay")) {
         e->replay = n;
-    } else if (named(t->key, "mqw-hop")) {
+    } else if (field_named(t->key, "mqw-hop")) {
         e->hop = n;
-    } else if (named(t->key, "mqw-first")) {
+    } else if (field_named(t->key, "mqw-first")) {
         e->first_ns = n;
-    } else if (named(t->key, "mqw-due")) {
+    } else if (field_named(t->key, "mqw-due")) {
         e->due_ns = n;
-    } else if (named(t->key, "mqw-resent")) {
+    } else if (field_named(t->key, "mqw-resent")) {
         e->resent = n != 0;
     }
 }
@@ -246,8 +201,8 @@ uint64_t envelope_number(amqp_bytes_t raw)
         AMQP_STATUS_OK) {
         p = decoded;
         for (int i = 0; i < p->headers.num_entries; i++)
-            if (named(p->headers.entries[i].key, "mqw-number"))
-                (void)number(&p->headers.entries[i].value, &found);
+            if (field_named(p->headers.entries[i].key, "mqw-number"))
+                (void)field_number(&p->headers.entries[i].value, &found);
     }
     rabbit.empty_amqp_pool(&pool);
     return found;
@@ -309,7 +264,7 @@ static void put(struct writing *w, amqp_table_entry_t entry)
 }
 
 /* stays - a header that the copy has, too */
-static bool stays(amqp_bytes_t key)
+static bool stays(amqp_bytes_t key, const struct envelope_change *c)
 {
     static const char *const renewed[] = {
         "mqw-id",     "mqw-attempt", "mqw-first",  "mqw-due",    "mqw-hop",
@@ -317,8 +272,12 @@ static bool stays(amqp_bytes_t key)
         "mqw-error",  "mqw-died",    "CC",         "BCC"};
 
     for (size_t i = 0; i < sizeof renewed / sizeof renewed[0]; i++)
-        if (named(key, renewed[i]))
+        if (field_named(key, renewed[i]))
             return false;
+    if (c->replay && field_named(key, "mqw-replay"))
+        return false;
+    if (c->no_expiry && field_named(key, "mqw-expires"))
+        return false;
     return !brokers(key);
 }
 
@@ -351,7 +310,7 @@ static void history(struct writing *w, const amqp_table_t *old,
     int from = 0, n = 0, more = failed != NULL;
 
     for (int i = 0; i < old->num_entries; i++)
-        if (named(old->entries[i].key, "mqw-history") &&
+        if (field_named(old->entries[i].key, "mqw-history") &&
             old->entries[i].value.kind == AMQP_FIELD_KIND_ARRAY)
             was = &old->entries[i].value.value.array;
     all = room(w, ENVELOPE_HISTORY * sizeof *all);
@@ -382,7 +341,7 @@ static void tail_write(struct writing *w, const amqp_table_t *old,
         put(w, entry_text(w, "mqw-stderr",
                           failed->tail + failed->tail_size - size, size));
     for (int i = 0; !failed && i < old->num_entries; i++)
-        if (named(old->entries[i].key, "mqw-stderr"))
+        if (field_named(old->entries[i].key, "mqw-stderr"))
             put(w, old->entries[i]);
 }
 
@@ -399,6 +358,8 @@ static void ours(struct writing *w, const struct envelope_change *c)
         put(w, entry_number("mqw-hop", c->hop));
     if (c->first_ns)
         put(w, entry_number("mqw-first", c->first_ns));
+    if (c->replay)
+        put(w, entry_number("mqw-replay", c->replay));
     if (c->due_ns)
         put(w, entry_number("mqw-due", c->due_ns));
     if (c->resent)
@@ -423,7 +384,7 @@ static int fill(struct envelope_copy *out, amqp_basic_properties_t *p,
     if (!w.entries)
         return -ENOMEM;
     for (int i = 0; i < p->headers.num_entries; i++)
-        if (stays(p->headers.entries[i].key))
+        if (stays(p->headers.entries[i].key, c))
             put(&w, p->headers.entries[i]);
     ours(&w, c);
     if (!plain) {

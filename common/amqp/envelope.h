@@ -58,6 +58,8 @@ struct envelope_change {
     const struct envelope_attempt *failed; /* NULL: none more */
     const char *reason, *error;            /* a dead letter: why. NULL: none */
     uint64_t died_ns;
+    uint64_t replay; /* a letter that is sent again: how often. 0: as it was */
+    bool no_expiry;  /* without the time at which it expires */
     bool resent;
     uint64_t number; /* of this publishing, for basic.return */
 };

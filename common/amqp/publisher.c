@@ -34,6 +34,7 @@ struct unconfirmed {
     char queue[TOPOLOGY_NAME], id[32];
     amqp_table_entry_t headers[HEADERS];
     int header_count;
+    const amqp_basic_properties_t *properties; /* NULL: id and headers */
     size_t size;
     char *body; /* in bytes, behind the headers' text */
     char bytes[];
@@ -96,6 +97,7 @@ static struct unconfirmed *copy(const struct publication *m)
                 copied(&at, m->headers[i].value.value.bytes);
     }
     u->header_count = m->header_count;
+    u->properties = m->properties;
     u->body = at;
     u->size = m->size;
     memcpy(at, m->body, m->size);
@@ -104,21 +106,24 @@ static struct unconfirmed *copy(const struct publication *m)
 
 /* ---- sending ---- */
 
-static int send_one(struct publisher *b, struct unconfirmed *u)
+static amqp_table_entry_t resent_header(void)
 {
-    amqp_basic_properties_t p = {
-        ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG |
-                  (u->id[0] ? AMQP_BASIC_MESSAGE_ID_FLAG : 0U),
-        .headers = {u->header_count, u->headers},
-        .delivery_mode = 2,
-        .message_id = word(u->id)};
+    return (amqp_table_entry_t){
+        .key = word("mqw-resent"),
+        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}};
+}
+
+/* publish - with these properties, and marked if it was sent before; `all` has
+ * room for one header more */
+static int publish(struct publisher *b, struct unconfirmed *u,
+                   amqp_basic_properties_t p, amqp_table_entry_t *all)
+{
     int err;
 
+    p.headers.entries = all;
     if (u->resent) {
-        u->headers[u->header_count] = (amqp_table_entry_t){
-            .key = word("mqw-resent"),
-            .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}};
-        p.headers.num_entries++;
+        all[p.headers.num_entries++] = resent_header();
+        p._flags |= AMQP_BASIC_HEADERS_FLAG;
     }
     u->returned = false;
     u->sent_ns = clock_mono_ns();
@@ -128,6 +133,31 @@ static int send_one(struct publisher *b, struct unconfirmed *u)
                                    0, &p, (amqp_bytes_t){u->size, u->body}));
     if (!err)
         u->number = ++b->numbers;
+    return err;
+}
+
+static int send_one(struct publisher *b, struct unconfirmed *u)
+{
+    amqp_basic_properties_t p = {
+        ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG |
+                  (u->id[0] ? AMQP_BASIC_MESSAGE_ID_FLAG : 0U),
+        .headers = {u->header_count, u->headers},
+        .delivery_mode = 2,
+        .message_id = word(u->id)};
+    const amqp_table_t *given;
+    amqp_table_entry_t *all;
+    int err;
+
+    if (!u->properties)
+        return publish(b, u, p, u->headers);
+    given = &u->properties->headers;
+    all = calloc((size_t)given->num_entries + 1, sizeof *all);
+    if (!all)
+        return -ENOMEM;
+    if (given->num_entries > 0)
+        memcpy(all, given->entries, (size_t)given->num_entries * sizeof *all);
+    err = publish(b, u, *u->properties, all);
+    free(all);
     return err;
 }
 

@@ -19,12 +19,16 @@
 
 struct publisher; /* opaque; body in publisher.c */
 
-/* A message; all of it is copied. Headers are numbers and text. */
+/* A message; all of it is copied, but for `properties`. Headers are numbers and
+ * text. */
 struct publication {
     const char *queue;
     const char *id; /* a ULID */
     const amqp_table_entry_t *headers;
     int header_count;
+    /* All that there is to say of it, instead of id and headers. They stay as
+     * they are until it is confirmed. NULL: none. */
+    const amqp_basic_properties_t *properties;
     const void *body;
     size_t size;
 };

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/amqp/envelope.h"
+#include "common/amqp/letter_envelope.h"
 #include "common/base/clock.h"
 
 static struct problem p;
@@ -264,5 +264,73 @@ Test(envelope, a_plain_copy_has_no_history)
     cr_assert_eq(envelope_copy(&copy, with(NULL, 0), &change, true), 0);
     cr_assert_null(in_copy("mqw-history"));
     cr_assert_null(in_copy("mqw-stderr"));
+    envelope_copy_free(&copy);
+}
+
+Test(envelope, a_letter_says_why_it_died_and_where)
+{
+    amqp_table_entry_t run[] = {number("at", 5), number("ms", 7),
+                                said("error", "exit 1"),
+                                said("machine", "mq1")};
+    amqp_field_value_t one = {.kind = AMQP_FIELD_KIND_TABLE,
+                              .value.table = {4, run}};
+    amqp_table_entry_t all[] = {
+        said("mqw-reason", "rejected"),
+        said("mqw-error", "exit 65"),
+        number("mqw-died", 99),
+        said("mqw-stderr", "why"),
+        number("x-delivery-count", 12),
+        {.key = word("mqw-history"),
+         .value = {.kind = AMQP_FIELD_KIND_ARRAY, .value.array = {1, &one}}}};
+    struct letter_envelope l;
+
+    cr_assert_eq(letter_envelope_read(&l, with(all, 6)), 0);
+    cr_assert_eq(l.reason, REASON_REJECTED);
+    cr_assert_eq(l.died_ns, 99);
+    cr_assert_eq(l.deliveries, 12);
+    cr_assert_eq(l.attempt_count, 1);
+    cr_assert_eq(l.attempts[0].ms, 7);
+    cr_assert_eq(memcmp(l.attempts[0].machine.bytes, "mq1", 3), 0);
+    letter_envelope_free(&l);
+    cr_assert_eq(letter_envelope_same(&copy, with(all, 6)), 0);
+    cr_assert_eq(copy.properties.headers.num_entries, 5,
+                 "all but the count of deliveries");
+    envelope_copy_free(&copy);
+}
+
+Test(envelope, a_letter_of_the_brokers_own_has_its_word_for_why)
+{
+    amqp_table_entry_t death[] = {said("reason", "expired"),
+                                  number("time", 1700000000)};
+    amqp_field_value_t one = {.kind = AMQP_FIELD_KIND_TABLE,
+                              .value.table = {2, death}};
+    amqp_table_entry_t all[] = {
+        {.key = word("x-death"),
+         .value = {.kind = AMQP_FIELD_KIND_ARRAY, .value.array = {1, &one}}}};
+    struct letter_envelope l;
+
+    cr_assert_eq(letter_envelope_read(&l, with(all, 1)), 0);
+    cr_assert_eq(l.reason, REASON_EXPIRED);
+    cr_assert_eq(l.died_ns, 1700000000U * NS_PER_S);
+    letter_envelope_free(&l);
+}
+
+Test(envelope, a_replay_has_its_number_and_a_new_life)
+{
+    amqp_table_entry_t all[] = {
+        said("mqw-reason", "exhausted"), number("mqw-attempt", 3),
+        number("mqw-replay", 1), number("mqw-expires", 5), said("x-a", "b")};
+    struct ulid id = {.bytes = {1}};
+    const struct envelope_change change = {
+        .id = &id, .replay = 2, .no_expiry = true};
+    amqp_bytes_t sent;
+
+    cr_assert_eq(envelope_copy(&copy, with(all, 5), &change, false), 0);
+    sent = encode(&copy.properties);
+    cr_assert_eq(envelope_read(&e, sent, "", 0, head), 0);
+    cr_assert_eq(e.replay, 2);
+    cr_assert_eq(e.attempt, 0);
+    cr_assert_null(memmem(sent.bytes, sent.len, "mqw-reason", 10));
+    cr_assert_null(memmem(sent.bytes, sent.len, "mqw-expires", 11));
     envelope_copy_free(&copy);
 }
