@@ -12,6 +12,8 @@
 /* A letter on its way to JSON. */
 struct writing {
     const char *queue;
+    int64_t row;
+    const struct letter_elsewhere *elsewhere; /* NULL: of this machine */
     json_t *history;
     json_t *object;
     int err; /* -ENOMEM: a field could not be made; what follows is left out */
@@ -72,6 +74,9 @@ static int attempt_put(unsigned n, const struct store_attempt *a, void *arg)
     put(w, o, "said", json_boolean(a->said));
     put_bytes(w, o, "stderr", a->stderr_tail ? a->stderr_tail : "",
               a->stderr_size);
+    if (w->elsewhere)
+        put_text(w, o, "machine",
+                 w->elsewhere->machine(w->elsewhere->arg, w->row, n));
     return json_array_append_new(w->history, o) < 0 ? -ENOMEM : w->err;
 }
 
@@ -83,7 +88,8 @@ static int letter_put(const struct letter *l, void *arg)
     char id[ULID_TEXT];
     json_t *o = w->object = json_object();
 
-    put_int(w, o, "id", (uint64_t)m->row);
+    if (!w->elsewhere)
+        put_int(w, o, "id", (uint64_t)m->row);
     put_text(w, o, "message_id", ulid_print(m->id, id));
     put_text(w, o, "queue", w->queue);
     put_text(w, o, "state", m->state == STORE_REPLAYED ? "replayed" : "dead");
@@ -111,9 +117,12 @@ static int letter_put(const struct letter *l, void *arg)
 
 /* letter_json_print - one letter, one line */
 int letter_json_print(struct store *s, const char *queue, int64_t row,
-                      FILE *out)
+                      const struct letter_elsewhere *elsewhere, FILE *out)
 {
-    struct writing w = {.queue = queue, .history = json_array()};
+    struct writing w = {.queue = queue,
+                        .row = row,
+                        .elsewhere = elsewhere,
+                        .history = json_array()};
     int err = w.history ? letters_history(s, row, attempt_put, &w) : -ENOMEM;
 
     if (!err)

@@ -16,8 +16,15 @@
 
 #include "common/letter/letters.h"
 
+/* A letter of a broker, which has no number there. */
+struct letter_elsewhere {
+    /* The machine of attempt `n`, 1 and up; NULL: not known. */
+    const char *(*machine)(void *arg, int64_t row, unsigned n);
+    void *arg;
+};
+
 /* Print the letter as one line to `out`. */
 int letter_json_print(struct store *s, const char *queue, int64_t row,
-                      FILE *out);
+                      const struct letter_elsewhere *elsewhere, FILE *out);
 
 #endif

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
         cli_interrupt_catch();
         status = complain_output(runs[o.line.verb](&ctx));
     }
-    context_close(&ctx);
+    status = status_worse(status, context_close(&ctx));
     cli_interrupt_die();
     return status;
 }

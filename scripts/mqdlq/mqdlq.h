@@ -35,7 +35,8 @@ struct options {
     struct letter_filter filter;
     const char *state_dir; /* NULL: as the worker finds it */
     const char *to;        /* NULL: the queue itself */
-    uint64_t by;           /* enum letter_by */
+    const char *password_file, *tls_ca, *tls_cert, *tls_key; /* NULL: none */
+    uint64_t by; /* enum letter_by */
     uint64_t rate, wait_ns, older_than_ns;
     bool all, json, quiet, count, body, raw, dry_run, canary;
     bool reset_expiry, again;
@@ -48,13 +49,15 @@ extern const struct subcommand_table mqdlq_table;
 struct context {
     const struct options *o;
     char queue[QUEUE_NAME_MAX];
-    struct store *store; /* NULL: there is none */
+    struct store *store;   /* NULL: there is none */
+    struct broker *broker; /* that the letters are of; NULL: of this machine */
 };
 
 /* With `create` the store is made if it is missing; without, a store that is
  * missing is no failure, and stderr says where it was looked for. */
 int context_open(struct context *ctx, const struct options *o, bool create);
-void context_close(struct context *ctx);
+/* An exit status: letters of a broker have to go back. */
+int context_close(struct context *ctx);
 
 /* A -errno of the store while it was asked to `what`; the exit status. */
 int store_failed(const char *what, int err);

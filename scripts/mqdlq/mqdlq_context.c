@@ -9,12 +9,14 @@
 #include <sysexits.h>
 
 #include "common/base/queue_name.h"
+#include "common/broker/broker_operand.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/state/worker_lock.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
 
 /* store_failed - say it, with the exit status */
 int store_failed(const char *what, int err)
@@ -104,6 +106,8 @@ int context_open(struct context *ctx, const struct options *o, bool create)
     int err;
 
     *ctx = (struct context){.o = o};
+    if (broker_operand_is(o->line.operands[0]))
+        return broker_open(ctx);
     err = queue_name(o->line.operands[0], ctx->queue, &p);
     if (!err)
         err = store_find(ctx, create, &p);
@@ -114,8 +118,10 @@ int context_open(struct context *ctx, const struct options *o, bool create)
     return err ? complain(p.status, "%s", p.text) : 0;
 }
 
-/* context_close - close the store */
-void context_close(struct context *ctx)
+int context_close(struct context *ctx)
 {
+    int status = broker_close(ctx);
+
     store_close(&ctx->store);
+    return status;
 }

@@ -16,6 +16,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
 #define PREVIEW_BYTES 256  /* of a body in the table */
@@ -25,6 +26,7 @@
 
 struct listing {
     struct term_table *table;
+    bool numbered; /* letters have numbers */
     uint64_t rows;
 };
 
@@ -33,12 +35,15 @@ static int letter_row(const struct letter *l, void *arg)
 {
     struct listing *listing = arg;
     struct term_table *t = listing->table;
-    char time[TIME_TEXT];
+    char time[TIME_TEXT], id[ULID_TEXT];
     char error[ERROR_JOINED];
     size_t preview =
         l->body_size < PREVIEW_BYTES ? l->body_size : PREVIEW_BYTES;
 
-    term_cellf(t, "%" PRId64, l->m.row);
+    if (listing->numbered)
+        term_cellf(t, "%" PRId64, l->m.row);
+    else
+        term_cellf(t, "%s", ulid_print(l->m.id, id));
     term_cellf(t, "%s", time_print(l->m.died_ns, time));
     term_cellf(t, "%" PRIu32, l->m.attempts);
     term_cellf(t, "%s", dead_reason_text(l->m.reason));
@@ -62,6 +67,7 @@ static int list_table(struct context *ctx)
         {"SIZE", TERM_RIGHT, false},  {"BODY", TERM_LEFT, true},
     };
     struct listing listing = {
+        .numbered = !ctx->broker,
         .table = term_table_open(columns, sizeof columns / sizeof *columns)};
     int err = 0;
     int out;
@@ -196,10 +202,12 @@ static int list_by(struct context *ctx)
 static int json_lines(struct context *ctx, const struct selection *c,
                       bool backwards)
 {
+    const struct letter_elsewhere elsewhere = {broker_machine, ctx->broker};
+
     for (size_t i = 0; i < c->count && !cli_interrupt_seen(); i++) {
         size_t at = backwards ? c->count - 1 - i : i;
-        int err =
-            letter_json_print(ctx->store, ctx->queue, c->picks[at].row, stdout);
+        int err = letter_json_print(ctx->store, ctx->queue, c->picks[at].row,
+                                    ctx->broker ? &elsewhere : NULL, stdout);
 
         if (err && err != -ENOENT)
             return store_failed("print a letter", err);

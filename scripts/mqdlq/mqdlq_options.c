@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/broker/broker_operand.h"
 #include "common/message/header.h"
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
@@ -169,6 +170,20 @@ static const struct subcommand_flag flags[] = {
      {"dry-run", 'n', OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
     {EVERY,
+     {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
+      .help = "what opens a queue on a broker; else "
+              "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"}},
+    {EVERY,
+     {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
+      .help = "who may have signed the certificate of a broker (amqps://); "
+              "without it those that the system trusts"}},
+    {EVERY,
+     {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
+      .help = "certificate that the broker is shown"}},
+    {EVERY,
+     {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
+      .help = "its private key"}},
+    {EVERY,
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the worker; without this as the "
               "worker finds it"}},
@@ -177,7 +192,8 @@ static const struct subcommand_flag flags[] = {
 };
 static const char notes[] =
     "Exit status: 0; 64 usage; 65 refused (body too large, expired, not JSON);"
-    "\n66 no such letter or queue; 71 system limit; 73 state directory;\n"
+    "\n66 no such letter or queue; 69 no broker; 71 system limit; 73 state "
+    "directory;\n"
     "75 the queue stayed full, the canary died, the store is locked.\n"
     "See mqdlq(1).";
 
@@ -229,6 +245,43 @@ static void older_than_apply(struct options *o)
         o->filter.until_ns = until;
 }
 
+/* broker_check - what letters on a broker cannot have, and other ones */
+static int broker_check(const struct options *o, struct problem *p)
+{
+    bool broker =
+        o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]);
+    const char *only = o->password_file ? "--password-file"
+                       : o->tls_ca      ? "--tls-ca"
+                       : o->tls_cert    ? "--tls-cert"
+                       : o->tls_key     ? "--tls-key"
+                                        : NULL;
+    const char *text =
+        o->canary
+            ? "--canary cannot be: a broker does not tell how a message ended; "
+              "replay one by its id, see mqdlq list, then the others"
+        : o->again || o->filter.replayed
+            ? "--again and --replayed cannot be: a letter that was sent again "
+              "is no letter any more"
+        : o->raw ? "--raw cannot be: on a broker a message has properties, "
+                   "which it keeps"
+        : o->line.verb == VERB_IMPORT
+            ? "import cannot be: letters on a broker are its worker's; send "
+              "what export printed with mqsend"
+        : o->state_dir ? "--state-dir cannot be: letters are on the broker"
+        : o->to && (o->to[0] == '/' || broker_operand_is(o->to))
+            ? "--to takes the name of a queue in the same virtual host"
+        : !o->tls_cert != !o->tls_key
+            ? "--tls-cert and --tls-key go together: give both"
+            : NULL;
+
+    if (!broker && only)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a queue on a broker (amqp://): leave it "
+                           "out",
+                           only);
+    return broker && text ? problem_set(p, EX_USAGE, EINVAL, "%s", text) : 0;
+}
+
 /* options_check - what the flags cannot mean together */
 static int options_check(void *options, struct problem *p)
 {
@@ -255,13 +308,15 @@ static int options_check(void *options, struct problem *p)
                "ids, or --replayed";
     if (text)
         return problem_set(p, EX_USAGE, EINVAL, "%s", text);
-    return choice_check(o, p);
+    return broker_check(o, p) < 0 ? -EINVAL : choice_check(o, p);
 }
 
 const struct subcommand_table mqdlq_table = {
     .program = "mqdlq",
     .usage = "VERB [options] QUEUE ...",
-    .about = "Inspect, replay and discard the dead letters of a queue.",
+    .about =
+        "Inspect, replay and discard the dead letters of a queue (/NAME or "
+        "amqp://USER@HOST/VHOST/QUEUE).",
     .notes = notes,
     .verbs = verbs,
     .verb_count = VERB_COUNT,

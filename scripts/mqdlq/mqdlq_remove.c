@@ -15,6 +15,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
 #define BATCH     256  /* letters of one transaction */
@@ -34,8 +35,11 @@ static int letter_foretell(const struct letter *l, void *arg)
                       "reason", dead_reason_text(l->m.reason), "error",
                       l->m.error),
             stdout);
-    printf("would remove %" PRId64 " %s died %s %s", l->m.row, id,
-           time_print(l->m.died_ns, time), dead_reason_text(l->m.reason));
+    fputs("would remove ", stdout);
+    if (!ctx->broker)
+        printf("%" PRId64 " ", l->m.row);
+    printf("%s died %s %s", id, time_print(l->m.died_ns, time),
+           dead_reason_text(l->m.reason));
     if (l->m.error) {
         fputs(": ", stdout);
         safe_text(stdout, l->m.error, strlen(l->m.error), true);
@@ -87,7 +91,8 @@ static int64_t batch_remove(struct context *ctx, const struct selection *c,
         rows[n] = c->picks[at + n].row;
         n++;
     }
-    return letters_discard(ctx->store, rows, n);
+    return ctx->broker ? broker_discard(ctx, rows, n)
+                       : letters_discard(ctx->store, rows, n);
 }
 
 /* selection_remove - all of them; 0 or an exit status */
@@ -112,7 +117,7 @@ static int selection_remove(struct context *ctx, const struct selection *c)
     if (cli_interrupt_seen())
         status = complain(EX_TEMPFAIL, "interrupted");
     /* The letters are gone whether the file shrinks or not. */
-    if (!status && gone >= MANY_GONE)
+    if (!status && gone >= MANY_GONE && !ctx->broker)
         letters_shrink(ctx->store);
     removed_tell(ctx, c, gone);
     return status;

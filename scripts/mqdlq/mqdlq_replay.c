@@ -19,6 +19,7 @@
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 #include "scripts/mqdlq/mqdlq_encode.h"
 
@@ -455,8 +456,11 @@ static int target_open(struct replay *r)
 int replay_run(struct context *ctx)
 {
     struct replay r = {.context = ctx};
-    int status = selection_make(&r.selection, ctx);
+    int status;
 
+    if (ctx->broker)
+        return broker_replay_run(ctx);
+    status = selection_make(&r.selection, ctx);
     if (!status)
         status = on_way_find(&r);
     if (!status && r.selection.count == 0) {

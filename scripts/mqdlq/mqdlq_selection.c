@@ -137,13 +137,12 @@ static int id_take(struct lookup *k, const char *text)
     if (text[strspn(text, "0123456789")] == '\0') {
         int64_t row = strtonum(text, 1, INT64_MAX, &trouble);
 
-        if (!trouble)
+        if (!trouble && !k->context->broker)
             return row_look(k, text, row);
     }
-    return complain(EX_USAGE,
-                    "\"%s\" is not an id; give a number of the ID column or a "
-                    "message id of 26 characters",
-                    text);
+    return complain(
+        EX_USAGE, "\"%s\" is not an id; give %sa message id of 26 characters",
+        text, k->context->broker ? "" : "a number of the ID column or ");
 }
 
 /* ids_from_stdin - ids with blanks between them */
@@ -222,7 +221,7 @@ static int wanted_judge(struct lookup *k)
         ulid_print(w->id, text);
         if (w->found == 0)
             id_missing(k, text);
-        else if (w->found > 1)
+        else if (w->found > 1 && !k->context->broker)
             return complain(EX_USAGE,
                             "%" PRIu64 " letters have the message id %s, one "
                             "of them is %" PRId64

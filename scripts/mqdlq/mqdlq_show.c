@@ -12,6 +12,7 @@
 #include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
 #define BODY_SHOWN (16u << 10)
@@ -92,8 +93,12 @@ static int fields_print(const struct letter *l, void *arg)
     const struct store_row *m = &l->m;
     char id[ULID_TEXT], time[TIME_TEXT];
 
-    printf("%sLetter %" PRId64 " of %s%s\n", term_colour(stdout, TERM_BOLD),
-           m->row, ctx->queue, term_colour(stdout, TERM_PLAIN));
+    fputs(term_colour(stdout, TERM_BOLD), stdout);
+    if (ctx->broker)
+        printf("Letter of %s", ctx->queue);
+    else
+        printf("Letter %" PRId64 " of %s", m->row, ctx->queue);
+    printf("%s\n", term_colour(stdout, TERM_PLAIN));
     field("message id", "%s", ulid_print(m->id, id));
     state_print(l);
     field("died", "%s", time_print(m->died_ns, time));
@@ -119,13 +124,20 @@ static int fields_print(const struct letter *l, void *arg)
     return 0;
 }
 
+/* The letter whose attempts are printed. */
+struct shown {
+    struct context *ctx;
+    int64_t row;
+};
+
 /* attempt_print - visit: one failed delivery */
 static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 {
+    const struct shown *v = arg;
+    const char *machine;
     char time[TIME_TEXT], took[DURATION_TEXT];
     uint64_t whole = a->duration_ns;
 
-    (void)arg;
     if (whole >= NS_PER_MS)
         whole -= whole % NS_PER_MS; /* for people; --json has all digits */
     if (n == 1)
@@ -135,6 +147,11 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
            duration_print(whole, took));
     if (a->error)
         safe_text(stdout, a->error, strlen(a->error), true);
+    machine = v->ctx->broker ? broker_machine(v->ctx->broker, v->row, n) : NULL;
+    if (machine) {
+        fputs("  on ", stdout);
+        safe_text(stdout, machine, strlen(machine), true);
+    }
     putchar('\n');
     block_print(a->stderr_tail, a->stderr_size, "       ");
     return 0;
@@ -171,7 +188,8 @@ static int letter_show(struct context *ctx, int64_t row)
         return letters_get(ctx->store, row, body_write, NULL);
     err = letters_get(ctx->store, row, fields_print, ctx);
     if (!err)
-        err = letters_history(ctx->store, row, attempt_print, NULL);
+        err = letters_history(ctx->store, row, attempt_print,
+                              &(struct shown){ctx, row});
     if (!err)
         err = letters_get(ctx->store, row, body_print, NULL);
     return err;

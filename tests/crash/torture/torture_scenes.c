@@ -206,7 +206,8 @@ static const struct scene *scene_of(const char *point)
 bool scene_possible(const struct torture *t, const char *point)
 {
     static const char *const never[] = {"custody_put_back_", "store_copy_",
-                                        "letters_drop_", "amqp_"};
+                                        "letters_drop_", "amqp_",
+                                        "letter_refreshed"};
 
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strncmp(point, never[i], strlen(never[i])) == 0)

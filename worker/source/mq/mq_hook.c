@@ -45,7 +45,7 @@ static int json_make(struct source_mq *q, struct source_hook *out)
 
     if (!f)
         return -ENOMEM;
-    err = letter_json_print(q->store, q->set->queue, out->letter, f);
+    err = letter_json_print(q->store, q->set->queue, out->letter, NULL, f);
     return fclose(f) == 0 ? err : -ENOMEM;
 }
 

@@ -1,0 +1,63 @@
+/* mqdlq_held.h - letters that are held, and what is kept of them beside the
+ * store
+ *
+ * WHAT   The connection that holds them; for each row its delivery tag and its
+ *        properties as they came, which are in a file without a name.
+ * WHO    One thread.
+ * OWNS   All of it.
+ * FAILS  As said.
+ */
+#ifndef SCRIPTS_MQDLQ_AMQP_MQDLQ_HELD_H
+#define SCRIPTS_MQDLQ_AMQP_MQDLQ_HELD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/amqp/link.h"
+#include "common/amqp/publisher.h"
+#include "common/amqp/topology.h"
+#include "common/broker/broker_password.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
+
+/* One letter; row 1 is the first. */
+struct held {
+    uint64_t tag;
+    long at; /* of its properties, in `properties` */
+    size_t size;
+    uint64_t deliveries; /* times that somebody had it before */
+    bool gone;           /* acknowledged */
+};
+
+struct broker {
+    struct broker_operand operand, to; /* `to`: where replay sends */
+    char password[BROKER_PASSWORD];
+    struct link_setup setup;
+    struct topology topology;
+    char dead[TOPOLOGY_NAME];
+    struct link *link;
+    struct publisher *publisher; /* NULL: nothing was published yet */
+    FILE *properties;
+    struct held *held;
+    size_t count, room;
+    char machine[BROKER_MACHINE];
+};
+
+/* Take up to `count` letters, and their copies to the store. */
+int held_look(struct broker *b, struct store *store, uint32_t count);
+/* The letter of a row; NULL: it is gone, or there is none. */
+struct held *held_at(struct broker *b, int64_t row);
+/* Its properties, the caller's to free; NULL: they cannot be read. */
+void *held_properties(struct broker *b, const struct held *h);
+/* It is no letter any more. 0 or -errno: the connection is gone, and it comes
+ * back. */
+int held_ack(struct broker *b, struct held *h);
+/* Publish and wait for the confirm. `queue`: as the publisher's operand. */
+int held_publish(struct broker *b, const char *queue,
+                 const amqp_basic_properties_t *properties, const void *body,
+                 size_t size, uint64_t wait_ns, struct problem *p);
+/* What the broker sent meanwhile is read, and it hears that we live. */
+int held_tend(struct broker *b);
+
+#endif

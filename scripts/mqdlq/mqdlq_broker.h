@@ -1,0 +1,28 @@
+/* mqdlq_broker.h - dead letters of a queue on a broker
+ *
+ * WHAT   Takes all letters of NAME.dead, unacknowledged, and puts copies in a
+ *        store of its own that has no name: what lists, chooses and shows is
+ *        the same as for letters of this machine. A row of that store is a
+ *        letter that is held. What is not acknowledged goes back in its place.
+ * WHO    One thread; one such program at a time, as the broker has it.
+ * OWNS   The connections and the store, until broker_close.
+ * FAILS  Exit statuses; the reason is out on stderr.
+ */
+#ifndef SCRIPTS_MQDLQ_MQDLQ_BROKER_H
+#define SCRIPTS_MQDLQ_MQDLQ_BROKER_H
+
+#include "scripts/mqdlq/mqdlq.h"
+
+#define BROKER_MACHINE 80
+
+/* The letters of ctx->o's operand; no store: there is no such queue. */
+int broker_open(struct context *ctx);
+/* The letters that are left go back; says if the broker does not have them. */
+int broker_close(struct context *ctx);
+/* Letters by row: how many went, or -errno. */
+int64_t broker_discard(struct context *ctx, const int64_t *rows, size_t n);
+/* letter_json.h: where attempt `n` was. `arg` is the broker. */
+const char *broker_machine(void *arg, int64_t row, unsigned n);
+int broker_replay_run(struct context *ctx);
+
+#endif

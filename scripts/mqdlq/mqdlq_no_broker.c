@@ -1,0 +1,40 @@
+/* mqdlq_no_broker.c - in the place of amqp/, where librabbitmq was not there
+ * when this was built (see mqdlq_broker.h) */
+#include "scripts/mqdlq/mqdlq_broker.h"
+
+#include <errno.h>
+#include <sysexits.h>
+
+#include "common/text/complain.h"
+
+int broker_open(struct context *ctx)
+{
+    return complain(EX_USAGE,
+                    "%s: amqp:// needs a build with librabbitmq: scripts/deps, "
+                    "then make",
+                    ctx->o->line.operands[0]);
+}
+
+int broker_close(struct context *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+int64_t broker_discard(struct context *ctx, const int64_t *rows, size_t n)
+{
+    (void)ctx, (void)rows, (void)n;
+    return -ENOTSUP;
+}
+
+const char *broker_machine(void *arg, int64_t row, unsigned n)
+{
+    (void)arg, (void)row, (void)n;
+    return NULL;
+}
+
+int broker_replay_run(struct context *ctx)
+{
+    (void)ctx;
+    return EX_USAGE;
+}

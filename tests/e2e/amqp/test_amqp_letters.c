@@ -1,0 +1,233 @@
+/* test_amqp_letters.c - mqdlq on the letters of a broker */
+#define AMQP_BROKER 1
+#include "tests/e2e/amqp/amqp_fixture.h"
+
+#include <signal.h>
+
+TestSuite(amqp_letters, .init = amqp_init, .fini = amqp_fini, .timeout = 180);
+
+#define OP       amqp_operand(amqp_queue, 1)
+#define DLQ(...) harness_run("mqdlq", __VA_ARGS__)
+
+/* make - so many letters: "<0>", "<1>", ... with the history of two attempts */
+static void make(int count)
+{
+    struct harness_process *w =
+        amqp_worker("-c", "4", "--max-attempts", "2", "--backoff", "1ms", "--",
+                    harness_script("h", "b=$(cat)\n"
+                                        "echo \"why $b\" >&2\nexit 7\n"));
+    char text[32];
+
+    for (int i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "<%d>", i);
+        amqp_send(text);
+    }
+    harness_until(amqp_ready(amqp_of("dead")) == count, 40000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* drain - a worker that runs what is in the queue, each body a line of runs,
+ * until the broker has none */
+static void drain(size_t lines)
+{
+    struct harness_process *w =
+        amqp_worker("--", "sh", "-c", "echo \"$MQW_ATTEMPT $(cat)\" >>runs");
+
+    harness_until_lines("runs", lines, 60000);
+    harness_until(amqp_ready(amqp_queue) == 0, 20000);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+/* id_of - of the letter with that body */
+static const char *id_of(const char *body)
+{
+    static char id[64];
+    struct harness_result r = DLQ("list", OP, "--json", "--match", body);
+    const char *at = strstr(r.out, "\"message_id\":");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(at, "%s", r.out);
+    at = strchr(at + 13, '"') + 1;
+    snprintf(id, sizeof id, "%.26s", at);
+    return id;
+}
+
+Test(amqp_letters, list_and_show_say_why_it_died_where_and_how_often)
+{
+    struct harness_result r;
+
+    make(2);
+    r = DLQ("list", OP);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "exhausted"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "exit 7: why <1>"), "%s", r.out);
+    r = DLQ("list", OP, "--by", "reason");
+    cr_assert_not_null(strstr(r.out, "2"), "%s", r.out);
+    r = DLQ("show", OP, id_of("<1>"));
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "\n  2  "), "two attempts: %s", r.out);
+    cr_assert_not_null(strstr(r.out, " on "), "the machine: %s", r.out);
+    cr_assert_not_null(strstr(r.out, "why <1>"), "%s", r.out);
+    r = DLQ("show", OP, "--body", "--match", "<0>");
+    cr_assert_str_eq(r.out, "<0>");
+    r = DLQ("list", OP, "--json");
+    cr_assert_not_null(strstr(r.out, "\"machine\":"), "%s", r.out);
+    cr_assert_null(strstr(r.out, "\"id\":"), "it has no number: %s", r.out);
+    r = DLQ("export", OP);
+    cr_assert_not_null(strstr(r.out, "why <0>"), "%s", r.out);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 2);
+}
+
+Test(amqp_letters, a_hundred_looks_lose_none_even_beside_a_limit)
+{
+    char policy[80];
+
+    make(3);
+    snprintf(policy, sizeof policy, "^%s", amqp_queue);
+    cr_assert_eq(amqp_ctl("set_policy", "--apply-to", "queues", "limit", policy,
+                          "{\"delivery-limit\":20}")
+                     .status,
+                 0);
+    for (int i = 0; i < 100; i++) {
+        struct harness_result r = DLQ("list", OP, "--count");
+
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        cr_assert_str_eq(r.out, "3\n", "look %d: %s%s", i, r.out, r.err);
+    }
+    cr_assert_eq(amqp_ready(amqp_of("dead.kept")), 0);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 3);
+    cr_assert_not_null(strstr(DLQ("show", OP, id_of("<2>")).out, "why <2>"),
+                       "it says all that it said");
+    cr_assert_eq(amqp_ctl("clear_policy", "limit").status, 0);
+}
+
+Test(amqp_letters, what_a_policy_takes_is_said_and_not_lost)
+{
+    struct harness_result r;
+    char policy[80];
+
+    make(2);
+    snprintf(policy, sizeof policy, "^%s.dead$", amqp_queue);
+    cr_assert_eq(amqp_ctl("set_policy", "--apply-to", "queues", "limit", policy,
+                          "{\"delivery-limit\":1}")
+                     .status,
+                 0);
+    for (int i = 0; i < 3; i++)
+        r = DLQ("list", OP, "--count");
+    harness_until(amqp_ready(amqp_of("dead.kept")) == 2, 10000);
+    r = DLQ("list", OP, "--count");
+    cr_assert_not_null(strstr(r.err, "2 letters are in"), "%s", r.err);
+    cr_assert_eq(amqp_ctl("clear_policy", "limit").status, 0);
+}
+
+Test(amqp_letters, discard_takes_those_that_are_named_and_no_other)
+{
+    struct harness_result r;
+
+    make(4);
+    r = DLQ("discard", OP, "--dry-run", "--all");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 4, "%s", r.out);
+    r = DLQ("discard", OP, id_of("<2>"));
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.out, "1 of 1 letter removed\n");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 3);
+    cr_assert_eq(DLQ("show", OP, "--match", "<2>").status, 66);
+    r = DLQ("discard", OP, "01JD3Z6Q9V0X8N5T2K7B4M1C3F");
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    r = DLQ("purge", OP, "--older-than", "1h", "--json");
+    cr_assert_not_null(strstr(r.out, "\"removed\":0"), "%s", r.out);
+    r = DLQ("purge", OP, "--all");
+    cr_assert_str_eq(r.out, "3 of 3 letters removed\n");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
+}
+
+Test(amqp_letters, replay_gives_a_new_life_with_its_history)
+{
+    struct harness_result r;
+
+    make(3);
+    r = DLQ("replay", OP, "--match", "<1>", "--json");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "\"sent\":1"), "%s", r.out);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 2);
+    cr_assert_eq(amqp_ready(amqp_queue), 1);
+    cr_assert_eq(DLQ("replay", OP, "--all", "--rate", "100").status, 0);
+    drain(3);
+    cr_assert_eq(harness_lines_with("runs", "1 <"), 3, "%s",
+                 harness_read("runs", NULL));
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
+}
+
+Test(amqp_letters, replay_to_another_queue_that_is_missing_loses_nothing)
+{
+    struct harness_result r;
+
+    make(1);
+    r = DLQ("replay", OP, "--all", "--to", "missing");
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "no queue missing"), "%s", r.err);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 1);
+}
+
+Test(amqp_letters,
+     a_kill_in_the_middle_of_replay_loses_none_repeats_at_most_one)
+{
+    enum { COUNT = 60, KILLS = 6 };
+    char text[32];
+    size_t runs;
+
+    make(COUNT);
+    for (int i = 0; i < KILLS; i++) {
+        long before = amqp_ready(amqp_queue);
+        struct harness_process *p = harness_start(&(struct harness_spec){
+            .argv = HARNESS_LIST("mqdlq", "replay", "--all", "--rate", "100",
+                                 amqp_operand(amqp_queue, 1))});
+
+        harness_until(amqp_ready(amqp_queue) > before + 3, 20000);
+        harness_kill(p);
+    }
+    cr_assert_eq(DLQ("replay", OP, "--all").status, 0);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
+    cr_assert_leq(amqp_ready(amqp_queue), COUNT + KILLS);
+    drain(COUNT);
+    runs = harness_lines("runs");
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(text, sizeof text, " <%d>", i);
+        cr_assert_eq(harness_lines_with("runs", text), 1,
+                     "%s of %zu: a repeat is known here", text, runs);
+    }
+}
+
+Test(amqp_letters, one_who_looks_waits_for_another)
+{
+    struct harness_result r;
+
+    make(1);
+    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_of("dead")),
+                              amqp_word("me"), 0, 0, 0,
+                              (amqp_table_t){0, NULL});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    r = DLQ("list", OP);
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "another program consumes"), "%s", r.err);
+    amqp_disconnect();
+    amqp_connect();
+    cr_assert_eq(DLQ("list", OP).status, 0);
+}
+
+Test(amqp_letters, what_cannot_be_is_refused_in_words)
+{
+    struct harness_result r;
+
+    cr_assert_eq(DLQ("replay", OP, "--all", "--canary").status, 64);
+    cr_assert_eq(DLQ("list", OP, "--replayed").status, 64);
+    cr_assert_eq(DLQ("replay", OP, "--raw", "--all").status, 64);
+    cr_assert_eq(DLQ("import", OP).status, 64);
+    cr_assert_eq(harness_run("mqdlq", "list", "--tls-ca", "f", "/q").status,
+                 64);
+    r = DLQ("list", OP);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "no dead letters"), "%s", r.err);
+    r = harness_run("mqdlq", "list", "amqp://127.0.0.1:1/%2F/q");
+    cr_assert_eq(r.status, 69, "%s", r.err);
+}
