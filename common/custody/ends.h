@@ -7,6 +7,7 @@
  *        directory. put: any thread. peek and drop: one thread at a time.
  * OWNS   The file, its mapping.
  * FAILS  open: a problem, 73. A file that is none of ours is replaced.
+ *        put_back: -errno.
  */
 #ifndef COMMON_CUSTODY_ENDS_H
 #define COMMON_CUSTODY_ENDS_H
@@ -34,6 +35,10 @@ void ends_reset(struct ends *e, uint64_t run);
  * or the slot would be all that is left of it. How many are noted then; 0:
  * there is no room, and nothing has happened. */
 size_t ends_put(struct ends *e, int64_t key, struct slot *slot);
+/* The file was removed: another one with the same content gets its name, and
+ * nothing is noted meanwhile. 0, or -errno: it is as before. Any thread. */
+int ends_put_back(struct ends *e);
+
 /* The first of those that are noted; how many. */
 size_t ends_peek(struct ends *e, int64_t *keys, size_t room);
 /* The first n of them are not on the disk any more. */

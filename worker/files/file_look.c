@@ -83,6 +83,8 @@ unsigned files_look(struct file_watch *w)
     unsigned lost = 0;
 
     for (enum part i = 0; i < PARTS; i++) {
+        if (i == ENDS && w->files[i].fd < 0)
+            file_again(&w->files[i]);
         file_look(&w->files[i]);
         lost += w->files[i].state != THERE;
     }
@@ -103,6 +105,7 @@ int files_open(struct file_watch *w, struct problem *p)
         [COUNTERS] = RUNTIMEDIR_COUNTERS,
         [NOTE] = RUNTIMEDIR_NOTE,
         [OWNER] = RUNTIMEDIR_OWNER,
+        [ENDS] = RUNTIMEDIR_ENDS,
     };
     int err = 0;
 
@@ -111,7 +114,7 @@ int files_open(struct file_watch *w, struct problem *p)
     for (enum part i = 0; i < PARTS && !err; i++) {
         struct file *f = &w->files[i];
 
-        err = i == CUSTODY || i == COUNTERS || i == OWNER
+        err = i == CUSTODY || i == COUNTERS || i == OWNER || i == ENDS
                   ? runtimedir_path(w->with.runtime, names[i], f->path, p)
                   : statedir_path(w->with.dir, names[i], f->path, p);
         if (!err)

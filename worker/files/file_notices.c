@@ -130,6 +130,9 @@ void file_notices_tell(struct file_watch *w)
          "they are written again when no handler runs for a moment");
     tell(w, NOTE, NOTE, note);
     tell(w, OWNER, OWNER, note);
+    tell(w, ENDS, ENDS,
+         "the worker goes on, and writes it again; do not kill it before "
+         "event=file_back, or messages of the spool run twice, and say so");
 }
 
 void file_not_written(struct file_watch *w, const char *path, const char *error)

@@ -51,7 +51,7 @@ static int folders_ready(struct file_watch *w, struct problem *p)
         return problem_set(p, EX_CANTCREAT, -err, "the pidfile in %s: %s",
                            dir.folder, strerror(-err));
     file_again(&w->files[PIDFILE]);
-    if (!files_gone(w, STORE, OWNER))
+    if (!files_gone(w, STORE, ENDS))
         return 0;
     err = runtimedir_put_back(w->with.runtime, w->with.dir, p);
     if (err)
@@ -111,6 +111,15 @@ static void counters_again(struct file_watch *w)
     go_on(w->with.flow);
 }
 
+/* ends_again - messages run meanwhile */
+static void ends_again(struct file_watch *w)
+{
+    struct file *f = &w->files[ENDS];
+
+    if (f->state == REMOVED && source_mq_ends_put_back(w->with.mq) == 0)
+        file_again(f);
+}
+
 /* store_again - the copy takes as long as the store is large
  * It may replace the store itself, of which the -wal or -shm is gone, or a copy
  * that could not be opened. */
@@ -143,6 +152,7 @@ void files_restore(struct file_watch *w)
         return;
     }
     counters_again(w);
+    ends_again(w);
     if (custody && custody_again(w, &p) < 0)
         file_not_written(w, custody->path, p.text);
     if (store && store_again(w, &p) < 0)

@@ -33,6 +33,7 @@ enum part {
     COUNTERS,
     NOTE,  /* of the state folder, where the runtime folder is */
     OWNER, /* of that, whose it is */
+    ENDS,  /* of messages of the spool; there since it was on */
     PARTS
 };
 

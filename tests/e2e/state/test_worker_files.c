@@ -464,6 +464,31 @@ Test(worker_files, a_removed_control_socket_comes_back)
     cr_assert(access(file(q, "control"), F_OK) < 0);
 }
 
+/* A kill after it finds the ends that were noted: nothing is in doubt. */
+Test(worker_files, a_removed_file_of_ends_stops_nothing_and_comes_back)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "--spool-sync", "always", "-c", "1", "--",
+                       "sh", "-c", "read x; echo $x $MQW_REDELIVERED >>out");
+
+    harness_wait_log(w, "event=started", 10000);
+    shell(q, "rm $R/ends");
+    harness_wait_log(w, "event=file_gone", 10000);
+    harness_send_text(q, "one\n");
+    harness_until_lines("out", 1, 10000);
+    harness_wait_log(w, "event=file_back", 10000);
+    harness_send_text(q, "two\n");
+    harness_until_lines("out", 2, 10000);
+    harness_kill(w);
+    w = harness_worker(q, "--spool", "--", "sh", "-c",
+                       "read x; echo $x $MQW_REDELIVERED >>out");
+    harness_send_text(q, "three\n");
+    harness_until(harness_lines_with("out", "three 0") == 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("out", "one"), 1);
+}
+
 Test(worker_files, removed_counters_stop_nothing_and_come_back)
 {
     const char *q = harness_queue(0, 0);

@@ -1,5 +1,6 @@
 /* test_ends.c - the file of messages that ended and are on the disk still */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,4 +105,37 @@ Test(ends, it_goes_where_nothing_is_noted)
     ends_close(&e, true);
     cr_assert(access(path, F_OK) != 0);
     reopen();
+}
+
+Test(ends, a_file_that_was_removed_comes_back_with_all_that_is_noted)
+{
+    ends_reset(e, 77);
+    put(10);
+    unlink(path);
+    cr_assert(ends_put_back(e) == 0);
+    cr_assert(ends_put_back(e) == -EEXIST, "no other file is replaced");
+    put(20); /* it goes to the file that has the name */
+    ends_drop(e, 1);
+    reopen();
+    cr_assert(ends_run(e) == 77 && ends_has(e, 20) && !ends_has(e, 10));
+}
+
+/* The last process may have been killed with each place in use. */
+Test(ends, a_full_file_is_found_whole_and_can_be_emptied)
+{
+    static int64_t keys[ENDS_MOST];
+
+    for (int64_t i = 1; i <= ENDS_MOST; i++)
+        put(i);
+    ends_drop(e, 100); /* around the ring */
+    for (int64_t i = 1; i <= 100; i++)
+        put(ENDS_MOST + i);
+    reopen();
+    cr_assert(ends_count(e) == ENDS_MOST && !put(1));
+    cr_assert(ends_has(e, 101) && ends_has(e, ENDS_MOST + 100));
+    for (size_t left = ENDS_MOST; left > 0; left -= 1024) {
+        cr_assert(ends_peek(e, keys, 1024) == 1024 && keys[0] && keys[1023]);
+        ends_drop(e, 1024);
+        cr_assert(put(1) > 0, "there is room at once");
+    }
 }

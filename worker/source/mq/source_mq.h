@@ -73,6 +73,8 @@ struct mq_spool_ops {
     int64_t (*key)(const struct slot *slot);
     /* The row takes what the slot says, with the crash of one that ran. */
     int (*note)(struct mq_spool *sp, const struct slot *slot);
+    /* Its file was removed: 0, it is there again. Any thread. */
+    int (*put_back)(struct mq_spool *sp);
     /* HELD, and in its slot only: it gets in line. */
     void (*adopt)(struct mq_spool *sp, struct lent *l);
 };
@@ -123,6 +125,9 @@ void source_mq_close(struct source_mq *q); /* also one that was not opened */
 /* The file of the store is gone, or back: nothing is written while it is. Any
  * thread. */
 void source_mq_store_gone(struct source_mq *q, bool gone);
+/* The file that tells what of the spool ended was removed: 0, it is there
+ * again. */
+int source_mq_ends_put_back(struct source_mq *q);
 /* It is another file now, under the same name; in the loop. */
 void source_mq_store_changed(struct source_mq *q);
 static inline struct source_mq *source_mq_of(const struct source *s)

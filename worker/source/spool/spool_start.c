@@ -87,6 +87,11 @@ static void moved(struct mq_spool *hook)
     spool_kick(spool_of(hook));
 }
 
+static int put_back(struct mq_spool *hook)
+{
+    return ends_put_back(spool_of(hook)->ends);
+}
+
 static const struct mq_spool_ops spool_ops = {
     .take = spool_take,
     .end = spool_end,
@@ -99,6 +104,7 @@ static const struct mq_spool_ops spool_ops = {
     .key = spool_key_of,
     .note = note,
     .adopt = spool_adopt,
+    .put_back = put_back,
 };
 
 int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
