@@ -344,12 +344,14 @@ static void leftovers_kill(struct on_dead *h)
 {
     const struct stale_handler stale = {.mark = MARK};
     struct source_hook hook;
-    int killed;
+    int err = h->with.source->ops->hook(h->with.source, &hook), killed;
 
-    if (h->with.source->ops->hook(h->with.source, &hook) != 0)
+    if (err == -ENOENT)
         return; /* nothing was cut off */
-    free(hook.json);
-    free(hook.data);
+    if (!err) {
+        free(hook.json);
+        free(hook.data);
+    }
     killed = stale_handlers_kill(h->with.source->nonce, &stale, 1);
     if (killed != 0)
         log_warn("on_dead_left", F_STR("queue", h->with.set->queue),
