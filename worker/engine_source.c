@@ -12,6 +12,7 @@
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
+#include "worker/flow/settle.h"
 #include "worker/flow/unsettled.h"
 #include "worker/hooks/on_dead.h"
 #include "worker/loop/peeker.h"
@@ -88,6 +89,13 @@ static void on_died(void *arg, const struct source_death *death)
     struct engine *e = arg;
 
     decision_died(&e->flow, death);
+}
+
+static void on_duplicate(void *arg, struct message *m, const struct ulid *first)
+{
+    struct engine *e = arg;
+
+    settle_duplicate(&e->flow, m, first);
 }
 
 static void on_ended(void *arg, const char *why, int status)
@@ -186,6 +194,7 @@ int engine_source_open(struct engine *e, struct problem *p)
                                           .moved = on_moved,
                                           .settled = on_settled,
                                           .died = on_died,
+                                          .duplicate = on_duplicate,
                                           .letters_gone = on_letters_gone,
                                           .held = held,
                                           .hooks = on_hooks,

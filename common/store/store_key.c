@@ -61,12 +61,11 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     return HOLDER_OTHER;
 }
 
-/* claim_apply - take the key, if nobody has it; what is over goes, a few keys
+/* sql_key_claim - take the key, if nobody has it; what is over goes, a few keys
  * each time, so that no more stay than are needed */
-static int claim_apply(struct sql *sql, void *arg)
+int sql_key_claim(struct sql *sql, const struct store_key *k,
+                  struct ulid *first)
 {
-    struct claim *c = arg;
-    const struct store_key *k = c->key;
     enum holder holder = HOLDER_NONE;
     sqlite3_stmt *st;
     int err =
@@ -76,11 +75,10 @@ static int claim_apply(struct sql *sql, void *arg)
         return err;
     err = sql_step(st);
     if (err > 0)
-        holder = holder_of(st, k, &c->first);
+        holder = holder_of(st, k, first);
     sql_done(st);
-    c->taken = holder == HOLDER_OTHER;
     if (err < 0 || holder != HOLDER_NONE)
-        return err < 0 ? err : 0;
+        return err < 0 ? err : holder == HOLDER_OTHER ? -EEXIST : 0;
     err =
         sql_run(sql, SQL_KEY_TAKE,
                 SQL_VALUES(value_text(k->text, k->size), value_u64(k->seq),
@@ -90,6 +88,15 @@ static int claim_apply(struct sql *sql, void *arg)
         return err;
     return sql_run(sql, SQL_KEYS_OVER,
                    SQL_VALUES(value_u64(k->received_ns - STAYS_NS)));
+}
+
+static int claim_apply(struct sql *sql, void *arg)
+{
+    struct claim *c = arg;
+    int err = sql_key_claim(sql, c->key, &c->first);
+
+    c->taken = err == -EEXIST;
+    return c->taken ? 0 : err;
 }
 
 /* claim_known - without a write, as for a message that comes again */

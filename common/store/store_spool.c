@@ -37,9 +37,15 @@ static struct sql_value id_value(const struct ulid *id)
                : value_blob(id->bytes, sizeof id->bytes);
 }
 
-/* row_in - one more */
-static int row_in(struct sql *sql, const struct store_spooled *m)
+/* row_in - one more, unless its key is another message's */
+static int row_in(struct sql *sql, struct store_spooled *m, int64_t *more)
 {
+    int err = m->unique ? sql_key_claim(sql, m->unique, &m->first) : 0;
+
+    m->taken = err == -EEXIST;
+    if (err)
+        return m->taken ? 0 : err;
+    ++*more;
     return sql_run(
         sql, SQL_SPOOL_IN,
         SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
@@ -73,8 +79,7 @@ static int change_apply(struct sql *sql, void *arg)
     for (size_t i = 0; i < c->out_count && !err; i++)
         err = sql_spool_out(sql, c->out[i], &change->more);
     for (size_t i = 0; i < c->in_count && !err; i++)
-        err = row_in(sql, &c->in[i]);
-    change->more += (int64_t)c->in_count;
+        err = row_in(sql, &c->in[i], &change->more);
     return err ? err : sql_spool_counted(sql, change->more);
 }
 

@@ -46,11 +46,16 @@ struct store_spooled {
     int64_t letter; /* its header says that it is that letter; 0: none */
     const void *data;
     size_t size;
+    /* It comes in only if it gets this key, in the same commit; NULL: it asks
+     * for none. Those of one commit ask in their order in it. */
+    const struct store_key *unique;
+    bool taken;        /* out: it did not, and did not come in; it was ... */
+    struct ulid first; /* out: ... of this message */
 };
 
 /* What one commit does; all or nothing. */
 struct store_spool_change {
-    const struct store_spooled *in; /* new ones */
+    struct store_spooled *in; /* new ones */
     size_t in_count;
     const int64_t *out; /* keys of those that came to their end; one that is not
                          * there is none */

@@ -148,6 +148,9 @@ int sql_row_state(struct sql *sql, int64_t row);
 int sql_insert_attempt(struct sql *sql, int64_t row,
                        const struct store_attempt *a);
 
+/* As store_key_claim, in the transaction that is open. */
+int sql_key_claim(struct sql *sql, const struct store_key *key,
+                  struct ulid *first);
 /* A message of the spool that came to its end, or went on to the messages:
  * *more is one less if it was there. */
 int sql_spool_out(struct sql *sql, int64_t key, int64_t *more);

@@ -24,10 +24,8 @@ static int not_looked_at(struct flow *f)
     if (!atomic_exchange(&f->unique_told, true))
         log_warn("unique_not_looked_at", F_STR("queue", f->set->queue),
                  F_STR("next", "messages with a unique line run as if they had "
-                               "none, as there is a spool: if their keys are "
-                               "to count, start the worker without --spool, "
-                               "and once more when what was spooled has "
-                               "run"));
+                               "none: there are keys for a POSIX queue only, "
+                               "none for a broker's"));
     return 0;
 }
 
@@ -42,7 +40,7 @@ static int claim(struct flow *f, struct delivery *d)
     uint64_t most = UINT64_MAX / NS_PER_MS;
     int err;
 
-    if (d->message->flags & MESSAGE_STORED)
+    if (d->message->flags & (MESSAGE_STORED | MESSAGE_KEYED))
         return 0;
     if (!f->source->ops->claim)
         return not_looked_at(f);

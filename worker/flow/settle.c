@@ -102,6 +102,17 @@ static void repeat(struct flow *f, struct delivery *d)
         counters_rest_done(f->counters);
 }
 
+void settle_duplicate(struct flow *f, struct message *m,
+                      const struct ulid *first)
+{
+    struct delivery d = {0};
+
+    delivery_read(&d, m, f->set->group_separator);
+    d.place = LANE_NONE;
+    d.first = *first;
+    duplicate(f, &d);
+}
+
 void settle_repeat(struct flow *f, struct delivery *d)
 {
     if (d->duplicate)

@@ -26,6 +26,9 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
 /* A second copy of a letter that was taken already: it is no message of its own
  * and comes to nothing. */
 void settle_repeat(struct flow *f, struct delivery *d);
+/* One that nobody has been asked about yet: `first` has its unique key. */
+void settle_duplicate(struct flow *f, struct message *m,
+                      const struct ulid *first);
 /* An operator cancelled it, and nobody has run it since: discarded. */
 void settle_cancelled(struct flow *f, struct delivery *d);
 /* Its claim is gone: it comes again, and is not worth a run. */

@@ -31,6 +31,8 @@ enum {                                   /* message.flags */
        /* From take_due or unpark: an operator cancelled it. Nobody runs it, it
         * is settled as DISCARD. */
        MESSAGE_CANCELLED = 1 << 4,
+       /* Its unique key, if it asks for one, was given to it by the source. */
+       MESSAGE_KEYED = 1 << 5,
 };
 
 struct message;

@@ -200,8 +200,12 @@ struct source_events {
      * the disk: then it is lent again. The message can be read until the event
      * returns, unless it is lent. Any thread; may come before settle returns.*/
     void (*settled)(void *arg, struct settle *settle);
-    /* Inside take_due or unpark. */
+    /* Inside take_due or unpark, or by a thread of the source's that holds no
+     * lock. */
     void (*died)(void *arg, const struct source_death *death);
+    /* A message that is lent to nobody came while another one, *first, has its
+     * unique key: to be settled as DISCARD. Any thread; may wait for a disk. */
+    void (*duplicate)(void *arg, struct message *m, const struct ulid *first);
     /* A letter of a group may be gone: ask letters() for each group that is
      * held. How many are not held any more, or -errno: of one it is not known,
      * and the event comes again. A pool thread. */

@@ -91,7 +91,7 @@ static int send_one(struct producer *p, uint64_t n)
                         p->message);
     err = send(p, size, plan.priority);
     /* As a producer that had no answer. */
-    if (!err && plan.unique && !w->terms.spooled)
+    if (!err && plan.unique)
         (void)send(p, size, plan.priority);
     if (!err)
         atomic_store(&w->producers[p->number].sent, n + 1);

@@ -308,7 +308,6 @@ static struct torture_terms terms_of(const struct torture_options *o)
      * of a feigned power cut. */
     terms.tiny = !terms.fixed && !o->points && !o->stepped;
     terms.plain = o->stepped;
-    terms.spooled = o->spool || o->points; /* some of the steps */
     terms.grouped = o->stepped && o->path == PATH_GROUP;
     terms.only = o->stepped ? 1 + (uint32_t)fates[o->path] : 0;
     return terms;

@@ -296,6 +296,30 @@ Test(spool, what_is_larger_than_the_queue_takes_now_is_a_letter)
     cr_assert(spooled(q) == 0);
 }
 
+/* What comes behind the rows fills the few slots that a worker has without
+ * --spool; each batch gives its own back. */
+Test(spool, turned_off_it_goes_on_when_what_comes_has_all_slots)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "-c", "1", "--", gated());
+
+    first_runs(q);
+    for (int i = 0; i < 60; i++)
+        send_number(q, i, 1);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 10000);
+    open_gate();
+    cr_assert(harness_wait(w, 30000) == 0);
+    w = harness_worker(q, "-c", "1", "--lookahead", "1", "--batch-time-limit",
+                       "1ms", "--", gated());
+    for (int i = 60; i < 120; i++)
+        send_number(q, i, 0);
+    harness_until_lines("out", 121, 60000);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(spooled(q) == 0);
+}
+
 Test(spool, turned_off_it_leaves_nothing_that_waits_for_the_disk)
 {
     const char *q = harness_queue(10, 64);

@@ -1,5 +1,5 @@
 /* what one message says for itself: unique, max-attempts, backoff */
-#include <sqlite3.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "tests/e2e/tools/mqctl_fixture.h"
@@ -216,56 +216,87 @@ Test(unique, mqsend_refuses_what_no_worker_takes)
     cr_assert_eq(harness_queue_length(q), 1);
 }
 
-/* spooled - how many rows the spool has */
-static int spooled(const char *q)
-{
-    const char *path =
-        harness_path("%s/%s/store.db", harness_state_dir(), q + 1);
-    sqlite3_stmt *st = NULL;
-    sqlite3 *db;
-    int n = -1;
+/* ---- with a spool ---- */
 
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
-        sqlite3_busy_timeout(db, SOON_MS) == SQLITE_OK &&
-        sqlite3_prepare_v2(db, "SELECT count(*) FROM spool", -1, &st, NULL) ==
-            SQLITE_OK &&
-        sqlite3_step(st) == SQLITE_ROW)
-        n = sqlite3_column_int(st, 0);
-    sqlite3_finalize(st);
-    sqlite3_close(db);
-    return n;
-}
+#define GATED                               \
+    "--spool", "-c", "1", "--", "sh", "-c", \
+        "read how; echo \"$how\" >>runs; "  \
+        "while [ ! -e open ]; do sleep 0.01; done"
 
-/* By way of a spool it is not known who was first. Also where it was there
- * before: the worker without the flag runs what is left, and has a spool. */
-Test(unique, where_a_spool_is_no_key_counts_and_that_is_said_once)
+/* The one that came later would run first. */
+Test(unique, a_spool_gives_the_key_to_the_one_that_came_first)
 {
     const char *q = harness_queue(0, 0);
-    const char *script = "echo $MQW_PRIORITY >>runs; "
-                         "while [ ! -e open ]; do sleep 0.01; done";
-    struct harness_process *w =
-        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", script);
+    struct harness_process *w = ctl_worker(q, GATED);
+    char first[32], want[80];
 
-    push(q, "--unique", "k");
+    push(q, "--priority", "0");
     harness_until_lines("runs", 1, SOON_MS);
-    push(q, "--unique", "k", "--priority", "1");
-    push(q, "--unique", "k", "--priority", "2");
-    harness_until(spooled(q) == 2, SOON_MS);
-    has(harness_wait_log(w, "event=unique_not_looked_at", SOON_MS), "next=");
-    harness_kill(w);
-    harness_write("open", "", 0);
-    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", script);
-    harness_until_lines("runs", 4, SOON_MS);
-    push(q, "--unique", "k", "--priority", "3");
-    harness_until_lines("runs", 5, SOON_MS);
-    cr_assert_eq(ctl_number(q, "duplicates"), 0);
-    cr_assert_eq(harness_log_count(w, "event=unique_not_looked_at"), 1);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    w = ctl_worker(q, RUNS);
-    push(q, "--unique", "k");
-    push(q, "--unique", "k");
+    snprintf(first, sizeof first, "%.26s", push(q, "--unique", "k"));
+    push(q, "--unique", "k", "--priority", "9");
+    push(q, "--unique", "other", "--priority", "9");
     harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
-    cr_assert_eq(harness_lines("runs"), 6, "there is no spool any more");
+    harness_until(ctl_number(q, "spooled") == 2, SOON_MS);
+    cr_assert_eq(harness_lines("runs"), 1, "the handler had one all the time");
+    snprintf(want, sizeof want, "the key of %s", first);
+    has(harness_wait_log(w, "event=discarded", SOON_MS), want);
+    harness_write("open", "", 0);
+    harness_until_lines("runs", 3, SOON_MS);
+    push(q, "--unique", "k");
+    harness_until(ctl_number(q, "duplicates") == 2, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 3);
     cr_assert_eq(harness_log_count(w, "event=unique_not_looked_at"), 0);
+}
+
+Test(unique, a_spool_that_is_killed_knows_the_keys_of_what_waits)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, GATED);
+
+    push(q, "--unique", "runs");
+    harness_until_lines("runs", 1, SOON_MS);
+    for (int i = 0; i < 3; i++)
+        push(q, "--unique", "waits", "--priority", "3");
+    harness_until(ctl_number(q, "duplicates") == 2, SOON_MS);
+    harness_kill(w);
+    push(q, "--unique", "waits");
+    push(q, "--unique", "runs");
+    harness_write("open", "", 0);
+    w = ctl_worker(q, "--", "sh", "-c", "echo again >>runs"); /* without it */
+    harness_until(harness_log_count(w, "reason=duplicate") == 2, SOON_MS);
+    harness_until_lines("runs", 3, SOON_MS); /* one of them ran before */
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 3);
+}
+
+Test(unique, a_stop_discards_what_the_queue_has_twice)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, GATED);
+
+    push(q, "--priority", "0");
+    harness_until_lines("runs", 1, SOON_MS);
+    for (int i = 0; i < 5; i++)
+        push(q, "--unique", "k");
+    harness_signal(w, SIGTERM);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    w = ctl_worker(q, GATED);
+    harness_until_lines("runs", 2, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 2);
+}
+
+Test(unique, a_spooled_message_has_its_own_attempts_and_backoff)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "--spool-sync", "always", "--backoff", "1h",
+                   "--", "sh", "-c", "echo $MQW_ATTEMPT >>runs; exit 1");
+
+    push(q, "--max-attempts", "3", "--backoff", "1ms");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    cr_assert_str_eq(harness_read("runs", NULL), "1\n2\n3\n");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

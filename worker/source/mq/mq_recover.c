@@ -188,8 +188,12 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     if (err)
         return err;
     left = lend(q, slot, is == LEFT_ROW || is == LEFT_SPOOLED ? &m : NULL);
-    if (is == LEFT_SPOOLED)
-        source_mq_lent(q, slot)->spooled = q->spool->ops->key(slot);
+    if (is == LEFT_SPOOLED) {
+        struct lent *l = lent_of(left.m);
+
+        l->spooled = q->spool->ops->key(slot);
+        l->m.flags |= MESSAGE_KEYED;
+    }
     if (left.waits)
         FAULT_POINT("recover_row_before_retire");
     return visit(arg, &left);

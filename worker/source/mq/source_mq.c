@@ -24,8 +24,8 @@ static int mq_link(struct source *s, struct message *m, const struct header *h)
     return replay_link(q->store, q->due_rows, lent_of(m), h);
 }
 
-/* mq_claim - by way of a spool messages come by priority, and one may run while
- * others that came before it are on the disk: who was first is not known */
+/* mq_claim - a spool gives keys itself, in the order of receipt; what comes
+ * here by way of it ran before there was one */
 static int mq_claim(struct source *s, const struct message *m,
                     struct header_text key, uint64_t ns, struct ulid *first)
 {
@@ -39,8 +39,6 @@ static int mq_claim(struct source *s, const struct message *m,
                                     .received_ns = from,
                                     .until_ns = ns_add(from, ns)};
 
-    if (atomic_load(&q->spool))
-        return -EOPNOTSUPP;
     if (atomic_load(&q->store_gone))
         return -EBADFD;
     return store_key_claim(q->store, &claim, first);

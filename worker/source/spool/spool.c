@@ -8,13 +8,9 @@
 #include "worker/source/spool/spool_inner.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/base/log.h"
-#include "worker/source/mq/row.h"
 
 #define NONE INT64_MAX /* no key is as high */
 
@@ -36,35 +32,6 @@ static bool was_lent(const struct spool *sp, int64_t key)
     return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
 }
 
-/* too_large - it cannot be run: nothing is lost, it is a letter */
-static int too_large(struct spool *sp, const struct store_spooled *m)
-{
-    char *data = malloc(m->size ? m->size : 1);
-    struct store_spooled whole;
-    struct store_row row;
-    int err;
-
-    if (!data)
-        return -ENOMEM;
-    err = store_spool_read(sp->q->store, m->key - 1, &whole, 1, data, m->size);
-    row = (struct store_row){.receive_seq = store_spool_seq(m->key),
-                             .id = whole.id,
-                             .priority = store_spool_priority(m->key),
-                             .crashes = whole.crashes,
-                             .flags = whole.flags,
-                             .first_received_ns = whole.received_ns,
-                             .data = data,
-                             .size = whole.size,
-                             .spool = m->key};
-    if (err > 0)
-        err = row_too_large(sp->q, &row);
-    free(data);
-    if (err < 0)
-        return err;
-    atomic_fetch_sub(&sp->left, 1);
-    return 0;
-}
-
 /* fits - a slot has room for it; there is room for several of them here */
 static bool fits(const struct spool *sp, const struct store_spooled *m)
 {
@@ -72,15 +39,15 @@ static bool fits(const struct spool *sp, const struct store_spooled *m)
 }
 
 /* page_read - the first rows after `after` that were not lent; -EAGAIN: all of
- * a priority were up to some place, and *after is that one, or the first one
- * was too large */
+ * a priority were up to some place, and *after is that one. -EINPROGRESS: the
+ * first one is too large, and the thread makes a letter of it: to write that
+ * waits for the disk, which nobody does who takes */
 static int page_read(struct spool *sp, int64_t *after)
 {
     const struct store_spooled *rows = sp->ahead;
     int n = store_spool_read(sp->q->store, *after, sp->ahead, SPOOL_AHEAD,
                              sp->bodies, sp->room);
     uint32_t priority;
-    int err;
 
     if (n > 0 && was_lent(sp, rows[0].key)) {
         priority = store_spool_priority(rows[0].key);
@@ -88,8 +55,8 @@ static int page_read(struct spool *sp, int64_t *after)
         return -EAGAIN;
     }
     if (n == -EMSGSIZE || (n > 0 && !fits(sp, &rows[0]))) {
-        err = too_large(sp, &rows[0]);
-        return err ? err : -EAGAIN;
+        atomic_store(&sp->large, rows[0].key);
+        return -EINPROGRESS;
     }
     for (sp->count = 0; (int)sp->count < n; sp->count++)
         if (was_lent(sp, rows[sp->count].key) || !fits(sp, &rows[sp->count]))
@@ -135,11 +102,8 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
     const struct store_spooled *m = &sp->ahead[sp->at];
     struct lent *l = mq_lane_get(sp->q, lane);
     bool doubt = store_spool_seq(m->key) <= sp->doubt;
-    struct slot *slot;
+    struct slot *slot = l->slot;
 
-    if (!l)
-        return -EAGAIN; /* room() told, and whoever frees one is noticed */
-    slot = l->slot;
     if (slot->dirty < m->size)
         slot->dirty = (uint32_t)m->size;
     memcpy(slot->body, m->data, m->size);
@@ -158,6 +122,8 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
     FAULT_POINT("spool_row_held");
     lent_fill(l);
     l->spooled = m->key;
+    if (m->letter == 0)
+        l->m.flags |= MESSAGE_KEYED;
     sp->taken[store_spool_priority(m->key)] = slot->seq;
     sp->at++;
     atomic_fetch_sub(&sp->left, 1);
@@ -188,10 +154,19 @@ static int wait_lend(struct spool *sp, struct message **out)
     return 0;
 }
 
-/* first_lend - the first of the three lines, and of the queue */
+/* on_its_way - slots that are free after the next commit */
+static bool on_its_way(const struct spool *sp)
+{
+    return atomic_load(&sp->waits) + atomic_load(&sp->writes) > 0;
+}
+
+/* first_lend - the first of the three lines, and of the queue
+ * The lane gets its slot before the look does: a look at the queue never has
+ * the last one. */
 static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
                       struct message **out)
 {
+    bool slot = mq_lane_get(sp->q, lane) != NULL;
     int got = spool_receive_locked(sp, wall_ns);
     size_t waits = atomic_load(&sp->waits);
     int64_t wait = waits ? sp->waiting[waits - 1].key : NONE, row;
@@ -199,17 +174,21 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     int err = row_next(sp, &row);
 
     if (err)
-        return err;
+        return err == -EINPROGRESS ? stall(sp) : err;
     /* What the queue has may come before all of them. */
-    if (got == -ENOBUFS && spool_crowded(sp) && !atomic_load(&sp->stuck))
+    if (got == -ENOBUFS && on_its_way(sp) && !atomic_load(&sp->stuck))
         return stall(sp);
     if (write < wait && write < row)
         return stall(sp);
+    if (row < wait && !slot)
+        return on_its_way(sp) ? stall(sp) : -EAGAIN; /* room() told */
     if (row < wait)
         return row_lend(sp, lane, out);
     if (wait == NONE)
         return got == -ENOBUFS ? -EAGAIN : got;
-    return spool_always(sp) ? stall(sp) : wait_lend(sp, out);
+    return spool_always(sp) || sp->waiting[waits - 1].unique
+               ? stall(sp)
+               : wait_lend(sp, out);
 }
 
 /* passes - nobody is before the next one of the queue */
@@ -229,6 +208,22 @@ static void roomier(struct spool *sp)
         spool_kick(sp);
 }
 
+/* pass - straight from the queue, but for one that has to have a key first */
+static int pass(struct spool *sp, unsigned lane, uint64_t wall_ns,
+                struct message **out)
+{
+    int err = mq_fetch_lane(sp->q, lane, wall_ns, out);
+
+    if (!err && header_found((*out)->data, (*out)->size) &&
+        spool_unique(lent_of(*out))) {
+        spool_wait_locked(sp, lent_of(*out));
+        return stall(sp);
+    }
+    if (!err)
+        atomic_fetch_add_explicit(&sp->direct, 1, memory_order_relaxed);
+    return err;
+}
+
 int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
                struct message **out)
 {
@@ -237,9 +232,7 @@ int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
 
     pthread_mutex_lock(&sp->mtx);
     if (passes(sp)) {
-        err = mq_fetch_lane(sp->q, lane, wall_ns, out);
-        if (!err)
-            atomic_fetch_add_explicit(&sp->direct, 1, memory_order_relaxed);
+        err = pass(sp, lane, wall_ns, out);
     } else {
         err = first_lend(sp, lane, wall_ns, out);
     }

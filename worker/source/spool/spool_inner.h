@@ -24,6 +24,7 @@
 struct spool_wait {
     int64_t key;
     struct lent *lent;
+    bool unique; /* it asks for a key, in the commit that brings it there */
 };
 
 /* Lock order: write_mtx, mtx, then custody's and the store's.
@@ -47,16 +48,19 @@ struct spool {
     struct spool_wait *waiting; /* m */
     _Atomic size_t waits;       /* a */
     /* On their way there, in any order; nobody may have them meanwhile. */
-    struct spool_wait writing[SPOOL_SLOTS]; /* m; w reads it */
-    _Atomic size_t writes;                  /* a */
-    int64_t writing_first;                  /* m  of them comes next */
+    struct spool_wait *writing; /* m; w reads it */
+    struct store_spooled *rows; /* w  what a commit brings there */
+    struct store_key *keys;     /* w  of rows */
+    _Atomic size_t writes;      /* a */
+    int64_t writing_first;      /* m  of them comes next */
     /* On the disk: read ahead, in their order. */
     struct store_spooled ahead[SPOOL_AHEAD]; /* m */
     size_t at, count;                        /* m */
     void *bodies;                            /* c  of them */
     size_t room;                             /* c  bytes */
-    uint64_t *taken;      /* m  by priority: those up to this were lent */
-    _Atomic int64_t left; /* a  on the disk and not lent yet */
+    uint64_t *taken;       /* m  by priority: those up to this were lent */
+    _Atomic int64_t left;  /* a  on the disk and not lent yet */
+    _Atomic int64_t large; /* a  a row that no slot has room for; 0: none */
     /* The next one is on its way to the disk: take has to wait for that. */
     atomic_bool stalled; /* a */
 
@@ -116,6 +120,13 @@ int spool_end(struct mq_spool *hook, struct lent *l);
 bool spool_ready(const struct mq_spool *hook);
 void spool_adopt(struct mq_spool *hook, struct lent *l);
 
+/* ---- spool_key.c ---- */
+
+/* Whether it is to have a key: then it is no message before it has. */
+bool spool_unique(const struct lent *l);
+/* The key that it asks for, of the message in its slot. */
+void spool_key_ask(struct store_key *key, struct lent *l);
+
 /* ---- spool_on.c ---- */
 
 /* It is on from here on; under the lock of take, or before anybody takes. */
@@ -123,8 +134,8 @@ int spool_turn_on(struct spool *sp, struct problem *p);
 
 /* ---- spool_write.c ---- */
 
-/* What ended is deleted, and with `waiting` those that wait get there, as many
- * as one commit has. */
+/* What ended is deleted, and with `waiting` those that wait get there, and what
+ * is too large goes to the letters. */
 int spool_write(struct spool *sp, bool waiting);
 
 /* ---- spool_intake.c ---- */

@@ -117,13 +117,15 @@ static void tell_err(struct spool *sp, int err)
 }
 
 /* to_write - whether those that wait are to get to the disk; of a spool that is
- * off they need not, unless it is crowded, or take waits for that since it was
- * on */
+ * off they need not, unless they have all slots, or take waits for that. A row
+ * that is too large is what take waits for, too */
 static bool to_write(const struct spool *sp)
 {
-    return atomic_load(&sp->waits) > 0 &&
-           (spool_most(sp) > 0 || spool_crowded(sp) ||
-            atomic_load(&sp->stalled));
+    return atomic_load(&sp->large) != 0 ||
+           (atomic_load(&sp->waits) > 0 &&
+            (spool_most(sp) > 0 || spool_crowded(sp) ||
+             custody_free_slots(sp->q->custody) == 0 ||
+             atomic_load(&sp->stalled)));
 }
 
 /* has_room - the same for who is not inside; the sequences are take's */

@@ -23,7 +23,8 @@ void spool_wait_locked(struct spool *sp, struct lent *l)
         at++;
     memmove(&sp->waiting[at + 1], &sp->waiting[at],
             (n - at) * sizeof *sp->waiting);
-    sp->waiting[at] = (struct spool_wait){.key = key, .lent = l};
+    sp->waiting[at] =
+        (struct spool_wait){.key = key, .lent = l, .unique = spool_unique(l)};
     atomic_store(&sp->waits, n + 1);
 }
 

@@ -244,6 +244,9 @@ void spool_close(struct spool **spool)
     free(sp->taken);
     free(sp->bodies);
     free(sp->waiting);
+    free(sp->writing);
+    free(sp->rows);
+    free(sp->keys);
     pthread_mutex_destroy(&sp->write_mtx);
     pthread_mutex_destroy(&sp->mtx);
     free(sp);
