@@ -225,6 +225,8 @@ int options_read(struct settings *set, const struct mqw_options *o,
     if (!err)
         err = text_read(set, "backoff", o->backoff, p);
     if (!err)
+        err = text_read(set, "rate", o->rate, p);
+    if (!err)
         err = text_read(set, "dead-letter-queue", o->dead_letter_queue, p);
     if (!err)
         err = switches_read(set, o, p);

@@ -174,6 +174,7 @@ struct mqw_options {
     const char *runtime_dir;
     uint64_t allow_disk_custody; /* 1: run also where no tmpfs is, although a
                                     kill may lose a message there; 0 */
+    const char *rate; /* as --rate of mqworker(8), like "100/s"; NULL: off */
 };
 
 /* Fill in the defaults. `size` is sizeof *options, as you compiled it. -EINVAL:

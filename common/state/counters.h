@@ -215,6 +215,7 @@ enum {
     COUNTERS_STORE_GONE = 1 << 6, /* removed, moved or replaced */
     COUNTERS_CUSTODY_GONE = 1 << 7,
     COUNTERS_READ_ONLY = 1 << 8, /* the file system of one of them */
+    COUNTERS_RATE_HELD = 1 << 9,
     COUNTERS_FILES =
         COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE | COUNTERS_READ_ONLY,
 };

@@ -143,7 +143,7 @@ const char *counters_holds_text(uint64_t holds)
            : holds & COUNTERS_STORE_HELD   ? "store cannot be written"
            : holds & COUNTERS_QUEUE_HELD   ? "trouble with the queue"
            : holds & COUNTERS_BOUND_HELD   ? "bound of deliveries reached"
-
+           : holds & COUNTERS_RATE_HELD    ? "at its --rate"
            : holds & COUNTERS_WAITING_HELD
                ? "full: as many messages wait as --max-waiting allows"
                : "running";

@@ -95,6 +95,7 @@ NUMBER(capacity, snapshot_capacity(v))
 NUMBER(groups, snapshot_groups(v))
 NUMBER(groups_held, snapshot_groups_held(v))
 NUMBER(paused, snapshot_paused(v))
+NUMBER(rate_reached, snapshot_rate_reached(v))
 NUMBER(tripped, runs(v) && strcmp(snapshot_breaker(v), "closed") != 0)
 NUMBER(started, v->head.started_ns)
 NUMBER(deliveries, v->sum.deliveries)
@@ -116,6 +117,7 @@ VALUE(state, json_string(snapshot_state(v)))
 VALUE(in_flight, json_integer(in_flight_of(v)))
 VALUE(paused, json_boolean(snapshot_paused(v)))
 VALUE(paused_for, live(v, "paused_for_ns"))
+VALUE(rate_reached, json_boolean(snapshot_rate_reached(v)))
 VALUE(breaker, text(runs(v) ? snapshot_breaker(v) : ""))
 VALUE(breaker_why, text(breaker_why(v)))
 VALUE(started, json_time(v->head.started_ns))
@@ -175,6 +177,9 @@ const struct snapshot_field snapshot_fields[] = {
     {"paused", COUNTED, paused_of, paused_as, "mqworker_paused",
      "Whether the worker was told to pause."},
     {"paused_for_ns", ALWAYS, NULL, paused_for_as, NULL, NULL},
+    {"rate_reached", COUNTED, rate_reached_of, rate_reached_as,
+     "mqworker_rate_reached",
+     "Whether no more are delivered just now, as --rate says."},
     {"breaker", COUNTED, tripped_of, breaker_as, "mqworker_breaker_open",
      "Whether the breaker is open or probing."},
     {"breaker_reason", ALWAYS, NULL, breaker_why_as, NULL, NULL},

@@ -12,7 +12,8 @@
 #define SETTINGS                                                               \
     "max-concurrency|timeout|max-timeout|max-delay|kill-after|grace|"          \
     "max-attempts|backoff|jitter|retry-for|batch-time-limit|breaker-failures|" \
-    "breaker-pause|group-quantum|max-parked|max-waiting|spool|stderr-rate|"    \
+    "breaker-pause|group-quantum|rate|max-parked|max-waiting|spool|stderr-"    \
+    "rate|"                                                                    \
     "keep-dead|max-dead"
 
 static const struct subcommand_row verbs[] = {

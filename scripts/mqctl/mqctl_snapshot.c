@@ -286,6 +286,12 @@ bool snapshot_paused(const struct snapshot *v)
                    : (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_PAUSED) != 0);
 }
 
+bool snapshot_rate_reached(const struct snapshot *v)
+{
+    return v->worker == SNAPSHOT_RUNS &&
+           (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_RATE_HELD) != 0;
+}
+
 bool snapshot_full(const struct snapshot *v)
 {
     return strcmp(snapshot_state(v),

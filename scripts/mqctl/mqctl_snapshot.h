@@ -74,6 +74,8 @@ const char *snapshot_state(const struct snapshot *v);
  * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
+/* No more are delivered just now, as --rate says. */
+bool snapshot_rate_reached(const struct snapshot *v);
 /* Nothing is taken from the queue, as --max-waiting is reached. */
 bool snapshot_full(const struct snapshot *v);
 /* A number that the worker answered, else `otherwise`. */

@@ -17,6 +17,7 @@
 #include "common/base/queue_name.h"
 #include "common/options/option_value.h"
 #include "worker/config/settings_operands.h"
+#include "worker/config/rate_text.h"
 
 #define PERCENT_MAX 1000
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
@@ -74,6 +75,11 @@ static int read_on_exit(const char *text, void *into, struct problem *p)
 static int read_backoff(const char *text, void *into, struct problem *p)
 {
     return backoff_parse(text, into, p);
+}
+
+static int read_rate(const char *text, void *into, struct problem *p)
+{
+    return rate_parse(text, into, p);
 }
 
 /* read_queue_name - the name of a queue, checked before anything is opened */
@@ -190,6 +196,11 @@ static const struct option_row rows[] = {
      .preset = "100000", AT(max_parked),
      .help = "messages behind blocked groups that the store takes; at this "
              "number nothing more is received"},
+    {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
+     AT(rate), .call = read_rate,
+     .help = "at most so many deliveries in a second, minute or hour, retries "
+             "included, and BURST of them at once; without BURST what comes in "
+             "a tenth of a second, 1 at least"},
     {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      .preset = "1000000", AT(max_waiting),
      .help =

@@ -79,6 +79,7 @@ struct settings {
     uint64_t max_deliveries; /* 0: no bound */
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
+    _Atomic uint64_t rate;                  /* rate_text.h */
     _Atomic uint64_t max_waiting;           /* rows of the store */
     _Atomic uint64_t spool;                 /* messages; 0: off */
     uint64_t spool_sync;                    /* enum spool_sync */

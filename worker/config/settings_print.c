@@ -1,5 +1,6 @@
 /* settings_print.c - see settings_print.h */
 #include "worker/config/settings_print.h"
+#include "worker/config/rate_text.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -68,6 +69,17 @@ static bool plugin_arg_told(const struct settings *s,
     return s->plugin_arg != NULL;
 }
 
+static bool rate_told(const struct settings *s, const struct settings *def,
+                      char out[SETTING_TEXT])
+{
+    uint64_t rate = atomic_load(&s->rate);
+    char text[RATE_TEXT];
+
+    (void)def;
+    strlcpy(out, rate_print(rate, text), SETTING_TEXT);
+    return rate != RATE_OFF;
+}
+
 static const struct {
     const char *flag;
     bool (*told)(const struct settings *s, const struct settings *def,
@@ -75,7 +87,7 @@ static const struct {
 } special[] = {
     {"backoff", backoff_told},           {"on-exit", on_exit_told},
     {"group-separator", separator_told}, {"dead-letter-queue", dead_queue_told},
-    {"plugin-arg", plugin_arg_told},
+    {"plugin-arg", plugin_arg_told},     {"rate", rate_told},
 };
 
 /* ---- the others, by their type ---- */

@@ -21,6 +21,7 @@
 #include "worker/flow/backlog.h"
 #include "worker/flow/run_limits.h"
 #include "worker/gate/gate.h"
+#include "worker/gate/rate.h"
 #include "worker/flow/items.h"
 #include "worker/gate/ready.h"
 #include "worker/gate/solo.h"
@@ -61,6 +62,7 @@ struct flow {
     struct backlog backlog;
     struct dispatch *dispatch; /* c  groups at work */
     struct unsettled unsettled;
+    struct rate rate;
     struct run_limits run_limits;
     struct solo solo; /* one thread takes at a time, and puts what it took in
                          line: in the source's order */

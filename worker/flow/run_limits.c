@@ -136,6 +136,7 @@ void run_limits_init(struct flow *f)
         attention_on(&f->gate.attention, ATTEND_LIMIT);
     b->idle_ns = set->exit_when_idle_ns;
     timer_init(&b->end_timer, end_due);
+    rate_init(&f->rate, &f->gate, set->rate);
     b->idle = (struct chore){.run = look,
                              .first_ns = NS_PER_S,
                              .most_ns = NS_PER_S,
@@ -179,6 +180,8 @@ bool run_limits_take(struct flow *f)
         gate_finish(&f->gate, "run-for", 0);
         return false;
     }
+    if (!rate_take(&f->rate))
+        return false;
     if (b->max_deliveries == UINT64_MAX)
         return true;
     if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
@@ -193,6 +196,7 @@ void run_limits_untake(struct flow *f)
 {
     struct run_limits *b = &f->run_limits;
 
+    rate_untake(&f->rate);
     if (b->max_deliveries != UINT64_MAX &&
         atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
         atomic_load(&f->gate.holds) & HOLD_BOUND)

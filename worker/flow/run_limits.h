@@ -1,7 +1,8 @@
 /* run_limits.h - runs that end by themselves
  *
  * WHAT   --run-for, --exit-when-idle, --max-deliveries: when to take no more.
- *        For cron and timers; BOUNDED RUNS in docs/mqworker.8.
+ *        For cron and timers; BOUNDED RUNS in docs/mqworker.8. Whether --rate
+ *        lets one be taken is asked here, too.
  * WHO    take, untake, busy, left: pool threads. start: the engine.
  * OWNS   Two timers. Costs nothing where no bound was asked for.
  * FAILS  Never.

@@ -141,6 +141,7 @@ static enum gate_why why_held(unsigned holds)
         {HOLD_STOP, WHY_STOPPING}, {HOLD_FILES, WHY_FILES},
         {HOLD_PAUSE, WHY_PAUSED},  {HOLD_STORE, WHY_STORE},
         {HOLD_QUEUE, WHY_QUEUE},   {HOLD_BOUND, WHY_BOUND},
+        {HOLD_RATE, WHY_RATE},
     };
 
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
@@ -173,6 +174,8 @@ const char *gate_why_text(enum gate_why why)
         [WHY_QUEUE] = "trouble with the queue, or with starting a thread; it "
                       "is tried again",
         [WHY_BOUND] = "as many are on their way as --max-deliveries allows",
+        [WHY_RATE] = "as many were delivered as --rate allows; mqctl set "
+                     "rate=N/s, or rate=off",
         [WHY_BREAKER] = "the breaker is open",
         [WHY_ALONE] = "a message that may have crashed the worker runs, with "
                       "nothing beside it",

@@ -40,6 +40,7 @@ enum {
     HOLD_STORE_GONE = 1 << 6,   /* no file of ours has its name */
     HOLD_CUSTODY_GONE = 1 << 7, /* so has none of custody's */
     HOLD_READ_ONLY = 1 << 8,    /* their file system */
+    HOLD_RATE = 1 << 9,         /* as many ran as --rate allows, for a moment */
     HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
@@ -52,6 +53,7 @@ enum gate_why {
     WHY_STORE,
     WHY_QUEUE,
     WHY_BOUND,
+    WHY_RATE,
     WHY_BREAKER,
     WHY_ALONE, /* what may have crashed the worker runs, and nothing beside */
     WHY_BUSY,  /* as many run as may */

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/options/option_value.h"
+#include "worker/config/rate_text.h"
 #include "worker/operate/cap.h"
 #include "worker/flow/flow.h"
 #include "worker/operate/orders.h"
@@ -46,6 +47,13 @@ static int quantum_change(struct orders *o, uint64_t value, struct problem *p)
     return 0;
 }
 
+static int rate_change(struct orders *o, uint64_t value, struct problem *p)
+{
+    (void)p;
+    rate_set(&o->flow->rate, value);
+    return 0;
+}
+
 /* Each of them, by the flag that reads it. `change` comes first, and may
  * refuse; where it is NULL, all who want the setting read it anew each time. */
 static const struct {
@@ -66,6 +74,7 @@ static const struct {
     {"breaker-failures", failures_change},
     {"breaker-pause", pause_change},
     {"group-quantum", quantum_change},
+    {"rate", rate_change},
     {"max-parked", NULL},
     {"max-waiting", NULL},
     {"spool", NULL},
@@ -111,9 +120,11 @@ static _Atomic uint64_t *number_at(struct settings *s,
 static void number_print(const struct option_row *row, uint64_t value,
                          char out[TUNE_TEXT])
 {
-    char text[DURATION_TEXT];
+    char text[DURATION_TEXT], rate[RATE_TEXT];
 
-    if (row->words && value == UINT64_MAX)
+    if (row->call) /* the only one of them that is a number */
+        strlcpy(out, rate_print(value, rate), TUNE_TEXT);
+    else if (row->words && value == UINT64_MAX)
         strlcpy(out, row->words, TUNE_TEXT);
     else if (row->type == OPT_DURATION)
         strlcpy(out, duration_print(value, text), TUNE_TEXT);

@@ -15,6 +15,7 @@
  *            ATTEND_DUE      source: take_due may have something
  *            ATTEND_LIMIT    run_limits: the run ends by itself
  *            ATTEND_LATE     engine: the source settles late
+ *            ATTEND_RATE     rate: a delivery costs a token
  *            ATTEND_LOCK     solo: nobody is to take without the lock
  * OWNS   Nothing; it is in the gate.
  * FAILS  Never.
@@ -53,6 +54,7 @@ enum {
     ATTEND_LIMIT = 1 << 8,
     ATTEND_LATE = 1 << 9,
     ATTEND_LOCK = 1 << 10,
+    ATTEND_RATE = 1 << 11,
     /* What may have a work item leave; the gate's. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
                    ATTEND_COMPANY,

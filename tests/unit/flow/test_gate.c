@@ -88,6 +88,7 @@ Test(gate, each_hold_is_a_reason_and_shuts_it)
         {HOLD_READ_ONLY, WHY_FILES}, {HOLD_CUSTODY_GONE, WHY_FILES},
         {HOLD_PAUSE, WHY_PAUSED},    {HOLD_STORE, WHY_STORE},
         {HOLD_QUEUE, WHY_QUEUE},     {HOLD_BOUND, WHY_BOUND},
+        {HOLD_RATE, WHY_RATE},
     };
 
     for (size_t i = 0; i < sizeof holds / sizeof holds[0]; i++) {

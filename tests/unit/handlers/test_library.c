@@ -185,6 +185,11 @@ static const char *said(void (*spoil)(struct mqw_options *o))
     return why;
 }
 
+static void bad_rate(struct mqw_options *o)
+{
+    o->rate = "fast";
+}
+
 static void bad_backoff(struct mqw_options *o)
 {
     o->backoff = "never";
@@ -217,6 +222,7 @@ static bool begins(const char *text, const char *with)
 
 Test(library, what_is_wrong_is_said_of_the_field)
 {
+    cr_assert(begins(said(bad_rate), "rate: \"fast\" "));
     cr_assert(begins(said(bad_backoff), "backoff: \"never\" "));
     cr_assert(begins(said(bad_dead_queue), "dead_letter_queue: queue name "));
     cr_assert(begins(said(same_dead_queue), "dead_letter_queue: \"/a\" is "));

@@ -1,0 +1,89 @@
+/* --rate: counted with the real worker; retries are deliveries, too */
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(rate, .init = harness_init, .fini = harness_fini, .timeout = 180);
+
+#define NOTE "read b; echo \"$b\" >>ran; [ \"$b\" != fail ]"
+
+static size_t ran(void)
+{
+    return harness_exists("ran") ? harness_lines_with("ran", "") : 0;
+}
+
+static void send_some(const char *q, int n, const char *body)
+{
+    for (int i = 0; i < n; i++)
+        cr_assert_eq(harness_run("mqsend", "--wait=20s", q, body).status, 0);
+}
+
+Test(rate, the_burst_then_nothing_until_it_is_raised)
+{
+    const char *q = harness_queue(8, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "4", "--rate", "1/h,3", "--", "sh", "-c", NOTE);
+    struct harness_result r;
+
+    send_some(q, 5, "x\n");
+    harness_until(ran() == 3, SOON_MS);
+    harness_wait_log(w, "event=rate_reached", SOON_MS);
+    harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
+    r = ctl("status", q);
+    cr_assert_not_null(strstr(r.out, "as --rate allows"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "1/h,3"), "%s", r.out);
+    cr_assert_eq(ran(), 3);
+    cr_assert_eq(ctl("set", q, "rate=fast").status, 64);
+    r = ctl("set", q, "rate=off");
+    cr_assert_not_null(strstr(r.out, "rate 1/h,3 -> off"), "%s", r.out);
+    harness_until(ran() == 5, SOON_MS);
+    cr_assert_eq(harness_log_count(w, "event=rate_reached"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(rate, retries_count)
+{
+    const char *q = harness_queue(8, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--rate", "1/h,4", "--backoff", "1ms",
+                   "--max-attempts", "100", "--", "sh", "-c", NOTE);
+
+    send_some(q, 1, "fail\n");
+    harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
+    cr_assert_eq(ran(), 4);
+    cr_assert_eq(ctl_number(q, "deliveries"), 4);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0, "a stop is not held up");
+}
+
+/* A hold for each message, with threads that come and go: none is left. */
+Test(rate, every_hold_is_lifted)
+{
+    const char *q = harness_queue(8, 256);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "4", "--rate", "300/s,1", "--", "sh", "-c", NOTE);
+
+    for (int i = 0; i < 250; i++)
+        harness_send_text(q, "x");
+    harness_until(ctl_number(q, "done") + ctl_number(q, "waiting") == 250,
+                  SOON_MS);
+    cr_assert_eq(ran(), 250);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(rate, long_lived_handlers_and_live)
+{
+    const char *q = harness_queue(8, 256);
+    struct harness_process *w = ctl_worker(
+        q, "-c", "1", "--stream", "--window", "4", "--", "sh", "-c",
+        "while read w id n rest; do [ \"$w\" = MSG ] || continue; head -c "
+        "\"$n\" >>ran; echo \"OK $id\"; done");
+
+    send_some(q, 1, "warm\n");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(ctl("set", q, "rate=2/h,2").status, 0);
+    send_some(q, 5, "x\n");
+    harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
+    harness_until(ctl_number(q, "done") == 3, SOON_MS);
+    cr_assert_eq(ctl_number(q, "deliveries"), 3);
+    cr_assert_eq(ctl("set", q, "rate=1000/s").status, 0);
+    harness_until(ctl_number(q, "done") == 6, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
