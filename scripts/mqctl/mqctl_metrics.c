@@ -260,7 +260,7 @@ int metrics_run(const struct options *o)
     size_t count = 0;
     int status = lists ? lists_read(o, lists, dirs, &count) : complain_memory();
 
-    if (!status) {
+    if (lists && !status) {
         all = calloc(count + 1, sizeof *all);
         status = all ? metrics_tell(o, lists, dirs, all) : complain_memory();
     }
