@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """browser.py - mqctl serve as a person with a browser sees it
 
-Usage: browser.py URL READ_ONLY_URL TOKEN QUEUE MQSEND
+Usage: browser.py URL READ_ONLY_URL TOKEN QUEUE BIN STATE_DIR
 
-Both servers show one state directory. The worker of QUEUE gives up on each
+Both servers show the state directory. The worker of QUEUE gives up on each
 message until the file `fixed` is there. One letter is there already, with what
 tests/e2e/serve/test_serve_browser.c put into its body and its stderr. Status
 0; 77 and a word if a program is missing; else the reason is on stderr.
 """
 import http.server
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
-from webdriver import Browser, missing, until
+from webdriver import Browser, free_port, missing, until
 
 PAGES = ("/", "/q/{q}", "/q/{q}/dead", "/q/{q}/dead/1", "/dead", "/find?id=1")
 
@@ -49,6 +52,53 @@ Promise.allSettled(tried).then(all => {
 </script>"""
 
 
+# What a person who cannot see it well needs; each line is one breach.
+ACCESS = r"""
+const out = [], told = (e) => e.outerHTML.slice(0, 80);
+const seen = (e) => e.checkVisibility({checkOpacity: true}) &&
+    !e.closest('.sr, .skip') && !e.matches(':disabled');
+const rgb = (text) => text.match(/[\d.]+/g).map(Number);
+const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => {
+    v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const behind = (e) => { for (; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walk.nextNode()) {
+  const e = walk.currentNode.parentElement;
+  if (!walk.currentNode.data.trim() || !seen(e)) continue;
+  const style = getComputedStyle(e), ink = rgb(e.closest('svg') ? style.fill : style.color);
+  const [a, b] = [light(ink), light(behind(e))].sort((x, y) => y - x);
+  if ((a + 0.05) / (b + 0.05) < 4.5) out.push('contrast ' + told(e));
+}
+for (const e of document.querySelectorAll('a, button, input, select, summary')) {
+  const name = e.getAttribute('aria-label') || e.textContent.trim() ||
+      (e.labels && [...e.labels].map((l) => l.textContent.trim()).join(''));
+  if (seen(e) && !name) out.push('no name ' + told(e));
+}
+for (const e of document.querySelectorAll('table')) {
+  if (!e.caption && !e.getAttribute('aria-label')) out.push('no caption ' + told(e));
+  for (const th of e.querySelectorAll('th'))
+    if (!th.scope || !th.textContent.trim()) out.push('th ' + told(th));
+}
+for (const e of document.querySelectorAll('svg'))
+  if (seen(e) && !(e.getAttribute('role') === 'img' && e.getAttribute('aria-label')))
+    out.push('picture ' + told(e));
+let level = 0;
+for (const e of document.querySelectorAll('h1, h2, h3, h4')) {
+  if (+e.tagName[1] > level + 1) out.push('heading ' + told(e));
+  level = +e.tagName[1];
+}
+const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+if (new Set(ids).size !== ids.length) out.push('an id twice');
+for (const what of ['html[lang]', 'title', 'main', 'nav[aria-label]', 'h1',
+    'meta[name=viewport]', '[aria-live]', '.skip[href="#main"]'])
+  if (document.querySelectorAll(what).length !== 1) out.push('not one ' + what);
+if (document.documentElement.scrollWidth > innerWidth) out.push('too wide');
+return out;"""
+
+
 class Site:
     """Another origin on this machine."""
 
@@ -69,10 +119,22 @@ class Site:
 
 
 class Test:
-    def __init__(self, url, read_only, token, queue, mqsend):
+    def __init__(self, url, read_only, token, queue, bin_dir, state):
         self.url, self.read_only, self.token = url, read_only, token
-        self.queue, self.name, self.mqsend = queue, queue.lstrip("/"), mqsend
+        self.queue, self.name = queue, queue.lstrip("/")
+        self.bin_dir, self.state = bin_dir, state
+        self.other = queue + "-w"  # a queue of this script's own
+        self.worker = self.server = None
         self.port = url.rsplit(":", 1)[1]
+
+    def tool(self, name, *args):
+        return subprocess.run([os.path.join(self.bin_dir, name), *args],
+                              check=True, capture_output=True, text=True).stdout
+
+    def start(self, name, *args):
+        return subprocess.Popen(
+            [os.path.join(self.bin_dir, name), *args],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def api(self, path):
         request = urllib.request.Request(
@@ -80,8 +142,8 @@ class Test:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
-    def status(self):
-        return self.api("/api/v1/queues/" + self.name)
+    def status(self, queue=None):
+        return self.api("/api/v1/queues/" + (queue or self.queue).lstrip("/"))
 
     def page(self, b, path, url=None):
         b.go((url or self.url) + path.format(q=self.name))
@@ -104,13 +166,38 @@ class Test:
         self.page(b, "/q/{q}/dead/1")
         assert "<script>alert(1)</script>" in b.text("main")
 
+    def is_there_for_everybody(self, b):
+        """In both schemes, at both widths; and by keyboard."""
+        for width, height, mobile in ((1280, 900, False), (390, 844, True)):
+            b.phone(width, height, mobile)
+            for scheme in ("light", "dark"):
+                b.scheme(scheme)
+                for path in PAGES:
+                    self.page(b, path)
+                    until(lambda: b.js("return document.readyState")
+                          == "complete", path)
+                    breaches = b.js(ACCESS)
+                    assert not breaches, (path, width, scheme, breaches)
+        b.cdp("Emulation.clearDeviceMetricsOverride")
+        b.scheme("light")
+        self.page(b, "/")
+        seen = []
+        for _ in range(7):
+            b.key("\ue004")  # Tab
+            seen.append(b.js(
+                "const e = document.activeElement; return [e.textContent ||"
+                " e.name, getComputedStyle(e).outlineStyle]"))
+        assert seen[0][0] == "Skip to the content", seen
+        assert all(style != "none" for _, style in seen), seen
+        assert [self.queue, "auto"] in seen or [self.queue, "solid"] in seen
+
     def updates_without_moving_the_focus(self, b):
         self.page(b, "/")
         dead = f'tr[data-queue="{self.queue}"] [data-f="dead"]'
         until(lambda: b.text(dead) == "1", "one letter")
         b.js("const a = document.querySelector(arguments[0] + ' a'); a.focus();"
              "getSelection().selectAllChildren(a); window.kept = a", dead)
-        subprocess.run([self.mqsend, self.queue, "bad"], check=True)
+        self.tool("mqsend", self.queue, "bad")
         until(lambda: b.text(dead) == "2", "the second letter")
         assert b.js("return document.activeElement === window.kept"), "focus"
         assert b.js("return getSelection().anchorNode !== null &&"
@@ -138,12 +225,102 @@ class Test:
         self.page(b, "/q/{q}")
         until(lambda: b.js("return document.querySelectorAll("
                            "'#actions button').length") >= 3, "buttons")
+        assert f"mqctl pause {self.queue} 10m" in b.text("#actions")
         b.click("#actions button")
         until(lambda: self.status()["paused"], "paused")
         until(lambda: "paused" in b.text("h1"), "the page says so")
         b.js("[...document.querySelectorAll('#actions button')]"
              ".find(x => x.textContent === 'Resume').click()")
         until(lambda: not self.status()["paused"], "resumed")
+
+    def sets_and_says_what_was(self, b):
+        self.page(b, "/q/{q}")
+        until(lambda: b.text("#actions input[list]") is not None, "fields")
+        b.js("""const [name, value] = document.querySelectorAll(
+            '#actions form:nth-of-type(3) input');
+            name.value = 'max-concurrency'; value.value = '3';
+            value.dispatchEvent(new Event('input', {bubbles: true}));""")
+        assert (f"mqctl set {self.queue} max-concurrency=3"
+                in b.text("#actions form:nth-of-type(3)"))
+        b.click("#actions form:nth-of-type(3) button")
+        until(lambda: "-> 3" in b.text("#live"), "what it was")
+        assert self.status()["max_concurrency"] == 3
+
+    def steers_what_waits(self, b):
+        self.tool("mqctl", "create", "--queue-depth", "4", "--message-size",
+                  "256", self.other)
+        self.worker = self.start(
+            "mqworker", "--state-dir", self.state, "--backoff", "1h",
+            self.other, "--", "sh", "-c", "cat >&2; exit 1")
+        for _ in range(3):
+            self.tool("mqsend", self.other, "<script>alert(2)</script>\u202e")
+        until(lambda: self.status(self.other)["waiting"] == 3, "three wait")
+        b.go(f"{self.url}/q/{self.other[1:]}")
+        until(lambda: b.text("#messages button"), "its buttons")
+        assert "\u202e" not in b.text("main")
+        box = "#messages tbody tr:nth-child(%d) input"
+        ids = self.api(f"/api/v1/queues/{self.other[1:]}/messages")["messages"]
+        b.click(box % 1)
+        assert f"mqctl cancel {self.other} {ids[0]['id']}" in b.text("#messages")
+        b.click("#messages button.act")
+        b.accept()
+        until(lambda: "1 of 1 cancelled" in b.text("#live"), "it says so")
+        until(lambda: self.status(self.other)["waiting"] == 2, "one less")
+        b.click(box % 2)  # and the first, which is cancelled by now
+        b.click("#messages button")
+        until(lambda: "1 of 2 due now; 1 " in b.text("#live"), "one runs")
+        until(lambda: self.status(self.other)["retried"] == 4, "it ran")
+
+    def finds_a_message_in_any_queue(self, b):
+        ids = self.api(f"/api/v1/queues/{self.other[1:]}/messages")["messages"]
+        b.go(self.url)
+        b.js("document.querySelector('[name=id]').value = arguments[0]",
+             ids[0]["id"])
+        b.click("form[role=search] button")
+        until(lambda: self.other in (b.text("#found") or ""), "its queue")
+
+    def says_when_the_worker_is_killed(self, b):
+        b.go(f"{self.url}/q/{self.other[1:]}")
+        until(lambda: "running" in b.text("h1"), "it runs")
+        self.worker.send_signal(signal.SIGKILL)
+        self.worker.wait()
+        until(lambda: "killed" in b.text("h1"), "the page says so")
+
+    def says_when_the_queue_is_removed(self, b):
+        self.tool("mqctl", "remove", "--force", "--state-dir", self.state,
+                  self.other)
+        until(lambda: "is gone" in b.text("#live"), "the page says so")
+        self.tool("mqctl", "create", "--queue-depth", "4", "--message-size",
+                  "256", self.other)
+        until(lambda: "there again" in b.text("#live"), "it is back")
+        self.tool("mqctl", "remove", "--force", "--state-dir", self.state,
+                  self.other)
+
+    def comes_back_after_a_restart(self, b):
+        port = free_port()
+        args = ("serve", "--state-dir", self.state, "--listen",
+                f"127.0.0.1:{port}")
+        self.server = self.start("mqctl", *args)
+        url = f"http://localhost:{port}"
+        until(lambda: self.answers(url), "the server")
+        b.go(f"{url}/#t={self.token}")
+        dead = f'tr[data-queue="{self.queue}"] [data-f="dead"]'
+        until(lambda: b.text(dead) == "2", "the letters")
+        self.server.terminate()
+        self.server.wait()
+        until(lambda: "does not answer" in b.text("#live"), "it says so")
+        self.tool("mqsend", self.queue, "bad")
+        until(lambda: self.status()["dead"] == 3, "a third letter")
+        self.server = self.start("mqctl", *args)
+        until(lambda: "answers again" in b.text("#live"), "it is back", 40)
+        until(lambda: b.text(dead) == "3", "what came meanwhile")
+
+    @staticmethod
+    def answers(url):
+        try:
+            return urllib.request.urlopen(url + "/healthz", timeout=5).read()
+        except OSError:
+            return None
 
     def is_closed_to_other_sites(self, b):
         site = Site(ATTACK % {"url": self.url, "queue": self.name})
@@ -157,17 +334,28 @@ class Test:
         assert "does not name this server" in b.text("body")
         assert b.text("#queues") is None
 
-    def replays_after_the_fix(self, b):
+    def finds_the_reason_and_replays_after_the_fix(self, b):
+        """With nothing but the page, from its first to the last letter."""
+        began = time.monotonic()
+        b.go(self.url)
+        until(lambda: "were given up on" in b.text("#findings"), "the finding")
+        b.click(f'tr[data-queue="{self.queue}"] [data-f="dead"] a')
+        until(lambda: b.text("#bulk button"), "its letters")
+        assert "exit 3" in b.text("main table"), "by error"
+        b.click("#letters tbody th a")
+        until(lambda: b.text("h1[data-row]"), "one letter")
+        assert "exit 3: bad" in b.text("main"), "the reason"
         open("fixed", "w").close()
-        self.page(b, "/q/{q}/dead")
-        until(lambda: b.text("#bulk button"), "the button")
+        b.click("h1 a")
+        until(lambda: b.text("#bulk button"), "its letters")
         assert "mqdlq replay" in b.text("#bulk code")
-        b.js("document.querySelector('#bulk input[type=checkbox]').click()")
+        b.click("#bulk input[type=checkbox]")
         assert "--canary" in b.text("#bulk code")
         b.click("#bulk button")
         b.accept()
         until(lambda: "ended" in (b.text("#live") or ""), "the end of the job")
         until(lambda: self.status()["dead"] == 0, "all done")
+        print("from the finding to the end:", time.monotonic() - began)
 
     def says_when_the_queue_is_all_right(self, b):
         self.page(b, "/dead")
@@ -179,11 +367,18 @@ class Test:
         try:
             for step in (self.logs_in_by_the_fragment,
                          self.shows_a_hostile_letter_as_text,
+                         self.is_there_for_everybody,
                          self.updates_without_moving_the_focus,
                          self.loads_in_seven_tabs,
+                         self.comes_back_after_a_restart,
                          self.shows_no_button_where_nothing_may_change,
                          self.pauses_and_resumes,
-                         self.replays_after_the_fix,
+                         self.sets_and_says_what_was,
+                         self.steers_what_waits,
+                         self.finds_a_message_in_any_queue,
+                         self.says_when_the_worker_is_killed,
+                         self.says_when_the_queue_is_removed,
+                         self.finds_the_reason_and_replays_after_the_fix,
                          self.says_when_the_queue_is_all_right):
                 step(b)
                 print("ok", step.__name__, flush=True)
@@ -196,6 +391,10 @@ class Test:
                 print("ok", step.__name__, flush=True)
         finally:
             b.close()
+            for p in (self.worker, self.server):
+                if p and p.poll() is None:
+                    p.terminate()
+                    p.wait()
 
 
 if __name__ == "__main__":
@@ -203,4 +402,4 @@ if __name__ == "__main__":
     if gone:
         print("no", gone, "here")
         sys.exit(77)
-    Test(*sys.argv[1:6]).run()
+    Test(*sys.argv[1:7]).run()

@@ -98,6 +98,12 @@ class Browser:
                          {"using": "css selector", "value": selector})
         self._do("POST", f"/element/{found[ELEMENT]}/click", {})
 
+    def key(self, key):
+        self._do("POST", "/actions", {"actions": [{
+            "type": "key", "id": "keys", "actions": [
+                {"type": "keyDown", "value": key},
+                {"type": "keyUp", "value": key}]}]})
+
     def accept(self):
         self._do("POST", "/alert/accept", {})
 
@@ -105,9 +111,9 @@ class Browser:
         return self._do("POST", "/goog/cdp/execute",
                         {"cmd": command, "params": params})
 
-    def phone(self, width, height):
+    def phone(self, width, height, mobile=True):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width,
-                 height=height, deviceScaleFactor=1, mobile=True)
+                 height=height, deviceScaleFactor=1, mobile=mobile)
 
     def scheme(self, name):
         self.cdp("Emulation.setEmulatedMedia", features=[
@@ -126,6 +132,12 @@ class Browser:
     def picture(self, path):
         with open(path, "wb") as out:
             out.write(base64.b64decode(self._do("GET", "/screenshot")))
+
+    def picture_whole(self, path):
+        """Also of what lies below the window."""
+        data = self.cdp("Page.captureScreenshot", captureBeyondViewport=True)
+        with open(path, "wb") as out:
+            out.write(base64.b64decode(data["data"]))
 
     def close(self):
         try:

@@ -150,18 +150,16 @@ const findingsLater = () => setTimeout(findingsShow, document.hidden ? 300000 : 
 
 // ---- one queue ----
 
-let gone = false;
+let there = null; // whether the queue is; null: nobody has told yet
 
 function queueListen(name, data) {
   const q = data.find((one) => one.queue === queue);
   if (!q) return;
-  if (q.gone) {
-    gone = true;
-    say(`${queue} is gone: it was removed while you looked.`);
-    return;
-  }
-  if (gone) say(`${queue} is there again.`);
-  gone = false;
+  const now = !q.gone && q.depth !== null;
+  if (there && !now) say(`${queue} is gone: it was removed while you looked` + (q.gone ? "." : "; what waits and its dead letters are kept."));
+  if (there === false && now) say(`${queue} is there again.`);
+  there = now;
+  if (q.gone) return;
   stateShow(heading, q.state);
   for (const field of ["depth", "in_flight", "waiting", "parked", "spooled", "dead", "done", "retried", "groups_held", "capacity", "breaker", "pid"])
     setText($(`dd[data-f="${field}"]`), count(q[field]));
