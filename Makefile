@@ -5,6 +5,7 @@
 #   make check-unit | check-e2e | check-crash       one kind of test
 #   make check-asan  the same under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
+#   make schedules   runs flow under many orders of its threads
 #   make torture     kills the worker again and again and audits each message
 #   make instructions   counts those of a message, and names their functions
 #   make coverage    the tests once more, then lines and branches that ran
@@ -99,17 +100,21 @@ $(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the na
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
 # the benchmark, TORTURES the torture program.
 TORTURES := every_instruction instructions torture
+# Every order of the threads of flow, and the same with faults put in.
+ORDERS  := $(patsubst tests/schedules/faults/%.sed,$(BUILD)/tests/schedules/fault_%,$(wildcard tests/schedules/faults/*.sed)) \
+           $(BUILD)/tests/schedules/schedules
 HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c)) \
             $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c)) \
             $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
             $(if $(call named,$(TORTURES),$(CRASH)),$(TORTURE)) \
-            $(if $(filter %/test_torture,$(CRASH)),points)
+            $(if $(filter %/test_torture,$(CRASH)),points) \
+            $(if $(filter %/test_schedules,$(CRASH)),$(ORDERS))
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
-        build-asan build-tsan build-fuzz lint format bench torture instructions points programs fuzz demo install uninstall deb clean show-cflags
+        build-asan build-tsan build-fuzz lint format bench torture schedules instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -221,6 +226,29 @@ $(filter $(BUILD)/tests/handlers/%,$(HANDLERS)): override SANITIZE :=
 $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	@mkdir -p $(@D)
 	$(LINK_SHARED) -o $@ $^
+# Flow and what is below it, as compiled for the thread sanitizer: each atomic
+# operation is a call, which tests/schedules/atomics.c answers.
+STEPPED   := $(call in,worker/flow worker/gate worker/groups worker/loop worker/rules,*.c) \
+             common/base/quick_lock.c common/state/counters.c
+SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c))
+WRAPPED   := pthread_mutex_lock pthread_mutex_unlock pthread_cond_wait pthread_cond_signal \
+             pthread_cond_broadcast pthread_create poll epoll_wait timerfd_settime sched_yield syscall
+STEP = -fsanitize=thread --param tsan-instrument-func-entry-exit=0
+$(BUILD)/stepped/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests/schedules,$(STEP)) -MMD -MP -c -o $@ $<
+$(BUILD)/tests/schedules/schedules: $(SCHEDULES) $(ENGINE)
+	@mkdir -p $(@D)
+	$(LINK) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
+# The same with a fault put in: the first line of the .sed names the file.
+$(BUILD)/tests/schedules/fault_%: tests/schedules/faults/%.sed $(SCHEDULES) $(ENGINE)
+	@mkdir -p $(@D) $(BUILD)/stepped/faults
+	f=$$(sed -n '1s/^# //p' $<); c=$(BUILD)/stepped/faults/$*.c; \
+	sed -f $< $$f >$$c; ! cmp -s $$f $$c || { echo "$<: changes nothing" >&2; exit 1; }; \
+	$(CC) $(ALL_CFLAGS) -w $(STEP) -c -o $${c%c}o $$c && \
+	$(LINK) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $${c%c}o \
+	    $$(printf '%s\n' $(filter %.o,$^) | grep -v "/stepped/$${f%c}o$$") $(ENGINE) $(LIBS)
+
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
@@ -255,7 +283,7 @@ check-man:
 # Not under sanitizers: tests of documents, packages and measurements; and, for
 # the thread sanitizer, of programs without threads.
 DRY     := bench completion demo docs docs_agree every_instruction hardening \
-           install instructions man run_tests runbook
+           install instructions man run_tests runbook schedules
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend serve serve_browser serve_limits worker_limits
 # build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
@@ -322,6 +350,11 @@ torture: $(TORTURE) $(HANDLERS) $(BIN) points
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
 	    MQW_POINTS_BIN=$(abspath $(BUILD)/points/bin) \
 	    $(TORTURE) $(TORTURE_FLAGS)
+# Every order of the threads of flow with one switch more, many with two, and at
+# random; its head says which flags there are.
+SCHEDULES_FLAGS ?= --singles 0 --pairs 30000 --runs 40000
+schedules: $(ORDERS)
+	@$(BUILD)/tests/schedules/schedules $(SCHEDULES_FLAGS)
 # What a message costs a plugin that does nothing, by function.
 instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
@@ -415,4 +448,4 @@ deb: all
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/stepped -name '*.d' 2>/dev/null)

@@ -141,13 +141,25 @@ static inline struct fake_message *fake_add(const char *text, enum fake_at at)
     return x;
 }
 
+/* fake_fresh_now - one that was added as FAKE_NOWHERE is to be taken */
+static inline void fake_fresh_now(struct fake_message *x)
+{
+    uint64_t one = 1;
+
+    pthread_mutex_lock(&fake.mtx);
+    x->at = FAKE_FRESH;
+    x->m.seq = 0;
+    x->m.flags = 0;
+    cr_assert_eq(write(fake.fd, &one, sizeof one), sizeof one);
+    pthread_mutex_unlock(&fake.mtx);
+}
+
 /* fake_give - a fresh message */
 static inline struct fake_message *fake_give(const char *text)
 {
-    struct fake_message *x = fake_add(text, FAKE_FRESH);
-    uint64_t one = 1;
+    struct fake_message *x = fake_add(text, FAKE_NOWHERE);
 
-    cr_assert_eq(write(fake.fd, &one, sizeof one), sizeof one);
+    fake_fresh_now(x);
     return x;
 }
 

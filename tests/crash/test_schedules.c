@@ -1,0 +1,62 @@
+/* test_schedules.c - some orders of the threads of flow, and the faults that
+ * such runs find (tests/schedules/schedules.c); make schedules tries many more
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/harness/harness.h"
+
+TestSuite(schedules, .init = harness_init, .fini = harness_fini,
+          .timeout = 300);
+
+/* tried - a program of tests/schedules/, so many runs of a kind in each scene
+ */
+static struct harness_result tried(const char *program, const char *runs)
+{
+    return harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST(
+            harness_path("%s/%s", harness_handler("../schedules"), program),
+            "--singles", runs, "--pairs", runs, "--runs", runs)});
+}
+
+Test(schedules, no_order_loses_a_message_or_runs_it_twice)
+{
+    struct harness_result r = tried("schedules", "50");
+
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    cr_assert(strstr(r.out, "no fault"), "%s", r.out);
+}
+
+/* found - a fault that was put in; `said` is among the words it ends with */
+static void found(const char *program, const char *said)
+{
+    struct harness_result r = tried(program, "1500");
+
+    cr_assert_eq(r.status, 1, "%s is not found: %s%s", program, r.out, r.err);
+    cr_assert(strstr(r.out, said), "%s", r.out);
+}
+
+Test(schedules, a_cap_that_is_not_counted_in_one_step)
+{
+    found("fault_cap_store", "schedules: ");
+}
+
+Test(schedules, a_group_that_is_leased_twice)
+{
+    found("fault_lease_twice", "of group ");
+}
+
+Test(schedules, a_retry_that_is_due_while_its_group_is_leased)
+{
+    found("fault_due_twice", "schedules: ");
+}
+
+Test(schedules, a_wake_up_that_is_missing)
+{
+    found("fault_missing_wake", "slept over");
+}
+
+Test(schedules, peek_mode_that_ends_too_late)
+{
+    found("fault_wrong_order", "slept over");
+}
