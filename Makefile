@@ -7,6 +7,7 @@
 #   make check-tsan  programs and stress tests under the thread sanitizer
 #   make schedules   runs flow under many orders of its threads
 #   make torture     kills the worker again and again and audits each message
+#   make cluster     the same for workers and nodes of a broker: CLUSTER_SECONDS
 #   make instructions   counts those of a message, and names their functions
 #   make coverage    the tests once more, then lines and branches that ran
 #   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
@@ -59,8 +60,8 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
 # named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
 named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
-# amqp_cluster takes longer than all others, and does not come to its end on
-# each machine yet: make check ONLY=amqp_cluster.
+# Three nodes of a broker leave no processor to other tests: make check
+# ONLY=amqp_cluster, make cluster.
 BY_HAND  := $(if $(ONLY),,amqp_cluster)
 only     = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
@@ -114,7 +115,7 @@ SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
-        build-asan build-tsan build-fuzz lint format bench torture schedules instructions points programs fuzz demo install uninstall deb clean show-cflags
+        build-asan build-tsan build-fuzz lint format bench torture schedules cluster instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -355,6 +356,11 @@ torture: $(TORTURE) $(HANDLERS) $(BIN) points
 SCHEDULES_FLAGS ?= --singles 0 --pairs 30000 --runs 40000
 schedules: $(ORDERS)
 	@$(BUILD)/tests/schedules/schedules $(SCHEDULES_FLAGS)
+# Workers, and three nodes of a broker, are killed for that long.
+CLUSTER_SECONDS ?= 1800
+cluster:
+	@MQW_CLUSTER_SECONDS=$(CLUSTER_SECONDS) TESTFLAGS="-j1 --timeout $$(($(CLUSTER_SECONDS) + 600))" \
+	    $(MAKE) -s check ONLY=amqp_cluster && grep ^cluster: $(BUILD)/tests/e2e/amqp/test_amqp_cluster.log
 # What a message costs a plugin that does nothing, by function.
 instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \

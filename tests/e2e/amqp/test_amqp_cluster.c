@@ -1,134 +1,331 @@
-/* test_amqp_cluster.c - two workers on a queue of three nodes, which die */
+/* test_amqp_cluster.c - two workers on a queue of three nodes, which die
+ *
+ * A sender, a worker that runs processes and one that has a plugin, while nodes
+ * and workers are killed, frozen and cut off, never two nodes at once. A ledger
+ * of all that was confirmed, run and buried says what became of it.
+ * MQW_CLUSTER_SECONDS makes it longer (make cluster CLUSTER_SECONDS=1800): then
+ * a node is frozen for 22 s, or cut off for 90 s.
+ */
 #define AMQP_BROKER 3
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 #include <signal.h>
 
-TestSuite(amqp_cluster, .init = amqp_init, .fini = amqp_fini, .timeout = 400);
+TestSuite(amqp_cluster, .init = amqp_init, .fini = amqp_fini, .timeout = 4000);
 
-enum { BATCH = 50, BATCHES = 24, COUNT = BATCH * BATCHES };
+#define SHORT   15 /* seconds of trouble, unless told */
+#define BATCH   40U
+#define RATE    "100"
+#define DRAIN   60000
+#define NUMBERS 400000
 
-/* The body is its number; each seventh fails at its first attempt, and each
- * hundredth always. */
+/* As plugins/ledger.c. */
 #define HANDLER                                                      \
     "n=$(cat)\n"                                                     \
-    "echo \"$n $MQW_ATTEMPT $MQW_REDELIVERED\" >>began\n"            \
+    "echo \"$n $MQW_ATTEMPT $MQW_REDELIVERED $MQW_ID\" >>began\n"    \
+    "sleep 0.03\n"                                                   \
     "[ $((n % 100)) -ne 0 ] || exit 65\n"                            \
     "[ $((n % 7)) -ne 0 ] || [ \"$MQW_ATTEMPT\" -gt 1 ] || exit 1\n" \
-    "echo \"$n\" >>ended\n"
+    "echo \"$n $(date +%s%N)\" >>ended\n"
 
-/* worker - one of several on this machine: a state directory for each */
-static struct harness_process *worker(const char *name, const char *handler)
+/* A batch is in "sent", with the time, when all of it is confirmed. */
+#define SENDER                                                      \
+    "n=1\n"                                                         \
+    "while [ ! -e stop ]; do\n"                                     \
+    "    seq $n $((n + $3 - 1)) |\n"                                \
+    "        \"$1\" --lines --quiet --create --rate $4 \"$2\" &&\n" \
+    "        echo \"$n $(date +%s%N)\" >>sent\n"                    \
+    "    n=$((n + $3))\n"                                           \
+    "done\n"
+
+/* What is known of a number. */
+struct entry {
+    bool confirmed, ended;
+    uint64_t confirmed_ns;
+    uint32_t attempts; /* bits of those that ran */
+    unsigned letters;
+    char id[32];
+};
+
+static struct ledger {
+    struct entry entries[NUMBERS];
+    long began_at, ended_at, sent_at; /* read so far, of the files */
+    unsigned messages, runs, repeats, marked, letters, again;
+    uint64_t ended_last, sent_last, ended_pause, sent_pause; /* ns */
+    uint64_t longest; /* ns  of all: from the confirm to the end */
+    unsigned node_kills, worker_kills, freezes, cuts;
+} * ledger;
+
+static struct entry *entry(unsigned long n)
 {
-    struct harness_process *w = harness_start(&(struct harness_spec){
-        .argv =
-            HARNESS_LIST("mqworker", "--state-dir", harness_path("%s", name),
-                         amqp_operand(amqp_queue, 3), "-c", "4", "--backoff",
-                         "1s", "--", handler)});
-
-    return amqp_started(w);
+    cr_assert(n > 0 && n < NUMBERS, "number %lu", n);
+    return &ledger->entries[n];
 }
 
-/* batch_sent - the broker has confirmed all of it; false: the node is gone, and
- * nobody knows */
-static bool batch_sent(int first)
+/* next_line - the next whole one of a file that grows; `at` is behind it then
+ */
+static bool next_line(const char *name, long *at, char line[128])
 {
-    const amqp_basic_ack_t *ack;
-    uint64_t last = 0;
+    FILE *f = fopen(harness_path("%s", name), "re");
+    bool whole = false;
+
+    if (!f)
+        return false;
+    if (fseek(f, *at, SEEK_SET) == 0 && fgets(line, 128, f))
+        whole = strchr(line, '\n') != NULL;
+    if (whole)
+        *at = ftell(f);
+    fclose(f);
+    return whole;
+}
+
+static void pause_note(uint64_t *last, uint64_t *longest, uint64_t now)
+{
+    if (*last && now > *last && now - *last > *longest)
+        *longest = now - *last;
+    if (now > *last)
+        *last = now;
+}
+
+/* began_read - a number that runs a second time with one attempt has the id
+ * that it had */
+static void began_read(const char *line)
+{
+    unsigned long n, attempt, redelivered;
+    char id[32];
+    struct entry *e;
+
+    cr_assert_eq(
+        sscanf(line, "%lu %lu %lu %31s", &n, &attempt, &redelivered, id), 4,
+        "%s", line);
+    cr_assert(attempt > 0 && attempt < 32, "%s", line);
+    e = entry(n);
+    if (!e->id[0])
+        snprintf(e->id, sizeof e->id, "%s", id);
+    cr_assert_str_eq(e->id, id, "%lu has two ids", n);
+    ledger->runs++;
+    if (e->attempts & 1U << attempt) {
+        ledger->repeats++;
+        ledger->marked += redelivered == 1;
+    }
+    e->attempts |= 1U << attempt;
+}
+
+/* ledger_read - what came to the files since the last time */
+static void ledger_read(void)
+{
+    char line[128];
+    unsigned long n;
+    uint64_t at;
+
+    while (next_line("sent", &ledger->sent_at, line)) {
+        cr_assert_eq(sscanf(line, "%lu %" SCNu64, &n, &at), 2);
+        pause_note(&ledger->sent_last, &ledger->sent_pause, at);
+        for (unsigned i = 0; i < BATCH; i++) {
+            entry(n + i)->confirmed = true;
+            entry(n + i)->confirmed_ns = at;
+        }
+        ledger->messages += BATCH;
+    }
+    while (next_line("began", &ledger->began_at, line))
+        began_read(line);
+    while (next_line("ended", &ledger->ended_at, line)) {
+        cr_assert_eq(sscanf(line, "%lu %" SCNu64, &n, &at), 2);
+        if (!harness_exists("stop"))
+            pause_note(&ledger->ended_last, &ledger->ended_pause, at);
+        if (entry(n)->confirmed && !entry(n)->ended &&
+            at > entry(n)->confirmed_ns + ledger->longest)
+            ledger->longest = at - entry(n)->confirmed_ns;
+        entry(n)->ended = true;
+    }
+}
+
+/* missing - numbers that were confirmed, and did not come to their end; of
+ * those that are to be letters, to a run */
+static unsigned missing(unsigned *first)
+{
+    unsigned n = 0;
+
+    ledger_read();
+    for (unsigned i = 1; i < NUMBERS; i++) {
+        const struct entry *e = &ledger->entries[i];
+
+        if (e->confirmed && !(i % 100 ? e->ended : e->attempts)) {
+            *first = n++ ? *first : i;
+        }
+    }
+    return n;
+}
+
+/* ---- letters ---- */
+
+/* letter - a frame of one: its id, or its number */
+static void letter(const amqp_frame_t *f, char id[32], unsigned *seen)
+{
+    char text[32] = "";
+    struct entry *e;
+
+    if (f->frame_type == AMQP_FRAME_HEADER) {
+        const amqp_basic_properties_t *p = f->payload.properties.decoded;
+
+        snprintf(id, 32, "%.*s", (int)p->message_id.len,
+                 (char *)p->message_id.bytes);
+    }
+    if (f->frame_type != AMQP_FRAME_BODY)
+        return;
+    snprintf(text, sizeof text, "%.*s", (int)f->payload.body_fragment.len,
+             (char *)f->payload.body_fragment.bytes);
+    e = entry(strtoul(text, NULL, 10));
+    cr_assert_str_eq(e->id, id, "letter %s has another id", text);
+    if (e->letters++)
+        ledger->again++;
+    else
+        ledger->letters++;
+    ++*seen;
+}
+
+/* letters_read - all of them, by a consumer that acknowledges none */
+static void letters_read(void)
+{
+    unsigned seen = 0, count;
+    char id[32] = "";
     amqp_frame_t f;
 
-    for (int i = 0; i < BATCH; i++) {
-        amqp_basic_properties_t p = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG,
-                                     .delivery_mode = 2};
-        char body[16];
-
-        snprintf(body, sizeof body, "%d", first + i);
-        if (rabbit.amqp_basic_publish(amqp_client, 1, (amqp_bytes_t){0, NULL},
-                                      amqp_word(amqp_queue), 1, 0, &p,
-                                      amqp_word(body)) != AMQP_STATUS_OK)
-            return false;
+    amqp_disconnect();
+    amqp_connect();
+    count = (unsigned)amqp_ready(amqp_of("dead"));
+    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_of("dead")),
+                              amqp_word("look"), 0, 0, 0,
+                              (amqp_table_t){0, NULL});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    while (seen < count) {
+        cr_assert_eq(rabbit.amqp_simple_wait_frame_noblock(
+                         amqp_client, &f, &(struct timeval){.tv_sec = 30}),
+                     AMQP_STATUS_OK);
+        letter(&f, id, &seen);
+        rabbit.amqp_maybe_release_buffers(amqp_client);
     }
-    while (last < BATCH) {
-        if (rabbit.amqp_simple_wait_frame_noblock(
-                amqp_client, &f, &(struct timeval){.tv_sec = 20}) !=
-            AMQP_STATUS_OK)
-            return false;
-        if (f.frame_type != AMQP_FRAME_METHOD ||
-            f.payload.method.id != AMQP_BASIC_ACK_METHOD)
-            return false; /* a nack, or the end of the channel */
-        ack = f.payload.method.decoded;
-        last = ack->multiple ? ack->delivery_tag : last + 1;
-    }
-    return true;
+    amqp_disconnect();
+    amqp_connect();
 }
 
-/* send_batch - until it is confirmed; each try is a connection of its own */
-static void send_batch(int first)
-{
-    uint64_t end = harness_deadline(60000);
-    bool sent = false;
+/* ---- workers and nodes ---- */
 
-    while (!sent) {
-        amqp_disconnect();
-        amqp_connect();
-        sent = batch_sent(first);
-        if (!sent)
-            harness_nap(end, "the broker confirms");
+/* worker - 0: processes, 1: a plugin; as a service manager does, it is started
+ * again while the brokers let nobody in */
+static struct harness_process *worker(unsigned which, const char *handler)
+{
+    const char *operand = amqp_operand(amqp_queue, 3);
+    uint64_t end = harness_deadline(120000);
+    struct harness_process *w = NULL;
+
+    while (!w || harness_log_count(w, "event=started") == 0) {
+        if (!w || !harness_running(w))
+            w = harness_start(&(struct harness_spec){
+                .argv = HARNESS_LIST(
+                    "mqworker", "--state-dir",
+                    harness_path("%s", which ? "plugin" : "exec"), operand,
+                    "-c", "4", "--backoff", "1s", which ? "--plugin" : "--",
+                    which ? harness_plugin("ledger") : handler)});
+        harness_nap(end, "a worker starts");
+    }
+    return w;
+}
+
+static unsigned any(unsigned n)
+{
+    return (unsigned)random() % n;
+}
+
+/* wait_s - trouble has a length of its own: there is nothing to wait for */
+static void wait_s(unsigned from, unsigned to)
+{
+    uint64_t end = harness_now_ms() + from * 1000 + any((to - from) * 1000 + 1);
+
+    while (harness_now_ms() < end) {
+        usleep(100000);
+        ledger_read();
     }
 }
 
-/* number_ended - whether a message came to its end */
-static bool has(const char *file, int number)
+/* trouble - of one kind; a node is whole again at the end of it */
+static void trouble(unsigned kind, bool longer)
 {
-    const char *at = harness_read(file, NULL);
-    char line[16];
-    int n = snprintf(line, sizeof line, "%d\n", number);
+    unsigned node = 1 + any(3);
 
-    for (; at && *at; at = strchr(at, '\n') + 1)
-        if (strncmp(at, line, (size_t)n) == 0)
-            return true;
-    return false;
-}
-
-/* lost - numbers with no end; each hundredth is a letter */
-static int lost(void)
-{
-    int n = 0;
-
-    for (int i = 0; i < COUNT; i++)
-        n += i % 100 != 0 && !has("ended", i);
-    return n;
+    if (kind < 6) {
+        amqp_node("kill", node);
+        ledger->node_kills++;
+        wait_s(0, 2);
+        amqp_node("up", node);
+    } else if (kind < 8) {
+        amqp_node("freeze", node);
+        ledger->freezes++;
+        wait_s(longer ? 22 : 2, longer ? 22 : 3);
+        amqp_node("thaw", node);
+    } else {
+        amqp_node("cut", node);
+        ledger->cuts++;
+        wait_s(longer ? 90 : 2, longer ? 90 : 3);
+        amqp_node("join", node);
+    }
 }
 
 Test(amqp_cluster, nothing_confirmed_is_lost_while_nodes_and_workers_die)
 {
+    const char *seconds = getenv("MQW_CLUSTER_SECONDS");
+    bool longer = seconds && seconds[0];
     const char *handler = harness_script("h", HANDLER);
-    struct harness_process *a = worker("a", handler);
-    struct harness_process *b = worker("b", handler);
-    unsigned kills = 0;
-    long letters;
+    struct harness_process *w[2], *sender;
+    static const unsigned kinds[] = {0, 6, 8}; /* of the short form */
+    unsigned first = 0, which, round = 0, due = 0;
+    uint64_t end, seed = harness_now_ms();
 
-    for (int i = 0; i < BATCHES; i++) {
-        send_batch(i * BATCH);
-        if (i % 8 == 3) {
-            unsigned node = 1 + kills++ % 3;
-
-            amqp_disconnect();
-            amqp_node("kill", node);
-            harness_kill(a);
-            a = worker("a", handler);
-            send_batch(++i * BATCH);
-            amqp_node("up", node);
-        }
+    ledger = calloc(1, sizeof *ledger);
+    cr_assert_not_null(ledger);
+    srandom((unsigned)seed);
+    amqp_disconnect();
+    for (unsigned i = 0; i < 2; i++)
+        w[i] = worker(i, handler);
+    sender = harness_program("sh", "-c", SENDER, "sh", harness_bin("mqsend"),
+                             amqp_operand(amqp_queue, 3), "40", RATE);
+    end =
+        harness_now_ms() + 1000 * (longer ? strtoul(seconds, NULL, 10) : SHORT);
+    do {
+        wait_s(longer ? 5 : 1, longer ? 15 : 2);
+        which = any(2);
+        harness_kill(w[which]);
+        ledger->worker_kills++;
+        trouble(longer ? any(9) : kinds[round++ % 3], longer);
+        w[which] = worker(which, handler);
+    } while (harness_now_ms() < end || (!longer && round < 3));
+    harness_write("stop", "", 0);
+    cr_assert_eq(harness_wait(sender, DRAIN), 0);
+    end = harness_deadline(DRAIN);
+    while (missing(&first) > 0) {
+        cr_assert_lt(harness_now_ms(), end, "%u of %u are missing, first %u",
+                     missing(&first), ledger->messages, first);
+        usleep(200000);
     }
-    harness_until(harness_lines("ended") >= COUNT - COUNT / 100, 120000);
-    harness_until(lost() == 0, 60000);
-    harness_until(amqp_ready(amqp_queue) == 0, 60000);
-    letters = amqp_ready(amqp_of("dead"));
-    cr_assert_geq(letters, COUNT / 100);
-    cr_assert_eq(harness_stop(a, 30000), 0);
-    cr_assert_eq(harness_stop(b, 30000), 0);
-    printf("cluster: %d messages, %u nodes and workers killed, %zu runs, "
-           "%ld letters of %d\n",
-           COUNT, kills, harness_lines("began"), letters, COUNT / 100);
+    amqp_connect();
+    harness_until(amqp_ready(amqp_queue) == 0, DRAIN);
+    for (unsigned i = 0; i < 2; i++)
+        cr_assert_eq(harness_stop(w[i], DRAIN), 0);
+    letters_read();
+    for (unsigned i = 100; i < NUMBERS; i += 100)
+        due += ledger->entries[i].confirmed && !ledger->entries[i].letters;
+    printf("cluster: %u messages confirmed, 0 lost, %u runs, %u repeats (%u "
+           "marked, %u by their id)\n"
+           "cluster: %u letters, %u of them twice; %u nodes and %u workers "
+           "killed, %u nodes frozen, %u cut off\n"
+           "cluster: longest pause %.1f s to the next end, %.1f s to the next "
+           "%u confirms; longest way to the end %.1f s\n",
+           ledger->messages, ledger->runs, ledger->repeats, ledger->marked,
+           ledger->repeats - ledger->marked, ledger->letters, ledger->again,
+           ledger->node_kills, ledger->worker_kills, ledger->freezes,
+           ledger->cuts, (double)ledger->ended_pause / 1e9,
+           (double)ledger->sent_pause / 1e9, BATCH,
+           (double)ledger->longest / 1e9);
+    cr_assert_eq(due, 0, "%u letters are missing", due);
+    free(ledger);
 }
