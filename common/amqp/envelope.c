@@ -87,6 +87,8 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
         e->replay = n;
     } else if (field_named(t->key, "mqw-hop")) {
         e->hop = n;
+    } else if (field_named(t->key, "mqw-line")) {
+        e->line = n;
     } else if (field_named(t->key, "mqw-first")) {
         e->first_ns = n;
     } else if (field_named(t->key, "mqw-due")) {
@@ -276,6 +278,8 @@ static bool stays(amqp_bytes_t key, const struct envelope_change *c)
             return false;
     if (c->replay && field_named(key, "mqw-replay"))
         return false;
+    if (c->line && field_named(key, "mqw-line"))
+        return false;
     if (c->no_expiry && field_named(key, "mqw-expires"))
         return false;
     return !brokers(key);
@@ -354,6 +358,8 @@ static void ours(struct writing *w, const struct envelope_change *c)
     put(w, entry_text(w, "mqw-id", id, strlen(id)));
     put(w, entry_number("mqw-attempt", c->attempt));
     put(w, entry_number("mqw-number", c->number));
+    if (c->line)
+        put(w, entry_number("mqw-line", c->line));
     if (c->hop)
         put(w, entry_number("mqw-hop", c->hop));
     if (c->first_ns)

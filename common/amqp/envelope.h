@@ -31,6 +31,8 @@ struct envelope {
     uint64_t attempt;  /* of handlers that failed */
     uint64_t replay;   /* how often it came back as a dead letter */
     uint64_t hop;      /* how many queues it has waited in */
+    uint64_t line;     /* of copies: that of all copies of one original; 0: it
+                        * is no copy */
     uint64_t first_ns; /* wall; when a worker first had it; 0: never */
     uint64_t due_ns;   /* wall; before that it is not to run; 0: now */
     uint32_t priority;
@@ -54,7 +56,7 @@ struct envelope_attempt {
 /* What a copy is to say that the original does not. */
 struct envelope_change {
     const struct ulid *id;
-    uint64_t attempt, first_ns, due_ns, hop;
+    uint64_t attempt, first_ns, due_ns, hop, line;
     const struct envelope_attempt *failed; /* NULL: none more */
     const char *reason, *error;            /* a dead letter: why. NULL: none */
     uint64_t died_ns;

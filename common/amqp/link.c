@@ -259,7 +259,7 @@ static int not_in(const struct link *l, const struct link_setup *setup,
     const struct broker_operand *o = setup->operand;
     const char *host = host_name(setup, l->host);
 
-    if (l->code == AMQP_ACCESS_REFUSED && strstr(l->why, "vhost"))
+    if (strstr(l->why, "access to vhost"))
         return problem_set(p, EX_NOPERM, EACCES,
                            "user %s has no rights in virtual host %s of %s: "
                            "rabbitmqctl set_permissions -p %s %s '.*' '.*' "

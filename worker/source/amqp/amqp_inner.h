@@ -22,6 +22,7 @@
 #include "worker/source/amqp/source_amqp.h"
 
 #define AMQP_CRASHED "the worker died while a handler had it"
+#define AMQP_GROUPED "it names a group, and a queue on a broker keeps no order"
 
 #pragma GCC visibility push(hidden)
 
@@ -62,6 +63,9 @@ struct amqp_message {
     uint64_t first_ns;     /* c  wall */
     enum amqp_at at;       /* q */
     bool alone;            /* c  its last crash was that of nothing else */
+    bool grouped;          /* c  it names a group */
+    bool derived;          /* c  an equal message has the same id */
+    uint64_t line;         /* q  of its copies; 0: it has none yet */
     struct amqp_job job;   /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */
     amqp_bytes_t raw;               /* c  encoded properties */
@@ -123,6 +127,8 @@ struct source_amqp {
     struct inbox_part part; /* the inbox's */
     struct amqp_jobs sent;  /* the outbox's, in order of their number */
     unsigned declared;      /* the outbox's: bits of the wait queues */
+    bool missing;           /* the outbox's: a queue of ours is gone */
+    uint64_t refused_ns;    /* the outbox's: the pause after the next refusal */
     uint64_t published;     /* the outbox's, on this connection */
     atomic_bool stopping;   /* a */
     atomic_uint prefetch;   /* a  messages lent at once */
@@ -172,9 +178,11 @@ void amqp_hold_locked(struct source_amqp *q, struct amqp_message *m);
 void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag);
 /* For the outbox. */
 void amqp_job_locked(struct source_amqp *q, struct amqp_message *m);
-/* `m` goes on in another queue at due_wall_ns; or is buried. */
+/* `m` goes on in another queue at due_wall_ns; or is buried. `error` is
+ * constant. */
 void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m);
-void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m);
+void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m,
+                      enum dead_reason reason, const char *error);
 
 /* ---- amqp_take.c ---- */
 

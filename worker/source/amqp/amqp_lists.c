@@ -2,6 +2,7 @@
 #include "worker/source/amqp/amqp_inner.h"
 
 #include <stdlib.h>
+#include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
 
@@ -64,6 +65,8 @@ void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag)
 /* amqp_job_locked - for the outbox; mtx is held */
 void amqp_job_locked(struct source_amqp *q, struct amqp_message *m)
 {
+    while (m->line == 0) /* a header's number has a sign: 63 bits */
+        m->line = (uint64_t)arc4random() << 31 ^ arc4random();
     TAILQ_INSERT_TAIL(&q->jobs, &m->job, link);
     q->job_count++;
     side_wake(&q->outbox);
@@ -77,14 +80,15 @@ void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m)
     amqp_job_locked(q, m);
 }
 
-void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m)
+void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m,
+                      enum dead_reason reason, const char *error)
 {
     m->at = AMQP_HOP;
     m->job = (struct amqp_job){.own = {.m = &m->m,
                                        .kind = SETTLE_DEAD,
                                        .lane = LANE_NONE,
-                                       .reason = REASON_CRASHED,
-                                       .error = AMQP_CRASHED,
+                                       .reason = reason,
+                                       .error = error,
                                        .died_ns = clock_wall_ns()}};
     m->job.settle = &m->job.own;
     TAILQ_INSERT_TAIL(&q->lent, m, link);

@@ -65,6 +65,7 @@ void amqp_change(const struct source_amqp *q, const struct amqp_job *j,
                                     .first_ns = m->first_ns,
                                     .due_ns = j->due_wall_ns,
                                     .hop = m->key.hop,
+                                    .line = m->line,
                                     .resent = j->resent || m->m.stale,
                                     .number = j->number};
     if (!a)
@@ -91,8 +92,8 @@ static void buried(struct source_amqp *q, const struct amqp_message *m)
 {
     const struct source_death death = {.id = m->id,
                                        .seq = 0,
-                                       .reason = REASON_CRASHED,
-                                       .error = AMQP_CRASHED,
+                                       .reason = m->job.own.reason,
+                                       .error = m->job.own.error,
                                        .died_ns = m->job.own.died_ns,
                                        .size = m->m.size};
 

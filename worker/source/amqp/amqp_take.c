@@ -16,6 +16,8 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 
+#define SUMMED 4096 /* bytes of a body that tell it from others */
+
 /* ---- what a handler does to it ---- */
 
 static struct source_amqp *source_of(struct message *m)
@@ -111,13 +113,15 @@ static struct amqp_message *twin_of(struct source_amqp *q,
     struct amqp_message *twin;
 
     TAILQ_FOREACH (twin, &q->lent, link)
-        if ((twin->epoch != q->epoch || run_key_copy(&m->key)) &&
+        if ((twin->epoch != q->epoch || m->line) &&
             memcmp(&twin->key, &m->key, sizeof m->key) == 0)
             return twin;
     return NULL;
 }
 
 /* known - it is one that we know the end of, or will: it does not run again.
+ * The end of one whose id is derived may be that of an equal message, and so
+ * may that of a letter that no worker wrote.
  * A claim that is good is not given up for another one: the second is
  * acknowledged, and the broker gives the first again if that breaks. mtx is
  * held. */
@@ -125,7 +129,7 @@ static bool known(struct source_amqp *q, const struct amqp_message *m)
 {
     struct amqp_message *twin;
 
-    if (!(m->m.flags & MESSAGE_REDELIVERED) && !run_key_copy(&m->key))
+    if (!(m->m.flags & MESSAGE_REDELIVERED) && !m->line)
         return false;
     twin = twin_of(q, m);
     if (twin && twin->epoch != q->epoch) {
@@ -134,7 +138,8 @@ static bool known(struct source_amqp *q, const struct amqp_message *m)
         atomic_store(&twin->m.stale, false);
         return true;
     }
-    if (!twin && !run_file_was_settled(q->runs, &m->key))
+    if (!twin && (m->derived || (!m->line && run_key_copy(&m->key)) ||
+                  !run_file_was_settled(q->runs, &m->key)))
         return false;
     amqp_ack_locked(q, m->epoch, m->tag);
     return true;
@@ -155,8 +160,10 @@ static void place(struct source_amqp *q, struct amqp_message *m)
 {
     uint64_t now = clock_wall_ns();
 
-    if (crashed_last(q, m)) {
-        amqp_bury_locked(q, m);
+    if (m->grouped) {
+        amqp_bury_locked(q, m, REASON_BAD_HEADER, AMQP_GROUPED);
+    } else if (crashed_last(q, m)) {
+        amqp_bury_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
     } else if (m->due_wall_ns > now &&
                topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
         amqp_hop_locked(q, m);
@@ -166,6 +173,25 @@ static void place(struct source_amqp *q, struct amqp_message *m)
     } else {
         arrived_put(q, m);
     }
+}
+
+/* key_set - that of a copy has the line of it: two messages of a producer may
+ * have one id, and each has copies of its own. That of an original has its
+ * body: messages that differ are not taken for each other.
+ */
+static void key_set(struct amqp_message *m, const struct envelope *e)
+{
+    uint64_t sum = 0xcbf29ce484222325U ^ m->body_size, part;
+
+    m->line = e->line;
+    m->derived = e->derived;
+    m->key = (struct run_key){e->id, (uint32_t)e->attempt, (uint16_t)e->replay,
+                              (uint16_t)e->hop};
+    for (size_t i = 0; !m->line && i < m->body_size && i < SUMMED; i++)
+        sum = (sum ^ m->body[i]) * 0x100000001b3U;
+    memcpy(&part, m->key.id.bytes, sizeof part);
+    part ^= m->line ? m->line : sum;
+    memcpy(m->key.id.bytes, &part, sizeof part);
 }
 
 /* read - what its properties say */
@@ -179,8 +205,7 @@ static int read_envelope(struct source_amqp *q, struct amqp_message *m,
     if (err)
         return err;
     m->id = e.id;
-    m->key = (struct run_key){e.id, (uint32_t)e.attempt, (uint16_t)e.replay,
-                              (uint16_t)e.hop};
+    key_set(m, &e);
     m->due_wall_ns = e.due_ns;
     m->first_ns = e.first_ns;
     m->m.ops = &message_ops;
@@ -195,10 +220,13 @@ static int read_envelope(struct source_amqp *q, struct amqp_message *m,
         m->m.flags |= MESSAGE_REDELIVERED;
     if (e.due_ns)
         m->m.flags |= MESSAGE_STORED;
+    m->grouped = e.has_group;
     if (e.has_group && !atomic_exchange(&q->group_told, true))
-        log_warn("group_ignored", F_STR("queue", q->operand->shown),
-                 F_STR("next", "messages of this queue name groups; without "
-                               "partitions their order is not kept"));
+        log_error("group_refused", F_STR("queue", q->operand->shown),
+                  F_STR("next", "messages of this queue name groups: they are "
+                                "dead letters, as several workers would run "
+                                "them in any order; leave out mqw-group, or "
+                                "send them to a POSIX queue"));
     return 0;
 }
 

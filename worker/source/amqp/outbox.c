@@ -141,13 +141,14 @@ static int one_confirmed(struct source_amqp *q, struct amqp_job *j)
 {
     TAILQ_REMOVE(&q->sent, j, link);
     if (!j->returned) {
+        q->refused_ns = 0;
         amqp_confirmed(q, j);
         return 0;
     }
     pthread_mutex_lock(&q->mtx);
     TAILQ_INSERT_HEAD(&q->jobs, j, link);
     pthread_mutex_unlock(&q->mtx);
-    q->declared = 0;
+    q->missing = true;
     return -ENOENT;
 }
 
@@ -227,14 +228,29 @@ static int read_frames(struct source_amqp *q)
 
 /* ---- the connection ---- */
 
+/* queues_again - one of ours was deleted */
+static int queues_again(struct source_amqp *q)
+{
+    struct problem p = {0};
+    int err = topology_open(q->outbox.link, &q->topology, &p);
+
+    if (err)
+        snprintf(q->outbox.link->why, LINK_WHY, "%.200s", p.text);
+    q->missing = err != 0;
+    return err;
+}
+
 /* ready - a new one: it confirms what it takes */
 static int ready(struct source_amqp *q)
 {
     struct link *l = q->outbox.link;
+    int err = q->missing ? queues_again(q) : 0;
 
-    (void)rabbit.amqp_confirm_select(l->c, LINK_CHANNEL);
     q->declared = 0;
     q->published = 0;
+    if (err)
+        return err;
+    (void)rabbit.amqp_confirm_select(l->c, LINK_CHANNEL);
     return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
 }
 
@@ -256,11 +272,19 @@ static void lost(struct source_amqp *q, int err)
 {
     uint64_t wait = q->outbox.wait_ns;
 
+    if (err == -ENOENT)
+        snprintf(q->outbox.link->why, LINK_WHY,
+                 "a queue of ours is gone, and is made again");
     side_lost(&q->outbox,
               q->outbox.link->why[0] ? q->outbox.link->why : strerror(-err));
-    /* A queue that is full nacks for long: each try waits longer. */
-    if (err == -EAGAIN)
-        q->outbox.wait_ns = wait < NACK_MOST / 2 ? 2 * wait : NACK_MOST;
+    /* A queue that is full nacks for long: each try waits longer, until one is
+     * confirmed. */
+    if (err == -EAGAIN || err == -EPROTO) {
+        q->outbox.wait_ns = q->refused_ns > wait ? q->refused_ns : wait;
+        q->refused_ns = 2 * q->outbox.wait_ns < NACK_MOST
+                            ? 2 * q->outbox.wait_ns
+                            : NACK_MOST;
+    }
     nothing_confirmed(q);
 }
 

@@ -24,9 +24,9 @@
 struct run_file; /* opaque; body in run_file.c */
 
 /* A message, and which copy of it: each that a worker publishes has another
- * key. That of a producer has only the id, which he may have used twice. */
+ * key. */
 struct run_key {
-    struct ulid id;
+    struct ulid id;   /* mixed with what tells those of one id apart */
     uint32_t attempt; /* failures before it */
     uint16_t replay;  /* how often it came back as a letter */
     uint16_t hop;     /* how many queues it has waited in */
