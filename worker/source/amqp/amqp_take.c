@@ -284,8 +284,15 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
 
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
-    if (q->arrived_count > 0 && q->free_count > 0) {
+    /* Two copies may have come before either of them ran. */
+    while (!m && q->arrived_count > 0 && q->free_count > 0) {
         m = arrived_take(q);
+        if (known(q, m)) {
+            amqp_free(m);
+            m = NULL;
+        }
+    }
+    if (m) {
         m->at = AMQP_LENT;
         m->m.index = q->free_index[--q->free_count];
         if (m->m.seq == 0)
