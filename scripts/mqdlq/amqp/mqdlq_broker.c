@@ -58,6 +58,13 @@ int held_ack(struct broker *b, struct held *h)
     return err;
 }
 
+int held_heard(struct broker *b)
+{
+    uint32_t messages, consumers;
+
+    return topology_count(b->link, b->dead, &messages, &consumers);
+}
+
 int held_tend(struct broker *b)
 {
     amqp_frame_t f;

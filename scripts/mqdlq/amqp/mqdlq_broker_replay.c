@@ -94,7 +94,7 @@ static int publish(struct sending *s, const struct letter *l, amqp_bytes_t raw,
         return complain_of(&p);
     FAULT_POINT("amqp_replay_confirmed");
     s->r->sent++;
-    if (held_ack(b, s->h) < 0 || held_tend(b) < 0)
+    if (held_ack(b, s->h) < 0 || held_heard(b) < 0)
         return complain(EX_UNAVAILABLE,
                         "lost the connection just as a letter was sent: %s; it "
                         "is in %s still, and sent again it is known as a "

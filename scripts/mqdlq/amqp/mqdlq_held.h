@@ -57,6 +57,9 @@ int held_ack(struct broker *b, struct held *h);
 int held_publish(struct broker *b, const char *queue,
                  const amqp_basic_properties_t *properties, const void *body,
                  size_t size, uint64_t wait_ns, struct problem *p);
+/* The broker has heard of each acknowledgement so far: it does not confirm one,
+ * and what is still in a socket goes with a program that is killed. */
+int held_heard(struct broker *b);
 /* What the broker sent meanwhile is read, and it hears that we live. */
 int held_tend(struct broker *b);
 
