@@ -306,3 +306,25 @@ int broker_operand_parse(struct broker_operand *out, const char *text,
                            QUEUE_NAME_MAX - 1);
     return folder_name(out, p);
 }
+
+bool broker_operand_of(char out[QUEUE_NAME_MAX], const char *folder)
+{
+    static const char root[] = "/amqp/";
+    const char *at = folder + strlen(root), *host, *queue;
+    struct broker_operand o;
+    struct problem p;
+    int n;
+
+    if (strncmp(folder, root, strlen(root)) != 0)
+        return false;
+    queue = strrchr(at, '/');
+    host = queue ? memrchr(at, '@', (size_t)(queue - at)) : NULL;
+    if (!host)
+        return false;
+    n = snprintf(out, QUEUE_NAME_MAX, SCHEME "%.*s/%.*s%s",
+                 (int)(queue - host - 1), host + 1, (int)(host - at), at,
+                 queue);
+    return n > 0 && n < QUEUE_NAME_MAX &&
+           broker_operand_parse(&o, out, &p) == 0 &&
+           strcmp(o.folder, folder) == 0;
+}

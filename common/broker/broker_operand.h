@@ -47,4 +47,8 @@ bool broker_operand_is(const char *text);
 int broker_operand_parse(struct broker_operand *out, const char *text,
                          struct problem *p);
 
+/* The operand whose folder is "/amqp/VHOST@HOST/QUEUE": with one host, and no
+ * user. False: it is none. */
+bool broker_operand_of(char out[QUEUE_NAME_MAX], const char *folder);
+
 #endif

@@ -113,6 +113,7 @@ NUMBER(handler_max, v->sum.longest_ns ? (int64_t)v->sum.longest_ns : -1)
 NUMBER(latency_p50, quantile(v, true, 0.5))
 NUMBER(latency_p99, quantile(v, true, 0.99))
 VALUE(queue, json_string(v->queue))
+VALUE(engine, json_string(v->broker ? "amqp" : "mq"))
 VALUE(state, json_string(snapshot_state(v)))
 VALUE(in_flight, json_integer(in_flight_of(v)))
 VALUE(paused, json_boolean(snapshot_paused(v)))
@@ -137,6 +138,7 @@ VALUE(flags, running(v, "flags"))
 #define RUNNING SNAPSHOT_RUNNING
 const struct snapshot_field snapshot_fields[] = {
     {"queue", ALWAYS, NULL, queue_as, NULL, NULL},
+    {"engine", ALWAYS, NULL, engine_as, NULL, NULL},
     {NULL, ALWAYS, up_of, NULL, "mqworker_up",
      "Whether a worker runs on the queue."},
     {"depth", ALWAYS, depth_of, NULL, "mqworker_queue_messages",

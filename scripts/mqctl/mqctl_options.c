@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/broker/broker_operand.h"
 #include "common/mq/mqlimit.h"
 
 /* What a running worker can change (worker/operate/live_settings.c). */
@@ -189,7 +190,10 @@ static int read_word(const char *text, void *into, struct problem *p)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define STEER      (V(RUN_NOW) | V(CANCEL))
 #define FILTER     (V(LIST) | STEER)
-#define ORDERS     (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
+#define NO_BROKER                                                         \
+    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(DOCTOR) | V(CREATE) | \
+     V(REMOVE))
+#define ORDERS (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
     {V(SERVE),
@@ -322,6 +326,14 @@ static int options_check(void *options, struct problem *p)
     bool narrowed = f->states != WAITING_ALL || f->error_glob || f->group ||
                     f->match || f->since_ns || f->until_ns || o->limit;
 
+    if (o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]) &&
+        (1u << o->line.verb & NO_BROKER))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s cannot be for a queue on a broker; status, top, "
+                           "pause, resume, set, drain, stop and quit are for "
+                           "its worker on this machine, rabbitmqctl for the "
+                           "queue, mqdlq for dead letters",
+                           mqctl_table.verbs[o->line.verb].name);
     if (!(1u << o->line.verb & STEER))
         return 0;
     if (f->states != WAITING_ALL && f->states & WAITING_BIT(WAITING_SPOOLED))

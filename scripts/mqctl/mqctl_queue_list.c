@@ -16,19 +16,17 @@
 #include <bsd/string.h>
 
 #include "common/base/queue_name.h"
+#include "common/broker/broker_operand.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
-/* name_add - once, in its place */
-static int name_add(struct queue_list *n, const char *name)
+/* label_add - once, in its place */
+static int label_add(struct queue_list *n, const char *label)
 {
-    char label[QUEUE_NAME_MAX];
     char **more, *copy;
     size_t at = 0;
 
-    if (queue_name(name, label, NULL) < 0)
-        return 0; /* no queue can have that name */
     while (at < n->count && strcmp(n->at[at], label) < 0)
         at++;
     if (at < n->count && strcmp(n->at[at], label) == 0)
@@ -45,11 +43,51 @@ static int name_add(struct queue_list *n, const char *name)
     return 0;
 }
 
+static int name_add(struct queue_list *n, const char *name)
+{
+    char label[QUEUE_NAME_MAX];
+
+    if (queue_name(name, label, NULL) < 0)
+        return 0; /* no queue can have that name */
+    return label_add(n, label);
+}
+
 /* ---- the kernel's list ---- */
+
+/* own_folder - of a queue of that name; amqp/ has those of brokers, unless a
+ * worker of /amqp has it, too */
+static bool own_folder(int root, const char *name)
+{
+    struct stat st;
+
+    if (strcmp(name, "amqp") == 0)
+        return fstatat(root, "amqp/" STATEDIR_PIDFILE, &st, 0) == 0;
+    return fstatat(root, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+}
 
 /* entries_add - all of a folder, or only the folders in it; takes the
  * descriptor */
 static int entries_add(struct queue_list *n, int fd, bool folders)
+{
+    DIR *dir = fdopendir(fd);
+    struct dirent *entry;
+    int err = 0;
+
+    if (!dir) {
+        err = -errno;
+        close(fd);
+        return err;
+    }
+    while (!err && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' &&
+            (!folders || own_folder(fd, entry->d_name)))
+            err = name_add(n, entry->d_name);
+    closedir(dir);
+    return err;
+}
+
+/* folders_add - the names of folders as they are; takes the descriptor */
+static int folders_add(struct queue_list *n, int fd)
 {
     DIR *dir = fdopendir(fd);
     struct dirent *entry;
@@ -63,9 +101,8 @@ static int entries_add(struct queue_list *n, int fd, bool folders)
     }
     while (!err && (entry = readdir(dir)) != NULL)
         if (entry->d_name[0] != '.' &&
-            (!folders ||
-             (fstatat(fd, entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode))))
-            err = name_add(n, entry->d_name);
+            fstatat(fd, entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode))
+            err = label_add(n, entry->d_name);
     closedir(dir);
     return err;
 }
@@ -135,6 +172,48 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
              "state directory %.150s: %s; see --state-dir", root,
              strerror(errno));
     return 0;
+}
+
+/* ---- brokers ---- */
+
+/* broker_add - the folders of one broker's queues; takes the descriptor */
+static int broker_add(struct queue_list *n, const char *broker, int fd)
+{
+    char folder[BROKER_FOLDER], operand[QUEUE_NAME_MAX];
+    struct queue_list queues = {0};
+    int err = folders_add(&queues, fd);
+
+    for (size_t i = 0; i < queues.count && !err; i++) {
+        snprintf(folder, sizeof folder, "/amqp/%s/%s", broker, queues.at[i]);
+        if (broker_operand_of(operand, folder))
+            err = label_add(n, operand);
+    }
+    queue_list_free(&queues);
+    return err;
+}
+
+int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
+{
+    int err = queue_list_of_workers(n, state_dir), fd;
+    char root[PATH_MAX], path[PATH_MAX + BROKER_FOLDER];
+    struct queue_list brokers = {0};
+    struct problem p;
+
+    if (err || n->folder_trouble[0] || statedir_root(root, state_dir, &p) < 0)
+        return err;
+    snprintf(path, sizeof path, "%s/amqp", root);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    err = folders_add(&brokers, fd);
+    for (size_t i = 0; i < brokers.count && !err; i++) {
+        snprintf(path, sizeof path, "%s/amqp/%s", root, brokers.at[i]);
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0)
+            err = broker_add(n, brokers.at[i], fd);
+    }
+    queue_list_free(&brokers);
+    return err;
 }
 
 static void name_seen(const struct fd_seen *seen, void *arg)

@@ -23,6 +23,8 @@ struct queue_list {
 
 /* Those with a folder in the state directory. 0 or -ENOMEM. */
 int queue_list_of_workers(struct queue_list *n, const char *state_dir);
+/* And the workers of queues on brokers, each as an operand with one host. */
+int queue_list_of_all_workers(struct queue_list *n, const char *state_dir);
 /* All that can be found. */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir);
 void queue_list_free(struct queue_list *n);

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
+#include "common/broker/broker_operand.h"
 #include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
@@ -21,6 +22,14 @@ static void queue_look(struct snapshot *v)
     struct queue *q;
 
     v->depth = v->depth_max = v->message_size = v->bytes = -1;
+    v->broker = broker_operand_is(v->queue);
+    if (v->broker) {
+        (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
+                          "it is on a broker: rabbitmqctl list_queues name "
+                          "messages consumers; mqdlq list %s",
+                          v->queue);
+        return;
+    }
     if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) < 0)
         return;
     v->has_queue = true;
@@ -175,11 +184,37 @@ static void store_look(struct snapshot *v)
     store_close(&s);
 }
 
+/* folder_find - below amqp/ for a queue on a broker */
+static int folder_find(struct statedir *out, const char *state_dir,
+                       const char *queue, struct problem *p)
+{
+    struct broker_operand o;
+    int err;
+
+    if (!broker_operand_is(queue))
+        return statedir_open(out, state_dir, queue, false, p);
+    err = broker_operand_parse(&o, queue, p);
+    return err ? err : statedir_open_label(out, state_dir, o.folder, false, p);
+}
+
+int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
+{
+    struct broker_operand o;
+    int err;
+
+    if (!broker_operand_is(text))
+        return queue_name(text, out, p);
+    err = broker_operand_parse(&o, text, p);
+    if (!err)
+        memcpy(out, o.shown, sizeof o.shown);
+    return err;
+}
+
 /* snapshot_folder - as statedir_open, with the exit status of a look */
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p)
 {
-    int err = statedir_open(out, state_dir, queue, false, p);
+    int err = folder_find(out, state_dir, queue, p);
     struct stat st;
 
     if (err == -ENOENT)
@@ -198,7 +233,7 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
     int err;
 
     memset(v, 0, sizeof *v);
-    err = queue_name(queue, v->queue, p);
+    err = snapshot_name(queue, v->queue, p);
     if (err)
         return err;
     queue_look(v);

@@ -31,6 +31,7 @@ enum snapshot_worker {
 
 struct snapshot {
     char queue[QUEUE_NAME_MAX];
+    bool broker; /* it is on a broker: what is in it is not known here */
     /* ---- the queue ---- */
     bool has_queue;
     long depth, depth_max, message_size, bytes; /* -1: not known */
@@ -62,6 +63,10 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask, struct problem *p);
 void snapshot_close(struct snapshot *v);
 
+/* What a queue is called: "/orders", or the operand of one on a broker without
+ * its user. */
+int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
+                  struct problem *p);
 /* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
  * else's, 73 it is not to be trusted. 0 or -errno. */
 int snapshot_folder(struct statedir *out, const char *state_dir,

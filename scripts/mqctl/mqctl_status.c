@@ -408,7 +408,7 @@ int status_run(const struct options *o)
     if (o->line.operand_count)
         return show_all(o, o->line.operands, (size_t)o->line.operand_count,
                         !o->json && o->line.operand_count > 1);
-    if (queue_list_of_workers(&n, o->state_dir) < 0)
+    if (queue_list_of_all_workers(&n, o->state_dir) < 0)
         return complain_memory();
     if (n.folder_trouble[0])
         status = complain(EX_CANTCREAT, "%s", n.folder_trouble);

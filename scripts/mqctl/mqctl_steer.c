@@ -105,7 +105,7 @@ int steer_run(const struct options *o)
 
     if (status)
         return status;
-    if (queue_name(o->line.operands[0], queue, &p) < 0)
+    if (snapshot_name(o->line.operands[0], queue, &p) < 0)
         return complain_of(&p);
     if (snapshot_folder(&dir, o->state_dir, queue, &p) < 0)
         return complain_of(&p);

@@ -91,15 +91,16 @@ static int rows_find(struct top *t)
 {
     struct queue_list n = {0};
     char label[QUEUE_NAME_MAX];
+    struct problem p;
     int err = 0;
 
     for (int i = 0; i < t->o->line.operand_count && !err; i++) {
-        if (queue_name(t->o->line.operands[i], label, NULL) < 0)
+        if (snapshot_name(t->o->line.operands[i], label, &p) < 0)
             strlcpy(label, t->o->line.operands[i], sizeof label);
         err = row_get(t, label) ? 0 : -ENOMEM;
     }
     if (t->o->line.operand_count == 0)
-        err = queue_list_of_workers(&n, t->o->state_dir);
+        err = queue_list_of_all_workers(&n, t->o->state_dir);
     strlcpy(t->trouble, n.folder_trouble, sizeof t->trouble);
     for (size_t i = 0; i < n.count && !err; i++)
         err = row_get(t, n.at[i]) ? 0 : -ENOMEM;

@@ -131,3 +131,16 @@ Test(broker_operand, names_have_room_for_ours_behind_them)
     cr_assert_lt(parse(text), 0);
     cr_assert_not_null(strstr(p.text, "too long"));
 }
+
+Test(broker_operand, a_folder_tells_its_operand_and_no_other_one)
+{
+    char text[QUEUE_NAME_MAX];
+
+    cr_assert(broker_operand_of(text, "/amqp/%2F@mq1:1234/orders"));
+    cr_assert_str_eq(text, "amqp://mq1:1234/%2F/orders");
+    cr_assert_eq(broker_operand_parse(&o, text, &p), 0);
+    cr_assert_str_eq(o.folder, "/amqp/%2F@mq1:1234/orders");
+    cr_assert_not(broker_operand_of(text, "/orders"));
+    cr_assert_not(broker_operand_of(text, "/amqp/nohost/orders"));
+    cr_assert_not(broker_operand_of(text, "/amqp/v@h"));
+}

@@ -1,0 +1,48 @@
+/* test_amqp_ctl.c - mqctl on the worker of a queue on a broker */
+#define AMQP_BROKER 1
+#include "tests/e2e/amqp/amqp_fixture.h"
+
+TestSuite(amqp_ctl, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+
+#define OP amqp_operand(amqp_queue, 1)
+#define CTL(verb, ...) \
+    harness_run("mqctl", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
+
+Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
+{
+    struct harness_process *w = amqp_worker("--", harness_handler("record"));
+    struct harness_result r = CTL("status", OP, "--json");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "\"engine\":\"amqp\""), "%s", r.out);
+    cr_assert_eq(CTL("pause", OP).status, 0);
+    amqp_send("x");
+    cr_assert_not_null(strstr(CTL("status", OP).out, "paused"));
+    cr_assert_eq(CTL("set", OP, "max-concurrency=3").status, 0);
+    cr_assert_eq(harness_lines("runs"), 0);
+    cr_assert_eq(CTL("resume", OP).status, 0);
+    harness_until_lines("runs", 1, 20000);
+    r = CTL("status", "--json");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, amqp_queue), "it is found: %s", r.out);
+    cr_assert_null(strstr(r.out, "\"/amqp\""), "%s", r.out);
+    r = CTL("top", "--rounds", "1", OP);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(CTL("stop", "--wait", OP).status, 0);
+    cr_assert_eq(harness_wait(w, 20000), 0);
+    r = CTL("status", OP);
+    cr_assert_eq(r.status, 69, "%s", r.err);
+}
+
+Test(amqp_ctl, what_cannot_be_is_refused_in_words)
+{
+    static const char *const verbs[] = {"list", "create", "remove", "doctor"};
+
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        struct harness_result r = harness_run("mqctl", verbs[i], OP);
+
+        cr_assert_eq(r.status, 64, "%s: %s", verbs[i], r.err);
+        cr_assert_not_null(strstr(r.err, "cannot be for a queue on a broker"),
+                           "%s", r.err);
+    }
+}
