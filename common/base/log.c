@@ -6,9 +6,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/log_human.h"
 #include "common/base/utf8.h"
 
 #define LINE_MAX_BYTES 8192
@@ -40,8 +42,18 @@ static const char *const level_names[] = {
     [LOG_ERROR] = "error",
 };
 
+/* The priority of a level, as the journal takes it: sd-daemon(3). */
+static const char *const level_priorities[] = {
+    [LOG_DEBUG] = "<7>",
+    [LOG_INFO] = "<6>",
+    [LOG_WARN] = "<4>",
+    [LOG_ERROR] = "<3>",
+};
+
 void log_setup(enum log_level least, enum log_format format)
 {
+    if (format == LOG_AUTO)
+        format = log_format_of_stderr();
     atomic_store_explicit(&log_least, (int)least, memory_order_relaxed);
     atomic_store_explicit(&log_shape, (int)format, memory_order_relaxed);
 }
@@ -155,7 +167,7 @@ static void value_put(struct line *l, const char *text, size_t size)
     const unsigned char *value = (const unsigned char *)text;
     size_t at = 0;
 
-    if (log_shape == LOG_TEXT && value_plain(value, size)) {
+    if (log_shape != LOG_JSON && value_plain(value, size)) {
         while (at < size && !l->cut)
             at += unit_put(l, value + at, size - at);
         return;
@@ -173,6 +185,12 @@ static void number_put(struct line *l, const struct log_field *f)
 {
     char buf[DURATION_TEXT];
 
+    if (f->type == FIELD_DURATION && log_shape == LOG_JSON) {
+        snprintf(buf, sizeof buf, "%ju.%09ju", (uintmax_t)(f->u / NS_PER_S),
+                 (uintmax_t)(f->u % NS_PER_S));
+        line_puts(l, buf);
+        return;
+    }
     if (f->type == FIELD_DURATION) {
         duration_print(f->u, buf);
         value_put(l, buf, strlen(buf));
@@ -224,10 +242,16 @@ static void line_open(struct line *l, enum log_level level, const char *event)
 
     l->size = 0;
     l->cut = false;
-    time_print(clock_wall_ns(), now);
-    line_puts(l, log_shape == LOG_JSON ? "\n{\"time\":\"" : "\ntime=");
-    line_puts(l, now);
-    line_puts(l, log_shape == LOG_JSON ? "\",\"level\":\"" : " level=");
+    if (log_shape == LOG_JOURNAL) { /* which has the time */
+        line_puts(l, "\n");
+        line_puts(l, level_priorities[level]);
+        line_puts(l, "level=");
+    } else {
+        time_print(clock_wall_ns(), now);
+        line_puts(l, log_shape == LOG_JSON ? "\n{\"time\":\"" : "\ntime=");
+        line_puts(l, now);
+        line_puts(l, log_shape == LOG_JSON ? "\",\"level\":\"" : " level=");
+    }
     line_puts(l, level_names[level]);
     line_puts(l, log_shape == LOG_JSON ? "\",\"event\":" : " event=");
     value_put(l, event, strlen(event));
@@ -284,6 +308,20 @@ static bool line_hand(struct line *l, enum log_level level)
     return handed;
 }
 
+/* line_human - the whole line, as wide as the terminal if it is one */
+static void line_human(struct line *l, const struct log_event *event)
+{
+    struct winsize size;
+    unsigned columns =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+
+    l->text[0] = '\n'; /* as line_open has it */
+    l->cut = false;
+    l->size = 1 + log_human(l->text + 1, LINE_MAX_BYTES - LINE_TAIL, event,
+                            log_human_colour(), columns);
+    line_end(l, "\n");
+}
+
 /* log_write - one event as one line; errno stays as it is */
 void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n)
@@ -293,10 +331,15 @@ void log_write(enum log_level level, const char *event,
 
     if (!log_enabled(level))
         return;
-    line_open(&l, level, event);
-    for (size_t i = 0; i < n; i++)
-        field_put(&l, &fields[i]);
-    line_close(&l);
+    if (log_shape == LOG_HUMAN)
+        line_human(
+            &l, &(struct log_event){level, event, fields, n, clock_wall_ns()});
+    else {
+        line_open(&l, level, event);
+        for (size_t i = 0; i < n; i++)
+            field_put(&l, &fields[i]);
+        line_close(&l);
+    }
     if (!line_hand(&l, level))
         line_write(&l);
     errno = saved;

@@ -2,7 +2,7 @@
  *
  * WHAT   log_warn("handler_exit", F_STR("msg", id), F_INT("status", 75)) gives
  *        `time=… level=warn event=handler_exit msg=01JD… status=75`, or the
- *        same as a JSON object. Values with spaces, quotes, '=' or control
+ *        same as a JSON object, or a short line for people (log_human.h). Values with spaces, quotes, '=' or control
  *        bytes are quoted and escaped, invalid UTF-8 becomes \xNN (text) or
  *        U+FFFD (JSON): a line is always one line and always valid UTF-8.
  * WHO    Any thread; one write(2) a line, so lines never mix.
@@ -17,7 +17,14 @@
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
-enum log_format { LOG_TEXT, LOG_JSON };
+/* In the order of --log-format; the last one is never asked for by name. */
+enum log_format {
+    LOG_TEXT,    /* key=value */
+    LOG_JSON,    /* durations are numbers, in seconds */
+    LOG_HUMAN,   /* log_human.h */
+    LOG_AUTO,    /* whichever fits what stderr is */
+    LOG_JOURNAL, /* key=value, sd-daemon(3)'s level in front, no time */
+};
 
 struct log_field {
     const char *key;
@@ -38,7 +45,7 @@ struct log_field {
     ((struct log_field){.key = (k), .type = FIELD_INT, .i = (int64_t)(v)})
 #define F_UINT(k, v) \
     ((struct log_field){.key = (k), .type = FIELD_UINT, .u = (uint64_t)(v)})
-/* ns, printed as duration_print does. */
+/* ns, printed as duration_print does; in JSON as seconds. */
 #define F_DURATION(k, v) \
     ((struct log_field){.key = (k), .type = FIELD_DURATION, .u = (uint64_t)(v)})
 

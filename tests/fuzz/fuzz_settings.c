@@ -45,7 +45,7 @@ static void settings_bounds(const struct settings *s)
     fuzz_must(s->lookahead >= 1 && s->group_quantum >= 1);
     fuzz_must(s->mode <= 0777);
     fuzz_must(s->backoff.count >= 1 && s->backoff.count <= BACKOFF_STEPS);
-    fuzz_must(s->log_format == LOG_TEXT || s->log_format == LOG_JSON);
+    fuzz_must(s->log_format <= LOG_AUTO);
     for (size_t i = 0; i < 256; i++)
         fuzz_must(s->on_exit[i] <= MQW_DISCARD ||
                   s->on_exit[i] == EXIT_UNMAPPED);

@@ -278,8 +278,11 @@ static const struct option_row rows[] = {
     {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
      .help = "run also where no tmpfs is: a kill while the disk is written may "
              "lose the message in hand"},
-    {"log-format", 0, OPT_CHOICE, .value = "text|json", .words = "text|json",
-     .preset = "text", AT(log_format), .help = "lines on stderr"},
+    {"log-format", 0, OPT_CHOICE, .value = "FORMAT",
+     .words = "text|json|human|auto", .preset = "auto", AT(log_format),
+     .help = "lines on stderr: text is key=value, human is short and coloured; "
+             "auto is human on a terminal, else text; in the journal without "
+             "the time"},
     {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
      .preset = "200", AT(stderr_rate),
      .help = "lines a second that are logged of what handlers write to stderr, "

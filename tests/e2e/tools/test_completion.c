@@ -190,7 +190,7 @@ Test(completion, bash_completes_a_value_behind_an_equals_sign)
                                     "COMP_CWORD=2; _mqworker;"
                                     "echo \"${COMPREPLY[*]}\"",
            "");
-    cr_assert_str_eq(out, "json\ntext json\n");
+    cr_assert_str_eq(out, "json\ntext json human auto\n");
 }
 
 Test(completion, fish_completes_what_was_typed)

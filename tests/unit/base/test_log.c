@@ -139,7 +139,8 @@ Test(log, json_has_the_same_fields_with_their_types, .init = capture)
                      "a \"b\"\n\\");
     cr_expect_eq(json_integer_value(json_object_get(o, "i")), INT64_MIN);
     cr_expect_eq(json_integer_value(json_object_get(o, "u")), 7);
-    cr_expect_str_eq(json_string_value(json_object_get(o, "took")), "250ms");
+    cr_expect(json_is_number(json_object_get(o, "took")));
+    cr_expect_eq(json_number_value(json_object_get(o, "took")), 0.25);
     cr_expect_eq(strlen(json_string_value(json_object_get(o, "time"))),
                  strlen("2026-11-20T19:22:59.123Z"));
     json_decref(o);

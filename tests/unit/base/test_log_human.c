@@ -1,0 +1,127 @@
+/* log_human: the line that a person reads */
+#include "common/base/log_human.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+
+#define ID "01M80WFKMB86V9D1J2H1PPY6BW"
+
+static char line[4096];
+
+static void utc(void)
+{
+    setenv("TZ", "UTC-2", 1); /* two hours ahead of UTC */
+    tzset();
+}
+
+TestSuite(log_human, .init = utc);
+
+/* line_of - 1970-01-01 00:00:05 as that place has it */
+static const char *line_of(const char *name, const struct log_field *fields,
+                           size_t n, bool colour, unsigned columns)
+{
+    const struct log_event event = {LOG_WARN, name, fields, n, 5 * NS_PER_S};
+    size_t size = log_human(line, sizeof line, &event, colour, columns);
+
+    cr_assert_eq(size, strlen(line));
+    return line;
+}
+#define LINE(name, colour, columns, ...)                      \
+    line_of(name, (const struct log_field[]){__VA_ARGS__},    \
+            sizeof((const struct log_field[]){__VA_ARGS__}) / \
+                sizeof(struct log_field),                     \
+            colour, columns)
+
+#define RETRY                                                              \
+    F_STR("msg", ID), F_STR("error", "exit 1"),                            \
+        F_STR("error_text", "bank does not answer"), F_UINT("attempt", 1), \
+        F_UINT("of", 3), F_DURATION("in", 1230 * NS_PER_MS)
+
+Test(log_human, retry_says_why_and_when_again_in_local_time)
+{
+    cr_expect_str_eq(LINE("retry", false, 0, RETRY),
+                     "02:00:05 retry  " ID "  exit 1: bank does not answer"
+                     "  1 of 3, again in 1.2s");
+}
+
+Test(log_human, id_is_cut_to_its_end_only_where_the_line_is_too_wide)
+{
+    const char *whole = LINE("retry", false, 96, RETRY);
+
+    cr_expect_not_null(strstr(whole, ID), "%s", whole);
+    cr_expect_str_eq(LINE("retry", false, 80, RETRY),
+                     "02:00:05 retry  \u2026H1PPY6BW"
+                     "  exit 1: bank does not answer"
+                     "  1 of 3, again in 1.2s");
+}
+
+Test(log_human, dead_says_the_reason_and_the_letter)
+{
+    cr_expect_str_eq(
+        LINE("dead", false, 0, F_STR("msg", ID), F_INT("letter", 7),
+             F_STR("reason", "exhausted"), F_STR("error", "exit 1"),
+             F_STR("error_text", NULL), F_UINT("attempts", 3)),
+        "02:00:05 dead   " ID "  exhausted: exit 1  3 failed, letter 7");
+}
+
+Test(log_human, other_events_have_their_fields_and_nothing_escapes)
+{
+    cr_expect_str_eq(
+        LINE("x", false, 0, F_STR("queue", "/o"), F_STR("why", "two words"),
+             F_STR("no", NULL), F_BYTES("line", "a\033[31m\nb", 8)),
+        "02:00:05 x       queue=/o  why=\"two words\"  a\\x1b[31m\\nb");
+}
+
+Test(log_human, colour_changes_no_word_and_no_width)
+{
+    char plain[sizeof line];
+    size_t n = 0;
+
+    strcpy(plain, LINE("retry", false, 80, RETRY));
+    const char *at = LINE("retry", true, 80, RETRY);
+    cr_expect_not_null(strstr(at, "\033[33mretry \033[0m"), "%s", at);
+    for (; *at; at++) {
+        if (*at == '\033')
+            at += strcspn(at, "m");
+        else
+            cr_assert_eq(*at, plain[n++]);
+    }
+    cr_expect_eq(n, strlen(plain));
+}
+
+Test(log_human, line_that_is_too_long_is_cut_between_its_pieces)
+{
+    static char much[2000];
+    char small[64];
+    const struct log_field fields[] = {F_STR("a", "1"), F_STR("line", much)};
+    const struct log_event event = {LOG_INFO, "x", fields, 2, 0};
+
+    memset(much, 'y', sizeof much - 1);
+    size_t size = log_human(small, sizeof small, &event, false, 0);
+    cr_expect_eq(size, strlen(small));
+    cr_expect_str_eq(small, "02:00:00 x       a=1  ");
+}
+
+Test(log_human, durations_are_as_long_as_a_person_reads)
+{
+    static const struct {
+        uint64_t ns;
+        const char *text;
+    } cases[] = {{0, "0us"},
+                 {999999, "999us"},
+                 {NS_PER_MS, "1ms"},
+                 {NS_PER_S - 1, "999ms"},
+                 {1999 * NS_PER_MS, "1.9s"},
+                 {60 * NS_PER_S, "1m 0s"},
+                 {3661 * NS_PER_S, "1h 1m"},
+                 {90000 * NS_PER_S, "1d 1h"}};
+    char buf[32];
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_expect_str_eq(log_human_duration(cases[i].ns, buf, sizeof buf),
+                         cases[i].text);
+}
