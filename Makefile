@@ -142,7 +142,7 @@ missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
 $(WORKER) $(COMMON): private INNER = -fvisibility=hidden
 $(foreach r,flow groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
 $(foreach r,base custody message mq,$(filter $(BUILD)/obj/common/$(r)/%,$(COMMON))) \
-$(call obj,common/state/counters.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
+$(call obj,common/state/counters.c common/state/histogram.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(COMPILE) -MMD -MP -c -o $@ $<

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "common/base/histogram.h"
+#include "common/state/histogram.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 

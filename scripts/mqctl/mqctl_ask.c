@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/unix_socket.h"
+#include "common/file/unix_socket.h"
 #include "common/state/worker_lock.h"
 
 #define ANSWER_MAX 65536

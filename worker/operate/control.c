@@ -16,7 +16,7 @@
 
 #include "common/file/file.h"
 #include "common/base/clock.h"
-#include "common/base/unix_socket.h"
+#include "common/file/unix_socket.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/operate/cap.h"

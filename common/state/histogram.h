@@ -8,8 +8,8 @@
  * OWNS   Nothing; embedded.
  * FAILS  Never; what is longer counts in the last bucket.
  */
-#ifndef COMMON_BASE_HISTOGRAM_H
-#define COMMON_BASE_HISTOGRAM_H
+#ifndef COMMON_STATE_HISTOGRAM_H
+#define COMMON_STATE_HISTOGRAM_H
 
 #include <stdatomic.h>
 #include <stdint.h>

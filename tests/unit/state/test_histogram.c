@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/histogram.h"
+#include "common/state/histogram.h"
 
 #define VALUES 20000
 

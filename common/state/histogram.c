@@ -1,5 +1,5 @@
 /* histogram.c - reading histograms (see histogram.h) */
-#include "common/base/histogram.h"
+#include "common/state/histogram.h"
 
 uint64_t histogram_low(unsigned bucket)
 {
