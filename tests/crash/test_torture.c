@@ -77,6 +77,16 @@ Test(torture, kills_at_random_lose_nothing_of_a_plugin)
     at_random("plugin");
 }
 
+Test(torture, what_is_cancelled_or_due_now_in_a_spool_ends_once_under_kills)
+{
+    static const char *const kinds[] = {"exec", "stream", "plugin"};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        tortured(HARNESS_LIST(harness_handler("../crash/torture"), "--handler",
+                              kinds[i], "--spool", "waiting", "--steer",
+                              "--failures", "5", "--kills", "10"));
+}
+
 Test(torture, kill_at_each_named_step_loses_nothing)
 {
     at_each_step("plugin");

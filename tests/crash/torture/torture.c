@@ -67,6 +67,9 @@ static const struct option_row option_rows[] = {
      .words = "off|waiting|always", .preset = "off", AT(spool),
      .help = "messages wait on the disk: mqworker's --spool, and its "
              "--spool-sync"},
+    {"steer", 0, OPT_FLAG, AT(steer),
+     .help = "mqctl cancels delayed messages and has those that wait run now, "
+             "beside all else; not with --points, --every-..."},
     {"syncer", 0, OPT_CHOICE, .value = "always|legs|never",
      .words = "always|legs|never", .preset = "legs", AT(syncer),
      .help = "a process beside the worker writes its custody file to the disk "
@@ -162,6 +165,9 @@ static int options_read(struct torture_options *o, int argc, char **argv,
         o->size_text = o->stepped ? "64" : "random";
     if (o->stepped && !o->has_kills)
         o->kills = UINT64_MAX;
+    if (o->steer && (o->points || o->stepped))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--steer is for kills at random moments");
     if (operands > 0)
         return problem_set(p, EX_USAGE, EINVAL, "\"%s\": there are no operands",
                            argv[0]);
@@ -223,6 +229,10 @@ static void summary(struct torture *t)
            ", discarded %" PRIu64 ", replayed %" PRIu64 ", crashed %" PRIu64
            "\n",
            s->retries, s->dead, s->discarded, s->replays, s->crashed);
+    if (t->options->steer)
+        printf("  steered      cancelled %" PRIu64 " of %" PRIu64
+               " tried, run-now %" PRIu64 " times\n",
+               s->cancelled, s->cancels, s->run_nows);
     printf("  length       inferred %" PRIu64 ", cut %" PRIu64 "\n",
            s->inferred, s->cut);
     recovery_tell(s);

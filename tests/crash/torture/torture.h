@@ -39,7 +39,8 @@ struct torture_options {
     uint64_t kills, seed, size, kind, hits, seconds, stride, from, syncer;
     uint64_t jobs, path, spool;
     const char *size_text, *failures_text, *point;
-    bool points, every, calls, count, stepped, keep, help, has_seed, has_kills;
+    bool points, every, calls, count, stepped, steer, keep, help;
+    bool has_seed, has_kills;
     uint32_t failing; /* of a million */
 };
 
@@ -47,6 +48,7 @@ struct torture_options {
 struct torture_sum {
     uint64_t kills, legs, messages, deliveries, repeats, unseen, retries;
     uint64_t dead, discarded, tiny, inferred, cut, replays, crashed, moved;
+    uint64_t cancels, cancelled, run_nows;
     uint64_t life_ns, wall_ns; /* delivering; of the whole run */
     uint64_t *recovery_ns;     /* of each worker that delivered */
     size_t recoveries, recovery_room;
@@ -205,6 +207,9 @@ bool letters_play(struct torture *t, const char *point);
 void letters_send(struct torture *t);
 /* ... until it has ended, with a worker that makes room for it. */
 void letters_sent(struct torture *t);
+/* Which of our messages a row is; NULL: none, or no row. */
+_Atomic uint64_t *letters_record(struct torture *t, long long row,
+                                 struct torture_plan *plan);
 /* A letter is marked as sent though it is in no queue; false: there is none. */
 bool letters_strand(struct torture *t);
 /* Those are dead letters again after a machine went down. */

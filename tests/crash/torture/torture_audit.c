@@ -215,6 +215,12 @@ static void record_check(struct audit *a, uint64_t number, uint8_t letters)
     a->t->sum.discarded += p.fate == TORTURE_DISCARD;
     record_sum(&a->t->sum, &r);
     /* What has or had a letter need not have run to an end. */
+    a->t->sum.cancelled += (r.flags & TORTURE_CANCELLED) != 0;
+    if (r.flags & TORTURE_CANCELLED) {
+        if (letters)
+            wrong(a, number, "it was cancelled, and has a letter");
+        return;
+    }
     if (!letters && !(r.flags & TORTURE_REMOVED) && r.ends == 0)
         wrong(a, number, r.starts ? "it never came to an end" : "it was lost");
     else if (!letters && !(r.flags & TORTURE_REMOVED) && r.flags & TORTURE_OPEN)

@@ -77,12 +77,81 @@ bool worker_delivers(struct torture *t)
     return true;
 }
 
+/* ---- steering ---- */
+
+/* mqctl beside the worker, and when that is killed. */
+static struct {
+    pid_t cancel, now;        /* 0: none */
+    _Atomic uint64_t *record; /* of what is to be cancelled */
+    unsigned starts;          /* of it, until then */
+} steer;
+
+/* mqctl_start - `more` is a row, or a flag */
+static pid_t mqctl_start(struct torture *t, const char *verb, const char *more)
+{
+    char state[PATH_MAX];
+    const char *arguments[] = {"mqctl", verb,     "-q", "--state-dir",
+                               state,   t->queue, more, NULL};
+
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    return program_start(t, NULL, arguments);
+}
+
+/* steer_begin - one delayed message is cancelled, and all that wait run now */
+static void steer_begin(struct torture *t)
+{
+    long long row = place_store(t, "SELECT row FROM messages WHERE state = 1"
+                                   " ORDER BY due_ns DESC LIMIT 1");
+    struct torture_plan plan = {.fate = TORTURE_DONE};
+    _Atomic uint64_t *record = letters_record(t, row, &plan);
+    char text[32];
+
+    if (record && plan.fate == TORTURE_LATER &&
+        !(torture_record(atomic_load(record)).flags & TORTURE_CANCELLED)) {
+        snprintf(text, sizeof text, "%lld", row);
+        steer.record = record;
+        steer.starts = torture_record(atomic_load(record)).starts;
+        steer.cancel = mqctl_start(t, "cancel", text);
+        t->sum.cancels++;
+    }
+    if (torture_random(4) == 0) {
+        steer.now = mqctl_start(t, "run-now", "--all");
+        t->sum.run_nows++;
+    }
+}
+
+/* steer_end - no worker runs. What was told to be cancelled was in no slot, and
+ * gets into none, so it was not begun meanwhile. */
+static void steer_end(struct torture *t)
+{
+    struct torture_record r;
+    int status;
+
+    if (steer.now && waitpid(steer.now, NULL, 0) > 0)
+        steer.now = 0;
+    if (!steer.cancel || waitpid(steer.cancel, &status, 0) < 0)
+        return;
+    steer.cancel = 0;
+    if (status != 0)
+        return;
+    r = torture_record(
+        atomic_fetch_or(steer.record, (uint64_t)TORTURE_CANCELLED << 32));
+    if (r.starts == steer.starts)
+        return;
+    fprintf(stderr, "torture: a message ran though mqctl had cancelled it\n");
+    t->failed = true;
+}
+
+/* ---- kills ---- */
+
 /* kill_once - a worker's life and its end */
 static void kill_once(struct torture *t)
 {
     bool early = torture_random(4) == 0;
 
     worker_start(t, NULL, NULL);
+    if (t->options->steer)
+        steer_begin(t);
     if (early)
         torture_nap(torture_random(EARLY_NS));
     else if (worker_delivers(t))
@@ -92,6 +161,7 @@ static void kill_once(struct torture *t)
     worker_note(t, clock_mono_ns());
     worker_kill(t);
     t->sum.kills++;
+    steer_end(t);
 }
 
 /* settles - until nothing is left to do */

@@ -19,16 +19,25 @@
 
 static pid_t sender; /* 0: none */
 
-/* letter_record - of the message that a letter is; NULL: none of ours */
-static _Atomic uint64_t *letter_record(struct torture *t,
-                                       const unsigned char *data, size_t size)
+/* message_record - of a message of ours; NULL: it is none */
+static _Atomic uint64_t *message_record(struct torture *t,
+                                        const unsigned char *data, size_t size,
+                                        struct torture_plan *plan)
 {
     const unsigned char *body = audit_body(data, &size);
-    struct torture_plan p;
 
-    if (size < TORTURE_TINY || torture_check(body, size, &p) == TORTURE_WRONG)
+    if (size < TORTURE_TINY || torture_check(body, size, plan) == TORTURE_WRONG)
         return NULL;
-    return torture_record_of(t->world, p.number);
+    return torture_record_of(t->world, plan->number);
+}
+
+_Atomic uint64_t *letters_record(struct torture *t, long long row,
+                                 struct torture_plan *plan)
+{
+    unsigned char data[TORTURE_MOST];
+    size_t size = row > 0 ? place_row(t, row, data) : 0;
+
+    return message_record(t, data, size, plan);
 }
 
 static void flag(_Atomic uint64_t *record, unsigned flags)
@@ -40,9 +49,8 @@ static void flag(_Atomic uint64_t *record, unsigned flags)
 /* letter_flag - what is about to happen to a letter of the store */
 static void letter_flag(struct torture *t, long long row, unsigned flags)
 {
-    unsigned char data[TORTURE_MOST];
-    size_t size = place_row(t, row, data);
-    _Atomic uint64_t *record = letter_record(t, data, size);
+    struct torture_plan p;
+    _Atomic uint64_t *record = letters_record(t, row, &p);
 
     /* What never came to an end died of a feigned power cut; its group went on
      * without it, so that it has no place there any more. */
@@ -205,7 +213,8 @@ void letters_receive(struct torture *t)
     if (mq < 0)
         return; /* the worker has not made it yet */
     while ((n = mq_receive(mq, (char *)data, sizeof data, NULL)) >= 0) {
-        _Atomic uint64_t *record = letter_record(t, data, (size_t)n);
+        struct torture_plan p;
+        _Atomic uint64_t *record = message_record(t, data, (size_t)n, &p);
 
         if (!record) {
             fprintf(stderr, "torture: a moved letter is none of ours\n");

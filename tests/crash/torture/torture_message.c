@@ -13,6 +13,7 @@
 #define BLOCK        64 /* a producer's messages, for which its groups stay */
 #define BLOCK_GROUPS 6
 #define LATER_NS     UINT64_C(20000000)
+#define LATER_MORE   25 /* times that, to be cancelled meanwhile */
 #define HEADER_ROOM  64 /* bytes of our longest header, and some */
 #define MAGIC_LINE   "MQW/1\n"
 
@@ -155,6 +156,12 @@ void torture_plan(uint64_t number, struct torture_plan *p)
     sizes(p, headed, more >> 24);
 }
 
+/* later_ns - how long it waits */
+static uint64_t later_ns(uint64_t number)
+{
+    return terms.steered && number & 1 << 3 ? LATER_NS * LATER_MORE : LATER_NS;
+}
+
 /* head_print - the header of a message */
 static void head_print(const struct torture_plan *p, uint64_t now_ns,
                        unsigned char *message)
@@ -167,7 +174,8 @@ static void head_print(const struct torture_plan *p, uint64_t now_ns,
                       torture_group(p->group));
     if (p->fate == TORTURE_LATER)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "not-before: %019" PRIu64 "\n", now_ns + LATER_NS);
+                      "not-before: %019" PRIu64 "\n",
+                      now_ns + later_ns(p->number));
     if (p->sized)
         n +=
             snprintf(text + n, sizeof text - (size_t)n, "size: %zu\n", p->body);

@@ -42,6 +42,7 @@ struct torture_terms {
     uint32_t plain;   /* 1: none has a header, but where its fate needs one */
     uint32_t grouped; /* 1: each has a group */
     uint32_t only;    /* 1 + the fate of each message; 0: as `failing` says */
+    bool steered;     /* each other delayed one may wait for longer */
 };
 
 /* What becomes of a message whatever happens. */

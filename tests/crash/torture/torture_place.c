@@ -308,6 +308,7 @@ static struct torture_terms terms_of(const struct torture_options *o)
      * of a feigned power cut. */
     terms.tiny = !terms.fixed && !o->points && !o->stepped;
     terms.plain = o->stepped;
+    terms.steered = o->steer;
     terms.grouped = o->stepped && o->path == PATH_GROUP;
     terms.only = o->stepped ? 1 + (uint32_t)fates[o->path] : 0;
     return terms;

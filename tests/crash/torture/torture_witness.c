@@ -25,6 +25,7 @@ const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_PRIORITY] = "it has another priority than it was sent with",
     [TORTURE_GROUP] = "it has another group than it was sent with",
     [TORTURE_GROUP_TWO] = "two deliveries of its group ran at once",
+    [TORTURE_RAN_ON] = "it ran though it had been cancelled",
     [TORTURE_GROUP_LATE] = "a later one of its group and priority ended first",
 };
 
@@ -229,6 +230,8 @@ static _Atomic uint64_t *identify(const struct torture_seen *s,
 static enum torture_fault_kind repeat_fault(const struct torture_record *r,
                                             const struct torture_seen *s)
 {
+    if (r->flags & TORTURE_CANCELLED)
+        return TORTURE_RAN_ON;
     if (r->flags & (TORTURE_REPLAYED | TORTURE_MAY_REPEAT))
         return TORTURE_NO_FAULT; /* may be in the queue twice */
     if (r->flags & TORTURE_OPEN && r->generation == generation)

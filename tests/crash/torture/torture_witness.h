@@ -50,6 +50,7 @@ enum torture_fault_kind {
     TORTURE_GROUP,      /* not what it was sent with */
     TORTURE_GROUP_TWO,  /* two deliveries of its group at once */
     TORTURE_GROUP_LATE, /* a later one of its group came to an end before it */
+    TORTURE_RAN_ON,     /* it was cancelled before */
     TORTURE_FAULT_KINDS,
 };
 extern const char *const torture_faults[TORTURE_FAULT_KINDS];
@@ -73,6 +74,7 @@ enum {
     TORTURE_MAY_REPEAT = 1 << 6, /* a replay was cut off: may come unmarked */
     TORTURE_REMOVED = 1 << 7,    /* the driver discards its letter */
     TORTURE_TORN = 1 << 8, /* died of a power cut that the driver feigned */
+    TORTURE_CANCELLED = 1 << 9, /* the driver was told so */
 };
 struct torture_record torture_record(uint64_t word);
 uint64_t torture_word(const struct torture_record *r);
