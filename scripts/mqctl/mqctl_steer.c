@@ -14,7 +14,8 @@
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
-#define LINE 2048
+#define LINE      2048
+#define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
 
 /* line_make - the verb and what stands after the queue */
 static int line_make(const struct options *o, char line[LINE])
@@ -77,10 +78,21 @@ static void told(const struct options *o, const char *queue, json_t *answer)
 static int gone_wait(const struct options *o, const struct statedir *dir,
                      const char *queue, pid_t pid)
 {
+    uint64_t first = o->wait_ns < SILENT_NS ? o->wait_ns : SILENT_NS;
     char time[DURATION_TEXT];
+    int err;
 
     fflush(stdout); /* what was told already is not kept back by the wait */
-    if (ask_until_gone(dir, pid, o->wait_ns) == 0) {
+    err = ask_until_gone(dir, pid, first);
+    if (err && o->wait_ns > first) {
+        if (!o->quiet)
+            complain(0,
+                     "waiting until worker %d of %s has gone: handlers run; "
+                     "mqctl status %s shows what, mqctl quit %s ends them",
+                     (int)pid, queue, queue, queue);
+        err = ask_until_gone(dir, pid, o->wait_ns - first);
+    }
+    if (!err) {
         if (!o->quiet && !o->json)
             printf("%s: its worker has gone\n", queue);
         return 0;

@@ -1,4 +1,4 @@
-/* mqsend and mqdlq: no program waits for ever without a word */
+/* mqsend, mqdlq and mqctl: no program waits for ever without a word */
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -55,6 +55,32 @@ Test(waits, mqsend_says_once_that_the_queue_is_full_and_no_worker_runs)
     cr_assert_eq(harness_log_count(p, "is full"), 1, "%s",
                  harness_stderr(p, NULL));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(waits, mqctl_says_after_a_second_what_it_waits_for_and_what_ends_that)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--", "sh", "-c",
+                   "echo >>began; until [ -e go ]; do sleep 0.01; done");
+    struct harness_process *waits;
+    struct harness_result r;
+
+    ctl_send(q, "x");
+    harness_until_lines("began", 1, SOON_MS);
+    r = ctl("drain", "--wait=1200ms", q);
+    cr_assert_eq(r.status, 75);
+    cr_assert_not_null(strstr(r.err, "waiting until worker"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "mqctl quit"), "%s", r.err);
+    r = ctl("drain", "--wait=50ms", q);
+    cr_assert_eq(r.status, 75);
+    cr_assert_null(strstr(r.err, "waiting until"), "%s", r.err);
+    waits = harness_program("mqctl", "drain", "--wait", "--state-dir",
+                            harness_state_dir(), q);
+    harness_wait_log(waits, "waiting until worker", SOON_MS);
+    harness_write("go", "", 0);
+    cr_assert_eq(harness_wait(waits, SOON_MS), 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
 }
 
 Test(waits, mqsend_with_a_limit_says_it_and_a_short_one_says_nothing)
