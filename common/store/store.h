@@ -182,6 +182,9 @@ void store_hooks_note(struct store *s);
  * the boot id. */
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg);
+/* Mark all messages that wait: custody is gone, and one of them may have run
+ * without a verdict. */
+int store_doubt(struct store *s);
 
 /* ---- the worker's reads ---- */
 

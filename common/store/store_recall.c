@@ -1,5 +1,5 @@
-/* store_recall.c - letters that were on their way as the machine went down; see
- * store.h */
+/* store_recall.c - what a machine that went down leaves in doubt (see
+ * store.h) */
 #include <errno.h>
 #include <string.h>
 
@@ -66,4 +66,15 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
             after = page[n - 1];
     } while (n == STORE_PAGE);
     return recalled;
+}
+
+static int doubt_apply(struct sql *sql, void *arg)
+{
+    (void)arg;
+    return sql_run(sql, SQL_DOUBT, NULL);
+}
+
+int store_doubt(struct store *s)
+{
+    return store_write(s, doubt_apply, NULL, NULL);
 }

@@ -93,6 +93,8 @@ STATEMENT(SQL_STRAYS,
     " AND (died_ns, row) > (?1, ?2) AND elsewhere(boot, ?4)"
     " AND NOT EXISTS (SELECT 1 FROM spool WHERE letter = messages.row)"
     OLDEST_FIRST " LIMIT ?3")
+STATEMENT(SQL_DOUBT, "UPDATE messages SET flags = flags | 1"
+                     " WHERE state IN (1, 2) AND flags & 1 = 0")
 STATEMENT(SQL_RECALL,
     "UPDATE messages SET state = 3, boot = NULL"
     " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)"

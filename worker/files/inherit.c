@@ -141,6 +141,27 @@ static int store_ready(const struct inherit *i, struct problem *p)
     return store_claim(i->mq->store, last, p);
 }
 
+/* rows_doubt - with custody gone nobody knows which of the messages that wait
+ * ran already: each says so when it runs
+ * Crash before the commit, or between it and the note that names this run of
+ * the machine (runtimedir_settle): the next start finds the old note and does
+ * the same. Crash after the note: the marks are on the disk.
+ */
+static int rows_doubt(const struct inherit *i, struct problem *p)
+{
+    int err = 0;
+
+    if (i->runtime->past == RUNTIMEDIR_REBOOT ||
+        i->runtime->past == RUNTIMEDIR_GONE)
+        err = store_doubt(i->mq->store);
+    return err ? problem_set(p, EX_CANTCREAT, -err,
+                             "store of %s: what waits cannot be marked as "
+                             "redelivered: %s; nothing was lost, make room on "
+                             "its disk and start again",
+                             i->flow->set->queue, strerror(-err))
+               : 0;
+}
+
 /* inherit_open - lock first: from then on the last owner is known to be dead
  * The queue is made only when both folders are known to be good: a start that
  * is refused leaves none. What comes after it may still be refused for want of
@@ -177,6 +198,8 @@ int inherit_open(const struct inherit *i, struct problem *p)
         err = statedir_path(i->dir, STATEDIR_STORE, path, p);
     if (!err)
         err = store_open(&i->mq->store, path, true, p);
+    if (!err)
+        err = rows_doubt(i, p);
     if (err)
         return err;
     spec.body_bytes = queue_message_size(i->mq->queue);
