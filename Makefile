@@ -8,6 +8,7 @@
 #   make schedules   runs flow under many orders of its threads
 #   make torture     kills the worker again and again and audits each message
 #   make cluster     the same for workers and nodes of a broker: CLUSTER_SECONDS
+#   make power-cuts   opens what a power cut may leave of a state directory
 #   make instructions   counts those of a message, and names their functions
 #   make coverage    the tests once more, then lines and branches that ran
 #   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
@@ -95,6 +96,7 @@ E2E     := $(call only,$(call test,e2e,test))
 CRASH   := $(call only,$(call test,crash,test))
 BENCH   := $(BUILD)/tests/bench/bench
 TORTURE := $(BUILD)/tests/crash/torture
+POWER   := $(BUILD)/tests/crash/power
 FUZZ    := $(filter-out $(if $(HTTP_LIBS),,%/fuzz_serve_path),$(call only,$(call test,fuzz,fuzz)))
 unknown := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
 $(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
@@ -108,6 +110,7 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
             $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c)) \
             $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
             $(if $(call named,$(TORTURES),$(CRASH)),$(TORTURE)) \
+            $(if $(filter %/test_power,$(CRASH)),$(POWER)) \
             $(if $(filter %/test_torture,$(CRASH)),points) \
             $(if $(filter %/test_schedules,$(CRASH)),$(ORDERS))
 MAN     := $(wildcard docs/*.[1-8])
@@ -115,7 +118,7 @@ SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
-        build-asan build-tsan build-fuzz lint format bench torture schedules cluster instructions points programs fuzz demo install uninstall deb clean show-cflags
+        build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -211,6 +214,9 @@ $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) 
 # What mqctl serve reads of a request before it knows who asks.
 $(BUILD)/tests/fuzz/fuzz_serve_path: LIBS += $(HTTP_LIBS)
 $(TORTURE): $(call obj,$(wildcard tests/crash/torture/*.c)) $(LIB)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(LIBS)
+$(POWER): $(call obj,$(wildcard tests/crash/power/*.c))
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 $(BUILD)/tests/handlers/torture_exec $(BUILD)/tests/handlers/torture_stream \
@@ -361,6 +367,10 @@ CLUSTER_SECONDS ?= 1800
 cluster:
 	@MQW_CLUSTER_SECONDS=$(CLUSTER_SECONDS) TESTFLAGS="-j1 --timeout $$(($(CLUSTER_SECONDS) + 600))" \
 	    $(MAKE) -s check ONLY=amqp_cluster && grep ^cluster: $(BUILD)/tests/e2e/amqp/test_amqp_cluster.log
+# The state directory as a power cut may leave it, at each point of a run.
+power-cuts: $(POWER) $(HANDLERS) $(BIN)
+	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
+	    $(POWER) $(POWER_FLAGS)
 # What a message costs a plugin that does nothing, by function.
 instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \

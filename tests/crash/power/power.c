@@ -1,0 +1,445 @@
+/* power.c - every power cut (see power.h)
+ *
+ * A run is recorded; then for many points of it a state is made that the disk
+ * may have there, and audited:
+ * - SQLite reads the store, and all that it has is exactly what was there at
+ *   one commit, not before the last that anybody was promised;
+ * - in each --worker-every-th state a worker starts, in another run of the
+ *   machine, and brings all that waits to its end. What was begun before says
+ *   so when it begins again; a message that was cancelled does not run; letters
+ *   are there, but discarded ones.
+ */
+#include <bsd/stdlib.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/crash/power/power.h"
+
+#define WORKER_LIMIT_S "60"
+
+static struct power_place place;
+
+/* dump - a version of the store, from this event on */
+struct dump {
+    size_t event;
+    bool promised;
+    uint64_t hash;
+};
+
+/* What the world knows of a message at a point. */
+struct known {
+    unsigned attempt; /* of its last delivery; 0: none was begun */
+    bool cancelled, discarded;
+};
+
+static struct known known[POWER_NUMBERS];
+static struct dump *dumps;
+static size_t dump_count;
+static unsigned long marked, again, workers, failures, hashes_met;
+
+/* log_show - what a program said */
+static void log_show(const char *of)
+{
+    char path[160], text[4096];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s.log", place.base, of);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? 0 : read(fd, text, sizeof text);
+    fprintf(stderr, "%s: %.*s\n", of, n > 0 ? (int)n : 0, text);
+    if (fd >= 0)
+        close(fd);
+}
+
+void power_fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fprintf(stderr, "power: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, " (%s)\n", strerror(errno));
+    va_end(args);
+    log_show("tools");
+    log_show("worker");
+    exit(70);
+}
+
+/* ---- programs ---- */
+
+pid_t power_start(const struct power_place *at, const char *const *argv,
+                  const char *preload, const char *log)
+{
+    const char *bin = getenv("MQW_BIN"), *dir = getenv("MQW_HANDLERS");
+    char program[PATH_MAX], library[PATH_MAX], out[200];
+    pid_t pid;
+    int fd;
+
+    if (!bin || !dir)
+        power_fail("MQW_BIN and MQW_HANDLERS are not set: use make power-cuts");
+    snprintf(program, sizeof program, "%s/%s", bin, argv[0]);
+    snprintf(library, sizeof library, "%s/%s", dir, preload);
+    snprintf(out, sizeof out, "%s/%s.log", at->base, log);
+    pid = fork();
+    if (pid != 0)
+        return pid < 0 ? (power_fail("fork"), -1) : pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fd = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    dup2(fd, 2);
+    dup2(fd, 1);
+    setenv("STATE_DIRECTORY", at->root, 1);
+    setenv("POWER_SEEN", at->witness, 1);
+    setenv("POWER_TRACE", at->trace, 1);
+    setenv("POWER_ROOT", at->root, 1);
+    setenv("POWER_WITNESS", at->witness, 1);
+    setenv("POWER_BOOT", at->boot, 1);
+    setenv("CLOCK_SHIFT", at->shift, 1);
+    if (at->drop)
+        setenv("POWER_DROP", at->drop, 1);
+    setenv("LD_PRELOAD", library, 1);
+    execv(program, (char *const *)argv);
+    _exit(127);
+}
+
+int power_end(pid_t pid, const char *what)
+{
+    int status;
+
+    if (waitpid(pid, &status, 0) != pid)
+        power_fail("%s: waitpid", what);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* ---- what must be there ---- */
+
+/* dump_note - the store at an event, if it has changed */
+static void dump_note(const struct power_disk *d, size_t event, bool promised)
+{
+    static struct power_content content;
+    struct dump *last = dump_count ? &dumps[dump_count - 1] : NULL;
+    char error[200];
+
+    power_disk_make(d, place.root, 0, true);
+    if (!power_store_read(&place, &content, error))
+        power_fail("event %zu: the store of the run: %s", event, error);
+    if (!last || last->hash != content.hash)
+        dumps[dump_count++] = (struct dump){event, promised, content.hash};
+    else
+        last->promised |= promised && last->event == event;
+    if (promised && last && last->hash == content.hash) /* from here on */
+        dumps[dump_count++] = (struct dump){event, true, content.hash};
+}
+
+/* versions_find - one for each commit, by the syncs that end them */
+static void versions_find(const struct power_events *e, uint64_t root)
+{
+    struct power_disk *d = power_disk_open(root);
+    size_t i;
+
+    dumps = calloc(e->count + 1, sizeof *dumps);
+    if (!dumps)
+        power_fail("out of memory");
+    for (i = 0; i < e->count; i++) {
+        enum power_kind kind = e->all[i]->kind;
+
+        power_disk_add(d, e->all[i]);
+        if (kind == POWER_SYNC || kind == POWER_UNSYNC || kind == POWER_PROMISE)
+            dump_note(d, i, kind == POWER_PROMISE);
+    }
+    power_disk_close(d);
+}
+
+/* version_legal - of the versions from the last that was promised before the
+ * point to the next one after it */
+static bool version_legal(size_t point, uint64_t hash)
+{
+    size_t at = 0, floor = 0;
+
+    while (at < dump_count && dumps[at].event <= point) {
+        if (dumps[at].promised)
+            floor = at;
+        at++;
+    }
+    if (floor == 0 && hash == 0)
+        return true; /* there is none, and nothing in it was promised */
+    for (size_t i = floor; i <= at && i < dump_count; i++)
+        if (dumps[i].hash == hash)
+            return true;
+    return false;
+}
+
+/* ---- what a worker makes of it ---- */
+
+static unsigned long failed(unsigned long seed, size_t point, const char *what,
+                            unsigned number)
+{
+    fprintf(stderr, "power: --seed %lu --point %zu: %s (%u)\n", seed, point,
+            what, number);
+    if (failures++ == 0)
+        log_show("worker");
+    return failures;
+}
+
+static const char *runs_check(bool ran[POWER_NUMBERS], unsigned *number)
+{
+    unsigned attempt, mark;
+    const char *wrong = NULL;
+    FILE *in = fopen(place.witness, "re");
+    char line[96];
+
+    while (in && fgets(line, sizeof line, in)) {
+        struct known *k;
+
+        if (sscanf(line, "B %u %u %u", number, &attempt, &mark) != 3)
+            continue;
+        k = &known[*number];
+        again += k->attempt != 0;
+        marked += mark;
+        if (ran[*number] && !wrong)
+            wrong = "ran twice after the power cut";
+        else if (k->cancelled && !wrong)
+            wrong = "was cancelled, and runs";
+        else if (k->attempt >= attempt && !mark && !wrong)
+            wrong = "runs again and does not say so";
+        ran[*number] = true;
+        if (wrong)
+            break;
+    }
+    if (in)
+        fclose(in);
+    return wrong;
+}
+
+/* rows_check - what waited has run, what was dead is */
+static const char *rows_check(const struct power_content *before,
+                              const bool ran[POWER_NUMBERS], unsigned *number)
+{
+    static struct power_content after;
+    bool letter[POWER_NUMBERS] = {false};
+    char error[200];
+
+    if (!power_store_read(&place, &after, error))
+        return "the store cannot be read afterwards";
+    for (size_t i = 0; i < after.count; i++) {
+        *number = after.rows[i].number;
+        if (after.rows[i].state != POWER_LETTER)
+            return "waits still";
+        if (known[*number].discarded)
+            return "was discarded, and is a letter";
+        letter[*number] = true;
+    }
+    for (size_t i = 0; i < before->count; i++) {
+        const struct power_row *row = &before->rows[i];
+        bool dead = row->state == POWER_LETTER || row->state == POWER_SENT;
+
+        *number = row->number;
+        if (dead && !letter[*number])
+            return "was a letter, and is none";
+        if (!dead && !row->cancelled && !ran[*number])
+            return "waited, and did not run";
+    }
+    return NULL;
+}
+
+static int removed(const char *path)
+{
+    char command[200];
+
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    return system(command);
+}
+
+static void worker_audit(const struct power_content *before, unsigned long seed,
+                         size_t point)
+{
+    const char *argv[] = {"mqworker",
+                          "-c",
+                          "2",
+                          "--queue-depth",
+                          "10",
+                          "--message-size",
+                          "400",
+                          "--run-for",
+                          WORKER_LIMIT_S "s",
+                          "--exit-when-idle",
+                          "--plugin",
+                          NULL,
+                          "--plugin-arg",
+                          "done",
+                          "--state-dir",
+                          place.root,
+                          "--runtime-dir",
+                          place.memory,
+                          place.queue,
+                          NULL};
+    bool ran[POWER_NUMBERS] = {false};
+    char plugin[PATH_MAX];
+    const char *wrong = NULL;
+    unsigned number = 0;
+    int status;
+
+    snprintf(plugin, sizeof plugin, "%s/plugins/power.so",
+             getenv("MQW_HANDLERS"));
+    argv[11] = plugin;
+    unlink(place.witness);
+    if (removed(place.memory) != 0 || mkdir(place.memory, 0700) < 0)
+        power_fail("%s", place.memory);
+    status =
+        power_end(power_start(&place, argv, "plugins/clock_shift.so", "worker"),
+                  "mqworker");
+    workers++;
+    if (status != 0) {
+        number = (unsigned)status;
+        wrong = "the worker does not start, or ends so";
+    }
+    if (!wrong)
+        wrong = runs_check(ran, &number);
+    if (!wrong)
+        wrong = rows_check(before, ran, &number);
+    if (wrong)
+        failed(seed, point, wrong, number);
+}
+
+/* world_note - an event of the world */
+static void world_note(const struct power_record *r)
+{
+    unsigned number, attempt = 0;
+    char line[96], what;
+
+    snprintf(line, sizeof line, "%.*s", (int)r->size, power_data(r));
+    if (r->kind != POWER_WORLD ||
+        sscanf(line, "%c %u %u", &what, &number, &attempt) < 2)
+        return;
+    if (what == 'B')
+        known[number].attempt = attempt;
+    known[number].cancelled |= what == 'C';
+    known[number].discarded |= what == 'D';
+}
+
+static void state_audit(const struct power_disk *d, unsigned long seed,
+                        size_t point, bool worker)
+{
+    static struct power_content content;
+    uint64_t state = seed * 0x9e3779b97f4a7c15u ^ point;
+    uint64_t choice = power_random(&state);
+    char error[200];
+
+    power_disk_make(d, place.root, choice, false);
+    if (!power_store_read(&place, &content, error)) {
+        failed(seed, point, error, 0);
+        return;
+    }
+    if (!version_legal(point, content.hash)) {
+        failed(seed, point, "a commit that was promised is not there", 0);
+        return;
+    }
+    hashes_met++;
+    if (!worker)
+        return;
+    power_disk_make(d, place.root, choice, false);
+    worker_audit(&content, seed, point);
+}
+
+/* ---- main ---- */
+
+static void place_make(bool fresh)
+{
+    snprintf(place.base, sizeof place.base, "/dev/shm/mqw-power-%d",
+             (int)getpid());
+    snprintf(place.root, sizeof place.root, "%s/state", place.base);
+    snprintf(place.memory, sizeof place.memory, "%s/memory", place.base);
+    snprintf(place.witness, sizeof place.witness, "%s/witness", place.base);
+    snprintf(place.trace, sizeof place.trace, "%s/trace", place.base);
+    snprintf(place.boot, sizeof place.boot, "%s/boot", place.base);
+    snprintf(place.shift, sizeof place.shift, "%s/shift", place.base);
+    snprintf(place.queue, sizeof place.queue, "/mqw-power-%d", (int)getpid());
+    if (fresh && (mkdir(place.base, 0700) < 0 || mkdir(place.root, 0700) < 0 ||
+                  mkdir(place.memory, 0700) < 0))
+        power_fail("%s", place.base);
+}
+
+static void text_write(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "we");
+
+    if (!out || fputs(text, out) < 0 || fclose(out) != 0)
+        power_fail("%s", path);
+}
+
+/* place_clean - also after an exit in the middle */
+static void place_clean(void)
+{
+    const char *argv[] = {"mqctl", "remove", "--force", place.queue, NULL};
+
+    if (access(place.base, F_OK) == 0) {
+        power_end(power_start(&place, argv, "plugins/clock_shift.so", "tools"),
+                  "mqctl");
+        removed(place.base);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option flags[] = {
+        {"states", required_argument, NULL, 'n'},
+        {"worker-every", required_argument, NULL, 'w'},
+        {"seed", required_argument, NULL, 's'},
+        {"drop", required_argument, NULL, 'd'},
+        {"trace", required_argument, NULL, 't'},
+        {NULL, 0, NULL, 0},
+    };
+    unsigned long states = 10000, every = 5, seed = 1;
+    struct power_trace trace;
+    struct power_events e;
+    struct power_disk *d;
+    struct stat st;
+    size_t done = 0;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", flags, NULL)) != -1)
+        if (c == 'n')
+            states = strtoul(optarg, NULL, 10);
+        else if (c == 'w')
+            every = strtoul(optarg, NULL, 10);
+        else if (c == 's')
+            seed = strtoul(optarg, NULL, 10);
+        else if (c == 'd')
+            place.drop = optarg;
+        else
+            return 64;
+    place_make(true);
+    atexit(place_clean);
+    text_write(place.boot, "11111111-2222-3333-4444-555555555555\n");
+    power_trace_open(&trace, place.trace, true);
+    if (stat(place.root, &st) < 0)
+        power_fail("%s", place.root);
+    power_load(&place);
+    text_write(place.shift, "864000\n");
+    power_events_read(&e, place.trace);
+    versions_find(&e, st.st_ino);
+    d = power_disk_open(st.st_ino);
+    for (size_t i = 0; i < e.count; i++) {
+        power_disk_add(d, e.all[i]);
+        world_note(e.all[i]);
+        for (; done * e.count < (i + 1) * states; done++)
+            state_audit(d, seed + done, i, every && done % every == every - 1);
+    }
+    power_disk_close(d);
+    printf("%zu events, %zu versions of the store, %zu states (%lu read as one "
+           "of them), %lu workers, %lu repeats, %lu marked: %lu failures\n",
+           e.count, dump_count, done, hashes_met, workers, again, marked,
+           failures);
+    return failures != 0;
+}

@@ -1,0 +1,182 @@
+/* power_load.c - a run with everything that is written (see power.h)
+ *
+ * Three workers, the second of which is killed: done, retries, dead letters
+ * that are replayed and discarded, delays that are run now and cancelled,
+ * groups that are held, unique keys, a spool in both forms, --max-dead.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/crash/power/power.h"
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define RECORD    "plugins/power_record.so"
+#define LIMIT_MS  30000
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+static int run(const struct power_place *at, const char *const *argv)
+{
+    return power_end(power_start(at, argv, RECORD, "tools"), argv[0]);
+}
+
+/* until_done - a tool that may have come too early */
+static void until_done(const struct power_place *at, const char *const *argv)
+{
+    for (int i = 0; run(at, argv) != 0; i++, nap())
+        if (i == LIMIT_MS / 20)
+            power_fail("%s %s does not come to its end", argv[0], argv[1]);
+}
+
+/* ended - how many handlers have */
+static unsigned ended(const struct power_place *at)
+{
+    FILE *in = fopen(at->witness, "re");
+    unsigned count = 0;
+    char line[96];
+
+    while (in && fgets(line, sizeof line, in))
+        count += line[0] == 'E';
+    if (in)
+        fclose(in);
+    return count;
+}
+
+static void until_ended(const struct power_place *at, unsigned count)
+{
+    for (int i = 0; ended(at) < count; i++, nap())
+        if (i == LIMIT_MS / 2)
+            power_fail("%u of %u handlers ended", ended(at), count);
+}
+
+static const char *id_of(unsigned number)
+{
+    static char id[4][32];
+    static unsigned at;
+
+    at = (at + 1) % 4;
+    snprintf(id[at], sizeof id[at], "01JD0000000000000000%06u", number);
+    return id[at];
+}
+
+/* told - a tool has said that it is so */
+static void told(const struct power_place *at, char what, unsigned number)
+{
+    struct power_trace trace;
+    char line[32];
+    int n = snprintf(line, sizeof line, "%c %u\n", what, number);
+
+    power_trace_open(&trace, at->trace, false);
+    power_trace_lock(&trace);
+    power_trace_add(&trace, (struct power_record){.kind = POWER_WORLD}, "", "",
+                    line, (size_t)n);
+    power_trace_unlock(&trace);
+    munmap(trace.head, POWER_PAGE);
+    close(trace.fd);
+}
+
+static void sent(const struct power_place *at, unsigned number,
+                 const char *word, const char *flag, const char *value)
+{
+    char body[48];
+
+    snprintf(body, sizeof body, "#%u %s", number, word);
+    if (run(at, LIST("mqsend", "-q", "--id", id_of(number), flag, value,
+                     at->queue, body)) != 0)
+        power_fail("mqsend fails");
+}
+
+/* sent_many - without ids, of all priorities */
+static void sent_many(const struct power_place *at, unsigned from,
+                      unsigned until, const char *priority)
+{
+    static const char *const words[] = {"done",  "done", "done",
+                                        "retry", "done", "dead"};
+    char path[160];
+    FILE *out;
+
+    snprintf(path, sizeof path, "%s/lines", at->base);
+    out = fopen(path, "we");
+    for (unsigned i = from; out && i < until; i++)
+        fprintf(out, "#%u %s\n", i, words[i % 6]);
+    if (!out || fclose(out) != 0 ||
+        run(at, LIST("mqsend", "-q", "-p", priority, "--lines", "--file", path,
+                     at->queue)) != 0)
+        power_fail("mqsend fails");
+}
+
+#define WORKER(...)                                                            \
+    power_start(at,                                                            \
+                LIST("mqworker", "-q", "-c", "2", "--queue-depth", "10",       \
+                     "--message-size", "400", "--backoff", "10ms", "--jitter", \
+                     "0", "--plugin", plugin, "--on-group-dead", "hold",       \
+                     "--state-dir", at->root, "--runtime-dir", at->memory,     \
+                     __VA_ARGS__, at->queue),                                  \
+                RECORD, "worker")
+
+static void worker_stop(pid_t pid, int signal)
+{
+    kill(pid, signal);
+    if (power_end(pid, "mqworker") != (signal == SIGTERM ? 0 : 128 + signal))
+        power_fail("the worker that is recorded fails");
+}
+
+/* steered - what tools do to letters and to what waits */
+static void steered(const struct power_place *at)
+{
+    until_done(at, LIST("mqctl", "run-now", "-q", "--state-dir", at->root,
+                        at->queue, id_of(40)));
+    for (unsigned i = 41; i < 44; i++) {
+        until_done(at, LIST("mqctl", "cancel", "-q", "--state-dir", at->root,
+                            at->queue, id_of(i)));
+        told(at, 'C', i);
+    }
+    for (unsigned i = 2; i < 15; i += 12) {
+        until_done(at, LIST("mqdlq", "discard", "-q", "--state-dir", at->root,
+                            at->queue, id_of(i)));
+        told(at, 'D', i);
+    }
+    until_done(at, LIST("mqdlq", "replay", "-q", "--state-dir", at->root,
+                        at->queue, id_of(6)));
+}
+
+void power_load(const struct power_place *at)
+{
+    static const char *const words[] = {"done", "retry", "dead", "done"};
+    const char *dir = getenv("MQW_HANDLERS");
+    char plugin[PATH_MAX];
+    pid_t pid;
+
+    snprintf(plugin, sizeof plugin, "%s/plugins/power.so", dir ? dir : ".");
+    until_done(at, LIST("mqctl", "create", "--queue-depth", "10",
+                        "--message-size", "400", at->queue));
+    pid = WORKER("--max-attempts", "3");
+    for (unsigned i = 0; i < 24; i++)
+        sent(at, i, words[i % 4], i % 5 ? "--priority" : "--group",
+             i % 5 ? "1" : "g");
+    for (unsigned i = 40; i < 48; i++)
+        sent(at, i, "done", "--delay", "1h");
+    for (unsigned i = 50; i < 54; i++)
+        sent(at, i, "done", "--unique", "key");
+    steered(at);
+    until_ended(at, 24);
+    worker_stop(pid, SIGTERM);
+
+    pid = WORKER("--spool");
+    sent_many(at, 100, 260, "3");
+    sent_many(at, 300, 360, "7");
+    until_ended(at, 90);
+    worker_stop(pid, SIGKILL);
+
+    pid = WORKER("--spool", "--spool-sync", "always", "--max-dead", "12");
+    sent_many(at, 400, 460, "5");
+    until_ended(at, 300);
+    worker_stop(pid, SIGTERM);
+}

@@ -1,0 +1,49 @@
+/* test_power.c - the short form of the power cuts (tests/crash/power/power.c)
+ *
+ * make power-cuts is the long form.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/harness/harness.h"
+
+#define LIMIT_MS 300000
+
+TestSuite(power, .init = harness_init, .fini = harness_fini, .timeout = 3600);
+
+/* cut - a run to its end; its exit status, and what it found on stderr */
+static int cut(const char *const *argv, const char **found)
+{
+    struct harness_process *p =
+        harness_start(&(struct harness_spec){.argv = argv});
+    int status;
+
+    status = harness_wait(p, LIMIT_MS);
+    *found = harness_stderr(p, NULL);
+    fprintf(stderr, "%s", harness_stdout(p, NULL));
+    return status;
+}
+
+Test(power, cut_at_points_of_a_run_loses_nothing_that_was_promised)
+{
+    const char *found;
+    int status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--states",
+                                  "300", "--worker-every", "10"),
+                     &found);
+
+    cr_assert_eq(status, 0, "%s", found);
+}
+
+Test(power, syncs_that_are_left_out_are_found)
+{
+    const char *found;
+    int status =
+        cut(HARNESS_LIST(harness_handler("../crash/power"), "--states", "300",
+                         "--worker-every", "0", "--drop", "store.db-wal"),
+            &found);
+
+    cr_assert_eq(status, 1, "%s", found);
+    cr_assert(strstr(found, "a commit that was promised is not there"), "%s",
+              found);
+}
