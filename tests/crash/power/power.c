@@ -397,7 +397,6 @@ int main(int argc, char **argv)
         {"worker-every", required_argument, NULL, 'w'},
         {"seed", required_argument, NULL, 's'},
         {"drop", required_argument, NULL, 'd'},
-        {"trace", required_argument, NULL, 't'},
         {NULL, 0, NULL, 0},
     };
     unsigned long states = 10000, every = 5, seed = 1;
