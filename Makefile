@@ -143,7 +143,7 @@ missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
 
 # Calls inside of a program need no detour; mqworker.h says what is exported.
 $(WORKER) $(COMMON): private INNER = -fvisibility=hidden
-$(foreach r,flow groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
+$(foreach r,flow gate groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
 $(foreach r,base custody message mq,$(filter $(BUILD)/obj/common/$(r)/%,$(COMMON))) \
 $(call obj,common/state/counters.c common/state/histogram.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
@@ -290,7 +290,7 @@ check-man:
 # Not under sanitizers: tests of documents, packages and measurements; and, for
 # the thread sanitizer, of programs without threads.
 DRY     := bench completion demo docs docs_agree every_instruction hardening \
-           install instructions man run_tests runbook schedules
+           install instructions man power run_tests runbook schedules
 SINGLE  := damaged_state harness hostile_state hostile_text mqctl_look mqdlq \
            mqdlq_replay mqsend serve serve_browser serve_limits worker_limits
 # build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
