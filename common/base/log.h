@@ -2,9 +2,10 @@
  *
  * WHAT   log_warn("handler_exit", F_STR("msg", id), F_INT("status", 75)) gives
  *        `time=… level=warn event=handler_exit msg=01JD… status=75`, or the
- *        same as a JSON object, or a short line for people (log_human.h). Values with spaces, quotes, '=' or control
- *        bytes are quoted and escaped, invalid UTF-8 becomes \xNN (text) or
- *        U+FFFD (JSON): a line is always one line and always valid UTF-8.
+ *        same as a JSON object, or a short line for people (log_human.h).
+ *        Values with spaces, quotes, '=' or control bytes are quoted and
+ *        escaped, invalid UTF-8 becomes \xNN (text) or U+FFFD (JSON): a line
+ *        is always one line and always valid UTF-8.
  * WHO    Any thread; one write(2) a line, so lines never mix.
  * OWNS   Nothing.
  * FAILS  Never; what cannot be written is dropped. A line over 8 KiB is cut.

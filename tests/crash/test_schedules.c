@@ -46,11 +46,6 @@ Test(schedules, a_group_that_is_leased_twice)
     found("fault_lease_twice", "of group ");
 }
 
-Test(schedules, a_retry_that_is_due_while_its_group_is_leased)
-{
-    found("fault_due_twice", "schedules: ");
-}
-
 Test(schedules, a_wake_up_that_is_missing)
 {
     found("fault_missing_wake", "slept over");

@@ -110,22 +110,22 @@ static struct group *closing_next(const struct groups *g, size_t *at)
 char *groups_closing_keys(struct groups *g, size_t *bytes)
 {
     struct group *group;
-    char *keys = NULL, *to;
-    size_t at = 0, n;
+    size_t at = 0, used = 0, n;
+    char *keys;
 
     quick_lock(&g->mtx);
     n = g->closing;
     *bytes = n * (sizeof(size_t) + GROUP_KEY_MAX);
-    to = keys = n ? malloc(*bytes) : NULL;
+    keys = n ? malloc(*bytes) : NULL;
     while (keys && n && (group = closing_next(g, &at)) != NULL) {
         size_t size = group->key_size;
 
-        memcpy(to, &size, sizeof size);
-        memcpy(to + sizeof size, group->key, size);
-        to += sizeof size + size;
+        memcpy(keys + used, &size, sizeof size);
+        memcpy(keys + used + sizeof size, group->key, size);
+        used += sizeof size + size;
         n--;
     }
-    *bytes = keys ? (size_t)(to - keys) : 0;
+    *bytes = used;
     groups_unlock(g);
     return keys;
 }

@@ -317,7 +317,7 @@ int groups_seen_each(struct groups_seen *g, const char *after, size_t size,
             p.stored = of;
             has = false;
             memcpy(key, stored, size = stored_size);
-        } else {
+        } else if (slot) {
             memcpy(key, slot, size = slot_size);
         }
         slots_of(g, &at, key, size, &p);

@@ -2,8 +2,8 @@
  *
  * WHAT   Takes connections from the listening socket. Where there are too many,
  *        of one address or in all, the oldest goes that has not shown a token:
- *        half a request, an idle connection, a reader of an open page. One whose
- *        request came with a token stays.
+ *        half a request, an idle connection, a reader of an open page. One
+ *        whose request came with a token stays.
  * WHO    The server's thread.
  * OWNS   An entry for each connection, while libmicrohttpd has it.
  * FAILS  A connection that cannot be taken is closed.

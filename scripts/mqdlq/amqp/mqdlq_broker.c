@@ -301,7 +301,7 @@ static int refresh(struct context *ctx, int64_t row, struct problem *p)
     struct held *h = held_at(b, row);
     struct envelope_copy copy;
     amqp_bytes_t body = {0, NULL};
-    void *raw = held_properties(b, h);
+    void *raw = h ? held_properties(b, h) : NULL;
     int err = raw ? letters_get(ctx->store, row, body_copy, &body) : -EIO;
 
     if (!err)

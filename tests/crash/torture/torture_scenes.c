@@ -202,12 +202,13 @@ static const struct scene *scene_of(const char *point)
 /* scene_possible - what is in a file that somebody removed under a worker is in
  * that worker only until it has written it again: a kill before that loses it,
  * as docs/reliability.md says. --max-dead removes letters. No audit could tell
- * either from a fault. A broker has a test of its own (tests/e2e/amqp). */
+ * either from a fault. A broker has a test of its own (tests/e2e/amqp), and so
+ * has a queue that is forgotten (tests/e2e/tools). */
 bool scene_possible(const struct torture *t, const char *point)
 {
     static const char *const never[] = {"custody_put_back_", "store_copy_",
-                                        "letters_drop_", "amqp_",
-                                        "letter_refreshed"};
+                                        "letters_drop_",     "amqp_",
+                                        "letter_refreshed",  "state_forget_"};
 
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strncmp(point, never[i], strlen(never[i])) == 0)

@@ -83,15 +83,15 @@ static bool ours(const char *path)
 }
 
 /* fd_path - the path of what is open; "" where there is none */
-static const char *fd_path(int fd, char path[PATH_MAX])
+static const char *fd_path(int fd, char out[PATH_MAX])
 {
-    char link[64];
+    char name[64];
     ssize_t n;
 
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    n = readlink(link, path, PATH_MAX - 1);
-    path[n > 0 ? n : 0] = '\0';
-    return path;
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    n = readlink(name, out, PATH_MAX - 1);
+    out[n > 0 ? n : 0] = '\0';
+    return out;
 }
 
 static uint64_t fd_file(int fd)

@@ -31,7 +31,7 @@ void spool_key_ask(struct store_key *key, struct lent *l)
     struct message *m = &l->m;
     uint64_t ms = HEADER_UNIQUE_MS, most = UINT64_MAX / NS_PER_MS;
     uint64_t from = m->received_ns ? m->received_ns : clock_wall_ns();
-    struct header h;
+    struct header h = {0};
 
     (void)unique_of(m, &h);
     if (h.fields & HEADER_ID && !message_named(m))
