@@ -106,26 +106,31 @@ static struct group *closing_next(const struct groups *g, size_t *at)
     return NULL;
 }
 
-/* groups_closing_keys - the table is only walked if there are any */
-char *groups_closing_keys(struct groups *g, size_t *bytes)
+/* keys_write - of at most `n` groups; the bytes that they take */
+static size_t keys_write(const struct groups *g, char *keys, size_t n)
 {
-    struct group *group;
-    size_t at = 0, used = 0, n;
-    char *keys;
+    size_t at = 0, used = 0;
+    const struct group *group;
 
-    quick_lock(&g->mtx);
-    n = g->closing;
-    *bytes = n * (sizeof(size_t) + GROUP_KEY_MAX);
-    keys = n ? malloc(*bytes) : NULL;
-    while (keys && n && (group = closing_next(g, &at)) != NULL) {
+    while (n-- && (group = closing_next(g, &at)) != NULL) {
         size_t size = group->key_size;
 
         memcpy(keys + used, &size, sizeof size);
         memcpy(keys + used + sizeof size, group->key, size);
         used += sizeof size + size;
-        n--;
     }
-    *bytes = used;
+    return used;
+}
+
+/* groups_closing_keys - the table is only walked if there are any */
+char *groups_closing_keys(struct groups *g, size_t *bytes)
+{
+    char *keys = NULL;
+
+    quick_lock(&g->mtx);
+    if (g->closing)
+        keys = malloc(g->closing * (sizeof(size_t) + GROUP_KEY_MAX));
+    *bytes = keys ? keys_write(g, keys, g->closing) : 0;
     groups_unlock(g);
     return keys;
 }
