@@ -61,9 +61,9 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
 # named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
 named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
-# Three nodes of a broker leave no processor to other tests: make check
-# ONLY=amqp_cluster, make cluster.
-BY_HAND  := $(if $(ONLY),,amqp_cluster)
+# Three nodes of a broker leave no processor to other tests, and alarms, limits
+# and lost queues of one make its tests wait: make check ONLY="amqp_traps".
+BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_traps)
 only     = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
