@@ -91,7 +91,7 @@ Test(mqctl_groups, pages_follow_each_other)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = WORKER(q, "--backoff", "1h");
-    char key[8], cursor[64] = "group-", first[64] = "";
+    char key[8], cursor[64] = "group-", first[80] = "";
     struct harness_result r;
     json_t *o;
 
@@ -178,7 +178,7 @@ Test(mqctl_groups, a_release_beside_a_worker)
 Test(mqctl_groups, a_release_outlives_kills)
 {
     const char *q = harness_queue(0, 0);
-    char body[16];
+    char body[32];
 
     for (int round = 0; round < 6; round++) {
         struct harness_process *w =
