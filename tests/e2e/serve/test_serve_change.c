@@ -248,7 +248,7 @@ Test(serve_change, what_waits_comes_by_pages_and_is_cancelled_by_its_id)
     cr_assert_eq(json_integer_value(json_object_get(o, "done")), 2);
     cr_assert_eq(json_integer_value(json_object_get(o, "gone")), 1);
     json_decref(o);
-    cr_assert_eq(ctl_number(q, "waiting"), MANY - 2);
+    harness_until(ctl_number(q, "waiting") == MANY - 2, 5000);
     snprintf(path, sizeof path, "/api/v1/queues/%s/messages/cancel", q + 1);
     r = web_ask(&w, "POST", path, WEB_WRITE, "{\"ids\":[]}");
     cr_assert_eq(r->status, 400, "%s", r->text);
