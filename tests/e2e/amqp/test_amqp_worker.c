@@ -138,6 +138,20 @@ Test(amqp_worker, a_delay_is_kept_and_holds_back_nothing)
     cr_assert_eq(amqp_ready(amqp_of("wait.4000")), 0, "it went by that queue");
 }
 
+/* missing - of so many messages, those that no handler brought to their end;
+ * some may have run twice */
+static size_t missing(int count)
+{
+    char text[32];
+    size_t n = 0;
+
+    for (int i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "<%d>", i);
+        n += harness_lines_with("runs", text) == 0;
+    }
+    return n;
+}
+
 Test(amqp_worker, what_is_confirmed_survives_the_end_of_the_node)
 {
     enum { COUNT = 400 };
@@ -147,7 +161,6 @@ Test(amqp_worker, what_is_confirmed_survives_the_end_of_the_node)
                             "[ $MQW_ATTEMPT -gt 1 ] || "
                             "exit 1\necho $b >>runs\n"));
     char text[32];
-    size_t lost = 0;
 
     for (int i = 0; i < COUNT; i++) {
         snprintf(text, sizeof text, "<%d>", i);
@@ -161,11 +174,7 @@ Test(amqp_worker, what_is_confirmed_survives_the_end_of_the_node)
     amqp_node("up", 1);
     amqp_connect();
     harness_until_lines("runs", COUNT, 60000);
-    for (int i = 0; i < COUNT; i++) {
-        snprintf(text, sizeof text, "<%d>", i);
-        lost += harness_lines_with("runs", text) == 0;
-    }
-    cr_assert_eq(lost, 0);
+    harness_until(missing(COUNT) == 0, 60000);
     harness_until(amqp_ready(amqp_queue) == 0, 10000);
     cr_assert_eq(harness_stop(w, 20000), 0);
 }
