@@ -13,7 +13,7 @@ static long letters(const char *state, const char *queue)
 }
 
 /* Of what a page shows in `code`: "mqsend --delay 1h" is a verb and flags of
- * the tool, or what stands in a cell after its name. */
+ * the tool; in a table, so is each cell after its name. */
 Test(docs_pages, flags_that_pages_name_are_flags_of_their_program)
 {
     const char *seen =
