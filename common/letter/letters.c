@@ -197,6 +197,21 @@ static int range_freeze(struct store *s, const struct letter_filter *f,
     return 0;
 }
 
+int letters_narrow(struct store *s, struct letter_filter *f, uint64_t most)
+{
+    const struct letter_filter times = {.replayed = f->replayed};
+    struct range range = range_of(f);
+    struct store_cursor place = {0};
+    int err = edge_find(s, &times, &range, most, &place);
+
+    if (!err)
+        err = edge_find(s, &times, &range, most - 1, &place);
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    f->since_ns = place.ns;
+    return 1;
+}
+
 int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg)

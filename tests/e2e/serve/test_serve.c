@@ -1,8 +1,10 @@
 /* mqctl serve: who may ask, what it answers, and what it changes */
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "common/base/clock.h"
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve, .init = harness_init, .fini = harness_fini, .timeout = 120);
@@ -235,6 +237,75 @@ Test(serve, letters_come_page_by_page_and_by_error)
     json_decref(o);
     cr_assert_eq(
         web_ask(&w, "GET", "/api/v1/queues/none/letters", "", "")->status, 404);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* letters_many - that number of dead letters more, a millisecond apart, as
+ * mqdlq import takes them; the first of them alone is "exit 9" */
+static void letters_many(const char *q, unsigned n)
+{
+    char path[4096];
+    FILE *out;
+
+    snprintf(path, sizeof path, "%s/many", harness_state_dir());
+    out = fopen(path, "we");
+    cr_assert_not_null(out);
+    for (unsigned i = 0; i < n; i++)
+        fprintf(out,
+                "{\"message_id\":\"01M82WH2675BH7W7CEF6%06u\",\"state\":"
+                "\"dead\",\"died_at_ns\":%" PRIu64 ",\"reason\":"
+                "\"exhausted\",\"error\":\"exit %d\",\"attempts\":1,"
+                "\"crashes\":0,\"redelivered\":false,\"length_inferred\":"
+                "false,\"priority\":0,\"group\":null,"
+                "\"first_received_at_ns\":1,\"header\":\"\",\"body\":"
+                "\"x\",\"stderr\":\"\",\"history\":[]}\n",
+                i, (uint64_t)NS_PER_S + i * NS_PER_MS, i ? 1 : 9);
+    cr_assert_eq(fclose(out), 0);
+    cr_assert_eq(harness_run("mqdlq", "import", "--quiet", "--state-dir",
+                             harness_state_dir(), q, path)
+                     .status,
+                 0);
+}
+
+/* Each page looks at 20,000, and says so; what is older is found from there. */
+Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker), *next, *since;
+    struct web w = web_start("--allow-write");
+    char body[256], path[256];
+    json_t *o;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
+    letters_many(q, 20100);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/by-error", q + 1));
+    cr_assert_eq(json_integer_value(json_object_get(o, "total")), 20000);
+    since = json_string_value(json_object_get(o, "since"));
+    cr_assert_not_null(since);
+    cr_assert(strstr(web_get(&w, "/q/%s/dead", q + 1), since));
+    /* The same set, when it is to be replayed: but for one it would be done. */
+    snprintf(body, sizeof body,
+             "{\"filter\":{\"since\":\"%s\"},\"up_to\":"
+             "\"9000000000000000000.1\",\"expect_count\":19999}",
+             since);
+    struct web_answer *r = web_ask(&w, "POST", path, WEB_WRITE, body);
+    cr_assert_eq(r->status, 409, "%s", r->text);
+    cr_assert(strstr(r->body, "20000 letters are meant now"), "%s", r->body);
+    json_decref(o);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters?error=exit+9", q + 1));
+    cr_assert_eq(json_array_size(json_object_get(o, "letters")), 0);
+    cr_assert_eq(json_integer_value(json_object_get(o, "dead")), 20101);
+    next = json_string_value(json_object_get(o, "next"));
+    cr_assert_not_null(next);
+    json_t *older = ctl_json(web_get(
+        &w, "/api/v1/queues/%s/letters?error=exit+9&after=%s", q + 1, next));
+    cr_assert_eq(json_array_size(json_object_get(older, "letters")), 1);
+    cr_assert(json_is_null(json_object_get(older, "next")));
+    cr_assert(json_is_null(json_object_get(older, "since")));
+    json_decref(older);
+    json_decref(o);
+    cr_assert(strstr(web_get(&w, "/dead"), "the newest 20000 of 20101"));
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

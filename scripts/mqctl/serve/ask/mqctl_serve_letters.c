@@ -17,12 +17,11 @@
 #include "scripts/mqctl/mqctl_snapshot.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
 
-#define PAGE_LEAST   100
-#define PAGE_MOST    500
-#define PREVIEW      160         /* bytes of a body in a list */
-#define BODY_SHOWN   (64u << 10) /* of one in its page; all of it as a file */
-#define HEX_SHOWN    (4u << 10)
-#define GROUPS_SHOWN 200 /* error texts */
+#define PAGE_LEAST 100
+#define PAGE_MOST  500
+#define PREVIEW    160         /* bytes of a body in a list */
+#define BODY_SHOWN (64u << 10) /* of one in its page; all of it as a file */
+#define HEX_SHOWN  (4u << 10)
 
 /* ---- opening ---- */
 
@@ -123,8 +122,15 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
 
 /* ---- letters ---- */
 
-/* text_safe - bytes of somebody else as text that hides nothing */
-static json_t *text_safe(const void *bytes, size_t size, bool one_line)
+json_t *ask_since(int narrowed, const struct letter_filter *f)
+{
+    return narrowed > 0
+               ? json_sprintf("@%" PRIu64 ".%09" PRIu64, f->since_ns / NS_PER_S,
+                              f->since_ns % NS_PER_S)
+               : json_null();
+}
+
+json_t *ask_text(const void *bytes, size_t size, bool one_line)
 {
     char *text = NULL;
     size_t length = 0;
@@ -142,11 +148,10 @@ static json_t *text_safe(const void *bytes, size_t size, bool one_line)
 
 static json_t *error_safe(const char *error)
 {
-    return text_safe(error, error ? strlen(error) : 0, true);
+    return ask_text(error, error ? strlen(error) : 0, true);
 }
 
-/* error_line - "exit 1: no such order", as mqdlq list shows it */
-static json_t *error_line(const char *error, const char *text)
+json_t *ask_error_line(const char *error, const char *text)
 {
     char line[ERROR_JOINED];
 
@@ -181,14 +186,15 @@ static json_t *letter_brief(const struct letter *l, bool bodies)
     json_object_set_new(o, "reason",
                         json_string(dead_reason_text(l->m.reason)));
     json_object_set_new(o, "error", error_safe(l->m.error));
-    json_object_set_new(o, "error_line", error_line(l->m.error, l->error_text));
+    json_object_set_new(o, "error_line",
+                        ask_error_line(l->m.error, l->error_text));
     json_object_set_new(o, "group",
-                        text_safe(l->m.group, l->m.group_size, true));
+                        ask_text(l->m.group, l->m.group_size, true));
     json_object_set_new(o, "attempts", json_integer(l->m.attempts));
     json_object_set_new(o, "crashes", json_integer(l->m.crashes));
     json_object_set_new(o, "size", json_integer((json_int_t)l->body_size));
     if (bodies)
-        json_object_set_new(o, "preview", text_safe(l->body, shown, true));
+        json_object_set_new(o, "preview", ask_text(l->body, shown, true));
     return o;
 }
 
@@ -218,96 +224,29 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
     struct letter_filter f;
     struct store *s;
     const json_t *last;
-    int err;
+    json_t *next;
+    int narrowed, err;
 
     if (ask_filter(a, &f, p) < 0 || ask_store(a, a->path.queue, &s, p) < 0)
         return NULL;
     g.most = f.limit++;
-    err = s ? letters_each(s, &f, false, brief_add, &g) : 0;
+    narrowed = s ? letters_narrow(s, &f, LOOKED_AT) : 0;
+    err = s && narrowed >= 0 ? letters_each(s, &f, false, brief_add, &g)
+                             : narrowed;
     if (err < 0)
         return ask_failed(p, err);
     last = json_array_get(g.list, json_array_size(g.list) - 1);
-    return json_pack(
-        "{s:s, s:o, s:i, s:o, s:b, s:b}", "queue", a->path.queue, "letters",
-        g.list, "dead", s ? (int)store_count(s, STORE_DEAD) : 0, "next",
-        g.more ? json_incref(json_object_get(last, "cursor")) : json_null(),
-        "write", a->o->allow_write, "bodies", !a->o->no_bodies);
-}
-
-/* ---- groups of letters ---- */
-
-struct tallies {
-    json_t *list;
-    const char *queue;
-    uint64_t total; /* letters, also of texts that the list has no room for */
-};
-
-/* tally_add - visit; the list of a queue with a thousand texts is cut */
-static int tally_add(const struct letter_tally *t, void *arg)
-{
-    struct tallies *all = arg;
-
-    all->total += t->count;
-    if (json_array_size(all->list) < GROUPS_SHOWN)
-        json_array_append_new(
-            all->list,
-            json_pack("{s:s, s:o, s:o, s:I, s:o}", "queue", all->queue, "error",
-                      text_safe(t->value, t->size, true), "error_line",
-                      error_line(t->value, t->text), "count",
-                      (json_int_t)t->count, "newest", json_time(t->newest_ns)));
-    return 0;
-}
-
-/* queue_tally - the groups of one queue, added to a list; how many letters, or
- * below 0 */
-static int64_t queue_tally(const struct serve_ask *a, const char *queue,
-                           json_t *list, struct problem *p)
-{
-    struct tallies t = {.list = list, .queue = queue};
-    struct letter_filter f;
-    struct store *s;
-    int err = ask_filter(a, &f, p);
-
-    if (err < 0 || ask_store(a, queue, &s, p) < 0)
-        return -1;
-    f.limit = 0;
-    err = s ? letters_summary(s, LETTER_BY_ERROR, &f, tally_add, &t) : 0;
-    store_close(&s);
-    if (err < 0)
-        (void)ask_failed(p, err);
-    return err < 0 ? err : (int64_t)t.total;
-}
-
-json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
-{
-    json_t *list = json_array();
-    int64_t total = queue_tally(a, a->path.queue, list, p);
-
-    if (total < 0) {
-        json_decref(list);
-        return NULL;
-    }
-    return json_pack("{s:s, s:o, s:I}", "queue", a->path.queue, "groups", list,
-                     "total", (json_int_t)total);
-}
-
-json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
-{
-    json_t *queues = ask_queues(a, p), *list = json_array(), *one;
-    json_t *troubles = json_incref(json_object_get(queues, "troubles"));
-    size_t i;
-
-    json_array_foreach(json_object_get(queues, "queues"), i, one)
-    {
-        const char *queue = json_string_value(json_object_get(one, "queue"));
-        json_t *dead = json_object_get(one, "dead");
-
-        if (json_is_integer(dead) && json_integer_value(dead) > 0 &&
-            queue_tally(a, queue, list, p) < 0)
-            json_array_append_new(troubles, json_string(p->text));
-    }
-    json_decref(queues);
-    return json_pack("{s:o, s:o}", "groups", list, "troubles", troubles);
+    if (g.more)
+        next = json_incref(json_object_get(last, "cursor"));
+    else if (narrowed)
+        next = json_sprintf("%" PRIu64 ".1", f.since_ns);
+    else
+        next = json_null();
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:b, s:b}", "queue",
+                     a->path.queue, "letters", g.list, "dead",
+                     s ? (json_int_t)store_count(s, STORE_DEAD) : 0, "next",
+                     next, "since", ask_since(narrowed, &f), "write",
+                     a->o->allow_write, "bodies", !a->o->no_bodies);
 }
 
 /* ---- one letter ---- */
@@ -320,7 +259,7 @@ static int attempt_add(unsigned n, const struct store_attempt *at, void *arg)
                        json_time(at->started_ns), "took_ms",
                        (json_int_t)(at->duration_ns / NS_PER_MS), "error",
                        error_safe(at->error), "stderr",
-                       text_safe(at->stderr_tail, at->stderr_size, false)));
+                       ask_text(at->stderr_tail, at->stderr_size, false)));
     return 0;
 }
 
@@ -363,7 +302,7 @@ static json_t *json_text(const char *bytes, size_t size)
         body ? json_dumps(body, JSON_INDENT(2) | JSON_ENCODE_ANY) : NULL;
 
     if (text)
-        s = text_safe(text, strlen(text), false);
+        s = ask_text(text, strlen(text), false);
     free(text);
     json_decref(body);
     return s ? s : json_null();
@@ -374,7 +313,7 @@ static void body_put(json_t *o, const struct letter *l)
 {
     size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
 
-    json_object_set_new(o, "body", text_safe(l->body, shown, false));
+    json_object_set_new(o, "body", ask_text(l->body, shown, false));
     json_object_set_new(o, "body_hex", hex_text(l->body, l->body_size));
     json_object_set_new(o, "body_json", json_text(l->body, l->body_size));
     json_object_set_new(o, "body_cut", json_boolean(shown < l->body_size));
@@ -395,10 +334,10 @@ static int letter_full(const struct letter *l, void *arg)
                         l->replay.known ? json_time(l->replay.marked_ns)
                                         : json_null());
     json_object_set_new(o, "header",
-                        bodies ? text_safe(l->m.data, l->m.header_size, false)
+                        bodies ? ask_text(l->m.data, l->m.header_size, false)
                                : json_null());
     json_object_set_new(o, "stderr",
-                        text_safe(l->stderr_tail, l->stderr_size, false));
+                        ask_text(l->stderr_tail, l->stderr_size, false));
     if (bodies)
         body_put(o, l);
     json_object_set_new(o, "bodies", json_boolean(bodies));

@@ -19,6 +19,16 @@ json_t *ask_failed(struct problem *p, int err);
 /* The filter of a query; its limit is set. */
 int ask_filter(const struct serve_ask *a, struct letter_filter *f,
                struct problem *p);
+/* Letters that one answer looks at, the newest first, so that the page of a
+ * million is there at once; it says so, and where it ended. */
+#define LOOKED_AT 20000
+/* Where it ended, as a filter takes it, to the nanosecond; null: it looked at
+ * all (`narrowed`: what letters_narrow returned). */
+json_t *ask_since(int narrowed, const struct letter_filter *f);
+/* Bytes of somebody else as text that hides nothing. */
+json_t *ask_text(const void *bytes, size_t size, bool one_line);
+/* "exit 1: no such order", as mqdlq list shows it. */
+json_t *ask_error_line(const char *error, const char *text);
 /* "DIED_NS.ROW", as `cursor` of a letter. */
 bool ask_cursor(const char *text, uint64_t *ns, int64_t *row);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
 
 /* glob_url - an error text as a glob that matches it and nothing else */
 static void glob_url(FILE *out, const char *text)
@@ -16,6 +17,20 @@ static void glob_url(FILE *out, const char *text)
         one[0] = *text;
         html_url(out, one);
     }
+}
+
+/* cut_note - what was not looked at, so that no number is taken for another */
+static void cut_note(FILE *out, const json_t *groups)
+{
+    const char *since = member_text(groups, "since");
+
+    if (!*since)
+        return;
+    fprintf(out,
+            "<p id=\"cut\" data-since=\"%s\">This page looked at %d letters, "
+            "the newest first, and at no more. <em>Older letters</em> goes "
+            "on; <code>mqdlq list</code> looks at all.</p>",
+            since, LOOKED_AT);
 }
 
 static void groups_table(FILE *out, const json_t *list, bool queues)
@@ -140,6 +155,7 @@ void letters_page(FILE *out, const struct serve_ask *a, const json_t *data)
     html_value(out, data, "dead");
     fputs("</span> in all</p>", out);
     filter_form(out, a);
+    cut_note(out, groups);
     groups_table(out, json_object_get(groups, "groups"), false);
     fputs("<section id=\"bulk\" aria-label=\"Actions\" data-total=\"", out);
     html_value(out, groups, "total");
@@ -263,10 +279,29 @@ void letter_page(FILE *out, const struct serve_ask *a, const json_t *l)
     fputs("</li></ul>", out);
 }
 
+/* cut_list - queues that have more letters than were counted by error */
+static void cut_list(FILE *out, const json_t *cut)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(cut, i, one)
+    {
+        fputs("<p>", out);
+        html_value(out, one, "queue");
+        fputs(": by error are the newest ", out);
+        html_value(out, one, "total");
+        fputs(" of ", out);
+        html_value(out, one, "dead");
+        fputs("</p>", out);
+    }
+}
+
 void all_dead_page(FILE *out, const json_t *data)
 {
     fputs("<h1>Dead letters of all queues</h1>", out);
     html_troubles(out, data);
+    cut_list(out, json_object_get(data, "cut"));
     if (json_array_size(json_object_get(data, "groups")) == 0)
         fputs("<p>There is none.</p>", out);
     else

@@ -211,6 +211,9 @@ export function lettersActions(place, table, queue) {
   const newest = $("tbody tr", table);
   if (!newest) return;
   const filter = filterNow();
+  // Where not all were looked at, all that match are those down to that time.
+  const cut = $("#cut");
+  if (cut) filter.since = cut.dataset.since;
   // On an older page only what is chosen is meant: all that match are more.
   const older = new URLSearchParams(location.search).has("after");
   const total = older ? 0 : Number(place.dataset.total);
@@ -226,7 +229,7 @@ export function lettersActions(place, table, queue) {
   });
   place.prepend(words);
   const show = () => {
-    setText(words, chosen().length ? `${chosen().length} chosen` : total ? `All ${total} that match` : "None chosen");
+    setText(words, chosen().length ? `${chosen().length} chosen` : total ? `All ${total} that match${cut ? ", of the newest" : ""}` : "None chosen");
     for (const r of rows) {
       r.button.disabled = number() === 0;
       r.show();
