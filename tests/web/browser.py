@@ -8,6 +8,7 @@ message until the file `fixed` is there. One letter is there already, with what
 tests/e2e/serve/test_serve_browser.c put into its body and its stderr. Status
 0; 77 and a word if a program is missing; else the reason is on stderr.
 """
+import base64
 import http.server
 import json
 import os
@@ -51,6 +52,15 @@ Promise.allSettled(tried).then(all => {
   window.over = true; });
 </script>"""
 
+
+# What a page must show as text wherever it stands; in bytes there is more of it.
+NASTY = "<script>alert(7)</script>\"'><img src=x onerror=alert(7)></pre>-->"
+HIDING = "\u202e\u2028\u0001"
+BYTES = (NASTY + HIDING).encode() + b"\0\xff\xfe"
+
+LISTEN = """window.breaches = [];
+addEventListener('securitypolicyviolation',
+                 (e) => breaches.push(`${e.violatedDirective} ${e.sample}`));"""
 
 # What a person who cannot see it well needs; each line is one breach.
 ACCESS = r"""
@@ -166,6 +176,51 @@ class Test:
         self.page(b, "/q/{q}/dead/1")
         assert "<script>alert(1)</script>" in b.text("main")
 
+    @staticmethod
+    def nasty_letter(reason, header):
+        """As mqdlq export prints one; its body is 1 MiB."""
+        stderr = base64.b64encode(BYTES).decode()
+        return json.dumps({
+            "message_id": "01M82WH2675BH7W7CEF6000000", "state": "dead",
+            "died_at_ns": 10**18, "reason": reason, "error": NASTY + HIDING,
+            "attempts": 1, "crashes": 0, "redelivered": False,
+            "length_inferred": False, "priority": 0, "group": NASTY,
+            "first_received_at_ns": 10**18,
+            "header_base64": base64.b64encode(header).decode(),
+            "stderr_base64": stderr,
+            "body_base64": base64.b64encode(BYTES.ljust(1 << 20)).decode(),
+            "history": [{"n": 1, "started_at_ns": 10**18, "duration_ns": 1,
+                         "error": NASTY + HIDING, "said": True,
+                         "stderr_base64": stderr}]})
+
+    def shows_all_fields_of_a_letter_as_text(self, b):
+        queue = self.queue + "-h"
+        good = b"MQW/1\nsize: 1048576\nx-a: %s\n\n" % NASTY.encode()
+        path = os.path.join(self.state, "letters")
+        with open(path, "w", encoding="utf-8") as out:
+            print(self.nasty_letter("exhausted", good), file=out)
+            print(self.nasty_letter("bad-header", BYTES), file=out)
+        self.tool("mqdlq", "import", "--state-dir", self.state, queue, path)
+        for path in (*PAGES, "/q/{q}/dead/2"):
+            b.go(self.url + path.format(q=queue[1:]))
+            until(lambda: b.js("return document.readyState") == "complete", path)
+            assert b.js("return document.querySelectorAll("
+                        "'main script, main img, main iframe').length") == 0
+            text = b.text("main")
+            assert not any(c in text for c in HIDING + "\0"), path
+            assert b.js("return breaches") == [], path
+            if "dead" in path:
+                assert NASTY in text, path
+            if path.endswith(("/1", "/2")):
+                assert text.count(NASTY) >= 7, path  # error, group, header ...
+                assert "longer than what is shown" in text
+        # That a breach would be seen:
+        b.js("document.body.setAttribute('style', 'color: red')")
+        until(lambda: len(b.js("return breaches")) == 1, "the breach")
+        assert any("Security Policy" in line["message"] for line in b.log())
+        self.tool("mqdlq", "discard", "--state-dir", self.state, "--all",
+                  queue)
+
     def is_there_for_everybody(self, b):
         """In both schemes, at both widths; and by keyboard."""
         for width, height, mobile in ((1280, 900, False), (390, 844, True)):
@@ -178,6 +233,7 @@ class Test:
                           == "complete", path)
                     breaches = b.js(ACCESS)
                     assert not breaches, (path, width, scheme, breaches)
+                    assert b.js("return breaches") == [], path
         b.cdp("Emulation.clearDeviceMetricsOverride")
         b.scheme("light")
         self.page(b, "/")
@@ -364,9 +420,11 @@ class Test:
     def run(self):
         rules = "--host-resolver-rules=MAP evil.test 127.0.0.1"
         b = Browser(args=[rules])
+        b.cdp("Page.addScriptToEvaluateOnNewDocument", source=LISTEN)
         try:
             for step in (self.logs_in_by_the_fragment,
                          self.shows_a_hostile_letter_as_text,
+                         self.shows_all_fields_of_a_letter_as_text,
                          self.is_there_for_everybody,
                          self.updates_without_moving_the_focus,
                          self.loads_in_seven_tabs,
