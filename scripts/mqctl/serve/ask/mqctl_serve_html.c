@@ -129,10 +129,11 @@ void html_troubles(FILE *out, const json_t *data)
 void html_fact(FILE *out, const char *name, const json_t *o, const char *field)
 {
     size_t n = strlen(field);
-    const char *kind =
-        strcmp(field, "last_error") == 0 || strcmp(field, "error_line") == 0
-            ? " class=\"full\""
-            : "";
+    const char *kind = strcmp(field, "last_error") == 0 ||
+                               strcmp(field, "error_line") == 0 ||
+                               strcmp(field, "message_id") == 0
+                           ? " class=\"full\""
+                           : "";
     const char *time =
         n > 3 && strcmp(field + n - 3, "_at") == 0 ? " class=\"time\"" : "";
 

@@ -4,7 +4,7 @@ import { el, svg, ask, apiUrl, duration, rate, count } from "./dom.js";
 
 const WIDTH = 480,
   HEIGHT = 140,
-  LEFT = 44,
+  LEFT = 60,
   TOP = 8,
   BOTTOM = 18;
 
