@@ -138,8 +138,10 @@ int ends_put_back(struct ends *e)
 
     pthread_mutex_lock(&e->mtx);
     fd = file_create_beside(temp, e->path, e->file, sizeof *e->file);
+    FAULT_POINT("ends_put_back_copied");
     if (fd < 0 || link(temp, e->path) < 0)
         err = fd < 0 ? fd : -errno;
+    FAULT_POINT("ends_put_back_linked");
     if (!err &&
         mmap(e->file, sizeof *e->file, PROT_READ | PROT_WRITE,
              MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED) {

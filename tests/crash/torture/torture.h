@@ -99,6 +99,10 @@ long place_queued(const struct torture *t);
 long long place_store(const struct torture *t, const char *sql);
 /* The store and the custody file as after a power cut. */
 void place_power_cut(const struct torture *t);
+/* The runtime folder of the queue is gone; nothing of it was in flight. */
+void place_lose(const struct torture *t);
+/* The file of the spool's ends has no name any more. */
+void place_remove_ends(const struct torture *t);
 /* The next worker has what is in flight in another place. */
 void place_move(struct torture *t);
 /* As if there had never been a worker. */

@@ -55,14 +55,19 @@ static const char *state_path(const struct torture *t, const char *file)
     return place_path(t, name);
 }
 
-/* custody_path - what is in flight */
-static const char *custody_path(const struct torture *t)
+/* runtime_path - a file of what is in flight; "": the folder */
+static const char *runtime_path(const struct torture *t, const char *file)
 {
     static char path[192];
 
-    snprintf(path, sizeof path, "%s/%c%s/custody", t->runtime,
-             t->moved ? 'b' : 'a', t->queue);
+    snprintf(path, sizeof path, "%s/%c%s/%s", t->runtime, t->moved ? 'b' : 'a',
+             t->queue, file);
     return path;
+}
+
+static const char *custody_path(const struct torture *t)
+{
+    return runtime_path(t, "custody");
 }
 
 /* ---- the queue ---- */
@@ -258,6 +263,16 @@ void place_forget(const struct torture *t)
 {
     nftw(place_path(t, "state"), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
     nftw(t->runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+void place_lose(const struct torture *t)
+{
+    nftw(runtime_path(t, ""), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+void place_remove_ends(const struct torture *t)
+{
+    (void)unlink(runtime_path(t, "ends"));
 }
 
 static void clean_up(void)

@@ -59,6 +59,17 @@ static void strand_one(struct torture *t)
         letters_reboot(t);
 }
 
+/* lose_memory - a worker that had taken nothing yet was killed, and its runtime
+ * folder is gone, as after a power cut; the queue is left alone, as no audit
+ * could tell what it had from a loss */
+static void lose_memory(struct torture *t)
+{
+    stop_clean(t);
+    worker_start(t, "runtimedir_settle_before_remove", NULL);
+    if (scene_await(t, NULL) && place_slots(t) == 0)
+        place_lose(t);
+}
+
 /* grow_queue - it takes larger messages from now on, with some in flight; a
  * file that was grown before is made small first, when it is empty */
 static void grow_queue(struct torture *t)
@@ -94,6 +105,12 @@ static void ask_more(struct torture *t)
 static void ask_stop(struct torture *t)
 {
     kill(t->worker.pid, SIGTERM);
+}
+
+/* ask_ends - somebody removes the file of ends; the worker looks each second */
+static void ask_ends(struct torture *t)
+{
+    place_remove_ends(t);
 }
 
 /* ask_quit - while it has messages that take long */
@@ -147,6 +164,9 @@ static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
 static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
                                   NULL};
 static const char *const spool[] = {"--spool", "--spool-sync", "always", NULL};
+/* What the spool has at the end of a scene is what its audit waits for. */
+static const char *const little[] = {"--spool=100", "--spool-sync", "always",
+                                     NULL};
 static const char *const hook[] = {"--on-dead", "true", NULL};
 static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
 
@@ -179,6 +199,8 @@ static const struct scene scenes[] = {
     {"commit_", .more = few},
     {"store_make_", .once = true},
     {"store_recall_", .prepare = strand_one, .once = true},
+    {"store_doubt_", .prepare = lose_memory, .once = true},
+    {"ends_put_back_", .more = little, .ask = ask_ends, .once = true},
     {"slot_link_", .prepare = replay_one, .once = true},
     {"dead_queue_", .more = moves, .ask = letters_receive},
     {"on_dead_", .more = hook},
@@ -227,7 +249,8 @@ bool scene_first(const char *point)
 
 bool scene_await(struct torture *t, void (*ask)(struct torture *t))
 {
-    uint64_t end = clock_mono_ns() + AWAIT_NS;
+    /* a file that is gone is found by the next look, a second later */
+    uint64_t end = clock_mono_ns() + (ask == ask_ends ? 3 : 1) * AWAIT_NS;
     int status;
 
     while (!worker_ended(t, &status)) {

@@ -337,6 +337,31 @@ Test(store_rows, replayed_letters_of_another_boot_are_dead_again)
     store_close(&s);
 }
 
+Test(store_rows, what_waits_is_marked_as_maybe_begun)
+{
+    static const enum store_state states[] = {STORE_WAITING, STORE_PARKED,
+                                              STORE_DEAD, STORE_REPLAYED};
+    struct store *s = fixture_open();
+
+    for (int i = 0; i < 4; i++) {
+        struct store_row m = fixture_row(states[i], "x");
+
+        m.flags = i == 0 ? STORE_CANCELLED : STORE_LENGTH_INFERRED;
+        fixture_put(s, &m);
+    }
+    for (int i = 0; i < 2; i++) { /* once more changes nothing */
+        cr_assert(store_doubt(s) == 0);
+        cr_assert(fixture_sql("SELECT flags FROM messages WHERE row = 1") ==
+                  (STORE_CANCELLED | STORE_REDELIVERED));
+        cr_assert(fixture_sql("SELECT flags FROM messages WHERE row = 2") ==
+                  (STORE_LENGTH_INFERRED | STORE_REDELIVERED));
+        cr_assert(fixture_sql("SELECT sum(flags) FROM messages "
+                              "WHERE row > 2") == 2 * STORE_LENGTH_INFERRED,
+                  "letters are not in doubt");
+    }
+    store_close(&s);
+}
+
 /* held - the rows that are skipped */
 static bool held(int64_t row, void *arg)
 {
