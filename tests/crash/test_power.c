@@ -9,6 +9,7 @@
 #include "tests/harness/harness.h"
 
 #define LIMIT_MS 300000
+#define LOST     "a commit that was promised is not there"
 
 TestSuite(power, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
@@ -35,15 +36,27 @@ Test(power, cut_at_points_of_a_run_loses_nothing_that_was_promised)
     cr_assert_eq(status, 0, "%s", found);
 }
 
-Test(power, syncs_that_are_left_out_are_found)
+Test(power, syncs_that_are_left_out_are_found_and_found_again)
 {
-    const char *found;
-    int status =
-        cut(HARNESS_LIST(harness_handler("../crash/power"), "--states", "300",
-                         "--worker-every", "0", "--drop", "store.db-wal"),
-            &found);
+    const char *kept = harness_path("kept"), *found, *at;
+    char seed[24], point[24], line[160];
+    int status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--states",
+                                  "300", "--worker-every", "0", "--drop",
+                                  "store.db-wal", "--keep", kept),
+                     &found);
 
     cr_assert_eq(status, 1, "%s", found);
-    cr_assert(strstr(found, "a commit that was promised is not there"), "%s",
-              found);
+    cr_assert(strstr(found, LOST), "%s", found);
+    at = strstr(found, "--seed ");
+    cr_assert(
+        at && sscanf(at, "--seed %23[0-9] --point %23[0-9]", seed, point) == 2,
+        "%s", found);
+    snprintf(line, sizeof line, "--seed %s --point %s: " LOST, seed, point);
+    cr_assert(strstr(found, line), "%s", found);
+
+    status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
+                              kept, "--seed", seed, "--point", point),
+                 &found);
+    cr_assert_eq(status, 1, "the same state again: %s", found);
+    cr_assert(strstr(found, line), "%s", found);
 }

@@ -8,20 +8,18 @@
  *   machine, and brings all that waits to its end. What was begun before says
  *   so when it begins again; a message that was cancelled does not run; letters
  *   are there, but discarded ones.
+ * A run is never the same twice, so one state is looked at again out of the
+ * record of its run: --keep FILE writes that, and a failure says the rest.
  */
-#include <bsd/stdlib.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/crash/power/power.h"
@@ -35,6 +33,13 @@ struct dump {
     size_t event;
     bool promised;
     uint64_t hash;
+};
+
+/* Which states. */
+struct choice {
+    unsigned long states, every, seed;
+    const char *replay; /* one, of the run that is recorded there; NULL: all */
+    unsigned long point;
 };
 
 /* What the world knows of a message at a point. */
@@ -75,51 +80,6 @@ void power_fail(const char *format, ...)
     log_show("tools");
     log_show("worker");
     exit(70);
-}
-
-/* ---- programs ---- */
-
-pid_t power_start(const struct power_place *at, const char *const *argv,
-                  const char *preload, const char *log)
-{
-    const char *bin = getenv("MQW_BIN"), *dir = getenv("MQW_HANDLERS");
-    char program[PATH_MAX], library[PATH_MAX], out[200];
-    pid_t pid;
-    int fd;
-
-    if (!bin || !dir)
-        power_fail("MQW_BIN and MQW_HANDLERS are not set: use make power-cuts");
-    snprintf(program, sizeof program, "%s/%s", bin, argv[0]);
-    snprintf(library, sizeof library, "%s/%s", dir, preload);
-    snprintf(out, sizeof out, "%s/%s.log", at->base, log);
-    pid = fork();
-    if (pid != 0)
-        return pid < 0 ? (power_fail("fork"), -1) : pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    fd = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    dup2(fd, 2);
-    dup2(fd, 1);
-    setenv("STATE_DIRECTORY", at->root, 1);
-    setenv("POWER_SEEN", at->witness, 1);
-    setenv("POWER_TRACE", at->trace, 1);
-    setenv("POWER_ROOT", at->root, 1);
-    setenv("POWER_WITNESS", at->witness, 1);
-    setenv("POWER_BOOT", at->boot, 1);
-    setenv("CLOCK_SHIFT", at->shift, 1);
-    if (at->drop)
-        setenv("POWER_DROP", at->drop, 1);
-    setenv("LD_PRELOAD", library, 1);
-    execv(program, (char *const *)argv);
-    _exit(127);
-}
-
-int power_end(pid_t pid, const char *what)
-{
-    int status;
-
-    if (waitpid(pid, &status, 0) != pid)
-        power_fail("%s: waitpid", what);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* ---- what must be there ---- */
@@ -354,30 +314,6 @@ static void state_audit(const struct power_disk *d, unsigned long seed,
 
 /* ---- main ---- */
 
-static void place_make(bool fresh)
-{
-    snprintf(place.base, sizeof place.base, "/dev/shm/mqw-power-%d",
-             (int)getpid());
-    snprintf(place.root, sizeof place.root, "%s/state", place.base);
-    snprintf(place.memory, sizeof place.memory, "%s/memory", place.base);
-    snprintf(place.witness, sizeof place.witness, "%s/witness", place.base);
-    snprintf(place.trace, sizeof place.trace, "%s/trace", place.base);
-    snprintf(place.boot, sizeof place.boot, "%s/boot", place.base);
-    snprintf(place.shift, sizeof place.shift, "%s/shift", place.base);
-    snprintf(place.queue, sizeof place.queue, "/mqw-power-%d", (int)getpid());
-    if (fresh && (mkdir(place.base, 0700) < 0 || mkdir(place.root, 0700) < 0 ||
-                  mkdir(place.memory, 0700) < 0))
-        power_fail("%s", place.base);
-}
-
-static void text_write(const char *path, const char *text)
-{
-    FILE *out = fopen(path, "we");
-
-    if (!out || fputs(text, out) < 0 || fclose(out) != 0)
-        power_fail("%s", path);
-}
-
 /* place_clean - also after an exit in the middle */
 static void place_clean(void)
 {
@@ -390,6 +326,96 @@ static void place_clean(void)
     }
 }
 
+/* place_make - names with that number, which are free */
+static void place_make(int number)
+{
+    snprintf(place.base, sizeof place.base, "/dev/shm/mqw-power-%d", number);
+    snprintf(place.root, sizeof place.root, "%s/state", place.base);
+    snprintf(place.memory, sizeof place.memory, "%s/memory", place.base);
+    snprintf(place.witness, sizeof place.witness, "%s/witness", place.base);
+    snprintf(place.trace, sizeof place.trace, "%s/trace", place.base);
+    snprintf(place.boot, sizeof place.boot, "%s/boot", place.base);
+    snprintf(place.shift, sizeof place.shift, "%s/shift", place.base);
+    snprintf(place.queue, sizeof place.queue, "/mqw-power-%d", number);
+    if (mkdir(place.base, 0700) < 0 || mkdir(place.root, 0700) < 0 ||
+        mkdir(place.memory, 0700) < 0)
+        power_fail("%s", place.base);
+    atexit(place_clean);
+}
+
+static void text_write(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "we");
+
+    if (!out || fputs(text, out) < 0 || fclose(out) != 0)
+        power_fail("%s", path);
+}
+
+/* trace_keep - what the run did, for a replay; power_disk has it by then */
+static void trace_keep(const char *file)
+{
+    char command[PATH_MAX + 200];
+
+    snprintf(command, sizeof command, "cp '%s' '%s'", place.trace, file);
+    if (system(command) != 0)
+        power_fail("%s", file);
+}
+
+/* load_record - a run; its events */
+static uint64_t load_record(struct power_events *e, const char *keep)
+{
+    struct power_trace trace;
+    struct stat st;
+
+    place_make((int)getpid());
+    text_write(place.boot, "11111111-2222-3333-4444-555555555555\n");
+    power_trace_open(&trace, place.trace, true);
+    if (stat(place.root, &st) < 0)
+        power_fail("%s", place.root);
+    trace.head->root = st.st_ino;
+    trace.head->pid = getpid();
+    power_load(&place);
+    if (keep)
+        trace_keep(keep);
+    power_events_read(e, place.trace);
+    return st.st_ino;
+}
+
+/* load_kept - a run that was recorded before; the same names, which the state
+ * has in it */
+static uint64_t load_kept(struct power_events *e, const char *file)
+{
+    struct power_trace trace;
+
+    if (access(file, R_OK) < 0)
+        power_fail("%s", file);
+    power_trace_open(&trace, file, false);
+    place_make((int)trace.head->pid);
+    text_write(place.boot, "11111111-2222-3333-4444-555555555555\n");
+    power_events_read(e, file);
+    return trace.head->root;
+}
+
+/* states_audit - so many, evenly; or the one that is chosen */
+static size_t states_audit(const struct power_events *e, uint64_t root,
+                           const struct choice *c)
+{
+    struct power_disk *d = power_disk_open(root);
+    size_t done = 0;
+
+    for (size_t i = 0; i < e->count; i++) {
+        power_disk_add(d, e->all[i]);
+        world_note(e->all[i]);
+        if (c->replay && i == c->point)
+            state_audit(d, c->seed, i, true), done++;
+        for (; !c->replay && done * e->count < (i + 1) * c->states; done++)
+            state_audit(d, c->seed + done, i,
+                        c->every && done % c->every == c->every - 1);
+    }
+    power_disk_close(d);
+    return done;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option flags[] = {
@@ -397,45 +423,39 @@ int main(int argc, char **argv)
         {"worker-every", required_argument, NULL, 'w'},
         {"seed", required_argument, NULL, 's'},
         {"drop", required_argument, NULL, 'd'},
+        {"keep", required_argument, NULL, 'k'},
+        {"replay", required_argument, NULL, 'r'},
+        {"point", required_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
-    unsigned long states = 10000, every = 5, seed = 1;
-    struct power_trace trace;
+    struct choice choice = {.states = 10000, .every = 5, .seed = 1};
+    const char *keep = NULL;
     struct power_events e;
-    struct power_disk *d;
-    struct stat st;
-    size_t done = 0;
+    uint64_t root;
+    size_t done;
     int c;
 
     while ((c = getopt_long(argc, argv, "", flags, NULL)) != -1)
         if (c == 'n')
-            states = strtoul(optarg, NULL, 10);
+            choice.states = strtoul(optarg, NULL, 10);
         else if (c == 'w')
-            every = strtoul(optarg, NULL, 10);
+            choice.every = strtoul(optarg, NULL, 10);
         else if (c == 's')
-            seed = strtoul(optarg, NULL, 10);
+            choice.seed = strtoul(optarg, NULL, 10);
         else if (c == 'd')
             place.drop = optarg;
+        else if (c == 'k')
+            keep = optarg;
+        else if (c == 'r')
+            choice.replay = optarg;
+        else if (c == 'p')
+            choice.point = strtoul(optarg, NULL, 10);
         else
             return 64;
-    place_make(true);
-    atexit(place_clean);
-    text_write(place.boot, "11111111-2222-3333-4444-555555555555\n");
-    power_trace_open(&trace, place.trace, true);
-    if (stat(place.root, &st) < 0)
-        power_fail("%s", place.root);
-    power_load(&place);
+    root = choice.replay ? load_kept(&e, choice.replay) : load_record(&e, keep);
     text_write(place.shift, "864000\n");
-    power_events_read(&e, place.trace);
-    versions_find(&e, st.st_ino);
-    d = power_disk_open(st.st_ino);
-    for (size_t i = 0; i < e.count; i++) {
-        power_disk_add(d, e.all[i]);
-        world_note(e.all[i]);
-        for (; done * e.count < (i + 1) * states; done++)
-            state_audit(d, seed + done, i, every && done % every == every - 1);
-    }
-    power_disk_close(d);
+    versions_find(&e, root);
+    done = states_audit(&e, root, &choice);
     printf("%zu events, %zu versions of the store, %zu states (%lu read as one "
            "of them), %lu workers, %lu repeats, %lu marked: %lu failures\n",
            e.count, dump_count, done, hashes_met, workers, again, marked,

@@ -46,6 +46,10 @@ struct power_record {
 struct power_head {
     pthread_mutex_t mtx; /* of all processes; robust, as they are killed */
     _Atomic uint64_t syncs;
+    /* what a replay needs (power.c): the state directory's file, and whose
+     * names the run has */
+    uint64_t root;
+    int64_t pid;
 };
 _Static_assert(sizeof(struct power_head) <= POWER_PAGE, "one page");
 
