@@ -100,3 +100,14 @@ int term_columns(const char *text)
     term_fit(text, INT32_MAX, &columns);
     return columns;
 }
+
+const char *term_tail(const char *text, int columns)
+{
+    int over = term_columns(text) - columns, taken;
+    size_t at;
+
+    if (over <= 0)
+        return text;
+    at = term_fit(text, over, &taken);
+    return text + (taken < over ? term_fit(text, over + 1, &taken) : at);
+}

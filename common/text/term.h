@@ -34,6 +34,8 @@ const char *term_colour(FILE *out, enum term_colour colour);
 int term_columns(const char *text);
 /* Bytes of `text` that take at most `columns`; *taken: how many they take. */
 size_t term_fit(const char *text, int columns, int *taken);
+/* The end of `text` that takes at most `columns`. */
+const char *term_tail(const char *text, int columns);
 
 /* The end of a noun after a number: "", or "s". */
 static inline const char *term_plural(uint64_t n)

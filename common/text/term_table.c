@@ -10,8 +10,10 @@
 #include "common/base/safe_text.h"
 #include "common/text/term.h"
 
-#define CELL_MIN 4 /* columns that a cut cell keeps: a letter and "..." */
-#define GAP      2 /* columns between two cells */
+#define CELL_MIN 4  /* columns that a cut cell keeps: a letter and "..." */
+#define NAME_MIN 24 /* columns that names keep while others can give */
+#define MARK     3  /* columns of "..." */
+#define GAP      2  /* columns between two cells */
 
 struct term_table {
     struct term_column *columns;
@@ -108,51 +110,62 @@ void term_cell_known(struct term_table *t, int64_t value)
         term_cellf(t, "%" PRId64, value);
 }
 
-/* widths_fit - column widths for `limit` columns (0 = none): flexible columns
- * give way, the last one first */
+/* width_give - a column gives what it has over `least`, and over its title, at
+ * most `over`; returns how much */
+static int width_give(const struct term_column *c, int *width, int least,
+                      int over)
+{
+    int title = term_columns(c->title), give;
+
+    give = *width - (title > least ? title : least);
+    if (c->cut == TERM_WHOLE || give <= 0 || over <= 0)
+        return 0;
+    give = give < over ? give : over;
+    *width -= give;
+    return give;
+}
+
+/* widths_fit - column widths for `limit` columns (0 = none): names give way as
+ * long as they can still be told apart, then the last column first */
 static void widths_fit(const struct term_table *t, int limit, int *widths)
 {
-    int total = (int)(t->n - 1) * GAP;
+    int over = (int)(t->n - 1) * GAP - limit;
 
     for (size_t i = 0; i < t->n; i++) {
         widths[i] = t->widths[i];
-        total += widths[i];
+        over += widths[i];
     }
-    for (size_t i = t->n; limit > 0 && total > limit && i-- > 0;) {
-        int least = term_columns(t->columns[i].title);
-        int give;
-
-        if (least < CELL_MIN)
-            least = CELL_MIN;
-        give = widths[i] - least;
-        if (!t->columns[i].flexible || give <= 0)
-            continue;
-        if (give > total - limit)
-            give = total - limit;
-        widths[i] -= give;
-        total -= give;
-    }
+    for (size_t i = 0; limit > 0 && i < t->n; i++)
+        if (t->columns[i].cut == TERM_MIDDLE)
+            over -= width_give(&t->columns[i], &widths[i], NAME_MIN, over);
+    for (size_t i = t->n; limit > 0 && i-- > 0;)
+        over -= width_give(&t->columns[i], &widths[i], CELL_MIN, over);
 }
 
 /* cell_print - one cell that starts at column `start`; *at = where the line has
  * got to, so that no blanks come at its end */
 static void cell_print(FILE *out, const char *text, int width,
-                       enum term_align align, int start, int *at)
+                       const struct term_column *column, int start, int *at)
 {
     int taken;
-    const char *end = "";
+    const char *mark = "", *tail = "";
     size_t bytes = term_fit(text, width, &taken);
 
     if (text[bytes]) {
-        end = "...";
-        bytes = term_fit(text, width - 3, &taken);
-        taken += 3;
+        int kept = width - MARK;
+
+        mark = "...";
+        if (column->cut == TERM_MIDDLE)
+            tail = term_tail(text, kept / 2);
+        kept -= term_columns(tail);
+        bytes = term_fit(text, kept, &taken);
+        taken += MARK + term_columns(tail);
     }
     if (taken == 0)
         return;
-    if (align == TERM_RIGHT)
+    if (column->align == TERM_RIGHT)
         start += width - taken;
-    fprintf(out, "%*s%.*s%s", start - *at, "", (int)bytes, text, end);
+    fprintf(out, "%*s%.*s%s%s", start - *at, "", (int)bytes, text, mark, tail);
     *at = start + taken;
 }
 
@@ -166,7 +179,7 @@ static void row_print(const struct term_table *t, FILE *out, const int *widths,
         const struct term_column *c = &t->columns[i];
         const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
 
-        cell_print(out, text ? text : "", widths[i], c->align, start, &at);
+        cell_print(out, text ? text : "", widths[i], c, start, &at);
         start += widths[i] + GAP;
     }
     fputc('\n', out);

@@ -1,7 +1,7 @@
 /* term_table.h - a table that fits the terminal
  *
  * WHAT   Cells are collected and made safe (term.h), then printed in columns;
- *        too wide for the terminal, flexible columns are cut.
+ *        too wide for the terminal, some columns are cut.
  * WHO    One thread.
  * OWNS   The cells until they are printed.
  * FAILS  Without memory for a cell nothing more is printed, and printing says
@@ -17,12 +17,14 @@
 
 struct term_table; /* opaque */
 enum term_align { TERM_LEFT, TERM_RIGHT };
-/* Columns are fixed at open; `flexible` columns are cut when it gets narrow,
- * the last such column first. Empty columns are kept. */
+/* How a column is cut: names of one kind begin alike, so the middle goes. */
+enum term_cut { TERM_WHOLE, TERM_END, TERM_MIDDLE };
+/* Columns are fixed at open; those that can be cut are when it gets narrow, the
+ * last such column first. Empty columns are kept. */
 struct term_column {
     const char *title;
     enum term_align align;
-    bool flexible;
+    enum term_cut cut;
 };
 struct term_table *term_table_open(const struct term_column *columns, size_t n);
 /* The next cell, left to right, row by row; made safe here (one line). */

@@ -21,11 +21,11 @@
 /* ---- a table of several ---- */
 
 static const struct term_column columns[] = {
-    {"QUEUE", TERM_LEFT, true},     {"STATE", TERM_LEFT, true},
-    {"PID", TERM_RIGHT, false},     {"DEPTH", TERM_RIGHT, false},
-    {"FLIGHT", TERM_RIGHT, false},  {"CAP", TERM_RIGHT, false},
-    {"WAITING", TERM_RIGHT, false}, {"DEAD", TERM_RIGHT, false},
-    {"DONE", TERM_RIGHT, false},
+    {"QUEUE", TERM_LEFT, TERM_MIDDLE},   {"STATE", TERM_LEFT, TERM_WHOLE},
+    {"PID", TERM_RIGHT, TERM_WHOLE},     {"DEPTH", TERM_RIGHT, TERM_WHOLE},
+    {"FLIGHT", TERM_RIGHT, TERM_WHOLE},  {"CAP", TERM_RIGHT, TERM_WHOLE},
+    {"WAITING", TERM_RIGHT, TERM_WHOLE}, {"DEAD", TERM_RIGHT, TERM_WHOLE},
+    {"DONE", TERM_RIGHT, TERM_WHOLE},
 };
 
 static void row(struct term_table *t, const struct snapshot *v)

@@ -61,10 +61,10 @@ static int letter_row(const struct letter *l, void *arg)
 static int list_table(struct context *ctx)
 {
     static const struct term_column columns[] = {
-        {"ID", TERM_RIGHT, false},    {"DIED", TERM_LEFT, false},
-        {"TRIES", TERM_RIGHT, false}, {"REASON", TERM_LEFT, false},
-        {"ERROR", TERM_LEFT, true},   {"GROUP", TERM_LEFT, true},
-        {"SIZE", TERM_RIGHT, false},  {"BODY", TERM_LEFT, true},
+        {"ID", TERM_RIGHT, TERM_WHOLE},    {"DIED", TERM_LEFT, TERM_WHOLE},
+        {"TRIES", TERM_RIGHT, TERM_WHOLE}, {"REASON", TERM_LEFT, TERM_WHOLE},
+        {"ERROR", TERM_LEFT, TERM_END},    {"GROUP", TERM_LEFT, TERM_END},
+        {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"BODY", TERM_LEFT, TERM_END},
     };
     struct listing listing = {
         .numbered = !ctx->broker,
@@ -173,9 +173,9 @@ static int list_by(struct context *ctx)
         [LETTER_BY_GROUP] = "GROUP",
     };
     const struct term_column columns[] = {
-        {"COUNT", TERM_RIGHT, false},
-        {titles[ctx->o->by], TERM_LEFT, true},
-        {"NEWEST", TERM_LEFT, false},
+        {"COUNT", TERM_RIGHT, TERM_WHOLE},
+        {titles[ctx->o->by], TERM_LEFT, TERM_END},
+        {"NEWEST", TERM_LEFT, TERM_WHOLE},
     };
     struct summary summary = {.by = names[ctx->o->by],
                               .by_error = ctx->o->by == LETTER_BY_ERROR};

@@ -159,9 +159,9 @@ static int list_end(const struct groups_list *l, int err)
 static int list_open(struct groups_list *l)
 {
     static const struct term_column columns[] = {
-        {"KEY", TERM_LEFT, true},       {"STATE", TERM_LEFT, false},
-        {"WAITING", TERM_RIGHT, false}, {"HEAD", TERM_LEFT, false},
-        {"AGE", TERM_RIGHT, false},
+        {"KEY", TERM_LEFT, TERM_END},        {"STATE", TERM_LEFT, TERM_WHOLE},
+        {"WAITING", TERM_RIGHT, TERM_WHOLE}, {"HEAD", TERM_LEFT, TERM_WHOLE},
+        {"AGE", TERM_RIGHT, TERM_WHOLE},
     };
     struct options all = *l->o;
     int status;

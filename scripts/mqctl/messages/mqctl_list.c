@@ -148,11 +148,11 @@ static int list_end(const struct listing *l, const char *queue, int err)
 static int list_open(struct listing *l, struct messages *m)
 {
     static const struct term_column columns[] = {
-        {"ID", TERM_LEFT, false},    {"STATE", TERM_LEFT, false},
-        {"DUE", TERM_LEFT, false},   {"TRIES", TERM_RIGHT, false},
-        {"PRIO", TERM_RIGHT, false}, {"GROUP", TERM_LEFT, true},
-        {"AGE", TERM_RIGHT, false},  {"ERROR", TERM_LEFT, true},
-        {"SIZE", TERM_RIGHT, false}, {"BODY", TERM_LEFT, true},
+        {"ID", TERM_LEFT, TERM_WHOLE},    {"STATE", TERM_LEFT, TERM_WHOLE},
+        {"DUE", TERM_LEFT, TERM_WHOLE},   {"TRIES", TERM_RIGHT, TERM_WHOLE},
+        {"PRIO", TERM_RIGHT, TERM_WHOLE}, {"GROUP", TERM_LEFT, TERM_END},
+        {"AGE", TERM_RIGHT, TERM_WHOLE},  {"ERROR", TERM_LEFT, TERM_END},
+        {"SIZE", TERM_RIGHT, TERM_WHOLE}, {"BODY", TERM_LEFT, TERM_END},
     };
     struct options o = *l->o;
     int status;

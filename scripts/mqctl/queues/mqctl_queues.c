@@ -22,10 +22,10 @@
 #define MEMORY_TEXT (PATH_MAX + 128)
 
 static const struct term_column columns[] = {
-    {"QUEUE", TERM_LEFT, true},  {"DEPTH", TERM_RIGHT, false},
-    {"MAX", TERM_RIGHT, false},  {"BYTES", TERM_RIGHT, false},
-    {"SIZE", TERM_RIGHT, false}, {"CHARGED", TERM_RIGHT, false},
-    {"PID", TERM_RIGHT, false},  {"WORKER", TERM_LEFT, true},
+    {"QUEUE", TERM_LEFT, TERM_MIDDLE}, {"DEPTH", TERM_RIGHT, TERM_WHOLE},
+    {"MAX", TERM_RIGHT, TERM_WHOLE},   {"BYTES", TERM_RIGHT, TERM_WHOLE},
+    {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"CHARGED", TERM_RIGHT, TERM_WHOLE},
+    {"PID", TERM_RIGHT, TERM_WHOLE},   {"WORKER", TERM_LEFT, TERM_END},
 };
 
 /* charged - against RLIMIT_MSGQUEUE; -1: not known */
@@ -241,10 +241,11 @@ static const char *memory_remove(const struct snapshot *v,
         err = runtimedir_remove(&v->dir, custody_holds, folder);
     if (err == -ENOTEMPTY)
         snprintf(buf, MEMORY_TEXT,
-                 "; %" PRId64 " message%s in flight stay%s in %s, and run when "
-                 "a worker is started",
+                 "; %" PRId64 " message%s in flight stay%s in %s, and run%s "
+                 "when a worker is started",
                  v->custody, v->custody == 1 ? "" : "s",
-                 v->custody == 1 ? "s" : "", folder);
+                 v->custody == 1 ? "s" : "", folder,
+                 v->custody == 1 ? "s" : "");
     else if (err && err != -ENOENT)
         snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, strerror(-err));
     return buf;

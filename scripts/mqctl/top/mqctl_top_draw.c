@@ -19,7 +19,9 @@
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
 
-#define RUNNING 256 /* handlers that are listed */
+#define RUNNING  256 /* handlers that are listed */
+#define SPARK_AT 24  /* where sparklines begin */
+#define MARK     3   /* columns of "..." */
 
 static const char keys[] =
     "p pause  + - concurrency  d dead letters  up down choose  q quit";
@@ -44,6 +46,23 @@ put(const struct screen *s, int x, const char *fmt, ...)
     mvaddnstr(s->y, x, safe, (int)term_fit(safe, COLS - x, &taken));
 }
 
+/* put_name - a queue's at the left, cut in the middle: those of one kind begin
+ * alike */
+static void put_name(const struct screen *s, const char *name, int room)
+{
+    const char *tail;
+    int taken;
+
+    if (term_columns(name) <= room) {
+        put(s, 0, "%s", name);
+        return;
+    }
+    tail = term_tail(name, (room - MARK) / 2);
+    put(s, 0, "%.*s...%s",
+        (int)term_fit(name, room - MARK - term_columns(tail), &taken), name,
+        tail);
+}
+
 static void paint(const struct screen *s, int colour, bool on)
 {
     if (!s->colour)
@@ -59,8 +78,16 @@ static bool utf8(void)
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* spark - the last values of a ring, one column each, the newest at the
- * right */
+/* spark_width - columns of a sparkline: one for each look that there was */
+static int spark_width(const struct top_row *r)
+{
+    int width = COLS - SPARK_AT < TOP_HISTORY ? COLS - SPARK_AT : TOP_HISTORY;
+
+    return r->looks < (uint64_t)width ? (int)r->looks : width;
+}
+
+/* spark - its name, the most that it shows, then the last values of a ring, one
+ * column each, the newest at the right */
 static void spark(const struct screen *s, const char *name,
                   const struct top_row *r, const uint64_t *ring,
                   const char *most)
@@ -70,7 +97,7 @@ static void spark(const struct screen *s, const char *name,
     static const char *const plain[] = {" ", ".", ":", "-", "=",
                                         "+", "*", "%", "#"};
     const char *const *steps = utf8() ? blocks : plain;
-    int width = COLS - 30 < TOP_HISTORY ? COLS - 30 : TOP_HISTORY;
+    int width = spark_width(r);
     uint64_t top = 1, value;
 
     if (s->y >= LINES - 2 || width < 1)
@@ -78,13 +105,12 @@ static void spark(const struct screen *s, const char *name,
     for (int i = 0; i < width; i++)
         if ((value = top_past(r, ring, (uint64_t)i)) > top)
             top = value;
-    put(s, 0, "%-8s", name);
-    move(s->y, 9);
+    put(s, 0, "%-8s most %s", name, most);
+    move(s->y, SPARK_AT);
     for (int i = width - 1; i >= 0; i--) {
         value = top_past(r, ring, (uint64_t)i);
         addstr(steps[value ? 1 + (value * 7) / top : 0]);
     }
-    put(s, 10 + width, "most %s", most);
 }
 
 /* most_of - the largest value that the sparkline shows */
@@ -92,9 +118,9 @@ static uint64_t most_of(const struct top_row *r, const uint64_t *ring)
 {
     uint64_t top = 0;
 
-    for (uint64_t i = 0; i < TOP_HISTORY && (int)i < COLS - 30; i++)
-        if (top_past(r, ring, i) > top)
-            top = top_past(r, ring, i);
+    for (int i = 0; i < spark_width(r); i++)
+        if (top_past(r, ring, (uint64_t)i) > top)
+            top = top_past(r, ring, (uint64_t)i);
     return top;
 }
 
@@ -113,6 +139,8 @@ static int colour_of(const struct snapshot *v)
     if (v->worker != SNAPSHOT_RUNS ||
         strncmp(snapshot_state(v), "breaker", 7) == 0)
         return COLOUR_BAD;
+    if (v->dead > 0 || (v->depth >= 0 && v->depth == v->depth_max))
+        return COLOUR_WARN; /* somebody has to look, or senders wait */
     return strcmp(snapshot_state(v), "running") == 0 ? 0 : COLOUR_WARN;
 }
 
@@ -128,7 +156,7 @@ static void table_row(struct screen *s, size_t i)
         attron(A_REVERSE);
     paint(s, colour, colour != 0);
     put(s, 0, "%*s", COLS, "");
-    put(s, 0, "%-*.*s", room, room, r->queue);
+    put_name(s, r->queue, room);
     if (!r->looked) {
         put(s, room + 1, "%s", r->problem.text);
     } else {
@@ -267,6 +295,33 @@ static void sparks(struct screen *s, const struct top_row *r)
     s->y += 2;
 }
 
+/* ended - how it went: numbers that are never cut, then the last error */
+static void ended(struct screen *s, const struct top_row *r, const char *oldest)
+{
+    const char *error = r->v.head.texts[COUNTERS_LAST_ERROR];
+    char numbers[128];
+    int room;
+
+    snprintf(numbers, sizeof numbers,
+             "%" PRIu64 " done, %" PRIu64 " retried, %" PRIu64
+             " dead; oldest in custody %s",
+             r->v.sum.done, r->v.sum.retried, r->v.sum.dead, oldest);
+    room = COLS - term_columns(numbers) - 2;
+    if (room > term_columns(r->queue))
+        room = term_columns(r->queue);
+    if (room > 2 * MARK) {
+        put_name(s, r->queue, room);
+        put(s, room, ": %s", numbers);
+    } else {
+        put(s, 0, "%s", numbers);
+    }
+    s->y++;
+    if (*error) {
+        put(s, 0, "last error %s", error);
+        s->y++;
+    }
+}
+
 /* chosen - all about one queue */
 static void chosen(struct screen *s)
 {
@@ -284,13 +339,7 @@ static void chosen(struct screen *s)
         (void)custody_look(path, running_add, &running, &p);
     if (running.oldest_ns)
         since(running.oldest_ns, oldest);
-    put(s, 0,
-        "%s: %" PRIu64 " done, %" PRIu64 " retried, %" PRIu64
-        " dead; oldest in custody %s%s%s",
-        r->queue, r->v.sum.done, r->v.sum.retried, r->v.sum.dead, oldest,
-        r->v.head.texts[COUNTERS_LAST_ERROR][0] ? "; last error " : "",
-        r->v.head.texts[COUNTERS_LAST_ERROR]);
-    s->y++;
+    ended(s, r, oldest);
     sparks(s, r);
     if (s->letters) {
         letters(s, &r->v);

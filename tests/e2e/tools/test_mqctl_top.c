@@ -156,6 +156,32 @@ Test(mqctl_top, top_labels_the_latency_of_an_idle_queue_as_a_duration)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* What is cut at 80 columns is the error and the name, and no number. */
+Test(mqctl_top, top_at_80_columns_shows_all_numbers_and_the_last_error)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "1", "--", "/bin/sh", "-c",
+                   "echo the bank does not answer today >&2; exit 1");
+    int status;
+
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    terminal_open(&t, 24, 80);
+    harness_until(shows(&t, "q quit"), SOON_MS);
+    cr_assert_not_null(
+        strstr(t.seen, "0 done, 0 retried, 1 dead; oldest in custody -"), "%s",
+        t.seen);
+    cr_assert_not_null(
+        strstr(t.seen, "last error exit 1: the bank does not answer today"),
+        "%s", t.seen);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
+    close(t.fd);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_top, top_on_a_terminal_of_200_by_50_obeys_its_keys)
 {
     drive(50, 200);

@@ -209,9 +209,9 @@ Test(term, without_a_window_size_COLUMNS_counts_then_80)
 }
 
 static const struct term_column three[] = {
-    {"ID", TERM_RIGHT, false},
-    {"WHAT", TERM_LEFT, true},
-    {"BODY", TERM_LEFT, true},
+    {"ID", TERM_RIGHT, TERM_WHOLE},
+    {"WHAT", TERM_LEFT, TERM_END},
+    {"BODY", TERM_LEFT, TERM_END},
 };
 
 /* table_fill - two rows; the second one's middle cell is empty */
@@ -260,7 +260,7 @@ Test(term, a_table_printed_in_parts_has_its_titles_once)
     free(text);
 }
 
-Test(term, a_narrow_terminal_cuts_the_last_flexible_column_first)
+Test(term, a_narrow_terminal_cuts_the_last_column_that_can_be_cut)
 {
     int master;
     setenv("NO_COLOR", "1", 1);
@@ -274,7 +274,7 @@ Test(term, a_narrow_terminal_cuts_the_last_flexible_column_first)
     fclose(out);
 }
 
-Test(term, a_very_narrow_terminal_cuts_all_flexible_columns)
+Test(term, a_very_narrow_terminal_cuts_all_columns_that_can_be_cut)
 {
     int master;
     setenv("NO_COLOR", "1", 1);
@@ -286,6 +286,41 @@ Test(term, a_very_narrow_terminal_cuts_all_flexible_columns)
                                          "1234        x\r\n");
     term_table_close(&t);
     fclose(out);
+}
+
+/* Two names that begin alike stay apart, and the state beside them whole. */
+Test(term, a_name_is_cut_in_the_middle_and_before_other_columns)
+{
+    static const struct term_column columns[] = {
+        {"QUEUE", TERM_LEFT, TERM_MIDDLE},
+        {"STATE", TERM_LEFT, TERM_WHOLE},
+        {"WHY", TERM_LEFT, TERM_END},
+    };
+    int master;
+    setenv("NO_COLOR", "1", 1);
+    FILE *out = terminal(40, &master);
+    struct term_table *t = term_table_open(columns, 3);
+    term_cellf(t, "/invoices-with-a-long-name-east");
+    term_cellf(t, "running");
+    term_cellf(t, "all");
+    term_cellf(t, "/invoices-with-a-long-name-west");
+    term_cellf(t, "paused");
+    term_cellf(t, "%s", "");
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out),
+                     "QUEUE                       STATE    WHY\r\n"
+                     "/invoices-wi...g-name-east  running  all\r\n"
+                     "/invoices-wi...g-name-west  paused\r\n");
+    term_table_close(&t);
+    fclose(out);
+}
+
+Test(term, the_end_of_a_text_never_takes_more_than_it_may)
+{
+    cr_assert_str_eq(term_tail("abcdef", 2), "ef");
+    cr_assert_str_eq(term_tail("abcdef", 6), "abcdef");
+    cr_assert_str_eq(term_tail("abcdef", 0), "");
+    cr_assert_str_eq(term_tail("a\u4e2d\u4e2d", 3), "\u4e2d");
 }
 
 Test(term, progress_shows_share_speed_and_time_left)
