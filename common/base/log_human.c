@@ -13,8 +13,9 @@
 #include "common/base/safe_text.h"
 #include "common/base/utf8.h"
 
-#define ID_END    8    /* of an id that is shortened, what differs most */
-#define VALUE_MAX 1024 /* bytes that one value may take */
+#define ERROR_LEAST 12   /* columns of an error's text that say something */
+#define ID_END      8    /* of an id that is shortened, what differs most */
+#define VALUE_MAX   1024 /* bytes that one value may take */
 
 #define RESET "\033[0m"
 #define DIM   "\033[2m"
@@ -31,6 +32,7 @@ struct text {
     size_t room, size;
     unsigned columns; /* without colour */
     bool colour;
+    unsigned error_columns; /* that an error's text takes at most; 0: any */
 };
 
 enum log_format log_format_of_stderr(void)
@@ -181,6 +183,28 @@ static void text_id(struct text *t, const struct log_event *e, bool brief)
         text_value(t, f);
 }
 
+/* text_error - what a handler said of it, cut where the line is too wide; the
+ * whole of it is a line of the handler's, or in its letter */
+static void text_error(struct text *t, const struct log_event *e)
+{
+    unsigned first = t->columns;
+    size_t at = t->size;
+
+    text_field(t, e, ": ", "error_text");
+    if (!t->error_columns || t->columns - first <= t->error_columns)
+        return;
+    t->columns = first;
+    while (t->at[at] && t->columns - first < t->error_columns - 1) {
+        at++;
+        while (((unsigned char)t->at[at] & 0xC0) == 0x80)
+            at++;
+        t->columns++;
+    }
+    t->at[at] = '\0';
+    t->size = at;
+    text_put(t, "\u2026", true);
+}
+
 /* fields_known - in words, of the two events that are read most; how it was
  * tried, and when it is again, or which letter it is */
 static bool fields_known(struct text *t, const struct log_event *e)
@@ -190,9 +214,9 @@ static bool fields_known(struct text *t, const struct log_event *e)
     if (!retry && strcmp(e->name, "dead") != 0)
         return false;
     text_field(t, e, "  ", retry ? "error" : "reason");
-    text_field(t, e, ": ", retry ? "error_text" : "error");
     if (!retry)
-        text_field(t, e, ": ", "error_text");
+        text_field(t, e, ": ", "error");
+    text_error(t, e);
     text_colour(t, DIM);
     text_field(t, e, "  ", retry ? "attempt" : "attempts");
     text_field(t, e, " of ", "of");
@@ -202,9 +226,26 @@ static bool fields_known(struct text *t, const struct log_event *e)
     return true;
 }
 
+/* field_spared - whether a line that is too wide goes without it: numbers of
+ * the first and the last line of a run, which mqctl status has, too */
+static bool field_spared(const char *event, const char *key)
+{
+    static const char *const spared[][2] = {
+        {"started", "|state_dir|runtime_dir|in_queue|"},
+        {"stopped", "|queue|deliveries|discarded|mean|longest|in_queue|"},
+    };
+    char word[32];
+
+    snprintf(word, sizeof word, "|%s|", key);
+    for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
+        if (strcmp(event, spared[i][0]) == 0)
+            return strstr(spared[i][1], word) != NULL;
+    return false;
+}
+
 /* fields_any - all but the id: text of others and advice bare, the rest as
  * key=value, in quotes if there is a blank in it */
-static void fields_any(struct text *t, const struct log_event *e)
+static void fields_any(struct text *t, const struct log_event *e, bool brief)
 {
     for (size_t i = 0; i < e->n; i++) {
         const struct log_field *f = &e->fields[i];
@@ -213,7 +254,8 @@ static void fields_any(struct text *t, const struct log_event *e)
         bool quote = !bare && f->type == FIELD_STR && f->str &&
                      (!*f->str || strpbrk(f->str, " ="));
 
-        if (strcmp(f->key, "msg") == 0 || (text && !f->str))
+        if (strcmp(f->key, "msg") == 0 || (text && !f->str) ||
+            (brief && field_spared(e->name, f->key)))
             continue;
         text_put(t, "  ", true);
         if (!bare) {
@@ -246,16 +288,37 @@ static unsigned line_of(struct text *t, const struct log_event *e, bool brief)
     text_colour(t, RESET);
     text_id(t, e, brief);
     if (!fields_known(t, e))
-        fields_any(t, e);
+        fields_any(t, e, brief);
     return t->columns;
+}
+
+/* error_columns - ": " and the text of an error, whole */
+static unsigned error_columns(const struct log_field *error)
+{
+    char buf[VALUE_MAX + 8];
+    struct text t = {.at = buf, .room = sizeof buf};
+
+    text_put(&t, ": ", true);
+    text_value(&t, error);
+    return t.columns;
 }
 
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns)
 {
     struct text t = {.at = buf, .room = room, .colour = colour};
+    const struct log_field *error = field_of(event, "error_text");
+    unsigned wide = line_of(&t, event, false), text;
 
-    if (line_of(&t, event, false) > columns && columns > 0)
+    if (columns == 0 || wide <= columns)
+        return t.size;
+    wide = line_of(&t, event, true);
+    if (wide <= columns || !error)
+        return t.size;
+    text = error_columns(error);
+    if (text >= ERROR_LEAST + wide - columns) {
+        t.error_columns = text - (wide - columns);
         line_of(&t, event, true);
+    }
     return t.size;
 }

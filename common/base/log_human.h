@@ -29,8 +29,9 @@ struct log_event {
 enum log_format log_format_of_stderr(void);
 /* Whether stderr is a terminal that takes colour, and nobody objects. */
 bool log_human_colour(void);
-/* One line without its newline; returns its bytes. An id is shortened where
- * the line would be wider than `columns`; 0: never. */
+/* One line without its newline; returns its bytes. Where the line would be
+ * wider than `columns` an id is shortened, then what a handler said of an
+ * error, and `started` and `stopped` go without some numbers; 0: never. */
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns);
 /* "1.2s", "340ms", "2h 5m": what a person wants to know of it. */

@@ -431,7 +431,8 @@ json_t *control_answer(struct orders *orders, char *line,
                                "resume, set NAME=VALUE..., drain, stop, "
                                "quit, run-now ROW..., cancel ROW..., "
                                "closing [KEY] or group close|open KEY");
-    if (verbs[i].order && !call->again)
+    /* A setting has a line of its own, with its old and its new value. */
+    if (verbs[i].order && verbs[i].answer != set && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
     out = verbs[i].answer(&r);

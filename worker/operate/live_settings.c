@@ -220,6 +220,9 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
     if (err)
         return err;
     live_settings_print(o, name, now);
+    if (at < sizeof tunables / sizeof *tunables &&
+        tunables[at].change == concurrency_change)
+        return 0; /* the cap logs it, once it can take effect */
     log_info("setting", F_STR("queue", o->flow->set->queue),
              F_STR("name", name), F_STR("old", old), F_STR("new", now));
     return 0;

@@ -68,6 +68,62 @@ Test(log_human, dead_says_the_reason_and_the_letter)
         "02:00:05 dead   " ID "  exhausted: exit 1  3 failed, letter 7");
 }
 
+#define LONG_DEATH                                                      \
+    F_STR("msg", ID), F_INT("letter", 7), F_STR("reason", "exhausted"), \
+        F_STR("error", "exit 1"),                                       \
+        F_STR("error_text", "b\u00e4nk does not answer to us today"),   \
+        F_UINT("attempts", 3)
+
+Test(log_human, text_of_an_error_is_cut_so_that_the_line_fits)
+{
+    cr_expect_str_eq(LINE("dead", false, 80, LONG_DEATH),
+                     "02:00:05 dead   \u2026H1PPY6BW  exhausted: exit 1: "
+                     "b\u00e4nk does not\u2026  3 failed, letter 7");
+    cr_expect_not_null(strstr(LINE("dead", false, 0, LONG_DEATH), "today"));
+    cr_expect_not_null(strstr(LINE("dead", false, 40, LONG_DEATH), "today"),
+                       "too little would be left of it");
+}
+
+/* columns - of a line without colour */
+static size_t columns(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+Test(log_human, a_line_whose_error_is_cut_is_as_wide_as_it_may_be)
+{
+    for (unsigned most = 76; most < 98; most++)
+        cr_expect_eq(columns(LINE("dead", false, most, LONG_DEATH)), most);
+}
+
+Test(log_human, first_and_last_line_of_a_run_fit_80_columns)
+{
+    const char *text =
+        LINE("started", false, 80, F_STR("queue", "/orders"),
+             F_INT("pid", 4194304), F_UINT("max_concurrency", 2),
+             F_STR("handler", "stream"), F_STR("state_dir", "/var/lib/x"),
+             F_STR("runtime_dir", "/run/x"), F_INT("in_queue", 0));
+
+    cr_expect_str_eq(text, "02:00:05 started  queue=/orders  pid=4194304  "
+                           "max_concurrency=2  handler=stream");
+    text =
+        LINE("stopped", false, 80, F_STR("queue", "/orders"),
+             F_STR("why", "control"), F_DURATION("ran", 80 * NS_PER_S),
+             F_UINT("deliveries", 3), F_UINT("done", 2), F_UINT("retried", 1),
+             F_UINT("dead", 0), F_UINT("discarded", 0), F_DURATION("mean", 0),
+             F_DURATION("longest", 0), F_INT("in_queue", 0));
+    cr_expect_str_eq(text, "02:00:05 stopped  why=control  ran=1m 20s  done=2"
+                           "  retried=1  dead=0");
+    cr_expect_not_null(strstr(LINE("started", false, 80, F_STR("queue", "/o"),
+                                   F_STR("state_dir", "/x")),
+                              "state_dir=/x"),
+                       "there is room for it");
+}
+
 Test(log_human, other_events_have_their_fields_and_nothing_escapes)
 {
     cr_expect_str_eq(
