@@ -16,12 +16,14 @@
 
 #define NAME_ROOM  64
 #define ABOUT_ROOM 512
+#define NOTES_ROOM 1024
+#define LINE_MOST  79 /* columns of the exit statuses */
 
 /* What options_parse and options_help want to know of a verb. */
 struct single {
     struct option_table table;
     struct option_row *rows; /* its own; NULL: no memory */
-    char name[NAME_ROOM], about[ABOUT_ROOM];
+    char name[NAME_ROOM], about[ABOUT_ROOM], notes[NOTES_ROOM];
 };
 
 /* word_among - whether it is one of "ls|show" */
@@ -66,17 +68,59 @@ static void about_make(char about[ABOUT_ROOM], const struct subcommand_row *v)
     }
 }
 
+/* notes_word - one more word, on this line if it fits, else on a new one */
+static void notes_word(char notes[NOTES_ROOM], const char *word)
+{
+    const char *line = strrchr(notes, '\n');
+    size_t used = strlen(line ? line + 1 : notes);
+
+    if (*notes)
+        strlcat(notes, used + 1 + strlen(word) > LINE_MOST ? "\n" : " ",
+                NOTES_ROOM);
+    strlcat(notes, word, NOTES_ROOM);
+}
+
+/* notes_make - "Exit status: 0; 64 usage; 66 no such queue. See tool(1)." of
+ * the verbs whose bits are set; one status may have several meanings */
+static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
+                       unsigned verbs)
+{
+    char text[NOTES_ROOM] = "Exit status: 0", *rest = text, *word;
+    int last = 0;
+
+    for (size_t i = 0; i < t->exit_count; i++) {
+        const struct subcommand_exit *e = &t->exits[i];
+        size_t used = strlen(text);
+
+        if (!(e->verbs & verbs))
+            continue;
+        if (e->status == last)
+            snprintf(text + used, sizeof text - used, ", %s", e->means);
+        else
+            snprintf(text + used, sizeof text - used, "; %d %s", e->status,
+                     e->means);
+        last = e->status;
+    }
+    strlcat(text, ". ", sizeof text);
+    strlcat(text, t->notes, sizeof text);
+    notes[0] = '\0';
+    while ((word = strsep(&rest, " ")) != NULL)
+        if (*word)
+            notes_word(notes, word);
+}
+
 /* single_make - the rows of one verb */
 static void single_make(struct single *s, const struct subcommand_table *t,
                         size_t verb)
 {
     snprintf(s->name, sizeof s->name, "%s %s", t->program, t->verbs[verb].name);
     about_make(s->about, &t->verbs[verb]);
+    notes_make(s->notes, t, 1u << verb);
     s->table = (struct option_table){
         .program = s->name,
         .usage = t->verbs[verb].usage,
         .about = s->about,
-        .notes = t->notes,
+        .notes = s->notes,
     };
     s->rows = calloc(t->flag_count, sizeof *s->rows);
     for (size_t i = 0; s->rows && i < t->flag_count; i++)
@@ -279,6 +323,7 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
 void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
 {
     struct single s;
+    char notes[NOTES_ROOM];
 
     if (verb < t->verb_count) {
         single_make(&s, t, verb);
@@ -290,6 +335,7 @@ void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
             t->about);
     for (verb = 0; verb < t->verb_count; verb++)
         fprintf(out, "  %-8s %s\n", t->verbs[verb].name, t->verbs[verb].about);
+    notes_make(notes, t, ~0u);
     fprintf(out, "\n%s VERB --help tells the options of a verb.\n%s\n",
-            t->program, t->notes);
+            t->program, notes);
 }

@@ -24,6 +24,13 @@ struct subcommand_row {
     const char *last;  /* what the last operand may be: "close|open" */
 };
 
+/* An exit status, and the verbs that end with it. */
+struct subcommand_exit {
+    unsigned verbs; /* as in subcommand_flag */
+    int status;
+    const char *means; /* "no worker runs" */
+};
+
 struct subcommand_flag {
     unsigned verbs; /* bit 1 << i: the i-th verb takes it */
     struct option_row row;
@@ -41,7 +48,9 @@ struct subcommand_table {
     const char *program;
     const char *usage; /* after the program: "VERB [options] QUEUE ..." */
     const char *about; /* one sentence */
-    const char *notes; /* after the options of each help */
+    const struct subcommand_exit *exits; /* but 0, ascending */
+    size_t exit_count;
+    const char *notes; /* after them, in each help: "See tool(1)." */
     const struct subcommand_row *verbs;
     size_t verb_count;
     const struct subcommand_flag *flags;

@@ -353,14 +353,41 @@ static int options_check(void *options, struct problem *p)
     return 0;
 }
 
+/* What each verb may end with, but 0. */
+static const struct subcommand_exit exits[] = {
+    {V(DOCTOR), 1, "doctor found something"},
+    {EVERY, EX_USAGE, "usage"},
+    {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
+    {V(GROUP), EX_NOINPUT, "no such group"},
+    {V(FORGET), EX_NOINPUT, "nothing was kept of it"},
+    {V(SERVE), EX_NOINPUT, "a file is missing"},
+    {EVERY & ~(V(EXPLAIN) | STEER | V(GROUP) | V(FORGET) | V(SERVE) |
+               V(QUEUES) | V(DOCTOR) | V(METRICS) | V(CREATE)),
+     EX_NOINPUT, "no such queue"},
+    {ORDERS | STEER | V(GROUP) | V(STATUS) | V(TOP), EX_UNAVAILABLE,
+     "no worker runs"},
+    {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
+    {V(SERVE), EX_UNAVAILABLE, "built without it"},
+    {EVERY, EX_OSERR, "system limit"},
+    {EVERY & ~V(CREATE), EX_CANTCREAT, "state directory"},
+    {V(METRICS), EX_CANTCREAT, "a file that cannot be written"},
+    {V(CREATE), EX_CANTCREAT, "the queue exists"},
+    {V(LIST) | V(GROUPS) | V(GROUP) | STEER, EX_IOERR, "input or output"},
+    {ORDERS | V(GROUP) | V(STATUS), EX_TEMPFAIL, "the worker does not answer"},
+    {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
+    {STEER, EX_TEMPFAIL, "the message is in flight"},
+    {V(SERVE), EX_TEMPFAIL, "the address is in use"},
+    {EVERY, EX_NOPERM, "no permission"},
+    {EVERY & ~V(CREATE), EX_CONFIG, "file of another version"},
+};
+
 const struct subcommand_table mqctl_table = {
     .program = "mqctl",
     .usage = "VERB [options] [QUEUE ...]",
     .about = "Look at workers of POSIX message queues, and steer them.",
-    .notes = "Exit status: 0; 1 doctor found something; 64 usage; 66 no such "
-             "queue or\nmessage; 69 no worker runs; 71 system limit; 73 state "
-             "directory; 75 not\nyet; 77 no permission; 78 file of another "
-             "version. See mqctl(1).",
+    .exits = exits,
+    .exit_count = sizeof exits / sizeof *exits,
+    .notes = "See mqctl(1).",
     .verbs = verbs,
     .verb_count = VERB_COUNT,
     .flags = flags,

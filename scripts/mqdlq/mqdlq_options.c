@@ -190,12 +190,22 @@ static const struct subcommand_flag flags[] = {
     {EVERY,
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
-static const char notes[] =
-    "Exit status: 0; 64 usage; 65 refused (body too large, expired, not JSON);"
-    "\n66 no such letter or queue; 69 no broker; 71 system limit; 73 state "
-    "directory;\n"
-    "75 the queue stayed full, the canary died, the store is locked.\n"
-    "See mqdlq(1).";
+/* What each verb may end with, but 0. */
+static const struct subcommand_exit exits[] = {
+    {EVERY, EX_USAGE, "usage"},
+    {V(REPLAY), EX_DATAERR, "refused (on its way, expired, too large)"},
+    {V(IMPORT), EX_DATAERR, "a line is wrong"},
+    {EVERY & ~V(IMPORT), EX_NOINPUT, "no such letter or queue"},
+    {V(IMPORT), EX_NOINPUT, "no such file"},
+    {EVERY, EX_UNAVAILABLE, "no broker"},
+    {EVERY, EX_OSERR, "system limit"},
+    {EVERY, EX_CANTCREAT, "state directory"},
+    {EVERY, EX_IOERR, "input or output"},
+    {EVERY, EX_TEMPFAIL, "the store is locked"},
+    {V(REPLAY), EX_TEMPFAIL, "the queue stayed full, the canary died"},
+    {EVERY, EX_NOPERM, "no permission"},
+    {EVERY, EX_CONFIG, "store of another version"},
+};
 
 /* filter_given - whether anything narrows the choice */
 static bool filter_given(const struct options *o)
@@ -317,7 +327,9 @@ const struct subcommand_table mqdlq_table = {
     .about =
         "Inspect, replay and discard the dead letters of a queue (/NAME or "
         "amqp://USER@HOST/VHOST/QUEUE).",
-    .notes = notes,
+    .exits = exits,
+    .exit_count = sizeof exits / sizeof *exits,
+    .notes = "See mqdlq(1).",
     .verbs = verbs,
     .verb_count = VERB_COUNT,
     .flags = flags,

@@ -31,6 +31,14 @@ static const struct subcommand_flag flags[] = {
     {3, {"dir", 'd', OPT_STRING, .value = "DIR", AT(dir), .help = "where"}},
 };
 
+static const struct subcommand_exit exits[] = {
+    {2, 1, "nothing was wiped"},
+    {7, EX_USAGE, "usage"},
+    {1, EX_NOINPUT, "no such queue, nor any other that the tool knows of"},
+    {2, EX_NOINPUT, "no such colour"},
+    {2, EX_NOINPUT, "no such size"},
+};
+
 /* values_check - what cannot be together */
 static int values_check(void *options, struct problem *p)
 {
@@ -45,6 +53,8 @@ static const struct subcommand_table table = {
     .program = "tool",
     .usage = "VERB [options] QUEUE",
     .about = "A tool.",
+    .exits = exits,
+    .exit_count = sizeof exits / sizeof *exits,
     .notes = "The notes.",
     .verbs = rows,
     .verb_count = 3,
@@ -256,4 +266,22 @@ Test(verbs, the_help_of_the_program_lists_them)
     cr_assert_not_null(strstr(help(3), "Usage: tool VERB"));
     cr_assert_not_null(strstr(help(3), "List."));
     cr_assert_not_null(strstr(help(3), "Wipe."));
+}
+
+/* Of another verb's statuses nothing is told, and no line is too long. */
+Test(verbs, help_of_each_has_its_own_exit_statuses)
+{
+    cr_assert_not_null(
+        strstr(help(0), "\nExit status: 0; 64 usage; 66 no such queue, nor any "
+                        "other that the tool knows\nof. The notes.\n"),
+        "%s", help(0));
+    cr_assert_not_null(
+        strstr(help(1), "\nExit status: 0; 1 nothing was wiped; 64 usage; 66 "
+                        "no such colour, no such size.\nThe notes.\n"),
+        "%s", help(1));
+    cr_assert_not_null(
+        strstr(help(2), "\nExit status: 0; 64 usage. The notes.\n"), "%s",
+        help(2));
+    cr_assert_not_null(strstr(help(3), "1 nothing was wiped; 64 usage; 66 no "),
+                       "%s", help(3));
 }
