@@ -258,7 +258,14 @@ STATEMENT(SQL_SPOOL_IN,
 STATEMENT(SQL_SPOOL_OUT, "DELETE FROM spool WHERE key = ?1")
 STATEMENT(SQL_SPOOL_MORE, "UPDATE spool_state SET count = count + ?1")
 STATEMENT(SQL_SPOOL_NOTE,
-    "UPDATE spool SET id = ?2, crashes = ?3, flags = ?4 WHERE key = ?1")
+    "UPDATE spool SET id = ?2, crashes = ?3, flags = ?4 | (flags & 8)"
+    " WHERE key = ?1")
+STATEMENT(SQL_SPOOL_CANCEL,
+    "UPDATE spool SET flags = flags | 8 WHERE key = ?1 AND NOT flags & 8"
+    " AND CASE WHEN ?2 > 0 THEN length(data) <= ?2"
+    " ELSE (SELECT boot IS NULL FROM spool_state) END")
+STATEMENT(SQL_SPOOL_CANCELLED,
+    "SELECT (flags & 8) / 8 FROM spool WHERE key = ?1")
 STATEMENT(SQL_SPOOL_READ,
     "SELECT key, received_ns, id, crashes, flags, ifnull(letter, 0), data"
     " FROM spool WHERE key > ?1 ORDER BY key LIMIT ?2")

@@ -87,9 +87,14 @@ enum waiting_steered {
     WAITING_IN_FLIGHT, /* a slot has it, or is about to */
 };
 struct waiting_steer {
-    bool cancel; /* it ends as discarded; else: it is due now */
-    const int64_t *rows;
+    bool cancel;         /* it ends as discarded; else: it is due now */
+    const int64_t *rows; /* below 0: less the key of a row of the spool */
     size_t count;
+    /* Of the worker that runs, the longest message that it can lend: a row of
+     * the spool that is longer is IN_FLIGHT, to the letters. 0: none runs. Then
+     * all of the spool is, unless the last worker came to an orderly end: what
+     * has run is noted where only the next one looks. */
+    size_t most;
     const bool *skip; /* for each row: it is IN_FLIGHT. NULL: none */
     uint64_t now_ns;  /* clock_steady_ns */
     /* Asked when nobody else can write: false ends the call with -EAGAIN, and
@@ -98,7 +103,8 @@ struct waiting_steer {
     void *arg;
 };
 /* One commit. A row that is cancelled stays until a worker takes it, at once,
- * or a parked one in its turn; it is not listed. */
+ * or one that is parked or of the spool in its turn; it is not listed. One of
+ * the spool is due already. */
 int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum waiting_steered *out);
 

@@ -11,6 +11,40 @@ struct steering {
     enum waiting_steered *out;
 };
 
+/* spooled_left - one that got no mark: enum waiting_steered, or -errno */
+static int spooled_left(struct sql *sql, int64_t key, bool cancel)
+{
+    sqlite3_stmt *st;
+    int err =
+        sql_bind(sql, SQL_SPOOL_CANCELLED, &st, SQL_VALUES(value_int(key)));
+    int is;
+
+    if (err)
+        return err;
+    is = sql_step(st);
+    if (is == STEP_ROW)
+        is = sqlite3_column_int(st, 0) || !cancel ? WAITING_NOT_SO
+                                                  : WAITING_IN_FLIGHT;
+    else if (is == STEP_END)
+        is = WAITING_GONE;
+    sql_done(st);
+    return is;
+}
+
+/* spooled_one - the same as steer_one of a row of the spool */
+static int spooled_one(struct sql *sql, const struct waiting_steer *order,
+                       int64_t key)
+{
+    int err = -ENOENT;
+
+    if (order->cancel)
+        err = sql_change(sql, SQL_SPOOL_CANCEL,
+                         SQL_VALUES(value_int(key), value_u64(order->most)));
+    if (err != -ENOENT)
+        return err ? err : WAITING_STEERED;
+    return spooled_left(sql, key, order->cancel);
+}
+
 /* steer_one - a row: enum waiting_steered, or -errno */
 static int steer_one(struct sql *sql, const struct waiting_steer *order,
                      int64_t row)
@@ -41,7 +75,8 @@ static int steer_apply(struct sql *sql, void *arg)
         int is = WAITING_IN_FLIGHT;
 
         if (!order->skip || !order->skip[i])
-            is = steer_one(sql, order, order->rows[i]);
+            is = order->rows[i] < 0 ? spooled_one(sql, order, -order->rows[i])
+                                    : steer_one(sql, order, order->rows[i]);
         if (is < 0)
             return is;
         s->out[i] = (enum waiting_steered)is;
@@ -52,7 +87,7 @@ static int steer_apply(struct sql *sql, void *arg)
 /* waiting_steer - one commit
  * Crash before it: each message waits as before. After it: one that is to run
  * now is due, and one that is cancelled has its mark, with which it is given to
- * no handler any more, whoever takes it (mq_take_due, mq_unpark).
+ * no handler any more, whoever takes it (mq_take_due, mq_unpark, spool_take).
  */
 int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum waiting_steered *out)

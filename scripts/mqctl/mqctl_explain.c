@@ -301,6 +301,7 @@ struct spooled {
     uint64_t before; /* rows that come before it */
     uint64_t received_ns;
     uint32_t crashes;
+    bool cancelled;
 };
 
 /* spooled_match - visit: whether it is this one; one that has not run has its
@@ -319,6 +320,7 @@ static int spooled_match(const struct store_spooled *row, void *arg)
     }
     x->received_ns = row->received_ns;
     x->crashes = row->crashes;
+    x->cancelled = row->flags & STORE_CANCELLED;
     return YES;
 }
 
@@ -334,6 +336,12 @@ static bool spool_search(struct search *s)
         return false;
     put(s, "before", json_integer((json_int_t)x.before));
     put(s, "crashes", json_integer(x.crashes));
+    if (x.cancelled) {
+        found(s, "cancelled",
+              "cancelled: it does not run, and ends as discarded when its turn "
+              "in the spool comes");
+        return true;
+    }
     found(s, "spooled",
           "received %s ago and in the spool: it came faster than it runs; "
           "%" PRIu64 " message%s of the spool come%s before it",

@@ -336,11 +336,12 @@ static int options_check(void *options, struct problem *p)
                            mqctl_table.verbs[o->line.verb].name);
     if (!(1u << o->line.verb & STEER))
         return 0;
-    if (f->states != WAITING_ALL && f->states & WAITING_BIT(WAITING_SPOOLED))
+    if (o->line.verb == VERB_RUN_NOW && f->states != WAITING_ALL &&
+        f->states & WAITING_BIT(WAITING_SPOOLED))
         return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: messages of the spool run in their turn, and "
-                           "cannot be steered; leave spooled out of --state",
-                           mqctl_table.verbs[o->line.verb].name);
+                           "run-now: messages of the spool are due already, "
+                           "and run in their turn; leave spooled out of "
+                           "--state");
     if (ids && (narrowed || o->all))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: ids and %s are both given; give one",

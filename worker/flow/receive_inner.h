@@ -9,6 +9,7 @@
 #ifndef WORKER_FLOW_RECEIVE_INNER_H
 #define WORKER_FLOW_RECEIVE_INNER_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -128,6 +129,9 @@ void take_flush(struct receive *item);
 /* One that is not plain; inside of receive_next. */
 __attribute__((noinline)) int receive_sort(struct receive *item,
                                            struct message *m);
+/* One that an operator cancelled: read, and not plain. Inside, too. */
+__attribute__((noinline)) int receive_cancelled(struct receive *item,
+                                                struct message *m);
 RECEIVE_INLINE int receive_one(struct receive *item)
 {
     struct flow *f = item->flow;
@@ -136,7 +140,7 @@ RECEIVE_INLINE int receive_one(struct receive *item)
     int err = s->ops->take(s, item->own.place, receive_wall(item), &m);
 
     if (err)
-        return err;
+        return err == -ECANCELED ? receive_cancelled(item, m) : err;
     if (item->dwells)
         receive_look(item); /* it was waited for */
     FAULT_POINT("receive_before_sort");

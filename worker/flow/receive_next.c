@@ -112,6 +112,7 @@ int receive_sort(struct receive *item, struct message *m)
     err = known_look(f, d);
     if (!err &&
         (d->repeat || d->duplicate || !d->group.at ||
+         m->flags & MESSAGE_CANCELLED ||
          (d->header.fields & HEADER_NOT_BEFORE && receive_delayed(f, d))))
         return 0;
     if (!err)
@@ -121,6 +122,12 @@ int receive_sort(struct receive *item, struct message *m)
     else
         item->plain = err == TAKEN && is_plain(d);
     return err;
+}
+
+int receive_cancelled(struct receive *item, struct message *m)
+{
+    item->plain = false;
+    return receive_sort(item, m);
 }
 
 /* receive_any - as receive_next, in a run that may end by itself */
@@ -315,6 +322,8 @@ static bool needs_none(struct receive *item)
         settle_stale(f, d);
     else if (d->repeat || d->duplicate)
         settle_repeat(f, d);
+    else if (d->message->flags & MESSAGE_CANCELLED)
+        settle_cancelled(f, d);
     else if (d->broken)
         settle_dead(f, d, REASON_BAD_HEADER, d->why);
     else if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE) &&

@@ -274,13 +274,17 @@ static json_t *set(struct request *r)
     return out;
 }
 
-/* numbers_read - of rows; false: one is none, or there are none */
+/* numbers_read - of rows, or with a minus keys of the spool; false: one is
+ * none, or there are none */
 static bool numbers_read(const struct request *r, int64_t out[STEER_MOST])
 {
     const char *trouble = NULL;
 
-    for (size_t i = 0; i < r->count && !trouble; i++)
-        out[i] = strtonum(r->words[i], 1, INT64_MAX, &trouble);
+    for (size_t i = 0; i < r->count && !trouble; i++) {
+        out[i] = strtonum(r->words[i], -INT64_MAX, INT64_MAX, &trouble);
+        if (out[i] == 0)
+            return false;
+    }
     return r->count > 0 && !trouble;
 }
 

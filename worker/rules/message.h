@@ -28,8 +28,8 @@ enum {                                   /* message.flags */
         * not put off once more, and its end changes what waits there. */
        MESSAGE_STORED = 1 << 2,
        MESSAGE_FRONT = 1 << 3, /* before all others of its group: a letter */
-       /* From take_due or unpark: an operator cancelled it. Nobody runs it, it
-        * is settled as DISCARD. */
+       /* From take, take_due or unpark: an operator cancelled it. Nobody runs
+        * it, it is settled as DISCARD. */
        MESSAGE_CANCELLED = 1 << 4,
        /* Its unique key, if it asks for one, was given to it by the source. */
        MESSAGE_KEYED = 1 << 5,

@@ -243,7 +243,8 @@ struct source_ops {
      * of another kind. A lane gives up what it had settled last. ---- */
 
     /* The next one of the origin itself, in its order, which is that of the
-     * calls. `wall_ns`: what time it is, for received_ns. */
+     * calls. `wall_ns`: what time it is, for received_ns. -ECANCELED: as 0,
+     * with MESSAGE_CANCELLED. */
     int (*take)(struct source *s, unsigned lane, uint64_t wall_ns,
                 struct message **out);
     /* The next one whose time has come: a retry, a delayed message, one that an
@@ -289,9 +290,9 @@ struct source_ops {
 
     /* Messages that wait here, by the numbers under which others see them: they
      * are due now; or they are cancelled: they come by take_due at once, or by
-     * unpark in their turn, with MESSAGE_CANCELLED. What became of each is
-     * durable on 0; on -errno nothing has happened. NULL: it cannot be done. Up
-     * to STEER_MOST. May wait for a disk. */
+     * unpark or take in their turn, with MESSAGE_CANCELLED. What became of each
+     * is durable on 0; on -errno nothing has happened. NULL: it cannot be done.
+     * Up to STEER_MOST. May wait for a disk. */
     int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
                  size_t n, enum steered *out);
 

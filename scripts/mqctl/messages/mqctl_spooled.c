@@ -60,6 +60,8 @@ static int row_pass(const struct store_spooled *row, void *arg)
     size_t most = p->m->filter.body_most;
     struct message_seen seen;
 
+    if (row->flags & STORE_CANCELLED)
+        return 0;
     seen_of(&seen, row);
     if (!wanted(&p->m->filter, &seen))
         return 0;

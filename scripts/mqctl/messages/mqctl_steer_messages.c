@@ -4,9 +4,10 @@
  * store is written here, and no worker can come between: whether one runs is
  * asked inside the transaction, and a worker that starts takes its lock first
  * and waits for the store then (store_claim).
- * Messages of the spool are left alone: a worker has the next ones in memory,
- * and lends them without a look at their rows. They are counted, so that nobody
- * takes them for cancelled.
+ * A row of the spool is named by its key, with a minus. Those of a worker that
+ * was killed are left alone, and counted: which of them have run is noted where
+ * the next worker looks. All of the spool are due, so run-now has nothing to do
+ * with them.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
 
@@ -27,6 +28,8 @@
 
 #define BATCH 64 /* rows of one commit; as many as a request may have */
 #define LINE  2048
+
+#define SPOOLED "spool-" /* before a key of the spool, as in a cursor */
 
 struct order {
     const struct options *o;
@@ -72,8 +75,12 @@ static int write_here(struct order *x)
                              "the store cannot be written: %s", strerror(-err));
         return err;
     }
-    for (size_t i = 0; i < x->count; i++)
-        x->result[out[i]]++;
+    for (size_t i = 0; i < x->count; i++) {
+        if (x->rows[i] < 0 && out[i] == WAITING_IN_FLIGHT)
+            x->spooled++;
+        else
+            x->result[out[i]]++;
+    }
     return 0;
 }
 
@@ -149,13 +156,11 @@ static int message_take(const struct message_seen *seen, void *arg)
 {
     struct order *x = arg;
 
-    if (seen->state == WAITING_SPOOLED) {
-        x->spooled++;
-        return 0;
-    }
     if (x->o->limit && x->chosen == x->o->limit)
         return 1;
     x->chosen++;
+    if (!seen->in_slot && seen->state == WAITING_SPOOLED)
+        return row_take(x, -messages_spooled_key(seen));
     if (!seen->in_slot)
         return row_take(x, seen->row);
     x->result[WAITING_IN_FLIGHT]++;
@@ -176,6 +181,18 @@ static bool slot_has(const struct order *x, const struct ulid *id, int64_t row)
     return false;
 }
 
+/* spooled_find - a key of the spool, as list prints it; whether a slot has it
+ * is for the worker, or the store, to say */
+static int spooled_find(const struct order *x, const char *key, int64_t *row)
+{
+    const char *trouble = NULL;
+
+    *row = -strtonum(key, 1, INT64_MAX, &trouble);
+    if (trouble)
+        return -EINVAL;
+    return x->m.store ? 0 : -ENOENT;
+}
+
 /* id_find - the row of an id that was given; 0: a slot has it; -ENOENT */
 static int id_find(struct order *x, const char *text, int64_t *row)
 {
@@ -184,6 +201,8 @@ static int id_find(struct order *x, const char *text, int64_t *row)
     bool named = ulid_parse(text, strlen(text), &id) == 0;
 
     *row = 0;
+    if (strncmp(text, SPOOLED, strlen(SPOOLED)) == 0)
+        return spooled_find(x, text + strlen(SPOOLED), row);
     if (named && slot_has(x, &id, 0))
         return 0;
     if (!named) {
@@ -208,8 +227,9 @@ static int absent_find(const struct message_seen *seen, void *arg)
         if (memcmp(&x->absent[i], &seen->id, sizeof seen->id) != 0)
             continue;
         x->absent[i] = x->absent[--x->absent_count];
-        x->spooled++;
         x->result[WAITING_GONE]--;
+        if (row_take(x, -messages_spooled_key(seen)) < 0)
+            return -EIO;
         break;
     }
     return x->absent_count == 0;
@@ -232,7 +252,8 @@ static int ids_take(struct order *x)
         if (err == -EINVAL) {
             x->status = complain(EX_USAGE,
                                  "\"%.64s\" is no id; give the 26 characters "
-                                 "of a message's id, or the number of its row",
+                                 "of a message's id, the number of its row, or "
+                                 "the spool-KEY that list --json has of it",
                                  text);
             break;
         }
@@ -280,9 +301,12 @@ static void numbers_tell(const struct order *x)
     if (x->result[WAITING_NOT_SO])
         complain(0,
                  "%" PRIu64 " %s already, or wait%s behind their group's "
-                 "head",
+                 "head%s",
                  x->result[WAITING_NOT_SO], x->cancel ? "cancelled" : "due",
-                 x->result[WAITING_NOT_SO] == 1 ? "s" : "");
+                 x->result[WAITING_NOT_SO] == 1 ? "s" : "",
+                 x->cancel ? ""
+                           : "; what is in the spool is due, and runs "
+                             "when those before it have");
     if (x->result[WAITING_GONE])
         complain(0, "%" PRIu64 " do%s not wait, or %s not there",
                  x->result[WAITING_GONE],
@@ -295,9 +319,10 @@ static void numbers_tell(const struct order *x)
                  x->result[WAITING_IN_FLIGHT]);
     if (x->spooled)
         complain(0,
-                 "%" PRIu64 " in the spool, left alone: what is there cannot "
-                 "be %s, and runs in its turn; mqctl list --state spooled %s",
-                 x->spooled, x->cancel ? "cancelled" : "preferred", x->m.queue);
+                 "%" PRIu64 " in the spool, left alone: only the next worker "
+                 "knows which of them the killed one had run; start it, and "
+                 "cancel again",
+                 x->spooled);
 }
 
 /* numbers_status - an id that was named and not steered is a failure */
@@ -310,8 +335,8 @@ static int numbers_status(const struct order *x)
     return x->result[WAITING_IN_FLIGHT] || x->spooled ? EX_TEMPFAIL : 0;
 }
 
-/* states_of - what a filter chooses from; spooled ones are only counted, and
- * of no interest to run-now */
+/* states_of - what a filter chooses from; run-now has nothing to do with those
+ * that are due */
 static unsigned states_of(const struct options *o, bool cancel)
 {
     unsigned states = o->filter.states & ~WAITING_BIT(WAITING_RUNNING);

@@ -230,9 +230,9 @@ static void summary(struct torture *t)
            "\n",
            s->retries, s->dead, s->discarded, s->replays, s->crashed);
     if (t->options->steer)
-        printf("  steered      cancelled %" PRIu64 " of %" PRIu64
-               " tried, run-now %" PRIu64 " times\n",
-               s->cancelled, s->cancels, s->run_nows);
+        printf("  steered      cancelled %" PRIu64 " (untold %" PRIu64
+               ") of %" PRIu64 " tried, run-now %" PRIu64 " times\n",
+               s->cancelled, s->untold, s->cancels, s->run_nows);
     printf("  length       inferred %" PRIu64 ", cut %" PRIu64 "\n",
            s->inferred, s->cut);
     recovery_tell(s);

@@ -48,7 +48,7 @@ struct torture_options {
 struct torture_sum {
     uint64_t kills, legs, messages, deliveries, repeats, unseen, retries;
     uint64_t dead, discarded, tiny, inferred, cut, replays, crashed, moved;
-    uint64_t cancels, cancelled, run_nows;
+    uint64_t cancels, cancelled, untold, run_nows;
     uint64_t life_ns, wall_ns; /* delivering; of the whole run */
     uint64_t *recovery_ns;     /* of each worker that delivered */
     size_t recoveries, recovery_room;
@@ -107,7 +107,8 @@ void place_remove_ends(const struct torture *t);
 void place_move(struct torture *t);
 /* As if there had never been a worker. */
 void place_forget(const struct torture *t);
-/* The message of a row, TORTURE_MOST bytes at most; its size. */
+/* The message of a row, or of one of the spool, whose key has a minus;
+ * TORTURE_MOST bytes at most; its size. */
 size_t place_row(const struct torture *t, long long row, unsigned char *data);
 /* The end of what the workers said. */
 void place_tell_log(const struct torture *t);
@@ -211,7 +212,7 @@ bool letters_play(struct torture *t, const char *point);
 void letters_send(struct torture *t);
 /* ... until it has ended, with a worker that makes room for it. */
 void letters_sent(struct torture *t);
-/* Which of our messages a row is; NULL: none, or no row. */
+/* Which of our messages a row is, as for place_row; NULL: none, or no row. */
 _Atomic uint64_t *letters_record(struct torture *t, long long row,
                                  struct torture_plan *plan);
 /* A letter is marked as sent though it is in no queue; false: there is none. */

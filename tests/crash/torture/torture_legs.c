@@ -97,18 +97,32 @@ static pid_t mqctl_start(struct torture *t, const char *verb, const char *more)
     return program_start(t, NULL, arguments);
 }
 
-/* steer_begin - one delayed message is cancelled, and all that wait run now */
+/* steer_choose - what is cancelled, as mqctl takes it: a delayed message, or
+ * with a spool one of the last there; NULL: none */
+static _Atomic uint64_t *steer_choose(struct torture *t, char text[32])
+{
+    bool spool = t->options->spool && torture_random(4) != 0;
+    const char *sql = spool ? "SELECT key FROM spool WHERE letter IS NULL"
+                              " AND NOT flags & 8 ORDER BY key DESC LIMIT 1"
+                            : "SELECT row FROM messages WHERE state = 1"
+                              " ORDER BY due_ns DESC LIMIT 1";
+    long long row = place_store(t, sql);
+    struct torture_plan plan = {.fate = TORTURE_DONE};
+    _Atomic uint64_t *record =
+        row > 0 ? letters_record(t, spool ? -row : row, &plan) : NULL;
+
+    snprintf(text, 32, spool ? "spool-%lld" : "%lld", row);
+    return record && (spool || plan.fate == TORTURE_LATER) ? record : NULL;
+}
+
+/* steer_begin - one message is cancelled, and all that wait run now */
 static void steer_begin(struct torture *t)
 {
-    long long row = place_store(t, "SELECT row FROM messages WHERE state = 1"
-                                   " ORDER BY due_ns DESC LIMIT 1");
-    struct torture_plan plan = {.fate = TORTURE_DONE};
-    _Atomic uint64_t *record = letters_record(t, row, &plan);
     char text[32];
+    _Atomic uint64_t *record = steer_choose(t, text);
 
-    if (record && plan.fate == TORTURE_LATER &&
+    if (record &&
         !(torture_record(atomic_load(record)).flags & TORTURE_CANCELLED)) {
-        snprintf(text, sizeof text, "%lld", row);
         steer.record = record;
         steer.starts = torture_record(atomic_load(record)).starts;
         steer.cancel = mqctl_start(t, "cancel", text);
@@ -132,8 +146,11 @@ static void steer_end(struct torture *t)
     if (!steer.cancel || waitpid(steer.cancel, &status, 0) < 0)
         return;
     steer.cancel = 0;
-    if (status != 0)
+    if (status != 0) {
+        /* Nothing was told: the kill may have come before the answer. */
+        atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
         return;
+    }
     r = torture_record(
         atomic_fetch_or(steer.record, (uint64_t)TORTURE_CANCELLED << 32));
     if (r.starts == steer.starts)

@@ -36,7 +36,7 @@ _Atomic uint64_t *letters_record(struct torture *t, long long row,
                                  struct torture_plan *plan)
 {
     unsigned char data[TORTURE_MOST];
-    size_t size = row > 0 ? place_row(t, row, data) : 0;
+    size_t size = row > 0 || row < -1 ? place_row(t, row, data) : 0;
 
     return message_record(t, data, size, plan);
 }

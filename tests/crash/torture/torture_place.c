@@ -218,10 +218,12 @@ size_t place_row(const struct torture *t, long long row, unsigned char *data)
                         NULL) != SQLITE_OK)
         torture_die("the store: %s", sqlite3_errmsg(db));
     look_only(db);
-    if (sqlite3_prepare_v2(db, "SELECT data FROM messages WHERE row = ?", -1,
-                           &st, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(db,
+                           row > 0 ? "SELECT data FROM messages WHERE row = ?"
+                                   : "SELECT data FROM spool WHERE key = ?",
+                           -1, &st, NULL) != SQLITE_OK)
         torture_die("the store: %s", sqlite3_errmsg(db));
-    sqlite3_bind_int64(st, 1, row);
+    sqlite3_bind_int64(st, 1, llabs(row));
     if (sqlite3_step(st) == SQLITE_ROW)
         size = (size_t)sqlite3_column_bytes(st, 0);
     if (size)

@@ -262,34 +262,127 @@ Test(mqctl_spool, doctor_tells_of_it_with_and_without_a_worker)
     cr_assert_not_null(strstr(r.out, " in the spool"), "%s", r.out);
 }
 
-Test(mqctl_spool, cancel_leaves_it_alone_and_says_so)
+/* number_of - in a JSON answer */
+static json_int_t number_of(const char *text, const char *name)
+{
+    json_t *o = ctl_json(text);
+    json_int_t n = json_integer_value(json_object_get(o, name));
+
+    json_decref(o);
+    return n;
+}
+
+Test(mqctl_spool, cancel_ends_rows_as_discarded_in_their_turn)
 {
     const char *q = harness_queue(10, 256), *id;
     struct harness_process *w = spool_fill(q);
-    struct harness_result r = ctl("cancel", "--state", "spooled", q);
-    json_t *o;
+    struct harness_result r;
 
-    cr_assert_eq(r.status, 64);
-    cr_assert_not_null(strstr(r.err, "run in their turn"), "%s", r.err);
-    cr_assert_eq(ctl("run-now", "--state", "retry,spooled", q).status, 64);
-    r = ctl("cancel", "--all", q);
-    cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "20 in the spool, left alone"), "%s",
-                       r.err);
-    o = ctl_json(ctl_out("cancel", "--json", "--match", "number 1", q));
-    cr_assert_eq(json_integer_value(json_object_get(o, "spooled")), 11);
-    cr_assert_eq(json_integer_value(json_object_get(o, "chosen")), 0);
-    json_decref(o);
     id = ctl_send(q, "named\n");
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
+    r = ctl("cancel", "--json", "--match", "number 1", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(number_of(r.out, "done"), 11, "1 and 10 to 19: %s", r.out);
+    cr_assert_eq(ctl("cancel", q, id).status, 0);
+    cr_assert_eq(lines_in(ctl_out("list", "--json", "--state", "spooled", q)),
+                 9, "they are not listed");
     r = ctl("cancel", q, id);
-    cr_assert_eq(r.status, 75, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "1 in the spool, left alone"), "%s",
-                       r.err);
-    r = ctl("cancel", q, id, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
-    cr_assert_eq(r.status, 66, "one is not there: %s", r.err);
-    cr_assert_not_null(strstr(r.err, "1 does not wait"), "%s", r.err);
+    cr_assert_eq(r.status, 66, "it does not wait any more: %s", r.err);
+    r = ctl("explain", q, id);
+    cr_assert_not_null(strstr(r.out, "cancelled"), "%s", r.out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "discarded") == 12, SOON_MS);
+    harness_wait_log(w, "error=cancelled", SOON_MS);
+    run_all(w, 10);
+    cr_assert_eq(harness_lines_with("out", "number 1"), 0);
+    cr_assert_eq(harness_lines_with("out", "named"), 0);
+    r = ctl("explain", q, id);
+    cr_assert_not_null(strstr(r.out, ": discarded at"), "%s", r.out);
+    cr_assert_eq(harness_lines("out"), 10, "first, and nine of the rows");
+}
+
+Test(mqctl_spool, cancel_takes_the_key_that_list_has_and_all_of_it)
+{
+    const char *q = harness_queue(10, 256), *out;
+    struct harness_process *w = spool_fill(q);
+    char key[64];
+    json_t *o = ctl_json(out = ctl_out("list", "--json", "--state", "spooled",
+                                       "--limit", "1", q));
+    struct harness_result r;
+
+    snprintf(key, sizeof key, "%s", field(o, "cursor"));
+    json_decref(o);
+    cr_assert_eq(ctl("cancel", q, key).status, 0, "%s", key);
+    r = ctl("cancel", q, key);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "already"), "%s", r.err);
+    cr_assert_eq(ctl("cancel", q, "spool-7").status, 66);
+    cr_assert_eq(ctl("cancel", q, "spool-x").status, 64);
+    r = ctl("cancel", "--json", "--state", "spooled", q);
+    cr_assert_eq(number_of(r.out, "done"), SPOOLED - 1, "%s", r.out);
+    r = ctl("cancel", "--json", "--all", q);
+    cr_assert_eq(number_of(r.out, "chosen"), 0, "none waits: %s", r.out);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "discarded") == SPOOLED, SOON_MS);
+    harness_until(ctl_number(q, "spooled") == 0, SOON_MS);
+    run_all(w, 1);
+    cr_assert_eq(harness_lines("out"), 1);
+}
+
+Test(mqctl_spool, run_now_says_that_it_is_due)
+{
+    const char *q = harness_queue(10, 256), *id;
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    id = ctl_send(q, "named\n");
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
+    r = ctl("run-now", q, id);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "runs when those before it"), "%s", r.err);
+    r = ctl("run-now", "--state", "retry,spooled", q);
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "due already"), "%s", r.err);
     run_all(w, SPOOLED + 2);
+}
+
+/* What was told to be cancelled does not run, whenever the worker is killed,
+ * and what a killed worker may have run is left alone. */
+Test(mqctl_spool, a_kill_leaves_what_was_cancelled_so)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r = ctl("cancel", "--json", "--match", "number 1", q);
+
+    cr_assert_eq(number_of(r.out, "done"), 11, "%s", r.out);
+    harness_kill(w);
+    r = ctl("cancel", "--json", "--state", "spooled", q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(number_of(r.out, "done"), 0, "%s", r.out);
+    cr_assert_eq(number_of(r.out, "spooled"), 9, "%s", r.out);
+    r = ctl("cancel", "--state", "spooled", q);
+    cr_assert_not_null(strstr(r.err, "start it"), "%s", r.err);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out");
+    run_all(w, 10);
+    cr_assert_eq(harness_lines_with("out", "number 1"), 0);
+    cr_assert_eq(harness_lines("out"), 10);
+}
+
+Test(mqctl_spool, cancel_without_a_worker_after_its_orderly_end)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    harness_signal(w, SIGTERM);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    r = ctl("cancel", "--json", "--state", "spooled", q);
+    cr_assert_geq(number_of(r.out, "done"), SPOOLED - 1, "%s", r.out);
+    w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>out2");
+    harness_until(ctl_number(q, "spooled") == 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(!harness_exists("out2"), "none of them ran");
 }
 
 Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)

@@ -3,6 +3,7 @@
 
 #include "common/letter/letters.h"
 #include "common/store/store_spool.h"
+#include "common/waiting/waiting.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(store_spool, .init = fixture_init, .fini = fixture_fini,
@@ -230,6 +231,63 @@ Test(store_spool, a_row_comes_in_with_its_key_or_not_at_all)
         cr_assert_str_eq(order(s), "0:k");
         cr_assert(store_spooled(s) == 1 && store_spool_count(s) == 1);
     }
+    store_close(&s);
+}
+
+/* cancel - one row; what became of it */
+static enum waiting_steered cancel(struct store *s, int64_t key, size_t most)
+{
+    const int64_t row = -key;
+    enum waiting_steered out = WAITING_IN_FLIGHT;
+
+    cr_assert(waiting_steer(
+                  s,
+                  &(struct waiting_steer){
+                      .cancel = true, .rows = &row, .count = 1, .most = most},
+                  &out) == 0);
+    return out;
+}
+
+/* flags_seen - visit: of the only row */
+static int flags_seen(const struct store_spooled *m, void *arg)
+{
+    *(uint32_t *)arg = m->flags;
+    return 0;
+}
+
+Test(store_spool, a_cancelled_row_keeps_its_mark)
+{
+    struct store_spooled a = spooled(0, 1, "a");
+    struct store *s = fixture_open();
+    uint32_t flags = 0;
+
+    begin(s);
+    cr_assert(put_in(s, &a, 1) == 0);
+    cr_assert_eq(cancel(s, a.key, 1), WAITING_STEERED);
+    cr_assert_eq(cancel(s, a.key, 1), WAITING_NOT_SO);
+    cr_assert_eq(cancel(s, a.key + 1, 1), WAITING_GONE);
+    a.flags = STORE_REDELIVERED;
+    cr_assert(store_spool_note(s, &a) == 0);
+    cr_assert(store_spool_each(s, 0, flags_seen, &flags) == 0);
+    cr_assert_eq(flags, STORE_CANCELLED | STORE_REDELIVERED);
+    store_close(&s);
+}
+
+Test(store_spool, what_no_worker_can_lend_or_a_killed_one_had_is_not_cancelled)
+{
+    struct store_spooled a = spooled(0, 1, "long");
+    struct store *s = fixture_open();
+    uint32_t flags = 0;
+
+    begin(s);
+    cr_assert(put_in(s, &a, 1) == 0);
+    cr_assert_eq(cancel(s, a.key, 3), WAITING_IN_FLIGHT, "it is too large");
+    cr_assert(store_spool_begin(s, 7, 0) == 0);
+    cr_assert_eq(cancel(s, a.key, 0), WAITING_IN_FLIGHT, "it may have run");
+    cr_assert(store_spool_each(s, 0, flags_seen, &flags) == 0);
+    cr_assert_eq(flags, 0);
+    cr_assert(store_spool_end(s) == 0);
+    cr_assert_eq(cancel(s, a.key, 0), WAITING_STEERED);
     store_close(&s);
 }
 

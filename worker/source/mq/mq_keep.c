@@ -65,6 +65,7 @@ static bool hold(const struct source_mq *q, struct lent *l)
 {
     struct slot *slot = l->slot;
     bool half = slot_word(slot).state == SLOT_RECEIVING;
+    unsigned cancelled = l->spooled ? l->m.flags & MESSAGE_CANCELLED : 0;
 
     if (half)
         slot_resolve(slot, custody_fill(q->custody),
@@ -72,6 +73,7 @@ static bool hold(const struct source_mq *q, struct lent *l)
     if (slot_word(slot).state == SLOT_RUNNING)
         slot_unrun(slot, true);
     lent_fill(l);
+    l->m.flags |= cancelled;
     return half;
 }
 

@@ -13,11 +13,34 @@ static const enum steered words[] = {
     [WAITING_IN_FLIGHT] = STEERED_IN_FLIGHT,
 };
 
+/* seize - nobody takes them before they have their mark; skip: somebody has */
+static void seize(struct source_mq *q, struct mq_spool *sp,
+                  const struct waiting_steer *order, bool *skip)
+{
+    for (size_t i = 0; i < order->count; i++)
+        skip[i] =
+            order->rows[i] < 0 || !due_rows_seize(q->due_rows, order->rows[i]);
+    if (sp)
+        sp->ops->seize(sp, order->rows, order->count, skip);
+}
+
+/* release - `done`: those that have it */
+static void release(struct source_mq *q, struct mq_spool *sp,
+                    const struct waiting_steer *order, const bool *done)
+{
+    for (size_t i = 0; i < order->count; i++)
+        if (order->rows[i] > 0 && !order->skip[i])
+            due_rows_release(q->due_rows, order->rows[i]);
+    if (sp)
+        sp->ops->release(sp, done);
+}
+
 /* mq_steer - one commit
  * A row that is to be cancelled is claimed first: nobody loads it into a slot
  * before it has its mark, and one that a slot has already is left alone. Crash
  * before the commit: all wait as before, the claims were in memory. After it:
- * the next start takes what is due, and what it takes has the mark.
+ * the next start takes what is due, or next in the spool, and what it takes has
+ * the mark.
  * One that is to run now needs no claim: while it is in flight its due time is
  * over. If it was settled as a retry meanwhile, it is that retry which is due.
  */
@@ -25,25 +48,27 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
              size_t n, enum steered *out)
 {
     struct source_mq *q = source_mq_of(s);
+    struct mq_spool *sp = q->spool;
     enum waiting_steered steered[STEER_MOST];
-    bool skip[STEER_MOST];
+    bool skip[STEER_MOST] = {false}, done[STEER_MOST] = {false};
     struct waiting_steer order = {.cancel = what == STEER_CANCEL,
                                   .rows = numbers,
                                   .count = n,
+                                  .most = custody_body_bytes(q->custody),
                                   .skip = skip,
                                   .now_ns = clock_steady_ns()};
     int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
 
-    for (size_t i = 0; i < n; i++)
-        skip[i] = order.cancel && !due_rows_seize(q->due_rows, numbers[i]);
+    if (order.cancel)
+        seize(q, sp, &order, skip);
     if (!err)
         err = waiting_steer(q->store, &order, steered);
-    for (size_t i = 0; i < n; i++) {
-        if (order.cancel && !skip[i])
-            due_rows_release(q->due_rows, numbers[i]);
-        if (!err)
-            out[i] = words[steered[i]];
+    for (size_t i = 0; i < n && !err; i++) {
+        out[i] = words[steered[i]];
+        done[i] = steered[i] == WAITING_STEERED;
     }
+    if (order.cancel)
+        release(q, sp, &order, done);
     due_rows_expect(q->due_rows, order.now_ns);
     return err;
 }

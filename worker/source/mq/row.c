@@ -34,6 +34,8 @@ void row_make(struct store_row *row, const struct lent *l,
         row->flags |= STORE_REDELIVERED;
     if (w.flags & SLOT_LENGTH_INFERRED)
         row->flags |= STORE_LENGTH_INFERRED;
+    if (l->spooled && l->m.flags & MESSAGE_CANCELLED)
+        row->flags |= STORE_CANCELLED;
 }
 
 /* hold - the row is in the body of a FREE slot; the rest of the record */

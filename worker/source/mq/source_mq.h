@@ -75,6 +75,12 @@ struct mq_spool_ops {
     int (*note)(struct mq_spool *sp, const struct slot *slot);
     /* Its file was removed: 0, it is there again. Any thread. */
     int (*put_back)(struct mq_spool *sp);
+    /* An operator is about to cancel the rows whose keys, with a minus, are in
+     * `numbers`: until release none of them is lent. skip: those that were.
+     * release has of each number whether it is done. Both by one thread. */
+    void (*seize)(struct mq_spool *sp, const int64_t *numbers, size_t n,
+                  bool *skip);
+    void (*release)(struct mq_spool *sp, const bool *done);
     /* HELD, and in its slot only: it gets in line. */
     void (*adopt)(struct mq_spool *sp, struct lent *l);
 };

@@ -25,13 +25,6 @@ void spool_adopt(struct mq_spool *hook, struct lent *l)
 
 /* ---- on the disk ---- */
 
-/* was_lent - those of a priority are lent in their order, and each commit
- * brings later ones than the last did; so one number says it of all */
-static bool was_lent(const struct spool *sp, int64_t key)
-{
-    return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
-}
-
 /* fits - a slot has room for it; there is room for several of them here */
 static bool fits(const struct spool *sp, const struct store_spooled *m)
 {
@@ -49,17 +42,19 @@ static int page_read(struct spool *sp, int64_t *after)
                              sp->bodies, sp->room);
     uint32_t priority;
 
-    if (n > 0 && was_lent(sp, rows[0].key)) {
+    if (n > 0 && spool_lent_locked(sp, rows[0].key)) {
         priority = store_spool_priority(rows[0].key);
         *after = store_spool_key(priority, sp->taken[priority]);
         return -EAGAIN;
     }
     if (n == -EMSGSIZE || (n > 0 && !fits(sp, &rows[0]))) {
-        atomic_store(&sp->large, rows[0].key);
+        if (!spool_seized_locked(sp, rows[0].key))
+            atomic_store(&sp->large, rows[0].key);
         return -EINPROGRESS;
     }
     for (sp->count = 0; (int)sp->count < n; sp->count++)
-        if (was_lent(sp, rows[sp->count].key) || !fits(sp, &rows[sp->count]))
+        if (spool_lent_locked(sp, rows[sp->count].key) ||
+            !fits(sp, &rows[sp->count]))
             break;
     return n < 0 ? n : 0;
 }
@@ -96,7 +91,8 @@ static int row_next(struct spool *sp, int64_t *key)
 
 /* row_lend - into the lane's slot
  * Crash before the slot is HELD: the row is there as before. After it: recovery
- * finds the row, and frees the slot. */
+ * finds the row, and frees the slot; a row that is cancelled comes again with
+ * its mark. */
 static int row_lend(struct spool *sp, unsigned lane, struct message **out)
 {
     const struct store_spooled *m = &sp->ahead[sp->at];
@@ -127,7 +123,11 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
     sp->taken[store_spool_priority(m->key)] = slot->seq;
     sp->at++;
     atomic_fetch_sub(&sp->left, 1);
-    return mq_lend(sp->q, lane, out);
+    (void)mq_lend(sp->q, lane, out);
+    if (!(m->flags & STORE_CANCELLED))
+        return 0;
+    l->m.flags |= MESSAGE_CANCELLED;
+    return -ECANCELED;
 }
 
 /* ---- the next one ---- */
@@ -179,6 +179,8 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     if (got == -ENOBUFS && on_its_way(sp) && !atomic_load(&sp->stuck))
         return stall(sp);
     if (write < wait && write < row)
+        return stall(sp);
+    if (row < wait && spool_seized_locked(sp, row))
         return stall(sp);
     if (row < wait && !slot)
         return on_its_way(sp) ? stall(sp) : -EAGAIN; /* room() told */

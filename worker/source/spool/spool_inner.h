@@ -27,7 +27,7 @@ struct spool_wait {
     bool unique; /* it asks for a key, in the commit that brings it there */
 };
 
-/* Lock order: write_mtx, mtx, then custody's and the store's.
+/* Lock order: steer_mtx, write_mtx, mtx, then custody's and the store's.
  * m = under mtx   w = under write_mtx   c = constant after open
  * a = atomic, written under mtx   t = of its thread */
 struct spool {
@@ -39,10 +39,11 @@ struct spool {
     int kick;                  /* c  wakes the thread */
     pthread_mutex_t write_mtx; /* one writes: what is peeked is dropped */
     pthread_mutex_t mtx;
-    pthread_t thread; /* c  of started */
-    bool started;     /* by who starts and ends it */
-    bool grown;       /* t  there are slots for it */
-    atomic_bool stop; /* a */
+    pthread_mutex_t steer_mtx; /* one cancels, from seize to release */
+    pthread_t thread;          /* c  of started */
+    bool started;              /* by who starts and ends it */
+    bool grown;                /* t  there are slots for it */
+    atomic_bool stop;          /* a */
 
     /* Not on the disk: the last one comes next. */
     struct spool_wait *waiting; /* m */
@@ -61,6 +62,9 @@ struct spool {
     uint64_t *taken;       /* m  by priority: those up to this were lent */
     _Atomic int64_t left;  /* a  on the disk and not lent yet */
     _Atomic int64_t large; /* a  a row that no slot has room for; 0: none */
+    /* Not lent meanwhile: less their keys, and other numbers. */
+    const int64_t *seized; /* m */
+    size_t seized_count;   /* m */
     /* The next one is on its way to the disk: take has to wait for that. */
     atomic_bool stalled; /* a */
 
@@ -112,6 +116,9 @@ void spool_wait_locked(struct spool *sp, struct lent *l);
  * is held. */
 int spool_receive_locked(struct spool *sp, uint64_t wall_ns);
 
+/* Whether the row with that key was lent; it may be settled. mtx is held. */
+bool spool_lent_locked(const struct spool *sp, int64_t key);
+
 /* ---- spool.c ---- */
 
 int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
@@ -119,6 +126,13 @@ int spool_take(struct mq_spool *hook, unsigned lane, uint64_t wall_ns,
 int spool_end(struct mq_spool *hook, struct lent *l);
 bool spool_ready(const struct mq_spool *hook);
 void spool_adopt(struct mq_spool *hook, struct lent *l);
+
+/* ---- spool_steer.c ---- */
+
+bool spool_seized_locked(const struct spool *sp, int64_t key);
+void spool_seize(struct mq_spool *hook, const int64_t *numbers, size_t n,
+                 bool *skip);
+void spool_release(struct mq_spool *hook, const bool *done);
 
 /* ---- spool_key.c ---- */
 

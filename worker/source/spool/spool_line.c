@@ -58,6 +58,13 @@ void spool_ahead_locked(struct spool *sp, int64_t first)
         sp->count = sp->at; /* they are read again */
 }
 
+/* spool_lent_locked - those of a priority are lent in their order, and each
+ * commit brings later ones than the last did; so one number says it of all */
+bool spool_lent_locked(const struct spool *sp, int64_t key)
+{
+    return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
+}
+
 uint64_t spool_waits(const struct mq_spool *hook)
 {
     const struct spool *sp = spool_of(hook);

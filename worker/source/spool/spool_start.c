@@ -37,7 +37,8 @@ static int find(struct mq_spool *hook, const struct slot *slot,
 }
 
 /* note - Crash after it: the slot is as before, and the next start writes the
- * same numbers again. */
+ * same numbers again. The mark of a row that is cancelled stays: nobody ran it,
+ * as none is marked that was lent before. */
 static int note(struct mq_spool *hook, const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -105,6 +106,8 @@ static const struct mq_spool_ops spool_ops = {
     .note = note,
     .adopt = spool_adopt,
     .put_back = put_back,
+    .seize = spool_seize,
+    .release = spool_release,
 };
 
 int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
@@ -120,6 +123,7 @@ int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
     sp->grown = spool_most(sp) > 0; /* slots_for */
     pthread_mutex_init(&sp->mtx, NULL);
     pthread_mutex_init(&sp->write_mtx, NULL);
+    pthread_mutex_init(&sp->steer_mtx, NULL);
     sp->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (sp->kick < 0)
         err = problem_set(p, EX_OSERR, errno, "cannot start: %s",
@@ -247,6 +251,7 @@ void spool_close(struct spool **spool)
     free(sp->writing);
     free(sp->rows);
     free(sp->keys);
+    pthread_mutex_destroy(&sp->steer_mtx);
     pthread_mutex_destroy(&sp->write_mtx);
     pthread_mutex_destroy(&sp->mtx);
     free(sp);
