@@ -329,3 +329,78 @@ Test(amqp_cluster, nothing_confirmed_is_lost_while_nodes_and_workers_die)
     cr_assert_eq(due, 0, "%u letters are missing", due);
     free(ledger);
 }
+
+/* ---- a hop out of a wait queue that is refused ---- */
+
+#define HOPS     40U /* more than the 32 that the broker forwards at once */
+#define HOPS_TO  "3" /* the node that leads the queue which they go to */
+#define HOP_WAIT "wait.4000"
+
+/* leads - the node with that number leads a queue from now on: the command of
+ * docs/distributed.md */
+static void leads(const char *queue, const char *node)
+{
+    char text[400];
+    struct harness_result r;
+
+    snprintf(text, sizeof text,
+             "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, "
+             "<<\"%s\">>)), rabbit_quorum_queue:transfer_leadership(Q, "
+             "'mqw%s-%u@localhost').",
+             queue, node, amqp_port(1) - 1);
+    r = amqp_ctl("eval", text);
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+}
+
+/* node_known - whether node 1 has a connection to it */
+static bool node_known(const char *node)
+{
+    char text[100];
+
+    snprintf(text, sizeof text, "lists:member('mqw%s-%u@localhost', nodes()).",
+             node, amqp_port(1) - 1);
+    return !strstr(amqp_ctl("eval", text).out, "false");
+}
+
+/* hops_refused - messages wait at node 1 for the first time, and the node that
+ * leads their queue does not answer when they are to go back to it: up to
+ * 3.12.4 the broker refuses to itself what it forwards */
+static void hops_refused(void)
+{
+    char lines[HOPS * 2 + 1];
+    struct harness_result r;
+
+    for (unsigned i = 0; i < HOPS; i++)
+        memcpy(lines + (size_t)i * 2, "a\n", 3);
+    cr_assert_eq(harness_run("mqsend", "--quiet", "--create",
+                             amqp_operand(amqp_queue, 1), "first")
+                     .status,
+                 0);
+    leads(amqp_queue, HOPS_TO);
+    r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqsend", "--quiet", "--lines", "--delay", "4s",
+                             amqp_operand(amqp_queue, 1)),
+        .input = lines,
+        .input_size = sizeof lines - 1});
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    amqp_node("freeze", 3);
+    harness_until(!node_known(HOPS_TO), DRAIN);
+}
+
+/* Fails where the nodes wait for three minutes before they try again. */
+Test(amqp_cluster, hops_refused_come_back_with_the_node)
+{
+    hops_refused();
+    amqp_node("thaw", 3);
+    harness_until(amqp_ready(amqp_queue) == (long)HOPS + 1, DRAIN);
+}
+
+/* Fails without the command: what asks a dead node goes on to ask it. */
+Test(amqp_cluster, another_leader_frees_the_hops_that_a_dead_node_refused)
+{
+    hops_refused();
+    amqp_node("kill", 3);
+    leads(amqp_of(HOP_WAIT), "2");
+    harness_until(amqp_ready(amqp_queue) == (long)HOPS + 1, DRAIN);
+    amqp_node("up", 3);
+}
