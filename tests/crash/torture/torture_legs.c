@@ -84,6 +84,7 @@ static struct {
     pid_t cancel, now;        /* 0: none */
     _Atomic uint64_t *record; /* of what is to be cancelled */
     unsigned starts;          /* of it, until then */
+    char unmarked[96];        /* SQL: 1 while it waits and is not cancelled */
 } steer;
 
 /* mqctl_start - `more` is a row, or a flag */
@@ -112,6 +113,9 @@ static _Atomic uint64_t *steer_choose(struct torture *t, char text[32])
         row > 0 ? letters_record(t, spool ? -row : row, &plan) : NULL;
 
     snprintf(text, 32, spool ? "spool-%lld" : "%lld", row);
+    snprintf(steer.unmarked, sizeof steer.unmarked,
+             "SELECT count(*) FROM %s = %lld AND NOT flags & 8",
+             spool ? "spool WHERE key" : "messages WHERE row", row);
     return record && (spool || plan.fate == TORTURE_LATER) ? record : NULL;
 }
 
@@ -147,8 +151,9 @@ static void steer_end(struct torture *t)
         return;
     steer.cancel = 0;
     if (status != 0) {
-        /* Nothing was told: the kill may have come before the answer. */
-        atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
+        /* The kill may have come between the commit and the answer. */
+        if (place_store(t, steer.unmarked) != 1)
+            atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
         return;
     }
     r = torture_record(
