@@ -104,8 +104,9 @@ bool receive_must_leave(struct receive *item, enum why *why);
 bool receive_dwell(struct receive *item);
 static inline void receive_dwelt(struct receive *item)
 {
-    if (item->dwells)
-        item->luck = RECEIVE_LUCK;
+    if (item->dwells == 0)
+        return;
+    item->luck = RECEIVE_LUCK;
     item->dwells = 0;
 }
 

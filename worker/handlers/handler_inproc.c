@@ -265,15 +265,16 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
         place_init(place, h);
     view(c, h, d);
     c->context.out = out;
-    c->limit_ns =
-        delivery_limit_ns(d, h->set->timeout_ns, h->set->max_timeout_ns);
+    c->limit_ns = h->set->timeout_ns;
+    if (d->header.fields & HEADER_TIMEOUT)
+        c->limit_ns = delivery_limit_ns(d, c->limit_ns, h->set->max_timeout_ns);
     out->kind = OUTCOME_VERDICT;
     out->verdict = MQW_DONE;
-    out->error[0] = '\0';
-    out->said = false;
-    out->tail_size = 0;
-    out->delayed = false;
     out->ran = true;
+    out->said = false;
+    out->delayed = false;
+    out->error[0] = '\0';
+    out->tail_size = 0;
     call_deadline_enter(&place->deadline, d->message,
                         ns_add(d->begun_ns, c->limit_ns));
     returned = h->what.handle(&c->message, &c->context);

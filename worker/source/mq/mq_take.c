@@ -167,9 +167,11 @@ int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
     return receive(q, l, wall_ns);
 }
 
-/* receive_lane - as mq_fetch_lane */
-static inline int receive_lane(struct source_mq *q, unsigned lane,
-                               uint64_t wall_ns, struct message **out)
+/* receive_lane - as mq_fetch_lane; all that is in it has one frame */
+__attribute__((flatten)) static int receive_lane(struct source_mq *q,
+                                                 unsigned lane,
+                                                 uint64_t wall_ns,
+                                                 struct message **out)
 {
     struct lent *l = lane_get(q, lane);
     int err;
