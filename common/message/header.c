@@ -286,16 +286,12 @@ static int line_read(struct line *line, const char *at, size_t size,
     return 0;
 }
 
-/* group_alone - the header is "group: VALUE", of plain ASCII, and nothing else,
- * as it mostly is where messages have groups. False: lines_read is asked, which
- * also says what is wrong.
- */
-static inline bool group_alone(const char *data, size_t size,
-                               struct header *out)
+/* header_group_alone - as it mostly is where messages have groups */
+bool header_group_alone(const void *data, size_t size, struct header *out)
 {
     static const char begin[] = HEADER_MAGIC "group: ";
     const size_t from = sizeof begin - 1;
-    const unsigned char *s = (const unsigned char *)data;
+    const unsigned char *s = data;
     size_t at = from, most = from + HEADER_VALUE_MAX + 1;
 
     if (size < from + 3 || memcmp(data, begin, from) != 0)
@@ -307,7 +303,7 @@ static inline bool group_alone(const char *data, size_t size,
     if (at == most || at == from || s[at] != '\n' || s[at + 1] != '\n' ||
         s[from] == ' ' || s[at - 1] == ' ')
         return false;
-    out->group = (struct header_text){data + from, at - from};
+    out->group = (struct header_text){(const char *)data + from, at - from};
     out->fields = HEADER_GROUP;
     out->x_count = 0;
     out->bytes = at + 2;
@@ -358,7 +354,7 @@ int header_parse(const void *data, size_t size, struct header *out,
         out->x_count = 0;
         return 0;
     }
-    if (group_alone(data, size, out))
+    if (header_group_alone(data, size, out))
         return 0;
     *out = (struct header){0};
     err = lines_read(data, size, out, why, &size_line);

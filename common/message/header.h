@@ -53,8 +53,9 @@ struct header_text {
 };
 
 struct header {
-    size_t bytes;    /* of the header; the body starts here. 0 = no header */
-    unsigned fields; /* HEADER_ bits: which of the following were there */
+    size_t bytes;     /* of the header; the body starts here. 0 = no header */
+    unsigned fields;  /* HEADER_ bits: which of the following were there */
+    unsigned x_count; /* how many x- lines there are */
     struct ulid id;
     uint64_t sent_ns;         /* ns since the epoch */
     uint64_t size;            /* bytes of the body */
@@ -69,7 +70,6 @@ struct header {
     struct header_text backoff; /* as backoff_parse reads it */
     struct header_text unique;  /* a key */
     uint64_t unique_for_ms;     /* 1 and up */
-    unsigned x_count;           /* how many x- lines there are */
 };
 
 /* Whether a message begins with the magic line: one compare. */
@@ -78,6 +78,10 @@ static inline bool header_found(const void *data, size_t size)
     return size >= HEADER_MAGIC_BYTES &&
            memcmp(data, HEADER_MAGIC, HEADER_MAGIC_BYTES) == 0;
 }
+
+/* Whether the header is "group: VALUE", of plain ASCII, and nothing else; then
+ * it is read as header_parse does. */
+bool header_group_alone(const void *data, size_t size, struct header *out);
 
 /* Read the header of the `size` bytes at `data`, a whole message. 0; if there
  * is none, out->bytes, fields and x_count are 0. What has no bit in fields is

@@ -88,6 +88,8 @@ char *dispatch_closing(const struct flow *f, size_t *bytes);
  * an operator sent again. Ends the lease. */
 void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
                       uint64_t seq, bool letter);
+/* The same as GROUP_GOES_ON, of a message that is no letter. */
+void dispatch_done(struct flow *f, struct group *lease);
 /* A stored message died without a lease: its group does not wait for it any
  * more, or is held. */
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq);

@@ -98,8 +98,10 @@ static void hold(struct flow *f, struct group *lease)
     held(f, copy, size);
 }
 
-/* go_on - unless a letter of it is left */
-static void go_on(struct flow *f, struct group *lease, bool ask)
+/* go_on - unless a letter of it is left; not inline, as the usual way of
+ * dispatch_done is short */
+__attribute__((noinline)) static void go_on(struct flow *f, struct group *lease,
+                                            bool ask)
 {
     while (!(ask && still_dead(f, lease))) {
         if (groups_release(f->dispatch->groups, lease))
@@ -107,6 +109,13 @@ static void go_on(struct flow *f, struct group *lease, bool ask)
         ask = true; /* one came meanwhile */
     }
     hold(f, lease);
+}
+
+/* dispatch_done - a letter may have come meanwhile */
+void dispatch_done(struct flow *f, struct group *lease)
+{
+    if (!groups_release(f->dispatch->groups, lease))
+        go_on(f, lease, true);
 }
 
 /* dispatch_settled - the lease ends as the verdict says */

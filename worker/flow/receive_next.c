@@ -100,9 +100,16 @@ static bool is_plain(const struct delivery *d)
            !(d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE));
 }
 
-/* receive_sort - a message of a group goes to its place: HANDED_OVER; 0 if it
- * has none; -errno: it is ready, and sorted again when it is taken */
-int receive_sort(struct receive *item, struct message *m)
+/* unsorted - it is sorted again when it is taken: `err` */
+static int unsorted(struct receive *item, struct message *m, int err)
+{
+    ready_put(&item->flow->ready, m, false);
+    return err;
+}
+
+/* sort_any - as receive_sort; not inline, as that has a small frame */
+__attribute__((noinline)) static int sort_any(struct receive *item,
+                                              struct message *m)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -118,9 +125,27 @@ int receive_sort(struct receive *item, struct message *m)
     if (!err)
         err = dispatch_enter(f, d);
     if (err < 0)
-        ready_put(&f->ready, m, false);
-    else
-        item->plain = err == TAKEN && is_plain(d);
+        return unsorted(item, m, err);
+    item->plain = err == TAKEN && is_plain(d);
+    return err;
+}
+
+/* receive_sort - a message of a group goes to its place: HANDED_OVER; 0 if it
+ * has none; -errno: it is ready, and sorted again when it is taken
+ * One whose header names its group and no more has neither a key nor a time of
+ * its own.
+ */
+int receive_sort(struct receive *item, struct message *m)
+{
+    struct delivery *d = item->d;
+    int err;
+
+    if (!delivery_grouped(d, m))
+        return sort_any(item, m);
+    err = dispatch_enter(item->flow, d);
+    if (err < 0)
+        return unsorted(item, m, err);
+    item->plain = d->lease && !(m->flags & MESSAGE_STORED);
     return err;
 }
 

@@ -89,7 +89,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
         counters_settled(f->counters, COUNTERS_DONE, m->id,
                          settle_ended_at(d, out));
     if (d->lease)
-        dispatch_settled(f, d->lease, GROUP_GOES_ON, 0, false);
+        dispatch_done(f, d->lease);
     if (!f->deaf && f->ops->settled)
         settle_told(f, d, out);
 }

@@ -117,8 +117,8 @@ static bool is_it(const struct group *group, const char *key, size_t size)
 }
 
 /* search - the slot of a group, or the empty one that it would get */
-static size_t search(const struct group_table *t, uint32_t hash,
-                     const char *key, size_t size)
+static inline size_t search(const struct group_table *t, uint32_t hash,
+                            const char *key, size_t size)
 {
     size_t i = hash & (t->size - 1);
 
@@ -161,18 +161,14 @@ static void group_free(struct group_table *t, struct group *group)
     t->spares++;
 }
 
-struct group *group_table_get(struct group_table *t, uint32_t hash,
-                              const char *key, size_t size)
+/* add - a new group; not inline, as a group is mostly found */
+__attribute__((noinline)) static struct group *
+add(struct group_table *t, uint32_t hash, const char *key, size_t size)
 {
-    size_t i = search(t, hash, key, size);
-    struct group *group = t->slots[i].group;
+    struct group *group;
 
-    if (group)
-        return group;
-    if (t->count >= t->size / 4 * 3) {
+    if (t->count >= t->size / 4 * 3)
         resize(t, t->size * 2);
-        i = search(t, hash, key, size);
-    }
     if (t->count + 1 >= t->size) /* one slot stays empty: it ends a search */
         return NULL;
     group = group_new(t, size);
@@ -180,9 +176,17 @@ struct group *group_table_get(struct group_table *t, uint32_t hash,
         return NULL;
     *group = (struct group){.hash = hash, .key_size = (uint16_t)size};
     memcpy(group->key, key, size);
-    t->slots[i] = (struct group_slot){group, hash};
+    place(t, (struct group_slot){group, hash});
     t->count++;
     return group;
+}
+
+struct group *group_table_get(struct group_table *t, uint32_t hash,
+                              const char *key, size_t size)
+{
+    struct group *group = t->slots[search(t, hash, key, size)].group;
+
+    return group ? group : add(t, hash, key, size);
 }
 
 /* close_gap - slot `gap` is free: groups that would have wanted it move up */
@@ -214,6 +218,48 @@ void group_table_remove(struct group_table *t, struct group *group)
         resize(t, t->size / 4);
 }
 
+/* group_table_keep - in place of one that is removed, now if it is at rest, or
+ * when it comes to rest; so not more than GROUPS_KEPT are ever at rest */
+void group_table_keep(struct group_table *t, struct group *group)
+{
+    struct group *was = t->kept[t->kept_next];
+
+    t->kept[t->kept_next] = group;
+    t->kept_next = (t->kept_next + 1) % GROUPS_KEPT;
+    group->kept = true;
+    if (!was)
+        return;
+    was->kept = false;
+    if (was->state == GROUP_IDLE)
+        group_table_remove(t, was);
+}
+
+size_t group_table_busy(const struct group_table *t)
+{
+    size_t resting = 0;
+
+    for (size_t i = 0; i < GROUPS_KEPT && t->kept[i]; i++)
+        resting += t->kept[i]->state == GROUP_IDLE;
+    return t->count - resting;
+}
+
+/* kept_check - those in `kept` are kept, and no others */
+static const char *kept_check(const struct group_table *t)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->size; i++)
+        kept += t->slots[i].group && t->slots[i].group->kept;
+    for (size_t i = 0; i < GROUPS_KEPT && t->kept[i]; i++, kept--) {
+        const struct group *group = t->kept[i];
+
+        if (!group->kept || group_table_find(t, group->hash, group->key,
+                                             group->key_size) != group)
+            return "a group that is kept is not in the table";
+    }
+    return kept ? "a group is kept twice, or has no place" : NULL;
+}
+
 const char *group_table_check(const struct group_table *t)
 {
     size_t count = 0;
@@ -233,5 +279,5 @@ const char *group_table_check(const struct group_table *t)
     }
     if (count != t->count || count >= t->size)
         return "the table's count is wrong";
-    return NULL;
+    return kept_check(t);
 }

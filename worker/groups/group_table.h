@@ -2,9 +2,11 @@
  *
  * WHAT   The struct of a group, and the table that finds it. Hashes lie beside
  *        the pointers, so that a search that finds nothing, growing and
- *        shrinking touch no group.
+ *        shrinking touch no group. A group that comes to rest is forgotten by
+ *        all but the table, which keeps some for their next messages.
  * WHO    groups.c and its neighbours, under their lock; group_hash: any thread.
- * OWNS   The groups in it, and a few freed ones for reuse.
+ * OWNS   The groups in it, GROUPS_KEPT of them at rest at most, and a few
+ *        freed ones for reuse.
  * FAILS  NULL: no memory. When there is none to grow, the table gets slower
  *        first and refuses when it is full.
  */
@@ -17,8 +19,10 @@
 
 #pragma GCC visibility push(hidden)
 
+#define GROUPS_KEPT 64
+
 enum group_state {
-    GROUP_IDLE,    /* nothing to deliver; only between two steps */
+    GROUP_IDLE,    /* nothing of it is here: at rest, or between two steps */
     GROUP_QUEUED,  /* on the run queue */
     GROUP_RUNNING, /* leased */
     GROUP_BLOCKED, /* its head waits for a retry */
@@ -41,6 +45,7 @@ struct group {
     uint8_t state; /* enum group_state */
     bool closing : 1;
     bool doubted : 1; /* a letter came while it was leased or held: recheck */
+    bool kept : 1;    /* in `kept` of the table */
     int64_t head;     /* the row that waits; 0: none */
     char key[];
 };
@@ -56,6 +61,10 @@ struct group_table {
     size_t count;        /* groups */
     struct group *spare; /* freed ones, by link.tqe_next */
     unsigned spares;
+    /* These stay in the table when they come to rest, in whatever state they
+     * are now. NULL: none yet. The oldest place is used next. */
+    struct group *kept[GROUPS_KEPT];
+    unsigned kept_next;
 };
 
 uint32_t group_hash(const char *key, size_t size);
@@ -64,11 +73,29 @@ int group_table_init(struct group_table *t);
 void group_table_fini(struct group_table *t); /* frees the groups */
 struct group *group_table_find(const struct group_table *t, uint32_t hash,
                                const char *key, size_t size);
-/* The group of that key; if there is none, a new one in state IDLE. NULL: no
- * memory. */
+/* The group of that key; if there is none, or it is at rest, it is as new, in
+ * state IDLE. NULL: no memory. */
 struct group *group_table_get(struct group_table *t, uint32_t hash,
                               const char *key, size_t size);
 void group_table_remove(struct group_table *t, struct group *group);
+/* Inside of group_table_rest. */
+void group_table_keep(struct group_table *t, struct group *group);
+/* Nothing of the group is here, and it is on no list: it comes to rest. So that
+ * a group that gets one message after the other is not made and removed for
+ * each of them, it stays if it is kept; else it takes the place of one that has
+ * been kept for longest. */
+static inline void group_table_rest(struct group_table *t, struct group *group)
+{
+    group->state = GROUP_IDLE;
+    group->head = 0;
+    group->used = 0;
+    group->high = 0;
+    group->doubted = false;
+    if (!group->kept)
+        group_table_keep(t, group);
+}
+/* Groups that are not at rest. */
+size_t group_table_busy(const struct group_table *t);
 /* Every invariant; NULL or what is wrong. */
 const char *group_table_check(const struct group_table *t);
 

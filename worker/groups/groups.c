@@ -150,7 +150,7 @@ void group_wake_locked(struct groups *g, struct group *group)
     } else {
         unlink_locked(g, group);
         group_closing_locked(g, group, false);
-        group_table_remove(&g->table, group);
+        group_table_rest(&g->table, group);
     }
 }
 
@@ -330,12 +330,14 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     groups_unlock(g);
 }
 
-/* groups_pass - no message of an unknown group can be before this one
- * A message that waits, runs or is parked keeps its group known; a group that
- * is closing stays known, too.
+/* groups_pass - no message of an idle group can be before this one
+ * A message that waits, runs or is parked keeps its group from being idle, and
+ * a group that is closing has one. Nothing that groups_unlock asks about
+ * changes. All that finds a group has one frame.
  */
-int groups_pass(struct groups *g, const char *key, size_t size,
-                uint32_t priority, struct group **lease)
+__attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
+                                         size_t size, uint32_t priority,
+                                         struct group **lease)
 {
     uint32_t hash = group_hash(key, size);
     struct group *group;
@@ -349,14 +351,14 @@ int groups_pass(struct groups *g, const char *key, size_t size,
         group = group_table_get(&g->table, hash, key, size);
         if (!group) {
             err = -ENOMEM;
-        } else if (group->state == GROUP_IDLE) { /* it is new */
+        } else if (group->state == GROUP_IDLE) { /* so it is on no list */
             err = 0;
             *lease = group;
-            group_run_locked(g, group);
+            group->state = GROUP_RUNNING;
             count_high(group, NULL, priority);
         }
     }
-    groups_unlock(g);
+    quick_unlock(&g->mtx);
     return err;
 }
 
@@ -394,17 +396,38 @@ static void release_locked(struct groups *g, struct group *lease)
     }
 }
 
-bool groups_release(struct groups *g, struct group *lease)
+/* is_last - nothing of the group is here but what its lessee had */
+static inline bool is_last(const struct group *lease)
 {
-    bool doubted;
+    uint64_t more = atomic_load_explicit(&lease->parked, memory_order_relaxed) |
+                    lease->items.count | lease->parking;
 
-    quick_lock(&g->mtx);
-    doubted = lease->doubted;
+    return !more && !lease->ahead && !(lease->closing | lease->doubted);
+}
+
+/* release_rest - unlocks; not inline, as the usual way is short */
+__attribute__((noinline)) static bool release_rest(struct groups *g,
+                                                   struct group *lease)
+{
+    bool doubted = lease->doubted;
+
     lease->doubted = false;
     if (!doubted)
         release_locked(g, lease);
     groups_unlock(g);
     return !doubted;
+}
+
+/* groups_release - of the usual message, the group had this one only: nothing
+ * that groups_unlock asks about changes */
+bool groups_release(struct groups *g, struct group *lease)
+{
+    quick_lock(&g->mtx);
+    if (!is_last(lease))
+        return release_rest(g, lease);
+    group_table_rest(&g->table, lease);
+    quick_unlock(&g->mtx);
+    return true;
 }
 
 void groups_block(struct groups *g, struct group *lease, int64_t head)
@@ -449,11 +472,10 @@ void groups_return(struct groups *g, struct group *lease,
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
 
     quick_lock(&g->mtx);
-    group = group_table_find(&g->table, hash, key, size);
+    group = group_find_locked(g, key, size);
     if (group && (group->state != GROUP_BLOCKED || group->head != row))
         group = NULL;
     if (group) {

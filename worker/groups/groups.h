@@ -6,7 +6,8 @@
  *        A pure data structure under one mutex: it knows nothing of slots, rows
  *        or handlers. docs/design/machines.md draws the states.
  * WHO    Any thread. A leased group belongs to the thread that leased it.
- * OWNS   Groups; a group that is empty, idle and has nothing parked is freed.
+ * OWNS   Groups; a group that is empty, idle and has nothing parked is
+ *        forgotten, and freed but for the last GROUPS_KEPT of them.
  *        Items are the caller's, embedded in its own structs.
  * FAILS  groups_add: -ENOMEM, -ESHUTDOWN the group was closed, -ENAMETOOLONG
  *        its key is.

@@ -54,6 +54,15 @@ static inline void groups_unlock(struct groups *g)
     quick_unlock(&g->mtx);
 }
 
+/* The group of that key; NULL: nothing of it is here. */
+static inline struct group *group_find_locked(const struct groups *g,
+                                              const char *key, size_t size)
+{
+    uint32_t hash = group_hash(key, size);
+    struct group *group = group_table_find(&g->table, hash, key, size);
+
+    return group && group->state != GROUP_IDLE ? group : NULL;
+}
 /* The group of that key, or a new one. 0: the lock is held on return. -ENOMEM,
  * -ENAMETOOLONG. */
 int group_lock(struct groups *g, const char *key, size_t size,

@@ -35,7 +35,7 @@ size_t groups_count(struct groups *g)
     size_t n;
 
     quick_lock(&g->mtx);
-    n = g->table.count;
+    n = group_table_busy(&g->table);
     groups_unlock(g);
     return n;
 }
@@ -46,7 +46,7 @@ bool groups_leased(struct groups *g, const char *key, size_t size)
     bool leased;
 
     quick_lock(&g->mtx);
-    group = group_table_find(&g->table, group_hash(key, size), key, size);
+    group = group_find_locked(g, key, size);
     leased = group && group->state == GROUP_RUNNING;
     groups_unlock(g);
     return leased;
@@ -56,11 +56,10 @@ int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),
                 void *arg)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
 
     quick_lock(&g->mtx);
-    group = group_table_find(&g->table, hash, key, size);
+    group = group_find_locked(g, key, size);
     if (group)
         group_items_each(&group->items, visit, arg);
     groups_unlock(g);
@@ -71,11 +70,10 @@ int groups_list(struct groups *g, const char *key, size_t size,
 static int closing_set(struct groups *g, const char *key, size_t size,
                        bool closing)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
 
     quick_lock(&g->mtx);
-    group = group_table_find(&g->table, hash, key, size);
+    group = group_find_locked(g, key, size);
     if (group)
         group_closing_locked(g, group, closing);
     groups_unlock(g);
@@ -150,7 +148,12 @@ static const char *state_check(const struct group *group,
 
     switch ((enum group_state)group->state) {
     case GROUP_IDLE:
-        return "an idle group is kept";
+        if (!group->kept)
+            return "an idle group stays that is not kept";
+        if (first || group->parked || group->parking || group->ahead ||
+            group->closing || group->doubted || group->used || group->high)
+            return "an idle group has something left";
+        break;
     case GROUP_QUEUED:
         if (!first && !group->parked)
             return "a queued group has nothing to deliver";

@@ -66,12 +66,11 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
 
 bool groups_unhold(struct groups *g, const char *key, size_t size)
 {
-    uint32_t hash = group_hash(key, size);
     struct group *group;
     bool doubted = false;
 
     quick_lock(&g->mtx);
-    group = group_table_find(&g->table, hash, key, size);
+    group = group_find_locked(g, key, size);
     if (group && group->state == GROUP_HELD) {
         doubted = group->doubted;
         group->doubted = false;

@@ -52,6 +52,16 @@ struct delivery {
 void delivery_read(struct delivery *d, struct message *m, char separator);
 /* The same, but it is named only if its sender did that. */
 void delivery_sort(struct delivery *d, struct message *m, char separator);
+/* Inside: its header is read, and was not broken. */
+static inline void delivery_begin(struct delivery *d, struct message *m)
+{
+    d->message = m;
+    d->lease = NULL;
+    d->body = m->data + d->header.bytes;
+    d->body_size = m->size - d->header.bytes;
+    d->broken = d->repeat = d->duplicate = false;
+    d->id_text[0] = '\0';
+}
 /* The short way of a message that has just come from its origin, where no
  * separator is set: true if it has no header. It is not named (message_name).
  */
@@ -59,16 +69,21 @@ static inline bool delivery_plain(struct delivery *d, struct message *m)
 {
     if (header_found(m->data, m->size))
         return false;
-    d->message = m;
-    d->lease = NULL;
     d->header.bytes = 0;
     d->header.fields = d->header.x_count = 0;
     d->group.at = NULL;
     d->group.size = 0;
-    d->body = m->data;
-    d->body_size = m->size;
-    d->broken = d->repeat = d->duplicate = false;
-    d->id_text[0] = '\0';
+    delivery_begin(d, m);
+    return true;
+}
+/* The short way of one whose header names its group and says nothing else; with
+ * any separator. False: delivery_sort reads it. */
+static inline bool delivery_grouped(struct delivery *d, struct message *m)
+{
+    if (m->group.at || !header_group_alone(m->data, m->size, &d->header))
+        return false;
+    d->group = d->header.group;
+    delivery_begin(d, m);
     return true;
 }
 /* The same, but without a name. */
@@ -96,11 +111,11 @@ enum outcome_kind {
 struct outcome {
     enum outcome_kind kind;
     enum mqw_verdict verdict;
-    bool ran;                  /* something of it may have happened */
+    bool ran;     /* something of it may have happened */
+    bool said;    /* the error is the handler's own words */
+    bool delayed; /* a retry waits delay_ns, whatever the backoff says */
     char error[OUTCOME_ERROR]; /* "exit 1", "signal 11"; "" when done */
-    bool said;                 /* the error is the handler's own words */
     uint64_t duration_ns;
-    bool delayed;      /* a retry waits delay_ns, whatever the backoff says */
     uint64_t delay_ns; /* so it is 0, false, where a handler cannot say so */
     size_t tail_size;
     char tail[OUTCOME_TAIL]; /* end of its stderr */

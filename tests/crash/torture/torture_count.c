@@ -282,9 +282,9 @@ static void cost_tell(const struct count *c, const char *name)
 
     memcpy(steps, c->steps, sizeof steps);
     qsort(steps, SAMPLES, sizeof *steps, by_number);
-    printf("%s: %" PRIu64 " instructions a message (lower quartile of %d, "
+    printf("%s: %" PRIu64 " instructions a message (lower eighth of %d, "
            "%" PRIu64 " to %" PRIu64 "), %d for each look at the clock\n",
-           name, steps[SAMPLES / 4], SAMPLES, steps[0], steps[SAMPLES - 1],
+           name, steps[SAMPLES / 8], SAMPLES, steps[0], steps[SAMPLES - 1],
            CLOCK);
 }
 

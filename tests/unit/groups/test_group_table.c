@@ -195,3 +195,51 @@ Test(group_table, memory_of_freed_groups_is_used_again_but_not_kept_for_ever)
         group_table_remove(&table, find((char *)&k, sizeof k));
     cr_assert_leq(table.spares, 1024);
 }
+
+Test(group_table, a_group_at_rest_is_found_again_as_new)
+{
+    struct group *first = get("a", 1);
+
+    first->state = GROUP_RUNNING;
+    first->used = first->high = 3;
+    first->head = 7;
+    first->doubted = true;
+    group_table_rest(&table, first);
+    cr_assert_eq(group_table_busy(&table), 0);
+    cr_assert_eq(get("a", 1), first);
+    cr_assert_eq(first->state, GROUP_IDLE);
+    cr_assert(!first->used && !first->high && !first->head && !first->doubted);
+}
+
+Test(group_table, few_groups_at_rest_stay_however_many_there_were)
+{
+    for (unsigned k = 0; k < 10000; k++)
+        get((char *)&k, sizeof k)->state = GROUP_RUNNING;
+    for (unsigned k = 0; k < 10000; k++) {
+        cr_assert_eq(group_table_busy(&table), 10000 - k);
+        group_table_rest(&table, find((char *)&k, sizeof k));
+        cr_assert_leq(table.count, 10000 - k - 1 + GROUPS_KEPT);
+    }
+    cr_assert_eq(table.count, GROUPS_KEPT);
+    cr_assert_null(group_table_check(&table));
+}
+
+/* One that runs when its place goes to another is removed when it has come to
+ * rest and lost its place for the second time. */
+Test(group_table, a_group_that_runs_outlives_its_place)
+{
+    struct group *runs = get("runs", 4);
+
+    group_table_rest(&table, runs);
+    runs->state = GROUP_RUNNING;
+    for (unsigned k = 0; k < GROUPS_KEPT; k++)
+        group_table_rest(&table, get((char *)&k, sizeof k));
+    cr_assert(!runs->kept);
+    cr_assert_eq(find("runs", 4), runs);
+    group_table_rest(&table, runs);
+    cr_assert_eq(table.count, GROUPS_KEPT);
+    for (unsigned k = 0; k < GROUPS_KEPT; k++)
+        group_table_rest(&table, get((char *)&k, sizeof k));
+    cr_assert_null(find("runs", 4));
+    cr_assert_eq(table.count, GROUPS_KEPT);
+}
