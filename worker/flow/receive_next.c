@@ -140,7 +140,7 @@ int receive_sort(struct receive *item, struct message *m)
     struct delivery *d = item->d;
     int err;
 
-    if (!delivery_grouped(d, m))
+    if (m->flags & MESSAGE_CANCELLED || !delivery_grouped(d, m))
         return sort_any(item, m);
     err = dispatch_enter(item->flow, d);
     if (err < 0)
