@@ -125,6 +125,7 @@ static int publish(struct publisher *b, struct unconfirmed *u,
         all[p.headers.num_entries++] = resent_header();
         p._flags |= AMQP_BASIC_HEADERS_FLAG;
     }
+    topology_time_to_live(&b->setup.topology, u->queue, &p);
     u->returned = false;
     u->sent_ns = clock_mono_ns();
     err = link_status(b->link, rabbit.amqp_basic_publish(

@@ -81,6 +81,18 @@ const char *topology_waits(const struct topology *t, uint64_t ms,
     return out;
 }
 
+void topology_time_to_live(const struct topology *t, const char *name,
+                           amqp_basic_properties_t *p)
+{
+    size_t own = strlen(t->operand->queue);
+
+    if (strncmp(name, t->operand->queue, own) != 0 ||
+        strncmp(name + own, ".wait.", 6) != 0)
+        return;
+    p->_flags |= AMQP_BASIC_EXPIRATION_FLAG;
+    p->expiration = bytes(name + own + 6);
+}
+
 uint64_t topology_length(uint64_t ms)
 {
     uint64_t longest = 0;

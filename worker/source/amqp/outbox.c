@@ -73,6 +73,7 @@ static int publish_as(struct source_amqp *q, struct amqp_job *j,
     err = envelope_copy(&copy, m->raw, &change, plain);
     if (err)
         return err;
+    topology_time_to_live(&q->topology, name, &copy.properties);
     err = link_status(
         q->outbox.link,
         rabbit.amqp_basic_publish(
