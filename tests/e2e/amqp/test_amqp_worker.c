@@ -252,3 +252,40 @@ Test(amqp_worker, without_create_a_missing_queue_is_refused)
     cr_assert_eq(r.status, 66, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "no queue missing"), "%s", r.err);
 }
+
+/* hop_declare - a queue for what waits, as one is for a moment when it is new:
+ * without a time to live of its own */
+static void hop_declare(const char *name)
+{
+    const char *const pairs[][2] = {{"x-queue-type", "quorum"},
+                                    {"x-dead-letter-exchange", ""},
+                                    {"x-dead-letter-routing-key", amqp_queue}};
+    amqp_table_entry_t all[3];
+
+    for (size_t i = 0; i < 3; i++)
+        all[i] = (amqp_table_entry_t){
+            .key = amqp_word(pairs[i][0]),
+            .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                      .value.bytes = amqp_word(pairs[i][1])}};
+    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(name), 0, 1, 0, 0,
+                              (amqp_table_t){3, all});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+}
+
+Test(amqp_worker, what_waits_comes_back_from_a_queue_without_a_time_to_live)
+{
+    const char *handler =
+        harness_script("h", "cat >>runs; echo >>runs; [ -e failed ] || "
+                            "{ touch failed; exit 1; }\n");
+    struct harness_process *w = amqp_worker("--", "true");
+
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    hop_declare(amqp_of("wait.1000"));
+    w = amqp_worker("--no-create", "--backoff", "1s", "--jitter", "0", "--",
+                    handler);
+    amqp_send("retried");
+    harness_until_lines("runs", 2, 30000);
+    cr_assert_eq(harness_lines_with("runs", "retried"), 2);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(amqp_ready(amqp_of("wait.1000")), 0);
+}
