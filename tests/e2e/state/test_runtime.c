@@ -470,7 +470,7 @@ Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
 
     killed_over(q, "held");
     said = ctl_out("remove", q);
-    cr_assert(strstr(said, harness_path("%s, and run when", folder(q))) &&
+    cr_assert(strstr(said, harness_path("%s, and runs when", folder(q))) &&
                   strstr(said, "; 1 message in flight stays in "),
               "%s", said);
     w = worker(q); /* it makes the queue again */

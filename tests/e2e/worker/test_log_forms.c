@@ -35,7 +35,7 @@ static const char *said(const char *script, const char *flag)
     "for w in \"$@\"; do line=\"${line-} '$(echo \"$w\" |"    \
     "  sed \"s/'/'\\\\\\\\''/g\")'\"; done;"                  \
     "unset STATE_DIRECTORY; export TERM=xterm; script -qec"   \
-    "  \"stty cols 80; exec $line\" /dev/null </dev/null"
+    "  \"stty cols 100; exec $line\" /dev/null </dev/null"
 
 Test(log_forms, terminal_gets_short_lines_in_colour)
 {
