@@ -60,18 +60,19 @@ static void end_due(struct timer *timer)
 /* idle - YES: nothing runs, nothing is there that could run now; NO: something
  * does; -errno: the source does not tell
  * The source is asked last: a work item that could not start its child has left
- * without a look at it.
+ * without a look at it. `fresh` comes after is_due, as it may be what that saw.
  */
 static int idle(struct flow *f)
 {
     int due;
 
     if (atomic_load(&f->gate.running) > 0 || ready_waiting(&f->ready) > 0 ||
-        unsettled_count(&f->unsettled) > 0 || dispatch_ready(f) ||
-        f->source->ops->fresh(f->source) > 0)
+        unsettled_count(&f->unsettled) > 0 || dispatch_ready(f))
         return NO;
     due = f->source->ops->is_due(f->source);
-    return due < 0 ? due : due == YES ? NO : YES;
+    if (due < 0)
+        return due;
+    return due == YES || f->source->ops->fresh(f->source) > 0 ? NO : YES;
 }
 
 /* unreadable - a store that is damaged stays so: nobody would end such a run */
@@ -96,9 +97,10 @@ static uint64_t idle_end(const struct flow *f)
 }
 
 /* look - has it been idle for long enough? Work that came meanwhile starts the
- * timer again when it leaves; verdicts that could not be written yet are no
- * work that leaves, so look again once they may have been. The end is read
- * last: what ended has moved it before it counted itself out.
+ * timer again when it leaves. No work that leaves are verdicts that could not
+ * be written yet, and messages that nobody has taken, which may be for another
+ * consumer of the queue: look again. The end is read last: what ended has moved
+ * it before it counted itself out.
  */
 static int look(struct chore *chore)
 {
@@ -106,7 +108,7 @@ static int look(struct chore *chore)
     int is = idle(f);
     uint64_t now, end;
 
-    if (unsettled_count(&f->unsettled))
+    if (is == NO && atomic_load(&f->gate.running) == 0)
         chore_after(chore, NS_PER_S);
     if (is < 0)
         return unreadable(f, is);

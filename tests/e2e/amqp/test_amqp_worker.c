@@ -289,3 +289,16 @@ Test(amqp_worker, what_waits_comes_back_from_a_queue_without_a_time_to_live)
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(amqp_ready(amqp_of("wait.1000")), 0);
 }
+
+Test(amqp_worker, a_run_ends_when_what_was_there_at_its_start_is_done)
+{
+    struct harness_process *w = amqp_worker("--", "true");
+
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    for (int i = 0; i < 40; i++)
+        amqp_send("x");
+    amqp_confirmed();
+    w = amqp_worker("--exit-when-idle", "--", RECORD);
+    cr_assert_eq(harness_wait(w, 30000), 0);
+    cr_assert_eq(harness_lines("runs"), 40);
+}

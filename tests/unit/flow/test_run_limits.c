@@ -197,6 +197,45 @@ Test(run_limits, a_message_in_the_queue_is_work)
     cr_assert_null(atomic_load(&flow.gate.why));
 }
 
+Test(run_limits, a_message_that_another_consumer_takes_is_no_work_any_more)
+{
+    struct fake_message *x;
+
+    begin_idle();
+    x = fake_give("x");
+    flow_pass(60 * NS_PER_S);
+    cr_assert_null(atomic_load(&flow.gate.why));
+    x->at = FAKE_GONE;
+    flow_pass(2 * NS_PER_S);
+    cr_assert(over("idle"));
+}
+
+/* A broker's messages are counted when it is asked for what is due. */
+static int counted;
+
+static long fresh_counted(const struct source *s)
+{
+    (void)s;
+    return counted;
+}
+
+static int due_counts(struct source *s)
+{
+    (void)s;
+    counted = 0;
+    return NO;
+}
+
+Test(run_limits, an_old_count_of_what_is_fresh_keeps_no_run_alive)
+{
+    begin_idle();
+    counted = 5;
+    fake.ops.fresh = fresh_counted;
+    fake.ops.is_due = due_counts;
+    flow_pass(IDLE + NS_PER_S);
+    cr_assert(over("idle"));
+}
+
 Test(run_limits, a_retry_in_an_hour_is_the_next_runs)
 {
     begin_idle();
