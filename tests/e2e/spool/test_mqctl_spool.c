@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "common/message/header.h"
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(mqctl_spool, .init = harness_init, .fini = harness_fini,
@@ -299,6 +300,25 @@ Test(mqctl_spool, cancel_ends_rows_as_discarded_in_their_turn)
     r = ctl("explain", q, id);
     cr_assert_not_null(strstr(r.out, ": discarded at"), "%s", r.out);
     cr_assert_eq(harness_lines("out"), 10, "first, and nine of the rows");
+}
+
+/* Their header has their group and nothing else, which is read a short way. */
+Test(mqctl_spool, cancel_of_messages_of_a_group_runs_none_of_them)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, HEADER_MAGIC "group: a\n\nof a group\n");
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 3, SOON_MS);
+    r = ctl("cancel", "--json", "--group", "a", q);
+    cr_assert_eq(number_of(r.out, "done"), 3, "%s%s", r.out, r.err);
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "discarded") == 3, SOON_MS);
+    run_all(w, SPOOLED + 1);
+    cr_assert_eq(harness_lines_with("out", "of a group"), 0);
+    cr_assert_eq(harness_lines("out"), SPOOLED + 1);
 }
 
 Test(mqctl_spool, cancel_takes_the_key_that_list_has_and_all_of_it)
