@@ -36,12 +36,13 @@ int topology_wait(struct link *l, const struct topology *t, uint64_t ms,
 int topology_count(struct link *l, const char *queue, uint32_t *messages,
                    uint32_t *consumers);
 
-#define TOPOLOGY_LENGTHS 9
 /* Where `name` is one of its wait queues, the message says for how long it
  * waits, too: a queue that is new gets its own time to live a moment after it
  * can be used. */
 void topology_time_to_live(const struct topology *t, const char *name,
                            amqp_basic_properties_t *p);
+
+#define TOPOLOGY_LENGTHS 9
 /* The longest length that is not over `ms`; 0: `ms` is below all. */
 uint64_t topology_length(uint64_t ms);
 /* Which of the lengths `ms` is: below TOPOLOGY_LENGTHS. */
