@@ -319,7 +319,7 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     store_make_tidy(sqlite3_db_filename(db, "main"));
     if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC)
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
-    store_make_index(db);
+    store_make_indexes(db);
     commit_number(s->commit, last);
     waits_count(s);
     return 0;

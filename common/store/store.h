@@ -213,7 +213,7 @@ int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
               size_t room, char *group);
 /* The row with that receive_seq, or -ENOENT. */
 int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row);
-/* The newest row of a message, or -ENOENT. Reads the whole table. */
+/* The newest row of a message, or -ENOENT. Reads all that waits. */
 int store_find_id(struct store *s, const struct ulid *id, int64_t *row);
 /* Highest receive_seq in the table and of a key, 0 if none. */
 int store_max_seq(struct store *s, uint64_t *receive_seq);

@@ -27,7 +27,7 @@ int store_make_copy(sqlite3 *db, const char *path,
 void store_make_tidy(const char *path);
 /* A store that was verified is of STORE_VERSION on 0. `db` writes. */
 int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p);
-/* The worker: an index that stores made before do not have. */
-void store_make_index(sqlite3 *db);
+/* The worker: the indexes that stores made before do not have. */
+void store_make_indexes(sqlite3 *db);
 
 #endif

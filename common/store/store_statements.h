@@ -118,7 +118,10 @@ STATEMENT(SQL_STEPPED,
     " AS TEXT), 'not-before') = 0)))")
 STATEMENT(SQL_FIND_SEQ, "SELECT row FROM messages WHERE receive_seq = ?1")
 STATEMENT(SQL_FIND_ID,
-    "SELECT row FROM messages WHERE id = ?1 ORDER BY row DESC LIMIT 1")
+    "SELECT row FROM messages WHERE state >= 3 AND id = ?1 UNION ALL"
+    " SELECT row FROM messages WHERE state = 1 AND id = ?1 UNION ALL"
+    " SELECT row FROM messages WHERE state = 2 AND id = ?1"
+    " ORDER BY row DESC LIMIT 1")
 STATEMENT(SQL_MAX_SEQ,
     "SELECT max((SELECT ifnull(max(receive_seq), 0) FROM messages"
     " WHERE receive_seq IS NOT NULL), (SELECT ifnull(max(seq), 0) FROM keys))")

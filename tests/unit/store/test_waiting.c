@@ -320,27 +320,61 @@ Test(waiting, no_page_is_sorted_and_each_is_found_by_an_index)
     store_close(&s);
 }
 
-/* by_index - whether the index is there */
-static bool by_index(void)
+/* indexes - how many of those that are of no version are there */
+static int64_t indexes(void)
 {
     return fixture_sql(
-               "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND"
-               " name = 'messages_waiting'") == 1;
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND"
+        " name IN ('messages_waiting', 'messages_letter_ids')");
 }
 
-Test(waiting, a_store_of_before_gets_its_index_from_the_next_worker)
+/* found - each row of one of the four states by its id, and no other */
+static void found(struct store *s, const int64_t rows[4])
+{
+    struct ulid id = {.bytes = {0xff}};
+    int64_t row;
+
+    cr_assert_eq(store_find_id(s, &id, &row), -ENOENT);
+    for (int i = 0; i < 4; i++) {
+        struct store_row m;
+
+        cr_assert_eq(store_get(s, rows[i], &m, NULL, 0, NULL), 0);
+        cr_assert_eq(store_find_id(s, &m.id, &row), 0);
+        cr_assert_eq(row, rows[i]);
+    }
+}
+
+Test(waiting, a_letter_is_found_by_its_id_without_a_look_at_the_others)
+{
+    struct store *s = fixture_open();
+    const char *how = plan(SQL_FIND_ID);
+
+    cr_assert_not_null(strstr(how, "messages_letter_ids (id=?)"), "%s", how);
+    cr_assert_null(strstr(how, "SCAN messages"), "%s", how);
+    store_close(&s);
+}
+
+Test(waiting, a_store_of_before_gets_its_indexes_from_the_next_worker)
 {
     struct store *s = fixture_open();
     struct problem p;
+    int64_t rows[4];
 
     store_close(&s);
     fixture_sql("DROP INDEX messages_waiting");
+    fixture_sql("DROP INDEX messages_letter_ids");
     s = fixture_open();
-    add(s, STORE_WAITING, NOW + 1, 0, NULL, 0);
-    cr_assert_eq(list(s, all()).n, 1, "a tool does without");
-    cr_assert_not(by_index());
+    rows[0] = add(s, STORE_WAITING, NOW + 1, 0, NULL, 0);
+    rows[1] = add(s, STORE_PARKED, 0, 0, "a", 0);
+    rows[2] = add(s, STORE_DEAD, 0, 1, NULL, 0);
+    rows[3] = add(s, STORE_DEAD, 0, 1, NULL, 0);
+    fixture_sql("UPDATE messages SET state = 4 WHERE row = 4");
+    cr_assert_eq(list(s, all()).n, 2, "a tool does without");
+    found(s, rows);
+    cr_assert_eq(indexes(), 0);
     cr_assert_eq(store_claim(s, NULL, &p), 0);
-    cr_assert(by_index());
-    cr_assert_eq(list(s, all()).n, 1);
+    cr_assert_eq(indexes(), 2);
+    cr_assert_eq(list(s, all()).n, 2);
+    found(s, rows);
     store_close(&s);
 }
