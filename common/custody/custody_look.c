@@ -147,6 +147,21 @@ int custody_look(const char *path,
     return err;
 }
 
+int custody_known(const char *path, struct problem *p)
+{
+    struct custody_head h;
+    struct map m;
+    int err;
+
+    (void)map_open(&m, path, NULL);
+    if (!m.at)
+        return 0; /* whoever opens it to write says what is wrong */
+    memcpy(&h, m.at, sizeof h);
+    err = custody_head_check(&h, path, p);
+    munmap((void *)m.at, m.bytes);
+    return err;
+}
+
 /* custody_holds - any slot that is not FREE, RECEIVING ones too */
 int custody_holds(const char *path)
 {

@@ -35,6 +35,10 @@ int custody_look(const char *path,
                  int (*visit)(const struct custody_seen *seen, void *arg),
                  void *arg, struct problem *p);
 
+/* 0, also where there is no file or one that was never written; 78: it is of
+ * another version or damaged, as custody_open says. */
+int custody_known(const char *path, struct problem *p);
+
 /* Whether a file that nobody uses has a message: YES; NO, also if there is no
  * file; or -errno: it cannot be read or understood. */
 int custody_holds(const char *path);

@@ -82,6 +82,23 @@ static int carry(const char *path, const char *folder, bool truth,
     return custody_carry(path, other, truth, spec, p);
 }
 
+/* custody_check - that it can be read, wherever it is: a start that is refused
+ * for it must not have brought the store up to a version that the program which
+ * can read it refuses */
+static int custody_check(const struct inherit *i, struct problem *p)
+{
+    const struct runtimedir *r = i->runtime;
+    const char *const folders[] = {r->folder, r->from, r->old};
+    char path[PATH_MAX];
+    int err = 0;
+
+    for (size_t n = 0; !err && n < sizeof folders / sizeof *folders; n++)
+        if (folders[n][0] &&
+            folder_join(path, folders[n], "/" RUNTIMEDIR_CUSTODY, ""))
+            err = custody_known(path, p);
+    return err;
+}
+
 /* custody_ready - in memory, with what the last worker left wherever it was
  * What is carried counts where it was until the note names the new place; the
  * head of runtimedir.c has the steps.
@@ -192,6 +209,8 @@ int inherit_open(const struct inherit *i, struct problem *p)
         err = pid_file_open(i->lock, path, set->queue, p);
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
+    if (!err)
+        err = custody_check(i, p);
     if (!err)
         err = queue_ready(i, p);
     if (!err)
