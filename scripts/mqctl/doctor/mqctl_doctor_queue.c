@@ -13,6 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/custody/custody_file.h"
+#include "common/custody/custody_look.h"
 #include "common/file/fs_type.h"
 #include "common/file/mount_point.h"
 #include "common/state/runtimedir.h"
@@ -204,7 +205,12 @@ static void killed_check(struct findings *f, const struct snapshot *v)
     char path[PATH_MAX] = "";
 
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
-    if (v->custody < 0)
+    if (v->custody < 0 && custody_known(path, NULL) < 0)
+        FOUND(f, BAD, "worker", NULL,
+              "its last one, pid %d, was killed; what it had received and not "
+              "finished is in %s, which is not understood here",
+              (int)v->pid, path);
+    else if (v->custody < 0)
         FOUND(f, BAD, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
               "its last one, pid %d, was killed, and what it had received and "
               "not finished is not found: its runtime directory is gone, or "
@@ -293,10 +299,10 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     if (fd < 0)
         return;
     disk_check(f, v, fd, path);
-    if (pread(fd, &h, sizeof h, 0) != sizeof h ||
-        custody_head_check(&h, path, &p) < 0)
-        FOUND(f, BAD, "custody", NULL, "%s: not a custody file of this release",
-              path);
+    if (pread(fd, &h, sizeof h, 0) != sizeof h)
+        FOUND(f, BAD, "custody", NULL, "%s is cut short", path);
+    else if (custody_head_check(&h, path, &p) < 0)
+        FOUND(f, BAD, "custody", NULL, "%s", p.text);
     else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",

@@ -157,17 +157,19 @@ static bool slot_has(const struct messages *m, uint64_t seq)
            bsearch(&seq, m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
 }
 
-/* slots_read - all of custody */
-static int slots_read(struct messages *m)
+/* slots_read - all of custody; no problem where no worker has left any */
+static int slots_read(struct messages *m, struct problem *p)
 {
     char path[PATH_MAX];
-    struct problem p;
-    int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p);
+    int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, p);
 
-    if (!err)
-        err = custody_look(path, slot_add, m, &p);
     if (err)
-        return err == -ENOMEM ? err : 0; /* no worker has left any */
+        return 0;
+    err = custody_look(path, slot_add, m, p);
+    if (err == -ENOMEM)
+        problem_memory(p);
+    if (err)
+        return err == -ENOMEM || p->status == EX_CONFIG ? err : 0;
     for (size_t i = 0; !err && i < m->count; i++)
         if (m->slots[i].state == WAITING_READY && m->slots[i].c.group[0])
             err = group_state(m, &m->slots[i]);
@@ -175,6 +177,9 @@ static int slots_read(struct messages *m)
         qsort(m->slots, m->count, sizeof *m->slots, slot_order);
         qsort(m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
     }
+    if (err)
+        problem_fill(p, EX_IOERR, "cannot read what is in flight: %s",
+                     strerror(-err));
     return err;
 }
 
@@ -229,14 +234,12 @@ int messages_open(struct messages *m, const struct options *o)
         return 0;
     if (!err)
         err = files_open(m, &p);
-    if (err)
-        return complain_of(&p);
-    err = slots_read(m);
+    if (!err)
+        err = slots_read(m, &p);
     if (!err)
         return 0;
     messages_close(m);
-    return complain(EX_IOERR, "cannot read what is in flight: %s",
-                    strerror(-err));
+    return complain_of(&p);
 }
 
 void messages_close(struct messages *m)
