@@ -161,6 +161,9 @@ class Test:
     # ---- what is tried, in this order ----
 
     def logs_in_by_the_fragment(self, b):
+        self.page(b, "/")
+        assert b.text("#queues") is None, "no token, no queue"
+        # Behind the same page only the fragment is new, and nothing is loaded.
         b.go(f"{self.url}/#t={self.token}")
         until(lambda: b.text("#queues"), "the overview")
         assert "#" not in b.js("return location.href"), "the token stays"
@@ -334,6 +337,7 @@ class Test:
              ids[0]["id"])
         b.click("form[role=search] button")
         until(lambda: self.other in (b.text("#found") or ""), "its queue")
+        assert f"mqctl explain {self.other} {ids[0]['id']}" in b.text("main")
 
     def says_when_the_worker_is_killed(self, b):
         b.go(f"{self.url}/q/{self.other[1:]}")

@@ -386,11 +386,21 @@ static void find_page(FILE *out, const json_t *data)
         found_item(out, f);
     }
     fputs("</ul>", out);
-    if (*id) {
-        fputs("<h2>In a terminal</h2><p>", out);
-        html_command(out, "mqctl explain", "QUEUE", id);
-        fputs("</p>", out);
+    if (!*id)
+        return;
+    fputs("<h2>In a terminal</h2><ul class=\"plain\">", out);
+    json_array_foreach(list, i, f)
+    {
+        fputs("<li>", out);
+        html_command(out, "mqctl explain", member_text(f, "queue"), id);
+        fputs("</li>", out);
     }
+    if (json_array_size(list) == 0) {
+        fputs("<li>", out);
+        html_command(out, "mqctl explain", "QUEUE", id);
+        fputs("</li>", out);
+    }
+    fputs("</ul>", out);
 }
 
 /* ---- which page ---- */

@@ -184,6 +184,7 @@ function timesShow() {
 }
 
 logIn();
+addEventListener("hashchange", logIn); // the address with the token, typed over this one
 timesShow();
 if (page === "queues") {
   live(queuesListen);
