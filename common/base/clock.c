@@ -27,9 +27,19 @@ static const struct unit duration_units[] = {
 };
 
 static const struct unit size_units[] = {
-    {"", 1},           {"B", 1},        {"k", 1u << 10},   {"K", 1u << 10},
-    {"KiB", 1u << 10}, {"M", 1u << 20}, {"MiB", 1u << 20}, {"G", 1u << 30},
-    {"GiB", 1u << 30}, {"kB", 1000},    {"MB", 1000000},   {"GB", 1000000000},
+    {"", 1},
+    {"B", 1},
+    {"k", 1u << 10},
+    {"K", 1u << 10},
+    {"KiB", 1u << 10},
+    {"M", 1u << 20},
+    {"MiB", 1u << 20},
+    {"G", 1u << 30},
+    {"GiB", 1u << 30},
+    {"kB", 1000},
+    {"KB", 1000},
+    {"MB", 1000000},
+    {"GB", 1000000000},
 };
 
 static uint64_t steady_offset; /* written once, under pthread_once */

@@ -37,7 +37,7 @@ int duration_parse(const char *text, uint64_t *ns);
 const char *duration_print(uint64_t ns, char buf[DURATION_TEXT]);
 
 /* "8192", "8KiB", "1MiB", "8k", "2M": KiB/MiB/GiB and k/K, M, G are powers of
- * 1024; kB, MB, GB powers of 1000. Largest: INT64_MAX. */
+ * 1024; kB/KB, MB, GB powers of 1000. Largest: INT64_MAX. */
 int size_parse(const char *text, uint64_t *bytes);
 #define SIZE_TEXT 32
 /* Exact: "8KiB" where it divides, else "1000B"; size_parse reads it back. */
