@@ -1,7 +1,6 @@
 /* option_value.c - see option_value.h */
 #include "common/options/option_value.h"
 
-#include <bsd/stdlib.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -112,15 +111,19 @@ static int value_refuse(const struct option_row *row, const char *text,
                        row->name, text, what, give);
 }
 
-/* number_parse - plain digits; strtonum alone would take a sign and spaces */
-static int number_parse(const char *text, uint64_t *value)
+/* number_parse - plain digits, perhaps with a unit; strtoumax alone would take
+ * a sign and spaces */
+static int number_parse(const char *text, char unit, uint64_t *value)
 {
-    const char *trouble;
+    char *end;
 
-    if (!*text || text[strspn(text, "0123456789")])
+    if (*text < '0' || *text > '9')
         return -EINVAL;
-    *value = (uint64_t)strtonum(text, 0, INT64_MAX, &trouble);
-    return trouble ? -ERANGE : 0;
+    errno = 0;
+    *value = strtoumax(text, &end, 10);
+    if (*end && (*end != unit || end[1]))
+        return -EINVAL;
+    return errno || *value > INT64_MAX ? -ERANGE : 0;
 }
 
 /* octal_parse - octal digits, up to 63 bits */
@@ -187,7 +190,7 @@ static int number_read(const struct option_row *row, const char *text,
         *into = UINT64_MAX;
         return 0;
     }
-    rc = row->type == OPT_NUMBER     ? number_parse(text, &value)
+    rc = row->type == OPT_NUMBER     ? number_parse(text, row->unit, &value)
          : row->type == OPT_OCTAL    ? octal_parse(text, &value)
          : row->type == OPT_DURATION ? duration_parse(text, &value)
                                      : size_parse(text, &value);

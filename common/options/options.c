@@ -37,7 +37,8 @@ static const struct option_row *row_letter(const struct option_table *table,
                                            char letter)
 {
     for (size_t i = 0; i < table->count; i++)
-        if (letter && table->rows[i].letter == letter)
+        if (letter && (table->rows[i].letter == letter ||
+                       table->rows[i].old_letter == letter))
             return &table->rows[i];
     return NULL;
 }

@@ -47,7 +47,11 @@ struct option_row {
      * value; a row without `value` takes none. "--name: " is put in front of
      * the problem's text if it does not start with it. */
     int (*call)(const char *text, void *into, struct problem *p);
-    const char *help; /* one sentence, no full stop at the end */
+    const char *help;  /* one sentence, no full stop at the end */
+    const char *under; /* heading in --help of this row and those behind it; the
+                          first row's NULL is "Options" */
+    char unit;         /* OPT_NUMBER: may follow the digits, like '%' */
+    char old_letter;   /* read like `letter`, and listed nowhere */
 };
 
 struct option_table {

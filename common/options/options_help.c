@@ -142,9 +142,14 @@ void options_help(const struct option_table *table, FILE *out, int width)
     usage_print(table, out);
     fputc('\n', out);
     wrap_words(&about, table->about);
-    fputs("\n\nOptions:\n", out);
-    for (size_t i = 0; i < table->count; i++)
+    fputc('\n', out);
+    for (size_t i = 0; i < table->count; i++) {
+        const char *under = table->rows[i].under;
+
+        if (i == 0 || under)
+            fprintf(out, "\n%s:\n", under ? under : "Options");
         row_print(&table->rows[i], out, column, width);
+    }
     if (table->notes)
         fprintf(out, "\n%s\n", table->notes);
 }

@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
     {.name = "message-size", .type = OPT_SIZE, .value = "SIZE", .min = 1,
      .max = 16 << 20, AT(size), .help = "room for one message"},
     {.name = "queue-depth", .type = OPT_NUMBER, .value = "N", AT(depth),
-     .help = "room for messages"},
+     .old_letter = 'n', .unit = '%', .help = "room for messages"},
     {.name = "mode", .type = OPT_OCTAL, .value = "OCTAL", .max = 0777,
      .preset = "0600", AT(mode), .help = "permissions of a new queue"},
     {.name = "log-format", .type = OPT_CHOICE, .words = "text|json|none",
@@ -450,6 +450,28 @@ Test(options, a_very_long_value_still_leaves_room_for_what_is_allowed)
     value[sizeof value - 1] = '\0';
     options_parse(&table, 3, argv, &set, &operands, &rest, &p);
     cr_assert_not_null(strstr(p.text, "is not a number; give 1 to 1024"));
+}
+
+Test(options, a_number_may_have_its_unit_and_no_other)
+{
+    struct run *r = run_good("--queue-depth 20%");
+    cr_expect_eq(r->set.depth, 20);
+    free(r);
+    refuse_check("--queue-depth 20%%",
+                 "--queue-depth: \"20%%\" is not a number; give 0 or more");
+    refuse_check("--queue-depth 20s",
+                 "--queue-depth: \"20s\" is not a number; give 0 or more");
+    refuse_check("--queue-depth %",
+                 "--queue-depth: \"%\" is not a number; give 0 or more");
+    refuse_check("-c 20%", "--max-concurrency: \"20%\" is not a number; give "
+                           "1 to 1024");
+}
+
+Test(options, an_old_letter_is_still_read)
+{
+    struct run *r = run_good("-n7");
+    cr_expect_eq(r->set.depth, 7);
+    free(r);
 }
 
 Test(options, calls_speak_for_themselves_and_are_made_to_name_their_flag)

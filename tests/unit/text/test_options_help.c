@@ -33,6 +33,7 @@ static const struct option_row rows[] = {
     {.name = "a-flag-with-a-name-that-is-too-long",
      .type = OPT_STRING,
      .value = "NAME",
+     .under = "Names and their children",
      .help = "has its sentence on a line of its own"},
     {.name = "stream", .type = OPT_FLAG, .help = "COMMAND is long-lived"},
 };
@@ -85,6 +86,8 @@ Test(options_help, is_this_text_at_80_columns)
         "text)\n"
         "  -i, --exit-when-idle[=DUR]  exit once nothing is left to do "
         "(default 0s)\n"
+        "\n"
+        "Names and their children:\n"
         "      --a-flag-with-a-name-that-is-too-long NAME\n"
         "                              has its sentence on a line of its "
         "own\n"
