@@ -49,23 +49,35 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
     return v;
 }
 
-/* about_make - the sentence of a verb, and what NAME of NAME=VALUE may be */
-static void about_make(char about[ABOUT_ROOM], const struct subcommand_row *v)
+/* words_list - "ls|show|rm" as "ls, show or rm" */
+static const char *words_list(const char *words, char out[ABOUT_ROOM])
 {
-    size_t used = (size_t)snprintf(about, ABOUT_ROOM, "%s", v->about);
+    size_t used = 0;
 
-    if (v->words)
-        used += (size_t)snprintf(about + used, ABOUT_ROOM - used, " NAME is ");
-    for (const char *at = v->words; at && *at; at += *at == '|') {
+    out[0] = '\0';
+    for (const char *at = words; *at && used < ABOUT_ROOM; at += *at == '|') {
         size_t size = strcspn(at, "|");
 
-        used += (size_t)snprintf(about + used, ABOUT_ROOM - used, "%.*s%s",
+        used += (size_t)snprintf(out + used, ABOUT_ROOM - used, "%.*s%s",
                                  (int)size, at,
-                                 !at[size]                    ? "."
+                                 !at[size]                    ? ""
                                  : strchr(at + size + 1, '|') ? ", "
                                                               : " or ");
         at += size;
     }
+    return out;
+}
+
+/* about_make - the sentence of a verb, and what NAME of NAME=VALUE may be */
+static void about_make(char about[ABOUT_ROOM], const struct subcommand_row *v)
+{
+    char all[ABOUT_ROOM];
+
+    if (v->words)
+        snprintf(about, ABOUT_ROOM, "%s NAME is %s.", v->about,
+                 words_list(v->words, all));
+    else
+        strlcpy(about, v->about, ABOUT_ROOM);
 }
 
 /* notes_word - one more word, on this line if it fits, else on a new one */
@@ -129,20 +141,52 @@ static void single_make(struct single *s, const struct subcommand_table *t,
     s->table.rows = s->rows;
 }
 
+/* names_told - after the usage of a verb that takes NAME=VALUE: the names */
+static const char *names_told(const struct subcommand_row *verb,
+                              char out[NOTES_ROOM])
+{
+    char all[ABOUT_ROOM];
+
+    out[0] = '\0';
+    if (verb->words)
+        snprintf(out, NOTES_ROOM, "; NAME is %s", words_list(verb->words, all));
+    return out;
+}
+
+int subcommand_names_check(const struct subcommand_table *t,
+                           const struct subcommand_line *line,
+                           struct problem *p)
+{
+    const struct subcommand_row *verb = &t->verbs[line->verb];
+    char name[NAME_ROOM], all[ABOUT_ROOM];
+
+    for (int i = 1; verb->words && i < line->operand_count; i++) {
+        const char *word = line->operands[i];
+
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+        if (!word_among(verb->words, name))
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "%s: \"%s\" cannot be set; give %s", verb->name,
+                               name, words_list(verb->words, all));
+    }
+    return 0;
+}
+
 /* operands_check - as many as the verb takes */
 static int operands_check(const struct subcommand_table *t,
                           const struct subcommand_line *line, struct problem *p)
 {
     const struct subcommand_row *verb = &t->verbs[line->verb];
     const char *what = NULL;
+    char names[NOTES_ROOM];
 
     if (line->operand_count < verb->least)
         what = line->operand_count == 0 ? "no queue given" : "too little given";
     else if (verb->most >= 0 && line->operand_count > verb->most)
         what = "too much given";
-    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
+    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s%s",
                               verb->name, what, t->program, verb->name,
-                              verb->usage)
+                              verb->usage, names_told(verb, names))
                 : 0;
 }
 
@@ -320,6 +364,32 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     return line->help ? help_tell(t, line->verb) : -1;
 }
 
+/* heading_of - what a verb stands under */
+static const char *heading_of(const struct subcommand_row *verb)
+{
+    return verb->under ? verb->under : "Verbs";
+}
+
+/* verbs_print - each heading once, where its first verb is, with all of its
+ * verbs */
+static void verbs_print(const struct subcommand_table *t, FILE *out)
+{
+    for (size_t first = 0; first < t->verb_count; first++) {
+        const char *heading = heading_of(&t->verbs[first]);
+        size_t v = 0;
+
+        while (strcmp(heading_of(&t->verbs[v]), heading) != 0)
+            v++;
+        if (v < first)
+            continue;
+        fprintf(out, "\n%s:\n", heading);
+        for (; v < t->verb_count; v++)
+            if (strcmp(heading_of(&t->verbs[v]), heading) == 0)
+                fprintf(out, "  %-8s %s\n", t->verbs[v].name,
+                        t->verbs[v].about);
+    }
+}
+
 void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
 {
     struct single s;
@@ -331,10 +401,8 @@ void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
         free(s.rows);
         return;
     }
-    fprintf(out, "Usage: %s %s\n\n%s\n\nVerbs:\n", t->program, t->usage,
-            t->about);
-    for (verb = 0; verb < t->verb_count; verb++)
-        fprintf(out, "  %-8s %s\n", t->verbs[verb].name, t->verbs[verb].about);
+    fprintf(out, "Usage: %s %s\n\n%s\n", t->program, t->usage, t->about);
+    verbs_print(t, out);
     notes_make(notes, t, ~0u);
     fprintf(out, "\n%s VERB --help tells the options of a verb.\n%s\n",
             t->program, notes);

@@ -19,10 +19,10 @@ struct values {
 
 static const struct subcommand_row rows[] = {
     {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir", NULL,
-     NULL},
-    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL, "colour|size", NULL},
+     NULL, "Look"},
+    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL, "colour|size", NULL, NULL},
     {"door", "[options] QUEUE open|shut", "A door.", 2, 2, NULL, NULL,
-     "open|shut"},
+     "open|shut", "Look"},
 };
 static const struct subcommand_flag flags[] = {
     {1, {"json", 'j', OPT_FLAG, AT(json), .help = "as JSON"}},
@@ -261,11 +261,32 @@ Test(verbs, names_of_settings_are_told_and_are_no_flags)
     cr_assert_eq(READS(1, "/a", "size=3"), 0);
 }
 
+Test(verbs, names_of_settings_are_checked_when_asked)
+{
+    cr_assert_eq(READS(1, "/a", "size=3", "colour"), 0);
+    cr_assert_eq(subcommand_names_check(&table, &v.line, &p), 0);
+    cr_assert_eq(READS(1, "/a", "size=3", "sise=3"), 0);
+    cr_assert_lt(subcommand_names_check(&table, &v.line, &p), 0);
+    cr_assert_str_eq(p.text,
+                     "wipe: \"sise\" cannot be set; give colour or size");
+    cr_assert_eq(p.status, EX_USAGE);
+    cr_assert_eq(READS(0, "/a", "sise=3"), 0);
+    cr_assert_eq(subcommand_names_check(&table, &v.line, &p), 0);
+    cr_assert_lt(READS(1, NULL), 0);
+    cr_assert_not_null(strstr(p.text, "QUEUE; NAME is colour or size"), "%s",
+                       p.text);
+}
+
 Test(verbs, the_help_of_the_program_lists_them)
 {
     cr_assert_not_null(strstr(help(3), "Usage: tool VERB"));
-    cr_assert_not_null(strstr(help(3), "List."));
-    cr_assert_not_null(strstr(help(3), "Wipe."));
+    cr_assert_not_null(strstr(help(3), "\nLook:\n"
+                                       "  list     List.\n"
+                                       "  door     A door.\n"
+                                       "\nVerbs:\n"
+                                       "  wipe     Wipe.\n"
+                                       "\ntool VERB"),
+                       "%s", help(3));
 }
 
 /* Of another verb's statuses nothing is told, and no line is too long. */
