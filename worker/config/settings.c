@@ -116,38 +116,47 @@ static int read_any(const char *text, void *into, struct problem *p)
 static const struct option_row rows[] = {
     {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
      .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
-     .help = "handlers at once, all kinds together"},
+     .under = "Deliveries", .help = "handlers at once, all kinds together"},
     {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = "1s", AT(batch_limit_ns),
      .help = "how long one receive work item keeps its thread; 0 is one "
              "message, none is until the queue is empty"},
+    {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
+     AT(rate), .call = read_rate,
+     .help = "at most so many deliveries in a second, minute or hour, retries "
+             "included, and BURST of them at once; without BURST what comes in "
+             "a tenth of a second, 1 at least"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
-     .preset = "5", AT(max_attempts),
+     .preset = "5", AT(max_attempts), .under = "Failures",
      .help = "failed deliveries before a message is dead"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", .preset = "exp:1s,5m",
      AT(backoff), .call = read_backoff,
      .help = "how long a failed message waits: exp:BASE,MAX, or a list like "
              "1s,5s,30s whose last entry repeats"},
     {"jitter", 0, OPT_NUMBER, .value = "PERCENT", .max = PERCENT_MAX,
-     .preset = "20", AT(jitter_percent),
+     .preset = "20", .unit = '%', AT(jitter_percent),
      .help = "added to the backoff, at "
              "random; a retry never comes earlier than the backoff says"},
     {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,
      .preset = "none", AT(retry_for_ns),
      .help = "a failure of a message that was received DUR ago or earlier is "
              "its last"},
-    {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .preset = "400d", AT(max_delay_ns),
-     .help = "a message whose not-before lies further ahead is dead; a handler "
-             "that asks for a longer delay gets this one"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
      .preset = "3", AT(max_crashes),
      .help = "times the worker may die under a message before it is dead"},
     {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
      .help = "exit code to verdict, like 3=discard,70=dead; verdicts: done, "
              "retry, dead, discard"},
+    {"breaker-failures", 0, OPT_NUMBER, .value = "N", .max = 1000000,
+     .preset = "0", AT(breaker_failures),
+     .help = "handler failures in a row that open the breaker; 0 is off"},
+    {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+     .preset = "10s", AT(breaker_pause_ns),
+     .help = "how long nothing is taken once the breaker is open; then one "
+             "probe"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
      .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
+     .under = "Time limits of handlers",
      .help = "time limit of a handler: SIGTERM to its process group; a "
              "message's own timeout goes before it"},
     {"max-timeout", 0, OPT_DURATION, .value = "DUR", .words = "none",
@@ -164,7 +173,7 @@ static const struct option_row rows[] = {
      .help = "at SIGTERM or SIGINT, how long running handlers may finish; a "
              "second signal skips the rest"},
     {"run-for", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-     AT(run_for_ns),
+     AT(run_for_ns), .under = "Runs that end by themselves",
      .help = "bounded run: take no message that might not be finished by then, "
              "and exit 0"},
     {"estimated-duration", 0, OPT_DURATION, .value = "DUR", .preset = "2s",
@@ -179,15 +188,8 @@ static const struct option_row rows[] = {
              "retries that wait do not count, the next run takes them"},
     {"max-deliveries", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      AT(max_deliveries), .help = "exit after N deliveries"},
-    {"breaker-failures", 0, OPT_NUMBER, .value = "N", .max = 1000000,
-     .preset = "0", AT(breaker_failures),
-     .help = "handler failures in a row that open the breaker; 0 is off"},
-    {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-     .preset = "10s", AT(breaker_pause_ns),
-     .help = "how long nothing is taken once the breaker is open; then one "
-             "probe"},
     {"lookahead", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
-     .preset = "64", AT(lookahead),
+     .preset = "64", AT(lookahead), .under = "Ordered groups",
      .help = "messages that may be held for ordered groups"},
     {"group-quantum", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
      .preset = "10", AT(group_quantum),
@@ -196,24 +198,6 @@ static const struct option_row rows[] = {
      .preset = "100000", AT(max_parked),
      .help = "messages behind blocked groups that the store takes; at this "
              "number nothing more is received"},
-    {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
-     AT(rate), .call = read_rate,
-     .help = "at most so many deliveries in a second, minute or hour, retries "
-             "included, and BURST of them at once; without BURST what comes in "
-             "a tenth of a second, 1 at least"},
-    {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-     .preset = "1000000", AT(max_waiting),
-     .help =
-         "messages that may wait in the store, for whatever; at this number "
-         "nothing more is taken from the queue"},
-    {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
-     .help = "move messages from the queue to the store as they come, N at "
-             "most, and run them from there in the same order: senders do not "
-             "wait, and what waits survives a reboot; 0 is off"},
-    {"spool-sync", 0, OPT_CHOICE, .value = "waiting|always",
-     .words = "waiting|always", .preset = "waiting", AT(spool_sync),
-     .help = "which messages a spool writes: those that wait, or each before "
-             "it runs"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
      .words = "continue|hold", .preset = "continue", AT(on_group_dead),
      .help = "what a group does whose head died: go on with the next, or wait "
@@ -222,8 +206,25 @@ static const struct option_row rows[] = {
      .call = read_separator,
      .help = "the group of a message without a header is what stands before "
              "the first CHAR of its body"},
+    {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+     .preset = "1000000", AT(max_waiting), .under = "Messages that wait",
+     .help =
+         "messages that may wait in the store, for whatever; at this number "
+         "nothing more is taken from the queue"},
+    {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
+     .preset = "400d", AT(max_delay_ns),
+     .help = "a message whose not-before lies further ahead is dead; a handler "
+             "that asks for a longer delay gets this one"},
+    {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
+     .help = "move messages from the queue to the store as they come, N at "
+             "most, and run them from there in the same order: senders do not "
+             "wait, and what waits survives a reboot; 0 is off"},
+    {"spool-sync", 0, OPT_CHOICE, .value = "waiting|always",
+     .words = "waiting|always", .preset = "waiting", AT(spool_sync),
+     .help = "which messages a spool writes: those that wait, or each before "
+             "it runs"},
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
-     .call = read_queue_name,
+     .call = read_queue_name, .under = "Dead letters",
      .help = "also move dead letters into this POSIX queue as it has room"},
     {"keep-dead", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .min = NS_PER_MS, .preset = "none", AT(keep_dead_ns),
@@ -235,6 +236,7 @@ static const struct option_row rows[] = {
      .help = "run by sh -c once for each message that becomes a dead letter, "
              "with the letter as JSON on stdin"},
     {"plugin", 0, OPT_STRING, .value = "FILE.so", AT(plugin),
+     .under = "Plugins and long-lived handlers",
      .help = "call the C function of a shared object instead of a command"},
     {"plugin-arg", 0, OPT_CALL, .value = "S", AT(plugin_arg), .call = read_any,
      .help = "argument of the plugin's mqw_init"},
@@ -250,7 +252,7 @@ static const struct option_row rows[] = {
      AT(max_rss),
      .help = "replace a child of --stream whose resident memory has grown over "
              "SIZE"},
-    {"no-create", 0, OPT_FLAG, AT(no_create),
+    {"no-create", 0, OPT_FLAG, AT(no_create), .under = "The queue",
      .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
      AT(queue_depth), .help = "messages that a created queue holds"},
@@ -259,6 +261,7 @@ static const struct option_row rows[] = {
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), .help = "access mode of a created queue"},
     {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
+     .under = "A queue on a broker",
      .help = "what opens a queue on a broker; else "
              "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"},
     {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
@@ -272,7 +275,7 @@ static const struct option_row rows[] = {
      .help = "take a queue of a broker that is on one node only: it is lost "
              "with that"},
     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
-     .help = "where retries and dead letters are kept"},
+     .under = "State", .help = "where retries and dead letters are kept"},
     {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
      .help = "where messages in flight are kept, on a tmpfs"},
     {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
@@ -280,6 +283,7 @@ static const struct option_row rows[] = {
              "lose the message in hand"},
     {"log-format", 0, OPT_CHOICE, .value = "FORMAT",
      .words = "text|json|human|auto", .preset = "auto", AT(log_format),
+     .under = "Log",
      .help = "lines on stderr: text is key=value, human is short and coloured; "
              "auto is human on a terminal, else text; in the journal without "
              "the time"},
@@ -290,7 +294,8 @@ static const struct option_row rows[] = {
     {"verbose", 'v', OPT_COUNT, AT(verbose),
      .help = "log each delivery that ends well, too"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "log warnings and errors only"},
-    {"help", 'h', OPT_FLAG, AT(help), .help = "print this and exit"},
+    {"help", 'h', OPT_FLAG, AT(help), .under = "Help",
+     .help = "print this and exit"},
     {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
 };
 

@@ -24,9 +24,9 @@ Test(docs, mqworker_and_its_page_name_the_same_flags_and_defaults)
 {
     /* "c max-concurrency processors", one line a flag */
     const char *same =
-        sh("mqworker --help | sed -n '/^Options/,/^COMMAND/p' | awk '"
+        sh("mqworker --help | sed -n '/:$/,/^COMMAND/p' | awk '"
            "  /^ +(-.,)? *--/ { if (row) print row; row = \"\" }"
-           "  { row = row \" \" $0 } END { print row }' |"
+           "  /^ / { row = row \" \" $0 } END { print row }' |"
            "sed -n 's/^ *\\(-\\(.\\),\\)\\{0,1\\} *--\\([a-z-]*\\)"
            "\\(.*(default *\\([^ ]*\\)) *\\)\\{0,1\\}.*/\\2 \\3 \\5/p' |"
            "sort >help;"

@@ -126,7 +126,7 @@ Test(docs_agree, defaults_of_flags_are_those_of_the_help)
 {
     const char *seen =
         sh("mqworker --help | awk '/^ +(-.,)? *--/ { print row; row = \"\" }"
-           "  { row = row \" \" $0 } END { print row }' |"
+           "  /^ / { row = row \" \" $0 } END { print row }' |"
            "sed -n 's/^ *\\(-.,\\)\\{0,1\\} *--\\([a-z-]*\\).*"
            "(default *\\([^ ]*\\)) *$/\\2 \\3/p' | sort >\"$1\"/help;"
            "{ grep -ohE '`--[a-z-]+` \\([a-z0-9:,]+\\)' README.md docs/*.md"
@@ -150,7 +150,7 @@ Test(docs_agree, settings_that_pages_list_are_those_that_can_be_set)
     harness_wait_log(w, "event=started", 5000);
     seen = sh(
         "mqctl status --json --state-dir \"$1\"/state \"$2\" |"
-        "grep -o '\"settings\": *{[^}]*}' | grep -oE '\"[a-z-]+\": *\"' |"
+        "grep -o '\"settings\": *{[^}]*}' | grep -oE '\"[a-z-]+\": *[\"0-9]' |"
         "grep -oE '[a-z-]+' | sort >\"$1\"/real;"
         "sed -n '/^What can be set/,/^$/p' docs/formats/control.md | tr '\\n' "
         "' '"

@@ -64,11 +64,11 @@ static void need(const char *shell)
 }
 
 /* Each flag of all help texts, one a line, into the file `help`. */
-#define HELP                                                            \
-    "set -eu; { $1 --help; case $1 in mqdlq | mqctl)"                   \
-    "  for v in $($1 --help | sed -n 's/^  \\([a-z]*\\) .*/\\1/p'); do" \
-    "    $1 $v --help; done; echo '  --version' ;; esac; } |"           \
-    "sed -n 's/^  \\(-., \\|    \\)\\{0,1\\}--\\([a-z-]*\\).*/\\2/p' |" \
+#define HELP                                                             \
+    "set -eu; { $1 --help; case $1 in mqdlq | mqctl)"                    \
+    "  for v in $($1 --help | sed -n 's/^  \\([a-z-]*\\) .*/\\1/p'); do" \
+    "    $1 $v --help; done; echo '  --version' ;; esac; } |"            \
+    "sed -n 's/^  \\(-., \\|    \\)\\{0,1\\}--\\([a-z-]*\\).*/\\2/p' |"  \
     "sort -u >help; "
 
 /* same - the flags that `find` sees in the script are those of --help */
