@@ -56,6 +56,15 @@ json_t *json_known(int64_t value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
+const char *json_as_text(const json_t *value, char buf[JSON_TEXT])
+{
+    if (!json_is_integer(value))
+        return json_string_value(value);
+    snprintf(buf, JSON_TEXT, "%" JSON_INTEGER_FORMAT,
+             json_integer_value(value));
+    return buf;
+}
+
 json_t *json_time(uint64_t wall_ns)
 {
     char text[TIME_TEXT];

@@ -19,6 +19,9 @@ int json_print_line(json_t *object, FILE *out);
 
 /* A number that may be unknown: null below 0. */
 json_t *json_known(int64_t value);
+#define JSON_TEXT 24
+/* The text of a string, or of a whole number, in `buf`; NULL: it is neither. */
+const char *json_as_text(const json_t *value, char buf[JSON_TEXT]);
 /* A time as text; 0, which has not come: null. */
 json_t *json_time(uint64_t wall_ns);
 /* Untrusted bytes as field NAME: a string where they can be one, else base64 as

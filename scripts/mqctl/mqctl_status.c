@@ -166,10 +166,11 @@ static void settings(const struct snapshot *v)
 {
     json_t *all = json_object_get(v->live, "settings"), *value;
     const char *name, *title = "settings";
+    char text[JSON_TEXT];
 
     json_object_foreach(all, name, value)
     {
-        linef(title, "%s=%s", name, json_string_value(value));
+        linef(title, "%s=%s", name, json_as_text(value, text));
         title = "";
     }
 }

@@ -55,9 +55,14 @@ static void told(const struct options *o, const char *queue, json_t *answer)
         [VERB_QUIT] = "quitting",
     };
     json_t *all = json_object_get(answer, "settings"), *one;
+    char from[JSON_TEXT], to[JSON_TEXT];
     const char *name, *old, *new;
     size_t i;
 
+    if (json_is_false(json_object_get(answer, "was_paused"))) {
+        printf("%s: it was not paused\n", queue);
+        return;
+    }
     if (o->line.verb != VERB_SET) {
         printf("%s: %s%s%s\n", queue, words[o->line.verb],
                o->line.operand_count > 1 ? " for " : "",
@@ -67,8 +72,8 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     json_array_foreach(all, i, one)
     {
         name = text_of(one, "name");
-        old = text_of(one, "old");
-        new = text_of(one, "new");
+        old = json_as_text(json_object_get(one, "old"), from);
+        new = json_as_text(json_object_get(one, "new"), to);
         if (name && old && new)
             printf("%s: %s %s -> %s\n", queue, name, old, new);
     }
@@ -113,17 +118,20 @@ int steer_run(const struct options *o)
     const char *error;
     json_t *answer;
     pid_t pid;
-    int status = line_make(o, line);
+    int err, status = line_make(o, line);
 
     if (status)
         return status;
     if (snapshot_name(o->line.operands[0], queue, &p) < 0)
         return complain_of(&p);
-    if (snapshot_folder(&dir, o->state_dir, queue, &p) < 0)
+    err = snapshot_folder(&dir, o->state_dir, queue, &p);
+    pid = err ? 0 : ask_runs(&dir); /* another may run when this one has gone */
+    err = err ? err : ask(&dir, queue, line, &answer, &p);
+    if (err) {
+        if (p.status == EX_UNAVAILABLE) /* nobody to ask */
+            (void)subcommand_names_check(&mqctl_table, &o->line, &p);
         return complain_of(&p);
-    pid = ask_runs(&dir); /* another one may run when this one has gone */
-    if (ask(&dir, queue, line, &answer, &p) < 0)
-        return complain_of(&p);
+    }
     if (!json_is_true(json_object_get(answer, "ok"))) {
         status = (int)json_integer_value(json_object_get(answer, "status"));
         status = status ? status : EX_SOFTWARE;

@@ -49,6 +49,18 @@ static json_t *yes(void)
 
 /* ---- status ---- */
 
+/* setting_json - a plain number as one; what has a unit, or is a word, as
+ * text */
+static json_t *setting_json(const char *text)
+{
+    const char *trouble = "not a number";
+    long long value = 0;
+
+    if (text[strspn(text, "0123456789")] == '\0')
+        value = strtonum(text, 0, INT64_MAX, &trouble);
+    return trouble ? json_string(text) : json_integer(value);
+}
+
 /* settings_json - all that can be set, as it is now */
 static json_t *settings_json(struct orders *o)
 {
@@ -57,7 +69,7 @@ static json_t *settings_json(struct orders *o)
 
     for (size_t i = 0; live_settings_name(i); i++) {
         live_settings_print(o, live_settings_name(i), text);
-        json_object_set_new(all, live_settings_name(i), json_string(text));
+        json_object_set_new(all, live_settings_name(i), setting_json(text));
     }
     return all;
 }
@@ -191,8 +203,11 @@ static json_t *pause_it(struct request *r)
 
 static json_t *resume(struct request *r)
 {
-    gate_pause(&r->orders->flow->gate, false);
-    return yes();
+    struct gate *gate = &r->orders->flow->gate;
+    bool paused = atomic_load(&gate->holds) & HOLD_PAUSE;
+
+    gate_pause(gate, false);
+    return json_pack("{s:b, s:b}", "ok", 1, "was_paused", paused);
 }
 
 /* drain - take no more; handlers that run may take as long as they need */
@@ -264,9 +279,9 @@ static json_t *set(struct request *r)
             out = control_refusal(p.status, p.text);
             break;
         }
-        json_array_append_new(all,
-                              json_pack("{s:s, s:s, s:s}", "name", r->words[i],
-                                        "old", old, "new", now));
+        json_array_append_new(
+            all, json_pack("{s:s, s:o, s:o}", "name", r->words[i], "old",
+                           setting_json(old), "new", setting_json(now)));
     }
     if (!out)
         out = yes();

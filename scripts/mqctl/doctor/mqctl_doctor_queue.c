@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/text/json_line.h"
 #include "common/custody/custody_file.h"
 #include "common/custody/custody_look.h"
 #include "common/file/fs_type.h"
@@ -59,8 +60,10 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
 /* full_found - as many wait as --max-waiting allows */
 static void full_found(struct findings *f, const struct snapshot *v)
 {
-    const char *most = json_string_value(
-        json_object_get(json_object_get(v->live, "settings"), "max-waiting"));
+    char text[JSON_TEXT];
+    const char *most = json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), "max-waiting"),
+        text);
 
     FOUND(f, WARN, "worker",
           fix(f,
@@ -159,8 +162,9 @@ static void state_check(struct findings *f, const struct snapshot *v)
  * part of what it counts may be in slots */
 static void spool_check(struct findings *f, const struct snapshot *v)
 {
-    const char *most = json_string_value(
-        json_object_get(json_object_get(v->live, "settings"), "spool"));
+    char text[JSON_TEXT];
+    const char *most = json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), "spool"), text);
     int64_t n = v->spooled, held = v->held > 0 ? v->held : 0;
     int64_t allowed = most ? strtoll(most, NULL, 10) : 0; /* 0: it is off */
 

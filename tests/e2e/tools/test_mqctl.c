@@ -345,6 +345,60 @@ Test(mqctl, set_tells_old_and_new_and_changes_all_or_nothing)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* Nobody is there to ask: the tool knows the names itself. */
+Test(mqctl, set_without_a_worker_tells_what_can_be_set)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_result r = ctl("set", q, "nothing=5");
+
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert(strstr(r.err, "\"nothing\" cannot be set; give max-concurr"),
+              "%s", r.err);
+    r = ctl("set", q, "timeout=5s");
+    cr_assert_eq(r.status, 69, "%s", r.err);
+    r = ctl("set", q);
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert(strstr(r.err, "; NAME is max-concurrency, "), "%s", r.err);
+}
+
+Test(mqctl, settings_that_are_numbers_are_numbers_in_json)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "2", "--", "true");
+    json_t *o = ctl_status(q), *all = json_object_get(o, "settings");
+
+    cr_assert_eq(json_integer_value(json_object_get(all, "jitter")), 20);
+    cr_assert_eq(json_integer_value(json_object_get(all, "max-concurrency")),
+                 2);
+    cr_assert_str_eq(json_string_value(json_object_get(all, "grace")), "30s");
+    cr_assert_str_eq(json_string_value(json_object_get(all, "timeout")),
+                     "none");
+    json_decref(o);
+    const char *out = ctl_out("set", "--json", q, "jitter=30%");
+    cr_assert(strstr(out, "\"old\":20,\"new\":30"), "%s", out);
+    out = ctl_out("set", q, "jitter=40");
+    cr_assert(strstr(out, ": jitter 30 -> 40\n"), "%s", out);
+    out = ctl_out("status", q);
+    cr_assert(strstr(out, " jitter=40\n"), "%s", out);
+    cr_assert(strstr(out, " grace=30s\n"), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, resume_says_so_if_nothing_was_paused)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    const char *out = ctl_out("resume", q);
+
+    cr_assert(strstr(out, ": it was not paused\n"), "%s", out);
+    ctl_out("pause", q);
+    out = ctl_out("resume", q);
+    cr_assert(strstr(out, ": resumed\n"), "%s", out);
+    out = ctl_out("resume", "--json", q);
+    cr_assert(strstr(out, "\"was_paused\":false"), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* words_of - the words from a mark on up to a full stop or the end, "or" and
  * commas left out */
 static const char *words_of(const char *text, const char *mark)
