@@ -3,9 +3,10 @@
 # Usage: PROGRAM --options-dump | awk -v shell=bash|zsh|fish -f completion.awk
 # The dump (common/options/options_dump.c), fields between tabs:
 #   program NAME runs|-
-#   verb    NAME reads|- ABOUT WORDS LAST
+#   verb    NAME reads|ids|- ABOUT WORDS LAST
 #   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP
-# runs: what follows "--" is a command. reads: FILE is among the operands.
+# runs: what follows "--" is a command. reads: FILE is among the operands. ids:
+# what follows the queue are ids that the verb "list" has.
 # again: the flag may be given more than once. WORDS: what its value may be; of
 # a verb, what NAME may be of the NAME=VALUE that follow the queue. LAST: what
 # the operand behind the queue and another one may be.
@@ -13,6 +14,9 @@ BEGIN {
     FS = "\t"
     queues = "mqctl queues --json 2>/dev/null | " \
         "sed -n 's/^{\"queue\":\"\\([^\"]*\\)\".*/\\1/p'"
+    list = " list --limit 100 --json "
+    ids = " 2>/dev/null | sed -n 's/^{\\(\"queue\":\"[^\"]*\",\\)\\{0,1\\}" \
+        "\"id\":\"\\{0,1\\}\\([0-9A-Z]*\\)\"\\{0,1\\},.*/\\2/p'"
 }
 $1 == "program" {
     program = $2
@@ -21,6 +25,8 @@ $1 == "program" {
 $1 == "verb" {
     verb[++verbs] = $2
     reads[verbs] = $3 == "reads"
+    lists[verbs] = $3 == "ids"
+    listed = listed || lists[verbs]
     about[verbs] = $4
     sets[verbs] = $5 == "" ? "" : $5 "="
     gsub(/\|/, "= ", sets[verbs])
@@ -80,6 +86,7 @@ function bash(    i, v) {
     print "# bash completion for " program "; made from its option rows"
     # The same in the scripts of all programs: one may be read after the other.
     print "_mqw_queues() { " queues "; }"
+    print "_mqw_ids() { \"$1\"" list "-- \"$2\"" ids "; }"
     print "_mqw_filenames() { compopt -o filenames 2>/dev/null; }"
     print "_mqw_offer() { # what compgen gives for $cur, words with blanks whole"
     print "    local word"
@@ -91,7 +98,7 @@ function bash(    i, v) {
     # --flag=value comes as three words: $prev is --flag= then.
     print "    local cur=${COMP_WORDS[COMP_CWORD]} " \
         "prev=${COMP_WORDS[COMP_CWORD - 1]}"
-    print "    local flags='' files='' sets='' last='' queues=()"
+    print "    local flags='' files='' ids='' sets='' last='' queues=()"
     print "    if [ \"$cur\" = = ]; then"
     print "        cur='' prev+='='"
     print "    elif [ \"$prev\" = = ]; then"
@@ -126,7 +133,7 @@ function bash(    i, v) {
         print "    case ${COMP_WORDS[1]} in"
         for (v = 1; v <= verbs; v++)
             print "    " verb[v] ") " bash_flags(v) \
-                (reads[v] ? " files=1" : "") \
+                (reads[v] ? " files=1" : "") (lists[v] ? " ids=1" : "") \
                 (sets[v] != "" ? " sets='" sets[v] "'" : "") \
                 (last[v] != "" ? " last='" last[v] "'" : "") " ;;"
         print "    esac"
@@ -146,6 +153,12 @@ function bash(    i, v) {
     print "        fi"
     print "        if [ \"$last\" ] && [ \"$COMP_CWORD\" -gt 2 ]; then"
     print "            [ \"$COMP_CWORD\" -eq 3 ] || _mqw_offer -W \"$last\""
+    print "            return"
+    print "        fi"
+    print "        if [ \"$ids\" ] && [ \"$COMP_CWORD\" -gt 2 ] &&"
+    print "            [[ ${COMP_WORDS[2]} != -* ]]; then"
+    print "            _mqw_offer -W \"$(_mqw_ids " program \
+        " \"${COMP_WORDS[2]}\")\""
     print "            return"
     print "        fi"
     print "        _mqw_offer -W \"$(_mqw_queues)\""
@@ -194,6 +207,14 @@ function zsh(    v) {
     print "    queues=(${(f)\"$(" queues ")\"})"
     print "    compadd \"$@\" -a queues"
     print "}"
+    if (listed) {
+        # $words begins with the verb here.
+        print "_" program "_ids() {"
+        print "    local -a ids"
+        print "    ids=(${(f)\"$(" program list "-- \"$words[2]\"" ids ")\"})"
+        print "    compadd \"$@\" -a ids"
+        print "}"
+    }
     print "_" program "() {"
     if (verbs) {
         print "    local context state line"
@@ -230,6 +251,8 @@ function zsh_arguments(v,    i) {
         printf " \\\n        '*::command:_normal'"
     else if (reads[v])
         printf " \\\n        '*:file:_files'"
+    else if (lists[v])
+        printf " \\\n        '*:id:_%s_ids'", program
     else if (sets[v] != "")
         printf " \\\n        '*:setting:compadd -S \"\" -- %s'", sets[v]
     else if (last[v] != "")
@@ -263,12 +286,22 @@ function fish(    i, v, when, complete) {
     print "function __mqw_queues"
     print "    " queues
     print "end"
+    if (listed) {
+        print "function __" program "_ids"
+        print "    set -l words (commandline -opc)"
+        print "    test (count $words) -gt 2; and " program list \
+            "-- $words[3]" ids
+        print "end"
+    }
     print complete " -f"
     for (v = 1; v <= verbs; v++) {
         print complete " -n __fish_use_subcommand -a " verb[v] " -d '" \
             quoted(about[v]) "'"
         if (reads[v])
             print complete " -n '__fish_seen_subcommand_from " verb[v] "' -F"
+        if (lists[v])
+            print complete " -n '__fish_seen_subcommand_from " verb[v] \
+                "' -a '(__" program "_ids)'"
         if (sets[v] != "")
             print complete " -n '__fish_seen_subcommand_from " verb[v] \
                 "' -a '" sets[v] "'"

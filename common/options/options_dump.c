@@ -48,7 +48,9 @@ int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
     printf("program\t%s\t-\n", t->program);
     for (size_t v = 0; v < t->verb_count; v++)
         printf("verb\t%s\t%s\t%s\t%s\t%s\n", t->verbs[v].name,
-               strstr(t->verbs[v].usage, "FILE") ? "reads" : "-",
+               strstr(t->verbs[v].usage, "FILE") ? "reads"
+               : strstr(t->verbs[v].usage, "ID") ? "ids"
+                                                 : "-",
                t->verbs[v].about, t->verbs[v].words ? t->verbs[v].words : "",
                t->verbs[v].last ? t->verbs[v].last : "");
     for (size_t i = 0; i < t->flag_count; i++) {

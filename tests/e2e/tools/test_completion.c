@@ -37,16 +37,17 @@ static const char *const programs[] = {"mqworker", "mqsend", "mqdlq", "mqctl"};
 static const char *sh(const char *shell, const char *script,
                       const char *argument)
 {
-    char path[8192], awk[PATH_MAX + 16];
+    char path[8192], awk[PATH_MAX + 16], state[PATH_MAX + 32];
     char *bin = strdup(harness_bin("mqworker"));
 
     *strrchr(bin, '/') = '\0';
     snprintf(path, sizeof path, "PATH=%s:%s", bin, getenv("PATH"));
     free(bin);
     snprintf(awk, sizeof awk, "AWK_SCRIPT=%s", made_by);
+    snprintf(state, sizeof state, "STATE_DIRECTORY=%s", harness_state_dir());
     struct harness_result r = harness_run_spec(&(struct harness_spec){
         .argv = HARNESS_LIST(shell, "-c", script, shell, argument),
-        .env = HARNESS_LIST(path, awk, "HOME=.")});
+        .env = HARNESS_LIST(path, awk, state, "HOME=.")});
     cr_assert_eq(r.status, 0, "%s: status %d\n%s%s", argument, r.status, r.out,
                  r.err);
     cr_assert_str_eq(r.err, "", "%s", argument);
@@ -207,6 +208,60 @@ Test(completion, fish_completes_what_was_typed)
                     "end <$argv[2]");
 }
 
+/* one_letter - a queue with one dead letter and a message that waits, which is
+ * in the store; its worker runs on */
+static const char *one_letter(void)
+{
+    const char *q = harness_queue(10, 512);
+    struct harness_process *w =
+        harness_worker(q, "--max-attempts", "1", "--", "false");
+
+    harness_send_text(q, "x");
+    harness_wait_log(w, "event=dead", 5000);
+    sh("sh",
+       "mqsend --delay 1h \"$1\" later;"
+       "until mqctl list \"$1\" | grep -q delayed; do sleep 0.1; done",
+       q);
+    return q;
+}
+
+/* Asks for ids by $1, a way to complete what a line says; fails unless they are
+ * those of the letter and of the message. */
+#define IDS                                                                   \
+    "id=$(mqctl list --json $q | grep -o '\"id\":\"[0-9A-Z]*' | tail -c 27);" \
+    "[ ${#id} = 26 ];"                                                        \
+    "for v in 'mqctl explain' 'mqctl cancel' 'mqctl run-now'; do"             \
+    "  complete_line \"$v $q \" | grep -qx \"$id\"; done;"                    \
+    "for v in show replay discard export; do"                                 \
+    "  complete_line \"mqdlq $v $q \" | grep -qx 1; done;"
+
+Test(completion, bash_offers_ids_of_letters_and_of_messages_that_wait)
+{
+    need("bash");
+    sh("bash",
+       "set -e; q=$1; for p in mqctl mqdlq; do"
+       "  source <(" MADE(
+           "$p", "bash") "); done;"
+                         "complete_line() { COMP_WORDS=($1 ''); COMP_CWORD=3;"
+                         "  COMPREPLY=(); _${COMP_WORDS[0]};"
+                         "  printf '%s\n' \"${COMPREPLY[@]}\"; };" IDS
+                         "! complete_line \"mqdlq list $q \" | grep -qx 1",
+       one_letter());
+}
+
+Test(completion, fish_offers_ids_of_letters_and_of_messages_that_wait)
+{
+    need("fish");
+    sh("bash",
+       "set -e; q=$1; for p in mqctl mqdlq; do"
+       "  " MADE("$p",
+                 "fish") " >$p.fish; done;"
+                         "complete_line() {"
+                         "  fish -c 'source mqctl.fish; source mqdlq.fish;"
+                         "    complete -C$argv[1]' \"$1\"; };" IDS,
+       one_letter());
+}
+
 /* What is looked for is only what was not typed: that is printed in one
  * piece. */
 Test(completion, zsh_completes_what_was_typed)
@@ -231,9 +286,14 @@ Test(completion, zsh_completes_what_was_typed)
                    "look 'mqdlq replay --can' ary;"
                    "look 'mqworker --log-format=j' son;"
                    "look 'mqctl set /x max-w' aiting=;"
-                   "look 'mqctl doc' tor",
-        "");
+                   "look 'mqctl doc' tor;"
+                   "id=$(mqctl list --json $1 |"
+                   "  grep -o '\"id\":\"[0-9A-Z]*' | tail -c 27);"
+                   "look \"mqctl explain $1 ${id[1,4]}\" ${id[5,26]} |"
+                   "  sed 's/.*: /id /'",
+        one_letter());
     cr_assert(strstr(out, "mqctl doc: tor\n"), "%s", out);
     cr_assert(strstr(out, "mqworker --log-format=j: son\n"), "%s", out);
     cr_assert(strstr(out, "mqctl set /x max-w: aiting=\n"), "%s", out);
+    cr_assert(strstr(out, "\nid "), "%s", out);
 }
