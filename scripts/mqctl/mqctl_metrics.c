@@ -27,16 +27,16 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-/* label - a queue's name as a label value: \ and " and newline escaped */
-static void label(FILE *out, const char *queue)
+/* labels - a queue's name, with \ and " escaped, and what it is a queue of */
+static void labels(FILE *out, const struct snapshot *v)
 {
     fputs("{queue=\"", out);
-    for (const char *c = queue; *c; c++) {
+    for (const char *c = v->queue; *c; c++) {
         if (*c == '\\' || *c == '"')
             fputc('\\', out);
         fputc(*c, out);
     }
-    fputc('"', out);
+    fprintf(out, "\",engine=\"%s\"", snapshot_engine(v));
 }
 
 static void family(FILE *out, const char *name, const char *type,
@@ -67,16 +67,16 @@ static void histogram(FILE *out, const char *name, const struct snapshot *v,
 {
     for (size_t i = 0; i < BOUNDS; i++) {
         fprintf(out, "%s_bucket", name);
-        label(out, v->queue);
+        labels(out, v);
         fprintf(out, ",le=\"%.10g\"} %" PRIu64 "\n", seconds(bound(i)),
                 histogram_upto(h, bound(i)));
     }
     fprintf(out, "%s_bucket", name);
-    label(out, v->queue);
+    labels(out, v);
     fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n%s_sum", h->total, name);
-    label(out, v->queue);
+    labels(out, v);
     fprintf(out, "} %.9f\n%s_count", seconds(sum_ns), name);
-    label(out, v->queue);
+    labels(out, v);
     fprintf(out, "} %" PRIu64 "\n", h->total);
 }
 
@@ -136,7 +136,7 @@ static void numbers(FILE *out, const struct snapshot_field *f,
         if (value < 0)
             continue;
         fputs(f->metric, out);
-        label(out, all[i].queue);
+        labels(out, &all[i]);
         fprintf(out, "} %.17g\n", value / unit);
     }
 }
@@ -223,7 +223,7 @@ static int lists_read(const struct options *o, struct queue_list *lists,
                       size_t dirs, size_t *count)
 {
     for (size_t i = 0; i < dirs; i++) {
-        if (queue_list_of_workers(&lists[i], dir_at(o, i)) < 0)
+        if (queue_list_of_all_workers(&lists[i], dir_at(o, i)) < 0)
             return complain_memory();
         if (lists[i].folder_trouble[0])
             return complain(EX_CANTCREAT, "%s", lists[i].folder_trouble);

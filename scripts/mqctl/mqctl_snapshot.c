@@ -261,6 +261,11 @@ void snapshot_close(struct snapshot *v)
     v->live = NULL;
 }
 
+const char *snapshot_engine(const struct snapshot *v)
+{
+    return v->broker ? "amqp" : "mq";
+}
+
 /* snapshot_number - as the worker answered, else as it wrote */
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise)

@@ -72,6 +72,8 @@ int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p);
 
+/* What it is a queue of: "mq" the kernel, "amqp" a broker. */
+const char *snapshot_engine(const struct snapshot *v);
 /* "starting", "running", "paused", "breaker open", ..., "not running",
  * "killed", "not seen from here". */
 const char *snapshot_state(const struct snapshot *v);

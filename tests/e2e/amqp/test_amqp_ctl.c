@@ -12,6 +12,7 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
 {
     struct harness_process *w = amqp_worker("--", harness_handler("record"));
     struct harness_result r = CTL("status", OP, "--json");
+    char up[100];
 
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, "\"engine\":\"amqp\""), "%s", r.out);
@@ -26,6 +27,11 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, amqp_queue), "it is found: %s", r.out);
     cr_assert_null(strstr(r.out, "\"/amqp\""), "%s", r.out);
+    r = harness_run("mqctl", "metrics", "--state-dir", harness_state_dir());
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    snprintf(up, sizeof up, "/%s\",engine=\"amqp\"} 1\n", amqp_queue);
+    cr_assert_not_null(strstr(strstr(r.out, "\nmqworker_up{"), up), "%s",
+                       r.out);
     r = CTL("top", "--rounds", "1", OP);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_eq(CTL("stop", "--wait", OP).status, 0);

@@ -432,9 +432,9 @@ Test(serve, metrics_are_of_every_state_directory)
         harness_program("mqworker", "--state-dir", dir, other, "--", "true"));
     w = web_start("--state-dir", dir);
     text = web_get(&w, "/metrics");
-    snprintf(label, sizeof label, "{queue=\"%s\"}", q);
+    snprintf(label, sizeof label, "{queue=\"%s\",engine=\"mq\"}", q);
     cr_assert(strstr(text, label), "%s", text);
-    snprintf(label, sizeof label, "{queue=\"%s\"}", other);
+    snprintf(label, sizeof label, "{queue=\"%s\",engine=\"mq\"}", other);
     cr_assert(strstr(text, label), "%s", text);
     web_stop(&w);
     cr_assert_eq(harness_stop(second, SOON_MS), 0);

@@ -44,7 +44,7 @@ static long metric(const char *q, const char *name)
     char want[300];
     const char *at;
 
-    snprintf(want, sizeof want, "\n%s{queue=\"%s\"} ", name, q);
+    snprintf(want, sizeof want, "\n%s{queue=\"%s\",engine=\"mq\"} ", name, q);
     at = strstr(ctl_out("metrics", NULL), want);
     return at ? atol(at + strlen(want)) : -1;
 }

@@ -109,7 +109,7 @@ static double metric(const char *q, const char *name)
     char want[300];
     const char *at;
 
-    snprintf(want, sizeof want, "\n%s{queue=\"%s\"} ", name, q);
+    snprintf(want, sizeof want, "\n%s{queue=\"%s\",engine=\"mq\"} ", name, q);
     at = strstr(ctl_good(ctl("metrics", NULL)), want);
     return at ? atof(at + strlen(want)) : -1;
 }

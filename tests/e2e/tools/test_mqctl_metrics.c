@@ -145,22 +145,28 @@ Test(mqctl_metrics, metrics_are_what_a_strict_parser_takes)
     cr_assert_geq(e.count, 20);
     for (size_t i = 0; i < e.count; i++)
         cr_assert_gt(e.families[i].samples, 0, "%s", e.families[i].name);
-    snprintf(begin, sizeof begin, "mqworker_done_total{queue=\"%s\"} ", q);
-    cr_assert_eq(sample(text, begin), 1);
-    snprintf(begin, sizeof begin, "mqworker_dead_letters{queue=\"%s\"} ", q);
-    cr_assert_eq(sample(text, begin), 1);
-    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\"} ", q);
+    snprintf(begin, sizeof begin,
+             "mqworker_done_total{queue=\"%s\",engine=\"mq\"} ", q);
     cr_assert_eq(sample(text, begin), 1);
     snprintf(begin, sizeof begin,
-             "mqworker_handler_seconds_bucket{queue=\"%s\",le=\"+Inf\"} ", q);
+             "mqworker_dead_letters{queue=\"%s\",engine=\"mq\"} ", q);
+    cr_assert_eq(sample(text, begin), 1);
+    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\",engine=\"mq\"} ",
+             q);
+    cr_assert_eq(sample(text, begin), 1);
+    snprintf(begin, sizeof begin,
+             "mqworker_handler_seconds_bucket{queue=\"%s\",engine=\"mq\",le=\"+"
+             "Inf\"} ",
+             q);
     cr_assert_eq(sample(text, begin), 2);
     snprintf(begin, sizeof begin,
-             "mqworker_handler_seconds_count{queue=\"%s\"} ", q);
+             "mqworker_handler_seconds_count{queue=\"%s\",engine=\"mq\"} ", q);
     cr_assert_eq(sample(text, begin), 2);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     text = ctl_out("metrics", NULL);
     parse(&e, text);
-    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\"} ", q);
+    snprintf(begin, sizeof begin, "mqworker_up{queue=\"%s\",engine=\"mq\"} ",
+             q);
     cr_assert_eq(sample(text, begin), 0);
 }
 

@@ -82,7 +82,7 @@ Test(who_runs, a_killed_worker_that_nobody_reaped_is_gone)
     killed_row(ctl_json(r.out), "state");
     killed_row(queues_row(q), "worker");
     killed_row(ctl_json(ctl_out("top", "--json", "--rounds", "1", q)), "state");
-    snprintf(up, sizeof up, "mqworker_up{queue=\"%s\"} 0\n", q);
+    snprintf(up, sizeof up, "mqworker_up{queue=\"%s\",engine=\"mq\"} 0\n", q);
     r = harness_run("mqctl", "metrics", "--state-dir", harness_state_dir());
     cr_assert_not_null(strstr(r.out, up), "%s", r.out);
     r = ctl("doctor", q);
