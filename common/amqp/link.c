@@ -285,9 +285,8 @@ static int not_in(const struct link *l, const struct link_setup *setup,
                        l->why[0] ? l->why : "it closed the connection");
 }
 
-/* property - of the server, as text */
-static void property(const struct link *l, const char *name, char *out,
-                     size_t room)
+void link_property(const struct link *l, const char *name, char *out,
+                   size_t room)
 {
     const amqp_table_t *all = rabbit.amqp_get_server_properties(l->c);
 
@@ -325,8 +324,8 @@ static int server_check(struct link *l, const struct link_setup *setup,
     const char *host = host_name(setup, l->host);
     char product[64];
 
-    property(l, "product", product, sizeof product);
-    property(l, "version", l->version, sizeof l->version);
+    link_property(l, "product", product, sizeof product);
+    link_property(l, "version", l->version, sizeof l->version);
     l->server = version_number(l->version);
     if (strcmp(product, "RabbitMQ") != 0 && !setup->other_server)
         return problem_set(p, EX_UNAVAILABLE, ENOTSUP,

@@ -49,6 +49,13 @@ static void add_number(struct queue_spec *q, const char *name, int64_t value)
         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
 }
 
+static void add_single(struct queue_spec *q)
+{
+    q->entries[q->count++] = (amqp_table_entry_t){
+        .key = bytes("x-single-active-consumer"),
+        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
+}
+
 /* spec_init - replicated, and what its broker drops goes to `net` (NULL: none)
  * A limit of deliveries would count each look at a letter. Servers before 4.0
  * have none unless asked; one of -1 deletes at once there.
@@ -202,9 +209,7 @@ int topology_open(struct link *l, const struct topology *t, struct problem *p)
     if (err)
         return err;
     spec_init(&q, l, dead, kept);
-    q.entries[q.count++] = (amqp_table_entry_t){
-        .key = bytes("x-single-active-consumer"),
-        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
+    add_single(&q);
     err = ready(l, t, &q, false, p);
     if (err)
         return err;
@@ -235,4 +240,84 @@ int topology_count(struct link *l, const char *queue, uint32_t *messages,
     *messages = ok->message_count;
     *consumers = ok->consumer_count;
     return 0;
+}
+
+/* ---- a look ---- */
+
+/* kind_asked - whether it is as topology_open would make it, which changes
+ * nothing of one that is there; the channel is open afterwards */
+static int kind_asked(struct link *l, const struct queue_spec *q,
+                      struct topology_seen *seen, char why[LINK_WHY])
+{
+    struct queue_spec type = {.name = q->name};
+    int err = declare(l, q, false);
+
+    if (err != -EPROTO)
+        return err;
+    memcpy(why, l->why, LINK_WHY);
+    seen->is =
+        l->code == AMQP_PRECONDITION_FAILED ? TOPOLOGY_OTHER : TOPOLOGY_UNKNOWN;
+    err = link_channel(l);
+    if (err || seen->is == TOPOLOGY_UNKNOWN)
+        return err;
+    /* The broker names one difference only, and this one matters most. */
+    add_text(&type, "x-queue-type", "quorum");
+    err = declare(l, &type, false);
+    if (err != -EPROTO)
+        return err;
+    if (strstr(l->why, "x-queue-type"))
+        memcpy(why, l->why, LINK_WHY);
+    return link_channel(l);
+}
+
+static int look(struct link *l, const struct queue_spec *q,
+                struct topology_seen *seen, char why[LINK_WHY])
+{
+    int err = topology_count(l, q->name, &seen->messages, &seen->consumers);
+
+    seen->name = q->name;
+    seen->is = TOPOLOGY_WANTED;
+    seen->why = why;
+    why[0] = '\0';
+    if (!err)
+        return kind_asked(l, q, seen, why);
+    if (err != -EPROTO)
+        return err;
+    memcpy(why, l->why, LINK_WHY);
+    seen->is = l->code == AMQP_NOT_FOUND ? TOPOLOGY_ABSENT : TOPOLOGY_UNKNOWN;
+    return link_channel(l);
+}
+
+int topology_each(struct link *l, const struct topology *t,
+                  void (*visit)(const struct topology_seen *seen, void *arg),
+                  void *arg)
+{
+    char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8], wait[TOPOLOGY_NAME];
+    char why[LINK_WHY];
+    int err = 0;
+
+    topology_dead(t, dead);
+    snprintf(kept, sizeof kept, "%s.kept", dead);
+    for (unsigned i = 0; i < 3 + TOPOLOGY_LENGTHS && !err; i++) {
+        struct topology_seen seen = {.wait_ms = i < 3 ? 0 : lengths[i - 3]};
+        struct queue_spec q;
+
+        if (i == 0)
+            spec_init(&q, l, t->operand->queue, dead);
+        else if (i == 1)
+            spec_init(&q, l, dead, kept);
+        else if (i == 2)
+            spec_init(&q, l, kept, NULL);
+        else
+            spec_init(&q, l, topology_waits(t, seen.wait_ms, wait),
+                      t->operand->queue);
+        if (i == 1)
+            add_single(&q);
+        if (seen.wait_ms)
+            add_number(&q, "x-message-ttl", (int64_t)seen.wait_ms);
+        err = look(l, &q, &seen, why);
+        if (!err)
+            visit(&seen, arg);
+    }
+    return err;
 }

@@ -36,6 +36,27 @@ int topology_wait(struct link *l, const struct topology *t, uint64_t ms,
 int topology_count(struct link *l, const char *queue, uint32_t *messages,
                    uint32_t *consumers);
 
+/* One of its queues, as somebody finds it who makes none. */
+enum topology_is {
+    TOPOLOGY_ABSENT,
+    TOPOLOGY_WANTED,  /* as topology_open would make it */
+    TOPOLOGY_OTHER,   /* another kind; `why` has both values */
+    TOPOLOGY_UNKNOWN, /* no right to ask for its kind */
+};
+struct topology_seen {
+    const char *name;
+    uint64_t wait_ms; /* of a wait queue; 0: another one */
+    enum topology_is is;
+    uint32_t messages, consumers;
+    const char *why; /* of the broker; "" */
+};
+/* Look at each of them: NAME, NAME.dead, its net, the wait queues. 0, or -errno
+ * and `why` of the link: the connection is gone. One that is deleted in just
+ * that moment is declared again. */
+int topology_each(struct link *l, const struct topology *t,
+                  void (*visit)(const struct topology_seen *seen, void *arg),
+                  void *arg);
+
 /* Where `name` is one of its wait queues, the message says for how long it
  * waits, too: a queue that is new gets its own time to live a moment after it
  * can be used. */

@@ -79,6 +79,8 @@ struct options {
     uint64_t limit;               /* of messages or groups; 0: all */
     const char *after;            /* a cursor; NULL: from the first */
     struct serve_options serve;
+    /* Of a queue on a broker; NULL: not given. */
+    const char *password_file, *tls_ca, *tls_cert, *tls_key;
 };
 
 extern const struct subcommand_table mqctl_table;
@@ -105,6 +107,8 @@ int steer_run(const struct options *o);
 int explain_run(const struct options *o);
 /* Look for trouble, with the command that fixes it; 1: some was found. */
 int doctor_run(const struct options *o);
+/* The same of a queue on a broker (scripts/mqctl/amqp/). */
+int doctor_broker_run(const struct options *o);
 /* Numbers of all workers for Prometheus, to stdout or to a file that is
  * replaced whole. */
 int metrics_run(const struct options *o);

@@ -195,9 +195,9 @@ static int read_word(const char *text, void *into, struct problem *p)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define STEER      (V(RUN_NOW) | V(CANCEL))
 #define FILTER     (V(LIST) | STEER)
-#define NO_BROKER                                                         \
-    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(DOCTOR) | V(CREATE) | \
-     V(REMOVE))
+#define NO_BROKER \
+    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE))
+#define BROKER V(DOCTOR)
 #define ORDERS (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
@@ -307,6 +307,20 @@ static const struct subcommand_flag flags[] = {
     {V(CREATE),
      {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
       AT(mode), .help = "access mode"}},
+    {BROKER,
+     {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
+      .help = "what opens a queue on a broker; else "
+              "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"}},
+    {BROKER,
+     {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
+      .help = "who may have signed the certificate of a broker (amqps://); "
+              "without it those that the system trusts"}},
+    {BROKER,
+     {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
+      .help = "certificate that the broker is shown"}},
+    {BROKER,
+     {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
+      .help = "its private key"}},
     {V(REMOVE),
      {"force", 'f', OPT_FLAG, AT(force),
       .help = "also with messages in it, which are lost, or a worker"}},
@@ -320,6 +334,27 @@ static const struct subcommand_flag flags[] = {
     {EVERY,
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
+
+/* broker_flags_check - what only a queue on a broker can have */
+static int broker_flags_check(const struct options *o, struct problem *p)
+{
+    const char *flag = o->password_file ? "--password-file"
+                       : o->tls_ca      ? "--tls-ca"
+                       : o->tls_cert    ? "--tls-cert"
+                       : o->tls_key     ? "--tls-key"
+                                        : NULL;
+    int n = o->line.operand_count;
+
+    if (flag && (n == 0 || !broker_operand_is(o->line.operands[n - 1])))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a queue on a broker (amqp://): leave it "
+                           "out",
+                           flag);
+    if (!o->tls_cert != !o->tls_key)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--tls-cert and --tls-key go together: give both");
+    return 0;
+}
 
 /* options_check - a verb that changes messages must be told of which, and not
  * twice */
@@ -339,6 +374,8 @@ static int options_check(void *options, struct problem *p)
                            "its worker on this machine, rabbitmqctl for the "
                            "queue, mqdlq for dead letters",
                            mqctl_table.verbs[o->line.verb].name);
+    if (broker_flags_check(o, p) < 0)
+        return -EINVAL;
     if (!(1u << o->line.verb & STEER))
         return 0;
     if (o->line.verb == VERB_RUN_NOW && f->states != WAITING_ALL &&

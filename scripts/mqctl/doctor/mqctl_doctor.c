@@ -1,6 +1,7 @@
 /* mqctl_doctor.c - see mqctl_doctor.h */
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 
+#include "common/broker/broker_operand.h"
 #include "common/text/complain.h"
 
 /* one - a queue by name */
@@ -30,6 +31,8 @@ int doctor_run(const struct options *o)
     struct findings f = {.json = o->json};
     struct queue_list queues = {0}, workers = {0};
 
+    if (o->line.operand_count && broker_operand_is(o->line.operands[0]))
+        return doctor_broker_run(o);
     if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
         queue_list_of_workers(&workers, o->state_dir) < 0)
         return complain_memory();

@@ -45,6 +45,8 @@ const char *fix(struct findings *f, const char *fmt, ...)
 void machine_check(struct findings *f, const struct options *o,
                    const struct queue_list *queues);
 void queue_check(struct findings *f, struct snapshot *v);
+/* A worker that runs: does it work? */
+void worker_state_check(struct findings *f, const struct snapshot *v);
 /* What waits too long since the clock was set back. */
 void clock_check(struct findings *f, struct snapshot *v);
 /* Who else receives from it. */

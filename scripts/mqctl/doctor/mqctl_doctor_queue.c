@@ -125,8 +125,7 @@ static bool files_check(struct findings *f, const struct snapshot *v)
     return true;
 }
 
-/* state_check - a worker that runs: does it work? */
-static void state_check(struct findings *f, const struct snapshot *v)
+void worker_state_check(struct findings *f, const struct snapshot *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
     const char *takes = snapshot_why(v);
@@ -230,7 +229,7 @@ static void killed_check(struct findings *f, const struct snapshot *v)
 static void worker_check(struct findings *f, const struct snapshot *v)
 {
     if (v->worker == SNAPSHOT_RUNS)
-        state_check(f, v);
+        worker_state_check(f, v);
     else if (v->worker == SNAPSHOT_KILLED)
         killed_check(f, v);
     else if (v->worker == SNAPSHOT_UNSEEN)

@@ -121,6 +121,7 @@ Test(amqp_traps, a_broker_without_memory_stops_letters_and_not_the_rest)
 {
     enum { GOOD = 40 };
     struct harness_process *w = by_body("1");
+    struct harness_result r;
 
     amqp_send("slow");
     amqp_send("dead");
@@ -134,6 +135,10 @@ Test(amqp_traps, a_broker_without_memory_stops_letters_and_not_the_rest)
     harness_until(harness_lines_with("runs", "good") == GOOD, 20000);
     harness_until(amqp_ready(amqp_queue) == 0, 10000);
     cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
+    r = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(),
+                    amqp_operand(amqp_queue, 1));
+    cr_assert_not_null(strstr(r.out, "a node is low on memory or disk"), "%s",
+                       r.out);
     cr_assert_eq(
         amqp_ctl("set_vm_memory_high_watermark", "absolute", "2GB").status, 0);
     harness_wait_log(w, "event=unblocked", 20000);

@@ -1,0 +1,14 @@
+/* mqctl_no_broker.c - in the place of amqp/, where librabbitmq was not there
+ * when this was built (see mqctl.h) */
+#include <sysexits.h>
+
+#include "common/text/complain.h"
+#include "scripts/mqctl/mqctl.h"
+
+int doctor_broker_run(const struct options *o)
+{
+    return complain(EX_USAGE,
+                    "%s: amqp:// needs a build with librabbitmq: scripts/deps, "
+                    "then make",
+                    o->line.operands[0]);
+}

@@ -1,0 +1,184 @@
+/* test_amqp_doctor.c - mqctl doctor of a queue on a broker */
+#define AMQP_BROKER 1
+#include <sys/stat.h>
+
+#include "tests/e2e/amqp/amqp_fixture.h"
+
+TestSuite(amqp_doctor, .init = amqp_init, .fini = amqp_fini, .timeout = 180);
+
+#define OP amqp_operand(amqp_queue, 1)
+#define DOCTOR(...)                                                    \
+    harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), \
+                __VA_ARGS__)
+
+/* found - a line of that level that has these words */
+static bool found(const char *out, const char *level, const char *words)
+{
+    size_t n = strlen(level);
+
+    for (const char *at = out; at; at = strchr(at, '\n')) {
+        const char *hit, *end;
+
+        at += *at == '\n';
+        end = at + strcspn(at, "\n");
+        hit = strstr(at, words);
+        if (strncmp(at, level, n) == 0 && hit && hit < end)
+            return true;
+        if (!*end)
+            return false;
+        at = end;
+    }
+    return false;
+}
+
+#define cr_found(out, level, words) \
+    cr_assert(found(out, level, words), "%s: %s: %s", level, words, out)
+
+Test(amqp_doctor, a_worker_that_works_has_nothing_bad_and_loses_nothing)
+{
+    struct harness_process *w =
+        amqp_worker("--timeout", "1m", "--", harness_handler("record"));
+    struct harness_result r;
+
+    cr_assert_eq(
+        harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), OP)
+            .status,
+        0);
+    for (int i = 0; i < 5; i++)
+        amqp_send("x");
+    amqp_confirmed();
+    for (int i = 0; i < 3; i++)
+        r = DOCTOR(OP);
+    cr_assert_null(strstr(r.out, "\nbad "), "%s", r.out);
+    cr_found(r.out, "warn", "it is paused");
+    cr_found(r.out, "ok", "may declare, read and send");
+    cr_found(r.out, "ok", "the broker takes messages");
+    cr_found(r.out, "ok", "--timeout is 1m");
+    cr_found(r.out, "ok", "dead letters: none");
+    cr_found(r.out, "note", "AMQP does not tell");
+    cr_assert_not_null(strstr(r.out, "-> on a node: rabbitmqctl"), "%s", r.out);
+    cr_assert_eq(
+        harness_run("mqctl", "resume", "--state-dir", harness_state_dir(), OP)
+            .status,
+        0);
+    harness_until_lines("runs", 5, 20000);
+    cr_assert_eq(harness_lines_with("runs", "redelivered"), 0);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+Test(amqp_doctor, letters_and_a_queue_that_nobody_takes_from_are_found)
+{
+    struct harness_process *w =
+        amqp_worker("--max-attempts", "1", "--timeout", "none", "--", "false");
+    struct harness_result r;
+
+    amqp_send("bad");
+    harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
+    r = DOCTOR(OP);
+    cr_assert_eq(r.status, 1);
+    cr_found(r.out, "warn", "dead letters: 1 messages were given up on");
+    cr_found(r.out, "    ", "mqdlq list --by error amqp://guest@");
+    cr_found(r.out, "warn", "--timeout is none");
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    amqp_send("later");
+    amqp_confirmed();
+    harness_until(amqp_ready(amqp_queue) == 1, 10000);
+    r = DOCTOR(OP);
+    cr_found(r.out, "warn", "1 messages wait in");
+    cr_found(r.out, "    ", "-> mqworker amqp://guest@");
+    cr_found(r.out, "note", "none runs on this machine");
+}
+
+Test(amqp_doctor, no_queue_is_no_harm_and_is_not_made)
+{
+    struct harness_result r = DOCTOR(OP);
+
+    cr_found(r.out, "note", "there is no queue");
+    cr_assert_null(strstr(r.out, "\nbad "), "%s", r.out);
+    cr_assert_eq(amqp_ready(amqp_queue), -1);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), -1);
+}
+
+Test(amqp_doctor, a_queue_of_another_kind_is_named_with_both_values)
+{
+    amqp_table_entry_t quorum = {.key = amqp_word("x-queue-type"),
+                                 .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                           .value.bytes = amqp_word("quorum")}};
+    struct harness_result r;
+
+    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(amqp_queue), 0, 1, 0, 0,
+                              (amqp_table_t){0, NULL});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(amqp_of("dead")), 0, 1,
+                              0, 0, (amqp_table_t){1, &quorum});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    r = DOCTOR(OP);
+    cr_assert_eq(r.status, 1);
+    cr_found(r.out, "bad ", "is not replicated");
+    cr_found(r.out, "bad ", "is another kind than a worker makes");
+    cr_found(r.out, "warn", ".dead.kept is missing");
+    cr_found(r.out, "    ", "rabbitmqctl delete_queue -p / ");
+    cr_found(r.out, "ok", "the broker takes messages");
+}
+
+/* user - that may log in, with these rights */
+static const char *user(const char *configure, const char *write,
+                        const char *read)
+{
+    static char name[80];
+
+    snprintf(name, sizeof name, "u%s", amqp_queue);
+    harness_write("secret", "secret\n", 7);
+    cr_assert_eq(chmod(harness_path("secret"), 0600), 0);
+    (void)amqp_ctl("add_user", name, "secret");
+    cr_assert_eq(
+        amqp_ctl("set_permissions", name, configure, write, read).status, 0);
+    return name;
+}
+
+static struct harness_result doctor_as(const char *name)
+{
+    char op[200];
+
+    snprintf(op, sizeof op, "amqp://%s@127.0.0.1:%u/%%2F/%s", name,
+             amqp_port(1), amqp_queue);
+    return DOCTOR("--password-file", harness_path("secret"), op);
+}
+
+Test(amqp_doctor, rights_that_are_missing_are_named_with_the_command)
+{
+    struct harness_process *w = amqp_worker("--", "true");
+    struct harness_result r;
+
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    r = doctor_as(user("", ".*", ".*"));
+    cr_found(r.out, "note", "may not declare queues");
+    cr_found(r.out, "    ", "rabbitmqctl set_permissions -p / ");
+    cr_assert_null(strstr(r.out, "\nbad "), "%s", r.out);
+    r = doctor_as(user(".*", "", ".*"));
+    cr_found(r.out, "bad ", "may not send");
+    r = doctor_as(user(".*", ".*", ""));
+    cr_found(r.out, "bad ", "may not read");
+    cr_assert_eq(r.status, 1);
+    r = doctor_as("nobody");
+    cr_found(r.out, "bad ", "unknown, or another password");
+}
+
+Test(amqp_doctor, a_host_that_does_not_answer_is_named_beside_one_that_does)
+{
+    struct harness_result r;
+    char op[200];
+
+    snprintf(op, sizeof op, "amqp://127.0.0.1:%u,127.0.0.1:1/%%2F/%s",
+             amqp_port(1), amqp_queue);
+    r = DOCTOR("--json", op);
+    cr_assert_eq(r.status, 1);
+    cr_assert_not_null(strstr(r.out, "cannot connect to 127.0.0.1:1: "), "%s",
+                       r.out);
+    cr_assert_not_null(strstr(r.out, "there is no queue"), "%s", r.out);
+    snprintf(op, sizeof op, "amqp://127.0.0.1:%u/nowhere/%s", amqp_port(1),
+             amqp_queue);
+    r = DOCTOR(op);
+    cr_found(r.out, "bad ", "rabbitmqctl add_vhost nowhere");
+    cr_assert_eq(DOCTOR("--password-file", "x", "/orders").status, 64);
+}
