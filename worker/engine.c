@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
 #include "worker/engine_source.h"
@@ -150,7 +150,7 @@ static int parts_ready(struct engine *e, struct problem *p)
                                                  .arg = e});
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
-                           strerror(-err));
+                           errno_text(-err));
     borrow(e);
     err = engine_source_open(e, p);
     if (err)

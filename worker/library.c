@@ -21,6 +21,7 @@
 #include <bsd/sys/queue.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/engine.h"
@@ -281,13 +282,13 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
     w->orders.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->orders.fd < 0)
         return problem_set(p, EX_OSERR, errno, "cannot start: eventfd: %s",
-                           strerror(errno));
+                           errno_text(errno));
     err = engine_open(&w->engine, &w->set, &handler_inproc, p);
     if (err)
         return err;
     err = loop_watch(w->engine->flow.loop, &w->orders, EPOLLIN);
     return err ? problem_set(p, EX_OSERR, -err, "cannot start: epoll_ctl: %s",
-                             strerror(-err))
+                             errno_text(-err))
                : 0;
 }
 

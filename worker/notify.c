@@ -21,6 +21,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/base/safe_text.h"
 #include "common/mq/queue.h"
@@ -47,8 +48,10 @@ static uint64_t number_take(const char *name, const char *pid,
                     : pid_optional;
     int64_t n = number && ours ? strtonum(number, 1, most, &wrong) : 0;
 
+    /* NOLINTBEGIN(concurrency-mt-unsafe): before there are threads */
     unsetenv(name);
     unsetenv(pid);
+    /* NOLINTEND(concurrency-mt-unsafe) */
     return wrong ? 0 : (uint64_t)n;
 }
 
@@ -59,6 +62,7 @@ static int passed_take(void)
     int count =
         (int)number_take("LISTEN_FDS", "LISTEN_PID", false, INT_MAX - FIRST_FD);
 
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads yet */
     unsetenv("LISTEN_FDNAMES");
     for (int fd = FIRST_FD; fd < FIRST_FD + count; fd++)
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
@@ -84,6 +88,7 @@ static void address_take(struct notify *n)
             size++; /* a path ends in NUL, an abstract name in its size */
         n->to_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
     }
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads yet */
     unsetenv("NOTIFY_SOCKET");
 }
 
@@ -215,7 +220,7 @@ void notify_begin(struct notify *n, struct engine *e)
         return;
     err = ready_say(n);
     if (err < 0)
-        log_warn("manager_not_told", F_STR("error", strerror(-err)),
+        log_warn("manager_not_told", F_STR("error", errno_text(-err)),
                  F_STR("next", "NOTIFY_SOCKET of the environment is not where "
                                "a service manager listens: have it started by "
                                "one, or unset that"));

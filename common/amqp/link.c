@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 
 #define CONNECT_S  5
@@ -209,7 +210,7 @@ static int no_socket(const struct link_setup *setup, unsigned i, int status,
         h->name, h->port,
         status == AMQP_STATUS_HOSTNAME_RESOLUTION_FAILED ? "no such host"
         : status == AMQP_STATUS_TIMEOUT                  ? "no answer"
-        : error                                          ? strerror(error)
+        : error                                          ? errno_text(error)
                 : rabbit.amqp_error_string2(status),
         setup->operand->host_count > 1 ? ", nor to the others" : "");
 }

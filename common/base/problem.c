@@ -9,6 +9,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
+
 /* line_clean - control bytes to '?': values in the text come from users, and a
  * newline or an escape sequence in one must not make a second line */
 static void line_clean(char *text)
@@ -132,9 +134,9 @@ void problem_limit(struct problem *p, int err)
         strstr(p->text, "sysctl"))
         return;
     used = strlen(p->text);
-    said = strstr(p->text, strerror(err));
+    said = strstr(p->text, errno_text(err));
     if (said)
-        used = (size_t)(said - p->text) + strlen(strerror(err));
+        used = (size_t)(said - p->text) + strlen(errno_text(err));
     p->text[used] = '\0';
     p->status = EX_OSERR;
     if (files)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/file/folder.h"
 
@@ -55,13 +56,13 @@ static int file_read(char out[BROKER_PASSWORD], const char *path,
     if (fd < 0)
         return problem_set(p, EX_NOINPUT, errno,
                            "cannot read the password in %s: %s", path,
-                           strerror(errno));
+                           errno_text(errno));
     n = fstat(fd, &st) < 0 ? -1 : read(fd, out, BROKER_PASSWORD);
     close(fd);
     if (n < 0)
         return problem_set(p, EX_NOINPUT, errno,
                            "cannot read the password in %s: %s", path,
-                           strerror(errno));
+                           errno_text(errno));
     if (st.st_mode & (S_IRWXO | S_IWGRP))
         return problem_set(p, EX_CONFIG, EACCES,
                            "%s has a password and mode %04o: others can read "
@@ -86,6 +87,7 @@ static int variable_read(char out[BROKER_PASSWORD], struct problem *p)
     if (fits)
         strlcpy(out, value, BROKER_PASSWORD);
     explicit_bzero(value, size); /* /proc/PID/environ shows the same bytes */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads yet */
     unsetenv(VARIABLE);
     if (!fits)
         return problem_set(p, EX_CONFIG, EINVAL,

@@ -37,6 +37,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/custody/custody.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
@@ -104,7 +105,7 @@ void custody_complain(struct problem *p, int err, const char *what,
 {
     problem_fill(p, EX_CANTCREAT,
                  "custody file %s: %s: %s; %s, or give another --runtime-dir",
-                 path, what, strerror(err),
+                 path, what, errno_text(err),
                  err == ENOSPC ? folder_room(path) : "check the file system");
     problem_limit(p, err);
 }
@@ -165,7 +166,7 @@ static int no_room(int fd, const char *path, size_t stride, unsigned slots,
         "custody file %s: %s: %u slots x %zu bytes = %zu bytes are needed, "
         "%llu are free there; %s, or need less: --max-concurrency, --window, "
         "--lookahead, or the message size of the queue",
-        path, strerror(ENOSPC), slots, stride, stride * slots,
+        path, errno_text(ENOSPC), slots, stride, stride * slots,
         known ? (unsigned long long)s.f_bavail * (unsigned long long)s.f_bsize
               : 0,
         known && fs_type_memory((long)s.f_type)

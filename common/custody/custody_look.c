@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_file.h"
 
@@ -51,7 +52,7 @@ static int map_open(struct map *m, const char *path, struct problem *p)
                      err == EINVAL ? "no worker has written it yet"
                      : err == EACCES
                          ? "Permission denied; run as the worker's user or root"
-                         : strerror(err));
+                         : errno_text(err));
         err = problem_code(err);
     }
     if (fd >= 0)

@@ -27,6 +27,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/custody/slot.h"
 #include "common/file/file.h"
@@ -54,7 +55,7 @@ static int refuse(struct problem *p, int err, const char *path)
 {
     return problem_set(p, EX_CANTCREAT, err,
                        "%s: %s; make room there, or give another --runtime-dir",
-                       path, strerror(err));
+                       path, errno_text(err));
 }
 
 /* file_open - with a block for each byte: no store to it can fail */

@@ -30,6 +30,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/file/fs_type.h"
 #include "common/file/mount_point.h"
@@ -155,13 +156,13 @@ int folder_look(const char *path, struct stat *st,
     if (err != EACCES)
         return problem_set(p, EX_CANTCREAT, err,
                            "cannot look at %s: %s; give another %s", path,
-                           strerror(err), kind->flag);
+                           errno_text(err), kind->flag);
     owner = shut_owner(path, dir);
     return problem_set(p, EX_CANTCREAT, err,
                        "cannot look at %s: %s: %s belongs to %s, and this runs "
                        "as %s; run as its owner: sudo -u %s %s ..., or give "
                        "another %s",
-                       path, strerror(err), dir, folder_user(owner, his),
+                       path, errno_text(err), dir, folder_user(owner, his),
                        folder_user(geteuid(), ours), sudo_user(owner, sudo),
                        program_invocation_short_name, kind->flag);
 }
@@ -331,7 +332,7 @@ int folder_root(const char *root, bool create, bool link,
         stat(root, &st) < 0)
         err = errno == ENOENT ? -ENOENT
                               : problem_set(p, EX_CANTCREAT, errno, "%s: %s",
-                                            root, strerror(errno));
+                                            root, errno_text(errno));
     if (err)
         return err == -ENOENT ? 0 : err;
     /* What is root's is as good as ours: root can do what it likes anyway. And
@@ -387,6 +388,6 @@ int folder_queue(const char *folder, bool create,
     return problem_set(p, EX_CANTCREAT, errno,
                        "cannot write in %s (mode %04o): %s; `chmod u+rwx %s`, "
                        "or give another %s",
-                       folder, (unsigned)(st.st_mode & 07777), strerror(errno),
-                       folder, kind->flag);
+                       folder, (unsigned)(st.st_mode & 07777),
+                       errno_text(errno), folder, kind->flag);
 }

@@ -9,6 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/folder.h"
 #include "common/mq/mqlimit.h"
 
@@ -256,6 +257,6 @@ int mqlimit_explain(const struct mqlimit *limit,
                            request->name);
     default:
         return problem_set(p, EX_OSERR, err, "queue %s: cannot open: %s",
-                           request->name, strerror(err));
+                           request->name, errno_text(err));
     }
 }

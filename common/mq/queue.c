@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/base/queue_name.h"
@@ -232,7 +233,7 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
 
     if (dup3((*fresh)->fd, queue->fd, O_CLOEXEC) < 0) {
         err = problem_set(p, EX_OSERR, errno, "queue %s: %s", queue->label,
-                          strerror(errno));
+                          errno_text(errno));
     } else {
         queue->depth = (*fresh)->depth;
         queue->message_size = (*fresh)->message_size;
@@ -313,7 +314,7 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
                            safe, fd);
     return problem_set(p, EX_OSERR, -err,
                        "queue %s: cannot take over descriptor %d: %s", safe, fd,
-                       strerror(-err));
+                       errno_text(-err));
 }
 
 void queue_close(struct queue **queue)

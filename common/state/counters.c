@@ -14,6 +14,7 @@
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/state/counters_inner.h"
 #include "common/file/file.h"
 #include "common/base/panic.h"
@@ -27,7 +28,7 @@ enum { OLD_STRIDE = 118784, OLD_PAST = 19712, OLD_ENTRIES = 4096 };
 static void lost(struct counters *c, const char *what, int err)
 {
     if (!c->why[0])
-        snprintf(c->why, sizeof c->why, "%s: %s", what, strerror(err));
+        snprintf(c->why, sizeof c->why, "%s: %s", what, errno_text(err));
 }
 
 /* allocate - disk for a part of the file, now
@@ -47,7 +48,7 @@ static void allocate(struct counters *c, size_t from, size_t size)
     if (mmap(at, size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         panic("counters: neither disk nor memory for %zu bytes: %s", size,
-              strerror(errno)); /* what was mapped there may be gone */
+              errno_text(errno)); /* what was mapped there may be gone */
 }
 
 /* fits - whether an old file can be taken over: of this version and geometry,

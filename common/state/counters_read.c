@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/state/counters_inner.h"
 
 #define TRIES 100 /* at a text that is being written */
@@ -84,7 +85,7 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
                      path);
     else if (err)
         problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,
-                     "counters file %s: %s; %s", path, strerror(-err),
+                     "counters file %s: %s; %s", path, errno_text(-err),
                      err == -ENOENT ? "no worker of this release has run here"
                                     : "run as the owner of the file");
     else

@@ -23,6 +23,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
@@ -56,7 +57,8 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make %s: %s; give another " RUNTIMEDIR_FLAG
                            " DIR that %s may write",
-                           root, strerror(-err), folder_user(geteuid(), user));
+                           root, errno_text(-err),
+                           folder_user(geteuid(), user));
     /* Another process may have made it. */
     err = folder_root(root, true, link, &folder_runtime, p);
     if (!err)
@@ -80,7 +82,7 @@ static int note_find(struct runtimedir_note *note, const char *state,
                            "are looked for where this start has its own",
                            state);
     return problem_set(p, EX_CANTCREAT, -err, "%s/" RUNTIMEDIR_NOTE ": %s",
-                       state, strerror(-err));
+                       state, errno_text(-err));
 }
 
 /* last_find - what became of the custody that the note names
@@ -210,7 +212,7 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot write %s/" RUNTIMEDIR_NOTE ": %s; %s, or "
                            "give another --state-dir",
-                           dir->folder, strerror(-err),
+                           dir->folder, errno_text(-err),
                            folder_room(dir->folder));
     FAULT_POINT("runtimedir_settle_before_remove");
     from_remove(r->from, dir->folder);

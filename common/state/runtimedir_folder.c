@@ -14,6 +14,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
 
@@ -83,7 +84,7 @@ int runtimedir_unusable(int err, const char *path, struct problem *p)
 {
     return problem_set(p, EX_CANTCREAT, err,
                        "%s: %s; %s%sgive another " RUNTIMEDIR_FLAG, path,
-                       strerror(err), err == ENOSPC ? folder_room(path) : "",
+                       errno_text(err), err == ENOSPC ? folder_room(path) : "",
                        err == ENOSPC ? ", or " : "");
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/file/fs_type.h"
@@ -72,7 +73,7 @@ static bool in_memory(const char *path, struct looked *l)
 
     to[n > 0 ? n : 0] = '\0';
     if (err)
-        looked_add(l, "%s (%s)", path, strerror(-err));
+        looked_add(l, "%s (%s)", path, errno_text(-err));
     else if (!fs_type_memory(type))
         looked_add(l, "%s (%s%.100s%s%s)", path,
                    n > 0 ? "a symbolic link to " : "", to, n > 0 ? ", on " : "",
@@ -91,7 +92,7 @@ static bool session_ours(const char *dir, struct looked *l)
     if (!dir)
         looked_add(l, "$XDG_RUNTIME_DIR (not set)");
     else if (stat(dir, &st) < 0)
-        looked_add(l, "$XDG_RUNTIME_DIR %s (%s)", dir, strerror(errno));
+        looked_add(l, "$XDG_RUNTIME_DIR %s (%s)", dir, errno_text(errno));
     else if (st.st_uid != geteuid())
         looked_add(l, "$XDG_RUNTIME_DIR %s (of another user)", dir);
     else

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
@@ -42,7 +43,7 @@ static int cannot(const char *path, int err, struct problem *p)
 {
     return problem_set(
         p, err == EACCES || err == EPERM ? EX_NOPERM : EX_CANTCREAT, err,
-        "cannot remove %s: %s; its owner and root may", path, strerror(err));
+        "cannot remove %s: %s; its owner and root may", path, errno_text(err));
 }
 
 /* lock_take - as a worker does (worker/files/pid_file.c); who only looks has it

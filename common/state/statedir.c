@@ -8,6 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/folder.h"
 #include "common/base/queue_name.h"
 #include "common/state/statedir.h"
@@ -92,13 +93,13 @@ int statedir_open_label(struct statedir *out, const char *flag,
         return folder_read_only(out->root, p);
     if (err == -ENOSPC)
         return problem_set(p, EX_CANTCREAT, ENOSPC, "cannot make %s: %s; %s",
-                           out->folder, strerror(ENOSPC),
+                           out->folder, errno_text(ENOSPC),
                            folder_room(out->folder));
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make %s: %s; give another --state-dir DIR "
                            "that %s may write",
-                           out->folder, strerror(-err),
+                           out->folder, errno_text(-err),
                            folder_user(geteuid(), user));
     err = folder_queue(out->folder, create, &folder_state, p);
     return err != -ENOENT

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/boot_id.h"
+#include "common/base/errno_text.h"
 #include "common/store/commit.h"
 #include "common/store/store_file.h"
 #include "common/store/store_make.h"
@@ -117,7 +118,7 @@ static int file_wanted(const char *path, bool create, struct problem *p)
         err = orphan(path, p);
         return err ? err : store_make(path, p);
     }
-    return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, strerror(err));
+    return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, errno_text(err));
 }
 
 /* identity_read - what the tokens of this store begin with */
@@ -286,8 +287,8 @@ int store_put_back(struct store *s, const char *path,
     pthread_mutex_lock(&s->read_mtx);
     err = store_make_copy(s->writer.db, path, replace);
     if (err)
-        err =
-            problem_set(p, EX_CANTCREAT, -err, "%s: %s", path, strerror(-err));
+        err = problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
+                          errno_text(-err));
     else
         err = swap(s, path, p);
     pthread_mutex_unlock(&s->read_mtx);

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/folder.h"
 #include "common/store/store_sql.h"
 
@@ -121,7 +122,7 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     err = err ? err : EIO;
     if ((rc & 0xff) == SQLITE_CANTOPEN && sqlite3_system_errno(db) == EMFILE)
         return problem_set(p, EX_OSERR, EMFILE, "%s cannot be opened: %s", path,
-                           strerror(EMFILE));
+                           errno_text(EMFILE));
     if (err == ENOMEM)
         return store_memory_problem(path, p);
     switch (rc & 0xff) {
@@ -151,7 +152,7 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
         return problem_set(p, EX_CANTCREAT, err,
                            "%s cannot be opened: %s (%s); make room on its "
                            "disk, or use another --state-dir",
-                           path, sqlite3_errstr(rc), strerror(err));
+                           path, sqlite3_errstr(rc), errno_text(err));
     }
 }
 
@@ -172,7 +173,7 @@ int store_file_modes(const char *path, struct problem *p)
         return problem_set(p, EX_CANTCREAT, err,
                            "%s has mode %04o and cannot get 0600: %s; run as "
                            "its owner, %s",
-                           file, (unsigned)st.st_mode & 07777, strerror(err),
+                           file, (unsigned)st.st_mode & 07777, errno_text(err),
                            folder_user(st.st_uid, user));
     }
     return 0;

@@ -37,6 +37,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
@@ -341,12 +342,12 @@ int store_make(const char *path, struct problem *p)
         return problem_set(
             p, EX_CANTCREAT, -err,
             "%s cannot be created: %s; %s on %s, or give another --state-dir",
-            path, strerror(-err), folder_room(path),
+            path, errno_text(-err), folder_room(path),
             mount_point(folder, mount));
     return problem_set(p, EX_CANTCREAT, -err,
                        "%s cannot be created: %s; give the folder to %s, or "
                        "use another --state-dir",
-                       path, strerror(-err), folder_user(geteuid(), user));
+                       path, errno_text(-err), folder_user(geteuid(), user));
 }
 
 /* draft_name - whether that is the name of a draft for the store `base` */

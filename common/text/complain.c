@@ -4,10 +4,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 
 static const char *name = "mqworker";
@@ -52,7 +52,7 @@ int complain_output(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    return complain(EX_IOERR, "cannot write the output: %s", strerror(errno));
+    return complain(EX_IOERR, "cannot write the output: %s", errno_text(errno));
 }
 
 void complain_reads(const char *what)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/file/unix_socket.h"
 #include "common/state/worker_lock.h"
 
@@ -44,10 +45,10 @@ static int refused(const struct statedir *dir, const char *queue,
                      queue, path, queue);
     else if (err == -EACCES || err == -EPERM)
         problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
-                     path, strerror(-err));
+                     path, errno_text(-err));
     else
         problem_fill(p, EX_UNAVAILABLE, "%s: %s; look whether the worker runs",
-                     path, strerror(-err));
+                     path, errno_text(-err));
     return err;
 }
 
@@ -117,7 +118,7 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
     return problem_set(p, EX_TEMPFAIL, -err,
                        "the worker of %s does not answer: %s; try again, look "
                        "at its log, or use signals (mqworker(8))",
-                       queue, strerror(-err));
+                       queue, errno_text(-err));
 }
 
 /* ---- the end of a worker ---- */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/file/folder.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
@@ -167,7 +168,8 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
         return complain(EX_CANTCREAT,
                         "cannot make %s: %s; give a --textfile in a "
                         "folder that %s may write",
-                        beside, strerror(errno), folder_user(geteuid(), user));
+                        beside, errno_text(errno),
+                        folder_user(geteuid(), user));
     print_all(out, all, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
     ok = fclose(out) == 0 && ok && rename(beside, path) == 0;
@@ -176,7 +178,7 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
     n = (size_t)errno;
     unlink(beside);
     return complain(EX_CANTCREAT, "cannot write %s: %s; it is as it was", path,
-                    strerror((int)n));
+                    errno_text((int)n));
 }
 
 /* looked - whether an earlier directory has that queue, as pages show it */

@@ -15,6 +15,7 @@
 #include <bsd/stdlib.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
 #include "common/mq/queue.h"
@@ -111,12 +112,13 @@ static int folders_add(struct queue_list *n, int fd)
 static int mounted(void)
 {
     FILE *f = setmntent("/proc/self/mounts", "re");
-    struct mntent *m;
+    struct mntent m;
+    char line[4096];
     int fd = -1;
 
-    while (f && fd < 0 && (m = getmntent(f)) != NULL)
-        if (strcmp(m->mnt_type, "mqueue") == 0)
-            fd = open(m->mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (f && fd < 0 && getmntent_r(f, &m, line, sizeof line))
+        if (strcmp(m.mnt_type, "mqueue") == 0)
+            fd = open(m.mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f)
         endmntent(f);
     return fd;
@@ -170,7 +172,7 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
         return entries_add(n, fd, true);
     snprintf(n->folder_trouble, sizeof n->folder_trouble,
              "state directory %.150s: %s; see --state-dir", root,
-             strerror(errno));
+             errno_text(errno));
     return 0;
 }
 

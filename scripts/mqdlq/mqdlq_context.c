@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
 #include "common/state/counters.h"
@@ -29,7 +30,7 @@ int store_failed(const char *what, int err)
     return complain(err == -ENOMEM   ? EX_OSERR
                     : err == -ENOSPC ? EX_CANTCREAT
                                      : EX_IOERR,
-                    "cannot %s: %s", what, strerror(-err));
+                    "cannot %s: %s", what, errno_text(-err));
 }
 
 bool summary_told(const struct context *ctx, json_t *object)

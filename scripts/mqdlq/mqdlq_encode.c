@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/message/header.h"
 
 #define X_LEAST 7 /* bytes of the shortest x- line, "x-a: b\n" */
@@ -135,7 +136,7 @@ int encoding_pack(struct encoding *p, const struct letter *l, uint64_t now_ns,
 
     if (err) {
         snprintf(why, ENCODING_WHY, "no random number for it: %s",
-                 strerror(-err));
+                 errno_text(-err));
         return err;
     }
     p->priority = l->m.priority;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/base/errno_text.h"
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/term.h"
@@ -149,7 +150,7 @@ static int file_open(struct import *i)
         complain_reads("letters, one JSON object a line,");
     if (!i->file)
         return complain(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
-                        "cannot open \"%s\": %s", name, strerror(errno));
+                        "cannot open \"%s\": %s", name, errno_text(errno));
     sized = fstat(fileno(i->file), &st) == 0 && S_ISREG(st.st_mode);
     if (!o->quiet)
         term_progress_start(&i->bar, "importing bytes",

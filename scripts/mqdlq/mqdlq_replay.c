@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/queue_name.h"
 #include "common/text/complain.h"
@@ -211,7 +212,7 @@ static int post_failed(const struct replay *r, int err)
             "run it, nobody else can; it stays in the store%s",
             name, r->encoding.mark.row,
             r->encoding.kind == ENCODING_TRACKED ? ", marked replayed" : "");
-    return complain(EX_OSERR, "cannot send to %s: %s", name, strerror(-err));
+    return complain(EX_OSERR, "cannot send to %s: %s", name, errno_text(-err));
 }
 
 /* sent_note - note that the last letter is in the queue. Usually the next mark

@@ -9,6 +9,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
+
 #define CHUNK_BYTES (64u << 10)
 
 struct input {
@@ -35,7 +37,7 @@ static int input_source(struct input *in, const struct input_spec *spec,
         return 0;
     return problem_set(p, errno == EACCES ? EX_NOPERM : EX_NOINPUT, errno,
                        "--file: cannot open \"%s\": %s", spec->file,
-                       strerror(errno));
+                       errno_text(errno));
 }
 
 /* input_open - ready to give the first record */

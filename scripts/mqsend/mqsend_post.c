@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
@@ -74,7 +74,7 @@ static int send_refused(struct run *r, int err)
         return run_fail(r, EX_TEMPFAIL, "interrupted");
     if (err != -EAGAIN) {
         snprintf(why, sizeof why, "cannot send to %s: %s", name,
-                 strerror(-err));
+                 errno_text(-err));
         return run_fail(r, EX_OSERR, why);
     }
     if (r->post->wait_ns == 0)
@@ -214,7 +214,7 @@ static int run_records(struct run *r)
             char why[SENTENCE];
 
             snprintf(why, sizeof why, "cannot read the input: %s",
-                     strerror(-n));
+                     errno_text(-n));
             return run_fail(r, EX_IOERR, why);
         }
         status = record_send(r, body, size);

@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 
@@ -121,7 +121,7 @@ int files_open(struct file_watch *w, struct problem *p)
             file_again(f);
         if (!err && f->fd < 0 && i < COUNTERS)
             err = problem_set(p, EX_CANTCREAT, errno, "%s: %s", f->path,
-                              strerror(errno));
+                              errno_text(errno));
     }
     return err;
 }

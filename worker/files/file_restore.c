@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
@@ -49,7 +49,7 @@ static int folders_ready(struct file_watch *w, struct problem *p)
                            "another worker has %s; stop that one", dir.folder);
     if (err)
         return problem_set(p, EX_CANTCREAT, -err, "the pidfile in %s: %s",
-                           dir.folder, strerror(-err));
+                           dir.folder, errno_text(-err));
     file_again(&w->files[PIDFILE]);
     if (!files_gone(w, STORE, ENDS))
         return 0;
@@ -170,7 +170,7 @@ static void store_save(struct file_watch *w)
     err = store_copy(w->with.mq->store, saved);
     if (err)
         log_error("store_lost", F_STR("queue", queue), F_STR("file", path),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "retries and dead letters are lost; those of "
                                 "which a verdict was waiting are in custody"));
     else

@@ -19,6 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
@@ -158,7 +159,7 @@ int file_watch_open(struct file_watch **out,
     }
     if (w->source.fd < 0)
         log_info("files_not_watched", F_STR("queue", flow->set->queue),
-                 F_STR("error", strerror(errno)),
+                 F_STR("error", errno_text(errno)),
                  F_STR("next", "that a file of the worker is removed is "
                                "noticed within seconds while messages come "
                                "(later where millions of rows wait), else "

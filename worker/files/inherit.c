@@ -3,9 +3,9 @@
 #include "worker/files/inherit.h"
 
 #include <limits.h>
-#include <string.h>
 #include <sysexits.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/custody/custody_look.h"
 #include "common/file/folder.h"
@@ -144,7 +144,7 @@ static int store_ready(const struct inherit *i, struct problem *p)
         err = store_set_aside(i->mq->store, copy);
         log_error("store_behind", F_STR("queue", i->flow->set->queue),
                   F_UINT("commits", was - commits),
-                  F_STR("copy", err ? strerror(-err) : copy),
+                  F_STR("copy", err ? errno_text(-err) : copy),
                   F_STR("next",
                         "the last worker's commits, as many, are not in "
                         "the store: its files were damaged, or "
@@ -175,7 +175,7 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
                              "store of %s: what waits cannot be marked as "
                              "redelivered: %s; nothing was lost, make room on "
                              "its disk and start again",
-                             i->flow->set->queue, strerror(-err))
+                             i->flow->set->queue, errno_text(-err))
                : 0;
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/base/clock.h"
 #include "common/file/folder.h"
@@ -213,7 +214,7 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "
                                "fix its permissions",
-                               l->path, strerror(errno));
+                               l->path, errno_text(errno));
         err = refused(l, queue, clock_mono_ns() >= end, p);
         if (err != -EAGAIN)
             return err;
@@ -273,7 +274,7 @@ int pid_file_open(struct pid_file **out, const char *path, const char *queue,
             pidfile_end(l->path, &l->pidfile);
             err = problem_set(p, EX_CANTCREAT, -err,
                               "pidfile %s: %s; %s, or give another --state-dir",
-                              path, strerror(-err), folder_room(path));
+                              path, errno_text(-err), folder_room(path));
         }
     }
     if (err)

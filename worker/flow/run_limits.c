@@ -2,10 +2,10 @@
 #include "worker/flow/run_limits.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
@@ -81,7 +81,7 @@ static int unreadable(struct flow *f, int err)
     if (err != -EIO || ++f->run_limits.unread != UNREAD_MOST)
         return err;
     log_error("store_unreadable", F_STR("queue", f->set->queue),
-              F_STR("error", strerror(-err)), F_STR("store", f->folder),
+              F_STR("error", errno_text(-err)), F_STR("store", f->folder),
               F_STR("next", "keep a copy, save what can be read with "
                             "sqlite3's .recover, or use another "
                             "--state-dir; nothing is lost until then"));

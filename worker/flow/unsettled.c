@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/flow/decision.h"
 
@@ -77,7 +78,7 @@ static void wait(struct unsettled *u, struct unsettled_verdict *v, int err)
     pthread_mutex_lock(&u->mtx);
     if (STAILQ_EMPTY(&u->list) && !u->trying) {
         log_error("store_cannot_write", F_STR("queue", f->set->queue),
-                  F_STR("error", strerror(-err)), F_STR("store", f->folder),
+                  F_STR("error", errno_text(-err)), F_STR("store", f->folder),
                   F_STR("next", advice(err)));
         gate_hold(&f->gate, HOLD_STORE);
         chore_after(&u->chore, WAIT_FIRST);

@@ -6,9 +6,8 @@
  */
 #include "worker/gate/gate.h"
 
-#include <string.h>
-
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
@@ -270,7 +269,7 @@ void gate_trouble(struct gate *g, const char *what, int err)
     g->trouble_ns = ns_add(now, wait);
     pthread_mutex_unlock(&g->mtx);
     log_error("trouble", F_STR("queue", g->set->queue), F_STR("with", what),
-              F_STR("error", strerror(err)), F_DURATION("again_in", wait));
+              F_STR("error", errno_text(err)), F_DURATION("again_in", wait));
     gate_hold(g, HOLD_QUEUE);
     timers_start(g->timers, &g->trouble_timer, ns_add(now, wait));
 }

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/panic.h"
 
 static long barrier(int command)
@@ -52,7 +53,7 @@ static void outside(struct solo *s)
         return;
     if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0)
         panic("membarrier is refused, and was not at the start: %s",
-              strerror(errno));
+              errno_text(errno));
     while (atomic_load_explicit(&s->inside, memory_order_acquire))
         sched_yield(); /* for as long as one message is received */
 }

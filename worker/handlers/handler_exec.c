@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -25,6 +24,7 @@
 #include <bsd/sys/queue.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/panic.h"
@@ -90,7 +90,7 @@ static void scratch_key_make(void)
     int err = pthread_key_create(&scratch_key, scratch_free);
 
     if (err)
-        panic("pthread_key_create: %s", strerror(err));
+        panic("pthread_key_create: %s", errno_text(err));
 }
 
 /* scratch_get - this thread's own, made at its first run; NULL: no memory */
@@ -149,7 +149,7 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     if (err) {
         exec_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
-                           strerror(-err));
+                           errno_text(-err));
     }
     *out = h;
     return 0;
@@ -216,7 +216,7 @@ static bool descriptors_open(struct running *r, const struct delivery *d,
     }
     verdict_not_started(out, "no descriptor for the handler: %s: %s",
                         r->body < 0 ? "memfd_create" : "pipe2",
-                        strerror(r->body < 0 ? -r->body : errno));
+                        errno_text(r->body < 0 ? -r->body : errno));
     close_all(&r->body, 1);
     return false;
 }

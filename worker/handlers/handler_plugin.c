@@ -13,6 +13,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "worker/handlers/handler_inproc.h"
 
 /* function - a symbol of the object itself or of what it needs; NULL: none.
@@ -80,7 +81,7 @@ static int init_refuse(const struct settings *set, int status,
     char meaning[128] = "", arg[256] = "without --plugin-arg";
 
     if (status < 0 && status > -4096) /* as far as errno goes in Linux */
-        snprintf(meaning, sizeof meaning, " (%s)", strerror(-status));
+        snprintf(meaning, sizeof meaning, " (%s)", errno_text(-status));
     if (set->plugin_arg)
         snprintf(arg, sizeof arg, "with --plugin-arg \"%s\"", set->plugin_arg);
     return problem_set(p, EX_UNAVAILABLE, ECANCELED,

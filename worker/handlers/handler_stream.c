@@ -11,13 +11,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sysexits.h>
 #include <bsd/sys/queue.h>
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
 #include "worker/process/denied.h"
 #include "worker/handlers/handler.h"
 #include "worker/handlers/coprocess_inner.h"
@@ -214,7 +214,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     if (err) {
         stream_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
-                           strerror(-err));
+                           errno_text(-err));
     }
     *out = h;
     return 0;

@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/file/file.h"
@@ -231,7 +231,7 @@ static bool run(struct on_dead *h, const struct source_hook *hook)
     err = start(h, &r);
     if (err) {
         snprintf(h->out.error, sizeof h->out.error, "cannot start: %s",
-                 strerror(-err));
+                 errno_text(-err));
     } else {
         FAULT_POINT("on_dead_running");
         told = judge(h, &r, supervise(h, &r));
@@ -275,7 +275,7 @@ static void store_trouble(struct on_dead *h, int err)
 
     if (first)
         log_error("on_dead_store", F_STR("queue", h->with.set->queue),
-                  F_STR("error", strerror(-err)), F_DURATION("in", in),
+                  F_STR("error", errno_text(-err)), F_DURATION("in", in),
                   F_STR("next", "look at the disk of the store; it is tried "
                                 "again, and no letter is left out"));
 }
@@ -356,7 +356,7 @@ static void leftovers_kill(struct on_dead *h)
     if (killed != 0)
         log_warn("on_dead_left", F_STR("queue", h->with.set->queue),
                  F_INT("processes", killed > 0 ? killed : 0),
-                 F_STR("error", killed < 0 ? strerror(-killed) : NULL),
+                 F_STR("error", killed < 0 ? errno_text(-killed) : NULL),
                  F_STR("next", "a killed worker left its --on-dead command; it "
                                "is run again"));
 }
@@ -442,7 +442,7 @@ int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
     if (err) {
         release(h);
         return problem_set(p, EX_OSERR, -err, "cannot run --on-dead: %s",
-                           strerror(-err));
+                           errno_text(-err));
     }
     *out = h;
     return 0;

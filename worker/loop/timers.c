@@ -5,11 +5,11 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/panic.h"
 
 #define NOT_ARMED UINT64_MAX
@@ -105,7 +105,8 @@ static void arm_locked(struct timers *t)
         return;
     err = set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
     if (err) /* it was set when it was opened */
-        panic("timers: timerfd_settime(%" PRIu64 "): %s", next, strerror(-err));
+        panic("timers: timerfd_settime(%" PRIu64 "): %s", next,
+              errno_text(-err));
     t->armed_ns = next;
 }
 
@@ -195,7 +196,7 @@ void timers_run(struct timers *t)
     bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
-        panic("timers: read: %s", strerror(errno)); /* not the same file */
+        panic("timers: read: %s", errno_text(errno)); /* not the same file */
     pthread_mutex_lock(&t->mtx);
     t->armed_ns = NOT_ARMED;
     now = clock_mono_ns();

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/config/slots.h"
 #include "worker/flow/flow.h"
@@ -43,7 +43,7 @@ static int grow(struct cap *c, unsigned cap, struct problem *p)
     c->busy = false;
     atomic_store(&f->growing, false);
     return problem_set(p, EX_OSERR, -err, "cannot start a thread: %s",
-                       strerror(-err));
+                       errno_text(-err));
 }
 
 int cap_ready(struct cap *c, unsigned cap, struct problem *p)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/base/clock.h"
 #include "common/file/unix_socket.h"
@@ -262,7 +263,7 @@ static void door_ready(struct loop_source *source)
 static struct control *deaf(struct control *k, const struct flow *f, int err)
 {
     log_warn("control_off", F_STR("queue", f->set->queue),
-             F_STR("folder", f->folder), F_STR("error", strerror(err)),
+             F_STR("folder", f->folder), F_STR("error", errno_text(err)),
              F_STR("next", "the worker runs; signals work, mqctl cannot steer "
                            "it"));
     control_close(&k);

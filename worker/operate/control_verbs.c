@@ -12,6 +12,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
@@ -322,7 +323,7 @@ static json_t *steered_json(const struct steering *s)
         snprintf(text, sizeof text,
                  "the store cannot be written: %s; nothing has happened, try "
                  "again",
-                 strerror(-err));
+                 errno_text(-err));
         return control_refusal(err == -ENOSPC ? EX_CANTCREAT : EX_TEMPFAIL,
                                text);
     }
@@ -357,7 +358,7 @@ static json_t *steer(struct request *r, enum steer what)
                                                "be steered");
     err = steering_begin(s, f, what, numbers, r->count, r->call->end);
     r->later = !err;
-    return err ? control_refusal(EX_OSERR, strerror(-err)) : NULL;
+    return err ? control_refusal(EX_OSERR, errno_text(-err)) : NULL;
 }
 
 static json_t *run_now(struct request *r)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/process/process.h"
 
@@ -19,7 +20,7 @@ void command_init(struct command *c, char *const *argv)
         return;
     c->path[0] = '\0';
     log_error("handler_not_found", F_STR("command", argv[0]),
-              F_STR("error", strerror(-err)),
+              F_STR("error", errno_text(-err)),
               F_STR("next", "messages are kept; put the command in place "
                             "and they run"));
 }

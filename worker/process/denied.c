@@ -8,12 +8,13 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
+
+#include "common/base/errno_text.h"
 
 #define NEEDED "waitid, pidfd_open and memfd_create"
 
@@ -48,7 +49,7 @@ static int refuse(const char *call, int err, struct problem *p)
         "handlers cannot be run: %s(2): %s; a filter of system calls (seccomp) "
         "denies it%s: allow " NEEDED ", systemd `SystemCallFilter=`, in a "
         "container its seccomp profile",
-        call, strerror(-err),
+        call, errno_text(-err),
         err == -ENOSYS ? ", or the kernel is older than 5.3" : "");
 }
 

@@ -34,6 +34,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/timers.h"
@@ -219,7 +220,7 @@ void leftovers_hurry(struct leftovers *s)
 static void failed(const char *id, int err)
 {
     log_warn("remains_not_searched", F_STR("msg", id),
-             F_STR("error", strerror(-err)),
+             F_STR("error", errno_text(-err)),
              F_STR("next", "what the handler left outside of its process "
                            "group may still run; mount /proc, raise "
                            "ulimit -n"));

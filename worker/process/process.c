@@ -131,7 +131,7 @@ child(void *arg)
     for (size_t i = 0; i < changed_count; i++)
         syscall(SYS_rt_sigaction, changed[i], dfl, NULL, _NSIG / 8);
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
     if (!err) {
         execve(b->path, b->argv, b->env);
         err = errno;

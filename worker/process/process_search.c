@@ -23,6 +23,7 @@
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/process/environment.h"
 #include "worker/process/process.h"
@@ -80,7 +81,7 @@ const char *process_search_blind(void)
     struct process_stat stat;
 
     if (statfs("/proc", &fs) < 0)
-        return strerror(errno);
+        return errno_text(errno);
     if (fs.f_type != PROC_SUPER_MAGIC)
         return "no procfs is mounted there";
     if (readlink("/proc/self", self, sizeof self - 1) < 0 ||
@@ -444,7 +445,7 @@ static int kill_found(struct process_search *m)
             over(m, f);
         } else {
             log_warn("process_not_killed", F_INT("pid", f->pid),
-                     F_STR("error", strerror(errno)));
+                     F_STR("error", errno_text(errno)));
             drop(m, f);
         }
     }

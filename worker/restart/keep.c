@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/handlers/handler.h"
 #include "worker/flow/known.h"
@@ -92,7 +92,7 @@ static void tell(const struct keep *k, int err)
 
     if (err)
         log_error("not_kept", F_STR("queue", f->set->queue),
-                  F_UINT("count", k->count), F_STR("error", strerror(-err)),
+                  F_UINT("count", k->count), F_STR("error", errno_text(-err)),
                   F_STR("store", f->folder),
                   F_STR("next",
                         err == -ENOSPC

@@ -9,10 +9,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/state/counters.h"
@@ -91,7 +91,7 @@ static int kill_leftovers(const struct found *found, struct problem *p)
         return problem_set(p, EX_OSERR, -killed,
                            "cannot look for handlers left over from a killed "
                            "worker: /proc: %s; %s",
-                           strerror(-killed),
+                           errno_text(-killed),
                            killed == -ENOMEM ? "free some memory"
                                              : "mount /proc");
     if (killed > 0)
@@ -215,7 +215,7 @@ static int unreadable(const struct flow *f, int err, struct problem *p)
     return problem_set(p, EX_CANTCREAT, -err,
                        "store of %s: %s; nothing was lost, fix it and start "
                        "again",
-                       f->set->queue, strerror(-err));
+                       f->set->queue, errno_text(-err));
 }
 
 /* revive_all - what waits in the source first: groups are restored from there

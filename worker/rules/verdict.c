@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 #include <sys/wait.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND      127
@@ -28,7 +28,7 @@ void verdict_cannot_start(struct outcome *out, const char *command, int err)
     verdict_not_started(out, "cannot start %s: %s", command,
                         err == -ENOEXEC
                             ? "not a program, and no #! in its first line"
-                            : strerror(-err));
+                            : errno_text(-err));
 }
 
 /* verdict_no_command - 126 and 127, as a shell says it */
@@ -69,7 +69,7 @@ void verdict_exit(struct outcome *out, const struct settings *set,
         by_code(out, set, info->si_status);
     else if (info->si_code == 0)
         snprintf(out->error, sizeof out->error, "exit unknown: waitid: %s",
-                 strerror(info->si_errno));
+                 errno_text(info->si_errno));
     else
         snprintf(out->error, sizeof out->error, "signal %d", info->si_status);
     if (stopped && out->verdict == MQW_RETRY)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/custody/custody_look.h"
 #include "common/file/folder.h"
 #include "common/file/mount_point.h"
@@ -177,7 +178,7 @@ static void space_check(struct findings *f, const char *root)
 
     if (statvfs(root, &s) < 0) {
         FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
-              strerror(errno));
+              errno_text(errno));
         return;
     }
     mount_point(root, mount);
@@ -210,7 +211,7 @@ static void folder_check(struct findings *f, const struct options *o)
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         FOUND(f, errno == ENOENT ? NOTE : BAD, "state directory", NULL,
-              "%s: %s%s", root, strerror(errno),
+              "%s: %s%s", root, errno_text(errno),
               errno == ENOENT ? "; the first worker makes it" : "");
         return;
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/errno_text.h"
 #include "common/base/hex.h"
 #include "common/letter/letters.h"
 #include "common/message/header.h"
@@ -66,7 +67,7 @@ static int release(const struct group_order *x)
         return complain(n == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
                         "the store cannot be written: %s; the group is held "
                         "as before",
-                        strerror((int)-n));
+                        errno_text((int)-n));
     if (n == 0)
         return complain(EX_NOINPUT,
                         "no dead letter of %s holds group %.80s; mqctl groups "

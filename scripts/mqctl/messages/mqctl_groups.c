@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/hex.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -140,7 +141,7 @@ static int list_end(const struct groups_list *l, int err)
 {
     if (err < 0)
         return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
-                        "cannot read the groups: %s", strerror(-err));
+                        "cannot read the groups: %s", errno_text(-err));
     if (!l->table)
         return 0;
     if (err == LIST_FULL)

@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/message/error_text.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -136,7 +137,7 @@ static int list_end(const struct listing *l, const char *queue, int err)
                         l->o->after);
     if (err < 0)
         return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
-                        "cannot read the messages: %s", strerror(-err));
+                        "cannot read the messages: %s", errno_text(-err));
     if (err == LIST_FULL && l->table)
         complain(0, "there are more: --after %s", l->last);
     else if (!err && l->rows == 0 && l->table)

@@ -16,6 +16,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/hex.h"
 #include "common/message/error_text.h"
 #include "common/state/runtimedir.h"
@@ -179,7 +180,7 @@ static int slots_read(struct messages *m, struct problem *p)
     }
     if (err)
         problem_fill(p, EX_IOERR, "cannot read what is in flight: %s",
-                     strerror(-err));
+                     errno_text(-err));
     return err;
 }
 

@@ -20,6 +20,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -71,8 +72,9 @@ static int write_here(struct order *x)
     if (err == -EAGAIN)
         return err;
     if (err) {
-        x->status = complain(err == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
-                             "the store cannot be written: %s", strerror(-err));
+        x->status =
+            complain(err == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
+                     "the store cannot be written: %s", errno_text(-err));
         return err;
     }
     for (size_t i = 0; i < x->count; i++) {
@@ -363,8 +365,8 @@ int steer_messages_run(const struct options *o)
     if (err >= 0)
         err = batch_end(&x);
     if (err < 0 && !x.status)
-        x.status =
-            complain(EX_IOERR, "cannot read the messages: %s", strerror(-err));
+        x.status = complain(EX_IOERR, "cannot read the messages: %s",
+                            errno_text(-err));
     numbers_tell(&x);
     messages_close(&x.m);
     free(x.absent);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/errno_text.h"
 #include "common/custody/custody_look.h"
 #include "common/text/json_line.h"
 #include "common/mq/mqlimit.h"
@@ -247,7 +248,7 @@ static const char *memory_remove(const struct snapshot *v,
                  v->custody == 1 ? "s" : "", folder,
                  v->custody == 1 ? "s" : "");
     else if (err && err != -ENOENT)
-        snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, strerror(-err));
+        snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, errno_text(-err));
     return buf;
 }
 
@@ -317,7 +318,7 @@ int remove_run(const struct options *o)
         else if (err)
             status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
                               "cannot remove %s: %s; its owner and root may",
-                              v.queue, strerror(-err));
+                              v.queue, errno_text(-err));
         else
             removed_tell(o, &v, lost);
     }

@@ -19,6 +19,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/file/folder.h"
 #include "common/state/statedir.h"
@@ -58,7 +59,7 @@ static char *file_read(const char *path, struct problem *p)
 
     if (n <= 0) {
         problem_fill(p, EX_NOINPUT, "cannot read %s: %s", path,
-                     errno ? strerror(errno) : "it is empty");
+                     errno ? errno_text(errno) : "it is empty");
         free(text);
         text = NULL;
     }
@@ -104,7 +105,7 @@ static int token_load(struct server *s, struct problem *p)
         return problem_set(p, EX_CANTCREAT, -err,
                            "state directory %s: %s; see --state-dir, or give "
                            "a --token-file",
-                           root, strerror(-err));
+                           root, errno_text(-err));
     if (!folder_join(path, root, "/", TOKEN_NAME))
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the state directory is too long");
@@ -165,11 +166,11 @@ static int signals_open(struct server *s, struct problem *p)
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
     s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return s->signals >= 0 ? 0
                            : problem_set(p, EX_OSERR, errno, "signalfd: %s",
-                                         strerror(errno));
+                                         errno_text(errno));
 }
 
 static int server_start(struct server *s, struct problem *p)
@@ -192,7 +193,7 @@ static int server_start(struct server *s, struct problem *p)
     return !err ? 0
                 : problem_set(p, EX_OSERR, -err,
                               "cannot start the watching child: %s",
-                              strerror(-err));
+                              errno_text(-err));
 }
 
 /* address_print - the one line of the start */

@@ -12,6 +12,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/file.h"
 
 #define HEX_SIZE (SERVE_TOKEN - 1)
@@ -125,7 +126,7 @@ static int token_read(struct serve_guard *g, const char *path,
         n = problem_set(p, errno == EACCES ? EX_NOPERM : EX_CANTCREAT, errno,
                         "token file %s: %s; run as its owner, or give another "
                         "--token-file",
-                        path, strerror(errno));
+                        path, errno_text(errno));
         if (fd >= 0)
             close(fd);
         return (int)n;
@@ -159,7 +160,7 @@ int serve_token_load(struct serve_guard *g, const char *path, struct problem *p)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make token file %s: %s; give a "
                            "--token-file in a folder that can be written to",
-                           path, strerror(-err));
+                           path, errno_text(-err));
     err = token_read(g, path, p);
     return err != -ENOENT
                ? err

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -134,7 +135,7 @@ static int batch_run(void *arg)
     argv[n++] = "-";
     beside(path);
     execv(path, (char *const *)argv);
-    return complain(EX_OSERR, "cannot run %s: %s", path, strerror(errno));
+    return complain(EX_OSERR, "cannot run %s: %s", path, errno_text(errno));
 }
 
 /* rows_file - the rows of a batch, a line each; -errno */
@@ -256,7 +257,7 @@ static void batch_start(struct job *j, uint64_t now_ns)
     if (pid == -EAGAIN)
         return;
     snprintf(j->line, sizeof j->line, "cannot start mqdlq: %s",
-             strerror((int)-pid));
+             errno_text((int)-pid));
     job_end(j, JOB_FAILED);
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/unix_socket.h"
 
 #define BACKLOG  128
@@ -126,7 +127,7 @@ static int listen_inet(const struct serve_options *o, const char *text,
         close(fd);
     return problem_set(p, err == EACCES ? EX_NOPERM : EX_OSERR, err,
                        "cannot listen on %s: %s; give another --listen", text,
-                       strerror(err));
+                       errno_text(err));
 }
 
 /* listen_unix - at a path where nothing is, or a socket without a listener */
@@ -150,7 +151,7 @@ static int listen_unix(const char *path, struct problem *p)
     fd = unix_socket_listen(path, BACKLOG);
     if (fd < 0)
         return problem_set(p, EX_CANTCREAT, -fd, "cannot listen at %s: %s",
-                           path, strerror(-fd));
+                           path, errno_text(-fd));
     return fd;
 }
 
@@ -172,9 +173,11 @@ static int handed_over(struct serve_guard *g, union address *a)
 
     if (number_of("LISTEN_PID") != getpid() || number_of("LISTEN_FDS") != 1)
         return -1;
+    /* NOLINTBEGIN(concurrency-mt-unsafe): the page has no threads */
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");
+    /* NOLINTEND(concurrency-mt-unsafe) */
     if (getsockname(fd, &a->any, &size) < 0)
         return -1;
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -26,7 +26,7 @@ void look_child(int in, int out, int err, int death)
 
     (void)prctl(PR_SET_PDEATHSIG, death);
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     if (null < 0 || dup2(in < 0 ? null : in, 0) < 0 ||
         dup2(out < 0 ? null : out, 1) < 0 || dup2(err < 0 ? null : err, 2) < 0)

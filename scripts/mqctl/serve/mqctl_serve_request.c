@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_answer.h"
@@ -270,7 +271,7 @@ static enum MHD_Result look(struct visit *v)
     if (pid == -EAGAIN)
         return refuse(v, 503, "too many requests at once; try again");
     if (pid < 0)
-        return refuse(v, 503, strerror((int)-pid));
+        return refuse(v, 503, errno_text((int)-pid));
     v->waiting = true;
     MHD_suspend_connection(v->c);
     return MHD_YES;

@@ -96,6 +96,7 @@ static void screen_open(struct screen *s)
 {
     const char *plain = getenv("NO_COLOR");
 
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): mqctl has no threads */
     setlocale(LC_CTYPE, "");
     initscr();
     cbreak();

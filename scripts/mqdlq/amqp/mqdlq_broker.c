@@ -18,6 +18,7 @@
 
 #include "common/amqp/letter_envelope.h"
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
@@ -168,7 +169,7 @@ static int store_make(struct context *ctx)
     snprintf(dir, sizeof dir, "%.150s/mqdlq-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(dir))
         return complain(EX_CANTCREAT, "no folder for copies, %s: %s", dir,
-                        strerror(errno));
+                        errno_text(errno));
     snprintf(path, sizeof path, "%s/s", dir);
     err = store_open(&ctx->store, path, true, &p);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -261,7 +262,7 @@ int broker_open(struct context *ctx)
     b->properties = tmpfile();
     if (!b->properties)
         return complain(EX_CANTCREAT, "no file for copies: %s",
-                        strerror(errno));
+                        errno_text(errno));
     cli_interrupt_catch();
     if (connect_to(ctx, &p) < 0)
         return complain_of(&p);
@@ -341,7 +342,7 @@ static size_t refresh_some(struct context *ctx)
                  "letters of %s that were looked at often could not be "
                  "published again: %s; a delivery-limit of that queue would "
                  "move them to %s.kept",
-                 b->dead, p.text[0] ? p.text : strerror(-err), b->dead);
+                 b->dead, p.text[0] ? p.text : errno_text(-err), b->dead);
     return n;
 }
 

@@ -20,6 +20,7 @@
 
 #include "common/amqp/letter_envelope.h"
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
@@ -86,7 +87,7 @@ static int publish(struct sending *s, const struct letter *l, amqp_bytes_t raw,
     int err = envelope_copy(&copy, raw, &change, false);
 
     if (err)
-        return complain(EX_OSERR, "cannot send a letter: %s", strerror(-err));
+        return complain(EX_OSERR, "cannot send a letter: %s", errno_text(-err));
     err = held_publish(b, b->to.queue, &copy.properties, l->body, l->body_size,
                        o->has_wait ? o->wait_ns : WAIT_NS, &p);
     envelope_copy_free(&copy);

@@ -11,6 +11,7 @@
 
 #include "common/amqp/letter_envelope.h"
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/store/store_sql.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
@@ -289,7 +290,7 @@ static int look_over(struct look *k, int err)
     return complain(EX_UNAVAILABLE,
                     "cannot read the letters of %s: %s; nothing is lost, try "
                     "again",
-                    b->dead, b->link->why[0] ? b->link->why : strerror(-err));
+                    b->dead, b->link->why[0] ? b->link->why : errno_text(-err));
 }
 
 int held_look(struct broker *b, struct store *store, uint32_t count)

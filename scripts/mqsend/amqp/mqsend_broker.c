@@ -14,6 +14,7 @@
 
 #include "common/amqp/publisher.h"
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/broker/broker_password.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
@@ -157,7 +158,7 @@ static int records_put(struct run *r, struct problem *p)
             continue;
         if (n < 0)
             return problem_set(p, n == -EINTR ? EX_TEMPFAIL : EX_IOERR, -n,
-                               "cannot read the input: %s", strerror(-n));
+                               "cannot read the input: %s", errno_text(-n));
         err = record_put(r, body, size, p);
     }
     return err;

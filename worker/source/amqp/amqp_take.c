@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 
@@ -237,7 +238,8 @@ void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
 
     if (err) {
         log_error("message_unreadable", F_STR("queue", q->operand->shown),
-                  F_STR("error", strerror(-err)), F_UINT("size", m->body_size),
+                  F_STR("error", errno_text(-err)),
+                  F_UINT("size", m->body_size),
                   F_STR("next", "it stays in the queue, unacknowledged; look "
                                 "at its properties"));
         amqp_free(m);

@@ -9,6 +9,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 
 #define CONSUMER "mqworker"
@@ -232,7 +233,7 @@ static void lost(struct source_amqp *q, int err)
     uint64_t wait = q->inbox.wait_ns;
 
     side_lost(&q->inbox,
-              q->inbox.link->why[0] ? q->inbox.link->why : strerror(-err));
+              q->inbox.link->why[0] ? q->inbox.link->why : errno_text(-err));
     /* Where it is refused again and again, each try waits longer. */
     if (q->epoch == 0)
         q->inbox.wait_ns =

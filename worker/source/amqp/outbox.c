@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 
@@ -277,7 +278,7 @@ static void lost(struct source_amqp *q, int err)
         snprintf(q->outbox.link->why, LINK_WHY,
                  "a queue of ours is gone, and is made again");
     side_lost(&q->outbox,
-              q->outbox.link->why[0] ? q->outbox.link->why : strerror(-err));
+              q->outbox.link->why[0] ? q->outbox.link->why : errno_text(-err));
     /* A queue that is full nacks for long: each try waits longer, until one is
      * confirmed. */
     if (err == -EAGAIN || err == -EPROTO) {

@@ -17,6 +17,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
+
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
 #define CRASHES 256
@@ -105,7 +107,7 @@ int run_file_open(struct run_file **out, const char *path, struct problem *p)
     if (err || !f->map) {
         run_file_close(out);
         return problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
-                           strerror(-err));
+                           errno_text(-err));
     }
     if (f->map->magic != MAGIC) {
         memset(f->map, 0, sizeof *f->map);

@@ -11,6 +11,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/config/slots.h"
 #include "worker/source/amqp/amqp_inner.h"
@@ -364,8 +365,8 @@ int source_amqp_open(struct source_amqp **out,
     if (!err)
         err = side_init(&q->outbox, q, "outbox");
     if (err)
-        err =
-            problem_set(p, EX_OSERR, -err, "cannot start: %s", strerror(-err));
+        err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                          errno_text(-err));
     if (!err)
         err = run_file_open(&q->runs, setup->runs, p);
     if (!err)

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/letter/letters.h"
 #include "worker/config/settings.h"
@@ -129,7 +129,7 @@ static void tell(struct chore *chore, int err)
 
     if (err)
         log_error("letters_not_removed", F_STR("queue", l->with.set->queue),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "they stay in the store, and it is tried "
                                 "again; look at the disk of the store"));
 }

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/mq/queue.h"
@@ -163,7 +163,7 @@ static void tell(struct chore *chore, int err)
 
     if (err)
         log_error("dead_letter_not_moved", F_STR("to", queue_label(q->queue)),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "it stays in the store; it is tried again"));
 }
 

@@ -2,9 +2,9 @@
 #include "worker/source/mq/lost_replays.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/store/store.h"
 #include "common/base/container.h"
@@ -44,7 +44,7 @@ static void tell(struct chore *chore, int err)
 
     if (err)
         log_error("letters_not_recalled", F_STR("queue", r->queue),
-                  F_STR("error", strerror(-err)), F_STR("store", r->folder),
+                  F_STR("error", errno_text(-err)), F_STR("store", r->folder),
                   F_STR("next",
                         "letters that were on their way when the machine "
                         "went down stay marked replayed until the "

@@ -6,9 +6,9 @@
 #include "worker/source/mq/source_mq.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "worker/source/watch/mq_reopen.h"
@@ -102,7 +102,7 @@ static int half_received(struct source_mq *q, int err)
 {
     custody_seq_used(q->custody);
     log_error("half_received", F_STR("queue", q->set->queue),
-              F_STR("error", strerror(-err)),
+              F_STR("error", errno_text(-err)),
               F_STR("next", "its body may be cut; it runs when the worker is "
                             "started again. Look at the disk of --state-dir"));
     return err;

@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/letter/letters.h"
 #include "worker/source/mq/dead_limit.h"
@@ -310,7 +311,7 @@ static int hooks_open(struct source_mq *q, struct problem *p)
                      "store of %s: deaths that --on-dead was to be told "
                      "of cannot be forgotten: %s; make room on its "
                      "disk, or start with --on-dead",
-                     q->set->queue, strerror(-err))
+                     q->set->queue, errno_text(-err))
                : 0;
 }
 
@@ -319,8 +320,8 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     int err = lents_open(q);
 
     if (err)
-        err =
-            problem_set(p, EX_OSERR, -err, "cannot start: %s", strerror(-err));
+        err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                          errno_text(-err));
     else
         err = hooks_open(q, p);
     q->source.ops = &mq_ops;

@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 
 /* How long the queue is left to work items, and how many messages they have to
@@ -108,7 +108,7 @@ static void tell_err(struct spool *sp, int err)
 
     if (err && !stuck)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "nothing is lost: messages stay in the queue, "
                                 "and what was taken is in custody; make room "
                                 "on the disk of --state-dir"));

@@ -15,6 +15,8 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/errno_text.h"
+
 /* ends_ready - the file that the last worker noted ends in, or a new one
  * The store has the number of the first already, so that a start after a kill
  * writes nothing. Crash between the two writes of a new one: the store has
@@ -51,7 +53,7 @@ static int ends_ready(struct spool *sp, struct problem *p)
         return problem_set(p, EX_CANTCREAT, -err,
                            "store of %s: the spool cannot begin: %s; nothing "
                            "was lost, make room on its disk and start again",
-                           sp->q->set->queue, strerror(-err));
+                           sp->q->set->queue, errno_text(-err));
     sp->seq = left.seq;
     return 0;
 }

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/source/spool/spool_inner.h"
 
@@ -65,7 +65,7 @@ static void start(struct mq_spool *hook)
 
     if (err)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "no thread can be started: raise the limit "
                                 "(ulimit -u, TasksMax=) and start the worker "
                                 "again"));
@@ -127,7 +127,7 @@ int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
     sp->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (sp->kick < 0)
         err = problem_set(p, EX_OSERR, errno, "cannot start: %s",
-                          strerror(errno));
+                          errno_text(errno));
     else if (spool_most(sp) > 0 || store_spool_count(q->store) != 0)
         err = spool_turn_on(sp, p);
     if (err)
@@ -178,7 +178,7 @@ int spool_recovered(struct spool *sp, struct problem *p)
                            "store of %s: messages that have run cannot be "
                            "deleted: %s; nothing was lost, make room on its "
                            "disk and start again",
-                           sp->q->set->queue, strerror(-err));
+                           sp->q->set->queue, errno_text(-err));
     atomic_store(&sp->left, store_spooled(sp->q->store));
     return 0;
 }
@@ -213,7 +213,7 @@ void spool_stop(struct spool *sp)
     } while (n > 0 && !err && clock_mono_ns() < end);
     if (err)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "what is in the queue stays there, and is gone "
                                 "with the next boot; make room on the disk of "
                                 "--state-dir and start a worker"));

@@ -6,13 +6,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/state/statedir.h"
 #include "common/base/container.h"
@@ -43,7 +43,7 @@ static void tell(struct chore *chore, int err)
 
     if (err)
         log_error("groups_not_asked", F_STR("queue", r->with.queue),
-                  F_STR("error", strerror(-err)),
+                  F_STR("error", errno_text(-err)),
                   F_STR("next", "held groups stay held until the store can be "
                                 "read; it is tried again each second"));
 }
@@ -90,7 +90,7 @@ static int not_watched(const char *path, int err, struct problem *p)
     if (!limit)
         return problem_set(p, EX_OSERR, err,
                            "--on-group-dead hold: cannot watch %s: %s", path,
-                           strerror(err));
+                           errno_text(err));
     return problem_set(p, EX_OSERR, err,
                        "--on-group-dead hold: cannot watch %s: user id %u is "
                        "at the limit %s; raise it as root: `sysctl %s=N`, N "

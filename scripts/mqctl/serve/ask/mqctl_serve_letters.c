@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 #include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
@@ -53,7 +54,7 @@ json_t *ask_failed(struct problem *p, int err)
                  err == -EBUSY    ? EX_TEMPFAIL
                  : err == -ENOMEM ? EX_OSERR
                                   : EX_IOERR,
-                 "cannot read the letters: %s; try again", strerror(-err));
+                 "cannot read the letters: %s; try again", errno_text(-err));
     return NULL;
 }
 

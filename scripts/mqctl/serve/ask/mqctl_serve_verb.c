@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/errno_text.h"
 #include "common/text/complain.h"
 
 /* lines_read - the objects of a file, one a line, added to a list */
@@ -39,7 +39,8 @@ int verb_run(int (*verb)(const struct options *), const struct options *o,
     fflush(stdout);
     if (out < 0 || fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
         return complain(EX_OSERR, "cannot keep what %s prints: %s",
-                        mqctl_table.verbs[o->line.verb].name, strerror(errno));
+                        mqctl_table.verbs[o->line.verb].name,
+                        errno_text(errno));
     status = verb(o);
     fflush(stdout);
     (void)dup2(out, STDOUT_FILENO);

@@ -1,0 +1,16 @@
+/* errno_text.c - see errno_text.h */
+#include "common/base/errno_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *errno_text(int err)
+{
+    static _Thread_local char unknown[32];
+    const char *known = strerrordesc_np(err);
+
+    if (known)
+        return known;
+    snprintf(unknown, sizeof unknown, "Unknown error %d", err);
+    return unknown;
+}
