@@ -72,6 +72,7 @@ struct options {
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run;
+    bool running;                 /* cancel: also what runs */
     bool wait;                    /* for the end of the worker */
     uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */
     struct waiting_filter filter; /* of messages */

@@ -29,7 +29,7 @@ static const struct subcommand_row verbs[] = {
                       .least = 1, .most = SUBCOMMAND_ANY,
                       .under = "Deal with messages"},
     [VERB_CANCEL] = {"cancel", "[options] QUEUE ID...|--all|filter",
-                     "Discard messages that wait.", .least = 1,
+                     "Discard messages that wait, or run.", .least = 1,
                      .most = SUBCOMMAND_ANY, .under = "Deal with messages"},
     [VERB_GROUPS] = {"groups", "[options] QUEUE",
                      "List ordered groups that have a message.", .least = 1,
@@ -280,6 +280,9 @@ static const struct subcommand_flag flags[] = {
       .help = "come back when the worker has gone; exit 75 if it has not after "
               "DUR"}},
     {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
+    {V(CANCEL),
+     {"running", 0, OPT_FLAG, AT(running),
+      .help = "also messages that run: their handlers are ended"}},
     {STEER | V(FORGET),
      {"dry-run", 'n', OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
@@ -384,6 +387,11 @@ static int options_check(void *options, struct problem *p)
                            "run-now: messages of the spool are due already, "
                            "and run in their turn; leave spooled out of "
                            "--state");
+    if (o->line.verb == VERB_CANCEL && !o->running &&
+        f->states == WAITING_BIT(WAITING_RUNNING))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "cancel: messages that run are left alone; give "
+                           "--running to have their handlers ended");
     if (ids && (narrowed || o->all))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: ids and %s are both given; give one",

@@ -166,7 +166,7 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
     struct open_message *m = TAILQ_FIRST(&l->spare);
 
     m->d = d;
-    m->late = m->heard = false;
+    m->late = m->cancelled = m->heard = false;
     m->deadline_ns = UINT64_MAX;
     m->limit_ns = delivery_limit_ns(d, set->timeout_ns, set->max_timeout_ns);
     m->at = l->output.written + (l->output.end - l->output.begin);
@@ -271,8 +271,10 @@ accept(struct coprocess *l, const struct header_text *line, struct outcome *out)
         coprocess_fault(l, "answered an unknown id", line);
         return NULL;
     }
-    if (m->late) {
+    if (m->late || m->cancelled) {
         m->heard = true;
+        if (m->cancelled)
+            return NULL;
         log_info("handler_late", F_STR("msg", delivery_id(m->d)),
                  F_INT("pid", l->child.pid),
                  F_BYTES("answer", line->at, line->size),

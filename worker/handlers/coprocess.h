@@ -11,16 +11,30 @@
 #ifndef WORKER_HANDLERS_COPROCESS_H
 #define WORKER_HANDLERS_COPROCESS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/ulid.h"
 #include "worker/process/command.h"
 #include "worker/rules/delivery.h"
 #include "worker/process/environment.h"
 #include "worker/config/settings.h"
 
 struct leftovers;
+
+/* Orders of an operator to end what a message runs in. Which coprocess has it,
+ * only the threads of the coprocesses know: each looks at what is new since its
+ * last look, as often as it is woken. An order that nobody found is given again
+ * by whoever wants it still.
+ * m = under mtx */
+#define STREAM_CANCELS 64 /* as many as one request may have */
+struct stream_cancels {
+    pthread_mutex_t mtx;
+    uint64_t count;                      /* m  ever given */
+    char ids[STREAM_CANCELS][ULID_TEXT]; /* m  the last of them, by number */
+};
 
 /* What all coprocesses of a handler share. c = constant after open   a = atomic
  *  */
@@ -34,6 +48,7 @@ struct stream {
     _Atomic uint64_t signal_ns;        /* a  when the first was sent */
     atomic_int signal;                 /* a  sent by stop; 0: none yet */
     atomic_bool unmeasured;            /* a  --max-rss is off */
+    struct stream_cancels cancels;
     const pid_t *ended; /* at close: all children, none reaped yet */
     size_t ended_count;
 };

@@ -195,10 +195,12 @@ static struct delivery *unsent(struct coprocess *l, struct outcome *out)
         (coprocess_feeds(l) || m->at < l->output.written))
         return NULL;
     out->kind = OUTCOME_UNSENT;
-    out->ran = false;
+    out->ran = m->cancelled;
     out->said = false;
     out->error[0] = '\0';
     out->tail_size = 0;
+    if (m->cancelled)
+        verdict_cancelled(out);
     return coprocess_take_out(l, m);
 }
 
@@ -218,6 +220,8 @@ static struct delivery *failed(struct coprocess *l, struct outcome *out)
     stderr_tail_copy(&l->tail, out);
     if (m->late)
         verdict_timeout(out, m->limit_ns);
+    if (m->cancelled)
+        verdict_cancelled(out);
     return coprocess_take_out(l, m);
 }
 

@@ -1,6 +1,6 @@
 /* coprocess_inner.h - inside of a coprocess: coprocess.c, coprocess_io.c,
- * coprocess_end.c, coprocess_state.c, coprocess_pipe.c; each calls those after
- * it
+ * coprocess_end.c, coprocess_cancel.c, coprocess_state.c, coprocess_pipe.c;
+ * each calls those after it
  *
  * WHAT   The body of a coprocess, and the steps that its files share.
  * WHO    The thread that has the coprocess.
@@ -51,6 +51,7 @@ struct open_message {
     uint64_t limit_ns;    /* UINT64_MAX: none */
     uint64_t deadline_ns; /* monotonic; UINT64_MAX: none */
     bool late;            /* which passed without an answer */
+    bool cancelled;       /* an operator has its child ended */
     bool heard;           /* its answer came after that */
 };
 #define OPEN_NEVER UINT64_MAX /* `at` of one that there was no memory for */
@@ -91,6 +92,8 @@ struct coprocess {
     unsigned limited; /* of these, those with a deadline */
     uint64_t seen_ns; /* what it answered before that has been read */
     bool woken;
+    bool ordered;         /* woken: there may be orders to look at */
+    uint64_t cancel_seen; /* of the stream's orders */
     /* Of this child. */
     uint64_t sent, answered;
     uint64_t rss_next_ns; /* when its memory is to be looked at again */
@@ -149,6 +152,14 @@ static inline bool coprocess_stops(const struct coprocess *l)
 {
     return atomic_load_explicit(&l->stream->signal, memory_order_acquire) != 0;
 }
+
+/* ---- coprocess_cancel.c ---- */
+
+/* Orders that were given since the last look: what is open here, and cancelled
+ * by them, ends with its child. */
+void coprocess_cancels(struct coprocess *l);
+/* Nothing is open: those that were given until now are for others. */
+void coprocess_cancels_forget(struct coprocess *l);
 
 /* ---- coprocess_io.c ---- */
 

@@ -192,7 +192,7 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
         break;
     default:
         (void)!read(l->waker, &ignored, sizeof ignored);
-        l->woken = true;
+        l->woken = l->ordered = true;
     }
 }
 
@@ -205,6 +205,8 @@ void coprocess_poll_once(struct coprocess *l, bool wait)
     uint64_t next, now = 0;
     int n;
 
+    if (l->ordered)
+        coprocess_cancels(l);
     expire(l);
     flush(l);
     next = until(l);

@@ -83,6 +83,12 @@ struct handler_ops {
      * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
      * handler started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
+    /* End what runs for the message of this id, as at its time limit, unless it
+     * has ended by itself. Its outcome is verdict_cancelled, whatever it still
+     * says. May be called again. False: nothing runs for it. True: it is being
+     * ended, or, of a child with many open, is if it is found. NULL: a run
+     * cannot be ended from outside. The peeker; never waits. */
+    bool (*cancel)(struct handler *h, const char *id);
     /* Where runs are calls of our own process, and that is to end: nothing that
      * runs now will be heard of again, and its messages may have run. How
      * many were taken so, by all calls. NULL: runs end by stop, or are waited

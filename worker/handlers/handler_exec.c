@@ -32,37 +32,11 @@
 #include "worker/process/command.h"
 #include "worker/process/denied.h"
 #include "worker/process/environment.h"
-#include "worker/handlers/handler.h"
+#include "worker/handlers/exec_inner.h"
 #include "worker/process/process.h"
 #include "worker/process/leftovers.h"
 #include "worker/process/stderr_tail.h"
 #include "worker/rules/verdict.h"
-
-/* One that runs; on the stack of its pool thread.
- * m = under mtx   c = constant after its start */
-struct running {
-    LIST_ENTRY(running) link; /* m */
-    struct process process;   /* c  not reaped while it is on the list: the
-                               * number is ours */
-    struct handler *handler;  /* c */
-    const char *id;           /* c  of the message */
-    uint64_t limit_ns;        /* c  UINT64_MAX: none */
-    int body, out, err;       /* c  stdin; stderr, the end that is read and the
-                               * one that is written; -1: closed */
-};
-
-/* m = under mtx   c = constant after open   a = atomic */
-struct handler {
-    const struct settings *set;   /* c */
-    struct environment_base base; /* c */
-    struct command command;
-    struct leftovers *leftovers;       /* c */
-    struct stderr_limit *stderr_limit; /* c */
-    pthread_mutex_t mtx;
-    LIST_HEAD(, running) running; /* m */
-    int signal;                   /* m  sent by stop; 0: none yet */
-    uint64_t signal_ns;           /* m  when the first was */
-};
 
 /* While we have the end that a process writes its stderr to as well, we are not
  * woken when it closes that, just before it ends: one thread switch less for
@@ -115,6 +89,7 @@ static void exec_close(struct handler **handler)
     if (!h)
         return;
     *handler = NULL;
+    timers_cancel_sync(h->timers, &h->kill);
     leftovers_close(&h->leftovers);
     environment_base_close(&h->base);
     command_fini(&h->command);
@@ -140,6 +115,8 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     h->stderr_limit = setup->stderr_limit;
     pthread_mutex_init(&h->mtx, NULL);
     LIST_INIT(&h->running);
+    h->timers = setup->timers;
+    timer_init(&h->kill, exec_kill_due);
     command_init(&h->command, set->command);
     err = environment_base_open(&h->base, set->queue, set->max_attempts,
                                 setup->nonce);
@@ -278,18 +255,18 @@ static bool watch(const struct running *r, struct stderr_tail *t,
 }
 
 /* limit_over - the time limit came before the end; false: it does not count
- * The worker's own stop, if it came first, has its own ladder; what it ends is
- * no failure of the handler.
+ * The worker's own stop and an operator, if they came first, have their own
+ * ladder; what they end is no failure of the handler.
  */
 static bool limit_over(const struct running *r)
 {
     struct handler *h = r->handler;
-    bool stops;
+    bool ends;
 
     pthread_mutex_lock(&h->mtx);
-    stops = h->signal != 0;
+    ends = h->signal != 0 || r->cancelled_ns;
     pthread_mutex_unlock(&h->mtx);
-    if (stops)
+    if (ends)
         return false;
     process_group_signal(r->process.pid, SIGTERM);
     log_info("handler_timeout", F_STR("msg", r->id),
@@ -313,18 +290,27 @@ static siginfo_t wait_for(pid_t pid, int flags)
     return info;
 }
 
+/* What a run was signalled for. */
+struct signalled {
+    bool late;             /* its time limit */
+    int stop;              /* the worker's stop, with this; 0: no */
+    uint64_t cancelled_ns; /* as of the run */
+};
+
 /* leave - off the list, unless it was signalled: then it must be reached yet */
-static bool leave(struct running *r, bool signalled, int *stop_signal)
+static bool leave(struct running *r, struct signalled *for_what)
 {
     struct handler *h = r->handler;
+    bool left;
 
     pthread_mutex_lock(&h->mtx);
-    *stop_signal = h->signal;
-    signalled = signalled || h->signal;
-    if (!signalled)
+    for_what->stop = h->signal;
+    for_what->cancelled_ns = r->cancelled_ns;
+    left = !for_what->late && !h->signal && !r->cancelled_ns;
+    if (left)
         LIST_REMOVE(r, link);
     pthread_mutex_unlock(&h->mtx);
-    return !signalled;
+    return left;
 }
 
 /* late_word - what it says after its time limit is dropped */
@@ -336,25 +322,28 @@ static void late_word(const struct running *r, const siginfo_t *info)
                  F_DURATION("limit", r->limit_ns));
 }
 
-/* end_signalled - it was sent a signal, for its limit or the worker's stop:
- * judge it, and leave nothing of it where we ended it. It leaves the list
- * before its number is free. */
-static void end_signalled(struct running *r, uint64_t seq, bool late, int sig,
+/* end_signalled - it was sent a signal: judge it, and leave nothing of it where
+ * we ended it. It leaves the list before its number is free. Until then one
+ * that is late may be cancelled. */
+static void end_signalled(struct running *r, uint64_t seq,
+                          const struct signalled *for_what,
                           struct stderr_tail *t, struct outcome *out)
 {
     struct handler *h = r->handler;
     pid_t pid = r->process.pid;
-    struct leftovers_of left = {
-        .group = pid,
-        .end = late ? r->process.end : -1,
-        .seq = seq,
-        .kill_at_ns = ns_add(late ? clock_mono_ns() : h->signal_ns,
-                             h->set->kill_after_ns),
-        .stderr_fd = r->out,
-        .tail = t};
+    uint64_t from = for_what->late           ? clock_mono_ns()
+                    : for_what->cancelled_ns ? for_what->cancelled_ns
+                                             : h->signal_ns;
+    struct leftovers_of left = {.group = pid,
+                                .end = for_what->late ? r->process.end : -1,
+                                .seq = seq,
+                                .kill_at_ns =
+                                    ns_add(from, h->set->kill_after_ns),
+                                .stderr_fd = r->out,
+                                .tail = t};
     siginfo_t info;
 
-    if (late) {
+    if (for_what->late) {
         leftovers_end(h->leftovers, &left);
         drain(r, t);
         info = wait_for(pid, WNOWAIT);
@@ -363,11 +352,14 @@ static void end_signalled(struct running *r, uint64_t seq, bool late, int sig,
     } else {
         info = wait_for(pid, WNOWAIT);
         verdict_exit(out, h->set, &info, true);
-        if (out->kind == OUTCOME_STOPPED || sig == SIGKILL)
+        if (for_what->cancelled_ns || out->kind == OUTCOME_STOPPED ||
+            for_what->stop == SIGKILL)
             leftovers_end(h->leftovers, &left);
     }
     pthread_mutex_lock(&h->mtx);
     LIST_REMOVE(r, link);
+    if (r->cancelled_ns)
+        verdict_cancelled(out);
     pthread_mutex_unlock(&h->mtx);
     wait_for(pid, 0);
 }
@@ -379,9 +371,8 @@ static void supervise(struct running *r, struct delivery *d,
     uint64_t due_ns = r->limit_ns == UINT64_MAX
                           ? UINT64_MAX
                           : ns_add(clock_mono_ns(), r->limit_ns);
-    bool late = false;
+    struct signalled for_what = {.late = false};
     siginfo_t info;
-    int sig;
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
@@ -392,16 +383,16 @@ static void supervise(struct running *r, struct delivery *d,
     FAULT_POINT("exec_after_name");
     stderr_tail_init(t, r->id, r->handler->stderr_limit);
     if (!watch(r, t, due_ns)) {
-        late = limit_over(r);
-        if (!late)
+        for_what.late = limit_over(r);
+        if (!for_what.late)
             watch(r, t, UINT64_MAX);
     }
     out->ran = true;
-    if (leave(r, late, &sig)) {
+    if (leave(r, &for_what)) {
         info = wait_for(r->process.pid, 0);
         verdict_exit(out, r->handler->set, &info, false);
     } else {
-        end_signalled(r, d->message->seq, late, sig, t, out);
+        end_signalled(r, d->message->seq, &for_what, t, out);
     }
     stderr_tail_end(t, out);
 }
@@ -464,5 +455,6 @@ const struct handler_ops handler_exec = {
     .open = exec_open,
     .run = exec_run,
     .stop = exec_stop,
+    .cancel = exec_cancel,
     .close = exec_close,
 };

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sysexits.h>
+#include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
 #include "common/base/clock.h"
@@ -95,6 +96,8 @@ static struct coprocess *stream_get(struct handler *h)
     } else {
         p = stream_slot_open(h);
     }
+    if (p)
+        coprocess_cancels_forget(p->coprocess);
     pthread_mutex_unlock(&h->mtx);
     return p ? p->coprocess : NULL;
 }
@@ -132,6 +135,23 @@ static void stream_stop(struct handler *h, int sig)
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
         leftovers_hurry(h->stream.leftovers);
+}
+
+/* stream_cancel - have every coprocess look; whether one finds it, its end
+ * tells */
+static bool stream_cancel(struct handler *h, const char *id)
+{
+    struct stream_cancels *c = &h->stream.cancels;
+    struct stream_slot *p;
+
+    pthread_mutex_lock(&h->mtx);
+    pthread_mutex_lock(&c->mtx);
+    strlcpy(c->ids[c->count++ % STREAM_CANCELS], id, ULID_TEXT);
+    pthread_mutex_unlock(&c->mtx);
+    LIST_FOREACH (p, &h->all, all)
+        coprocess_wake(p->coprocess);
+    pthread_mutex_unlock(&h->mtx);
+    return true;
 }
 
 /* children_end - all are told at once, then each is waited for
@@ -179,6 +199,7 @@ static void stream_close(struct handler **handler)
     leftovers_close(&h->stream.leftovers);
     environment_base_close(&h->stream.base);
     command_fini(&h->stream.command);
+    pthread_mutex_destroy(&h->stream.cancels.mtx);
     pthread_mutex_destroy(&h->mtx);
     free(h);
 }
@@ -203,6 +224,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     atomic_init(&s->marks, STREAM_MARKS + clock_wall_ns() / NS_PER_US);
     h->loop = setup->loop;
     pthread_mutex_init(&h->mtx, NULL);
+    pthread_mutex_init(&s->cancels.mtx, NULL);
     LIST_INIT(&h->all);
     LIST_INIT(&h->idle);
     command_init(&s->command, set->command);
@@ -236,5 +258,6 @@ const struct handler_ops handler_stream = {
     .open = stream_open,
     .coprocesses = &coprocesses,
     .stop = stream_stop,
+    .cancel = stream_cancel,
     .close = stream_close,
 };

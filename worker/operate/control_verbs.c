@@ -22,6 +22,7 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
 #include "worker/operate/control_groups.h"
+#include "worker/operate/control_running.h"
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/live_settings.h"
@@ -371,10 +372,10 @@ static json_t *cancel(struct request *r)
     return steer(r, STEER_CANCEL);
 }
 
-/* of_groups - closing, group */
-static json_t *of_groups(struct request *r,
-                         json_t *(*answer)(struct flow *f, char *const *words,
-                                           size_t count, const char **wrong))
+/* of_flow - closing, group, cancel-running */
+static json_t *of_flow(struct request *r,
+                       json_t *(*answer)(struct flow *f, char *const *words,
+                                         size_t count, const char **wrong))
 {
     const char *wrong = NULL;
     json_t *out = answer(r->orders->flow, r->words, r->count, &wrong);
@@ -384,12 +385,23 @@ static json_t *of_groups(struct request *r,
 
 static json_t *closing(struct request *r)
 {
-    return of_groups(r, control_closing);
+    return of_flow(r, control_closing);
 }
 
 static json_t *group(struct request *r)
 {
-    return of_groups(r, control_group);
+    return of_flow(r, control_group);
+}
+
+/* cancel_running - what it ends has a line of its own in the log */
+static json_t *cancel_running(struct request *r)
+{
+    if (!r->orders->flow->ops->cancel)
+        return control_refusal(EX_UNAVAILABLE,
+                               "a C function runs in the worker itself and "
+                               "cannot be ended from outside; it has its time "
+                               "limit, and sees mqw_cancelled after it");
+    return of_flow(r, control_cancel_running);
 }
 
 static const struct {
@@ -402,7 +414,7 @@ static const struct {
     {"drain", drain, true},    {"stop", stop, true},
     {"quit", quit, true},      {"run-now", run_now, true},
     {"cancel", cancel, true},  {"closing", closing, false},
-    {"group", group, true},
+    {"group", group, true},    {"cancel-running", cancel_running, false},
 };
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
@@ -450,7 +462,8 @@ json_t *control_answer(struct orders *orders, char *line,
                                "not a request; give status, pause [DUR], "
                                "resume, set NAME=VALUE..., drain, stop, "
                                "quit, run-now ROW..., cancel ROW..., "
-                               "closing [KEY] or group close|open KEY");
+                               "cancel-running ID..., closing [KEY] or "
+                               "group close|open KEY");
     /* A setting has a line of its own, with its old and its new value. */
     if (verbs[i].order && verbs[i].answer != set && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),

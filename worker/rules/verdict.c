@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sysexits.h>
 #include <sys/wait.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
@@ -85,4 +86,13 @@ void verdict_timeout(struct outcome *out, uint64_t limit_ns)
     out->verdict = MQW_RETRY;
     snprintf(out->error, sizeof out->error, "timeout %s",
              duration_print(limit_ns, limit));
+}
+
+/* verdict_cancelled - the word is that of a message that waited */
+void verdict_cancelled(struct outcome *out)
+{
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_DISCARD;
+    out->delayed = out->said = false;
+    strlcpy(out->error, "cancelled", sizeof out->error);
 }

@@ -21,6 +21,8 @@ void verdict_exit(struct outcome *out, const struct settings *set,
                   const siginfo_t *info, bool stopped);
 /* The process ended after its time limit. */
 void verdict_timeout(struct outcome *out, uint64_t limit_ns);
+/* An operator had it ended; the message is not run again. */
+void verdict_cancelled(struct outcome *out);
 /* Whether this exit code means that the command cannot be started; then `out`
  * says so. */
 bool verdict_no_command(struct outcome *out, int code);

@@ -8,8 +8,11 @@
  * was killed are left alone, and counted: which of them have run is noted where
  * the next worker looks. All of the spool are due, so run-now has nothing to do
  * with them.
+ * What runs is left alone, or, with --running, ended with its handler, when
+ * all that waits is dealt with: mqctl_running.h.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
+#include "scripts/mqctl/messages/mqctl_running.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -40,6 +43,7 @@ struct order {
     size_t count;
     uint64_t chosen, result[WAITING_IN_FLIGHT + 1];
     uint64_t spooled;    /* left alone */
+    struct runs running; /* to be cancelled with their handlers */
     struct ulid *absent; /* named, and neither in a slot nor a row */
     size_t absent_count;
     int status; /* the first trouble */
@@ -153,6 +157,19 @@ static int row_take(struct order *x, int64_t row)
     return x->count == BATCH ? batch_end(x) : 0;
 }
 
+/* slot_take - one that a slot has: it is left alone, unless it runs, can be
+ * named to the worker, and its handler may be ended */
+static int slot_take(struct order *x, bool runs, const struct ulid *id,
+                     uint64_t started_ns)
+{
+    static const struct ulid none;
+
+    if (runs && x->o->running && memcmp(id, &none, sizeof none) != 0)
+        return running_add(&x->running, id, started_ns);
+    x->result[WAITING_IN_FLIGHT]++;
+    return 0;
+}
+
 /* message_take - visit: a message of the filter */
 static int message_take(const struct message_seen *seen, void *arg)
 {
@@ -165,22 +182,23 @@ static int message_take(const struct message_seen *seen, void *arg)
         return row_take(x, -messages_spooled_key(seen));
     if (!seen->in_slot)
         return row_take(x, seen->row);
-    x->result[WAITING_IN_FLIGHT]++;
-    return 0;
+    return slot_take(x, seen->state == WAITING_RUNNING, &seen->id,
+                     seen->started_ns);
 }
 
 /* ---- ids ---- */
 
-/* slot_has - whether a message is in a slot, by its id or its row */
-static bool slot_has(const struct order *x, const struct ulid *id, int64_t row)
+/* slot_find - the slot of a message, by its id or its row; NULL: none has it */
+static const struct slot_seen *slot_find(const struct order *x,
+                                         const struct ulid *id, int64_t row)
 {
     for (size_t i = 0; i < x->m.count; i++) {
         const struct custody_seen *c = &x->m.slots[i].c;
 
         if (id ? memcmp(&c->id, id, sizeof *id) == 0 : c->row == row)
-            return true;
+            return &x->m.slots[i];
     }
-    return false;
+    return NULL;
 }
 
 /* spooled_find - a key of the spool, as list prints it; whether a slot has it
@@ -195,17 +213,22 @@ static int spooled_find(const struct order *x, const char *key, int64_t *row)
     return x->m.store ? 0 : -ENOENT;
 }
 
-/* id_find - the row of an id that was given; 0: a slot has it; -ENOENT */
-static int id_find(struct order *x, const char *text, int64_t *row)
+/* id_find - the row of an id that was given, or the slot that has it; -ENOENT
+ */
+static int id_find(struct order *x, const char *text, int64_t *row,
+                   const struct slot_seen **slot)
 {
     const char *trouble = NULL;
     struct ulid id;
     bool named = ulid_parse(text, strlen(text), &id) == 0;
 
     *row = 0;
+    *slot = NULL;
     if (strncmp(text, SPOOLED, strlen(SPOOLED)) == 0)
         return spooled_find(x, text + strlen(SPOOLED), row);
-    if (named && slot_has(x, &id, 0))
+    if (named)
+        *slot = slot_find(x, &id, 0);
+    if (*slot)
         return 0;
     if (!named) {
         *row = strtonum(text, 1, INT64_MAX, &trouble);
@@ -215,8 +238,7 @@ static int id_find(struct order *x, const char *text, int64_t *row)
     }
     if (trouble)
         return -EINVAL;
-    if (slot_has(x, NULL, *row))
-        *row = 0;
+    *slot = slot_find(x, NULL, *row);
     return x->m.store ? 0 : -ENOENT;
 }
 
@@ -241,6 +263,7 @@ static int absent_find(const struct message_seen *seen, void *arg)
 static int ids_take(struct order *x)
 {
     const struct options *o = x->o;
+    const struct slot_seen *slot;
     int64_t row;
     int err = 0;
 
@@ -250,7 +273,7 @@ static int ids_take(struct order *x)
     for (int i = 1; i < o->line.operand_count && !err; i++) {
         const char *text = o->line.operands[i];
 
-        err = id_find(x, text, &row);
+        err = id_find(x, text, &row, &slot);
         if (err == -EINVAL) {
             x->status = complain(EX_USAGE,
                                  "\"%.64s\" is no id; give the 26 characters "
@@ -260,11 +283,15 @@ static int ids_take(struct order *x)
             break;
         }
         x->chosen++;
-        if (err == -ENOENT)
+        if (err == -ENOENT) {
             x->result[WAITING_GONE]++;
-        else if (row == 0)
-            x->result[WAITING_IN_FLIGHT]++;
-        err = err == -ENOENT || row == 0 ? 0 : row_take(x, row);
+            err = 0;
+        } else if (slot) {
+            err = slot_take(x, slot->state == WAITING_RUNNING, &slot->c.id,
+                            slot->c.started_ns);
+        } else {
+            err = row_take(x, row);
+        }
     }
     if (!err && x->absent_count) {
         x->m.filter.states = WAITING_BIT(WAITING_SPOOLED);
@@ -317,8 +344,16 @@ static void numbers_tell(const struct order *x)
     if (x->result[WAITING_IN_FLIGHT])
         complain(0,
                  "%" PRIu64 " in flight, left alone; try again when it "
-                 "waits for its next attempt",
-                 x->result[WAITING_IN_FLIGHT]);
+                 "waits for its next attempt%s",
+                 x->result[WAITING_IN_FLIGHT],
+                 x->cancel && !o->running
+                     ? ", or end its handler with --running"
+                     : "");
+    if (x->running.count && !o->dry_run)
+        complain(0,
+                 "%zu run%s still, or failed meanwhile; see mqctl list, and "
+                 "cancel again",
+                 x->running.count, x->running.count == 1 ? "s" : "");
     if (x->spooled)
         complain(0,
                  "%" PRIu64 " in the spool, left alone: only the next worker "
@@ -334,18 +369,38 @@ static int numbers_status(const struct order *x)
         return x->status;
     if (x->result[WAITING_GONE])
         return EX_NOINPUT;
-    return x->result[WAITING_IN_FLIGHT] || x->spooled ? EX_TEMPFAIL : 0;
+    return x->result[WAITING_IN_FLIGHT] || x->spooled ||
+                   (x->running.count && !x->o->dry_run)
+               ? EX_TEMPFAIL
+               : 0;
 }
 
 /* states_of - what a filter chooses from; run-now has nothing to do with those
  * that are due */
 static unsigned states_of(const struct options *o, bool cancel)
 {
-    unsigned states = o->filter.states & ~WAITING_BIT(WAITING_RUNNING);
+    unsigned states = o->filter.states;
 
+    if (!o->running)
+        states &= ~WAITING_BIT(WAITING_RUNNING);
     return cancel ? states
                   : states & (WAITING_BIT(WAITING_DELAYED) |
                               WAITING_BIT(WAITING_RETRY));
+}
+
+/* running_end - those that run, with their handlers; what has ended by itself
+ * is gone */
+static void running_end(struct order *x)
+{
+    int status;
+
+    if (!x->running.count || x->o->dry_run)
+        return;
+    status = running_cancel(&x->running, &x->m);
+    if (status && !x->status)
+        x->status = status;
+    x->result[WAITING_STEERED] += x->running.cancelled;
+    x->result[WAITING_GONE] += x->running.ended;
 }
 
 int steer_messages_run(const struct options *o)
@@ -364,11 +419,14 @@ int steer_messages_run(const struct options *o)
     err = by_id ? ids_take(&x) : messages_each(&x.m, "", message_take, &x);
     if (err >= 0)
         err = batch_end(&x);
+    if (err >= 0)
+        running_end(&x);
     if (err < 0 && !x.status)
         x.status = complain(EX_IOERR, "cannot read the messages: %s",
                             errno_text(-err));
     numbers_tell(&x);
     messages_close(&x.m);
+    running_free(&x.running);
     free(x.absent);
     return numbers_status(&x);
 }

@@ -1,0 +1,160 @@
+/* mqctl_running.c - see mqctl_running.h
+ *
+ * The order is given again at each look, to whatever runs still: a process that
+ * was just about to be started was not there to be ended. So no answer of the
+ * worker says what became of a message; custody does, and the journal.
+ */
+#include "scripts/mqctl/messages/mqctl_running.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/state/counters.h"
+#include "common/state/runtimedir.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/mqctl_ask.h"
+
+#define BATCH    64               /* as many as a request may have */
+#define LINE     2048             /* a request */
+#define PAUSE    (20 * NS_PER_MS) /* between two looks */
+#define PATIENCE (60 * NS_PER_S)  /* for --kill-after, and the disk */
+#define LOOKS    10               /* for the journal, once a slot is free */
+
+int running_add(struct runs *r, const struct ulid *id, uint64_t started_ns)
+{
+    if (r->count == r->room) {
+        size_t room = r->room ? 2 * r->room : 16;
+        struct run *at = reallocarray(r->at, room, sizeof *at);
+
+        if (!at)
+            return -ENOMEM;
+        r->at = at;
+        r->room = room;
+    }
+    r->at[r->count++] = (struct run){.id = *id, .started_ns = started_ns};
+    return 0;
+}
+
+void running_free(struct runs *r)
+{
+    free(r->at);
+    r->at = NULL;
+    r->count = r->room = 0;
+}
+
+/* ---- one look ---- */
+
+/* run_seen - visit: a slot; one of those that are waited for runs still */
+static int run_seen(const struct custody_seen *c, void *arg)
+{
+    struct runs *r = arg;
+
+    for (size_t i = 0; i < r->count && c->w.state == SLOT_RUNNING; i++)
+        if (memcmp(&r->at[i].id, &c->id, sizeof c->id) == 0)
+            r->at[i].runs = true;
+    return 0;
+}
+
+/* slots_look - which of them run still; without custody none of them does */
+static void slots_look(struct runs *r, const struct messages *m)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    for (size_t i = 0; i < r->count; i++)
+        r->at[i].runs = false;
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
+        (void)custody_look(path, run_seen, r, &p);
+}
+
+/* journal_look - how the others ended, and count them; those of which nothing
+ * is written yet stay, for some more looks */
+static void journal_look(struct runs *r, const struct messages *m)
+{
+    struct counters *c = NULL;
+    char path[PATH_MAX];
+    struct problem p;
+    size_t n = 0;
+
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0)
+        (void)counters_attach(&c, path, &p);
+    for (size_t i = 0; i < r->count; i++) {
+        struct run *run = &r->at[i];
+        enum counters_end end;
+        uint64_t wall_ns;
+
+        if (!run->runs && c && counters_find(c, &run->id, &end, &wall_ns) &&
+            wall_ns >= run->started_ns) {
+            r->cancelled += end == COUNTERS_DISCARDED;
+            r->ended += end != COUNTERS_DISCARDED;
+            continue;
+        }
+        run->looks += !run->runs;
+        r->at[n++] = *run;
+    }
+    r->count = n;
+    counters_close(&c);
+}
+
+/* waits - whether another look may tell more */
+static bool waits(const struct runs *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->at[i].runs || r->at[i].looks < LOOKS)
+            return true;
+    return false;
+}
+
+/* ---- the order ---- */
+
+/* refused - the worker's own words */
+static int refused(const json_t *answer)
+{
+    const char *why = json_string_value(json_object_get(answer, "error"));
+    json_int_t status = json_integer_value(json_object_get(answer, "status"));
+
+    return complain(status ? (int)status : EX_TEMPFAIL, "%s",
+                    why ? why : "no answer");
+}
+
+/* order - up to BATCH of them from `from` on; 0, or the exit status */
+static int order(const struct runs *r, size_t from, const struct messages *m)
+{
+    char line[LINE], text[ULID_TEXT];
+    struct problem p;
+    json_t *answer;
+    int status = 0;
+    int n = snprintf(line, sizeof line, "cancel-running");
+
+    for (size_t i = from; i < r->count && i < from + BATCH; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, " %s",
+                      ulid_print(r->at[i].id, text));
+    if (ask(&m->dir, m->queue, line, &answer, &p) < 0)
+        return complain_of(&p);
+    if (!json_is_true(json_object_get(answer, "ok")))
+        status = refused(answer);
+    json_decref(answer);
+    return status;
+}
+
+int running_cancel(struct runs *r, const struct messages *m)
+{
+    uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
+    const struct timespec pause = {.tv_nsec = PAUSE};
+    int status = 0;
+
+    while (!status && waits(r) && clock_mono_ns() < until) {
+        for (size_t i = 0; i < r->count && !status; i += BATCH)
+            status = order(r, i, m);
+        slots_look(r, m);
+        journal_look(r, m);
+        if (!status && waits(r))
+            nanosleep(&pause, NULL);
+    }
+    return status;
+}
