@@ -53,6 +53,10 @@ static const struct {
     NUMBER("queue-depth", queue_depth),
     NUMBER("message-size", message_size),
     NUMBER("mode", mode),
+    NUMBER("spool", spool),
+    NUMBER("spool-sync", spool_sync),
+    NUMBER("keep-dead", keep_dead),
+    NUMBER("max-dead", max_dead),
 #undef NUMBER
 };
 #define NUMBERS (sizeof numbers / sizeof numbers[0])
@@ -176,6 +180,8 @@ static int switches_read(struct settings *set, const struct mqw_options *o,
         return problem_set(p, EX_USAGE, EINVAL,
                            "on_group_dead is 0 or 1, log_level 0 to 3, "
                            "log_format 0 or 1");
+    if (o->spool_sync > SPOOL_SYNC_ALWAYS)
+        return problem_set(p, EX_USAGE, EINVAL, "spool_sync is 0 or 1");
     if (o->group_separator < 0 || o->group_separator > 127)
         return problem_set(p, EX_USAGE, EINVAL,
                            "group_separator: %d is not one ASCII character",
@@ -184,12 +190,12 @@ static int switches_read(struct settings *set, const struct mqw_options *o,
                               : 0;
 }
 
-/* path_keep - a copy of a path that was given */
-static int path_keep(const char **out, const char *path, struct problem *p)
+/* copy_keep - a copy of a path or a command that was given */
+static int copy_keep(const char **out, const char *text, struct problem *p)
 {
-    if (!path)
+    if (!text)
         return 0;
-    *out = strdup(path);
+    *out = strdup(text);
     return *out ? 0 : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
 }
 
@@ -236,9 +242,11 @@ int options_read(struct settings *set, const struct mqw_options *o,
             fields_name(p);
     }
     if (!err)
-        err = path_keep(&set->state_dir, o->state_dir, p);
+        err = copy_keep(&set->state_dir, o->state_dir, p);
     if (!err)
-        err = path_keep(&set->runtime_dir, o->runtime_dir, p);
+        err = copy_keep(&set->runtime_dir, o->runtime_dir, p);
+    if (!err)
+        err = copy_keep(&set->on_dead, o->on_dead, p);
     return err;
 }
 
@@ -246,5 +254,6 @@ void options_free(struct settings *set)
 {
     free((void *)set->state_dir);
     free((void *)set->runtime_dir);
-    set->state_dir = set->runtime_dir = NULL;
+    free((void *)set->on_dead);
+    set->state_dir = set->runtime_dir = set->on_dead = NULL;
 }

@@ -174,7 +174,16 @@ struct mqw_options {
     const char *runtime_dir;
     uint64_t allow_disk_custody; /* 1: run also where no tmpfs is, although a
                                     kill may lose a message there; 0 */
-    const char *rate; /* as --rate of mqworker(8), like "100/s"; NULL: off */
+    const char *rate;    /* as --rate of mqworker(8), like "100/s"; NULL: off */
+    uint64_t spool;      /* messages that may wait on the disk instead of in the
+                         queue; 0: off */
+    uint64_t spool_sync; /* of them: 0: those that wait are written, 1: each
+                            before it runs; 0 */
+    uint64_t keep_dead;  /* ns, 1 ms and up, for dead letters; MQW_NEVER */
+    uint64_t max_dead;   /* dead letters at most; 0: no bound */
+    /* Run by sh -c for each dead letter, as --on-dead. A child of the process:
+     * do not ignore SIGCHLD, nor wait for any child. NULL: nobody. */
+    const char *on_dead;
 };
 
 /* Fill in the defaults. `size` is sizeof *options, as you compiled it. -EINVAL:
