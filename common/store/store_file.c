@@ -134,10 +134,12 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
                            "use another --state-dir",
                            path, sqlite3_errstr(rc));
     case SQLITE_BUSY:
-        return problem_set(p, EX_CANTCREAT, err,
-                           "%s was locked by another program for 5s; end that "
-                           "program (see fuser(1)) and try again",
-                           path);
+        return problem_set(
+            p, EX_CANTCREAT, err,
+            "%s is locked by another program, still after a wait "
+            "of 5s or more; end that program (see fuser(1)) "
+            "and try again",
+            path);
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:

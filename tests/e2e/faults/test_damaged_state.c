@@ -399,3 +399,32 @@ Test(damaged_state, a_store_that_is_locked_for_long_is_waited_for)
     cr_assert_eq(letters, 9);
     cr_assert_eq(harness_lines("runs"), 1, "it did not run again");
 }
+
+Test(damaged_state, a_start_waits_for_a_store_that_is_locked)
+{
+    const char *q = harness_queue(0, 0);
+    store_made(q);
+    struct sqlite3 *db = disk_lock(q);
+    struct harness_process *w = harness_worker(q, "--", "true");
+    const char *path = harness_path("%s/worker.pid", folder_of(q));
+    harness_until(atol(harness_read(path, NULL)) == harness_pid(w), 10000);
+    disk_unlock(db);
+    harness_wait_log(w, "event=started", 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+Test(damaged_state, a_start_beside_a_store_that_stays_locked_is_refused)
+{
+    const char *q = harness_queue(0, 0);
+    store_made(q);
+    struct sqlite3 *db = disk_lock(q);
+    struct harness_result r = worker_run(q);
+    cr_assert_eq(r.status, 73, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "is locked by another program") &&
+                  strstr(r.err, "fuser(1)"),
+              "%s", r.err);
+    cr_assert_eq(harness_lines("runs"), 0);
+    disk_unlock(db);
+    r = worker_run(q);
+    cr_assert_eq(r.status, 0, "nothing was changed: %s", r.err);
+}
