@@ -5,9 +5,10 @@
  *        one is one store to it.
  * WHO    open, reset, each, close: one thread, which has the lock of the state
  *        directory. put: any thread. peek and drop: one thread at a time.
+ *        look: any program.
  * OWNS   The file, its mapping.
  * FAILS  open: a problem, 73. A file that is none of ours is replaced.
- *        put_back: -errno.
+ *        put_back, look: -errno.
  */
 #ifndef COMMON_CUSTODY_ENDS_H
 #define COMMON_CUSTODY_ENDS_H
@@ -46,5 +47,9 @@ void ends_drop(struct ends *e, size_t n);
 size_t ends_count(const struct ends *e);
 /* Whether it is noted; looks at all of them. */
 bool ends_has(struct ends *e, int64_t key);
+
+/* For others, while no worker has the lock: the keys that are noted in a file
+ * with that number. How many; or -ENOENT: there is none with it. */
+int ends_look(const char *path, uint64_t run, int64_t keys[ENDS_MOST]);
 
 #endif

@@ -91,14 +91,14 @@ struct waiting_steer {
     const int64_t *rows; /* below 0: less the key of a row of the spool */
     size_t count;
     /* Of the worker that runs, the longest message that it can lend: a row of
-     * the spool that is longer is IN_FLIGHT, to the letters. 0: none runs. Then
-     * all of the spool is, unless the last worker came to an orderly end: what
-     * has run is noted where only the next one looks. */
+     * the spool that is longer is IN_FLIGHT, to the letters. 0: none runs, and
+     * it is not known which rows of the spool the last one had run: all are,
+     * unless it came to an orderly end. */
     size_t most;
     const bool *skip; /* for each row: it is IN_FLIGHT. NULL: none */
     uint64_t now_ns;  /* clock_steady_ns */
-    /* Asked when nobody else can write: false ends the call with -EAGAIN, and
-     * nothing has happened. NULL: always. */
+    /* Asked when nobody else can write, before most and skip are read: false
+     * ends the call with -EAGAIN, and nothing has happened. NULL: always. */
     bool (*may)(void *arg);
     void *arg;
 };

@@ -84,5 +84,10 @@ int messages_spooled_each(struct messages *m, int64_t after,
                                        void *arg),
                           void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
+/* While no worker has the lock and nobody can write: which rows of the spool,
+ * by their keys with a minus, a killed worker had in hand or was done with.
+ * Other rows are left as they are. False: that is not known. */
+bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
+                          bool *ran);
 
 #endif

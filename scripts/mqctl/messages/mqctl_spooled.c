@@ -3,10 +3,14 @@
  * Nothing of a header is in a column there, so that a commit of many messages
  * is short: what a filter asks for is parsed here.
  */
+#include "scripts/mqctl/messages/mqctl_messages.h"
+
+#include <limits.h>
 #include <string.h>
 
+#include "common/custody/ends.h"
+#include "common/state/runtimedir.h"
 #include "common/store/store_spool.h"
-#include "scripts/mqctl/messages/mqctl_messages.h"
 
 /* wanted - whether a filter chooses it: it has not failed yet, so it has no
  * error */
@@ -85,4 +89,54 @@ int messages_spooled_each(struct messages *m, int64_t after,
 int64_t messages_spooled_key(const struct message_seen *seen)
 {
     return store_spool_key(seen->priority, seen->seq);
+}
+
+/* ---- what a killed worker had of it ---- */
+
+struct rows {
+    const int64_t *at;
+    size_t count;
+    bool *ran;
+};
+
+static void ran_mark(const struct rows *r, int64_t key)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->at[i] == -key)
+            r->ran[i] = true;
+}
+
+/* lent_mark - visit: it was lent */
+static int lent_mark(const struct custody_seen *c, void *arg)
+{
+    if (c->seq < STORE_SPOOL_SEQ_MAX)
+        ran_mark(arg, store_spool_key(c->priority, c->seq));
+    return 0;
+}
+
+/* messages_spooled_ran - by the two files in which the next worker looks
+ * Neither changes while no worker runs. If the machine went down, or one of
+ * them is gone, all that is in the spool may have run (spool_on.c). */
+bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
+                          bool *ran)
+{
+    struct rows r = {rows, count, ran};
+    struct store_spool_left left;
+    int64_t ended[ENDS_MOST];
+    char path[PATH_MAX];
+    struct problem p;
+    int n;
+
+    if (store_spool_left(m->store, &left) < 0 || left.cut)
+        return false;
+    if (left.run == 0)
+        return true; /* it came to an orderly end */
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_ENDS, path, &p) < 0)
+        return false;
+    n = ends_look(path, left.run, ended);
+    for (int i = 0; i < n; i++)
+        ran_mark(&r, ended[i]);
+    return n >= 0 &&
+           runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0 &&
+           custody_look(path, lent_mark, &r, &p) == 0;
 }

@@ -4,10 +4,10 @@
  * store is written here, and no worker can come between: whether one runs is
  * asked inside the transaction, and a worker that starts takes its lock first
  * and waits for the store then (store_claim).
- * A row of the spool is named by its key, with a minus. Those of a worker that
- * was killed are left alone, and counted: which of them have run is noted where
- * the next worker looks. All of the spool are due, so run-now has nothing to do
- * with them.
+ * A row of the spool is named by its key, with a minus. Those that a killed
+ * worker had in hand, or was done with, are left alone, and counted; all of
+ * them are, where that is not known. All of the spool are due, so run-now has
+ * nothing to do with them.
  * What runs is left alone, or, with --running, ended with its handler, when
  * all that waits is dealt with: mqctl_running.h.
  */
@@ -40,7 +40,9 @@ struct order {
     struct messages m;
     bool cancel;
     int64_t rows[BATCH];
+    bool skip[BATCH]; /* rows of the spool that have run, or may have */
     size_t count;
+    struct waiting_steer write; /* the batch, as it is written */
     uint64_t chosen, result[WAITING_IN_FLIGHT + 1];
     uint64_t spooled;    /* left alone */
     struct runs running; /* to be cancelled with their handlers */
@@ -51,28 +53,36 @@ struct order {
 
 /* ---- a batch ---- */
 
-/* no_worker - asked in the transaction */
+/* no_worker - asked in the transaction; if none runs, none can take or end
+ * anything before the commit */
 static bool no_worker(void *arg)
 {
     struct order *x = arg;
     char path[PATH_MAX];
 
-    return statedir_path(&x->m.dir, STATEDIR_PIDFILE, path, NULL) == 0 &&
-           worker_lock_look(path, NULL) != WORKER_RUNS;
+    if (statedir_path(&x->m.dir, STATEDIR_PIDFILE, path, NULL) < 0 ||
+        worker_lock_look(path, NULL) == WORKER_RUNS)
+        return false;
+    if (x->cancel && messages_spooled_ran(&x->m, x->rows, x->count, x->skip))
+        x->write.most = INT64_MAX;
+    return true;
 }
 
 /* write_here - without a worker; -EAGAIN: one runs now */
 static int write_here(struct order *x)
 {
     enum waiting_steered out[BATCH];
-    const struct waiting_steer order = {.cancel = x->cancel,
-                                        .rows = x->rows,
-                                        .count = x->count,
-                                        .now_ns = clock_steady_ns(),
-                                        .may = no_worker,
-                                        .arg = x};
-    int err = waiting_steer(x->m.store, &order, out);
+    int err;
 
+    memset(x->skip, 0, sizeof x->skip);
+    x->write = (struct waiting_steer){.cancel = x->cancel,
+                                      .rows = x->rows,
+                                      .count = x->count,
+                                      .skip = x->skip,
+                                      .now_ns = clock_steady_ns(),
+                                      .may = no_worker,
+                                      .arg = x};
+    err = waiting_steer(x->m.store, &x->write, out);
     if (err == -EAGAIN)
         return err;
     if (err) {
@@ -356,9 +366,9 @@ static void numbers_tell(const struct order *x)
                  x->running.count, x->running.count == 1 ? "s" : "");
     if (x->spooled)
         complain(0,
-                 "%" PRIu64 " in the spool, left alone: only the next worker "
-                 "knows which of them the killed one had run; start it, and "
-                 "cancel again",
+                 "%" PRIu64 " in the spool, left alone: the killed worker has "
+                 "run them, or may have; start the next one, and cancel again "
+                 "what is listed then",
                  x->spooled);
 }
 
