@@ -2,6 +2,7 @@
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,48 @@ Test(hardening, programs_and_library_have_all_of_it)
     cr_assert_not_null(path, "no %s", library);
     cr_expect_str_eq(flaws(path, "library"), "");
     free(path);
+}
+
+/* entry_is_marked - whether a jump through a pointer may land on `function`, as
+ * -fcf-protection has it. The note in the file would say so of the whole, and
+ * is there only where the C library's start files have it too. */
+static bool entry_is_marked(const char *file, const char *function)
+{
+    struct harness_result r = harness_run(
+        "sh", "-euc",
+        "objdump -d --no-show-raw-insn --disassemble=\"$2\" \"$1\" |"
+        "sed -n \"/<$2>:/{n;p;}\"",
+        "sh", file, function);
+
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    cr_assert_not_null(strstr(r.out, ":\t"), "no %s in %s", function, file);
+    return strstr(r.out, "endbr") != NULL;
+}
+
+/* built_marked - the path of a small program, its `main` marked or not */
+static const char *built_marked(const char *flag)
+{
+    struct harness_result r =
+        harness_run("sh", "-euc",
+                    "cd \"$1\"; echo 'int main(void) { return 0; }' |"
+                    "cc $2 -x c -o small - 2>&1",
+                    "sh", harness_dir(), flag);
+
+    return r.status == 0 ? harness_path("small") : NULL;
+}
+
+Test(hardening, only_functions_are_targets_of_indirect_jumps)
+{
+    const char *marked = built_marked("-fcf-protection=full");
+
+    if (!marked || !entry_is_marked(marked, "main"))
+        cr_skip_test("this compiler or processor has no -fcf-protection");
+    cr_expect_not(entry_is_marked(built_marked("-fcf-protection=none"), "main"),
+                  "the test sees marks where there are none");
+    cr_expect(entry_is_marked(harness_bin("mqworker"), "main"));
+    cr_expect(entry_is_marked(harness_bin("mqsend"), "main"));
+    cr_expect(entry_is_marked(harness_bin("mqdlq"), "main"));
+    cr_expect(entry_is_marked(harness_bin("mqctl"), "main"));
 }
 
 /* A program that has none of it is told from one that has. */
