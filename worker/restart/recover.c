@@ -63,20 +63,28 @@ static bool crashed_last(const struct found *found,
 /* seeing - a handler that may be left over would be found
  * A message whose handler nobody can see might run beside it. So it does not
  * run, nor does any other: a start that is refused is noticed, and changes
- * nothing.
+ * nothing. Where nothing was running there is nothing to look for yet.
  */
 static int seeing(const struct found *found, struct problem *p)
 {
-    const char *blind = found->run_count > 0 ? process_search_blind() : NULL;
+    const struct flow *f = found->flow;
+    const char *blind = process_search_blind();
 
-    if (!blind)
+    if (blind && found->run_count == 0 && !f->ops->within)
+        log_warn("proc_not_seen", F_STR("queue", f->set->queue),
+                 F_STR("why", blind),
+                 F_STR("next", "mount it (mount -t proc proc /proc): without "
+                               "it what a handler leaves outside of its "
+                               "process group is not found, and a start after "
+                               "a kill is refused"));
+    if (!blind || found->run_count == 0)
         return 0;
     return problem_set(p, EX_OSERR, ENOENT,
                        "cannot look for handlers left over from a killed "
                        "worker of %s, which had %zu message%s running: /proc: "
                        "%s; nothing was lost, mount it (mount -t proc proc "
                        "/proc) and start again",
-                       found->flow->set->queue, found->run_count,
+                       f->set->queue, found->run_count,
                        found->run_count == 1 ? "" : "s", blind);
 }
 

@@ -136,7 +136,7 @@ Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
     blind_check("-mpf", ":", "/proc: it is of another PID namespace");
 }
 
-Test(worker_crash, where_nothing_was_running_an_empty_proc_is_no_matter)
+Test(worker_crash, where_nothing_was_running_an_empty_proc_is_told)
 {
     if (getenv("MQW_SANITIZED"))
         cr_skip_test("a sanitizer needs /proc");
@@ -147,6 +147,8 @@ Test(worker_crash, where_nothing_was_running_an_empty_proc_is_no_matter)
     if (!w)
         cr_skip_test("no namespaces here");
     cr_assert_eq(harness_wait(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert(strstr(harness_stderr(w, NULL), "event=proc_not_seen"), "%s",
+              harness_stderr(w, NULL));
     cr_assert_eq(harness_lines_with("runs", " 1 0 0 - x"), 1);
 }
 
