@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #include "tests/schedules/turn.h"
+#include "tests/schedules/window.h"
 
 /* The linker gives it its callers (--wrap). */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -27,6 +28,7 @@ struct scene {
     bool full;                   /* it refuses twice: no space */
     bool quick;                  /* handlers take no time */
     bool at_once;                /* a retry waits for nothing */
+    bool window;                 /* handlers are coprocesses (window.h) */
     void *(*steered_by)(void *); /* one more thread; NULL: none */
 };
 
@@ -69,25 +71,30 @@ static void group_enters(unsigned n)
     inside_group[g] = true;
 }
 
-static void run_one(struct handler *h, struct delivery *d, struct outcome *out)
+static bool fails_now(const struct delivery *d, unsigned n)
+{
+    return scene->retries && n % scene->retries == 0 &&
+           d->message->failures == 0;
+}
+
+/* begins - until when it runs */
+static uint64_t begins(struct delivery *d)
 {
     unsigned n = number_of(d);
-    uint64_t until = clock_mono_ns() + (1 + n % 2) * 10 * NS_PER_MS;
-    bool fails =
-        scene->retries && n % scene->retries == 0 && d->message->failures == 0;
 
-    (void)h;
     was_together |= inside > 0;
     if (++inside > inside_most)
         turn_fault("%u handlers run, and the cap is %u", inside, inside_most);
     if (scene->groups)
         group_enters(n);
-    for (unsigned i = 0; i < INSIDE; i++)
-        turn_point();
-    if (!scene->quick) /* one work item takes all there are, if it is */
-        turn_until(time_is, &until);
-    for (unsigned i = 0; i < INSIDE; i++)
-        turn_point();
+    return clock_mono_ns() + (1 + n % 2) * 10 * NS_PER_MS;
+}
+
+static void ends(struct delivery *d, struct outcome *out)
+{
+    unsigned n = number_of(d);
+    bool fails = fails_now(d, n);
+
     if (scene->groups) {
         inside_group[n % scene->groups] = false;
         if (!fails)
@@ -102,6 +109,22 @@ static void run_one(struct handler *h, struct delivery *d, struct outcome *out)
     out->tail_size = 0;
     snprintf(out->error, sizeof out->error, "%s", fails ? "exit 1" : "");
 }
+
+static void run_one(struct handler *h, struct delivery *d, struct outcome *out)
+{
+    uint64_t until = begins(d);
+
+    (void)h;
+    for (unsigned i = 0; i < INSIDE; i++)
+        turn_point();
+    if (!scene->quick) /* one work item takes all there are, if it is */
+        turn_until(time_is, &until);
+    for (unsigned i = 0; i < INSIDE; i++)
+        turn_point();
+    ends(d, out);
+}
+
+static const struct window_scene in_window = {begins, ends};
 
 /* ---- the other threads ---- */
 
@@ -197,7 +220,7 @@ static const struct scene scenes[] = {
     {.name = "parks",
      .messages = 6,
      .cap = 2,
-     .groups = 2,
+     .groups = 3,
      .lookahead = 1,
      .retries = 4},
     {.name = "late",
@@ -205,12 +228,37 @@ static const struct scene scenes[] = {
      .cap = 2,
      .late = true,
      .steered_by = operator_answers},
-    {.name = "full", .messages = 4, .cap = 2, .full = true},
+    {.name = "full", .messages = 6, .cap = 2, .full = true},
     {.name = "capped_groups",
      .messages = 6,
      .cap = 3,
      .groups = 3,
      .lookahead = 4,
+     .steered_by = operator_cap},
+    {.name = "window", .messages = 6, .cap = 2, .window = true},
+    {.name = "window_one", .messages = 4, .cap = 1, .window = true},
+    {.name = "window_retry",
+     .messages = 6,
+     .cap = 2,
+     .retries = 2,
+     .window = true},
+    {.name = "window_groups",
+     .messages = 6,
+     .cap = 2,
+     .groups = 2,
+     .lookahead = 4,
+     .retries = 3,
+     .window = true},
+    {.name = "window_late",
+     .messages = 4,
+     .cap = 2,
+     .late = true,
+     .window = true,
+     .steered_by = operator_answers},
+    {.name = "window_cap",
+     .messages = 6,
+     .cap = 2,
+     .window = true,
      .steered_by = operator_cap},
 };
 
@@ -293,6 +341,8 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most, int ms)
 static void nobody_runs(void)
 {
     const struct fake_message *due = fake_first();
+    bool slow = passed_ns < NS_PER_S || (scene->full && inside > 0);
+    uint64_t step = slow ? 10 * NS_PER_MS : NS_PER_S;
 
     if (inside == 0 && schedule_why(&flow) == WHY_NOT_SO) {
         if (fake_in(FAKE_FRESH) > 0)
@@ -304,15 +354,18 @@ static void nobody_runs(void)
         if (due && due->due_ns <= clock_steady_ns())
             turn_fault("a message that is due is slept over");
     }
+    if (scene->window && window_has_room() && fake_in(FAKE_FRESH) > 0 &&
+        !gate_why(&flow.gate) &&
+        gate_running(&flow.gate) <= gate_room(&flow.gate))
+        turn_fault("a message is slept over, and a window has room");
     if (passed_ns > 600 * NS_PER_S)
         turn_fault("nothing happens any more: %ld done, %ld fresh, %ld lent, "
                    "%ld wait, %ld parked",
                    fake_in(FAKE_GONE), fake_in(FAKE_FRESH),
                    fake_in(FAKE_IS_LENT), fake_in(FAKE_WAITS),
                    fake_in(FAKE_PARKED));
-    atomic_fetch_add(&virtual_ns,
-                     passed_ns < NS_PER_S ? 10 * NS_PER_MS : NS_PER_S);
-    passed_ns += passed_ns < NS_PER_S ? 10 * NS_PER_MS : NS_PER_S;
+    atomic_fetch_add(&virtual_ns, step);
+    passed_ns += step;
     time_passes = true;
 }
 
@@ -320,8 +373,10 @@ static void nobody_runs(void)
 
 static void scene_open(void)
 {
+    unsigned cap = scene->steered_by == operator_cap ? CAP_MOST : scene->cap;
+
     inside = 0;
-    inside_most = scene->steered_by == operator_cap ? CAP_MOST : scene->cap;
+    inside_most = cap * (scene->window ? WINDOW : 1);
     for (unsigned g = 0; g < GROUPS; g++) {
         next_of[g] = g;
         inside_group[g] = false;
@@ -336,7 +391,10 @@ static void scene_open(void)
     set.concurrency = scene->cap;
     if (scene->lookahead)
         set.lookahead = scene->lookahead;
-    flow_handler.run = run_one;
+    set.window = scene->window ? WINDOW : 1;
+    flow_handler.run = scene->window ? NULL : run_one;
+    flow_handler.coprocesses =
+        scene->window ? window_open(&in_window, cap) : NULL;
     flow_handler.within = true;
     flow_open();
     flow.gate.event = gate_told;
