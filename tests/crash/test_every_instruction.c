@@ -62,3 +62,29 @@ Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_delayed)
 {
     calls("later", "11");
 }
+
+/* Of a program's whole life; most of the stops are its start. */
+Test(every_instruction, kill_at_a_system_call_of_a_start_loses_nothing)
+{
+    calls("recovered", "211");
+}
+
+Test(every_instruction, kill_at_a_system_call_of_a_replay_loses_nothing)
+{
+    calls("replay", "41");
+}
+
+Test(every_instruction, kill_at_a_system_call_of_a_discard_loses_nothing)
+{
+    calls("remove", "41");
+}
+
+Test(every_instruction, kill_at_a_system_call_of_an_import_loses_nothing)
+{
+    calls("import", "41");
+}
+
+Test(every_instruction, kill_at_a_system_call_of_mqsend_sends_all_or_nothing)
+{
+    calls("send", "7");
+}

@@ -25,6 +25,9 @@
 #define AT(member)   .offset = offsetof(struct torture_options, member)
 #define SEEN(member) .seen = offsetof(struct torture_options, member) + 1
 
+#define PATH_WORDS \
+    "done|retry|dead|discard|later|group|recovered|replay|remove|import|send"
+
 static const struct option_row option_rows[] = {
     {"handler", 0, OPT_CHOICE, .value = "exec|stream|plugin|all",
      .words = "exec|stream|plugin|all", .preset = "all", AT(kind),
@@ -51,9 +54,12 @@ static const struct option_row option_rows[] = {
     {"every-call", 0, OPT_FLAG, AT(calls),
      .help = "kill before and after each system call of the thread that "
              "received, to the end of all"},
-    {"path", 0, OPT_CHOICE, .value = "done|retry|dead|discard|later|group",
-     .words = "done|retry|dead|discard|later|group", .preset = "done", AT(path),
-     .help = "with --every-...: what becomes of each message"},
+    {"path", 0, OPT_CHOICE, .value = PATH_WORDS, .words = PATH_WORDS,
+     .preset = "done", AT(path),
+     .help = "with --every-...: what becomes of each message; recovered, "
+             "replay, remove, import, send: with --every-call, of a worker "
+             "that finds what one left, of mqdlq replay, discard and import, "
+             "of mqsend"},
     {"stride", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 100000,
      .preset = "1", AT(stride), .help = "with --every-...: after each Nth"},
     {"from", 0, OPT_NUMBER, .value = "N", .min = 0, .max = 10000000,
@@ -159,6 +165,10 @@ static int options_read(struct torture_options *o, int argc, char **argv,
                            "--failures %s: --every-... and --instructions "
                            "have --path",
                            o->failures_text);
+    if (o->path >= PATH_WHOLE && !o->calls)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--path recovered, replay, remove, import and send "
+                           "are for --every-call");
     if (!o->failures_text[0])
         o->failures_text = o->points ? "5" : o->stepped ? "0" : "1";
     if (!o->size_text[0])

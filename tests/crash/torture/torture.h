@@ -22,7 +22,8 @@ enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };
 
 enum { TORTURE_JOBS = 64 };
 
-/* What becomes of each message of --every-instruction and --every-call. */
+/* What becomes of each message of --every-instruction and --every-call; from
+ * PATH_WHOLE on a program is killed at a system call of its whole life. */
 enum torture_path {
     PATH_DONE,
     PATH_RETRY,
@@ -30,6 +31,12 @@ enum torture_path {
     PATH_DISCARD,
     PATH_LATER,
     PATH_GROUP,
+    PATH_WHOLE,
+    PATH_RECOVERED = PATH_WHOLE, /* a worker, over what one left in flight */
+    PATH_REPLAY,                 /* mqdlq replay, of a letter */
+    PATH_REMOVE,                 /* mqdlq discard */
+    PATH_IMPORT,                 /* mqdlq import */
+    PATH_SEND,                   /* mqsend */
     PATHS,
 };
 
@@ -219,6 +226,11 @@ _Atomic uint64_t *letters_record(struct torture *t, long long row,
 bool letters_strand(struct torture *t);
 /* Those are dead letters again after a machine went down. */
 void letters_reboot(struct torture *t);
+/* mqdlq replays, discards or imports a letter; its pid ... */
+pid_t letters_start(struct torture *t, enum torture_path path);
+/* ... and once more if it was killed before it was done; false: it had `ended`,
+ * and it was not, which was told. */
+bool letters_again(struct torture *t, enum torture_path path, bool ended);
 /* No letter is marked any more: each is sent again. The worker runs. */
 void letters_unstrand(struct torture *t);
 /* The dead-letter queue: its name; take all that is in it. */

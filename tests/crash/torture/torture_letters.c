@@ -6,6 +6,7 @@
 #include <mqueue.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -101,6 +102,71 @@ static void resend(struct torture *t, long long row)
 {
     letter_flag(t, row, TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
     (void)letter_verb(t, "replay", row, NULL, "--again");
+}
+
+/* Of letters_start: the letter, and how many there were. */
+static long long begun, before;
+
+#define LETTERS "SELECT count(*) FROM messages WHERE state = 3"
+
+/* import_start - a letter was exported and is gone, and comes back */
+static pid_t import_start(struct torture *t)
+{
+    char state[PATH_MAX], file[PATH_MAX], command[3 * PATH_MAX];
+    const char *arguments[] = {"mqdlq",  "import", "--state-dir", state,
+                               t->queue, file,     NULL};
+
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    snprintf(file, sizeof file, "%s", place_path(t, "letter"));
+    if (begun > 0) {
+        bool traced = t->traced;
+
+        snprintf(command, sizeof command,
+                 "%s/mqdlq export --state-dir %s %s %lld >%s", t->bins, state,
+                 t->queue, begun, file);
+        t->traced = false;
+        if (system(command) != 0 ||
+            letter_verb(t, "discard", begun, NULL, NULL) != 0)
+            torture_die("letter %lld: no export", begun);
+        t->traced = traced;
+        begun = 0;
+    }
+    return program_start(t, NULL, arguments);
+}
+
+pid_t letters_start(struct torture *t, enum torture_path path)
+{
+    before = place_store(t, LETTERS);
+    begun = letter_any(t);
+    if (begun < 0)
+        torture_die("there is no letter");
+    if (path == PATH_IMPORT)
+        return import_start(t);
+    letter_flag(t, begun,
+                path == PATH_REMOVE ? TORTURE_REMOVED
+                                    : TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
+    t->sum.replays += path == PATH_REPLAY;
+    return letter_start(t, path == PATH_REMOVE ? "discard" : "replay", begun,
+                        NULL, NULL);
+}
+
+bool letters_again(struct torture *t, enum torture_path path, bool ended)
+{
+    long long now = place_store(t, LETTERS);
+    bool done = path == PATH_IMPORT ? now == before : now == before - 1;
+
+    if (ended && !done) {
+        fprintf(stderr, "torture: mqdlq ended; letters: %lld, and %lld now\n",
+                before, now);
+        return false;
+    }
+    if (path == PATH_IMPORT && !done)
+        waitpid(import_start(t), NULL, 0);
+    else if (path == PATH_REMOVE && !done)
+        (void)letter_verb(t, "discard", begun, NULL, NULL);
+    else if (path == PATH_REPLAY && place_store(t, STRANDED) > 0)
+        resend(t, begun);
+    return true;
 }
 
 void letters_unstrand(struct torture *t)

@@ -326,6 +326,9 @@ static struct torture_terms terms_of(const struct torture_options *o)
         [PATH_DONE] = TORTURE_DONE,       [PATH_RETRY] = TORTURE_RETRY,
         [PATH_DEAD] = TORTURE_DEAD,       [PATH_LATER] = TORTURE_LATER,
         [PATH_DISCARD] = TORTURE_DISCARD, [PATH_GROUP] = TORTURE_DONE,
+        [PATH_RECOVERED] = TORTURE_DONE,  [PATH_REPLAY] = TORTURE_DEAD,
+        [PATH_REMOVE] = TORTURE_DEAD,     [PATH_SEND] = TORTURE_DONE,
+        [PATH_IMPORT] = TORTURE_DEAD,
     };
     struct torture_terms terms = {
         .seed = o->seed, .fixed = (uint32_t)o->size, .failing = o->failing};

@@ -13,6 +13,7 @@
  * memory and a processor of its own.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <mqueue.h>
 #include <sched.h>
@@ -159,6 +160,112 @@ static bool kill_after(struct job *j, uint64_t k)
     return true;
 }
 
+/* ---- a program, from its start to its end ---- */
+
+/* recovered_start - a worker was killed over its first message, and the next
+ * one starts */
+static pid_t recovered_start(struct torture *t)
+{
+    static const char *const until[] = {"-c", "1", "--exit-when-idle", NULL};
+    pid_t pid;
+
+    atomic_store(&t->world->dawdle, true);
+    worker_start(t, NULL, until);
+    while (!worker_first_ns(t) && !torture_over(t))
+        torture_nap(NS_PER_MS);
+    worker_kill(t);
+    t->sum.kills++;
+    atomic_store(&t->world->dawdle, false);
+    t->traced = true;
+    worker_start(t, NULL, until);
+    pid = t->worker.pid;
+    t->worker.pid = 0;
+    return pid;
+}
+
+/* send_start - mqsend with the next message, as it is */
+static pid_t send_start(struct torture *t)
+{
+    static unsigned char message[TORTURE_MOST];
+    char path[PATH_MAX], priority[16];
+    const char *arguments[] = {"mqsend", "--raw",  "--file", path,
+                               "-p",     priority, t->queue, NULL};
+    struct torture_plan plan;
+    size_t size;
+    int fd;
+
+    torture_plan(torture_number(0, atomic_load(&t->world->producers[0].sent)),
+                 &plan);
+    size = torture_make(&plan, clock_wall_ns(), message);
+    snprintf(path, sizeof path, "%s", place_path(t, "message"));
+    snprintf(priority, sizeof priority, "%u", plan.priority);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, message, size) != (ssize_t)size)
+        torture_die("%s: %s", path, strerror(errno));
+    close(fd);
+    t->traced = true;
+    return program_start(t, NULL, arguments);
+}
+
+/* send_over - it is in the queue, or it was never sent */
+static bool send_over(struct torture *t, bool ended)
+{
+    long n = place_queued(t);
+
+    atomic_fetch_add(&t->world->producers[0].sent, (uint64_t)n);
+    if (n == 1 || (n == 0 && !ended))
+        return true;
+    fprintf(stderr, "torture: mqsend %s, and %ld messages are in the queue\n",
+            ended ? "ended" : "was killed", n);
+    return false;
+}
+
+/* whole_start - stopped before its first instruction, with something to work
+ * on */
+static pid_t whole_start(struct torture *t)
+{
+    if (t->options->path == PATH_RECOVERED)
+        return recovered_start(t);
+    if (t->options->path == PATH_SEND)
+        return send_start(t);
+    t->traced = true;
+    return letters_start(t, (enum torture_path)t->options->path);
+}
+
+/* whole_over - what was cut off is known, and done again; false: something is
+ * wrong, which was told */
+static bool whole_over(struct torture *t, bool ended)
+{
+    t->traced = false;
+    if (t->options->path == PATH_SEND)
+        return send_over(t, ended);
+    return t->options->path == PATH_RECOVERED ||
+           letters_again(t, (enum torture_path)t->options->path, ended);
+}
+
+/* kill_whole - a program is killed after k stops before and after its system
+ * calls */
+static bool kill_whole(struct job *j, uint64_t k)
+{
+    struct torture *t = j->t;
+    pid_t pid = whole_start(t);
+    struct tracer tr;
+    uint64_t steps;
+    bool end;
+
+    t->refused = tracer_start(&tr, pid) != TRACER_CAUGHT;
+    if (t->refused)
+        return false;
+    tr.tid = pid;
+    steps = tracer_calls(&tr, k, &end);
+    if (!end)
+        tracer_kill(&tr);
+    t->sum.kills += !end;
+    way_note(j->shared, steps, end);
+    t->failed |= !whole_over(t, end);
+    return !t->failed;
+}
+
 /* recovers - the next worker, and those after it, bring all to an end */
 static bool recovers(struct torture *t)
 {
@@ -200,14 +307,22 @@ static void leg_audit(struct job *j)
     j->first = atomic_load(&t->world->producers[0].sent);
 }
 
+static bool works_on_letters(uint64_t path)
+{
+    return path == PATH_REPLAY || path == PATH_REMOVE || path == PATH_IMPORT;
+}
+
 /* try_one - what handlers found wrong is told at once */
 static bool try_one(struct job *j, uint64_t k)
 {
     struct torture *t = j->t;
 
     j->leg[j->tries++] = k;
-    messages_send(t);
-    if (!kill_after(j, k))
+    if (t->options->path != PATH_SEND)
+        messages_send(t);
+    if (works_on_letters(t->options->path) && !recovers(t))
+        return false;
+    if (!(t->options->path < PATH_WHOLE ? kill_after : kill_whole)(j, k))
         return false;
     recovers(t);
     if (t->failed || j->tries == LEG || atomic_load(&t->world->fault_count))
@@ -274,20 +389,23 @@ static void sum_add(struct torture_sum *to, const struct torture_sum *from)
     to->discarded += from->discarded;
     to->inferred += from->inferred;
     to->cut += from->cut;
+    to->replays += from->replays;
 }
 
 static void steps_tell(const struct torture *t, const struct steps *s)
 {
     const struct torture_options *o = t->options;
-    static const char *const paths[PATHS] = {"done",    "retry", "dead",
-                                             "discard", "later", "group"};
+    static const char *const paths[PATHS] = {
+        "done",      "retry",  "dead",   "discard", "later", "group",
+        "recovered", "replay", "remove", "import",  "send"};
     const char *what = o->calls ? "stop" : "instruction";
     uint64_t kills = t->sum.kills;
 
     printf("path %s: %" PRIu64 " kills, one each %" PRIu64 " %s%s from %" PRIu64
-           " to %" PRIu64 " after a receive",
+           " to %" PRIu64 " after %s",
            paths[o->path], kills, o->stride, what, o->stride == 1 ? "" : "s",
-           o->from, o->from + (kills ? kills - 1 : 0) * o->stride);
+           o->from, o->from + (kills ? kills - 1 : 0) * o->stride,
+           o->path < PATH_WHOLE ? "a receive" : "its start");
     if (atomic_load(&s->longest))
         printf("; the way ended after %" PRIu64 " to %" PRIu64,
                atomic_load(&s->shortest), atomic_load(&s->longest));
