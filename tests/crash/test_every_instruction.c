@@ -66,7 +66,7 @@ Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_delayed)
 /* Of a program's whole life; most of the stops are its start. */
 Test(every_instruction, kill_at_a_system_call_of_a_start_loses_nothing)
 {
-    calls("recovered", "211");
+    calls("recovered", "401");
 }
 
 Test(every_instruction, kill_at_a_system_call_of_a_replay_loses_nothing)
