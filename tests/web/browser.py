@@ -398,7 +398,7 @@ class Test:
         """With nothing but the page, from its first to the last letter."""
         began = time.monotonic()
         b.go(self.url)
-        until(lambda: "were given up on" in b.text("#findings"), "the finding")
+        until(lambda: "given up on" in b.text("#findings"), "the finding")
         b.click(f'tr[data-queue="{self.queue}"] [data-f="dead"] a')
         until(lambda: b.text("#bulk button"), "its letters")
         assert "exit 3" in b.text("main table"), "by error"

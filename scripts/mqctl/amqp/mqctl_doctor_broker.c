@@ -372,6 +372,7 @@ int doctor_broker_run(const struct options *o)
         broker_password_find(t.password, &t.operand, o->password_file, &p) < 0)
         return complain_of(&p);
     f.queue = t.operand.shown;
+    findings_begin(&f);
     t.has_v =
         snapshot_open(&t.v, o->state_dir, o->line.operands[0], true, &p) == 0;
     if (t.has_v) {
@@ -384,5 +385,5 @@ int doctor_broker_run(const struct options *o)
     if (t.has_v)
         snapshot_close(&t.v);
     explicit_bzero(t.password, sizeof t.password);
-    return f.some ? 1 : 0;
+    return findings_end(&f) ? 1 : 0;
 }

@@ -36,6 +36,7 @@ int doctor_run(const struct options *o)
     if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
         queue_list_of_workers(&workers, o->state_dir) < 0)
         return complain_memory();
+    findings_begin(&f);
     machine_check(&f, o, &queues);
     if (o->line.operand_count)
         (void)one(&f, o, o->line.operands[0]);
@@ -44,5 +45,5 @@ int doctor_run(const struct options *o)
             (void)one(&f, o, workers.at[i]);
     queue_list_free(&workers);
     queue_list_free(&queues);
-    return f.some ? 1 : 0;
+    return findings_end(&f) ? 1 : 0;
 }

@@ -4,27 +4,36 @@
  *        queue: its worker, its other readers, its dead letters. A finding is a
  *        line, with the command that fixes it.
  * WHO    doctor_run.
- * OWNS   Nothing.
- * FAILS  Never; a problem is a finding.
+ * OWNS   The text of findings, from findings_begin to findings_end.
+ * FAILS  Never; a problem is a finding. Without memory they are printed as they
+ *        come.
  */
 #ifndef SCRIPTS_MQCTL_DOCTOR_MQCTL_DOCTOR_H
 #define SCRIPTS_MQCTL_DOCTOR_MQCTL_DOCTOR_H
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
-enum level { FINE, NOTE, WARN, BAD };
+enum level { FINE, NOTE, WARN, BAD, LEVELS };
 
 struct findings {
     bool json;
-    bool some;         /* a WARN or BAD among them */
     const char *queue; /* they are of; NULL: of the machine */
+    unsigned counts[LEVELS];
+    FILE *parts[LEVELS]; /* the worst come first: text is kept to the end */
+    char *texts[LEVELS];
+    size_t sizes[LEVELS];
     char fix[2 * PATH_MAX];
 };
+
+void findings_begin(struct findings *f);
+/* Print them, the worst first, and how many; whether any is WARN or BAD. */
+bool findings_end(struct findings *f);
 
 struct finding {
     enum level level;

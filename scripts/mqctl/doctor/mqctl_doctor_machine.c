@@ -72,11 +72,11 @@ static void bytes_check(struct findings *f, const struct mqlimit *l,
                 "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
                 "nobody needs"
               : NULL,
-          "%" PRIu64 " queues of %s are charged %" PRIu64 " of %" PRIu64
+          "%" PRIu64 " queue%s of %s %s charged %" PRIu64 " of %" PRIu64
           " bytes (depth x size + 96 x depth each); one more of %" PRIu64
           " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
-          u->queues, folder_user(getuid(), user), u->bytes, l->bytes, depth,
-          size, cost,
+          u->queues, term_plural(u->queues), folder_user(getuid(), user),
+          u->queues == 1 ? "is" : "are", u->bytes, l->bytes, depth, size, cost,
           u->bytes + cost > l->bytes ? "fails, with EMFILE" : "fits");
 }
 
@@ -142,6 +142,17 @@ static uint64_t left_of(const char *root, const struct statvfs *s)
     return (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize;
 }
 
+/* bytes_text - some digits and a unit, for people */
+static void bytes_text(uint64_t bytes, char text[SIZE_TEXT])
+{
+    if (bytes >= 1024 * MIB)
+        snprintf(text, SIZE_TEXT, "%.1f GiB", (double)bytes / (1024.0 * MIB));
+    else if (bytes >= MIB)
+        snprintf(text, SIZE_TEXT, "%" PRIu64 " MiB", bytes / MIB);
+    else
+        snprintf(text, SIZE_TEXT, "%" PRIu64 " KiB", bytes / 1024);
+}
+
 /* left_check - retries and dead letters need room. Removing a letter needs
  * some, too, so it does not help once the disk is full. */
 static void left_check(struct findings *f, const char *root,
@@ -151,7 +162,7 @@ static void left_check(struct findings *f, const char *root,
     char text[SIZE_TEXT];
     const char *room;
 
-    size_print(left >= MIB ? left / MIB * MIB : left, text);
+    bytes_text(left, text);
     room =
         fix(f,
             "df -h %s; make room there by what is not mqworker's, or enlarge "

@@ -180,8 +180,8 @@ static void spool_check(struct findings *f, const struct snapshot *v)
               n, most);
     else
         FOUND(f, FINE, "spool", NULL,
-              "%" PRId64 " messages came faster than they run, and wait there",
-              n);
+              "%" PRId64 " message%s came faster than they run, and wait there",
+              n, n == 1 ? "" : "s");
 }
 
 /* groups_check - held groups wait for a person */
@@ -221,9 +221,10 @@ static void killed_check(struct findings *f, const struct snapshot *v)
               (int)v->pid);
     else
         FOUND(f, BAD, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
-              "its last one, pid %d, was killed; %" PRId64 " messages that it "
-              "had received and not finished wait in %s",
-              (int)v->pid, v->custody, path);
+              "its last one, pid %d, was killed; %" PRId64 " message%s that it "
+              "had received and not finished wait%s in %s",
+              (int)v->pid, v->custody, v->custody == 1 ? "" : "s",
+              v->custody == 1 ? "s" : "", path);
 }
 
 static void worker_check(struct findings *f, const struct snapshot *v)
@@ -354,7 +355,8 @@ static void letters_check(struct findings *f, const struct snapshot *v)
     if (v->dead > 0)
         FOUND(f, WARN, "dead letters",
               fix(f, "mqdlq list --by error %s", v->queue),
-              "%" PRId64 " messages were given up on", v->dead);
+              "%" PRId64 " message%s given up on", v->dead,
+              v->dead == 1 ? " was" : "s were");
     else if (v->dead == 0)
         FOUND(f, FINE, "dead letters", NULL, "none");
     else

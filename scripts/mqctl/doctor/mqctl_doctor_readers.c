@@ -211,5 +211,6 @@ void readers_check(struct findings *f, const struct snapshot *v)
               hidden ? " among the processes that we may look into" : "");
     if (hidden)
         FOUND(f, NOTE, "other consumers", "run mqctl doctor as root",
-              "%zu processes of other users could not be looked into", hidden);
+              "%zu process%s of other users could not be looked into", hidden,
+              hidden == 1 ? "" : "es");
 }

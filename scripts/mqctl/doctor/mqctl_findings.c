@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/safe_text.h"
@@ -19,6 +20,8 @@ static const struct {
     [BAD] = {"bad", TERM_RED},
 };
 
+#define INDENT 6 /* columns of "warn  " */
+
 /* as_json - an object */
 static void as_json(const struct findings *f, const struct finding *what,
                     const char *text)
@@ -30,20 +33,58 @@ static void as_json(const struct findings *f, const struct finding *what,
     (void)json_print_line(o, stdout);
 }
 
-/* as_text - a line, and one more for what fixes it */
-static void as_text(const struct findings *f, const struct finding *what,
+/* words_put - a text that is safe to print, its words on lines of at most
+ * `width` columns (0: one line), each but the first indented; `at` columns of
+ * the first are taken */
+static void words_put(FILE *out, const char *text, int at, int indent,
+                      int width)
+{
+    char safe[4096];
+    int taken;
+
+    safe_text_copy(safe, sizeof safe, text, strlen(text));
+    for (const char *word = safe; *word; word += strspn(word, " ")) {
+        size_t size = strcspn(word, " ");
+        bool first = word == safe;
+        char copy[sizeof safe];
+
+        memcpy(copy, word, size);
+        copy[size] = '\0';
+        taken = term_columns(copy);
+        if (width && !first && at + 1 + taken > width && at > indent) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', out);
+            at++;
+        }
+        fputs(copy, out);
+        at += taken;
+        word += size;
+    }
+}
+
+/* as_text - a line, and one more for what fixes it: that one is never broken,
+ * so that it can be copied */
+static void as_text(struct findings *f, const struct finding *what,
                     const char *text)
 {
-    printf("%s%-4s%s  %s%s", term_colour(stdout, levels[what->level].colour),
-           levels[what->level].name, term_colour(stdout, TERM_PLAIN),
-           f->queue ? f->queue : "", f->queue ? " " : "");
-    printf("%s: ", what->check);
-    safe_text(stdout, text, strlen(text), true);
+    FILE *out = f->parts[what->level] ? f->parts[what->level] : stdout;
+    char lead[1024];
+
+    snprintf(lead, sizeof lead, "%s%s%s:", f->queue ? f->queue : "",
+             f->queue ? " " : "", what->check);
+    fprintf(out, "%s%-4s%s  ", term_colour(stdout, levels[what->level].colour),
+            levels[what->level].name, term_colour(stdout, TERM_PLAIN));
+    safe_text(out, lead, strlen(lead), true);
+    fputc(' ', out);
+    words_put(out, text, INDENT + term_columns(lead) + 1, INDENT,
+              term_width(stdout));
     if (what->fix) {
-        fputs("\n      -> ", stdout);
-        safe_text(stdout, what->fix, strlen(what->fix), true);
+        fprintf(out, "\n%*s-> ", INDENT, "");
+        safe_text(out, what->fix, strlen(what->fix), true);
     }
-    putchar('\n');
+    fputc('\n', out);
 }
 
 const char *fix(struct findings *f, const char *fmt, ...)
@@ -67,10 +108,44 @@ void finding(struct findings *f, const struct finding *what, const char *fmt,
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (what->level >= WARN)
-        f->some = true;
+    f->counts[what->level]++;
     if (f->json)
         as_json(f, what, text);
     else
         as_text(f, what, text);
+}
+
+void findings_begin(struct findings *f)
+{
+    for (int level = FINE; !f->json && level < LEVELS; level++)
+        f->parts[level] = open_memstream(&f->texts[level], &f->sizes[level]);
+}
+
+/* summary - the last line: how many of each there are */
+static void summary(const struct findings *f)
+{
+    unsigned found = f->counts[BAD] + f->counts[WARN];
+
+    printf("%s%u ok%s", term_colour(stdout, found ? TERM_BOLD : TERM_GREEN),
+           f->counts[FINE], term_colour(stdout, TERM_PLAIN));
+    if (f->counts[NOTE])
+        printf(", %u note%s", f->counts[NOTE], term_plural(f->counts[NOTE]));
+    printf(", %u finding%s", found, term_plural(found));
+    if (found)
+        printf(" (%u bad, %u warn)", f->counts[BAD], f->counts[WARN]);
+    putchar('\n');
+}
+
+bool findings_end(struct findings *f)
+{
+    for (int level = LEVELS - 1; level >= FINE; level--) {
+        if (!f->parts[level])
+            continue;
+        fclose(f->parts[level]);
+        fwrite(f->texts[level], 1, f->sizes[level], stdout);
+        free(f->texts[level]);
+    }
+    if (!f->json)
+        summary(f);
+    return f->counts[WARN] + f->counts[BAD] > 0;
 }

@@ -291,6 +291,44 @@ Test(mqctl_look, doctor_finds_a_pause_and_dead_letters_and_says_what_mends)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* place - of the first finding of a level; NULL: there is none */
+static const char *place(const char *out, const char *level)
+{
+    char line[16];
+
+    snprintf(line, sizeof line, "\n%-4s  ", level);
+    return strncmp(out, line + 1, strlen(line + 1)) == 0 ? out
+                                                         : strstr(out, line);
+}
+
+Test(mqctl_look, doctor_has_the_worst_first_and_counts_at_the_end)
+{
+    const char *q = harness_queue(1, 16), *bad, *warn, *ok, *last;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+    unsigned fine = 0, notes = 0, found, wrong, warned;
+
+    harness_kill(w);
+    harness_send_text(q, "x");
+    r = ctl("doctor", q);
+    bad = place(r.out, "bad");
+    warn = place(r.out, "warn");
+    ok = place(r.out, "ok");
+    cr_assert(bad && warn && ok && bad < warn && warn < ok, "%s", r.out);
+    last = strstr(ok, " finding");
+    cr_assert_not_null(last, "%s", r.out);
+    while (last > r.out && last[-1] != '\n')
+        last--;
+    if (sscanf(last, "%u ok, %u note%*[s,] %u finding%*[s] (%u bad, %u warn)",
+               &fine, &notes, &found, &wrong, &warned) != 5)
+        cr_assert_eq(sscanf(last, "%u ok, %u finding%*[s] (%u bad, %u warn)",
+                            &fine, &found, &wrong, &warned),
+                     4, "%s", last);
+    cr_assert(fine > 0 && wrong > 0 && warned > 0 && found == wrong + warned,
+              "%s", last);
+    cr_assert_eq(strchr(last, '\n')[1], '\0', "it is the last line: %s", r.out);
+}
+
 Test(mqctl_look, doctor_finds_a_queue_that_is_not_as_the_flags_say)
 {
     const char *q = harness_queue(5, 64);
