@@ -43,7 +43,7 @@ int size_parse(const char *text, uint64_t *bytes);
 /* Exact: "8KiB" where it divides, else "1000B"; size_parse reads it back. */
 const char *size_print(uint64_t bytes, char buf[SIZE_TEXT]);
 
-#define TIME_TEXT 40
+#define TIME_TEXT 48
 /* RFC 3339 in UTC with milliseconds: 2026-11-20T19:22:59.123Z. */
 const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT]);
 /* What --since and --until take: RFC 3339 (date, or date and time; seconds and

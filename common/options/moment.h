@@ -31,7 +31,7 @@ struct moment {
  * skips as much later as the clock is set forward (RFC 5545, 3.3.5). */
 int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
 
-#define MOMENT_TEXT 40
+#define MOMENT_TEXT 48
 /* Local time with its zone: "2026-11-23 14:30:00 +0100". */
 const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT]);
 

@@ -5,6 +5,8 @@
 
 #include "common/base/clock.h"
 #include "common/text/complain.h"
+#include "common/text/term.h"
+#include "common/text/term_time.h"
 
 /* main - mqctl */
 int main(int argc, char **argv)
@@ -39,5 +41,9 @@ int main(int argc, char **argv)
 
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
     status = subcommand_begin(&mqctl_table, argc, argv, &o.line);
-    return status >= 0 ? status : complain_output(runs[o.line.verb](&o));
+    if (status >= 0)
+        return status;
+    term_time_local(!o.json && !o.utc && o.line.verb != VERB_SERVE &&
+                    term_is_terminal(stdout));
+    return complain_output(runs[o.line.verb](&o));
 }

@@ -71,7 +71,7 @@ struct options {
     const char *textfile;         /* NULL: stdout */
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
-    bool json, quiet, force, all, dry_run;
+    bool json, quiet, force, all, dry_run, utc;
     bool running;                 /* cancel: also what runs */
     bool wait;                    /* for the end of the worker */
     uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */

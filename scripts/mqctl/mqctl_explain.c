@@ -22,6 +22,7 @@
 #include "common/store/store_spool.h"
 #include "common/text/term.h"
 #include "common/text/complain.h"
+#include "common/text/term_time.h"
 #include "scripts/mqctl/mqctl_search.h"
 
 /* ago - how long since a wall time, to the millisecond */
@@ -228,6 +229,7 @@ static void letter(struct search *s, const struct store_row *m,
     time_print(m->died_ns, when);
     put(s, "reason", json_string(dead_reason_text(m->reason)));
     put(s, "died_at", json_string(when));
+    term_time(m->died_ns, when);
     if (m->state == STORE_REPLAYED)
         found(s, "replayed",
               "died at %s and was sent again: it is one of the %ld messages in "
@@ -375,6 +377,7 @@ static bool journal_search(struct search *s)
         !counters_find(s->v.counters, &s->id, &end, &at))
         return false;
     put(s, "ended_at", json_string(time_print(at, when)));
+    term_time(at, when);
     if (end == COUNTERS_DEAD)
         found(s, "removed", "died at %s, and its letter has been removed since",
               when);

@@ -330,6 +330,9 @@ static const struct subcommand_flag flags[] = {
     {V(FORGET),
      {"force", 'f', OPT_FLAG, AT(force),
       .help = "also with messages that were kept, which are thrown away"}},
+    {V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR),
+     {"utc", 0, OPT_FLAG, AT(utc),
+      .help = "times in UTC (RFC 3339) on a terminal, too"}},
     {EVERY & ~(V(CREATE) | V(SERVE)),
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the workers; without this as the "

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/state/runtimedir.h"
+#include "common/text/term_time.h"
 
 /* found - the answer */
 void found(struct search *s, const char *where, const char *fmt, ...)
@@ -47,7 +48,7 @@ const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
     if (wall_ns <= now)
         strlcpy(buf, "now", SEARCH_UNTIL);
     else
-        snprintf(buf, SEARCH_UNTIL, "%s (in %s)", time_print(wall_ns, time),
+        snprintf(buf, SEARCH_UNTIL, "%s (in %s)", term_time(wall_ns, time),
                  duration_print((wall_ns - now) / NS_PER_MS * NS_PER_MS, left));
     return buf;
 }

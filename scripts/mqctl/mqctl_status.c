@@ -12,6 +12,7 @@
 #include "common/base/safe_text.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
+#include "common/text/term_time.h"
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_proc.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
@@ -94,7 +95,7 @@ static void totals(const struct snapshot *v)
     char when[TIME_TEXT];
 
     linef(v->worker == SNAPSHOT_RUNS ? "since" : "last run since", "%s",
-          time_print(v->head.started_ns, when));
+          term_time_both(v->head.started_ns, when));
     linef("ended",
           "%" PRIu64 " done, %" PRIu64 " discarded, %" PRIu64 " dead (%" PRIu64
           " expired), %" PRIu64 " failed and tried again",
@@ -114,7 +115,7 @@ static void totals(const struct snapshot *v)
     times("latency", &latency, UINT64_MAX);
     if (v->head.texts[COUNTERS_LAST_ERROR][0])
         linef("last error", "%s, at %s", v->head.texts[COUNTERS_LAST_ERROR],
-              time_print(v->head.text_ns[COUNTERS_LAST_ERROR], when));
+              term_time_both(v->head.text_ns[COUNTERS_LAST_ERROR], when));
 }
 
 /* words_join - the words of a command, one after the other */
@@ -145,7 +146,7 @@ static void what_runs(const struct snapshot *v)
         line(words[0] ? "found at" : "plugin", path);
     linef("runs", "as %s since %s, mqworker %s, %s",
           folder_user((uid_t)json_integer_value(uid), user),
-          v->counters ? time_print(v->head.started_ns, when) : "-",
+          v->counters ? term_time(v->head.started_ns, when) : "-",
           json_string_value(json_object_get(runs, "version")), v->dir.folder);
     flags = json_object_get(runs, "flags");
     words[0] = '\0';
@@ -311,7 +312,7 @@ static int absent(const struct snapshot *v)
 
     if (v->worker == SNAPSHOT_KILLED && v->counters)
         snprintf(began, sizeof began, " started at %s,",
-                 time_print(v->head.started_ns, when));
+                 term_time(v->head.started_ns, when));
     if (v->worker == SNAPSHOT_KILLED)
         return complain(
             EX_UNAVAILABLE,
@@ -322,7 +323,7 @@ static int absent(const struct snapshot *v)
                         "no worker runs on %s; the last one ended "
                         "at %s%s",
                         v->queue,
-                        time_print(v->head.gauges[COUNTERS_ENDED_NS], when),
+                        term_time_both(v->head.gauges[COUNTERS_ENDED_NS], when),
                         kept(v, buf));
     if (v->worker == SNAPSHOT_UNSEEN && !v->shut)
         return complain(

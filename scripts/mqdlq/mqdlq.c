@@ -5,6 +5,8 @@
 
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
+#include "common/text/term.h"
+#include "common/text/term_time.h"
 
 /* main - mqdlq */
 int main(int argc, char **argv)
@@ -23,6 +25,7 @@ int main(int argc, char **argv)
     status = subcommand_begin(&mqdlq_table, argc, argv, &o.line);
     if (status >= 0)
         return status;
+    term_time_local(!o.json && !o.utc && term_is_terminal(stdout));
     status = context_open(&ctx, &o, o.line.verb == VERB_IMPORT);
     if (!status) {
         cli_interrupt_catch();

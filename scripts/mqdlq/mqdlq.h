@@ -39,11 +39,14 @@ struct options {
     uint64_t by; /* enum letter_by */
     uint64_t rate, wait_ns, older_than_ns;
     bool all, json, quiet, count, body, raw, dry_run, canary;
-    bool reset_expiry, again;
+    bool reset_expiry, again, utc;
     bool has_by, has_wait, has_older_than;
 };
 
 extern const struct subcommand_table mqdlq_table;
+
+/* Whether anything narrows the choice of letters. */
+bool filter_given(const struct options *o);
 
 /* What every verb has. */
 struct context {

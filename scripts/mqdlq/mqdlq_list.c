@@ -16,6 +16,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
+#include "common/text/term_time.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
@@ -44,7 +45,7 @@ static int letter_row(const struct letter *l, void *arg)
         term_cellf(t, "%" PRId64, l->m.row);
     else
         term_cellf(t, "%s", ulid_print(l->m.id, id));
-    term_cellf(t, "%s", time_print(l->m.died_ns, time));
+    term_cellf(t, "%s", term_time_ago(l->m.died_ns, time));
     term_cellf(t, "%" PRIu32, l->m.attempts);
     term_cellf(t, "%s", dead_reason_text(l->m.reason));
     error_text_join(error, sizeof error, l->m.error, l->error_text);
@@ -55,6 +56,16 @@ static int letter_row(const struct letter *l, void *arg)
     if (++listing->rows % TABLE_PART == 0)
         term_table_print(t, stdout);
     return cli_interrupt_seen() ? -EINTR : 0;
+}
+
+/* none_tell - an empty list; context_open has told where there is no store */
+static void none_tell(const struct context *ctx)
+{
+    if (ctx->store)
+        complain(0,
+                 filter_given(ctx->o) ? "%s has no letter that was asked for"
+                                      : "%s has no dead letters",
+                 ctx->queue);
 }
 
 /* list_table - newest first */
@@ -77,12 +88,12 @@ static int list_table(struct context *ctx)
     if (ctx->store)
         err = letters_each(ctx->store, &ctx->o->filter, false, letter_row,
                            &listing);
-    out = term_table_print(listing.table, stdout);
+    out = listing.rows ? term_table_print(listing.table, stdout) : 0;
     term_table_close(&listing.table);
     if (!err && out)
         return store_failed("print the table", out);
-    if (!err && ctx->store && listing.rows == 0)
-        complain(0, "%s has no letter that was asked for", ctx->queue);
+    if (!err && listing.rows == 0)
+        none_tell(ctx);
     return err && err != -EINTR ? store_failed("read the letters", err) : 0;
 }
 
@@ -92,7 +103,7 @@ struct summary {
     struct term_table *table; /* NULL: JSON */
     const char *by;
     bool by_error;
-    uint64_t total;
+    uint64_t total, rows;
 };
 
 /* tally_count - visit: add up */
@@ -153,9 +164,10 @@ static int tally_row(const struct letter_tally *t, void *arg)
         value = error_text_join(error, sizeof error, value, t->text);
         size = strlen(value);
     }
+    summary->rows++;
     term_cellf(summary->table, "%" PRIu64, t->count);
     term_cell(summary->table, value ? value : "-", value ? size : 1);
-    term_cellf(summary->table, "%s", time_print(t->newest_ns, time));
+    term_cellf(summary->table, "%s", term_time_ago(t->newest_ns, time));
     return 0;
 }
 
@@ -189,8 +201,10 @@ static int list_by(struct context *ctx)
     if (ctx->store)
         err = letters_summary(ctx->store, (enum letter_by)ctx->o->by,
                               &ctx->o->filter, tally_row, &summary);
-    out = ctx->o->json ? 0 : term_table_print(summary.table, stdout);
+    out = summary.rows ? term_table_print(summary.table, stdout) : 0;
     term_table_close(&summary.table);
+    if (!err && !ctx->o->json && summary.rows == 0)
+        none_tell(ctx);
     if (!err && out)
         return store_failed("print the table", out);
     return err ? store_failed("count the letters", err) : 0;

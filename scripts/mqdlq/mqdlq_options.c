@@ -169,6 +169,9 @@ static const struct subcommand_flag flags[] = {
     {REMOVE,
      {"dry-run", 'n', OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
+    {EVERY & ~(V(EXPORT) | V(IMPORT)),
+     {"utc", 0, OPT_FLAG, AT(utc),
+      .help = "times in UTC (RFC 3339) on a terminal, too"}},
     {EVERY,
      {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
       .help = "what opens a queue on a broker; else "
@@ -207,8 +210,7 @@ static const struct subcommand_exit exits[] = {
     {EVERY, EX_CONFIG, "store of another version"},
 };
 
-/* filter_given - whether anything narrows the choice */
-static bool filter_given(const struct options *o)
+bool filter_given(const struct options *o)
 {
     const struct letter_filter *f = &o->filter;
 

@@ -15,6 +15,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
+#include "common/text/term_time.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
@@ -38,7 +39,7 @@ static int letter_foretell(const struct letter *l, void *arg)
     fputs("would remove ", stdout);
     if (!ctx->broker)
         printf("%" PRId64 " ", l->m.row);
-    printf("%s died %s %s", id, time_print(l->m.died_ns, time),
+    printf("%s died %s %s", id, term_time(l->m.died_ns, time),
            dead_reason_text(l->m.reason));
     if (l->m.error) {
         fputs(": ", stdout);

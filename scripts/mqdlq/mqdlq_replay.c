@@ -20,6 +20,7 @@
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
+#include "common/text/term_time.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 #include "scripts/mqdlq/mqdlq_encode.h"
@@ -73,12 +74,12 @@ static void on_way_tell(struct replay *r, const struct letter *l)
     else if (how->sent)
         snprintf(why, sizeof why,
                  "is on its way since %s; --again sends it once more",
-                 time_print(how->marked_ns, time));
+                 term_time_both(how->marked_ns, time));
     else
         snprintf(why, sizeof why,
                  "was marked %s and maybe not sent: another mqdlq is at it, or "
                  "was killed; --again sends it",
-                 time_print(how->marked_ns, time));
+                 term_time_both(how->marked_ns, time));
     letter_pass(r, l->m.row, why);
 }
 

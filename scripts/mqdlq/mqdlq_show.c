@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -12,6 +13,7 @@
 #include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
+#include "common/text/term_time.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
@@ -52,20 +54,46 @@ static void block_print(const char *data, size_t size, const char *indent)
     }
 }
 
+/* header_time - a line of the header that is a moment, in ns since the epoch,
+ * as a time; false: it is another one */
+static bool header_time(const char *line, size_t size)
+{
+    static const char *const names[] = {"sent: ", "expires: ", "not-before: "};
+    char digits[24], time[TIME_TEXT];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t skip = strlen(names[i]);
+
+        if (size <= skip || size - skip >= sizeof digits ||
+            memcmp(line, names[i], skip) != 0)
+            continue;
+        memcpy(digits, line + skip, size - skip);
+        digits[size - skip] = '\0';
+        if (strspn(digits, "0123456789") != size - skip)
+            return false;
+        printf("  %s%s\n", names[i],
+               term_time_both(strtoull(digits, NULL, 10), time));
+        return true;
+    }
+    return false;
+}
+
 /* header_print - the header's lines but the first and the empty one */
 static void header_print(const struct store_row *m)
 {
-    const char *data = m->data;
-    const char *line = memchr(data, '\n', m->header_size);
-    size_t skip;
+    const char *data = m->data, *end = data + m->header_size;
+    const char *line = memchr(data, '\n', m->header_size), *next;
 
     if (!line)
         return;
-    skip = (size_t)(line + 1 - data);
     printf("%sHeader%s\n", term_colour(stdout, TERM_BOLD),
            term_colour(stdout, TERM_PLAIN));
-    if (m->header_size > skip + 1)
-        block_print(data + skip, m->header_size - skip - 1, "  ");
+    for (line++; line < end && *line != '\n'; line = next + 1) {
+        next = memchr(line, '\n', (size_t)(end - line));
+        next = next ? next : end;
+        if (!header_time(line, (size_t)(next - line)))
+            block_print(line, (size_t)(next - line), "  ");
+    }
 }
 
 /* state_print - dead, or since when it is on its way */
@@ -83,7 +111,7 @@ static void state_print(const struct letter *l)
     else
         field("state", "replayed, %s %s",
               how->sent ? "on its way since" : "maybe not sent; marked",
-              time_print(how->marked_ns, time));
+              term_time_both(how->marked_ns, time));
 }
 
 /* fields_print - visit: everything but history and body */
@@ -101,7 +129,7 @@ static int fields_print(const struct letter *l, void *arg)
     printf("%s\n", term_colour(stdout, TERM_PLAIN));
     field("message id", "%s", ulid_print(m->id, id));
     state_print(l);
-    field("died", "%s", time_print(m->died_ns, time));
+    field("died", "%s", term_time_both(m->died_ns, time));
     field("reason", "%s", dead_reason_text(m->reason));
     if (m->error)
         field_safe("error", m->error, strlen(m->error));
@@ -110,7 +138,8 @@ static int fields_print(const struct letter *l, void *arg)
     field("attempts", "%" PRIu32, m->attempts);
     field("crashes", "%" PRIu32, m->crashes);
     if (m->first_received_ns)
-        field("first received", "%s", time_print(m->first_received_ns, time));
+        field("first received", "%s",
+              term_time_both(m->first_received_ns, time));
     field("priority", "%" PRIu32, m->priority);
     if (m->group)
         field_safe("group", m->group, m->group_size);
@@ -143,7 +172,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
     if (n == 1)
         printf("%sAttempts%s\n", term_colour(stdout, TERM_BOLD),
                term_colour(stdout, TERM_PLAIN));
-    printf("  %u  %s  took %s  ", n, time_print(a->started_ns, time),
+    printf("  %u  %s  took %s  ", n, term_time(a->started_ns, time),
            duration_print(whole, took));
     if (a->error)
         safe_text(stdout, a->error, strlen(a->error), true);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/text/term_time.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 
 #define SLACK_NS  (60 * NS_PER_S)    /* clocks are corrected by less each day */
@@ -57,8 +58,8 @@ static void certain(struct findings *f, const struct snapshot *v,
               v->dir.folder),
           "the clock was set back: %" PRIu64 " message%s from the future, up "
           "to %s, wait until %s, in %s",
-          s->future, s->future == 1 ? "" : "s", time_print(s->seen_ns, seen),
-          time_print(s->due_ns, due),
+          s->future, s->future == 1 ? "" : "s", term_time(s->seen_ns, seen),
+          term_time(s->due_ns, due),
           whole_s(s->due_ns > now ? s->due_ns - now : 0, wait));
 }
 
@@ -76,7 +77,7 @@ static void doubtful(struct findings *f, const struct snapshot *v,
         "%" PRIu64 " message%s more than %s from one try to the next, until "
         "%s: their handler asked for it, or the clock was set back",
         s->far, s->far == 1 ? " waits" : "s wait",
-        duration_print(LONGER_NS, longer), time_print(s->due_ns, due));
+        duration_print(LONGER_NS, longer), term_time(s->due_ns, due));
 }
 
 void clock_check(struct findings *f, struct snapshot *v)

@@ -178,7 +178,7 @@ int list_run(const struct options *o)
     if (status)
         return status;
     err = messages_each(&m, o->after ? o->after : "", message_show, &l);
-    if (l.table && term_table_print(l.table, stdout) < 0 && err >= 0)
+    if (l.table && l.rows && term_table_print(l.table, stdout) < 0 && err >= 0)
         err = -ENOMEM;
     status = list_end(&l, m.queue, err);
     term_table_close(&l.table);

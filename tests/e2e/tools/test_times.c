@@ -1,0 +1,117 @@
+/* mqdlq and mqctl: times for people on a terminal, for scripts elsewhere */
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/e2e/tools/mqctl_fixture.h"
+#include "tests/harness/letters.h"
+
+TestSuite(times, .init = harness_init, .fini = harness_fini, .timeout = 120);
+
+#define UTC   "T00:00:00.000Z"
+#define STATE harness_state_dir()
+
+/* on_terminal - all that a program prints there, in a zone an hour east */
+static const char *on_terminal(const char *const *argv)
+{
+    static char text[16 << 10];
+    struct winsize size = {.ws_row = 24, .ws_col = 120};
+    struct pollfd p = {.events = POLLIN};
+    size_t used = 0;
+    ssize_t n = 1;
+    int status;
+    pid_t pid = forkpty(&p.fd, NULL, NULL, &size);
+
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        setenv("TZ", "CET-1", 1);
+        setenv("TERM", "dumb", 1);
+        execv(harness_bin(argv[0]), (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    while (n > 0 && used < sizeof text - 1) {
+        cr_assert_gt(poll(&p, 1, SOON_MS), 0, "%.*s", (int)used, text);
+        n = read(p.fd, text + used, sizeof text - 1 - used);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    text[used] = '\0';
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    close(p.fd);
+    return text;
+}
+
+/* two_letters - one of 2001, with a header that names moments */
+static const char *two_letters(void)
+{
+    static const char lines[] =
+        "{\"message_id\":\"01JD3Z6Q9V0X8N5T2K7B4M1C3F\","
+        "\"reason\":\"rejected\",\"died_at\":\"2001-01-01T00:00:00Z\","
+        "\"header\":\"MQW/1\\nid: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\\n"
+        "sent: 978303600000000000\\nsize: 6\\nx-sent: 5\\n\\n\","
+        "\"body\":\"second\","
+        "\"history\":[{\"started_at\":\"2001-01-01T00:00:00Z\","
+        "\"duration_ns\":12000000,\"error\":\"exit 1\",\"stderr\":\"\"}]}\n";
+    const char *q = harness_queue(2, 256);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqdlq", "import", "--state-dir", STATE, q),
+        .input = lines,
+        .input_size = strlen(lines)});
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    return q;
+}
+
+#define MQDLQ(verb, ...) \
+    HARNESS_LIST("mqdlq", verb, "--state-dir", STATE, __VA_ARGS__)
+
+Test(times, a_list_says_how_long_ago_and_with_utc_when)
+{
+    const char *q = two_letters(), *out = on_terminal(MQDLQ("list", q));
+
+    cr_assert(strstr(out, " days ago") && !strstr(out, UTC), "%s", out);
+    out = on_terminal(MQDLQ("list", "--by", "reason", q));
+    cr_assert(strstr(out, " days ago") && !strstr(out, UTC), "%s", out);
+    out = on_terminal(MQDLQ("list", "--utc", q));
+    cr_assert(strstr(out, "2001-01-01" UTC) && !strstr(out, "ago"), "%s", out);
+    out = on_terminal(MQDLQ("list", "--json", q));
+    cr_assert(strstr(out, "2001-01-01" UTC) && !strstr(out, "ago"), "%s", out);
+}
+
+Test(times, scripts_read_utc)
+{
+    const char *q = two_letters();
+    struct harness_result r =
+        harness_run("mqdlq", "list", "--state-dir", STATE, q);
+
+    cr_assert(strstr(r.out, "2001-01-01" UTC), "%s", r.out);
+    r = harness_run("mqdlq", "show", "--state-dir", STATE, q, "1");
+    cr_assert(strstr(r.out, "died            2001-01-01" UTC), "%s", r.out);
+    cr_assert(strstr(r.out, "  sent: 2000-12-31T23:00:00.000Z\n"), "%s", r.out);
+}
+
+Test(times, a_letter_is_shown_in_local_time_with_the_moments_of_its_header)
+{
+    const char *q = two_letters(), *out = on_terminal(MQDLQ("show", q, "1"));
+
+    cr_assert(strstr(out, "died            2001-01-01 01:00:00+01:00, "), "%s",
+              out);
+    cr_assert(strstr(out, "  sent: 2001-01-01 00:00:00+01:00, "), "%s", out);
+    cr_assert(strstr(out, "  x-sent: 5\r\n"), "%s", out);
+    cr_assert(strstr(out, "  1  2001-01-01 01:00:00+01:00  took"), "%s", out);
+    out = on_terminal(MQDLQ("show", "--utc", q, "1"));
+    cr_assert(strstr(out, "died            2001-01-01" UTC "\r\n"), "%s", out);
+}
+
+Test(times, status_is_in_local_time_and_with_utc_not)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    out = on_terminal(HARNESS_LIST("mqctl", "status", "--state-dir", STATE, q));
+    cr_assert(strstr(out, "+01:00, ") && strstr(out, " ago"), "%s", out);
+    out = on_terminal(
+        HARNESS_LIST("mqctl", "status", "--utc", "--state-dir", STATE, q));
+    cr_assert(!strstr(out, "+01:00") && !strstr(out, " ago"), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
