@@ -49,7 +49,7 @@ Test(amqp_doctor, a_worker_that_works_has_nothing_bad_and_loses_nothing)
     amqp_confirmed();
     for (int i = 0; i < 3; i++)
         r = DOCTOR(OP);
-    cr_assert_null(strstr(r.out, "\nbad "), "%s", r.out);
+    cr_assert_neq(strncmp(r.out, "bad ", 4), 0, "%s", r.out);
     cr_found(r.out, "warn", "it is paused");
     cr_found(r.out, "ok", "may declare, read and send");
     cr_found(r.out, "ok", "the broker takes messages");
@@ -94,7 +94,7 @@ Test(amqp_doctor, no_queue_is_no_harm_and_is_not_made)
     struct harness_result r = DOCTOR(OP);
 
     cr_found(r.out, "note", "there is no queue");
-    cr_assert_null(strstr(r.out, "\nbad "), "%s", r.out);
+    cr_assert_neq(strncmp(r.out, "bad ", 4), 0, "%s", r.out);
     cr_assert_eq(amqp_ready(amqp_queue), -1);
     cr_assert_eq(amqp_ready(amqp_of("dead")), -1);
 }
@@ -154,7 +154,7 @@ Test(amqp_doctor, rights_that_are_missing_are_named_with_the_command)
     r = doctor_as(user("", ".*", ".*"));
     cr_found(r.out, "note", "may not declare queues");
     cr_found(r.out, "    ", "rabbitmqctl set_permissions -p / ");
-    cr_assert_null(strstr(r.out, "\nbad "), "%s", r.out);
+    cr_assert_neq(strncmp(r.out, "bad ", 4), 0, "%s", r.out);
     r = doctor_as(user(".*", "", ".*"));
     cr_found(r.out, "bad ", "may not send");
     r = doctor_as(user(".*", ".*", ""));
