@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 
 #define HISTOGRAM_BITS 5  /* 32 buckets to a doubling */
 #define HISTOGRAM_TOP  42 /* bits of the longest duration */
@@ -24,17 +25,24 @@ struct histogram {
     _Atomic uint64_t count[HISTOGRAM_BUCKETS];
 };
 
-/* The bucket of a duration. */
+/* The bucket of a duration.
+ * As a double (IEEE 754 binary64: 52 bits of fraction, the exponent above them
+ * is 1023 more than the power of two) it is exact, and has the doubling and the
+ * bits that follow it side by side. The first bucket of a doubling is that of
+ * HISTOGRAM_PART. */
 static inline unsigned histogram_bucket(uint64_t ns)
 {
-    unsigned shift;
+    const uint64_t first = (uint64_t)(1023 + HISTOGRAM_BITS - 1)
+                           << HISTOGRAM_BITS;
+    double exact = (double)(int64_t)ns;
+    uint64_t bits;
 
-    if (ns < HISTOGRAM_PART + HISTOGRAM_PART)
+    if (ns < HISTOGRAM_PART)
         return (unsigned)ns;
     if (ns >> HISTOGRAM_TOP)
         return HISTOGRAM_BUCKETS - 1;
-    shift = 63u - (unsigned)__builtin_clzll(ns) - HISTOGRAM_BITS;
-    return (shift << HISTOGRAM_BITS) + (unsigned)(ns >> shift);
+    memcpy(&bits, &exact, sizeof bits);
+    return (unsigned)((bits >> (52 - HISTOGRAM_BITS)) - first);
 }
 
 /* Count one; by the one thread that writes `h`. */
