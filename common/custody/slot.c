@@ -50,15 +50,22 @@ static inline uint64_t sum_step(uint64_t sum, uint64_t word)
     return sum ^ sum >> 31;
 }
 
-/* sum_of - over what is the same as long as the slot is HELD or RUNNING */
-static inline uint64_t sum_of(const struct slot *slot, int64_t row)
+/* sum_over - over what is the same as long as the slot is HELD or RUNNING */
+static inline uint64_t sum_over(const struct slot *slot, uint32_t length,
+                                int64_t row, uint32_t failures)
 {
-    uint32_t length = atomic_load_explicit(&slot->length, memory_order_relaxed);
     uint64_t sum = sum_step(0, slot->seq);
 
     sum = sum_step(sum, (uint64_t)length << 32 | slot->priority);
     sum = sum_step(sum, (uint64_t)row);
-    return sum_step(sum, slot->failures);
+    return sum_step(sum, failures);
+}
+
+static inline uint64_t sum_of(const struct slot *slot, int64_t row)
+{
+    return sum_over(slot,
+                    atomic_load_explicit(&slot->length, memory_order_relaxed),
+                    row, slot->failures);
 }
 
 /* sum_set - the fields are stored */
@@ -112,9 +119,9 @@ static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
  * Crash after it: RECEIVING, and slot_resolve decides by the priority. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
 {
+    fill_body(slot, fill, slot->dirty);
     slot->priority = SLOT_UNSET;
     atomic_store_explicit(&slot->length, SLOT_UNSET, memory_order_relaxed);
-    fill_body(slot, fill, slot->dirty);
     slot->dirty = 0;
     slot->seq = seq;
     slot->received_ns = 0;
@@ -164,7 +171,7 @@ void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
     slot->dirty = length;
     slot->received_ns = received_ns;
     atomic_store_explicit(&slot->length, length, memory_order_release);
-    sum_set(slot);
+    slot->sum = sum_over(slot, length, 0, 0); /* as slot_arm left them */
     FAULT_POINT("slot_taken_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD});
     FAULT_POINT("slot_taken_after_word");

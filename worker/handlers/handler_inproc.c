@@ -129,7 +129,23 @@ static void call_init(struct call *c, struct handler *h)
     atomic_init(&c->late, false);
 }
 
-/* view - the message as the function sees it */
+/* view_said - what its flags and its header's fields say */
+__attribute__((noinline)) static void
+view_said(struct call *c, const struct handler *h, const struct delivery *d)
+{
+    struct mqw_message *to = &c->message;
+    unsigned flags = d->message->flags;
+
+    if (d->header.fields & HEADER_SENT)
+        to->sent_ns = d->header.sent_ns;
+    to->max_attempts = (uint32_t)delivery_max_attempts(d, to->max_attempts);
+    to->redelivered = (flags & MESSAGE_REDELIVERED) != 0;
+    to->length_inferred = (flags & MESSAGE_LENGTH_INFERRED) != 0;
+    c->limit_ns = delivery_limit_ns(d, c->limit_ns, h->set->max_timeout_ns);
+}
+
+/* view - the message as the function sees it; most say nothing, or name their
+ * group only */
 static inline void view(struct call *c, const struct handler *h,
                         const struct delivery *d)
 {
@@ -141,12 +157,14 @@ static inline void view(struct call *c, const struct handler *h,
     to->group = d->group.at;
     to->group_size = d->group.size;
     to->received_ns = m->received_ns;
-    to->sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0;
+    to->sent_ns = 0;
     to->priority = m->priority;
     to->attempt = m->failures + 1;
-    to->max_attempts = (uint32_t)delivery_max_attempts(d, h->set->max_attempts);
-    to->redelivered = (m->flags & MESSAGE_REDELIVERED) != 0;
-    to->length_inferred = (m->flags & MESSAGE_LENGTH_INFERRED) != 0;
+    to->max_attempts = (uint32_t)h->set->max_attempts;
+    to->redelivered = to->length_inferred = false;
+    c->limit_ns = h->set->timeout_ns;
+    if ((d->header.fields & ~(unsigned)HEADER_GROUP) | m->flags)
+        view_said(c, h, d);
     c->d = d;
     c->id[0] = '\0';
 }
@@ -265,9 +283,6 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
         place_init(place, h);
     view(c, h, d);
     c->context.out = out;
-    c->limit_ns = h->set->timeout_ns;
-    if (d->header.fields & HEADER_TIMEOUT)
-        c->limit_ns = delivery_limit_ns(d, c->limit_ns, h->set->max_timeout_ns);
     out->kind = OUTCOME_VERDICT;
     out->verdict = MQW_DONE;
     out->ran = true;

@@ -33,12 +33,13 @@ void lent_fill(struct lent *l);
 /* The same, of one that was received a moment ago. */
 static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
 {
+    const struct slot *slot = l->slot;
     struct message *m = &l->m;
 
     m->size = size;
-    m->seq = l->slot->seq;
+    m->seq = slot->seq;
     m->received_ns = received_ns;
-    m->priority = l->slot->priority;
+    m->priority = slot->priority;
     m->failures = m->crashes = 0;
     m->flags = 0;
     m->group = (struct header_text){0};

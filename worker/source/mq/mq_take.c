@@ -36,17 +36,14 @@ __attribute__((noinline)) static struct lent *lane_fill(struct source_mq *q,
     return one->warm;
 }
 
-/* lane_get - as mq_lane_get */
-static inline struct lent *lane_get(struct source_mq *q, unsigned lane)
+static inline struct lent *lane_get(struct source_mq *q, struct mq_lane *one)
 {
-    struct mq_lane *one = &q->lanes[lane];
-
     return one->warm ? one->warm : lane_fill(q, one);
 }
 
 struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
 {
-    return lane_get(q, lane);
+    return lane_get(q, &q->lanes[lane]);
 }
 
 /* mq_warm - all that the next message needs is at hand
@@ -56,7 +53,7 @@ struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
 void mq_warm(struct source *s, unsigned lane)
 {
     struct source_mq *q = source_mq_of(s);
-    struct lent *l = lane_get(q, lane);
+    struct lent *l = mq_lane_get(q, lane);
 
     if (l)
         slot_scrub(l->slot, q->fill, l->slot->dirty);
@@ -77,17 +74,11 @@ void mq_rest(struct source *s, unsigned lane)
     one->warm = NULL;
 }
 
-/* lend - as mq_lend */
-static inline int lend(struct source_mq *q, unsigned lane, struct message **out)
+int mq_lend(struct source_mq *q, unsigned lane, struct message **out)
 {
     *out = &q->lanes[lane].warm->m;
     q->lanes[lane].warm = NULL;
     return 0;
-}
-
-int mq_lend(struct source_mq *q, unsigned lane, struct message **out)
-{
-    return lend(q, lane, out);
 }
 
 /* ---- the queue ---- */
@@ -173,16 +164,17 @@ __attribute__((flatten)) static int receive_lane(struct source_mq *q,
                                                  uint64_t wall_ns,
                                                  struct message **out)
 {
-    struct lent *l = lane_get(q, lane);
+    struct mq_lane *one = &q->lanes[lane];
+    struct lent *l = lane_get(q, one);
     int err;
 
     if (!l)
         return -EAGAIN; /* room() told, and whoever frees one is noticed */
     err = receive(q, l, wall_ns);
     if (!err)
-        return lend(q, lane, out);
-    if (!slot_free(l->slot)) /* half received */
-        q->lanes[lane].warm = NULL;
+        *out = &l->m;
+    if (!err || !slot_free(l->slot)) /* lent, or half received */
+        one->warm = NULL;
     return err;
 }
 
@@ -212,7 +204,7 @@ int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
 int mq_take_due(struct source *s, unsigned lane, struct message **out)
 {
     struct source_mq *q = source_mq_of(s);
-    struct lent *l = lane_get(q, lane);
+    struct lent *l = mq_lane_get(q, lane);
     int64_t row;
     int err;
 
@@ -222,7 +214,7 @@ int mq_take_due(struct source *s, unsigned lane, struct message **out)
             return err;
         err = row_restore(q, row, STORE_WAITING, l);
         if (!err)
-            return lend(q, lane, out);
+            return mq_lend(q, lane, out);
         due_rows_release(q->due_rows, row);
         if (err != -ENOENT && err != -EMSGSIZE) {
             due_rows_expect(q->due_rows, clock_steady_ns() + SOON_NS);
@@ -259,7 +251,7 @@ int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
         return err;
     if (before && !comes_before(&p, before, low))
         return -EAGAIN;
-    l = lane_get(q, lane);
+    l = mq_lane_get(q, lane);
     err = l ? row_restore(q, p.row, STORE_PARKED, l) : -EINPROGRESS;
     if (err == -ENOENT) /* it was there a moment ago: look again */
         err = -EINPROGRESS;
@@ -267,5 +259,5 @@ int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
         slot_retire(l->slot); /* it is in the store as before */
         err = -EINPROGRESS;
     }
-    return err ? err : lend(q, lane, out);
+    return err ? err : mq_lend(q, lane, out);
 }
