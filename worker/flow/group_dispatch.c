@@ -99,8 +99,9 @@ static int refused(struct delivery *d, int err)
     return 0;
 }
 
-/* dispatch_add - to its place in its group */
-int dispatch_add(struct flow *f, struct delivery *d)
+/* dispatch_add - to its place in its group; not inline, as dispatch_enter is
+ * short */
+__attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
 {
     struct member *m = member_make(f, d->message);
     int err =

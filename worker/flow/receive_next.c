@@ -101,7 +101,8 @@ static bool is_plain(const struct delivery *d)
 }
 
 /* unsorted - it is sorted again when it is taken: `err` */
-static int unsorted(struct receive *item, struct message *m, int err)
+__attribute__((noinline)) static int unsorted(struct receive *item,
+                                              struct message *m, int err)
 {
     ready_put(&item->flow->ready, m, false);
     return err;
@@ -133,9 +134,10 @@ __attribute__((noinline)) static int sort_any(struct receive *item,
 /* receive_sort - a message of a group goes to its place: HANDED_OVER; 0 if it
  * has none; -errno: it is ready, and sorted again when it is taken
  * One whose header names its group and no more has neither a key nor a time of
- * its own.
+ * its own. All that its usual way needs has one frame.
  */
-int receive_sort(struct receive *item, struct message *m)
+__attribute__((flatten)) int receive_sort(struct receive *item,
+                                          struct message *m)
 {
     struct delivery *d = item->d;
     int err;

@@ -82,7 +82,8 @@ static inline bool delivery_grouped(struct delivery *d, struct message *m)
 {
     if (m->group.at || !header_group_alone(m->data, m->size, &d->header))
         return false;
-    d->group = d->header.group;
+    d->group.at = d->header.group.at; /* of 16 bytes at once it would wait */
+    d->group.size = d->header.group.size;
     delivery_begin(d, m);
     return true;
 }
