@@ -348,7 +348,9 @@ static const struct loop_hooks rounds = {
 int engine_run(struct engine *e)
 {
     e->flow.started = true;
-    e->flow.deaf = e->flow.ops->hears && !e->flow.ops->hears(e->flow.handler);
+    e->flow.hears =
+        e->flow.ops->settled &&
+        (!e->flow.ops->hears || e->flow.ops->hears(e->flow.handler));
     if (e->flow.source->ops->can & SOURCE_ASYNC)
         attention_on(&e->flow.gate.attention, ATTEND_LATE);
     hello(e);

@@ -203,8 +203,7 @@ void decision_done(struct flow *f, const struct decision *dec)
     suspects_done(&f->gate.suspects, s->m->seq);
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
-    if (f->ops->settled && !f->deaf && f->started &&
-        verdict_of(s, &told.verdict))
+    if (f->hears && f->started && verdict_of(s, &told.verdict))
         f->ops->settled(f->handler, &told);
 }
 

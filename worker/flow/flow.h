@@ -53,7 +53,7 @@ struct flow {
     /* What runs for them. */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
-    bool deaf; /* c  it does not want to hear of what is durable */
+    bool hears;                    /* c  it wants to hear of what is durable */
 
     /* Which is next, and what a verdict means; from the bottom to the top. */
     struct gate gate;

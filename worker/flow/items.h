@@ -72,18 +72,14 @@ static inline bool items_quick(const struct items *it)
  * dozen of messages would go the way of slow ones, over two more threads. */
 static inline void items_pace(struct items *it, uint64_t took)
 {
-    enum {
-        PART = 8,
-        STEP = 4
-    }; /* of the mean that is one handler's time, and
-                                    times the mean that one counts at most */
+    /* One handler's share of the mean; how often the mean it counts at most. */
+    enum { PART = 8, STEP = 4 };
     uint64_t mean = atomic_load_explicit(&it->pace_ns, memory_order_relaxed);
 
     if (took > STEP * mean + 1000)
         took = STEP * mean + 1000;
-    mean =
-        took > mean ? mean + (took - mean) / PART : mean - (mean - took) / PART;
-    atomic_store_explicit(&it->pace_ns, mean, memory_order_relaxed);
+    atomic_store_explicit(&it->pace_ns, mean - mean / PART + took / PART,
+                          memory_order_relaxed);
 }
 
 /* What all of them did so far. */

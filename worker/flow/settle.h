@@ -90,7 +90,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
                          settle_ended_at(d, out));
     if (d->lease)
         dispatch_done(f, d->lease);
-    if (!f->deaf && f->ops->settled)
+    if (f->hears)
         settle_told(f, d, out);
 }
 

@@ -24,6 +24,7 @@ static void setup(void)
     set.backoff = (struct backoff){.count = 1, .step_ns = {DELAY}};
     flow_open();
     flow_handler.settled = on_settled;
+    flow.hears = true;
     item = flow_item();
 }
 
