@@ -84,9 +84,13 @@ int messages_spooled_each(struct messages *m, int64_t after,
                                        void *arg),
                           void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
-/* While no worker has the lock and nobody can write: which rows of the spool,
- * by their keys with a minus, a killed worker had in hand or was done with.
- * Other rows are left as they are. False: that is not known. */
+/* While no worker has the lock and nobody can write: which rows, or keys of the
+ * spool with a minus, a killed worker had in hand. 0; -ENOENT: there is no file
+ * to say so; -errno. */
+int messages_lent(struct messages *m, const int64_t *rows, size_t count,
+                  bool *lent);
+/* The same, of those of the spool that it was done with; other rows are left as
+ * they are. False: that is not known. */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
                           bool *ran);
 

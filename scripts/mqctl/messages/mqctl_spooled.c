@@ -96,27 +96,42 @@ int64_t messages_spooled_key(const struct message_seen *seen)
 struct rows {
     const int64_t *at;
     size_t count;
-    bool *ran;
+    bool *had;
 };
 
-static void ran_mark(const struct rows *r, int64_t key)
+static void row_mark(const struct rows *r, int64_t row)
 {
     for (size_t i = 0; i < r->count; i++)
-        if (r->at[i] == -key)
-            r->ran[i] = true;
+        if (r->at[i] == row)
+            r->had[i] = true;
 }
 
-/* lent_mark - visit: it was lent */
+/* lent_mark - visit: it was lent, by its row or from the spool */
 static int lent_mark(const struct custody_seen *c, void *arg)
 {
+    if (c->row > 0)
+        row_mark(arg, c->row);
     if (c->seq < STORE_SPOOL_SEQ_MAX)
-        ran_mark(arg, store_spool_key(c->priority, c->seq));
+        row_mark(arg, -store_spool_key(c->priority, c->seq));
     return 0;
 }
 
-/* messages_spooled_ran - by the two files in which the next worker looks
- * Neither changes while no worker runs. If the machine went down, or one of
- * them is gone, all that is in the spool may have run (spool_on.c). */
+/* messages_lent - the slots that were read when the store was opened are those
+ * of then: a worker may have begun since, and been killed */
+int messages_lent(struct messages *m, const int64_t *rows, size_t count,
+                  bool *lent)
+{
+    struct rows r = {rows, count, lent};
+    char path[PATH_MAX];
+    struct problem p;
+    int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p);
+
+    return err ? err : custody_look(path, lent_mark, &r, &p);
+}
+
+/* messages_spooled_ran - by the file in which the next worker looks
+ * If the machine went down, or the file is gone, all that is in the spool may
+ * have run (spool_on.c). */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
                           bool *ran)
 {
@@ -135,8 +150,6 @@ bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
         return false;
     n = ends_look(path, left.run, ended);
     for (int i = 0; i < n; i++)
-        ran_mark(&r, ended[i]);
-    return n >= 0 &&
-           runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0 &&
-           custody_look(path, lent_mark, &r, &p) == 0;
+        row_mark(&r, -ended[i]);
+    return n >= 0;
 }

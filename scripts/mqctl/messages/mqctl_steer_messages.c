@@ -40,7 +40,7 @@ struct order {
     struct messages m;
     bool cancel;
     int64_t rows[BATCH];
-    bool skip[BATCH]; /* rows of the spool that have run, or may have */
+    bool skip[BATCH]; /* those that have run, or may have */
     size_t count;
     struct waiting_steer write; /* the batch, as it is written */
     uint64_t chosen, result[WAITING_IN_FLIGHT + 1];
@@ -53,6 +53,17 @@ struct order {
 
 /* ---- a batch ---- */
 
+/* had_look - what a killed worker had is left alone; all, if nobody knows */
+static void had_look(struct order *x)
+{
+    int err = messages_lent(&x->m, x->rows, x->count, x->skip);
+
+    if (!err && messages_spooled_ran(&x->m, x->rows, x->count, x->skip))
+        x->write.most = INT64_MAX;
+    for (size_t i = 0; i < x->count; i++)
+        x->skip[i] = x->skip[i] || (err && err != -ENOENT);
+}
+
 /* no_worker - asked in the transaction; if none runs, none can take or end
  * anything before the commit */
 static bool no_worker(void *arg)
@@ -63,8 +74,8 @@ static bool no_worker(void *arg)
     if (statedir_path(&x->m.dir, STATEDIR_PIDFILE, path, NULL) < 0 ||
         worker_lock_look(path, NULL) == WORKER_RUNS)
         return false;
-    if (x->cancel && messages_spooled_ran(&x->m, x->rows, x->count, x->skip))
-        x->write.most = INT64_MAX;
+    if (x->cancel)
+        had_look(x);
     return true;
 }
 

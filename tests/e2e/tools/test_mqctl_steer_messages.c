@@ -1,5 +1,8 @@
 /* mqctl run-now, cancel: with and without a worker, and beside its kills */
+#include <sys/syscall.h>
+
 #include "tests/e2e/tools/mqctl_fixture.h"
+#include "tests/harness/disk.h"
 
 TestSuite(mqctl_steer_messages, .init = harness_init, .fini = harness_fini,
           .timeout = 180);
@@ -211,6 +214,62 @@ Test(mqctl_steer_messages, kills_between_an_order_and_its_end)
         cr_assert_eq(notes(body), 0, "%s ran", body);
     }
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* file_copy - the caller's, to free */
+static char *file_copy(const char *path, size_t *size)
+{
+    const char *text = harness_read(path, size);
+    char *copy = malloc(*size);
+
+    cr_assert(copy && *size > 0);
+    return memcpy(copy, text, *size);
+}
+
+/* naps - whether it waits for a lock of the store: it sleeps for nothing else
+ */
+static bool naps(const struct harness_process *p)
+{
+    const char *call = harness_read(
+        harness_path("/proc/%ld/syscall", (long)harness_pid(p)), NULL);
+
+    return atol(call) == SYS_clock_nanosleep;
+}
+
+/* What a killed worker has in hand is looked at inside of the transaction: this
+ * one begins and is killed while mqctl waits for the store. */
+Test(mqctl_steer_messages, what_was_begun_before_the_commit_is_left_alone)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--", "sh", "-c", "echo >>began; sleep 100");
+    const char *id = send_one(q, "--delay", "1h", "later\n");
+    const char *path = harness_custody(q);
+    size_t idle_size, begun_size;
+    char *idle, *begun;
+
+    harness_until(listed(q, "delayed") == 1, SOON_MS);
+    idle = file_copy(path, &idle_size);
+    ctl_out("run-now", q, id);
+    harness_until(harness_exists("began"), SOON_MS);
+    harness_kill(w);
+    begun = file_copy(path, &begun_size);
+    harness_write(path, idle, idle_size);
+
+    struct sqlite3 *lock = disk_lock(q);
+    struct harness_process *c = harness_program(
+        "mqctl", "cancel", "--state-dir", harness_state_dir(), q, id);
+    harness_until(naps(c), SOON_MS);
+    harness_write(path, begun, begun_size);
+    disk_unlock(lock);
+    cr_assert_eq(harness_wait(c, SOON_MS), 75, "%s", harness_stderr(c, NULL));
+    cr_assert_not_null(strstr(harness_stderr(c, NULL), "in flight"));
+
+    w = ctl_worker(q, "--", "sh", "-c", NOTE);
+    harness_until(notes("later") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    free(idle);
+    free(begun);
 }
 
 Test(mqctl_steer_messages, more_than_one_batch_by_a_filter)
