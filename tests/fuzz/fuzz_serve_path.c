@@ -1,5 +1,6 @@
 /* fuzz_serve_path.c - a method, a path, a name and a cookie that a browser, or
  * somebody who is none, sends: refused, or within its bounds */
+#include "common/broker/broker_operand.h"
 #include "scripts/mqctl/serve/mqctl_serve_guard.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
 #include "tests/fuzz/fuzz.h"
@@ -19,7 +20,8 @@ static void path_check(const char *text)
         fuzz_must(strnlen(path.word, SERVE_WORD) < SERVE_WORD);
         fuzz_must(path.row >= 0);
         fuzz_must(!path.queue[0] ||
-                  (path.queue[0] == '/' && !strchr(path.queue + 1, '/')));
+                  (path.queue[0] == '/' && !strchr(path.queue + 1, '/')) ||
+                  broker_operand_is(path.queue));
         fuzz_must(!strchr(path.word, '/'));
         fuzz_must(status || !path.route->write || i > 1);
     }

@@ -59,6 +59,8 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p);
 /* The state directory that a queue has a folder in, the first of several; the
  * first of all if it has none. */
 const char *ask_state_dir(const struct serve_ask *a, const char *queue);
+/* 0; a problem if what waits and the letters of that queue are on its broker */
+int ask_kept_here(const char *queue, struct problem *p);
 
 /* ---- letters ---- */
 

@@ -42,10 +42,25 @@ void html_url(FILE *out, const char *text)
             fprintf(out, "%%%02X", (unsigned char)*text);
 }
 
+/* html_queue_url - one on a broker has slashes: see mqctl_serve_path.c */
 void html_queue_url(FILE *out, const char *queue)
 {
+    char *once = NULL;
+    size_t size = 0;
+    FILE *in;
+
     fputs("/q/", out);
-    html_url(out, *queue == '/' ? queue + 1 : queue);
+    if (*queue == '/') {
+        html_url(out, queue + 1);
+        return;
+    }
+    in = open_memstream(&once, &size);
+    if (!in)
+        return;
+    html_url(in, queue);
+    if (fclose(in) == 0)
+        html_url(out, once);
+    free(once);
 }
 
 void html_duration(FILE *out, double ns)

@@ -35,6 +35,8 @@ int ask_store(const struct serve_ask *a, const char *queue, struct store **out,
 
     v = (struct snapshot){0};
     *out = NULL;
+    if (ask_kept_here(queue, p) < 0)
+        return -EINVAL;
     err = snapshot_folder(&v.dir, ask_state_dir(a, queue), queue, p);
     if (err == -ENOENT)
         p->status = EX_NOINPUT;

@@ -292,6 +292,7 @@ static void messages_table(FILE *out, const struct serve_ask *a)
 static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
 {
     const char *queue = a->path.queue;
+    bool here = *queue == '/'; /* else its messages are on a broker */
 
     fputs("<h1 data-queue=\"", out);
     html_attribute(out, queue);
@@ -320,9 +321,11 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     html_fact(out, "Last error", q, "last_error");
     fputs("</dl>", out);
     findings(out, a, queue);
-    fputs("<p><a href=\"", out);
-    html_queue_url(out, queue);
-    fputs("/dead\">Dead letters of this queue</a></p>", out);
+    if (here) {
+        fputs("<p><a href=\"", out);
+        html_queue_url(out, queue);
+        fputs("/dead\">Dead letters of this queue</a></p>", out);
+    }
     fputs("<section id=\"actions\" aria-label=\"Actions\"></section>"
           "<section id=\"charts\" aria-label=\"Charts\"></section>",
           out);
@@ -331,7 +334,7 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     fputs("<h2>In a terminal</h2><ul class=\"plain\"><li>", out);
     html_command(out, "mqctl status", queue, "");
     fputs("</li><li>", out);
-    html_command(out, "mqctl list", queue, "");
+    html_command(out, here ? "mqctl list" : "mqdlq list", queue, "");
     fputs("</li><li>", out);
     html_command(out, "mqctl doctor", queue, "");
     fputs("</li></ul>", out);

@@ -1,7 +1,10 @@
 /* mqctl_serve_path.c - see mqctl_serve_path.h */
 #include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#include "common/broker/broker_operand.h"
 
 #define API "/api/v1"
 
@@ -58,11 +61,46 @@ bool serve_number_read(const char *text, int64_t *out)
     return true;
 }
 
+/* hex_value - of a digit; -1: it is none */
+static int hex_value(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* operand_read - a queue on a broker. It has slashes, which a segment has not,
+ * so it is percent-encoded twice, and one of these is left here. */
+static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
+{
+    char plain[SERVE_SEGMENT];
+    struct broker_operand o;
+    struct problem p;
+    size_t n = 0;
+
+    for (; *text; n++) {
+        int high = *text == '%' ? hex_value(text[1]) : 0;
+        int low = *text == '%' && high >= 0 ? hex_value(text[2]) : 0;
+
+        if (high < 0 || low < 0)
+            return false;
+        plain[n] = *text == '%' ? (char)(high << 4 | low) : *text;
+        text += *text == '%' ? 3 : 1;
+    }
+    plain[n] = '\0';
+    if (strlen(plain) != n || !broker_operand_is(plain) ||
+        broker_operand_parse(&o, plain, &p) < 0)
+        return false;
+    memcpy(out, o.shown, sizeof o.shown);
+    return true;
+}
+
 /* segment_read - one {...} of a pattern; false: the path has something else */
 static bool segment_read(struct serve_path *out, const char *kind,
                          const char *text, size_t size)
 {
-    char copy[QUEUE_NAME_MAX + 1];
+    char copy[SERVE_SEGMENT];
 
     if (size == 0 || size + 2 > sizeof copy)
         return false;
@@ -70,7 +108,8 @@ static bool segment_read(struct serve_path *out, const char *kind,
     memcpy(copy + 1, text, size);
     copy[size + 1] = '\0';
     if (strncmp(kind, "{q}", 3) == 0)
-        return queue_name(copy, out->queue, NULL) == 0;
+        return operand_read(out->queue, copy + 1) ||
+               queue_name(copy, out->queue, NULL) == 0;
     if (strncmp(kind, "{row}", 5) == 0)
         return serve_number_read(copy + 1, &out->row);
     if (size >= sizeof out->word)

@@ -53,11 +53,12 @@ struct serve_route {
 extern const struct serve_route serve_routes[];
 extern const size_t serve_route_count;
 
-#define SERVE_WORD 64
+#define SERVE_WORD    64
+#define SERVE_SEGMENT (3 * QUEUE_NAME_MAX) /* a queue on a broker, encoded */
 
 struct serve_path {
     const struct serve_route *route;
-    char queue[QUEUE_NAME_MAX]; /* with its slash; "": none */
+    char queue[QUEUE_NAME_MAX]; /* with its slash, or on a broker; "": none */
     int64_t row;                /* a letter, or a job; 0: none */
     char word[SERVE_WORD];      /* a file, an order; "": none */
 };

@@ -1,8 +1,10 @@
 /* mqctl_serve_queues.c - queues, messages and findings as JSON (see
  * mqctl_serve_ask.h) */
+#include <errno.h>
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/broker/broker_operand.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
@@ -75,7 +77,7 @@ static void dir_queues(json_t *list, json_t *troubles, const char *dir)
     struct snapshot v;
     struct problem p;
 
-    if (queue_list_of_workers(&n, dir) < 0)
+    if (queue_list_of_all_workers(&n, dir) < 0)
         return;
     if (n.folder_trouble[0])
         json_array_append_new(troubles, json_string(n.folder_trouble));
@@ -193,6 +195,16 @@ static json_t *page_cut(json_t *list)
         json_object_get(json_array_get(list, MESSAGES_MOST - 1), "cursor"));
 }
 
+int ask_kept_here(const char *queue, struct problem *p)
+{
+    return broker_operand_is(queue)
+               ? problem_set(p, EX_USAGE, EINVAL,
+                             "what waits and what is dead of %s is on its "
+                             "broker; mqdlq list %s shows its dead letters",
+                             queue, queue)
+               : 0;
+}
+
 json_t *ask_messages(const struct serve_ask *a, struct problem *p)
 {
     char *operands[] = {(char *)a->path.queue};
@@ -204,6 +216,10 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
     int status;
     size_t i;
 
+    if (ask_kept_here(a->path.queue, p) < 0) {
+        json_decref(list);
+        return NULL;
+    }
     o.state_dir = ask_state_dir(a, a->path.queue);
     o.line.verb = VERB_LIST;
     o.line.operands = operands;

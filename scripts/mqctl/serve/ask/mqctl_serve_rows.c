@@ -93,8 +93,11 @@ int ask_rows(const struct serve_ask *a)
     json_t *rows = json_object_get(body, "rows"),
            *expected = json_object_get(body, "expect_count");
     struct choosing c = {0};
+    struct problem p;
     int status;
 
+    if (ask_kept_here(a->path.queue, &p) < 0)
+        return complain_of(&p);
     if (!json_is_array(rows) &&
         !json_is_object(json_object_get(body, "filter")))
         return complain(EX_USAGE,

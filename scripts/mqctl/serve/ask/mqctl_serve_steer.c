@@ -129,6 +129,8 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
     size_t n = json_array_size(ids), i;
     int status;
 
+    if (ask_kept_here(a->path.queue, p) < 0)
+        return NULL;
     json_array_foreach(ids, i, one)
     {
         if (n <= IDS_MAX && json_is_string(one))

@@ -58,10 +58,12 @@ export function duration(ns) {
   return "-";
 }
 
-export const queueUrl = (queue) =>
-  "/q/" + encodeURIComponent(queue.replace(/^\//, ""));
-export const apiUrl = (queue) =>
-  "/api/v1/queues/" + encodeURIComponent(queue.replace(/^\//, ""));
+// One on a broker has slashes, which would be others of the path.
+const segment = (queue) => queue.startsWith("/") ?
+  encodeURIComponent(queue.slice(1)) :
+  encodeURIComponent(encodeURIComponent(queue));
+export const queueUrl = (queue) => "/q/" + segment(queue);
+export const apiUrl = (queue) => "/api/v1/queues/" + segment(queue);
 
 // ask - JSON from the server; a refusal is an Error with its sentence
 export async function ask(url, method = "GET", body = undefined) {
