@@ -18,6 +18,7 @@
 #include "common/letter/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
+#include "common/text/term_time.h"
 
 #define RUNNING  256 /* handlers that are listed */
 #define SPARK_AT 24  /* where sparklines begin */
@@ -370,7 +371,7 @@ void screen_draw(struct screen *s)
 
     erase();
     s->y = 0;
-    time_print(clock_wall_ns(), now);
+    term_time(clock_wall_ns(), now);
     attron(A_BOLD);
     put(s, 0, "mqctl top   %zu queue%s", s->top->count,
         s->top->count == 1 ? "" : "s");
