@@ -196,22 +196,18 @@ static int options_check(const struct options *o, const char *body,
     return raw_check(o, p);
 }
 
-/* body_find - the operands: QUEUE, and BODY before or after "--" */
+/* body_find - the operands: QUEUE, and BODY, each before or after "--" */
 static int body_find(int argc, char **argv, int operands, int rest,
                      const char **body, struct problem *p)
 {
-    int after = rest < 0 ? 0 : argc - rest;
-
-    *body = NULL;
+    while (rest >= 0 && rest < argc)
+        argv[operands++] = argv[rest++];
     if (operands < 1)
         return usage(p, "no queue given; usage: mqsend [options] QUEUE [BODY]");
-    if (operands + after > 2)
+    if (operands > 2)
         return usage(p, "more than QUEUE and BODY given; quote a body with "
                         "blanks in it");
-    if (operands == 2)
-        *body = argv[1];
-    else if (after == 1)
-        *body = argv[rest];
+    *body = operands == 2 ? argv[1] : NULL;
     return 0;
 }
 

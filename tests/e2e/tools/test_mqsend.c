@@ -294,6 +294,9 @@ Test(mqsend, a_body_with_dashes_comes_after_the_double_dash)
     const char *q = harness_queue(0, 0);
     cr_assert_eq(harness_run("mqsend", "--raw", q, "--", "--file").status, 0);
     cr_assert_str_eq(take(q)->text, "--file");
+    cr_assert_eq(harness_run("mqsend", "--raw", "--", q, "--file").status, 0);
+    cr_assert_str_eq(take(q)->text, "--file");
+    cr_assert_eq(harness_run("mqsend", q, "--", "two", "more").status, 64);
 }
 
 Test(mqsend, repeat_sends_each_message_with_an_id_of_its_own)
