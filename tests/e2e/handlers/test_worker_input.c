@@ -60,7 +60,7 @@ Test(worker_input, numbers_out_of_range)
     FLAG_REFUSED("--max-attempts", "0", "--max-attempts", "\"0\"");
     FLAG_REFUSED("--max-crashes", "0", "--max-crashes", "\"0\"");
     FLAG_REFUSED("--jitter", "-5", "--jitter", "\"-5\"");
-    FLAG_REFUSED("--jitter", "5%", "--jitter", "\"5%\"");
+    FLAG_REFUSED("--jitter", "5%%", "--jitter", "\"5%%\"");
     FLAG_REFUSED("--queue-depth", "0", "--queue-depth", "\"0\"");
     FLAG_REFUSED("--message-size", "0", "--message-size");
     FLAG_REFUSED("--message-size", "1QiB", "--message-size", "\"1QiB\"");
