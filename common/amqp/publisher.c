@@ -388,10 +388,7 @@ uint64_t publisher_confirmed(const struct publisher *b)
 
 int publisher_wait_queue(struct publisher *b, uint64_t ms, struct problem *p)
 {
-    /* It may have been lost with the last confirm. */
-    int err = b->link ? 0 : begin(b, p);
-
-    return err ? err : topology_wait(b->link, &b->setup.topology, ms, p);
+    return topology_wait(b->link, &b->setup.topology, ms, p);
 }
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,

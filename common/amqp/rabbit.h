@@ -31,7 +31,6 @@
     X(amqp_connection_close)            \
     X(amqp_decode_properties)           \
     X(amqp_destroy_connection)          \
-    X(amqp_encode_properties)           \
     X(amqp_error_string2)               \
     X(amqp_frames_enqueued)             \
     X(amqp_get_heartbeat)               \

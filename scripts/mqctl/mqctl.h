@@ -37,7 +37,6 @@ enum verb {
     VERB_CREATE,
     VERB_REMOVE,
     VERB_FORGET,
-    VERB_MOVE,
     VERB_COUNT,
 };
 
@@ -72,7 +71,7 @@ struct options {
     const char *textfile;         /* NULL: stdout */
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
-    bool json, quiet, force, all, dry_run, utc, letters;
+    bool json, quiet, force, all, dry_run, utc;
     bool running;                 /* cancel: also what runs */
     bool wait;                    /* for the end of the worker */
     uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */
@@ -99,9 +98,6 @@ int steer_messages_run(const struct options *o);
 /* Ordered groups; and what one of them is told. */
 int groups_run(const struct options *o);
 int group_run(const struct options *o);
-/* All messages of a POSIX queue go to a queue on a broker
- * (scripts/mqctl/amqp/). */
-int move_run(const struct options *o);
 /* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
 /* A screen on a terminal, else a line for each queue and look. */

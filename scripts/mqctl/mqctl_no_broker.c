@@ -5,20 +5,10 @@
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl.h"
 
-static int needs_it(const char *operand)
+int doctor_broker_run(const struct options *o)
 {
     return complain(EX_USAGE,
                     "%s: amqp:// needs a build with librabbitmq: scripts/deps, "
                     "then make",
-                    operand);
-}
-
-int doctor_broker_run(const struct options *o)
-{
-    return needs_it(o->line.operands[0]);
-}
-
-int move_run(const struct options *o)
-{
-    return needs_it(o->line.operands[1]);
+                    o->line.operands[0]);
 }

@@ -83,9 +83,6 @@ static const struct subcommand_row verbs[] = {
     [VERB_FORGET] = {"forget", "[options] QUEUE",
                      "Remove all that was kept of a queue that is gone.",
                      .least = 1, .most = 1, .under = "Make and remove queues"},
-    [VERB_MOVE] = {"move", "[options] QUEUE amqp://...",
-                   "Send all messages of a POSIX queue to one on a broker.",
-                   .least = 2, .most = 2, .under = "Make and remove queues"},
 };
 /* read_state - --state: one or more of them, with commas */
 static int read_state(const char *text, void *into, struct problem *p)
@@ -198,10 +195,9 @@ static int read_word(const char *text, void *into, struct problem *p)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define STEER      (V(RUN_NOW) | V(CANCEL))
 #define FILTER     (V(LIST) | STEER)
-#define NO_BROKER                                                         \
-    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE) | \
-     V(MOVE))
-#define BROKER (V(DOCTOR) | V(MOVE))
+#define NO_BROKER \
+    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE))
+#define BROKER V(DOCTOR)
 #define ORDERS (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
@@ -243,7 +239,7 @@ static const struct subcommand_flag flags[] = {
       .help = "its key (PEM)"}},
     {EVERY & ~(V(METRICS) | V(SERVE)),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
-    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET) | V(MOVE),
+    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
@@ -314,9 +310,6 @@ static const struct subcommand_flag flags[] = {
     {V(CREATE),
      {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
       AT(mode), .help = "access mode"}},
-    {V(MOVE),
-     {"letters", 0, OPT_FLAG, AT(letters),
-      .help = "dead letters, too; without this they stay"}},
     {BROKER,
      {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
       .help = "what opens a queue on a broker; else "
@@ -387,11 +380,6 @@ static int options_check(void *options, struct problem *p)
                            "its worker on this machine, rabbitmqctl for the "
                            "queue, mqdlq for dead letters",
                            mqctl_table.verbs[o->line.verb].name);
-    if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "move: %s is no queue on a broker; give "
-                           "amqp://USER@HOST/VHOST/QUEUE",
-                           o->line.operands[1]);
     if (broker_flags_check(o, p) < 0)
         return -EINVAL;
     if (!(1u << o->line.verb & STEER))
@@ -423,7 +411,6 @@ static int options_check(void *options, struct problem *p)
 static const struct subcommand_exit exits[] = {
     {V(DOCTOR), 1, "doctor found something"},
     {EVERY, EX_USAGE, "usage"},
-    {V(MOVE), EX_DATAERR, "a message of a group"},
     {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
     {V(GROUP), EX_NOINPUT, "no such group"},
     {V(FORGET), EX_NOINPUT, "nothing was kept of it"},
@@ -435,8 +422,6 @@ static const struct subcommand_exit exits[] = {
      "no worker runs"},
     {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
     {V(SERVE), EX_UNAVAILABLE, "built without it"},
-    {V(MOVE), EX_UNAVAILABLE, "a worker has the queue, or no broker"},
-    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
     {EVERY, EX_OSERR, "system limit"},
     {EVERY & ~V(CREATE), EX_CANTCREAT, "state directory"},
     {V(METRICS), EX_CANTCREAT, "a file that cannot be written"},
