@@ -31,6 +31,7 @@ enum {
     HOW_BATCH = 1 << 5,   /* a child answers all that it has read at once */
     HOW_BURST = 1 << 6,   /* all come, then all are taken */
     HOW_NOW = 1 << 7,     /* rows that wait are due */
+    HOW_SPOOL = 1 << 8,   /* messages wait on the disk */
 };
 
 /* What one measurement does. */

@@ -7,7 +7,8 @@
 #include "tests/bench/feed.h"
 #include "tests/bench/work.h"
 
-#define LIMIT_NS (60 * NS_PER_S) /* never reached */
+#define LIMIT_NS     (60 * NS_PER_S) /* never reached */
+#define SPOOLED_MOST 1000000         /* nor this */
 
 /* What the handler knows. */
 struct job {
@@ -64,6 +65,8 @@ void library_run(const struct task *task, mqw_handler *handler, void *user)
         o.group_separator = ':';
     if (task->how & HOW_SETTLED)
         o.settled = count_settled;
+    if (task->how & HOW_SPOOL)
+        o.spool = SPOOLED_MOST;
     if (mqw_run(&o, handler, user) != 0)
         fail(0, "mqw_run: %s", why);
 }

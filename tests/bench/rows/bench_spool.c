@@ -4,6 +4,8 @@
  * time; until the last message is on the disk. Beside it what people write who
  * fear a reboot: a loop that receives and appends to SQLite, 64 messages in a
  * commit, with full sync.
+ * Sender: a handler that sleeps for a millisecond, with and without a spool;
+ * until the sender is rid of its last message.
  * Drain: from the disk to a C function that does nothing; the rows are there
  * before.
  */
@@ -16,6 +18,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -26,6 +29,7 @@
 #include "tests/bench/library.h"
 #include "tests/bench/place.h"
 #include "tests/bench/program.h"
+#include "tests/bench/work.h"
 
 #define BATCH   64
 #define LIMIT_S 60
@@ -230,6 +234,41 @@ static enum measured drain(const struct task *task, double value[ROWS_MOST])
     return MEASURED;
 }
 
+/* ---- the sender ---- */
+
+#define WITHOUT \
+    50 /* without a spool so many times fewer: they take the time of
+                    * their handlers */
+
+static int work_one(const struct mqw_message *m, struct mqw_context *c)
+{
+    (void)m;
+    work(mqw_user(c));
+    return MQW_DONE;
+}
+
+/* sender - how fast it is rid of its messages; the first ones wait until the
+ * worker is there */
+static enum measured sender(const struct task *task, double value[ROWS_MOST])
+{
+    unsigned long n = task->how & HOW_SPOOL ? task->n : task->n / WITHOUT;
+    struct task one = *task;
+    int worker = fork_bound();
+    uint64_t before;
+    mqd_t mq;
+
+    if (worker == 0)
+        library_run(&one, work_one, &one);
+    mq = feed_open(O_WRONLY);
+    program_send((int)mq, 2 * (unsigned long)task->depth, task->size);
+    before = clock_mono_ns();
+    program_send((int)mq, n, task->size);
+    value[0] = 1e9 * (double)n / (double)(clock_mono_ns() - before);
+    if (kill(worker, SIGKILL) < 0 || waitpid(worker, NULL, 0) < 0)
+        fail(errno, "the worker");
+    return MEASURED;
+}
+
 static const struct duel duels[] = {
     {.rows = {{"spool-intake",
                "64 B, a queue of 10, the handler is busy / mq_receive and "
@@ -238,6 +277,18 @@ static const struct duel duels[] = {
      .ours = {.go = intake},
      .rival = {.go = append},
      .task = {.n = 100000, .depth = 10, .size = 64}},
+    {.rows = {{"spool-sender",
+               "64 B, a queue of 10, the handler sleeps 1 ms, --spool / "
+               "without it",
+               "/s", MORE, 10, 20}},
+     .ours = {.go = sender, .how = HOW_SPOOL},
+     .rival = {.go = sender},
+     .task = {.n = 100000,
+              .depth = 10,
+              .size = 64,
+              .work_ns = NS_PER_MS,
+              .threads = 1,
+              .how = HOW_SLEEPS}},
     {.rows = {{"spool-drain", "64 B, from the disk to a no-op", "/s", MORE,
                100000, 200000}},
      .ours = {.go = drain},
