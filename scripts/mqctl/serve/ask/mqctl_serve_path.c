@@ -85,7 +85,9 @@ static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
 
         if (high < 0 || low < 0)
             return false;
-        plain[n] = *text == '%' ? (char)(high << 4 | low) : *text;
+        plain[n] = *text;
+        if (*text == '%')
+            plain[n] = (char)(high << 4 | low);
         text += *text == '%' ? 3 : 1;
     }
     plain[n] = '\0';
