@@ -486,7 +486,8 @@ Test(worker_files, a_removed_file_of_ends_stops_nothing_and_comes_back)
     harness_send_text(q, "three\n");
     harness_until(harness_lines_with("out", "three 0") == 1, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_eq(harness_lines_with("out", "one"), 1);
+    cr_assert_eq(harness_lines_with("out", "one"), 1, "%s",
+                 harness_read("out", NULL));
 }
 
 Test(worker_files, removed_counters_stop_nothing_and_come_back)
