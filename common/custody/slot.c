@@ -171,7 +171,7 @@ void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
     slot->dirty = length;
     slot->received_ns = received_ns;
     atomic_store_explicit(&slot->length, length, memory_order_release);
-    slot->sum = sum_over(slot, length, 0, 0); /* as slot_arm left them */
+    slot->sum = sum_over(slot, length, 0, 0); /* what sum_of would read */
     FAULT_POINT("slot_taken_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD});
     FAULT_POINT("slot_taken_after_word");

@@ -115,7 +115,8 @@ void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
                size_t room);
 /* RECEIVING -> FREE: the queue was empty. */
 void slot_disarm(struct slot *slot);
-/* RECEIVING -> HELD: `length` bytes came. */
+/* RECEIVING -> HELD: `length` bytes came. It has no row and no failures, as
+ * slot_arm left it. */
 void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns);
 /* FREE -> HELD: run a stored row. `length` bytes are in the body already. */
 struct slot_meta {

@@ -1,4 +1,4 @@
-/* header_group.c - the short way to read a header that names a group and no more
+/* header_group.c - the short way to read a header that names its group only
  * (see header.h)
  */
 #include "common/message/header.h"
