@@ -25,6 +25,7 @@
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/serve/mqctl_serve_confine.h"
 #include "scripts/mqctl/serve/mqctl_serve_events.h"
 #include "scripts/mqctl/serve/mqctl_serve_guests.h"
 #include "scripts/mqctl/serve/mqctl_serve_jobs.h"
@@ -173,6 +174,16 @@ static int signals_open(struct server *s, struct problem *p)
                                          errno_text(errno));
 }
 
+/* confined - all is open; from here on come the bytes of others */
+static void confined(const struct server *s)
+{
+    int err = confine(s->site.o->allow_write);
+
+    if (err)
+        log_warn("web_unconfined", F_STR("error", errno_text(-err)),
+                 F_STR("next", "nothing stops; see docs/web.md"));
+}
+
 static int server_start(struct server *s, struct problem *p)
 {
     int err = tls_read(s, p);
@@ -189,6 +200,7 @@ static int server_start(struct server *s, struct problem *p)
     err = daemon_start(s, p);
     if (err)
         return err;
+    confined(s);
     err = watch_start(s->site.o);
     return !err ? 0
                 : problem_set(p, EX_OSERR, -err,

@@ -1,0 +1,133 @@
+/* mqctl serve may ask little of the kernel: see mqctl_serve_confine.h */
+#include "tests/e2e/serve/serve_fixture.h"
+
+TestSuite(serve_confined, .init = harness_init, .fini = harness_fini,
+          .timeout = 120);
+
+/* filtered - whether /proc says so of a process */
+static bool filtered(pid_t pid)
+{
+    char text[4096], path[64];
+    FILE *in;
+    size_t n;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    in = fopen(path, "re");
+    cr_assert_not_null(in);
+    n = fread(text, 1, sizeof text - 1, in);
+    text[n] = '\0';
+    fclose(in);
+    return strstr(text, "\nNoNewPrivs:\t1\n") &&
+           strstr(text, "\nSeccomp:\t2\n");
+}
+
+/* skip_unless_confined - ends what is not: a kernel without such filters, or a
+ * machine that the list is not for */
+static void skip_unless_confined(struct web *w)
+{
+    if (!strstr(harness_stderr(w->p, NULL), "event=web_unconfined"))
+        return;
+    web_stop(w);
+    cr_skip_test("no filter of system calls here");
+}
+
+/* skip_sanitized - a sanitizer makes calls of its own: confine() leaves it */
+static void skip_sanitized(void)
+{
+    if (getenv("MQW_SANITIZED"))
+        cr_skip_test("no filter under a sanitizer");
+}
+
+Test(serve_confined, server_and_its_children_have_the_filter)
+{
+    struct harness_result r;
+    struct web w;
+    char pid[16];
+
+    skip_sanitized();
+    w = web_start(NULL);
+    skip_unless_confined(&w);
+    cr_assert(filtered(harness_pid(w.p)));
+    snprintf(pid, sizeof pid, "%d", (int)harness_pid(w.p));
+    r = harness_run("ps", "-o", "pid=", "--ppid", pid);
+    cr_assert_gt(atoi(r.out), 0, "the watching child is not there: %s", r.err);
+    cr_assert(filtered(atoi(r.out)));
+    web_stop(&w);
+}
+
+/* ---- somebody has taken the server over ---- */
+
+/* A call, and its errno: before the filter, after it, and with --allow-write.
+ * ANY: it depends on the machine. */
+enum { ANY = -1 };
+static const struct expected {
+    const char *name;
+    int before, shows, writes;
+} all[] = {
+    {"program_run", 0, EPERM, 0},
+    {"trace", ANY, EPERM, EPERM},
+    {"internet", 0, EPERM, EPERM},
+    {"local_socket", 0, 0, 0},
+    {"written_code", 0, EPERM, EPERM},
+    {"code_made_of_data", 0, EPERM, EPERM},
+    {"other_memory", ANY, EPERM, EPERM},
+    {"namespaces", ANY, EPERM, EPERM},
+    {"keystrokes", ENOTTY, EPERM, EPERM},
+    {"option", 0, EPERM, EPERM},
+    {"queue_removed", ENOENT, EPERM, EPERM},
+    {"message_sent", EBADF, EPERM, EBADF},
+    {"newer_call", EINVAL, ENOSYS, ENOSYS},
+};
+
+/* intrude - a server that tries all of it; what the intruder wrote */
+static const char *intrude(const char *option)
+{
+    char preload[4200];
+    struct web w;
+
+    skip_sanitized();
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
+             harness_plugin("intruder"));
+    w = web_ready(harness_start(&(struct harness_spec){
+        .argv =
+            HARNESS_LIST("mqctl", "serve", "--state-dir", harness_state_dir(),
+                         "--listen", "127.0.0.1:0", option),
+        .env = HARNESS_LIST(preload, "MQW_INTRUDER=intruder")}));
+    skip_unless_confined(&w);
+    (void)web_get(&w, "/healthz");
+    web_stop(&w);
+    return harness_run("cat", "intruder").out;
+}
+
+/* expect - the errno of a call is the one of the table */
+static void expect(const char *text, const char *when, const char *name,
+                   int err)
+{
+    char start[64];
+    const char *line;
+
+    snprintf(start, sizeof start, "%s %s ", when, name);
+    line = strstr(text, start);
+    cr_assert_not_null(line, "no \"%s\" in: %s", start, text);
+    if (err != ANY)
+        cr_expect_eq(atoi(line + strlen(start)), err, "%s%d, not %d", start,
+                     atoi(line + strlen(start)), err);
+}
+
+Test(serve_confined, one_that_only_shows_runs_nothing_and_reaches_nobody)
+{
+    const char *text = intrude(NULL);
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        expect(text, "before", all[i].name, all[i].before);
+        expect(text, "after", all[i].name, all[i].shows);
+    }
+}
+
+Test(serve_confined, one_that_may_write_runs_mqdlq_and_has_no_other_right)
+{
+    const char *text = intrude("--allow-write");
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect(text, "after", all[i].name, all[i].writes);
+}
