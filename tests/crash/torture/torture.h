@@ -66,6 +66,7 @@ struct torture_worker {
     pid_t pid; /* 0: none */
     unsigned generation;
     uint64_t begun_ns;
+    bool asked; /* to stop */
 };
 
 struct torture {

@@ -14,7 +14,7 @@
 
 #define POINTS_MOST 256
 #define NAME_MOST   64
-#define TRIES       12 /* for each hit that is wanted */
+#define TRIES       40 /* for each hit that is wanted */
 #define LEG         25 /* kills between two audits */
 
 struct point {

@@ -118,6 +118,7 @@ void worker_start(struct torture *t, const char *kill_at,
     argv[n++] = t->queue;
     handler_arguments(t, argv, n, handler);
     t->worker.generation++;
+    t->worker.asked = false;
     t->worker.begun_ns = clock_mono_ns();
     t->worker.pid = fork();
     if (t->worker.pid < 0)
