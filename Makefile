@@ -195,7 +195,9 @@ $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 
 # The test of a noun in common/ links without the worker.
 beside = $(if $(filter $(patsubst test_%,%,$(notdir $(1))).o,$(notdir $(COMMON))),$(LIB),$(ENGINE))
-$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call beside,$$*)
+# What top draws is tested without a terminal.
+drawn = $(if $(filter unit/top/%,$(1)),$(call obj,$(wildcard scripts/mqctl/top/draw/*.c)))
+$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call drawn,$$*) $$(call beside,$$*)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
 $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)

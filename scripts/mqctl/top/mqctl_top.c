@@ -1,5 +1,6 @@
 /* mqctl_top.c - see mqctl_top.h */
 #include "scripts/mqctl/top/mqctl_top.h"
+#include "scripts/mqctl/top/mqctl_top_screen.h"
 
 #include <errno.h>
 #include <inttypes.h>

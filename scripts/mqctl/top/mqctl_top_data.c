@@ -2,8 +2,6 @@
 #include "scripts/mqctl/top/mqctl_top.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <bsd/stdlib.h>
@@ -64,7 +62,7 @@ static void between(struct top_row *r, uint64_t now)
 static void row_look(struct top *t, struct top_row *r)
 {
     uint64_t now = clock_mono_ns();
-    size_t at = r->looks++ % TOP_HISTORY;
+    size_t at = r->past.looks++ % TOP_HISTORY;
 
     if (r->looked)
         snapshot_close(&r->v);
@@ -75,9 +73,9 @@ static void row_look(struct top *t, struct top_row *r)
     if (r->looked && r->v.counters)
         between(r, now);
     r->at_ns = now;
-    r->depth[at] = r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;
-    r->waits[at] = r->wait99;
-    r->rates[at] = (uint64_t)(r->rate + 0.5);
+    r->past.depth[at] = r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;
+    r->past.waits[at] = r->wait99;
+    r->past.rates[at] = (uint64_t)(r->rate + 0.5);
 }
 
 static int compare(const void *a, const void *b)
@@ -130,41 +128,4 @@ void top_free(struct top *t)
     free(t->rows);
     t->rows = NULL;
     t->count = 0;
-}
-
-uint64_t top_past(const struct top_row *r, const uint64_t *ring, uint64_t back)
-{
-    if (back >= r->looks || back >= TOP_HISTORY)
-        return 0;
-    return ring[(r->looks - 1 - back) % TOP_HISTORY];
-}
-
-/* top_duration - three digits and a unit */
-const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
-{
-    static const struct {
-        const char *unit;
-        double ns;
-    } units[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
-                 {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
-    size_t i = 0;
-    double value;
-
-    if (ns == 0)
-        return "-";
-    while (i < 5 && (double)ns < units[i].ns)
-        i++;
-    value = (double)ns / units[i].ns;
-    snprintf(buf, TOP_SHORT, value < 10 ? "%.1f%s" : "%.0f%s", value,
-             units[i].unit);
-    return buf;
-}
-
-/* top_count - a number, "-" if it is not known */
-const char *top_count(int64_t n, char buf[TOP_COUNT])
-{
-    if (n < 0)
-        return "-";
-    snprintf(buf, TOP_COUNT, "%" PRId64, n);
-    return buf;
 }

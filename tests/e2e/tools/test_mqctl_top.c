@@ -110,6 +110,7 @@ static void drive(unsigned short rows, unsigned short columns)
     terminal_open(&t, rows, columns);
     harness_until(shows(&t, q), SOON_MS);
     harness_until(shows(&t, "q quit"), SOON_MS);
+    cr_assert_eq(shows(&t, "exhausted"), rows == 50, "both lists, or one");
     terminal_key(&t, "p");
     harness_until(ctl_is(q, "state", "paused"), SOON_MS);
     terminal_key(&t, "p");
@@ -118,8 +119,10 @@ static void drive(unsigned short rows, unsigned short columns)
     harness_until(ctl_number(q, "max_concurrency") == 3, SOON_MS);
     terminal_key(&t, "-");
     harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
-    terminal_key(&t, "d");
-    harness_until(shows(&t, "exhausted"), SOON_MS);
+    if (rows < 50) {
+        terminal_key(&t, "d");
+        harness_until(shows(&t, "exhausted"), SOON_MS);
+    }
     terminal_key(&t, "q");
     harness_until((shows(&t, "\033[?1049l"), waitpid(t.pid, &status, WNOHANG)),
                   SOON_MS);
@@ -185,6 +188,38 @@ Test(mqctl_top, top_at_80_columns_shows_all_numbers_and_the_last_error)
 Test(mqctl_top, top_on_a_terminal_of_200_by_50_obeys_its_keys)
 {
     drive(50, 200);
+}
+
+/* At 200x50: both lists, with bodies and reasons, without a key. */
+Test(mqctl_top, top_on_a_wide_terminal_shows_letters_with_reason_and_body)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "1", "--", "/bin/sh", "-c",
+                   "read x; case $x in stay*) exec sleep 60;; esac; "
+                   "echo the bank does not answer >&2; exit 1");
+    int status;
+
+    harness_send_text(q, "the order of ada");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    harness_send_text(q, "stay here");
+    harness_until(ctl_number(q, "in_flight") == 1, SOON_MS);
+    terminal_open(&t, 50, 200);
+    harness_until(shows(&t, "q quit"), SOON_MS);
+    for (size_t i = 0; i < 5; i++) {
+        static const char *const all[] = {
+            "LAST DEPTHS", "stay here", "the order of ada",
+            "exit 1: the bank does not answer", "exhausted"};
+
+        cr_assert_not_null(strstr(t.seen, all[i]), "%s: %s", all[i], t.seen);
+    }
+    cr_assert_not_null(strstr(t.seen, harness_state_dir()), "%s", t.seen);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
+    close(t.fd);
+    harness_signal(w, SIGQUIT); /* its handlers, too */
+    harness_wait(w, SOON_MS);
 }
 
 Test(mqctl_top, top_on_a_terminal_that_is_too_small_does_no_harm)

@@ -1,0 +1,136 @@
+/* mqctl_top_canvas.c - see mqctl_top_canvas.h */
+#include "scripts/mqctl/top/draw/mqctl_top_canvas.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/safe_text.h"
+#include "common/text/term.h"
+
+#define TEXT 1024 /* bytes of one part */
+#define MARK 3    /* columns of "..." */
+
+int canvas_open(struct canvas *c, int columns, int rows)
+{
+    *c = (struct canvas){.columns = columns, .rows = rows, .end = rows};
+    c->lines = calloc(rows > 0 ? (size_t)rows : 1, sizeof *c->lines);
+    return c->lines ? 0 : -ENOMEM;
+}
+
+void canvas_close(struct canvas *c)
+{
+    free(c->lines);
+    *c = (struct canvas){0};
+}
+
+void canvas_clear(struct canvas *c)
+{
+    for (int y = 0; y < c->rows; y++) {
+        c->lines[y].text[0] = '\0';
+        c->lines[y].columns = 0;
+        c->lines[y].count = 0;
+        c->lines[y].chosen = false;
+    }
+    c->y = 0;
+    c->end = c->rows;
+}
+
+/* current - the line that is written; NULL: it is below the end */
+static struct canvas_line *current(struct canvas *c)
+{
+    return c->y >= 0 && c->y < c->end && c->y < c->rows ? &c->lines[c->y]
+                                                        : NULL;
+}
+
+/* fill - blanks up to a column, in the paint of what is there */
+static void fill(struct canvas_line *l, int x)
+{
+    size_t used = strlen(l->text);
+
+    while (l->columns < x && used < sizeof l->text - 1) {
+        l->text[used++] = ' ';
+        l->columns++;
+    }
+    l->text[used] = '\0';
+}
+
+/* add - a text that is safe, as far as there is room */
+static void add(const struct canvas *c, struct canvas_line *l, int x,
+                enum paint paint, const char *text)
+{
+    int columns;
+    size_t used, n;
+
+    if (x >= c->columns || l->count == CANVAS_PARTS)
+        return;
+    fill(l, x);
+    used = strlen(l->text);
+    n = term_fit(text, c->columns - l->columns, &columns);
+    if (n == 0 || used + n >= sizeof l->text)
+        return;
+    l->parts[l->count].from = used;
+    l->parts[l->count++].paint = paint;
+    memcpy(l->text + used, text, n);
+    l->text[used + n] = '\0';
+    l->columns += columns;
+}
+
+void canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...)
+{
+    struct canvas_line *l = current(c);
+    char text[TEXT], safe[TEXT];
+    va_list args;
+
+    if (!l)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    safe_text_copy(safe, sizeof safe, text, strlen(text));
+    add(c, l, x, paint, safe);
+}
+
+/* cut - what a cell has room for, with a mark where something is missing */
+static void cut(char out[TEXT], const char *text, int width,
+                enum canvas_side side)
+{
+    const char *tail = "";
+    int mark = width > 2 * MARK ? MARK : 0, taken;
+
+    if (side == CANVAS_MIDDLE)
+        tail = term_tail(text, (width - mark) / 2);
+    snprintf(out, TEXT, "%.*s%.*s%s",
+             (int)term_fit(text, width - mark - term_columns(tail), &taken),
+             text, mark, "...", tail);
+}
+
+void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
+                 enum paint paint, const char *text)
+{
+    struct canvas_line *l = current(c);
+    char safe[TEXT], part[TEXT];
+    int columns;
+
+    if (!l || width <= 0)
+        return;
+    safe_text_copy(safe, sizeof safe, text, strlen(text));
+    columns = term_columns(safe);
+    if (columns > width) {
+        cut(part, safe, width, side);
+        add(c, l, x, paint, part);
+    } else {
+        add(c, l, side == CANVAS_RIGHT ? x + width - columns : x, paint, safe);
+    }
+}
+
+void canvas_choose(struct canvas *c)
+{
+    struct canvas_line *l = current(c);
+
+    if (l)
+        l->chosen = true;
+}

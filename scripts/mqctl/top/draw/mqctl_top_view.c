@@ -1,0 +1,62 @@
+/* mqctl_top_view.c - the whole screen (see mqctl_top_view.h)
+ *
+ * From top to bottom: a title, a table of queues with one chosen, what its
+ * handlers do and how it went, a line for messages, a line of keys.
+ */
+#include "scripts/mqctl/top/draw/mqctl_top_view.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/text/term.h"
+#include "common/text/term_time.h"
+
+#define CLOCK 8 /* columns */
+
+static const char keys[] =
+    "p pause  + - concurrency  d dead letters  up down choose  q quit";
+
+/* title - who, where, how many, when */
+static void title(const struct view *v, struct canvas *c)
+{
+    char now[TIME_TEXT];
+    int room = c->columns - CLOCK - 1, left;
+
+    canvas_put(c, 0, PAINT_BOLD, "mqctl top   %zu queue%s   %s", v->count,
+               term_plural(v->count), v->host);
+    left = room - c->lines[c->y].columns - 3;
+    canvas_cell(c, c->lines[c->y].columns + 3, left > 6 ? left : 0,
+                CANVAS_MIDDLE, PAINT_PLAIN, v->state_dir);
+    term_time(v->now_ns, now);
+    canvas_put(c, room, PAINT_BOLD, "%.8s", now + 11);
+    c->y += 2;
+}
+
+/* foot - the two last lines, which nothing else writes to */
+static void foot(const struct view *v, struct canvas *c)
+{
+    c->end = c->rows;
+    c->y = c->rows - 2;
+    canvas_put(c, 0, PAINT_PLAIN, "%s", v->note);
+    c->y = c->rows - 1;
+    canvas_put(c, 0, PAINT_DIM, "%s", keys);
+}
+
+void view_draw(const struct view *v, struct canvas *c)
+{
+    c->y = 0;
+    c->end = c->rows - 2;
+    if (c->end > 0)
+        title(v, c);
+    if (v->count == 0) {
+        canvas_put(c, 0, PAINT_PLAIN, "%s",
+                   v->trouble[0] ? v->trouble
+                                 : "no worker has run with this state "
+                                   "directory");
+    } else {
+        view_table(v, c);
+        c->y++;
+        view_chosen(v, c);
+    }
+    foot(v, c);
+}

@@ -1,0 +1,303 @@
+/* What top draws: the same numbers on every terminal, more where there is room,
+ * and colour where a person is needed. */
+#include "common/text/term.h"
+#include "tests/unit/top/view_fixture.h"
+
+/* busy - with letters, and messages that run */
+static void busy(size_t flights, size_t letters)
+{
+    seen_detail.flight_count = flights;
+    seen_detail.letter_count = letters;
+    for (size_t i = 0; i < flights; i++) {
+        struct view_flight *f = &seen_detail.flights[i];
+
+        memcpy(f->id, "01M82YYBXD39WZZT6MGE1TYY60", sizeof f->id);
+        snprintf(f->body, sizeof f->body, "runs %zu", i);
+        f->started_ns = NOW_NS - NS_PER_S;
+        f->attempt = 1;
+    }
+    for (size_t i = 0; i < letters; i++) {
+        struct view_letter *l = &seen_detail.letters[i];
+
+        l->row = (int64_t)(letters - i);
+        l->died_ns = NOW_NS - 3 * NS_PER_S;
+        l->attempts = 2;
+        l->reason = "exhausted";
+        snprintf(l->error, sizeof l->error, "exit 1: no such order");
+        snprintf(l->body, sizeof l->body, "dead %zu", i);
+    }
+}
+
+/* looks - of which the queue had one message more each time */
+static void looks(uint64_t n)
+{
+    seen_history.looks = n;
+    for (uint64_t i = 0; i < n; i++)
+        seen_history.depth[i % TOP_HISTORY] = i;
+}
+
+static int curves_in(const char *line)
+{
+    int n = 0;
+
+    for (const char *at = line; (at = strstr(at, "█")) != NULL; at++)
+        n++;
+    return n;
+}
+
+Test(top_view, no_line_is_wider_than_the_terminal)
+{
+    struct view_queue q[] = {a_queue("/a-queue-with-quite-a-long-name-eu"),
+                             a_queue("/\xe2\x98\x83snow"), a_queue("/c")};
+    struct view v = a_view(q, 3);
+
+    looks(300);
+    busy(20, 20);
+    v.note = "a note that is longer than a small terminal is wide";
+    for (int columns = 1; columns <= 260; columns += 7)
+        for (int rows = 1; rows <= 60; rows += 5) {
+            draw(&v, columns, rows);
+            for (int y = 0; y < rows; y++)
+                cr_assert_leq(term_columns(drawn.lines[y].text), columns,
+                              "%dx%d: %s", columns, rows, drawn.lines[y].text);
+        }
+    canvas_close(&drawn);
+}
+
+Test(top_view, eighty_columns_have_every_number_and_one_list)
+{
+    struct view_queue q[] = {a_queue("/orders"), a_queue("/invoices")};
+    struct view v = a_view(q, 2);
+
+    looks(20);
+    busy(2, 3);
+    q[0].depth = 7;
+    q[0].rate = 31.9;
+    q[0].running = 2;
+    q[0].waits = 3;
+    q[0].dead = 4;
+    q[0].p50 = 239000000;
+    q[0].p99 = 277000000;
+    draw(&v, 80, 24);
+    cr_assert_not_null(
+        strstr(says("/orders"),
+               "7/10      31.9     2/4      3     4 239ms 277ms"),
+        "%s", says("/orders"));
+    says("IN FLIGHT");
+    says("runs 1");
+    cr_assert_null(line_of("LETTER"));
+    cr_assert_null(line_of("LAST DEPTHS"));
+    v.letters = true;
+    draw(&v, 80, 24);
+    says("exit 1: no such order");
+    cr_assert_null(line_of("IN FLIGHT"));
+    canvas_close(&drawn);
+}
+
+Test(top_view, two_hundred_columns_and_fifty_lines_have_curves_and_both_lists)
+{
+    struct view_queue q[] = {a_queue("/orders"), a_queue("/invoices")};
+    struct view v = a_view(q, 2);
+
+    looks(20);
+    busy(2, 40);
+    draw(&v, 200, 50);
+    says("LAST DEPTHS");
+    for (size_t i = 0; i < 2; i++)
+        cr_assert_gt(curves_in(says(q[i].name)), 0, "%s", says(q[i].name));
+    says("runs 1");
+    says("dead 1");
+    cr_assert_not_null(strstr(says("dead 1"), "exit 1: no such order"));
+    /* No line is left empty while letters have none. */
+    cr_assert(strstr(drawn.lines[47].text, "exhausted"), "%s",
+              drawn.lines[47].text);
+    canvas_close(&drawn);
+}
+
+Test(top_view, many_that_run_leave_half_of_the_room_to_letters)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    busy(200, 200);
+    draw(&v, 200, 50);
+    says("runs 10");
+    says("dead 10");
+    canvas_close(&drawn);
+}
+
+Test(top_view, head_names_the_machine_the_state_directory_and_the_queues)
+{
+    struct view_queue q[] = {a_queue("/a"), a_queue("/b")};
+    struct view v = a_view(q, 2);
+
+    draw(&v, 80, 24);
+    says("2 queues");
+    cr_assert_not_null(strstr(says("mqctl top"), "edge-1"));
+    cr_assert_not_null(strstr(says("mqctl top"), "/var/lib/mqworker"));
+    canvas_close(&drawn);
+}
+
+Test(top_view, the_sum_of_all_queues_counts_also_those_that_are_not_shown)
+{
+    static char names[30][16];
+    struct view_queue q[30];
+    struct view v = a_view(q, 30);
+
+    for (size_t i = 0; i < 30; i++) {
+        snprintf(names[i], sizeof names[i], "/q%02zu", i);
+        q[i] = a_queue(names[i]);
+        q[i].rate = 2;
+        q[i].running = 1;
+        q[i].waits = i == 0 ? -1 : 10; /* one is not known */
+        q[i].dead = 1;
+    }
+    draw(&v, 80, 24);
+    cr_assert_not_null(strstr(says("all 30"), "60.0  30/120    290    30"),
+                       "%s", says("all 30"));
+    says("all 30, 22 not shown");
+    v.chosen = 29;
+    draw(&v, 80, 24);
+    cr_assert(line_of("/q29")->chosen, "the chosen one is always shown");
+    canvas_close(&drawn);
+}
+
+Test(top_view, one_queue_needs_no_sum)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    draw(&v, 80, 24);
+    cr_assert_null(line_of("all 1"));
+    canvas_close(&drawn);
+}
+
+Test(top_view, a_queue_that_is_well_has_no_colour)
+{
+    struct view_queue q[] = {a_queue("/orders"), a_queue("/idle")};
+    struct view v = a_view(q, 2);
+
+    q[0].depth = 9;
+    q[0].running = 4; /* all busy, and senders need not wait */
+    q[0].waits = 100;
+    q[0].p99 = NS_PER_S;
+    q[1].state = "not running"; /* and nothing waits for it */
+    busy(3, 0);
+    draw(&v, 200, 50);
+    for (int y = 0; y < drawn.rows; y++)
+        for (size_t i = 0; i < drawn.lines[y].count; i++)
+            cr_assert(drawn.lines[y].parts[i].paint < PAINT_WARN, "%s",
+                      drawn.lines[y].text);
+    canvas_close(&drawn);
+}
+
+Test(top_view, what_needs_a_person_has_a_colour_and_nothing_beside_it)
+{
+    static const struct {
+        const char *state;
+        enum paint paint;
+    } states[] = {
+        {"paused", PAINT_WARN},
+        {"breaker probing", PAINT_WARN},
+        {"full: as many messages wait as --max-waiting allows", PAINT_WARN},
+        {"breaker open", PAINT_BAD},
+        {"killed", PAINT_BAD},
+        {"store.db is gone", PAINT_BAD},
+        {"store cannot be written", PAINT_BAD},
+        {"at its --rate", PAINT_PLAIN},
+        {"stopping", PAINT_PLAIN},
+        {"not seen from here", PAINT_PLAIN}};
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        q[0].state = states[i].state;
+        cr_assert_eq(view_state_paint(&q[0]), states[i].paint, "%s",
+                     states[i].state);
+    }
+    q[0] = a_queue("/orders");
+    q[0].depth = 10;
+    q[0].running = 4;
+    q[0].dead = 2;
+    draw(&v, 80, 24);
+    cr_assert_eq(paint_of("/orders", "/orders"), PAINT_PLAIN);
+    cr_assert_eq(paint_of("/orders", "running"), PAINT_PLAIN);
+    cr_assert_eq(paint_of("/orders", "10/10"), PAINT_WARN);
+    cr_assert_eq(paint_of("/orders", "4/4"), PAINT_WARN);
+    cr_assert_eq(paint_of("/orders", "2     -"), PAINT_WARN);
+    q[0].state = "not running";
+    cr_assert_eq(view_state_paint(&q[0]), PAINT_BAD, "messages wait for it");
+    canvas_close(&drawn);
+}
+
+Test(top_view, a_queue_that_cannot_be_looked_at_says_why)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    q[0].problem = "cannot read its folder: Permission denied";
+    q[0].state = NULL;
+    draw(&v, 80, 24);
+    says("cannot read its folder: Permission denied");
+    cr_assert_eq(paint_of("/orders", "cannot read"), PAINT_BAD);
+    canvas_close(&drawn);
+}
+
+Test(top_view, names_are_cut_in_the_middle_with_a_mark)
+{
+    struct view_queue q[] = {a_queue("/invoices-of-last-year-eu"),
+                             a_queue("/invoices-of-last-year-us")};
+    struct view v = a_view(q, 2);
+
+    draw(&v, 80, 24);
+    says("...ar-eu running");
+    says("...ar-us running");
+    draw(&v, 120, 24);
+    says("/invoices-of-last-year-eu running");
+    canvas_close(&drawn);
+}
+
+Test(top_view, empty_lists_say_so)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    draw(&v, 200, 50);
+    says("nothing runs");
+    says("no dead letters");
+    v.count = 0;
+    draw(&v, 80, 24);
+    says("no worker has run with this state directory");
+    canvas_close(&drawn);
+}
+
+Test(top_view, what_a_sender_wrote_moves_no_cursor)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    busy(1, 1);
+    q[0].last_error = "\033[2J";
+    snprintf(seen_detail.flights[0].group, HEADER_VALUE_MAX, "\033]0;x\a");
+    snprintf(seen_detail.letters[0].error, ERROR_JOINED, "a\rb\033[H");
+    draw(&v, 200, 50);
+    for (int y = 0; y < drawn.rows; y++)
+        for (const char *c = drawn.lines[y].text; *c; c++)
+            cr_assert((unsigned char)*c >= ' ', "%s", drawn.lines[y].text);
+    canvas_close(&drawn);
+}
+
+Test(top_view, without_utf8_curves_are_plain)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    looks(20);
+    v.utf8 = false;
+    draw(&v, 200, 50);
+    cr_assert_not_null(strchr(says("depth"), '#'));
+    for (int y = 0; y < drawn.rows; y++)
+        for (const char *c = drawn.lines[y].text; *c; c++)
+            cr_assert_lt((unsigned char)*c, 128);
+    canvas_close(&drawn);
+}
