@@ -4,6 +4,7 @@
 
 #include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_window.h"
 
 #define GROUPS_SHOWN 200 /* error texts */
 
@@ -30,7 +31,8 @@ static int tally_add(const struct letter_tally *t, void *arg)
 }
 
 /* queue_tally - the groups of one queue, of its newest `most` letters, added to
- * a list; *since: json, how far that reached */
+ * a list; 0: of the letters that ask_letters looks at. *since: json, how far
+ * that reached */
 static int queue_tally(const struct serve_ask *a, uint64_t most,
                        struct tallies *t, json_t **since, struct problem *p)
 {
@@ -42,7 +44,8 @@ static int queue_tally(const struct serve_ask *a, uint64_t most,
         return -EINVAL;
     f.limit = 0;
     if (s)
-        err = narrowed = letters_narrow(s, &f, most);
+        err = narrowed =
+            most ? letters_narrow(s, &f, most) : window_find(s, &f);
     if (s && err >= 0)
         err = letters_summary(s, LETTER_BY_ERROR, &f, tally_add, t);
     store_close(&s);
@@ -58,7 +61,7 @@ json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
     struct tallies t = {.list = json_array(), .queue = a->path.queue};
     json_t *since;
 
-    if (queue_tally(a, LOOKED_AT, &t, &since, p) < 0) {
+    if (queue_tally(a, 0, &t, &since, p) < 0) {
         json_decref(t.list);
         return NULL;
     }

@@ -17,6 +17,7 @@
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_window.h"
 
 #define PAGE_LEAST 100
 #define PAGE_MOST  500
@@ -233,7 +234,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
     if (ask_filter(a, &f, p) < 0 || ask_store(a, a->path.queue, &s, p) < 0)
         return NULL;
     g.most = f.limit++;
-    narrowed = s ? letters_narrow(s, &f, LOOKED_AT) : 0;
+    narrowed = s ? window_find(s, &f) : 0;
     err = s && narrowed >= 0 ? letters_each(s, &f, false, brief_add, &g)
                              : narrowed;
     if (err < 0)
@@ -245,11 +246,12 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
         next = json_sprintf("%" PRIu64 ".1", f.since_ns);
     else
         next = json_null();
-    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:b, s:b}", "queue",
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:b, s:b}", "queue",
                      a->path.queue, "letters", g.list, "dead",
                      s ? (json_int_t)store_count(s, STORE_DEAD) : 0, "next",
-                     next, "since", ask_since(narrowed, &f), "write",
-                     a->o->allow_write, "bodies", !a->o->no_bodies);
+                     next, "since", ask_since(narrowed, &f), "looked_to",
+                     narrowed > 0 ? json_time(f.since_ns) : json_null(),
+                     "write", a->o->allow_write, "bodies", !a->o->no_bodies);
 }
 
 /* ---- one letter ---- */

@@ -19,11 +19,8 @@ json_t *ask_failed(struct problem *p, int err);
 /* The filter of a query; its limit is set. */
 int ask_filter(const struct serve_ask *a, struct letter_filter *f,
                struct problem *p);
-/* Letters that one answer looks at, the newest first, so that the page of a
- * million is there at once; it says so, and where it ended. */
-#define LOOKED_AT 20000
 /* Where it ended, as a filter takes it, to the nanosecond; null: it looked at
- * all (`narrowed`: what letters_narrow returned). */
+ * all (`narrowed`: what window_find returned). */
 json_t *ask_since(int narrowed, const struct letter_filter *f);
 /* Bytes of somebody else as text that hides nothing. */
 json_t *ask_text(const void *bytes, size_t size, bool one_line);

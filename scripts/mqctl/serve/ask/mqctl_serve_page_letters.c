@@ -1,10 +1,12 @@
 /* mqctl_serve_page_letters.c - pages of letters (see mqctl_serve_page.h) */
 #include "scripts/mqctl/serve/ask/mqctl_serve_page.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
+#include "scripts/mqctl/serve/ask/mqctl_serve_window.h"
 
 /* glob_url - an error text as a glob that matches it and nothing else */
 static void glob_url(FILE *out, const char *text)
@@ -19,18 +21,31 @@ static void glob_url(FILE *out, const char *text)
     }
 }
 
-/* cut_note - what was not looked at, so that no number is taken for another */
-static void cut_note(FILE *out, const json_t *groups)
+/* none - whether a page has no letter */
+static bool none(const json_t *data)
 {
-    const char *since = member_text(groups, "since");
+    return json_array_size(json_object_get(data, "letters")) == 0;
+}
+
+/* cut_note - what was not looked at, so that no number is taken for another */
+static void cut_note(FILE *out, const json_t *data)
+{
+    const char *since = member_text(data, "since");
 
     if (!*since)
         return;
-    fprintf(out,
-            "<p id=\"cut\" data-since=\"%s\">This page looked at %d letters, "
-            "the newest first, and at no more. <em>Older letters</em> goes "
-            "on; <code>mqdlq list</code> looks at all.</p>",
-            since, LOOKED_AT);
+    fprintf(out, "<p id=\"cut\" data-since=\"%s\">", since);
+    if (none(data)) {
+        fputs("Nothing matches down to ", out);
+        html_value(out, data, "looked_to");
+        fputs(". <em>Look further back</em> goes on", out);
+    } else {
+        fprintf(out,
+                "This page looked at %d letters, from the newest that matches "
+                "on, and at no more. <em>Older letters</em> goes on",
+                LOOKED_AT);
+    }
+    fputs("; <code>mqdlq list</code> looks at all.</p>", out);
 }
 
 static void groups_table(FILE *out, const json_t *list, bool queues)
@@ -134,14 +149,31 @@ static void older_link(FILE *out, const struct serve_ask *a, const json_t *data)
         fprintf(out, "&amp;%s=", serve_query_names[i]);
         html_url(out, a->query[i]);
     }
-    fputs("\">Older letters</a></p>", out);
+    fprintf(out, "\">%s</a></p>",
+            none(data) ? "Look further back" : "Older letters");
+}
+
+/* groups_of - by error, the letters that a list looked at: from its first on */
+static json_t *groups_of(const struct serve_ask *a, const json_t *data)
+{
+    const json_t *first = json_array_get(json_object_get(data, "letters"), 0);
+    struct serve_ask same = *a;
+    struct problem p;
+    uint64_t ns;
+    int64_t row;
+    char from[64];
+
+    if (!first || !ask_cursor(member_text(first, "cursor"), &ns, &row))
+        return json_pack("{s:[], s:i}", "groups", "total", 0);
+    snprintf(from, sizeof from, "%" PRIu64 ".%" PRId64, ns, row + 1);
+    same.query[QUERY_AFTER] = from;
+    return ask_by_error(&same, &p);
 }
 
 void letters_page(FILE *out, const struct serve_ask *a, const json_t *data)
 {
     const char *queue = a->path.queue;
-    struct problem p;
-    json_t *groups = ask_by_error(a, &p);
+    json_t *groups = groups_of(a, data);
     const json_t *l;
     size_t i;
 
@@ -155,7 +187,7 @@ void letters_page(FILE *out, const struct serve_ask *a, const json_t *data)
     html_value(out, data, "dead");
     fputs("</span> in all</p>", out);
     filter_form(out, a);
-    cut_note(out, groups);
+    cut_note(out, data);
     groups_table(out, json_object_get(groups, "groups"), false);
     fputs("<section id=\"bulk\" aria-label=\"Actions\" data-total=\"", out);
     html_value(out, groups, "total");
