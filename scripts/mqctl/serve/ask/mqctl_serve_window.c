@@ -1,8 +1,6 @@
 /* mqctl_serve_window.c - see mqctl_serve_window.h */
 #include "scripts/mqctl/serve/ask/mqctl_serve_window.h"
 
-#include <errno.h>
-
 #include "common/base/clock.h"
 
 #define STEP    2000 /* letters between two looks at the clock */
@@ -21,7 +19,7 @@ static int place_take(const struct letter *l, void *arg)
 }
 
 /* go_back - to the newest letter that matches, where the filter begins then; or
- * as far as there is time, and it has no letter then. An enum search, -errno. */
+ * as far as there is time, and it has no letter then; enum search, -errno */
 static int go_back(struct store *s, struct letter_filter *f)
 {
     uint64_t end = clock_mono_ns() + MOST_NS;
