@@ -98,6 +98,13 @@ static void on_duplicate(void *arg, struct message *m, const struct ulid *first)
     settle_duplicate(&e->flow, m, first);
 }
 
+static void on_put_by(void *arg, struct message *m, uint64_t due_ns)
+{
+    struct engine *e = arg;
+
+    settle_put_by(&e->flow, m, due_ns);
+}
+
 static void on_ended(void *arg, const char *why, int status)
 {
     struct engine *e = arg;
@@ -195,6 +202,7 @@ int engine_source_open(struct engine *e, struct problem *p)
                                           .settled = on_settled,
                                           .died = on_died,
                                           .duplicate = on_duplicate,
+                                          .put_by = on_put_by,
                                           .letters_gone = on_letters_gone,
                                           .held = held,
                                           .hooks = on_hooks,

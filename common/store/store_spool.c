@@ -24,7 +24,8 @@ enum { KEY, RECEIVED, ID, CRASHES, FLAGS, LETTER, DATA };
 struct change {
     struct store *store;
     const struct store_spool_change *c;
-    int64_t more; /* rows; -1: one less */
+    int64_t more;  /* rows; -1: one less */
+    int64_t waits; /* the same of those that store_waits counts */
 };
 
 /* id_value - NULL as long as there is none */
@@ -37,15 +38,30 @@ static struct sql_value id_value(const struct ulid *id)
                : value_blob(id->bytes, sizeof id->bytes);
 }
 
+/* later_in - one more that waits for its time. A sequence that is there was
+ * written by a worker that died before it freed the slot. */
+static int later_in(struct sql *sql, const struct store_row *m,
+                    struct change *change)
+{
+    int64_t row;
+    int err = sql_insert_row(sql, m, store_boot(change->store), &row);
+
+    change->waits += !err;
+    return err == -EEXIST ? 0 : err;
+}
+
 /* row_in - one more, unless its key is another message's */
-static int row_in(struct sql *sql, struct store_spooled *m, int64_t *more)
+static int row_in(struct sql *sql, struct store_spooled *m,
+                  struct change *change)
 {
     int err = m->unique ? sql_key_claim(sql, m->unique, &m->first) : 0;
 
     m->taken = err == -EEXIST;
     if (err)
         return m->taken ? 0 : err;
-    ++*more;
+    if (m->later)
+        return later_in(sql, m->later, change);
+    change->more++;
     return sql_run(
         sql, SQL_SPOOL_IN,
         SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
@@ -75,11 +91,11 @@ static int change_apply(struct sql *sql, void *arg)
     const struct store_spool_change *c = change->c;
     int err = 0;
 
-    change->more = 0;
+    change->more = change->waits = 0;
     for (size_t i = 0; i < c->out_count && !err; i++)
         err = sql_spool_out(sql, c->out[i], &change->more);
     for (size_t i = 0; i < c->in_count && !err; i++)
-        err = row_in(sql, &c->in[i], &change->more);
+        err = row_in(sql, &c->in[i], change);
     return err ? err : sql_spool_counted(sql, change->more);
 }
 
@@ -89,6 +105,7 @@ static void change_durable(void *arg)
     const struct change *change = arg;
 
     store_spooled_add(change->store, change->more);
+    store_waits_add(change->store, change->waits);
     if (change->c->durable)
         change->c->durable(change->c->arg);
 }

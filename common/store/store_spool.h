@@ -49,6 +49,10 @@ struct store_spooled {
     /* It comes in only if it gets this key, in the same commit; NULL: it asks
      * for none. Those of one commit ask in their order in it. */
     const struct store_key *unique;
+    /* It waits for its time, not for its turn: this row comes in, of the table
+     * of messages, and nothing else of the above but `unique` is read. NULL: it
+     * waits for its turn. */
+    const struct store_row *later;
     bool taken;        /* out: it did not, and did not come in; it was ... */
     struct ulid first; /* out: ... of this message */
 };

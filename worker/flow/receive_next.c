@@ -15,7 +15,6 @@
 #include "worker/flow/backlog.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"
-#include "worker/flow/receive.h"
 #include "worker/flow/run_limits.h"
 
 #define SOON_NS NS_PER_MS /* until a due one that was put off is tried again */
@@ -54,44 +53,6 @@ static int take_due(struct receive *item)
     return err == PUT_BY || err == -EINPROGRESS ? -EAGAIN : err;
 }
 
-/* expired - its time was over before it was started for the first time */
-static bool expired(const struct delivery *d, uint64_t now)
-{
-    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
-           d->message->failures == 0 &&
-           !(d->message->flags & MESSAGE_REDELIVERED);
-}
-
-/* ahead - how far its not-before lay ahead when it was received; 0: the time
- * has come, or it waited for it already */
-static uint64_t ahead(const struct delivery *d, uint64_t now)
-{
-    uint64_t until = d->header.not_before_ns, from = d->message->received_ns;
-
-    if (!(d->header.fields & HEADER_NOT_BEFORE) || until <= now ||
-        d->message->failures > 0)
-        return 0;
-    if (from == 0) /* a kill came before that was noted */
-        from = now;
-    return until > from ? until - from : 0;
-}
-
-/* receive_delayed - it is to wait in the source
- * One that waits for nothing, as it has expired already or asks for more than
- * --max-delay, dies in its turn, and nothing of its group passes it meanwhile.
- */
-bool receive_delayed(const struct flow *f, const struct delivery *d)
-{
-    uint64_t now;
-
-    if (d->message->flags & MESSAGE_STORED ||
-        !(d->header.fields & HEADER_NOT_BEFORE))
-        return false;
-    now = clock_wall_ns();
-    return d->header.not_before_ns > now && !expired(d, now) &&
-           ahead(d, now) <= f->set->max_delay_ns;
-}
-
 /* is_plain - it has the lease of its group, no time of its own, and is no
  * letter */
 static bool is_plain(const struct delivery *d)
@@ -118,10 +79,10 @@ __attribute__((noinline)) static int sort_any(struct receive *item,
 
     delivery_sort(d, m, f->set->group_separator);
     err = known_look(f, d);
-    if (!err &&
-        (d->repeat || d->duplicate || !d->group.at ||
-         m->flags & MESSAGE_CANCELLED ||
-         (d->header.fields & HEADER_NOT_BEFORE && receive_delayed(f, d))))
+    if (!err && (d->repeat || d->duplicate || !d->group.at ||
+                 m->flags & MESSAGE_CANCELLED ||
+                 (d->header.fields & HEADER_NOT_BEFORE &&
+                  delivery_delayed(d, f->set->max_delay_ns))))
         return 0;
     if (!err)
         err = dispatch_enter(f, d);
@@ -326,13 +287,13 @@ static bool timed(struct receive *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
-    uint64_t now = clock_wall_ns(), wait = ahead(d, now);
+    uint64_t now = clock_wall_ns(), wait = delivery_ahead(d, now);
 
-    if (expired(d, now))
+    if (delivery_expired(d, now))
         outlived(f, d, now);
     else if (wait > f->set->max_delay_ns)
         too_far(f, d, wait);
-    else if (receive_delayed(f, d))
+    else if (delivery_delayed(d, f->set->max_delay_ns))
         put_later(item);
     else
         return false;

@@ -17,16 +17,6 @@
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 
-#define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
-
-/* wait_cut - a wait from `now` on that the source has a time for */
-static uint64_t wait_cut(uint64_t now, uint64_t wait)
-{
-    uint64_t most = now < TIME_END ? TIME_END - now : 0;
-
-    return wait < most ? wait : most;
-}
-
 /* released - of a message that was settled without a lane */
 static void released(struct flow *f, const struct settle *s)
 {
@@ -113,6 +103,17 @@ void settle_duplicate(struct flow *f, struct message *m,
     duplicate(f, &d);
 }
 
+void settle_put_by(struct flow *f, struct message *m, uint64_t due_ns)
+{
+    struct delivery d = {0};
+    struct decision dec;
+
+    delivery_read(&d, m, f->set->group_separator);
+    decision_init(&dec, &d, SETTLE_RETRY);
+    dec.s.due_ns = due_ns;
+    decision_done(f, &dec);
+}
+
 void settle_repeat(struct flow *f, struct delivery *d)
 {
     if (d->duplicate)
@@ -140,15 +141,6 @@ void settle_stale(struct flow *f, struct delivery *d)
     give(f, &dec);
 }
 
-/* settle_due - as its header says, from now on */
-uint64_t settle_due(const struct delivery *d)
-{
-    uint64_t now = clock_wall_ns(), from = clock_steady_ns();
-    uint64_t when = d->header.not_before_ns;
-
-    return from + wait_cut(from, when > now ? when - now : 0);
-}
-
 /* settle_later - one commit for all; if that fails, each goes its own way */
 void settle_later(struct flow *f, struct message *const *list, size_t n)
 {
@@ -163,7 +155,7 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
         d[i].count = NULL;
         delivery_read(&d[i], list[i], f->set->group_separator);
         decision_init(&dec[i], &d[i], SETTLE_RETRY);
-        dec[i].s.due_ns = settle_due(&d[i]);
+        dec[i].s.due_ns = delivery_due(&d[i]);
         all[i] = dec[i].s;
     }
     if (!(source->can & SOURCE_ASYNC))
@@ -222,7 +214,7 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
     if (reason != REASON_NONE) {
         dec.s.died_ns = clock_wall_ns();
     } else {
-        dec.wait_ns = wait_cut(now, wait_of(f, d, out));
+        dec.wait_ns = delivery_wait_cut(now, wait_of(f, d, out));
         dec.s.due_ns = now + dec.wait_ns;
     }
     give(f, &dec);

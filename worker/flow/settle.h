@@ -29,6 +29,8 @@ void settle_repeat(struct flow *f, struct delivery *d);
 /* One that nobody has been asked about yet: `first` has its unique key. */
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
+/* One that the source has put by until its not-before is over, at `due_ns`. */
+void settle_put_by(struct flow *f, struct message *m, uint64_t due_ns);
 /* An operator cancelled it, and nobody has run it since: discarded. */
 void settle_cancelled(struct flow *f, struct delivery *d);
 /* Its claim is gone: it comes again, and is not worth a run. */
@@ -37,9 +39,6 @@ void settle_stale(struct flow *f, struct delivery *d);
  * commit. */
 #define SETTLE_LATER_MOST 16
 void settle_later(struct flow *f, struct message *const *list, size_t n);
-
-/* When its not-before is over: clock_steady_ns. */
-uint64_t settle_due(const struct delivery *d);
 
 /* ---- inside ---- */
 

@@ -10,7 +10,6 @@
 #include "common/base/log.h"
 #include "worker/handlers/handler.h"
 #include "worker/flow/known.h"
-#include "worker/flow/receive.h"
 #include "worker/flow/settle.h"
 #include "worker/flow/unsettled.h"
 
@@ -36,12 +35,12 @@ struct keep {
 static void place_of(const struct flow *f, const struct delivery *d,
                      struct settle *out)
 {
-    bool delayed = receive_delayed(f, d);
+    bool delayed = delivery_delayed(d, f->set->max_delay_ns);
 
     out->group = d->group;
     out->header_size = d->header.bytes;
     out->kind = SETTLE_RETRY;
-    out->due_ns = delayed ? settle_due(d) : clock_steady_ns();
+    out->due_ns = delayed ? delivery_due(d) : clock_steady_ns();
     if (!delayed && d->group.at && !(d->message->flags & MESSAGE_STORED))
         out->kind = SETTLE_PARK;
 }

@@ -6,6 +6,8 @@
 
 #include "common/base/clock.h"
 
+#define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
+
 /* raw_group - what stands before the separator of a message without a header
  * A message without the separator has no group. One that a header could not
  * name either is broken: nobody meant it.
@@ -87,6 +89,52 @@ uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise)
 {
     return d->header.fields & HEADER_MAX_ATTEMPTS ? d->header.max_attempts
                                                   : otherwise;
+}
+
+bool delivery_expired(const struct delivery *d, uint64_t now)
+{
+    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
+           d->message->failures == 0 &&
+           !(d->message->flags & MESSAGE_REDELIVERED);
+}
+
+uint64_t delivery_ahead(const struct delivery *d, uint64_t now)
+{
+    uint64_t until = d->header.not_before_ns, from = d->message->received_ns;
+
+    if (!(d->header.fields & HEADER_NOT_BEFORE) || until <= now ||
+        d->message->failures > 0)
+        return 0;
+    if (from == 0) /* a kill came before that was noted */
+        from = now;
+    return until > from ? until - from : 0;
+}
+
+bool delivery_delayed(const struct delivery *d, uint64_t most)
+{
+    uint64_t now;
+
+    if (d->message->flags & MESSAGE_STORED ||
+        !(d->header.fields & HEADER_NOT_BEFORE))
+        return false;
+    now = clock_wall_ns();
+    return d->header.not_before_ns > now && !delivery_expired(d, now) &&
+           delivery_ahead(d, now) <= most;
+}
+
+uint64_t delivery_wait_cut(uint64_t now, uint64_t wait)
+{
+    uint64_t most = now < TIME_END ? TIME_END - now : 0;
+
+    return wait < most ? wait : most;
+}
+
+uint64_t delivery_due(const struct delivery *d)
+{
+    uint64_t now = clock_wall_ns(), from = clock_steady_ns();
+    uint64_t when = d->header.not_before_ns;
+
+    return from + delivery_wait_cut(from, when > now ? when - now : 0);
 }
 
 void delivery_regroup(struct delivery *d, const char *key, size_t size)

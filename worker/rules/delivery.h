@@ -98,6 +98,19 @@ uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
 /* Its id as text; it costs something, so it is made when somebody wants it. */
 const char *delivery_id(struct delivery *d);
+/* Its time was over before it was started for the first time. */
+bool delivery_expired(const struct delivery *d, uint64_t now);
+/* How far its not-before lay ahead when it was received; 0: the time has come,
+ * or it waited for it already. */
+uint64_t delivery_ahead(const struct delivery *d, uint64_t now);
+/* It is to wait in the source. One that waits for nothing, as it has expired
+ * already or asks for more than `most`, dies in its turn, and nothing of its
+ * group passes it meanwhile. */
+bool delivery_delayed(const struct delivery *d, uint64_t most);
+/* Until when, by its header; clock_steady_ns. */
+uint64_t delivery_due(const struct delivery *d);
+/* A wait from `now` on, cut to the times that a source has. */
+uint64_t delivery_wait_cut(uint64_t now, uint64_t wait);
 /* Its group is this one, whatever the message says: it was stored so. */
 void delivery_regroup(struct delivery *d, const char *key, size_t size);
 

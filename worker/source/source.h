@@ -206,6 +206,10 @@ struct source_events {
     /* A message that is lent to nobody came while another one, *first, has its
      * unique key: to be settled as DISCARD. Any thread; may wait for a disk. */
     void (*duplicate)(void *arg, struct message *m, const struct ulid *first);
+    /* A message that was lent to nobody is where it waits for its not-before,
+     * durably: take_due gives it at `due_ns`. It can be read until the event
+     * returns. A thread of the source's that holds no lock. */
+    void (*put_by)(void *arg, struct message *m, uint64_t due_ns);
     /* A letter of a group may be gone: ask letters() for each group that is
      * held. How many are not held any more, or -errno: of one it is not known,
      * and the event comes again. A pool thread. */

@@ -478,3 +478,105 @@ Test(mqctl_spool, explain_finds_it_and_says_how_many_come_before_it)
     r = ctl("explain", q, id);
     cr_assert_not_null(strstr(r.out, ": done at"), "%s%s", r.out, r.err);
 }
+
+/* delayed - a message behind those of the spool, for an hour; the test's id */
+static const char *delayed(const char *q, const char *body)
+{
+    static char id[64];
+    struct harness_result r =
+        harness_run("mqsend", "--print-id", "--delay", "1h", q, body);
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    snprintf(id, sizeof id, "%.*s", (int)strcspn(r.out, "\n"), r.out);
+    harness_until(ctl_number(q, "waiting") > 0, SOON_MS);
+    return id;
+}
+
+Test(mqctl_spool, a_delayed_one_waits_for_its_time_and_not_in_the_spool)
+{
+    const char *q = harness_queue(10, 256), *out;
+    struct harness_process *w = spool_fill(q);
+    const char *id = delayed(q, "later\n");
+    json_t *o;
+
+    cr_assert_eq(ctl_number(q, "spooled"), SPOOLED);
+    out = ctl_out("list", "--json", "--state", "delayed", q);
+    cr_assert_eq(lines_in(out), 1, "%s", out);
+    o = line_of(out, 0);
+    cr_assert_str_eq(field(o, "id"), id);
+    cr_assert_str_eq(field(o, "body"), "later\n");
+    cr_assert_gt(json_integer_value(json_object_get(o, "due_at_ns")), 0);
+    json_decref(o);
+    out = ctl_out("list", "--state", "delayed", q);
+    cr_assert_not_null(strstr(out, "in 59m"), "DUE has it: %s", out);
+    order_is(ctl_out("list", "--json", "--state", "spooled", q), 0, SPOOLED);
+    cr_assert_eq(harness_lines("out"), 0, "the first one runs still");
+    harness_write("open", "", 0);
+    harness_until_lines("out", SPOOLED + 1, SOON_MS);
+    cr_assert_eq(harness_lines_with("out", "later"), 0);
+    cr_assert_eq(ctl("run-now", q, id).status, 0);
+    run_all(w, SPOOLED + 2);
+    cr_assert_eq(harness_lines_with("out", "later"), 1);
+}
+
+Test(mqctl_spool, run_now_makes_a_delayed_one_due_beside_the_spool)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    const char *id = delayed(q, "later\n");
+    struct harness_result r = ctl("run-now", q, id);
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.err, "");
+    cr_assert_not_null(strstr(r.out, "1 of 1 message due now"), "%s", r.out);
+    cr_assert_eq(
+        lines_in(ctl_out("list", "--json", "--state", "delayed", q)), 0);
+    run_all(w, SPOOLED + 2);
+    cr_assert_eq(harness_lines_with("out", "later"), 1);
+}
+
+Test(mqctl_spool, without_a_worker_a_delayed_one_is_steered_just_so)
+{
+    const char *q = harness_queue(10, 256), *id;
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    id = delayed(q, "later\n");
+    harness_kill(w);
+    harness_until((r = ctl("run-now", q, id),
+                   !strstr(r.err, "nobody listens")),
+                  SOON_MS);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "1 of 1 message due now"), "%s", r.out);
+    w = ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c",
+                   "read x; echo $x >>out");
+    run_all(w, SPOOLED + 2);
+    cr_assert_eq(harness_lines_with("out", "later"), 1);
+}
+
+/* A stop empties the queue: what is delayed goes where it waits for its time,
+ * and is unique for as long as it asked. */
+Test(mqctl_spool, a_stop_and_a_key_keep_a_delayed_one)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    struct harness_result r;
+
+    for (int i = 0; i < 2; i++)
+        ctl_good(harness_run("mqsend", "--unique", "k", "--delay", "1h", q,
+                             "once\n"));
+    harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "waiting"), 1);
+    harness_signal(w, SIGTERM);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    r = ctl("list", "--json", "--state", "delayed", q);
+    cr_assert_eq(lines_in(r.out), 1, "%s%s", r.out, r.err);
+    r = ctl("run-now", "--json", "--all", q);
+    cr_assert_eq(number_of(r.out, "done"), 1, "%s%s", r.out, r.err);
+    w = ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c",
+                   "read x; echo $x >>out");
+    harness_until(harness_lines_with("out", "once") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines_with("out", "once"), 1);
+}

@@ -112,6 +112,38 @@ Test(store_spool, all_fields_come_back)
     store_close(&s);
 }
 
+/* What waits for its time comes in with the others, to the other table, and
+ * once. */
+Test(store_spool, a_delayed_one_is_a_row_of_the_messages)
+{
+    const struct store_row later = {.state = STORE_WAITING,
+                                    .receive_seq = 2,
+                                    .id = ulid_make(7),
+                                    .due_ns = 5000,
+                                    .data = "later",
+                                    .size = 5};
+    struct store_spooled in[2] = {spooled(0, 1, "a"), spooled(0, 2, "later")};
+    const struct store_spool_change c = {.in = in, .in_count = 2};
+    struct store *s = fixture_open();
+    struct store_row out;
+    char data[8];
+    int64_t row;
+
+    in[1].later = &later;
+    cr_assert(store_spool_change(s, &c) == 0);
+    cr_assert_str_eq(order(s), "0:a");
+    cr_assert(store_spooled(s) == 1 && store_waits(s) == 1);
+    cr_assert(store_find_seq(s, 2, &row) == 0);
+    cr_assert(store_get(s, row, &out, data, sizeof data, NULL) == 0);
+    cr_assert(out.state == STORE_WAITING && out.due_ns == 5000);
+    cr_assert(out.size == 5 && !memcmp(data, "later", 5));
+    in[0] = spooled(0, 3, "c");
+    cr_assert(store_spool_change(s, &c) == 0, "a kill came before FREE");
+    cr_assert_str_eq(order(s), "0:a 0:c");
+    cr_assert(store_spooled(s) == 2 && store_waits(s) == 1);
+    store_close(&s);
+}
+
 Test(store_spool, an_empty_body_and_no_id_come_back)
 {
     struct store_spooled out, m = spooled(0, 1, "");

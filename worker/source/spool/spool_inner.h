@@ -52,6 +52,7 @@ struct spool {
     struct spool_wait *writing; /* m; w reads it */
     struct store_spooled *rows; /* w  what a commit brings there */
     struct store_key *keys;     /* w  of rows */
+    struct store_row *later;    /* w  the same */
     _Atomic size_t writes;      /* a */
     int64_t writing_first;      /* m  of them comes next */
     /* On the disk: read ahead, in their order. */

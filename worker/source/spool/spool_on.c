@@ -70,11 +70,12 @@ static int fill(struct spool *sp, struct problem *p)
     sp->writing = calloc(most, sizeof *sp->writing);
     sp->rows = calloc(most, sizeof *sp->rows);
     sp->keys = calloc(most, sizeof *sp->keys);
+    sp->later = calloc(most, sizeof *sp->later);
     sp->bodies = malloc(sp->room);
     /* The kernel gives memory for those that are used: one or a few. */
     sp->taken = calloc(STORE_SPOOL_PRIORITY + 1, sizeof *sp->taken);
-    if (!sp->waiting || !sp->writing || !sp->rows || !sp->keys || !sp->bodies ||
-        !sp->taken)
+    if (!sp->waiting || !sp->writing || !sp->rows || !sp->keys || !sp->later ||
+        !sp->bodies || !sp->taken)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     return ends_ready(sp, p);
 }

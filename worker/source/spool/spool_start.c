@@ -251,6 +251,7 @@ void spool_close(struct spool **spool)
     free(sp->writing);
     free(sp->rows);
     free(sp->keys);
+    free(sp->later);
     pthread_mutex_destroy(&sp->steer_mtx);
     pthread_mutex_destroy(&sp->write_mtx);
     pthread_mutex_destroy(&sp->mtx);

@@ -1,6 +1,7 @@
 /* spool_write.c - to the disk, many in one commit (see spool_inner.h)
  *
- * One commit brings in what waits and deletes what ended. The slots are FREE
+ * One commit brings in what waits and deletes what ended; what is delayed comes
+ * in as a row that waits for its time. The slots are FREE
  * before anything later is written (`durable` of store_spool_change), so that
  * no slot is left whose row has come and gone.
  * Crash before the commit: the slots are HELD, the ends are noted. After it,
@@ -15,27 +16,55 @@
 
 #include "common/base/fault_point.h"
 #include "common/message/header.h"
+#include "worker/rules/delivery.h"
 #include "worker/source/mq/row.h"
 
 #define ENDS_BATCH 1024 /* keys that are deleted in one commit */
 
-/* letter_of - the letter that its header says it is, 0: none */
-static int64_t letter_of(const struct slot *slot, size_t size)
+/* header_of - what its header says; a broken one says nothing */
+static void header_of(const struct slot *slot, size_t size, struct header *h)
 {
     char why[HEADER_WHY];
-    struct header h;
 
-    if (header_parse(slot->body, size, &h, why) < 0 ||
-        !(h.fields & HEADER_LETTER) || h.letter > INT64_MAX)
-        return 0;
-    return (int64_t)h.letter;
+    if (!header_found(slot->body, size) ||
+        header_parse(slot->body, size, h, why) < 0)
+        h->fields = 0;
 }
 
-/* row_of - what is kept of a message in its slot */
-static void row_of(struct store_spooled *row, const struct spool_wait *wait)
+/* letter_of - the letter that its header says it is, 0: none */
+static int64_t letter_of(const struct header *h)
+{
+    return h->fields & HEADER_LETTER && h->letter <= INT64_MAX
+               ? (int64_t)h->letter
+               : 0;
+}
+
+/* later_of - the row of a message that is to wait for its time; NULL: it waits
+ * for its turn, as all do while as many wait as may (--max-waiting) */
+static const struct store_row *later_of(const struct spool *sp,
+                                        struct store_row *row, struct lent *l)
+{
+    const struct settings *set = sp->q->set;
+    struct delivery d;
+
+    delivery_read(&d, &l->m, set->group_separator);
+    if (!delivery_delayed(&d, set->max_delay_ns) ||
+        (uint64_t)store_waits(sp->q->store) >= set->max_waiting)
+        return NULL;
+    row_make(row, l, d.group, d.header.bytes);
+    row->state = STORE_WAITING;
+    row->due_ns = delivery_due(&d);
+    return row;
+}
+
+/* row_of - what is kept of a message in its slot; a letter that is sent again
+ * has a row already, to which it is linked when its turn comes */
+static void row_of(const struct spool *sp, struct store_spooled *row,
+                   struct store_row *later, const struct spool_wait *wait)
 {
     const struct slot *slot = wait->lent->slot;
     struct slot_word w = slot_word(slot);
+    struct header h;
 
     *row = (struct store_spooled){.key = wait->key,
                                   .received_ns = slot->received_ns,
@@ -43,7 +72,10 @@ static void row_of(struct store_spooled *row, const struct spool_wait *wait)
                                   .crashes = w.crashes,
                                   .data = slot->body,
                                   .size = atomic_load(&slot->length)};
-    row->letter = letter_of(slot, row->size);
+    header_of(slot, row->size, &h);
+    row->letter = letter_of(&h);
+    if (h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
+        row->later = later_of(sp, later, wait->lent);
     if (w.flags & SLOT_REDELIVERED)
         row->flags |= STORE_REDELIVERED;
     if (w.flags & SLOT_LENGTH_INFERRED)
@@ -86,7 +118,7 @@ static void rows_of(struct spool *sp, size_t n)
 
         if (wait->unique)
             spool_key_ask(&sp->keys[i], wait->lent);
-        row_of(&sp->rows[i], wait);
+        row_of(sp, &sp->rows[i], &sp->later[i], wait);
         if (wait->unique)
             sp->rows[i].unique = &sp->keys[i];
     }
@@ -103,6 +135,12 @@ static void written(void *arg)
             slot_retire(sp->writing[i].lent->slot);
 }
 
+/* in_hand - its slot is needed still, to tell of it */
+static bool in_hand(const struct spool *sp, size_t i)
+{
+    return sp->rows[i].taken || sp->rows[i].later;
+}
+
 /* landed - what became of those on their way */
 static void landed(struct spool *sp, size_t n, int err)
 {
@@ -110,7 +148,7 @@ static void landed(struct spool *sp, size_t n, int err)
     bool stalled;
 
     for (size_t i = 0; i < n && !err; i++)
-        came += !sp->rows[i].taken;
+        came += !in_hand(sp, i);
     pthread_mutex_lock(&sp->mtx);
     if (err) {
         for (size_t i = 0; i < n; i++)
@@ -123,7 +161,7 @@ static void landed(struct spool *sp, size_t n, int err)
     stalled = atomic_exchange(&sp->stalled, false);
     pthread_mutex_unlock(&sp->mtx);
     for (size_t i = 0; i < n && !err; i++)
-        if (!sp->rows[i].taken)
+        if (!in_hand(sp, i))
             custody_release(sp->q->custody, sp->writing[i].lent->slot);
     if (n || stalled)
         sp->q->events.changed(sp->q->events.arg);
@@ -140,6 +178,21 @@ static void duplicates_end(struct spool *sp, size_t n)
         FAULT_POINT("spool_duplicate_before");
         sp->q->events.duplicate(sp->q->events.arg, &sp->writing[i].lent->m,
                                 &sp->rows[i].first);
+    }
+}
+
+/* later_tell - those that wait for their time are due by themselves
+ * Crash before it: the next start finds their rows. */
+static void later_tell(struct spool *sp, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct lent *l = sp->writing[i].lent;
+
+        if (sp->rows[i].taken || !sp->rows[i].later)
+            continue;
+        due_rows_expect(sp->q->due_rows, sp->later[i].due_ns);
+        sp->q->events.put_by(sp->q->events.arg, &l->m, sp->later[i].due_ns);
+        custody_release(sp->q->custody, l->slot);
     }
 }
 
@@ -241,7 +294,9 @@ int spool_write(struct spool *sp, bool waiting)
     size_t in;
     int err = commit(sp, waiting, &in);
 
-    if (!err)
+    if (!err) {
         duplicates_end(sp, in);
+        later_tell(sp, in);
+    }
     return err ? err : large;
 }
