@@ -75,6 +75,23 @@ static void full_found(struct findings *f, const struct snapshot *v)
           v->waiting + v->parked, most ? most : "no more");
 }
 
+/* rate_found - it goes on by itself, as quickly as it was told to */
+static void rate_found(struct findings *f, const struct snapshot *v)
+{
+    char text[JSON_TEXT];
+    const char *rate = json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), "rate"), text);
+
+    FOUND(f, WARN, "worker",
+          fix(f,
+              "if that is too slow: mqctl set %s rate=N/s, or rate=off; else "
+              "nothing is to be done",
+              v->queue),
+          "it takes nothing just now: as many were delivered as --rate%s%s "
+          "allows; it goes on by itself",
+          rate ? " " : "", rate ? rate : "");
+}
+
 /* unwritten_found - its disk is full, or broken */
 static void unwritten_found(struct findings *f, const struct snapshot *v)
 {
@@ -144,6 +161,9 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               "it is paused");
     else if (snapshot_full(v))
         full_found(f, v);
+    else if (strcmp(snapshot_state(v),
+                    counters_holds_text(COUNTERS_RATE_HELD)) == 0)
+        rate_found(f, v);
     else if (strcmp(snapshot_state(v), "store cannot be written") == 0)
         unwritten_found(f, v);
     else if (strcmp(snapshot_state(v), "running") != 0)

@@ -31,6 +31,10 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     cr_assert_not_null(strstr(r.out, "as --rate allows"), "%s", r.out);
     cr_assert_not_null(strstr(r.out, "1/h,3"), "%s", r.out);
     cr_assert_eq(ran(), 3);
+    r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, "--rate 1/h,3 allows"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "rate=off"), "%s", r.out);
+    cr_assert_null(strstr(r.out, "look at its log"), "%s", r.out);
     cr_assert_eq(ctl("set", q, "rate=fast").status, 64);
     r = ctl("set", q, "rate=off");
     cr_assert_not_null(strstr(r.out, "rate 1/h,3 -> off"), "%s", r.out);
