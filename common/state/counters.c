@@ -181,13 +181,22 @@ static void past_put(struct counters *c, uint64_t when, uint64_t id0,
     counters_publish(&at->when, when);
 }
 
+/* when_of - as an entry has it; a reader of before these words finds no end it
+ * knows in the last two, and a time that is right */
+static uint64_t when_of(enum counters_end end, uint64_t wall_ns)
+{
+    if (end <= COUNTERS_DEAD)
+        return (wall_ns & ~UINT64_C(3)) | end;
+    return (wall_ns & ~UINT64_C(7)) | (end == COUNTERS_CANCELLED ? 4 : 0);
+}
+
 void counters_settled(struct counters *c, enum counters_end end,
                       const struct ulid *id, uint64_t wall_ns)
 {
     uint64_t half[2];
 
     memcpy(half, id->bytes, sizeof half);
-    past_put(c, (wall_ns & ~UINT64_C(3)) | end, half[0], half[1]);
+    past_put(c, when_of(end, wall_ns), half[0], half[1]);
 }
 
 /* old_open - a file of version 1 whose journals are whole, or -1 */

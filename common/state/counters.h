@@ -41,6 +41,8 @@ enum counters_end { /* final states in the journal; 0: an empty place */
                     COUNTERS_DONE,
                     COUNTERS_DISCARDED,
                     COUNTERS_DEAD,
+                    COUNTERS_DUPLICATE, /* discarded: its key was taken */
+                    COUNTERS_CANCELLED, /* discarded, by an operator */
 };
 
 /* Values of since_ns that are no time. */

@@ -39,9 +39,11 @@
     (COUNTERS_HEAD + COUNTERS_JOURNAL * sizeof(struct counters_past))
 #define COUNTERS_STRIDE ((sizeof(struct counters_block) + 4095) / 4096 * 4096)
 
-/* One message that is no more. `when` is 0 while it is written. */
+/* One message that is no more. `when` is 0 while it is written. Its low bits
+ * are enum counters_end: 2 of them up to COUNTERS_DEAD. If these are 0, the
+ * third one says whether it was a duplicate or cancelled. */
 struct counters_past {
-    _Atomic uint64_t when; /* wall ns, the low 2 bits: enum counters_end */
+    _Atomic uint64_t when; /* wall ns */
     _Atomic uint64_t id[2];
 };
 _Static_assert(sizeof(struct counters_past) == 24, "counters format");

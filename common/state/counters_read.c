@@ -217,6 +217,15 @@ static bool past_read(const struct counters_past *at, uint64_t id[2],
     return *when != 0 && counters_get(&at->when) == *when;
 }
 
+/* end_of - as when_of wrote it */
+static enum counters_end end_of(uint64_t when)
+{
+    return when == 0    ? COUNTERS_NO_END
+           : when & 3   ? (enum counters_end)(when & 3)
+           : (when & 4) ? COUNTERS_CANCELLED
+                        : COUNTERS_DUPLICATE;
+}
+
 bool counters_find(const struct counters *c, const struct ulid *id,
                    enum counters_end *end, uint64_t *wall_ns)
 {
@@ -227,7 +236,7 @@ bool counters_find(const struct counters *c, const struct ulid *id,
         if (past_read(counters_past(c, k), half, &when) && half[0] == want[0] &&
             half[1] == want[1] && when > newest)
             newest = when;
-    *end = (enum counters_end)(newest & 3);
-    *wall_ns = newest & ~UINT64_C(3);
+    *end = end_of(newest);
+    *wall_ns = newest & (newest & 3 ? ~UINT64_C(3) : ~UINT64_C(7));
     return newest != 0;
 }

@@ -362,12 +362,23 @@ static bool spool_search(struct search *s)
 
 /* ---- gone ---- */
 
+/* discarded_why - by whom; a handler's reason is in the log alone */
+static void discarded_why(struct search *s, enum counters_end end)
+{
+    bool cancelled = end == COUNTERS_CANCELLED;
+
+    put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
+    add(s, cancelled ? ": an operator cancelled it"
+                     : ": a duplicate, as another message had its unique key; "
+                       "the log of the worker names that one");
+}
+
 static bool journal_search(struct search *s)
 {
     static const char *const ends[] = {
-        [COUNTERS_NO_END] = "gone",
-        [COUNTERS_DONE] = "done",
-        [COUNTERS_DISCARDED] = "discarded",
+        [COUNTERS_NO_END] = "gone",         [COUNTERS_DONE] = "done",
+        [COUNTERS_DISCARDED] = "discarded", [COUNTERS_DUPLICATE] = "discarded",
+        [COUNTERS_CANCELLED] = "discarded",
     };
     char when[TIME_TEXT], time[DURATION_TEXT];
     enum counters_end end;
@@ -383,6 +394,8 @@ static bool journal_search(struct search *s)
               when);
     else
         found(s, ends[end], "%s at %s, %s ago", ends[end], when, ago(at, time));
+    if (end > COUNTERS_DEAD)
+        discarded_why(s, end);
     return true;
 }
 

@@ -94,6 +94,14 @@ static void tell(const struct flow *f, const struct decision *dec)
         tell_waiting(f, dec, id);
 }
 
+/* discarded_by - the end that the journal is to have */
+static enum counters_end discarded_by(const struct decision *dec)
+{
+    return dec->duplicate   ? COUNTERS_DUPLICATE
+           : dec->cancelled ? COUNTERS_CANCELLED
+                            : COUNTERS_DISCARDED;
+}
+
 /* add - to the numbers of one block */
 static void add(struct counters *c, struct counters_block *b,
                 const struct decision *dec)
@@ -110,7 +118,7 @@ static void add(struct counters *c, struct counters_block *b,
         counters_add(&b->discarded, 1);
         if (dec->duplicate)
             counters_add(&b->duplicates, 1);
-        counters_settled(c, COUNTERS_DISCARDED, id, dec->end_ns);
+        counters_settled(c, discarded_by(dec), id, dec->end_ns);
         break;
     case SETTLE_DEAD:
         counters_add(&b->dead, 1);

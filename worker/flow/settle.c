@@ -16,6 +16,7 @@
 #include "common/state/counters.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
+#include "worker/rules/verdict.h"
 
 /* released - of a message that was settled without a lane */
 static void released(struct flow *f, const struct settle *s)
@@ -67,6 +68,7 @@ static void duplicate(struct flow *f, struct delivery *d)
 
     decision_init(&dec, d, SETTLE_DISCARD);
     dec.duplicate = true;
+    dec.end_ns = clock_wall_ns();
     snprintf(error, sizeof error, "the key of %s", ulid_print(d->first, id));
     dec.s.error = error;
     give(f, &dec);
@@ -128,6 +130,7 @@ void settle_cancelled(struct flow *f, struct delivery *d)
     struct decision dec;
 
     decision_init(&dec, d, SETTLE_DISCARD);
+    dec.cancelled = true;
     dec.end_ns = clock_wall_ns();
     dec.s.error = "cancelled";
     give(f, &dec);
@@ -230,6 +233,7 @@ __attribute__((noinline)) static void finished(struct flow *f,
     decision_init(&dec, d, discard ? SETTLE_DISCARD : SETTLE_DONE);
     dec.took_ns = out->duration_ns;
     dec.end_ns = settle_ended_at(d, out);
+    dec.cancelled = discard && verdict_is_cancelled(out);
     if (discard && out->error[0])
         dec.s.error = out->error;
     give(f, &dec);

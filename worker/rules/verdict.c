@@ -96,3 +96,9 @@ void verdict_cancelled(struct outcome *out)
     out->delayed = out->said = false;
     strlcpy(out->error, "cancelled", sizeof out->error);
 }
+
+bool verdict_is_cancelled(const struct outcome *out)
+{
+    return out->verdict == MQW_DISCARD && !out->said &&
+           strcmp(out->error, "cancelled") == 0;
+}

@@ -23,6 +23,8 @@ void verdict_exit(struct outcome *out, const struct settings *set,
 void verdict_timeout(struct outcome *out, uint64_t limit_ns);
 /* An operator had it ended; the message is not run again. */
 void verdict_cancelled(struct outcome *out);
+/* Whether it is that; no handler can say so. */
+bool verdict_is_cancelled(const struct outcome *out);
 /* Whether this exit code means that the command cannot be started; then `out`
  * says so. */
 bool verdict_no_command(struct outcome *out, int code);

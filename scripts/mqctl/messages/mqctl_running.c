@@ -90,8 +90,11 @@ static void journal_look(struct runs *r, const struct messages *m)
 
         if (!run->runs && c && counters_find(c, &run->id, &end, &wall_ns) &&
             wall_ns >= run->started_ns) {
-            r->cancelled += end == COUNTERS_DISCARDED;
-            r->ended += end != COUNTERS_DISCARDED;
+            /* The first is a worker's that is older. */
+            bool so = end == COUNTERS_DISCARDED || end == COUNTERS_CANCELLED;
+
+            r->cancelled += so;
+            r->ended += !so;
             continue;
         }
         run->looks += !run->runs;

@@ -300,6 +300,8 @@ Test(mqctl_spool, cancel_ends_rows_as_discarded_in_their_turn)
     cr_assert_eq(harness_lines_with("out", "named"), 0);
     r = ctl("explain", q, id);
     cr_assert_not_null(strstr(r.out, ": discarded at"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "ago: an operator cancelled it"), "%s",
+                       r.out);
     cr_assert_eq(harness_lines("out"), 10, "first, and nine of the rows");
 }
 
@@ -529,8 +531,8 @@ Test(mqctl_spool, run_now_makes_a_delayed_one_due_beside_the_spool)
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_str_eq(r.err, "");
     cr_assert_not_null(strstr(r.out, "1 of 1 message due now"), "%s", r.out);
-    cr_assert_eq(
-        lines_in(ctl_out("list", "--json", "--state", "delayed", q)), 0);
+    cr_assert_eq(lines_in(ctl_out("list", "--json", "--state", "delayed", q)),
+                 0);
     run_all(w, SPOOLED + 2);
     cr_assert_eq(harness_lines_with("out", "later"), 1);
 }
@@ -543,8 +545,7 @@ Test(mqctl_spool, without_a_worker_a_delayed_one_is_steered_just_so)
 
     id = delayed(q, "later\n");
     harness_kill(w);
-    harness_until((r = ctl("run-now", q, id),
-                   !strstr(r.err, "nobody listens")),
+    harness_until((r = ctl("run-now", q, id), !strstr(r.err, "nobody listens")),
                   SOON_MS);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_not_null(strstr(r.out, "1 of 1 message due now"), "%s", r.out);

@@ -22,6 +22,7 @@ Test(unique, the_second_is_discarded_counted_and_named)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "-c", "2", RUNS);
     char first[32], second[32], want[80];
+    struct harness_result r;
     const char *line;
 
     snprintf(first, sizeof first, "%.26s", push(q, "--unique", "k"));
@@ -36,7 +37,13 @@ Test(unique, the_second_is_discarded_counted_and_named)
     has(line, want);
     snprintf(want, sizeof want, "the key of %s", first);
     has(line, want);
-    has(ctl_out("explain", q, second), "discarded");
+    r = ctl("explain", q, second);
+    has(r.out, "discarded at");
+    has(r.out, "ago: a duplicate, as another message had its unique key");
+    cr_assert_null(strstr(r.out, "1970-"), "%s", r.out);
+    r = ctl("explain", "--json", q, second);
+    has(r.out, "\"reason\":\"duplicate\"");
+    cr_assert_null(strstr(r.out, "\"1970-"), "%s", r.out);
     has(ctl_out("status", q), "1 of the discarded, by their unique key");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_lines("runs"), 3);

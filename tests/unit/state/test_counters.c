@@ -205,6 +205,14 @@ Test(counters, the_journal_finds_the_newest_end_of_a_message)
     cr_assert_eq(when, (WALL + 1000) & ~UINT64_C(3));
     cr_assert(counters_find(r, &id_b, &end, &when));
     cr_assert_eq(end, COUNTERS_DISCARDED);
+    counters_settled(w, COUNTERS_DUPLICATE, &id_b, WALL + 3000);
+    cr_assert(counters_find(r, &id_b, &end, &when));
+    cr_assert_eq(end, COUNTERS_DUPLICATE);
+    cr_assert_eq(when, (WALL + 3000) & ~UINT64_C(7));
+    counters_settled(w, COUNTERS_CANCELLED, &id_b, WALL + 4000);
+    cr_assert(counters_find(r, &id_b, &end, &when));
+    cr_assert_eq(end, COUNTERS_CANCELLED);
+    cr_assert_eq(when, (WALL + 4000) & ~UINT64_C(7));
 }
 
 Test(counters, the_journal_forgets_the_oldest_and_nothing_else)
