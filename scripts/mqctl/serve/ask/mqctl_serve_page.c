@@ -229,7 +229,7 @@ static void message_row(FILE *out, const json_t *m)
     html_value(out, m, *member_text(m, "id") ? "id" : "row");
     fputs("\" data-state=\"", out);
     html_value(out, m, "state");
-    fputs("\"><th scope=\"row\" class=\"text\">", out);
+    fputs("\"><th scope=\"row\" class=\"text id\">", out);
     html_value(out, m, "id");
     fputs("</th><td>", out);
     html_value(out, m, "state");
