@@ -52,6 +52,13 @@ Test(hardening, programs_and_library_have_all_of_it)
     free(path);
 }
 
+/* A plugin that is built as the programs are is no weak place in the worker. */
+Test(hardening, a_plugin_can_have_all_of_it)
+{
+    cr_expect_str_eq(flaws(harness_plugin("torture"), "library"), "");
+    cr_expect_str_eq(flaws(harness_plugin("ledger"), "library"), "");
+}
+
 /* entry_is_marked - whether a jump through a pointer may land on `function`, as
  * -fcf-protection has it. The note in the file would say so of the whole, and
  * is there only where the C library's start files have it too. */
