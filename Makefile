@@ -295,7 +295,8 @@ DRY     := bench completion demo docs docs_agree every_instruction hardening \
            install instructions man power run_tests runbook schedules
 SINGLE  := damaged_state faults_tools harness hostile_state hostile_text \
            mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend serve \
-           serve_browser serve_confined serve_limits serve_ways worker_limits
+           serve_browser serve_confined serve_further serve_limits \
+           serve_ways worker_limits
 # build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
 # build, and nothing is run.
 check-asan build-asan: goal = $(if $(filter build-%,$@),tests,check)

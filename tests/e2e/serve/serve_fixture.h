@@ -10,12 +10,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 struct web {
@@ -147,6 +149,33 @@ static inline const char *dead_letters(unsigned n,
     }
     harness_until(ctl_number(q, "dead") == n, SOON_MS);
     return q;
+}
+
+/* letters_many - that number of dead letters more, a millisecond apart, as
+ * mqdlq import takes them; the first of them alone is "exit 9" */
+static inline void letters_many(const char *q, unsigned n)
+{
+    char path[4096];
+    FILE *out;
+
+    snprintf(path, sizeof path, "%s/many", harness_state_dir());
+    out = fopen(path, "we");
+    cr_assert_not_null(out);
+    for (unsigned i = 0; i < n; i++)
+        fprintf(out,
+                "{\"message_id\":\"01M82WH2675BH7W7CEF6%06u\",\"state\":"
+                "\"dead\",\"died_at_ns\":%" PRIu64 ",\"reason\":"
+                "\"exhausted\",\"error\":\"exit %d\",\"attempts\":1,"
+                "\"crashes\":0,\"redelivered\":false,\"length_inferred\":"
+                "false,\"priority\":0,\"group\":null,"
+                "\"first_received_at_ns\":1,\"header\":\"\",\"body\":"
+                "\"x\",\"stderr\":\"\",\"history\":[]}\n",
+                i, (uint64_t)NS_PER_S + i * NS_PER_MS, i ? 1 : 9);
+    cr_assert_eq(fclose(out), 0);
+    cr_assert_eq(harness_run("mqdlq", "import", "--quiet", "--state-dir",
+                             harness_state_dir(), q, path)
+                     .status,
+                 0);
 }
 
 /* web_stop - on SIGTERM it ends well */

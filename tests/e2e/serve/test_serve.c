@@ -241,33 +241,6 @@ Test(serve, letters_come_page_by_page_and_by_error)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-/* letters_many - that number of dead letters more, a millisecond apart, as
- * mqdlq import takes them; the first of them alone is "exit 9" */
-static void letters_many(const char *q, unsigned n)
-{
-    char path[4096];
-    FILE *out;
-
-    snprintf(path, sizeof path, "%s/many", harness_state_dir());
-    out = fopen(path, "we");
-    cr_assert_not_null(out);
-    for (unsigned i = 0; i < n; i++)
-        fprintf(out,
-                "{\"message_id\":\"01M82WH2675BH7W7CEF6%06u\",\"state\":"
-                "\"dead\",\"died_at_ns\":%" PRIu64 ",\"reason\":"
-                "\"exhausted\",\"error\":\"exit %d\",\"attempts\":1,"
-                "\"crashes\":0,\"redelivered\":false,\"length_inferred\":"
-                "false,\"priority\":0,\"group\":null,"
-                "\"first_received_at_ns\":1,\"header\":\"\",\"body\":"
-                "\"x\",\"stderr\":\"\",\"history\":[]}\n",
-                i, (uint64_t)NS_PER_S + i * NS_PER_MS, i ? 1 : 9);
-    cr_assert_eq(fclose(out), 0);
-    cr_assert_eq(harness_run("mqdlq", "import", "--quiet", "--state-dir",
-                             harness_state_dir(), q, path)
-                     .status,
-                 0);
-}
-
 /* Each page looks at 20,000, and says so. */
 Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
 {
@@ -294,57 +267,6 @@ Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
     cr_assert(strstr(r->body, "20000 letters are meant now"), "%s", r->body);
     json_decref(o);
     cr_assert(strstr(web_get(&w, "/dead"), "the newest 20000 of 20101"));
-    web_stop(&w);
-    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
-}
-
-/* next_page - where an answer goes on; "": nowhere */
-static void next_page(const json_t *o, char next[64])
-{
-    const char *text = json_string_value(json_object_get(o, "next"));
-
-    snprintf(next, 64, "%s", text ? text : "");
-}
-
-/* The oldest of all is the one that matches: each answer goes back as far as it
- * has time, and at least two thousand letters. */
-Test(serve, a_filter_that_matches_one_old_letter_finds_it)
-{
-    enum { MANY = 20100, STEP = 2000 };
-    struct harness_process *worker;
-    const char *q = dead_letters(1, &worker), *page;
-    struct web w = web_start(NULL);
-    char next[64] = "9000000000000000000.1";
-    size_t found = 0;
-    json_t *o;
-
-    letters_many(q, MANY);
-    for (int i = 0; found == 0 && *next; i++) {
-        cr_assert_leq(i, MANY / STEP);
-        page = web_get(&w, "/q/%s/dead?error=exit+9&after=%s", q + 1, next);
-        cr_assert(strstr(page, "<th scope=\"row\"") ||
-                      strstr(page, ">Look further back</a>"),
-                  "%s", page);
-        o = ctl_json(web_get(&w,
-                             "/api/v1/queues/%s/letters?error=exit+9&after=%s",
-                             q + 1, next));
-        found = json_array_size(json_object_get(o, "letters"));
-        cr_assert_eq(json_integer_value(json_object_get(o, "dead")), MANY + 1);
-        next_page(o, next);
-        json_decref(o);
-    }
-    cr_assert_eq(found, 1);
-    cr_assert_str_eq(next, "", "nothing is older");
-    /* What matches nothing comes to an end, too. */
-    strcpy(next, "9000000000000000000.1");
-    for (int i = 0; *next; i++) {
-        cr_assert_leq(i, MANY / STEP);
-        o = ctl_json(web_get(
-            &w, "/api/v1/queues/%s/letters?match=none&after=%s", q + 1, next));
-        cr_assert_eq(json_array_size(json_object_get(o, "letters")), 0);
-        next_page(o, next);
-        json_decref(o);
-    }
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

@@ -2,10 +2,14 @@
  *
  * A library for LD_PRELOAD, not a handler: CLOCK_REALTIME is shifted by the
  * seconds in the file that $CLOCK_SHIFT names, read anew at each call; no file
- * is 0. Replace the file in one step (rename). All other clocks stay as they
- * are. tests/e2e/faults/test_clock_steps.c.
+ * is 0. Replace the file in one step (rename). With $CLOCK_LEAP, milliseconds,
+ * CLOCK_MONOTONIC is ahead by that much more at each call: what has a limit of
+ * less has no time at all. All other clocks stay as they are.
+ * tests/e2e/faults/test_clock_steps.c, tests/e2e/serve/test_serve_further.c.
  */
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -27,6 +31,18 @@ static time_t shift_s(void)
     return (time_t)strtoll(text, NULL, 10);
 }
 
+/* leap - further than at the call before */
+static void leap(struct timespec *now)
+{
+    static _Atomic int64_t calls;
+    const char *text = getenv("CLOCK_LEAP");
+    int64_t ns = text ? ++calls * strtoll(text, NULL, 10) * 1000000 : 0;
+
+    ns += now->tv_nsec;
+    now->tv_sec += (time_t)(ns / 1000000000);
+    now->tv_nsec = (long)(ns % 1000000000);
+}
+
 /* clock_gettime - straight to the kernel: a sanitizer may call it before it can
  * be asked for the next one of that name */
 int clock_gettime(clockid_t id, struct timespec *now)
@@ -35,5 +51,7 @@ int clock_gettime(clockid_t id, struct timespec *now)
 
     if (rc == 0 && id == CLOCK_REALTIME)
         now->tv_sec += shift_s();
+    if (rc == 0 && id == CLOCK_MONOTONIC)
+        leap(now);
     return rc;
 }

@@ -1,0 +1,102 @@
+/* mqctl serve: a filter that matches old letters alone */
+#include "tests/e2e/serve/serve_fixture.h"
+
+/* further_init - the preloaded library comes before a sanitizer's runtime */
+static void further_init(void)
+{
+    const char *old = getenv("ASAN_OPTIONS");
+    char options[1024];
+
+    harness_init();
+    snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
+             old ? old : "", old ? ":" : "");
+    setenv("ASAN_OPTIONS", options, 1);
+}
+
+TestSuite(serve_further, .init = further_init, .fini = harness_fini,
+          .timeout = 120);
+
+enum { STEP = 2000, MANY = 2 * STEP + 100 };
+static const char newest[] = "9000000000000000000.1";
+
+/* hurried - a server whose answers never have time for a second step */
+static struct web hurried(void)
+{
+    char preload[4200];
+
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
+             harness_plugin("clock_shift"));
+    return web_ready(harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqctl", "serve", "--state-dir",
+                             harness_state_dir(), "--listen", "127.0.0.1:0"),
+        .env = HARNESS_LIST(preload, "CLOCK_LEAP=60")}));
+}
+
+/* answers_until - how many answers there are from the newest letter on, until
+ * one has a letter or nothing is older; *found: letters of the last */
+static unsigned answers_until(const struct web *w, const char *q,
+                              const char *filter, size_t *found)
+{
+    char next[64] = "";
+    unsigned n = 0;
+    json_t *o;
+
+    snprintf(next, sizeof next, "%s", newest);
+    for (*found = 0; *next && *found == 0; n++) {
+        cr_assert_leq(n, MANY / STEP, "no end");
+        const char *page =
+            web_get(w, "/q/%s/dead?%s&after=%s", q + 1, filter, next);
+        bool further = strstr(page, ">Look further back</a>") != NULL;
+
+        cr_assert_eq(further, strstr(page, "Nothing matches down to") != NULL);
+        o = ctl_json(web_get(w, "/api/v1/queues/%s/letters?%s&after=%s", q + 1,
+                             filter, next));
+        *found = json_array_size(json_object_get(o, "letters"));
+        cr_assert_eq(json_integer_value(json_object_get(o, "dead")), MANY + 1);
+        json_t *on = json_object_get(o, "next");
+        cr_assert(*found || further == json_is_string(on), "%s", page);
+        snprintf(next, sizeof next, "%s",
+                 json_is_string(on) ? json_string_value(on) : "");
+        json_decref(o);
+    }
+    return n;
+}
+
+/* The oldest of all but one is the one that matches. */
+Test(serve_further, an_old_letter_is_found_in_one_answer_or_from_link_to_link)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start(NULL), slow = hurried();
+    size_t found;
+
+    letters_many(q, MANY);
+    (void)answers_until(&w, q, "error=exit+9", &found);
+    cr_assert_eq(found, 1);
+    cr_assert_eq(answers_until(&slow, q, "error=exit+9", &found), 3);
+    cr_assert_eq(found, 1);
+    (void)answers_until(&w, q, "match=none", &found);
+    cr_assert_eq(found, 0);
+    cr_assert_eq(answers_until(&slow, q, "match=none", &found), 3);
+    cr_assert_eq(found, 0);
+    web_stop(&w);
+    web_stop(&slow);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* Without a filter, and with one of times alone, the newest are there. */
+Test(serve_further, what_every_letter_matches_costs_no_search)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web slow = hurried();
+    size_t found;
+
+    letters_many(q, MANY);
+    cr_assert_eq(answers_until(&slow, q, "limit=5", &found), 1);
+    cr_assert_eq(found, 5);
+    cr_assert_eq(answers_until(&slow, q, "until=2001-01-01", &found), 1);
+    cr_assert_eq(found, 100);
+    web_stop(&slow);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
