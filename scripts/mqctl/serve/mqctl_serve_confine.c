@@ -1,9 +1,9 @@
 /* mqctl_serve_confine.c - see mqctl_serve_confine.h
  *
- * The list is what was seen of the server, of looks and of mqdlq, and what the
- * C library and SQLite may do in their place. The C library of another day
- * tries new calls first: it must hear that there are none (ENOSYS), and then
- * takes those that it had before.
+ * The list is what was seen of the server, of looks and of mqdlq, and what
+ * other C libraries and SQLite may do in their place. The C library of another
+ * day tries new calls first: it must hear that there are none (ENOSYS), and
+ * then takes those that it had before.
  */
 #include "scripts/mqctl/serve/mqctl_serve_confine.h"
 
@@ -76,22 +76,24 @@ static const uint32_t own_numbers[] = {
     SYS_sched_getaffinity, SYS_sysinfo,   SYS_uname};
 
 static const uint32_t processes[] = {
-    SYS_exit,         SYS_exit_group,     SYS_kill,         SYS_rseq,
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_set_robust_list,
-    SYS_sigaltstack,  SYS_tgkill,         SYS_wait4};
+    SYS_exit,         SYS_exit_group,      SYS_kill,
+    SYS_rseq,         SYS_rt_sigaction,    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn, SYS_set_robust_list, SYS_set_tid_address,
+    SYS_sigaltstack,  SYS_tgkill,          SYS_tkill,
+    SYS_wait4};
 
 /* To become mqdlq, and what that does to send letters and to note it. */
-static const uint32_t to_write[] = {
-    SYS_execve,       SYS_fchmodat,  SYS_linkat,         SYS_mkdirat,
-    SYS_mq_timedsend, SYS_renameat2, SYS_set_tid_address};
+static const uint32_t to_write[] = {SYS_execve,       SYS_fchmodat,
+                                    SYS_linkat,       SYS_mkdirat,
+                                    SYS_mq_timedsend, SYS_renameat2};
 
 /* The same by names that newer machines do not have. */
 #ifdef SYS_dup2
-static const uint32_t old[] = {SYS_access, SYS_alarm, SYS_dup2,  SYS_epoll_wait,
-                               SYS_lstat,  SYS_open,  SYS_poll,  SYS_readlink,
-                               SYS_stat,   SYS_time,  SYS_unlink};
-static const uint32_t old_to_write[] = {SYS_arch_prctl, SYS_chmod, SYS_link,
-                                        SYS_mkdir, SYS_rename};
+static const uint32_t old[] = {
+    SYS_access, SYS_alarm, SYS_dup2,     SYS_epoll_wait, SYS_fork, SYS_lstat,
+    SYS_open,   SYS_poll,  SYS_readlink, SYS_stat,       SYS_time, SYS_unlink};
+static const uint32_t old_to_write[] = {SYS_arch_prctl, SYS_chmod,  SYS_link,
+                                        SYS_mkdir,      SYS_rename, SYS_rmdir};
 #endif
 
 #define LIST(of)                       \
