@@ -5,67 +5,20 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <ncurses.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/state/statedir.h"
 #include "common/text/complain.h"
-#include "scripts/mqctl/mqctl_ask.h"
-#include "scripts/mqctl/top/mqctl_top_model.h"
-
-#define NOTE 512
-#define HOST 65
+#include "scripts/mqctl/top/mqctl_top_session.h"
 
 enum { COLOUR_BAD = 1, COLOUR_WARN };
 
 struct screen {
-    struct top *top;
-    char chosen[QUEUE_NAME_MAX]; /* the queue; "": the first */
-    char note[NOTE], host[HOST], state_dir[PATH_MAX];
-    bool colour;
-    struct view_queue *queues; /* of the view: `room` of them */
-    size_t room;
-    struct view_detail detail;
-    struct view view;
+    struct session session;
     struct canvas canvas;
+    bool colour;
 };
-
-/* ---- what is shown ---- */
-
-/* model_update - all of the view, as the last look left it; -ENOMEM */
-static int model_update(struct screen *s)
-{
-    struct view *v = &s->view;
-    struct top *t = s->top;
-
-    if (t->count > s->room) {
-        struct view_queue *more =
-            reallocarray(s->queues, t->count, sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        s->queues = more;
-        s->room = t->count;
-    }
-    v->chosen = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        model_queue(&s->queues[i], t->rows[i]);
-        if (strcmp(s->chosen, t->rows[i]->queue) == 0)
-            v->chosen = i;
-    }
-    v->queues = s->queues;
-    v->count = t->count;
-    v->trouble = t->trouble;
-    v->now_ns = clock_wall_ns();
-    if (t->count)
-        model_detail(&s->detail, t->rows[v->chosen],
-                     v->letters || view_tall(LINES) ? (size_t)LINES : 0);
-    return 0;
-}
 
 /* ---- drawing ---- */
 
@@ -78,6 +31,8 @@ static attr_t attribute(const struct screen *s, enum paint paint)
         return A_BOLD;
     case PAINT_DIM:
         return A_DIM;
+    case PAINT_SORTED:
+        return A_BOLD | A_UNDERLINE;
     case PAINT_BAD:
         colour = s->colour ? (attr_t)COLOR_PAIR(COLOUR_BAD) : 0;
         return colour | A_BOLD;
@@ -113,14 +68,15 @@ static int show(struct screen *s)
 {
     struct canvas *c = &s->canvas;
 
+    if (session_update(&s->session, LINES) < 0)
+        return -ENOMEM;
     if (c->columns != COLS || c->rows != LINES) {
         canvas_close(c);
         if (canvas_open(c, COLS, LINES) < 0)
             return -ENOMEM;
     }
     canvas_clear(c);
-    s->view.note = s->note;
-    view_draw(&s->view, c);
+    view_draw(&s->session.view, c);
     erase();
     for (int y = 0; y < c->rows; y++)
         line_show(s, y);
@@ -130,105 +86,67 @@ static int show(struct screen *s)
 
 /* ---- keys ---- */
 
-/* chosen_row - NULL: there is no queue, or it cannot be looked at */
-static const struct top_row *chosen_row(const struct screen *s)
+/* key_of - what curses read, as the table of keys has it */
+static int key_of(int c)
 {
-    const struct top_row *r =
-        s->top->count ? s->top->rows[s->view.chosen] : NULL;
+    static const struct {
+        int curses, key;
+    } keys[] = {{KEY_UP, TOP_KEY_UP},
+                {KEY_DOWN, TOP_KEY_DOWN},
+                {KEY_LEFT, TOP_KEY_LEFT},
+                {KEY_RIGHT, TOP_KEY_RIGHT}};
 
-    return r && r->looked ? r : NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].curses == c)
+            return keys[i].key;
+    return c < 0x80 ? c : 0;
 }
 
-/* order - tell the worker of the chosen queue */
-static void order(struct screen *s, const char *line)
+/* keys_until - each is obeyed and shown, until a moment or the end */
+static int keys_until(struct screen *s, uint64_t end_ns, bool *on)
 {
-    const struct top_row *r = chosen_row(s);
-    const char *error = NULL;
-    json_t *answer = NULL;
-    struct problem p;
+    uint64_t now;
+    int c;
 
-    if (!r || !r->v.has_folder)
-        strlcpy(s->note, "there is no worker to tell", sizeof s->note);
-    else if (ask(&r->v.dir, r->queue, line, &answer, &p) < 0)
-        strlcpy(s->note, p.text, sizeof s->note);
-    else if (json_unpack(answer, "{s:s}", "error", &error) == 0)
-        strlcpy(s->note, error, sizeof s->note);
-    else
-        snprintf(s->note, sizeof s->note, "%s: %s", r->queue, line);
-    json_decref(answer);
-}
+    while ((now = clock_mono_ns()) < end_ns) {
+        enum session_next next;
 
-/* cap_change - one more or fewer */
-static void cap_change(struct screen *s, int change)
-{
-    const struct top_row *r = chosen_row(s);
-    char line[64];
-
-    if (!r)
-        return;
-    snprintf(line, sizeof line, "set max-concurrency=%d",
-             (int)snapshot_cap(&r->v) + change);
-    order(s, line);
-}
-
-/* choose - the queue above or below */
-static void choose(struct screen *s, int change)
-{
-    size_t at = s->view.chosen;
-
-    if (change < 0)
-        at -= at > 0;
-    else
-        at += at + 1 < s->top->count;
-    if (at < s->top->count)
-        strlcpy(s->chosen, s->top->rows[at]->queue, sizeof s->chosen);
-}
-
-/* key - false: it ends. A key that changes something is looked at at once. */
-static bool key(struct screen *s, int c)
-{
-    const struct top_row *r = chosen_row(s);
-    bool paused = r && snapshot_paused(&r->v);
-
-    switch (c) {
-    case 'q':
-    case 'Q':
-        return false;
-    case 'p':
-        order(s, paused ? "resume" : "pause");
-        break;
-    case '+':
-    case '=':
-        cap_change(s, +1);
-        break;
-    case '-':
-        cap_change(s, -1);
-        break;
-    case 'd':
-        s->view.letters = !s->view.letters;
-        break;
-    case KEY_UP:
-    case 'k':
-        choose(s, -1);
-        break;
-    case KEY_DOWN:
-    case 'j':
-        choose(s, +1);
-        break;
-    default:
-        break;
+        timeout((int)((end_ns - now) / NS_PER_MS) + 1);
+        c = getch();
+        if (c == ERR)
+            return 0;
+        next = c == KEY_RESIZE ? SESSION_GOES_ON
+                               : session_key(&s->session, key_of(c));
+        *on = next != SESSION_ENDS;
+        if (next != SESSION_GOES_ON)
+            return 0;
+        if (show(s) < 0)
+            return -ENOMEM;
     }
-    return true;
+    return 0;
+}
+
+/* rounds - look, draw, obey keys until the next look */
+static int rounds(struct screen *s)
+{
+    const struct options *o = s->session.top->o;
+    bool on = true;
+
+    for (uint64_t round = 0; on && (!o->rounds || round < o->rounds); round++) {
+        uint64_t end = clock_mono_ns() + o->interval_ns;
+
+        if (top_look(s->session.top) < 0 || show(s) < 0 ||
+            keys_until(s, end, &on) < 0)
+            return -ENOMEM;
+    }
+    return 0;
 }
 
 /* screen_open - the terminal as we want it */
 static void screen_open(struct screen *s)
 {
     const char *plain = getenv("NO_COLOR");
-    struct problem p;
 
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): mqctl has no threads */
-    setlocale(LC_CTYPE, "");
     initscr();
     cbreak();
     noecho();
@@ -241,41 +159,6 @@ static void screen_open(struct screen *s)
         init_pair(COLOUR_BAD, COLOR_RED, -1);
         init_pair(COLOUR_WARN, COLOR_YELLOW, -1);
     }
-    if (gethostname(s->host, sizeof s->host - 1) < 0 ||
-        statedir_root(s->state_dir, s->top->o->state_dir, &p) < 0)
-        s->state_dir[0] = '\0';
-    s->view.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    s->view.host = s->host;
-    s->view.state_dir = s->state_dir;
-    s->view.detail = &s->detail;
-}
-
-/* rounds - look, draw, wait for a key or the next look */
-static int rounds(struct screen *s)
-{
-    const struct options *o = s->top->o;
-    bool on = true;
-
-    for (uint64_t round = 0; on && (!o->rounds || round < o->rounds); round++) {
-        uint64_t end = clock_mono_ns() + o->interval_ns, now;
-
-        if (top_look(s->top) < 0 || model_update(s) < 0 || show(s) < 0)
-            return -ENOMEM;
-        while (on && (now = clock_mono_ns()) < end) {
-            int c;
-
-            timeout((int)((end - now) / NS_PER_MS) + 1);
-            c = getch();
-            if (c == ERR)
-                break;
-            on = key(s, c);
-            if (strchr("p+=-", c) && c < 128)
-                break; /* see what came of it */
-            if (model_update(s) < 0 || show(s) < 0)
-                return -ENOMEM;
-        }
-    }
-    return 0;
 }
 
 int top_screen(struct top *t)
@@ -283,11 +166,13 @@ int top_screen(struct top *t)
     static struct screen s;
     int err;
 
-    s.top = t;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): mqctl has no threads */
+    setlocale(LC_CTYPE, "");
+    session_init(&s.session, t, strcmp(nl_langinfo(CODESET), "UTF-8") == 0);
     screen_open(&s);
     err = rounds(&s);
     endwin();
     canvas_close(&s.canvas);
-    free(s.queues);
+    session_fini(&s.session);
     return err ? complain_memory() : 0;
 }

@@ -112,17 +112,27 @@ static void drive(unsigned short rows, unsigned short columns)
     harness_until(shows(&t, "q quit"), SOON_MS);
     cr_assert_eq(shows(&t, "exhausted"), rows == 50, "both lists, or one");
     terminal_key(&t, "p");
+    harness_until(shows(&t, "pause /"), SOON_MS);
+    terminal_key(&t, "n");
+    harness_until(shows(&t, "nothing was changed"), SOON_MS);
+    cr_assert(ctl_is(q, "state", "running"));
+    terminal_key(&t, "py");
     harness_until(ctl_is(q, "state", "paused"), SOON_MS);
-    terminal_key(&t, "p");
+    harness_until(shows(&t, "paused"), SOON_MS); /* so p means resume */
+    terminal_key(&t, "py");
     harness_until(ctl_is(q, "state", "running"), SOON_MS);
-    terminal_key(&t, "+");
-    harness_until(ctl_number(q, "max_concurrency") == 3, SOON_MS);
-    terminal_key(&t, "-");
-    harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
+    terminal_key(&t, "+++-y");
+    harness_until(ctl_number(q, "max_concurrency") == 4, SOON_MS);
+    terminal_key(&t, "?");
+    harness_until(shows(&t, "asks first"), SOON_MS);
+    terminal_key(&t, " >");
+    harness_until(shows(&t, "by STATE"), SOON_MS);
     if (rows < 50) {
         terminal_key(&t, "d");
         harness_until(shows(&t, "exhausted"), SOON_MS);
     }
+    terminal_key(&t, "Dy");
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
     terminal_key(&t, "q");
     harness_until((shows(&t, "\033[?1049l"), waitpid(t.pid, &status, WNOHANG)),
                   SOON_MS);
@@ -130,7 +140,6 @@ static void drive(unsigned short rows, unsigned short columns)
               (unsigned)status);
     cr_assert(shows(&t, "\033[?1049l"), "the screen is given back");
     close(t.fd);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
 Test(mqctl_top, top_on_a_terminal_of_80_by_24_obeys_its_keys)

@@ -301,3 +301,56 @@ Test(top_view, without_utf8_curves_are_plain)
             cr_assert_lt((unsigned char)*c, 128);
     canvas_close(&drawn);
 }
+
+/* ---- order ---- */
+
+/* order - the names of three queues, by a column */
+static const char *order(const char *title, bool reverse)
+{
+    static char names[32];
+    struct view_queue q[] = {a_queue("/b"), a_queue("/c"), a_queue("/a")};
+    size_t sort = 0;
+
+    q[0].dead = 5;
+    q[0].depth = -1; /* not known: behind all */
+    q[1].dead = 12;
+    q[1].state = "paused";
+    q[2].dead = 12;
+    q[2].state = "killed";
+    q[2].rate = 0.5;
+    while (sort < view_sorts && strcmp(view_sort_title(sort), title) != 0)
+        sort++;
+    cr_assert_lt(sort, view_sorts, "no column %s", title);
+    view_sort(q, 3, sort, reverse);
+    snprintf(names, sizeof names, "%s %s %s", q[0].name, q[1].name, q[2].name);
+    return names;
+}
+
+Test(top_view, any_column_orders_what_is_largest_or_worst_first)
+{
+    cr_assert_str_eq(order("QUEUE", false), "/a /b /c");
+    cr_assert_str_eq(order("QUEUE", true), "/c /b /a");
+    cr_assert_str_eq(order("STATE", false), "/a /c /b");
+    cr_assert_str_eq(order("DEAD", false), "/a /c /b");
+    cr_assert_str_eq(order("DEAD", true), "/b /a /c", "equal ones by name");
+    cr_assert_str_eq(order("RATE/S", false), "/a /b /c");
+    cr_assert_str_eq(order("DEPTH", false), "/a /c /b");
+}
+
+Test(top_view, the_column_that_orders_is_marked_and_named)
+{
+    struct view_queue q[] = {a_queue("/b"), a_queue("/a")};
+    struct view v = a_view(q, 2);
+
+    draw(&v, 80, 24);
+    cr_assert_eq(paint_of("STATE", "QUEUE"), PAINT_SORTED);
+    cr_assert_null(line_of(" by "));
+    while (strcmp(view_sort_title(v.sort), "DEAD") != 0)
+        v.sort++;
+    v.reverse = true;
+    draw(&v, 80, 24);
+    cr_assert_eq(paint_of("STATE", "DEAD"), PAINT_SORTED);
+    cr_assert_eq(paint_of("STATE", "QUEUE"), PAINT_BOLD);
+    says("2 queues by DEAD, reversed");
+    canvas_close(&drawn);
+}

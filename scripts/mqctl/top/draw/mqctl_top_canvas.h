@@ -16,8 +16,9 @@ enum paint {
     PAINT_PLAIN,
     PAINT_BOLD,
     PAINT_DIM,
-    PAINT_WARN, /* a person has to look */
-    PAINT_BAD,  /* and soon */
+    PAINT_SORTED, /* the title of the column that orders */
+    PAINT_WARN,   /* a person has to look */
+    PAINT_BAD,    /* and soon */
 };
 
 #define CANVAS_BYTES 4096 /* of a line, the NUL included */

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/text/term.h"
@@ -124,22 +125,90 @@ static void p99_text(const struct view_queue *q, char out[CELL])
     duration_text(q->p99, out);
 }
 
+#define VALUE(member)                                        \
+    static double member##_value(const struct view_queue *q) \
+    {                                                        \
+        return (double)q->member;                            \
+    }
+VALUE(depth)
+VALUE(rate)
+VALUE(running)
+VALUE(waits)
+VALUE(dead)
+VALUE(p50)
+VALUE(p99)
+
 static const struct column {
     const char *title;
     int width;
     void (*text)(const struct view_queue *q, char out[CELL]);
+    double (*value)(const struct view_queue *q);
     enum paint (*paint)(const struct view_queue *q); /* NULL: plain */
     bool total; /* of all queues makes sense */
 } columns[] = {
-    {"DEPTH", 9, depth_text, depth_paint, false},
-    {"RATE/S", 9, rate_text, NULL, true},
-    {"FLIGHT", 7, flight_text, flight_paint, true},
-    {"WAIT", 6, waits_text, NULL, true},
-    {"DEAD", 5, dead_text, dead_paint, true},
-    {"P50", 5, p50_text, NULL, false},
-    {"P99", 5, p99_text, NULL, false},
+    {"DEPTH", 9, depth_text, depth_value, depth_paint, false},
+    {"RATE/S", 9, rate_text, rate_value, NULL, true},
+    {"FLIGHT", 7, flight_text, running_value, flight_paint, true},
+    {"WAIT", 6, waits_text, waits_value, NULL, true},
+    {"DEAD", 5, dead_text, dead_value, dead_paint, true},
+    {"P50", 5, p50_text, p50_value, NULL, false},
+    {"P99", 5, p99_text, p99_value, NULL, false},
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
+
+/* ---- their order ---- */
+
+#define SORT_NAME  0
+#define SORT_STATE 1
+#define SORTS      2 /* columns before those of numbers */
+
+const size_t view_sorts = SORTS + COLUMNS;
+
+const char *view_sort_title(size_t sort)
+{
+    return sort == SORT_NAME    ? "QUEUE"
+           : sort == SORT_STATE ? "STATE"
+                                : columns[sort - SORTS].title;
+}
+
+/* rank - what orders them, the largest first */
+static double rank(const struct view_queue *q, size_t sort)
+{
+    if (q->problem) /* nothing is known of it */
+        return sort == SORT_STATE ? PAINT_BAD : -2;
+    return sort == SORT_NAME    ? 0
+           : sort == SORT_STATE ? (double)view_state_paint(q)
+                                : columns[sort - SORTS].value(q);
+}
+
+struct order {
+    size_t sort;
+    bool reverse;
+};
+
+static int compare(const void *a, const void *b, void *arg)
+{
+    const struct view_queue *x = a, *y = b;
+    const struct order *o = arg;
+    double left = rank(x, o->sort), right = rank(y, o->sort);
+    int order = (left < right) - (left > right);
+
+    if (order == 0 && o->sort != SORT_NAME)
+        return strcmp(x->name, y->name);
+    order = order ? order : strcmp(x->name, y->name);
+    return o->reverse ? -order : order;
+}
+
+void view_sort(struct view_queue *queues, size_t count, size_t sort,
+               bool reverse)
+{
+    struct order o = {.sort = sort, .reverse = reverse};
+
+    if (count)
+        qsort_r(queues, count, sizeof *queues, compare, &o);
+}
+
+/* ---- what is where ---- */
 
 /* Where what is, on this screen. */
 struct places {
@@ -216,17 +285,24 @@ void view_spark(const struct view *v, struct canvas *c, int x, int width,
 
 /* ---- lines ---- */
 
-static void heading(struct canvas *c, const struct places *p)
+/* head_paint - of a column's title */
+static enum paint head_paint(const struct view *v, size_t sort)
+{
+    return v->sort == sort ? PAINT_SORTED : PAINT_BOLD;
+}
+
+static void heading(const struct view *v, struct canvas *c,
+                    const struct places *p)
 {
     static const char *const curves[CURVES] = {"LAST DEPTHS", "LAST RATES",
                                                "LAST LATENCIES"};
     int x = p->name + 1 + p->state;
 
-    canvas_put(c, 0, PAINT_BOLD, "%-*s %-*s", p->name, "QUEUE", p->state,
-               "STATE");
+    canvas_put(c, 0, head_paint(v, SORT_NAME), "QUEUE");
+    canvas_put(c, p->name + 1, head_paint(v, SORT_STATE), "STATE");
     for (size_t i = 0; i < COLUMNS; x += 1 + columns[i++].width)
-        canvas_cell(c, x + 1, columns[i].width, CANVAS_RIGHT, PAINT_BOLD,
-                    columns[i].title);
+        canvas_cell(c, x + 1, columns[i].width, CANVAS_RIGHT,
+                    head_paint(v, SORTS + i), columns[i].title);
     for (int i = 0; i < CURVES && p->curve; i++)
         canvas_put(c, p->curves + i * (p->curve + 2), PAINT_BOLD, "%s",
                    curves[i]);
@@ -308,7 +384,7 @@ void view_table(const struct view *v, struct canvas *c)
     size_t rows = room - several, first, shown = 0;
 
     first = v->chosen >= rows ? v->chosen - rows + 1 : 0;
-    heading(c, &p);
+    heading(v, c, &p);
     for (size_t i = first; i < v->count && shown < rows; i++, shown++)
         row(v, c, &p, i);
     if (several)

@@ -10,11 +10,9 @@
 #include "common/base/clock.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
+#include "scripts/mqctl/top/draw/mqctl_top_keys.h"
 
 #define CLOCK 8 /* columns */
-
-static const char keys[] =
-    "p pause  + - concurrency  d dead letters  up down choose  q quit";
 
 /* title - who, where, how many, when */
 static void title(const struct view *v, struct canvas *c)
@@ -22,8 +20,10 @@ static void title(const struct view *v, struct canvas *c)
     char now[TIME_TEXT];
     int room = c->columns - CLOCK - 1, left;
 
-    canvas_put(c, 0, PAINT_BOLD, "mqctl top   %zu queue%s   %s", v->count,
-               term_plural(v->count), v->host);
+    canvas_put(c, 0, PAINT_BOLD, "mqctl top   %zu queue%s%s%s%s   %s", v->count,
+               term_plural(v->count), v->sort || v->reverse ? " by " : "",
+               v->sort || v->reverse ? view_sort_title(v->sort) : "",
+               v->reverse ? ", reversed" : "", v->host);
     left = room - c->lines[c->y].columns - 3;
     canvas_cell(c, c->lines[c->y].columns + 3, left > 6 ? left : 0,
                 CANVAS_MIDDLE, PAINT_PLAIN, v->state_dir);
@@ -37,9 +37,30 @@ static void foot(const struct view *v, struct canvas *c)
 {
     c->end = c->rows;
     c->y = c->rows - 2;
-    canvas_put(c, 0, PAINT_PLAIN, "%s", v->note);
+    if (v->question)
+        canvas_put(c, 0, PAINT_BOLD, "%s", v->question);
+    else
+        canvas_put(c, 0, PAINT_PLAIN, "%s", v->note);
     c->y = c->rows - 1;
-    canvas_put(c, 0, PAINT_DIM, "%s", keys);
+    if (v->question)
+        canvas_put(c, 0, PAINT_BOLD, "y does it, any other key does not");
+    else if (v->help)
+        canvas_put(c, 0, PAINT_DIM, "any key goes back");
+    else
+        keys_foot(c);
+}
+
+/* help - the keys, and what colours mean */
+static void help(struct canvas *c)
+{
+    keys_help(c);
+    c->y++;
+    canvas_put(c, 0, PAINT_BAD, "red");
+    canvas_put(c, 14, PAINT_PLAIN, "nothing is taken until somebody acts");
+    c->y++;
+    canvas_put(c, 0, PAINT_WARN, "yellow");
+    canvas_put(c, 14, PAINT_PLAIN,
+               "somebody has to look: paused, full, dead letters");
 }
 
 void view_draw(const struct view *v, struct canvas *c)
@@ -48,7 +69,9 @@ void view_draw(const struct view *v, struct canvas *c)
     c->end = c->rows - 2;
     if (c->end > 0)
         title(v, c);
-    if (v->count == 0) {
+    if (v->help) {
+        help(c);
+    } else if (v->count == 0) {
         canvas_put(c, 0, PAINT_PLAIN, "%s",
                    v->trouble[0] ? v->trouble
                                  : "no worker has run with this state "

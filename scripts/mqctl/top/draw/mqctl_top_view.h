@@ -70,16 +70,29 @@ struct view_detail {
 struct view {
     const char *host, *state_dir, *trouble; /* trouble "": none */
     uint64_t now_ns;                        /* wall */
-    const struct view_queue *queues;
+    const struct view_queue *queues; /* in the order that they are shown in */
     size_t count, chosen;
+    size_t sort;  /* the column that orders them: view_sort */
+    bool reverse; /* the other way round */
     const struct view_detail *detail;
-    bool letters;     /* dead letters, where there is no room for both */
-    bool utf8;        /* the terminal can show it */
-    const char *note; /* what the last key brought about */
+    bool letters;         /* dead letters, where there is no room for both */
+    bool utf8;            /* the terminal can show it */
+    bool help;            /* the keys, instead of all else */
+    const char *note;     /* what the last key brought about */
+    const char *question; /* what y would do; NULL: nothing is asked */
 };
 
 /* All of it; a canvas that is low loses the lower parts. */
 void view_draw(const struct view *v, struct canvas *c);
+
+/* Columns that can order: 0, names, then the others from the left. */
+extern const size_t view_sorts;
+/* The title of a column. */
+const char *view_sort_title(size_t sort);
+/* Names from a to z, else what is largest or needs a person most first; equal
+ * ones in the order of their names. */
+void view_sort(struct view_queue *queues, size_t count, size_t sort,
+               bool reverse);
 
 /* ---- parts of it ---- */
 
