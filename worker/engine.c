@@ -222,6 +222,18 @@ static int files_ready(struct engine *e, struct problem *p)
                : inherit_open(&inherit, p);
 }
 
+/* on_failing - as --on-dead says; for those who look */
+static void on_failing(void *arg, uint64_t letters, bool failed)
+{
+    struct engine *e = arg;
+    struct counters_block *b = counters_rest(e->flow.counters);
+
+    if (failed)
+        counters_add(&b->hooks_failed, 1);
+    counters_rest_done(e->flow.counters);
+    status_untold(&e->board, letters);
+}
+
 /* engine_open - everything ready, the last worker's leavings on the held
  * list */
 int engine_open(struct engine **out, struct settings *set,
@@ -244,7 +256,9 @@ int engine_open(struct engine **out, struct settings *set,
             &e->on_dead,
             &(struct on_dead_setup){.set = set,
                                     .source = e->flow.source,
-                                    .stderr_limit = &e->stderr_limit},
+                                    .stderr_limit = &e->stderr_limit,
+                                    .failing = on_failing,
+                                    .arg = e},
             p);
     if (!err && e->spool)
         err = spool_recovered(e->spool, p);

@@ -103,11 +103,12 @@ struct letter_hook {
     int64_t n; /* of this death; never used twice */
     int64_t row;
 };
-/* The one that has waited longest; -ENOENT: none. One that was removed is not
- * among them. */
-int letters_hook(struct store *s, struct letter_hook *out);
-/* Somebody was told of that death; or not, and it goes behind all others. */
-int letters_hook_end(struct store *s, int64_t n, bool told);
+/* Of those whose n is greater than `after`, the one that has waited longest;
+ * -ENOENT: none. One that was removed is not among them. */
+int letters_hook(struct store *s, int64_t after, struct letter_hook *out);
+/* Somebody was told of that death; or not, and it goes behind all others: *next
+ * (may be NULL) is its n from now on, 0 if it has none any more. */
+int letters_hook_end(struct store *s, int64_t n, bool told, int64_t *next);
 /* Nobody will be told of those that there are. */
 int letters_hooks_forget(struct store *s);
 

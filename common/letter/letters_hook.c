@@ -13,10 +13,10 @@
 #include "common/letter/letters.h"
 #include "common/store/store_sql.h"
 
-int letters_hook(struct store *s, struct letter_hook *out)
+int letters_hook(struct store *s, int64_t after, struct letter_hook *out)
 {
     sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_HOOK_NEXT, NULL);
+    int found = store_ask(s, &st, SQL_HOOK_NEXT, SQL_VALUES(value_int(after)));
 
     if (found > 0)
         *out = (struct letter_hook){sqlite3_column_int64(st, 0),
@@ -25,26 +25,32 @@ int letters_hook(struct store *s, struct letter_hook *out)
 }
 
 struct end {
-    int64_t n;
+    int64_t n, next;
     bool told;
 };
 
+/* end_apply - the note is gone, or has a new number behind all others; one
+ * that went with its letter meanwhile gets none */
 static int end_apply(struct sql *sql, void *arg)
 {
-    const struct end *end = arg;
+    struct end *end = arg;
+    int err = sql_change(sql, end->told ? SQL_HOOK_DONE : SQL_HOOK_LATER,
+                         SQL_VALUES(value_int(end->n)));
 
-    return sql_run(sql, end->told ? SQL_HOOK_DONE : SQL_HOOK_LATER,
-                   SQL_VALUES(value_int(end->n)));
+    end->next = err || end->told ? 0 : sqlite3_last_insert_rowid(sql->db);
+    return err == -ENOENT ? 0 : err;
 }
 
-int letters_hook_end(struct store *s, int64_t n, bool told)
+int letters_hook_end(struct store *s, int64_t n, bool told, int64_t *next)
 {
-    struct end end = {n, told};
+    struct end end = {.n = n, .told = told};
     int err;
 
     FAULT_POINT("letters_hook_end_before");
     err = store_write(s, end_apply, NULL, &end);
     FAULT_POINT("letters_hook_end_after");
+    if (!err && next)
+        *next = end.next;
     return err;
 }
 
@@ -57,7 +63,7 @@ static int forget_apply(struct sql *sql, void *arg)
 int letters_hooks_forget(struct store *s)
 {
     struct letter_hook any;
-    int err = letters_hook(s, &any);
+    int err = letters_hook(s, 0, &any);
 
     if (err)
         return err == -ENOENT ? 0 : err;

@@ -62,7 +62,8 @@ struct counters_block {
     _Atomic uint64_t crashes;    /* recovered: a worker died under a handler */
     _Atomic uint64_t removed;    /* letters, by --keep-dead or --max-dead */
     _Atomic uint64_t duplicates; /* of the discarded, by their unique key */
-    uint64_t reserved[16];
+    _Atomic uint64_t hooks_failed; /* runs of --on-dead */
+    uint64_t reserved[15];
     struct histogram handler; /* how long handlers ran */
     struct histogram latency; /* from sent or received to handler start */
 };
@@ -203,6 +204,7 @@ enum counters_gauge {
     COUNTERS_WINDOW,      /* messages that each handler may have; 0: not told */
     COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
     COUNTERS_COMMITS,     /* number of the store's last one on the disk */
+    COUNTERS_UNTOLD,      /* letters whose --on-dead failed, and runs again */
     COUNTERS_GAUGES,
 };
 /* Bits of COUNTERS_HOLDS, and the one that goes before the others as a text;
@@ -262,6 +264,7 @@ struct counters_sum {
     uint64_t items;   /* work items that are not away */
     uint64_t done, retried, discarded, dead, expired, crashes, removed;
     uint64_t duplicates;
+    uint64_t hooks_failed;
     uint64_t blocks;
 };
 void counters_sum(const struct counters *c, struct counters_sum *out);

@@ -182,6 +182,7 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->crashes += counters_get(&b->crashes);
     s->removed += counters_get(&b->removed);
     s->duplicates += counters_get(&b->duplicates);
+    s->hooks_failed += counters_get(&b->hooks_failed);
 }
 
 void counters_sum(const struct counters *c, struct counters_sum *out)

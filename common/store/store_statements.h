@@ -144,7 +144,8 @@ STATEMENT(SQL_OLDEST_DEAD,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 3"
     " AND (died_ns, row) > (?1, ?2)" HOOK_OVER OLDEST_FIRST " LIMIT ?3")
 STATEMENT(SQL_HOOK_ADD, "INSERT OR REPLACE INTO hooks (row) VALUES (?1)")
-STATEMENT(SQL_HOOK_NEXT, "SELECT n, row FROM hooks ORDER BY n LIMIT 1")
+STATEMENT(SQL_HOOK_NEXT, "SELECT n, row FROM hooks WHERE n > ?1"
+                         " ORDER BY n LIMIT 1")
 STATEMENT(SQL_HOOK_DONE, "DELETE FROM hooks WHERE n = ?1")
 STATEMENT(SQL_HOOK_LATER,
     "INSERT OR REPLACE INTO hooks (row) SELECT row FROM hooks WHERE n = ?1")

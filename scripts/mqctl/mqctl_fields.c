@@ -107,6 +107,8 @@ NUMBER(expired, v->sum.expired)
 NUMBER(crashes, v->sum.crashes)
 NUMBER(removed, v->sum.removed)
 NUMBER(duplicates, v->sum.duplicates)
+NUMBER(untold, v->head.gauges[COUNTERS_UNTOLD])
+NUMBER(hooks_failed, v->sum.hooks_failed)
 NUMBER(handler_p50, quantile(v, false, 0.5))
 NUMBER(handler_p99, quantile(v, false, 0.99))
 NUMBER(handler_max, v->sum.longest_ns ? (int64_t)v->sum.longest_ns : -1)
@@ -206,6 +208,10 @@ const struct snapshot_field snapshot_fields[] = {
      "Discarded messages whose unique key another one had."},
     {"removed", COUNTED, removed_of, NULL, "mqworker_removed_letters_total",
      "Dead letters that keep-dead or max-dead removed."},
+    {"on_dead_failed", COUNTED, hooks_failed_of, NULL,
+     "mqworker_on_dead_failed_total", "Runs of on-dead that failed."},
+    {"on_dead_waiting", COUNTED, untold_of, NULL, "mqworker_on_dead_waiting",
+     "Dead letters for which on-dead failed and is to run again."},
     {"handler_p50_ns", COUNTED, handler_p50_of, NULL, NULL, NULL},
     {"handler_p99_ns", COUNTED, handler_p99_of, NULL, NULL, NULL},
     {"handler_max_ns", COUNTED, handler_max_of, NULL, NULL, NULL},

@@ -110,6 +110,12 @@ static void totals(const struct snapshot *v)
         linef("removed",
               "%" PRIu64 " dead letters, as keep-dead and max-dead say",
               s->removed);
+    if (v->head.gauges[COUNTERS_UNTOLD])
+        linef("on-dead",
+              "failed for %" PRIu64 " dead letter%s, and runs again for %s",
+              v->head.gauges[COUNTERS_UNTOLD],
+              term_plural(v->head.gauges[COUNTERS_UNTOLD]),
+              v->head.gauges[COUNTERS_UNTOLD] == 1 ? "it" : "each");
     counters_histograms(v->counters, &handler, &latency);
     times("handler time", &handler, s->longest_ns);
     times("latency", &latency, UINT64_MAX);

@@ -29,24 +29,28 @@
 #include "worker/process/leftovers.h"
 #include "worker/process/process.h"
 #include "worker/process/stderr_tail.h"
+#include "worker/hooks/untold.h"
 #include "worker/source/source.h"
 
 #define SHELL         "/bin/sh"
 #define MARK          UINT64_MAX      /* where a delivery has its sequence */
 #define LIMIT_NS      (60 * NS_PER_S) /* without --timeout */
-#define WAIT_FIRST_NS NS_PER_S
-#define WAIT_MOST_NS  (300 * NS_PER_S)
+#define WAIT_FIRST_NS UNTOLD_FIRST_NS
+#define WAIT_MOST_NS  UNTOLD_LAST_NS
 
 /* m = under mtx   c = constant after open   t = the thread's */
 struct on_dead {
     struct on_dead_setup with; /* c */
     pthread_t thread;          /* c */
     pthread_mutex_t mtx;
-    pthread_cond_t more; /* m  asked, or stops; on the monotonic clock */
-    bool asked;          /* m */
-    bool stops;          /* m */
-    int wake;            /* c  eventfd: readable once it stops */
-    uint64_t wait_ns;    /* t  before the next try; 0: no trouble */
+    pthread_cond_t more;  /* m  asked, or stops; on the monotonic clock */
+    bool asked;           /* m */
+    bool stops;           /* m */
+    int wake;             /* c  eventfd: readable once it stops */
+    uint64_t wait_ns;     /* t  before anything is tried; 0: no trouble */
+    int64_t fresh_after;  /* t  up to this n each was told, or is in untold */
+    bool again_last;      /* t  the last one that ran had run before */
+    struct untold untold; /* t */
     struct environment_base base; /* c */
     struct environment env;       /* t */
     struct stderr_tail tail;      /* t */
@@ -254,16 +258,19 @@ static uint64_t longer(struct on_dead *h)
     return h->wait_ns;
 }
 
-static void tell_failed(struct on_dead *h, const struct source_hook *hook)
+/* failed - it waits, by itself; what cannot be noted, as so many others failed,
+ * makes all wait */
+static void failed(struct on_dead *h, const struct source_hook *hook)
 {
+    uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());
     char id[ULID_TEXT], text[ERROR_TEXT];
 
     error_text(text, NULL, false, h->out.tail, h->out.tail_size);
     log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
              F_INT("letter", hook->letter), F_STR("error", h->out.error),
              F_STR("error_text", text[0] ? text : NULL),
-             F_DURATION("in", longer(h)),
-             F_STR("next", "it is run again, after those of other letters; "
+             F_DURATION("in", in ? in : longer(h)),
+             F_STR("next", "it is run again, and for other letters meanwhile; "
                            "mqdlq discard ends that"));
 }
 
@@ -280,16 +287,26 @@ static void store_trouble(struct on_dead *h, int err)
                                 "again, and no letter is left out"));
 }
 
+/* wait_locked - until that monotonic time, or until somebody signals `more` */
+static void wait_locked(struct on_dead *h, uint64_t end_ns)
+{
+    const struct timespec end = {.tv_sec = (time_t)(end_ns / NS_PER_S),
+                                 .tv_nsec = (long)(end_ns % NS_PER_S)};
+
+    if (end_ns == UINT64_MAX)
+        pthread_cond_wait(&h->more, &h->mtx);
+    else
+        pthread_cond_timedwait(&h->more, &h->mtx, &end);
+}
+
 /* nap - until the wait is over, or the worker stops */
 static void nap(struct on_dead *h)
 {
     uint64_t end_ns = ns_add(clock_mono_ns(), h->wait_ns);
-    const struct timespec end = {.tv_sec = (time_t)(end_ns / NS_PER_S),
-                                 .tv_nsec = (long)(end_ns % NS_PER_S)};
 
     pthread_mutex_lock(&h->mtx);
     while (!h->stops && clock_mono_ns() < end_ns)
-        pthread_cond_timedwait(&h->more, &h->mtx, &end);
+        wait_locked(h, end_ns);
     pthread_mutex_unlock(&h->mtx);
 }
 
@@ -297,39 +314,103 @@ static void nap(struct on_dead *h)
  * stop of the worker cut off stays as it is */
 static void settle(struct on_dead *h, const struct source_hook *hook, bool told)
 {
+    int64_t next = 0;
+    uint64_t was;
     int err;
 
     if (!told && stops(h))
         return;
-    if (told)
-        h->wait_ns = 0;
-    else
-        tell_failed(h, hook);
-    for (;;) {
-        uint64_t was = h->wait_ns;
-
-        err = h->with.source->ops->hook_end(h->with.source, hook->n, told);
-        if (!err || stops(h))
+    h->wait_ns = told ? 0 : h->wait_ns;
+    if (!told)
+        failed(h, hook);
+    was = h->wait_ns;
+    while ((err = h->with.source->ops->hook_end(h->with.source, hook->n, told,
+                                                &next)) != 0) {
+        if (stops(h))
             return;
         store_trouble(h, err);
         nap(h);
-        if (!told)
-            h->wait_ns = was;
     }
+    h->wait_ns = was;
+    if (told)
+        untold_told(&h->untold, hook->n);
+    else
+        untold_moved(&h->untold, hook->n, next);
+    h->with.failing(h->with.arg, h->untold.count, !told);
 }
 
-/* work - all that there are; a failure is waited after, whoever asks */
+static void hook_free(struct source_hook *hook)
+{
+    free(hook->json);
+    free(hook->data);
+}
+
+/* fresh_next - the first that has not been tried: -ENOENT, or trouble */
+static int fresh_next(struct on_dead *h, struct source_hook *hook)
+{
+    const struct source_ops *ops = h->with.source->ops;
+    int err;
+
+    while ((err = ops->hook(h->with.source, h->fresh_after, hook)) == 0 &&
+           untold_has(&h->untold, hook->n)) {
+        h->fresh_after = hook->n;
+        hook_free(hook);
+    }
+    if (!err)
+        h->again_last = false;
+    return err;
+}
+
+/* again_next - the first whose wait is over; one whose letter is gone meanwhile
+ * is none */
+static int again_next(struct on_dead *h, struct source_hook *hook)
+{
+    const struct source_ops *ops = h->with.source->ops;
+    uint64_t due_ns;
+    int64_t n;
+
+    while ((n = untold_first(&h->untold, &due_ns)) != 0 &&
+           due_ns <= clock_mono_ns()) {
+        int err = ops->hook(h->with.source, n - 1, hook);
+
+        h->again_last = true;
+        if (!err && hook->n == n)
+            return 0;
+        if (!err)
+            hook_free(hook);
+        else if (err != -ENOENT)
+            return err;
+        untold_moved(&h->untold, n, 0);
+        h->with.failing(h->with.arg, h->untold.count, false);
+    }
+    return -ENOENT;
+}
+
+/* next - a fresh one, and one that runs again, in turn: neither keeps the other
+ * waiting */
+static int next(struct on_dead *h, struct source_hook *hook)
+{
+    bool again = !h->again_last;
+    int err = again ? again_next(h, hook) : fresh_next(h, hook);
+
+    if (err == -ENOENT)
+        err = again ? fresh_next(h, hook) : again_next(h, hook);
+    return err;
+}
+
+/* work - all that can be run now */
 static void work(struct on_dead *h)
 {
     struct source_hook hook;
     int err = 0;
 
     while (!stops(h) && err != -ENOENT) {
-        err = h->with.source->ops->hook(h->with.source, &hook);
+        err = next(h, &hook);
         if (!err) {
             settle(h, &hook, run(h, &hook));
-            free(hook.json);
-            free(hook.data);
+            if (!h->again_last)
+                h->fresh_after = hook.n;
+            hook_free(&hook);
         } else if (err != -ENOENT) {
             store_trouble(h, err);
         }
@@ -344,14 +425,12 @@ static void leftovers_kill(struct on_dead *h)
 {
     const struct stale_handler stale = {.mark = MARK};
     struct source_hook hook;
-    int err = h->with.source->ops->hook(h->with.source, &hook), killed;
+    int err = h->with.source->ops->hook(h->with.source, 0, &hook), killed;
 
     if (err == -ENOENT)
         return; /* nothing was cut off */
-    if (!err) {
-        free(hook.json);
-        free(hook.data);
-    }
+    if (!err)
+        hook_free(&hook);
     killed = stale_handlers_kill(h->with.source->nonce, &stale, 1);
     if (killed != 0)
         log_warn("on_dead_left", F_STR("queue", h->with.set->queue),
@@ -364,12 +443,14 @@ static void leftovers_kill(struct on_dead *h)
 static void *thread(void *arg)
 {
     struct on_dead *h = arg;
+    uint64_t due_ns;
 
     leftovers_kill(h);
     pthread_mutex_lock(&h->mtx);
     while (!h->stops) {
-        if (!h->asked) {
-            pthread_cond_wait(&h->more, &h->mtx);
+        (void)untold_first(&h->untold, &due_ns);
+        if (!h->asked && clock_mono_ns() < due_ns) {
+            wait_locked(h, due_ns);
             continue;
         }
         h->asked = false;

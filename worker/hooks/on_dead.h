@@ -2,8 +2,9 @@
  *
  * WHAT   Runs the command for one death after the other, the oldest first, with
  *        the letter as JSON on stdin. What ends with 0 was told of it. Anything
- *        else is told again, after all others and after a wait that doubles;
- *        so is what a kill cuts off. Where it is durable: source.h, hook.
+ *        else is told again, after a wait of its own that doubles (untold.h);
+ *        what a kill cuts off, by the next worker. Where it is durable:
+ *        source.h, hook.
  * WHO    open, start, close: the engine. poke: any thread.
  * OWNS   A thread, which waits where there is nothing to do, and the process.
  *        No thread of the pool and no lock of the worker's waits for it.
@@ -12,6 +13,7 @@
 #ifndef WORKER_HOOKS_ON_DEAD_H
 #define WORKER_HOOKS_ON_DEAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/problem.h"
@@ -26,6 +28,10 @@ struct on_dead_setup {
     const struct settings *set;
     struct source *source;
     struct stderr_limit *stderr_limit;
+    /* So many letters wait for the command to run again; `failed`: it has just
+     * failed for one. Its thread. */
+    void (*failing)(void *arg, uint64_t letters, bool failed);
+    void *arg;
 };
 
 int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,

@@ -43,6 +43,12 @@ void status_count(struct status *b)
     dirty_state(&b->flow->dirty);
 }
 
+void status_untold(struct status *b, uint64_t letters)
+{
+    atomic_store(&b->untold, letters);
+    dirty_state(&b->flow->dirty);
+}
+
 /* count_run - while work goes on, again after a pause */
 static int count_run(struct chore *chore)
 {
@@ -150,6 +156,7 @@ static void gauges(struct status *b)
     counters_gauge(c, COUNTERS_GROUPS, dispatch_groups(f));
     counters_gauge(c, COUNTERS_GROUPS_HELD, dispatch_held(f));
     counters_gauge(c, COUNTERS_WINDOW, f->set->window);
+    counters_gauge(c, COUNTERS_UNTOLD, atomic_load(&b->untold));
 }
 
 /* status_show - both; the title of a program that embeds us is its own */

@@ -32,6 +32,7 @@ struct status {
     struct file_watch *file_watch; /* c  set before the worker runs */
     struct chore chore;            /* counts the rows */
     _Atomic int64_t rows[4];       /* a  source_count; below 0: not known */
+    _Atomic uint64_t untold;       /* a  letters whose --on-dead failed */
     uint64_t deliveries;           /* j  at the last count */
     struct status_reader *reader;  /* set before the worker runs; or NULL */
 };
@@ -39,6 +40,8 @@ struct status {
 void status_init(struct status *b, struct flow *f);
 /* Count now; before the worker runs. */
 void status_count(struct status *b);
+/* So many letters wait for their --on-dead command to run again. Any thread. */
+void status_untold(struct status *b, uint64_t letters);
 /* After each wait; does nothing unless something has changed. */
 void status_show(struct status *b);
 

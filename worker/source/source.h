@@ -345,11 +345,13 @@ struct source_ops {
 
     /* ---- --on-dead; one thread ---- */
 
-    /* The death that was told of least recently; it stays the first until
-     * hook_end. -ENOENT: none. May wait for a disk. */
-    int (*hook)(struct source *s, struct source_hook *out);
-    /* It was told, durably on 0; or not, and it comes after the others. */
-    int (*hook_end)(struct source *s, int64_t n, bool told);
+    /* The first death whose n is greater than `after`; those that come later
+     * have greater ones. It stays until hook_end. -ENOENT: none. May wait for a
+     * disk. */
+    int (*hook)(struct source *s, int64_t after, struct source_hook *out);
+    /* It was told, durably on 0; or not, and it comes after the others: *next
+     * is its n from now on; 0: it is gone. */
+    int (*hook_end)(struct source *s, int64_t n, bool told, int64_t *next);
 
     /* A setting was changed. Any thread; never waits; may be NULL. */
     void (*tuned)(struct source *s);

@@ -222,6 +222,28 @@ static void groups_check(struct findings *f, const struct snapshot *v)
           n, n == 1 ? " is" : "s are");
 }
 
+/* hooks_check - letters that nobody was told of */
+static void hooks_check(struct findings *f, const struct snapshot *v)
+{
+    uint64_t n = v->counters ? v->head.gauges[COUNTERS_UNTOLD] : 0;
+
+    if (n == 0)
+        return;
+    FOUND(f, WARN, "on-dead",
+          fix(f,
+              "its log says how, event=on_dead_failed; try the command: mqdlq "
+              "show --json %s ID | sh -c COMMAND; fix it, or give a letter up: "
+              "mqdlq discard %s ID",
+              v->queue, v->queue),
+          "the command of --on-dead failed for %" PRIu64 " letter%s, %" PRIu64
+          " time%s in all; %s",
+          n, n == 1 ? "" : "s", v->sum.hooks_failed,
+          v->sum.hooks_failed == 1 ? "" : "s",
+          v->worker == SNAPSHOT_RUNS
+              ? "it runs again for each, after 5 minutes at most"
+              : "it runs again when a worker is started with it");
+}
+
 /* killed_check - its messages are in a file in memory, which may be gone */
 static void killed_check(struct findings *f, const struct snapshot *v)
 {
@@ -408,6 +430,7 @@ void queue_check(struct findings *f, struct snapshot *v)
         worker_check(f, v);
     spool_check(f, v);
     groups_check(f, v);
+    hooks_check(f, v);
     slots_fit(f, v);
     locked_check(f, v);
     strays_beside(f, &v->dir);

@@ -18,6 +18,11 @@ static size_t told(const char *letter)
     return harness_lines_with("told", letter);
 }
 
+static void says(const char *text, const char *what)
+{
+    cr_assert_not_null(strstr(text, what), "no '%s' in: %s", what, text);
+}
+
 Test(on_dead, the_command_gets_the_letter_and_what_its_handler_had)
 {
     const char *q = harness_queue(0, 0), *id, *show;
@@ -83,9 +88,45 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     harness_send_text(q, "x");
     harness_until(told("2") == 1, SOON_MS);
     harness_until(told("1") >= 2, SOON_MS);
+    harness_until(ctl_number(q, "on_dead_waiting") == 1, SOON_MS);
+    cr_assert_geq(ctl_number(q, "on_dead_failed"), 2);
+    says(ctl_out("status", q), "failed for 1 dead letter, and runs again");
+    says(ctl("doctor", q).out, "--on-dead failed for 1 letter,");
+    says(ctl("doctor", q).out, "mqdlq discard");
+    says(ctl_out("metrics", NULL), "\nmqworker_on_dead_waiting{");
+    says(ctl_out("metrics", NULL), "\nmqworker_on_dead_failed_total{");
     harness_write("good", "", 0);
     harness_until(told("1") >= 3, SOON_MS);
+    harness_until(ctl_number(q, "on_dead_waiting") == 0, SOON_MS);
+    cr_assert_null(strstr(ctl("doctor", q).out, "--on-dead failed"));
     cr_assert_eq(told("2"), 1, "the other one is not told again");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* Letters that die meanwhile have their turn at once, however long the first
+ * one waits by now, and their success makes its wait no shorter: so when the
+ * last of them was told, the first one waits for 4 seconds, and not for 1. */
+Test(on_dead, a_letter_that_always_fails_holds_up_no_other)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--on-dead",
+                   "cd $TEST_DIR; echo letter $MQW_LETTER. >>told; [ "
+                   "$MQW_LETTER != 1 ]",
+                   FAILS, REJECT);
+    char line[32];
+
+    harness_send_text(q, "x");
+    harness_wait_log(w, " letter=1 error=\"exit 1\" in=2s", SOON_MS);
+    for (int i = 2; i <= 5; i++) {
+        harness_send_text(q, "x");
+        snprintf(line, sizeof line, "letter %d.", i);
+        harness_until(told(line) == 1, SOON_MS);
+    }
+    harness_wait_log(w, " letter=1 error=\"exit 1\" in=4s", SOON_MS);
+    cr_assert_eq(harness_log_count(w, " letter=1 error=\"exit 1\" in=1s"), 1);
+    cr_assert_eq(dlq("discard", q, "1").status, 0);
+    harness_until(ctl_number(q, "on_dead_waiting") == 0, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

@@ -152,15 +152,15 @@ static void watch(struct source *s, bool soon)
 }
 
 /* hook, hook_end - --on-dead is refused for a broker */
-static int hook(struct source *s, struct source_hook *out)
+static int hook(struct source *s, int64_t after, struct source_hook *out)
 {
-    (void)s, (void)out;
+    (void)s, (void)after, (void)out;
     return -ENOENT;
 }
 
-static int hook_end(struct source *s, int64_t n, bool told)
+static int hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 {
-    (void)s, (void)n, (void)told;
+    (void)s, (void)n, (void)told, (void)next;
     return 0;
 }
 

@@ -65,20 +65,20 @@ static int read_one(struct source_mq *q, struct source_hook *out)
 
 /* mq_hook - one that was sent again, failed, and waits for its retry, is none:
  * if it dies, that is another death */
-int mq_hook(struct source *s, struct source_hook *out)
+int mq_hook(struct source *s, int64_t after, struct source_hook *out)
 {
     struct source_mq *q = source_mq_of(s);
     struct letter_hook hook;
     int err;
 
     for (;;) {
-        err = letters_hook(q->store, &hook);
+        err = letters_hook(q->store, after, &hook);
         if (err)
             return err;
         *out = (struct source_hook){.n = hook.n, .letter = hook.row};
         err = read_one(q, out);
         if (err == -ENOENT)
-            err = letters_hook_end(q->store, hook.n, true);
+            err = letters_hook_end(q->store, hook.n, true, NULL);
         else
             return err;
         if (err)
@@ -87,13 +87,13 @@ int mq_hook(struct source *s, struct source_hook *out)
 }
 
 /* mq_hook_end - the letter may be moved or removed from here on */
-int mq_hook_end(struct source *s, int64_t n, bool told)
+int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 {
     struct source_mq *q = source_mq_of(s);
     int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
 
     if (!err)
-        err = letters_hook_end(q->store, n, told);
+        err = letters_hook_end(q->store, n, told, next);
     if (!err && told)
         source_mq_died(q);
     return err;

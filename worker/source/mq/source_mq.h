@@ -171,8 +171,8 @@ int mq_keep(struct source *s,
             int (*place)(void *arg, struct message *m, bool half,
                          struct settle *out),
             void *arg);
-int mq_hook(struct source *s, struct source_hook *out);
-int mq_hook_end(struct source *s, int64_t n, bool told);
+int mq_hook(struct source *s, int64_t after, struct source_hook *out);
+int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
 /* The same without a way between. */
