@@ -36,6 +36,8 @@ static int line_make(const struct options *o, char line[LINE])
                             "bytes",
                             mqctl_table.verbs[o->line.verb].name, LINE);
     }
+    if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
+        strlcat(line, " once", LINE);
     return 0;
 }
 

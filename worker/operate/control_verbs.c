@@ -219,8 +219,13 @@ static json_t *drain(struct request *r)
     return yes();
 }
 
+/* stop - with "once", whoever waits for the end may ask again: a worker that
+ * stops already does so as before */
 static json_t *stop(struct request *r)
 {
+    if (r->count == 1 && strcmp(r->words[0], "once") == 0 &&
+        r->orders->stop->signals > 0)
+        return yes();
     gate_finish(&r->orders->flow->gate, "stop",
                 0); /* the first reason counts */
     stop_worker(r->orders->stop, SIGTERM);

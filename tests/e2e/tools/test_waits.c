@@ -83,6 +83,40 @@ Test(waits, mqctl_says_after_a_second_what_it_waits_for_and_what_ends_that)
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
 }
 
+/* Who waits may ask again: that ends no handler, and the message is done. */
+Test(waits, a_stop_that_is_waited_for_twice_ends_no_handler)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "--", "sh", "-c",
+        "echo >>began; until [ -e go ]; do sleep 0.01; done; echo >>finished");
+
+    ctl_send(q, "x");
+    harness_until_lines("began", 1, SOON_MS);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(ctl("stop", "--wait=50ms", q).status, 75);
+    cr_assert_eq(harness_log_count(w, "event=stopping"), 1);
+    harness_write("go", "", 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("finished"), 1);
+}
+
+/* Without --wait a second one skips the rest of --grace, as a second SIGTERM.
+ */
+Test(waits, a_second_stop_skips_the_grace)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--kill-after", "1s", "--", "sh",
+                                           "-c", "echo >>began; exec sleep 60");
+
+    ctl_send(q, "x");
+    harness_until_lines("began", 1, SOON_MS);
+    cr_assert_eq(ctl("stop", "--wait=50ms", q).status, 75);
+    cr_assert_eq(ctl("stop", q).status, 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "event=stopping"), 2);
+}
+
 Test(waits, mqsend_with_a_limit_says_it_and_a_short_one_says_nothing)
 {
     const char *q = queue_full();
