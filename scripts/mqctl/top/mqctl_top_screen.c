@@ -68,7 +68,7 @@ static int show(struct screen *s)
 {
     struct canvas *c = &s->canvas;
 
-    if (session_update(&s->session, LINES) < 0)
+    if (session_update(&s->session, COLS, LINES) < 0)
         return -ENOMEM;
     if (c->columns != COLS || c->rows != LINES) {
         canvas_close(c);
@@ -91,10 +91,10 @@ static int key_of(int c)
 {
     static const struct {
         int curses, key;
-    } keys[] = {{KEY_UP, TOP_KEY_UP},
-                {KEY_DOWN, TOP_KEY_DOWN},
-                {KEY_LEFT, TOP_KEY_LEFT},
-                {KEY_RIGHT, TOP_KEY_RIGHT}};
+    } keys[] = {{KEY_UP, TOP_KEY_UP},       {KEY_DOWN, TOP_KEY_DOWN},
+                {KEY_LEFT, TOP_KEY_LEFT},   {KEY_RIGHT, TOP_KEY_RIGHT},
+                {KEY_ENTER, TOP_KEY_ENTER}, {'\n', TOP_KEY_ENTER},
+                {'\r', TOP_KEY_ENTER}};
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].curses == c)

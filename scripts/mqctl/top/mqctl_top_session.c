@@ -2,6 +2,7 @@
 #include "scripts/mqctl/top/mqctl_top_session.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/top/mqctl_top_model.h"
+#include "scripts/mqctl/top/mqctl_top_tool.h"
 
 void session_init(struct session *s, struct top *t, bool utf8)
 {
@@ -33,7 +35,9 @@ void session_init(struct session *s, struct top *t, bool utf8)
 void session_fini(struct session *s)
 {
     free(s->queues);
+    free(s->page);
     s->queues = NULL;
+    s->page = NULL;
 }
 
 /* row_named - NULL: it is gone */
@@ -60,29 +64,54 @@ static int queues_room(struct session *s)
     return 0;
 }
 
-int session_update(struct session *s, int rows)
+/* letter_find - the one that was chosen, or what is in its place by now */
+static void letter_find(struct session *s)
 {
     struct view *v = &s->view;
-    size_t count = s->top->count;
+    size_t count = s->detail.letter_count;
+
+    for (size_t i = 0; i < count; i++)
+        if (s->detail.letters[i].row == s->letter)
+            v->letter = i;
+    if (v->letter >= count)
+        v->letter = count ? count - 1 : 0;
+    s->letter = count ? s->detail.letters[v->letter].row : 0;
+}
+
+/* chosen_update - the queue that was chosen, wherever it is by now */
+static void chosen_update(struct session *s, int rows)
+{
+    struct view *v = &s->view;
+    size_t letters =
+        v->letters || view_tall(rows) ? (size_t)rows + v->letter : 0;
+
+    v->chosen = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (strcmp(s->chosen, s->queues[i].name) == 0)
+            v->chosen = i;
+    strlcpy(s->chosen, s->queues[v->chosen].name, sizeof s->chosen);
+    model_detail(&s->detail, row_named(s, s->chosen), letters);
+    letter_find(s);
+}
+
+int session_update(struct session *s, int columns, int rows)
+{
+    struct view *v = &s->view;
+    size_t rest = s->page ? view_page_rest(s->page, columns, rows) : 0;
 
     if (queues_room(s) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++)
-        model_queue(&s->queues[i], s->top->rows[i]);
-    view_sort(s->queues, count, v->sort, v->reverse);
-    v->chosen = 0;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(s->chosen, s->queues[i].name) == 0)
-            v->chosen = i;
     v->queues = s->queues;
-    v->count = count;
+    v->count = s->top->count;
+    for (size_t i = 0; i < v->count; i++)
+        model_queue(&s->queues[i], s->top->rows[i]);
+    view_sort(s->queues, v->count, v->sort, v->reverse);
     v->now_ns = clock_wall_ns();
     v->question = s->question.key ? s->question.text : NULL;
-    if (count == 0)
-        return 0;
-    strlcpy(s->chosen, s->queues[v->chosen].name, sizeof s->chosen);
-    model_detail(&s->detail, row_named(s, s->chosen),
-                 v->letters || view_tall(rows) ? (size_t)rows : 0);
+    v->page = s->page;
+    v->page_from = v->page_from < rest ? v->page_from : rest;
+    if (v->count)
+        chosen_update(s, rows);
     return 0;
 }
 
@@ -113,6 +142,14 @@ static void question_text(struct question *q)
     size_t room = sizeof q->text;
 
     switch (q->key->does) {
+    case KEY_REPLAYS:
+        snprintf(q->text, room, "send letter %" PRId64 " into %s again?",
+                 q->row, q->queue);
+        break;
+    case KEY_DISCARDS:
+        snprintf(q->text, room, "remove letter %" PRId64 " of %s for good?",
+                 q->row, q->queue);
+        break;
     case KEY_PAUSES:
         snprintf(q->text, room, "%s %s?", q->resume ? "resume" : "pause",
                  q->queue);
@@ -134,8 +171,18 @@ static void question_text(struct question *q)
     }
 }
 
-/* question_ask - of the queue that is chosen */
-static void question_ask(struct session *s, const struct key *k)
+/* letter_ask - of the letter that is chosen */
+static void letter_ask(struct session *s, const struct key *k)
+{
+    struct question *q = &s->question;
+
+    *q = (struct question){.key = k, .row = s->letter};
+    strlcpy(q->queue, s->chosen, sizeof q->queue);
+    question_text(q);
+}
+
+/* worker_ask - of the queue that is chosen */
+static void worker_ask(struct session *s, const struct key *k)
 {
     const struct top_row *r = row_named(s, s->chosen);
     struct question *q = &s->question;
@@ -156,6 +203,16 @@ static void question_ask(struct session *s, const struct key *k)
     question_text(q);
 }
 
+/* letter_do - by mqdlq, which says how it went */
+static void letter_do(struct session *s, const char *verb,
+                      const struct question *q)
+{
+    char *out;
+
+    (void)tool_letter(s->top->o, verb, q->queue, q->row, &out, s->note);
+    free(out);
+}
+
 /* question_yes - y */
 static void question_yes(struct session *s)
 {
@@ -164,6 +221,12 @@ static void question_yes(struct session *s)
 
     s->question.key = NULL;
     switch (q.key->does) {
+    case KEY_REPLAYS:
+        letter_do(s, "replay", &q);
+        break;
+    case KEY_DISCARDS:
+        letter_do(s, "discard", &q);
+        break;
     case KEY_PAUSES:
         order(s, q.queue, q.resume ? "resume" : "pause");
         break;
@@ -203,17 +266,47 @@ static enum session_next question_key(struct session *s, int key)
 
 /* ---- what is shown ---- */
 
-/* choose - the queue above or below, as they are shown */
+/* step - one up or down, of so many */
+static size_t step(size_t at, size_t count, bool up)
+{
+    return up ? at - (at > 0) : at + (at + 1 < count);
+}
+
+/* choose - the letter or the queue above or below, as they are shown */
 static void choose(struct session *s, bool up)
 {
-    size_t at = s->view.chosen;
+    struct view *v = &s->view;
 
-    if (up)
-        at -= at > 0;
-    else
-        at += at + 1 < s->view.count;
-    if (at < s->view.count)
-        strlcpy(s->chosen, s->queues[at].name, sizeof s->chosen);
+    if (v->letters && s->detail.letter_count) {
+        v->letter = step(v->letter, s->detail.letter_count, up);
+        s->letter = s->detail.letters[v->letter].row;
+    } else if (!v->letters && v->count) {
+        strlcpy(s->chosen, s->queues[step(v->chosen, v->count, up)].name,
+                sizeof s->chosen);
+        v->letter = 0;
+        s->letter = 0;
+    }
+}
+
+/* page_close - back to the queues */
+static void page_close(struct session *s)
+{
+    free(s->page);
+    s->page = NULL;
+    s->view.page_from = 0;
+}
+
+/* page_open - the letter that is chosen, as mqdlq shows it */
+static void page_open(struct session *s)
+{
+    char why[TOOL_WHY];
+    int status =
+        tool_letter(s->top->o, "show", s->chosen, s->letter, &s->page, why);
+
+    if (!status)
+        return;
+    page_close(s);
+    strlcpy(s->note, why, sizeof s->note);
 }
 
 /* show - by a key that changes nothing but the screen */
@@ -243,10 +336,28 @@ static enum session_next show(struct session *s, enum key_does does)
     case KEY_LISTS:
         v->letters = !v->letters;
         break;
+    case KEY_SHOWS:
+        page_open(s);
+        break;
     default:
         break;
     }
     return SESSION_GOES_ON;
+}
+
+/* page_key - a page scrolls; any other key leaves it. False: the key is not
+ * used up, as it is about the letter. */
+static bool page_key(struct session *s, const struct key *k)
+{
+    if (k && k->does == KEY_GOES_UP) {
+        s->view.page_from -= s->view.page_from > 0;
+    } else if (k && k->does == KEY_GOES_DOWN) {
+        s->view.page_from++; /* session_update knows the end */
+    } else {
+        page_close(s);
+        return !(k && k->letters && k->asks);
+    }
+    return true;
 }
 
 enum session_next session_key(struct session *s, int key)
@@ -260,10 +371,18 @@ enum session_next session_key(struct session *s, int key)
     }
     if (s->question.key)
         return question_key(s, key);
-    if (!k)
+    if ((s->page && page_key(s, k)) || !k)
         return SESSION_GOES_ON;
-    if (!k->asks)
+    if (k->letters && (!s->view.letters || !s->letter))
+        strlcpy(s->note,
+                s->view.letters ? "there is no dead letter"
+                                : "d goes to the dead letters first",
+                sizeof s->note);
+    else if (!k->asks)
         return show(s, k->does);
-    question_ask(s, k);
+    else if (k->letters)
+        letter_ask(s, k);
+    else
+        worker_ask(s, k);
     return SESSION_GOES_ON;
 }

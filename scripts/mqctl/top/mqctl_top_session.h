@@ -24,13 +24,16 @@ struct question {
     char queue[QUEUE_NAME_MAX];
     bool resume;  /* it is paused */
     int from, to; /* its concurrency */
+    int64_t row;  /* the letter */
     char text[SESSION_TEXT];
 };
 
 struct session {
     struct top *top;
     char chosen[QUEUE_NAME_MAX]; /* the queue; "": the first */
+    int64_t letter;              /* its row; 0: the newest */
     struct question question;
+    char *page; /* what is shown of a letter; NULL: nothing */
     char note[SESSION_TEXT], host[SESSION_HOST], state_dir[PATH_MAX];
     struct view_queue *queues; /* of the view: `room` of them */
     size_t room;
@@ -41,8 +44,8 @@ struct session {
 /* `utf8`: the terminal can show it. */
 void session_init(struct session *s, struct top *t, bool utf8);
 void session_fini(struct session *s);
-/* The view, as the last look left it, for a terminal of so many lines. */
-int session_update(struct session *s, int rows);
+/* The view, as the last look left it, for a terminal of that size. */
+int session_update(struct session *s, int columns, int rows);
 /* A character, or one of TOP_KEY_. */
 enum session_next {
     SESSION_GOES_ON,

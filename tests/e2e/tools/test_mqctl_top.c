@@ -127,10 +127,8 @@ static void drive(unsigned short rows, unsigned short columns)
     harness_until(shows(&t, "asks first"), SOON_MS);
     terminal_key(&t, " >");
     harness_until(shows(&t, "by STATE"), SOON_MS);
-    if (rows < 50) {
-        terminal_key(&t, "d");
-        harness_until(shows(&t, "exhausted"), SOON_MS);
-    }
+    terminal_key(&t, "d");
+    harness_until(shows(&t, "exhausted"), SOON_MS);
     terminal_key(&t, "Dy");
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
     terminal_key(&t, "q");
@@ -229,6 +227,57 @@ Test(mqctl_top, top_on_a_wide_terminal_shows_letters_with_reason_and_body)
     close(t.fd);
     harness_signal(w, SIGQUIT); /* its handlers, too */
     harness_wait(w, SOON_MS);
+}
+
+/* What mqdlq does, by a key and a y; other keys do nothing to a letter. */
+static void letters_drive(unsigned short rows, unsigned short columns)
+{
+    static struct terminal t;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--max-attempts", "1", "--", "/bin/sh", "-c",
+                   "echo no such order >&2; exit 1");
+    int status;
+
+    harness_send_text(q, "the order of ada");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    terminal_open(&t, rows, columns);
+    harness_until(shows(&t, "q quit"), SOON_MS);
+    terminal_key(&t, "x");
+    harness_until(shows(&t, "d goes to the dead letters first"), SOON_MS);
+    terminal_key(&t, "d");
+    harness_until(shows(&t, "x discard"), SOON_MS);
+    terminal_key(&t, "\r");
+    harness_until(shows(&t, "message id") && shows(&t, "the order of ada"),
+                  SOON_MS);
+    terminal_key(&t, " x");
+    harness_until(shows(&t, "remove letter 1 of "), SOON_MS);
+    terminal_key(&t, "n");
+    harness_until(shows(&t, "nothing was changed"), SOON_MS);
+    cr_assert_eq(ctl_number(q, "dead"), 1);
+    terminal_key(&t, "r");
+    harness_until(shows(&t, "send letter 1 into "), SOON_MS);
+    terminal_key(&t, "y");
+    harness_until(shows(&t, "1 of 1 letter sent"), SOON_MS);
+    harness_until(harness_log_count(w, "event=dead") == 2, SOON_MS);
+    terminal_key(&t, "xy");
+    harness_until(ctl_number(q, "dead") == 0, SOON_MS);
+    harness_until(shows(&t, "no dead letters"), SOON_MS);
+    terminal_key(&t, "q");
+    harness_until((shows(&t, ""), waitpid(t.pid, &status, WNOHANG)), SOON_MS);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(t.fd);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, letters_are_shown_replayed_and_discarded_at_80_by_24)
+{
+    letters_drive(24, 80);
+}
+
+Test(mqctl_top, letters_are_shown_replayed_and_discarded_at_200_by_50)
+{
+    letters_drive(50, 200);
 }
 
 Test(mqctl_top, top_on_a_terminal_that_is_too_small_does_no_harm)

@@ -15,7 +15,7 @@ Test(top_keys, no_key_has_two_meanings)
 
 Test(top_keys, what_changes_production_asks_and_nothing_else_does)
 {
-    static const char changes[] = "p+-DS";
+    static const char changes[] = "p+-DSrx";
 
     for (size_t i = 0; i < top_key_count; i++) {
         int key = top_keys[i].keys[0];
@@ -65,6 +65,9 @@ Test(top_keys, last_line_names_help_and_quit_in_eighty_columns)
 
     draw(&v, 80, 24);
     cr_assert_not_null(strstr(says("? help"), "q quit"));
+    v.letters = true;
+    draw(&v, 80, 24);
+    cr_assert_not_null(strstr(says("? help"), "r replay  x discard  q quit"));
     canvas_close(&drawn);
 }
 

@@ -302,6 +302,54 @@ Test(top_view, without_utf8_curves_are_plain)
     canvas_close(&drawn);
 }
 
+/* ---- dead letters ---- */
+
+Test(top_view, the_letter_that_is_chosen_is_always_shown)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    busy(0, 100);
+    v.letters = true;
+    for (v.letter = 0; v.letter < 100; v.letter += 9) {
+        char row[32];
+
+        draw(&v, 80, 24);
+        snprintf(row, sizeof row, "%8zu     3.0s ago", 100 - v.letter);
+        says(row);
+        cr_assert(line_of(row)->chosen, "%s", row);
+    }
+    v.letters = false;
+    draw(&v, 200, 50);
+    cr_assert_not(line_of("dead 0")->chosen, "nobody is among them");
+    canvas_close(&drawn);
+}
+
+Test(top_view, a_page_is_wrapped_and_scrolls_to_its_end)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+    char text[4096] = "first\n";
+
+    for (int i = 0; i < 30; i++)
+        snprintf(text + strlen(text), 32, "line %d\n", i);
+    memset(text + strlen(text), 'x', 200); /* three lines of 80 columns */
+    strcat(text, "last");
+    v.page = text;
+    draw(&v, 80, 24);
+    says("first");
+    cr_assert_null(line_of("last"));
+    cr_assert_null(line_of("/orders"), "nothing but the page");
+    v.page_from = view_page_rest(text, 80, 24);
+    cr_assert_eq(v.page_from, 34 - 20);
+    draw(&v, 80, 24);
+    says("last");
+    cr_assert_eq(strncmp(drawn.lines[21].text, "xxx", 3), 0,
+                 "it fills the screen: %s", drawn.lines[21].text);
+    cr_assert_eq(view_page_rest("short", 80, 24), 0);
+    canvas_close(&drawn);
+}
+
 /* ---- order ---- */
 
 /* order - the names of three queues, by a column */

@@ -134,6 +134,14 @@ static int error_width(const struct canvas *c)
     return room >= 2 * BODY_LEAST ? room / 2 : room;
 }
 
+/* first_letter - so that the one that is chosen is shown */
+static size_t first_letter(const struct view *v, const struct canvas *c)
+{
+    size_t room = c->end > c->y ? (size_t)(c->end - c->y) : 1;
+
+    return v->letters && v->letter >= room ? v->letter - room + 1 : 0;
+}
+
 static void letters(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
@@ -147,9 +155,12 @@ static void letters(const struct view *v, struct canvas *c)
     if (d->letter_count == 0)
         canvas_put(c, 0, PAINT_PLAIN, "%s",
                    d->no_letters ? d->no_letters : "no dead letters");
-    for (size_t i = 0; i < d->letter_count && c->y < c->end; i++, c->y++) {
+    for (size_t i = first_letter(v, c); i < d->letter_count && c->y < c->end;
+         i++, c->y++) {
         const struct view_letter *l = &d->letters[i];
 
+        if (v->letters && i == v->letter)
+            canvas_choose(c);
         canvas_put(c, 0, PAINT_PLAIN,
                    "%8" PRId64 " %8s ago %6" PRIu32 "  %-10s", l->row,
                    since(v, l->died_ns, time), l->attempts, l->reason);

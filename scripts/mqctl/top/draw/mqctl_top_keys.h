@@ -15,7 +15,13 @@
 #include "scripts/mqctl/top/draw/mqctl_top_canvas.h"
 
 /* Keys that are no character. */
-enum { TOP_KEY_UP = 0x100, TOP_KEY_DOWN, TOP_KEY_LEFT, TOP_KEY_RIGHT };
+enum {
+    TOP_KEY_UP = 0x100,
+    TOP_KEY_DOWN,
+    TOP_KEY_LEFT,
+    TOP_KEY_RIGHT,
+    TOP_KEY_ENTER,
+};
 
 enum key_does {
     KEY_HELPS,
@@ -27,6 +33,9 @@ enum key_does {
     KEY_DRAINS,
     KEY_STOPS,
     KEY_LISTS,
+    KEY_SHOWS,
+    KEY_REPLAYS,
+    KEY_DISCARDS,
     KEY_SORTS_LEFT,
     KEY_SORTS_RIGHT,
     KEY_TURNS,
@@ -37,9 +46,11 @@ struct key {
     int keys[2]; /* any of them; 0: none */
     enum key_does does;
     bool asks;        /* a y has to follow */
+    bool letters;     /* it is about the dead letter that is chosen */
     const char *name; /* of it and the next rows; NULL: told before */
     const char *what;
-    const char *foot; /* in the last line of the screen; NULL: not there */
+    const char *foot;         /* in the last line of the screen, */
+    const char *letters_foot; /* among dead letters; NULL: not there */
 };
 
 extern const struct key top_keys[];
@@ -50,6 +61,6 @@ const struct key *key_find(int key);
 /* All of them, from the current line on. */
 void keys_help(struct canvas *c);
 /* The most important ones, on the current line. */
-void keys_foot(struct canvas *c);
+void keys_foot(struct canvas *c, bool letters);
 
 #endif

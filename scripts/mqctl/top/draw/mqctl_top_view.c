@@ -5,6 +5,7 @@
  */
 #include "scripts/mqctl/top/draw/mqctl_top_view.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -46,8 +47,12 @@ static void foot(const struct view *v, struct canvas *c)
         canvas_put(c, 0, PAINT_BOLD, "y does it, any other key does not");
     else if (v->help)
         canvas_put(c, 0, PAINT_DIM, "any key goes back");
+    else if (v->page)
+        canvas_put(c, 0, PAINT_DIM,
+                   "up down scroll  r replay  x discard  any other key goes "
+                   "back");
     else
-        keys_foot(c);
+        keys_foot(c, v->letters);
 }
 
 /* help - the keys, and what colours mean */
@@ -63,6 +68,56 @@ static void help(struct canvas *c)
                "somebody has to look: paused, full, dead letters");
 }
 
+/* ---- a page ---- */
+
+#define PAGE_FROM 2 /* lines above it */
+#define PAGE_WIDE 240
+
+/* page_line - the next line of a text that fits: its bytes; *next: of the one
+ * after it, NULL: there is none */
+static int page_line(const char *text, int columns, const char **next)
+{
+    size_t line = strcspn(text, "\n"), fits;
+    char part[4 * PAGE_WIDE + 1];
+    int taken;
+
+    columns = columns > PAGE_WIDE ? PAGE_WIDE : columns < 1 ? 1 : columns;
+    snprintf(part, sizeof part, "%.*s", (int)line, text);
+    fits = term_fit(part, columns, &taken);
+    if (fits < line) {
+        *next = text + (fits ? fits : line);
+        return (int)(fits ? fits : line);
+    }
+    *next = text[line] && text[line + 1] ? text + line + 1 : NULL;
+    return (int)line;
+}
+
+size_t view_page_rest(const char *page, int columns, int rows)
+{
+    size_t lines = 0, room = rows > PAGE_FROM + 2 ? (size_t)rows - 4 : 1;
+
+    for (const char *at = page; at; lines++)
+        (void)page_line(at, columns, &at);
+    return lines > room ? lines - room : 0;
+}
+
+static void page(const struct view *v, struct canvas *c)
+{
+    size_t line = 0;
+
+    for (const char *at = v->page; at; line++) {
+        const char *text = at;
+        int bytes = page_line(text, c->columns, &at);
+
+        if (line < v->page_from)
+            continue;
+        canvas_put(c, 0, PAINT_PLAIN, "%.*s", bytes, text);
+        c->y++;
+    }
+}
+
+/* ---- the whole ---- */
+
 void view_draw(const struct view *v, struct canvas *c)
 {
     c->y = 0;
@@ -71,6 +126,8 @@ void view_draw(const struct view *v, struct canvas *c)
         title(v, c);
     if (v->help) {
         help(c);
+    } else if (v->page) {
+        page(v, c);
     } else if (v->count == 0) {
         canvas_put(c, 0, PAINT_PLAIN, "%s",
                    v->trouble[0] ? v->trouble

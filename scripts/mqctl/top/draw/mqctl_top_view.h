@@ -75,7 +75,10 @@ struct view {
     size_t sort;  /* the column that orders them: view_sort */
     bool reverse; /* the other way round */
     const struct view_detail *detail;
-    bool letters;         /* dead letters, where there is no room for both */
+    bool letters;         /* a person is among the dead letters */
+    size_t letter;        /* the one that is chosen */
+    const char *page;     /* a long text instead of all else; NULL: none */
+    size_t page_from;     /* lines of it that are above the screen */
     bool utf8;            /* the terminal can show it */
     bool help;            /* the keys, instead of all else */
     const char *note;     /* what the last key brought about */
@@ -84,6 +87,9 @@ struct view {
 
 /* All of it; a canvas that is low loses the lower parts. */
 void view_draw(const struct view *v, struct canvas *c);
+
+/* Lines of a page that a screen cannot show at once, so wide and high. */
+size_t view_page_rest(const char *page, int columns, int rows);
 
 /* Columns that can order: 0, names, then the others from the left. */
 extern const size_t view_sorts;
