@@ -109,6 +109,8 @@ static inline void receive_dwelt(struct receive *item)
     item->luck = RECEIVE_LUCK;
     item->dwells = 0;
 }
+/* The same of one that came from the queue: that took time. */
+__attribute__((noinline)) void receive_waited(struct receive *item);
 
 /* ---- straight.c ---- */
 
@@ -143,7 +145,7 @@ RECEIVE_INLINE int receive_one(struct receive *item)
     if (err)
         return err == -ECANCELED ? receive_cancelled(item, m) : err;
     if (item->dwells)
-        receive_look(item); /* it was waited for */
+        receive_waited(item);
     FAULT_POINT("receive_before_sort");
     item->plain = !f->set->group_separator && delivery_plain(item->d, m);
     return item->plain ? TAKEN : receive_sort(item, m);

@@ -255,6 +255,14 @@ void settle_not(struct flow *f, const struct delivery *d,
     unsettled_keep(&f->unsettled, &dec, err);
 }
 
+/* settle_named - somebody may ask what became of it */
+void settle_named(struct flow *f, const struct delivery *d,
+                  const struct outcome *out)
+{
+    counters_settled(f->counters, COUNTERS_DONE, d->message->id,
+                     settle_ended_at(d, out));
+}
+
 /* settle_told - nothing waits for who wants to hear of it but this thread */
 void settle_told(struct flow *f, const struct delivery *d,
                  const struct outcome *out)

@@ -60,6 +60,9 @@ __attribute__((noinline)) void settle_not(struct flow *f,
 __attribute__((noinline)) void settle_told(struct flow *f,
                                            const struct delivery *d,
                                            const struct outcome *out);
+__attribute__((noinline)) void settle_named(struct flow *f,
+                                            const struct delivery *d,
+                                            const struct outcome *out);
 
 /* On the wall clock, without a look at it. */
 static inline uint64_t settle_ended_at(const struct delivery *d,
@@ -85,8 +88,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
     }
     counters_add(&d->count->done, 1);
     if (message_named(m)) /* or nobody can ask what became of it */
-        counters_settled(f->counters, COUNTERS_DONE, m->id,
-                         settle_ended_at(d, out));
+        settle_named(f, d, out);
     if (d->lease)
         dispatch_done(f, d->lease);
     if (f->hears)

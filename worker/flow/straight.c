@@ -95,22 +95,24 @@ static inline void run(struct receive *item)
 
 __attribute__((noinline)) int straight(struct receive *item)
 {
-    struct flow *f = item->flow;
     int err;
 
     if (item->later_count > 0) /* they are flushed before a message runs */
         return STRAIGHT_ASK;
     item->d = &item->own;
     do {
-        item->attend = attention_look(&f->gate.attention);
-        if (item->attend || !items_quick(&f->items))
+        struct flow *f = item->flow;
+        unsigned attend = attention_look(&f->gate.attention);
+
+        if (attend || !items_quick(&f->items)) {
+            item->attend = attend;
             return STRAIGHT_ASK;
+        }
         err = receive_next(item);
         if (err || !item->plain)
             return err == HANDED_OVER ? take(item)
                                       : receive_needs_none(item, err);
         run(item);
-        receive_dwelt(item);
     } while (item->now_ns < item->end_ns);
     return TAKEN_NONE;
 }

@@ -13,7 +13,7 @@
 /* Groups with a key up to this size are all of one size: any can be reused. */
 #define KEY_SHORT ((size_t)128 - sizeof(struct group))
 
-/* word_of - up to 8 bytes, without a loop */
+/* word_of - up to 8 bytes, without a loop; all of them, if the size is known */
 static uint64_t word_of(const char *key, size_t size)
 {
     uint32_t low, high;
@@ -34,14 +34,15 @@ static uint64_t word_of(const char *key, size_t size)
 }
 
 /* group_hash - 8 bytes at a time, the last 8 overlap
- * Keys come from senders; a sender that builds collisions slows its own queue
- * down, so no secret is mixed in.
+ * Each step of the end can be undone, so a key of one word gives no hash that
+ * another of its size gives. Keys come from senders; a sender that builds
+ * collisions slows its own queue down, so no secret is mixed in.
  */
-uint32_t group_hash(const char *key, size_t size)
+uint64_t group_hash(const char *key, size_t size)
 {
     uint64_t h = size * UINT64_C(0x9e3779b97f4a7c15);
 
-    for (; size > 8; key += 8, size -= 8) {
+    for (; size > GROUP_KEY_WORD; key += 8, size -= 8) {
         h = (h ^ word_of(key, 8)) * UINT64_C(0x9e3779b97f4a7c15);
         h ^= h >> 32;
         if (size < 16) {
@@ -52,7 +53,7 @@ uint32_t group_hash(const char *key, size_t size)
     h ^= word_of(key, size);
     h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
     h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return (uint32_t)(h ^ h >> 32);
+    return h ^ h >> 32;
 }
 
 /* slots_alloc - all empty */
@@ -110,26 +111,23 @@ static void resize(struct group_table *t, size_t size)
     free(old.slots);
 }
 
-/* same - memcmp, without a call for the usual key: words, of which the last two
- * may overlap */
+/* same - memcmp, without a call for the usual key: two words that may overlap */
 static inline bool same(const char *a, const char *b, size_t size)
 {
     if (size > 16)
         return memcmp(a, b, size) == 0;
-    if (size >= 8)
-        return memcmp(a, b, 8) == 0 &&
-               memcmp(a + size - 8, b + size - 8, 8) == 0;
-    return word_of(a, size) == word_of(b, size);
+    return memcmp(a, b, 8) == 0 && memcmp(a + size - 8, b + size - 8, 8) == 0;
 }
 
-/* is_it - compare the keys; the hashes are equal */
+/* is_it - compare the keys; the hashes are equal, so those of one word are */
 static bool is_it(const struct group *group, const char *key, size_t size)
 {
-    return group->key_size == size && same(group->key, key, size);
+    return group->key_size == size &&
+           (size <= GROUP_KEY_WORD || same(group->key, key, size));
 }
 
 /* search - the slot of a group, or the empty one that it would get */
-static inline size_t search(const struct group_table *t, uint32_t hash,
+static inline size_t search(const struct group_table *t, uint64_t hash,
                             const char *key, size_t size)
 {
     size_t i = hash & (t->size - 1);
@@ -140,7 +138,7 @@ static inline size_t search(const struct group_table *t, uint32_t hash,
     return i;
 }
 
-struct group *group_table_find(const struct group_table *t, uint32_t hash,
+struct group *group_table_find(const struct group_table *t, uint64_t hash,
                                const char *key, size_t size)
 {
     return t->slots[search(t, hash, key, size)].group;
@@ -175,7 +173,7 @@ static void group_free(struct group_table *t, struct group *group)
 
 /* add - a new group; not inline, as a group is mostly found */
 __attribute__((noinline)) static struct group *
-add(struct group_table *t, uint32_t hash, const char *key, size_t size)
+add(struct group_table *t, uint64_t hash, const char *key, size_t size)
 {
     struct group *group;
 
@@ -186,14 +184,14 @@ add(struct group_table *t, uint32_t hash, const char *key, size_t size)
     group = group_new(t, size);
     if (!group)
         return NULL;
-    *group = (struct group){.hash = hash, .key_size = (uint16_t)size};
+    *group = (struct group){.hash = (uint32_t)hash, .key_size = (uint16_t)size};
     memcpy(group->key, key, size);
     place(t, (struct group_slot){group, hash});
     t->count++;
     return group;
 }
 
-struct group *group_table_get(struct group_table *t, uint32_t hash,
+struct group *group_table_get(struct group_table *t, uint64_t hash,
                               const char *key, size_t size)
 {
     struct group *group = t->slots[search(t, hash, key, size)].group;
@@ -255,6 +253,14 @@ size_t group_table_busy(const struct group_table *t)
     return t->count - resting;
 }
 
+/* own - what its key finds */
+static const struct group *own(const struct group_table *t,
+                               const struct group *group)
+{
+    return group_table_find(t, group_hash(group->key, group->key_size),
+                            group->key, group->key_size);
+}
+
 /* kept_check - those in `kept` are kept, and no others */
 static const char *kept_check(const struct group_table *t)
 {
@@ -265,8 +271,7 @@ static const char *kept_check(const struct group_table *t)
     for (size_t i = 0; i < GROUPS_KEPT && t->kept[i]; i++, kept--) {
         const struct group *group = t->kept[i];
 
-        if (!group->kept || group_table_find(t, group->hash, group->key,
-                                             group->key_size) != group)
+        if (!group->kept || own(t, group) != group)
             return "a group that is kept is not in the table";
     }
     return kept ? "a group is kept twice, or has no place" : NULL;
@@ -281,11 +286,10 @@ const char *group_table_check(const struct group_table *t)
 
         if (!group)
             continue;
-        if (t->slots[i].hash != group->hash ||
-            group->hash != group_hash(group->key, group->key_size))
+        if (t->slots[i].hash != group_hash(group->key, group->key_size) ||
+            (uint32_t)t->slots[i].hash != group->hash)
             return "a group has another hash";
-        if (group_table_find(t, group->hash, group->key, group->key_size) !=
-            group)
+        if (own(t, group) != group)
             return "a group cannot be found";
         count++;
     }

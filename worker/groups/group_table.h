@@ -38,9 +38,9 @@ struct group {
     struct group_item *ahead; /* lessee's: next, out of its place, not taken */
     _Atomic uint64_t parked;  /* messages in the store behind its head */
     uint32_t parking;         /* items on their way to the store */
-    uint32_t hash;
-    uint16_t used; /* of the quantum */
-    uint16_t high; /* lessee's: of priority above 0 in a row */
+    uint32_t hash;            /* its lower half */
+    uint16_t used;            /* of the quantum */
+    uint16_t high;            /* lessee's: of priority above 0 in a row */
     uint16_t key_size;
     uint8_t state; /* enum group_state */
     bool closing : 1;
@@ -52,7 +52,7 @@ struct group {
 
 struct group_slot {
     struct group *group; /* NULL: nothing there */
-    uint32_t hash;
+    uint64_t hash;
 };
 
 struct group_table {
@@ -67,15 +67,17 @@ struct group_table {
     unsigned kept_next;
 };
 
-uint32_t group_hash(const char *key, size_t size);
+/* No two keys of one size up to GROUP_KEY_WORD have the same. */
+uint64_t group_hash(const char *key, size_t size);
+#define GROUP_KEY_WORD 8
 
 int group_table_init(struct group_table *t);
 void group_table_fini(struct group_table *t); /* frees the groups */
-struct group *group_table_find(const struct group_table *t, uint32_t hash,
+struct group *group_table_find(const struct group_table *t, uint64_t hash,
                                const char *key, size_t size);
 /* The group of that key; if there is none, or it is at rest, it is as new, in
  * state IDLE. NULL: no memory. */
-struct group *group_table_get(struct group_table *t, uint32_t hash,
+struct group *group_table_get(struct group_table *t, uint64_t hash,
                               const char *key, size_t size);
 void group_table_remove(struct group_table *t, struct group *group);
 /* Inside of group_table_rest. */

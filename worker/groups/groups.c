@@ -206,7 +206,7 @@ void group_remove_locked(struct groups *g, struct group *group,
 int group_lock(struct groups *g, const char *key, size_t size,
                struct group **group)
 {
-    uint32_t hash = group_hash(key, size);
+    uint64_t hash = group_hash(key, size);
 
     if (size > GROUP_KEY_MAX)
         return -ENAMETOOLONG;
@@ -339,7 +339,7 @@ __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
                                          size_t size, uint32_t priority,
                                          struct group **lease)
 {
-    uint32_t hash = group_hash(key, size);
+    uint64_t hash = group_hash(key, size);
     struct group *group;
     int err = -EAGAIN;
 

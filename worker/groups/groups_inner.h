@@ -58,7 +58,7 @@ static inline void groups_unlock(struct groups *g)
 static inline struct group *group_find_locked(const struct groups *g,
                                               const char *key, size_t size)
 {
-    uint32_t hash = group_hash(key, size);
+    uint64_t hash = group_hash(key, size);
     struct group *group = group_table_find(&g->table, hash, key, size);
 
     return group && group->state != GROUP_IDLE ? group : NULL;

@@ -7,6 +7,7 @@
 #include "worker/handlers/handler_inproc.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ struct call {
     const struct delivery *d;
     struct timer abort; /* after the limit, if it is wanted */
     uint64_t limit_ns;  /* UINT64_MAX: none */
+    unsigned said;      /* not 0: view_said is to write the message again */
     atomic_bool late;   /* the limit has passed */
 };
 
@@ -126,22 +128,30 @@ static void call_init(struct call *c, struct handler *h)
 {
     c->message = (struct mqw_message){.queue = h->set->queue};
     c->context.handler = h;
+    c->said = UINT_MAX;
     atomic_init(&c->late, false);
 }
 
-/* view_said - what its flags and its header's fields say */
+/* says - whether it says more of itself than its group; not 0: it does */
+static inline unsigned says(const struct delivery *d)
+{
+    return (d->header.fields & ~(unsigned)HEADER_GROUP) | d->message->flags;
+}
+
+/* view_said - what its flags and its header's fields say, or those of the one
+ * before said */
 __attribute__((noinline)) static void
 view_said(struct call *c, const struct handler *h, const struct delivery *d)
 {
     struct mqw_message *to = &c->message;
     unsigned flags = d->message->flags;
 
-    if (d->header.fields & HEADER_SENT)
-        to->sent_ns = d->header.sent_ns;
+    to->sent_ns = d->header.fields & HEADER_SENT ? d->header.sent_ns : 0;
     to->max_attempts = (uint32_t)delivery_max_attempts(d, to->max_attempts);
     to->redelivered = (flags & MESSAGE_REDELIVERED) != 0;
     to->length_inferred = (flags & MESSAGE_LENGTH_INFERRED) != 0;
     c->limit_ns = delivery_limit_ns(d, c->limit_ns, h->set->max_timeout_ns);
+    c->said = says(d);
 }
 
 /* view - the message as the function sees it; most say nothing, or name their
@@ -151,19 +161,18 @@ static inline void view(struct call *c, const struct handler *h,
 {
     struct mqw_message *to = &c->message;
     const struct message *m = d->message;
+    const struct settings *set = h->set; /* these two may change meanwhile */
 
+    to->max_attempts = (uint32_t)set->max_attempts;
+    c->limit_ns = set->timeout_ns;
     to->body = d->body;
     to->size = d->body_size;
     to->group = d->group.at;
     to->group_size = d->group.size;
     to->received_ns = m->received_ns;
-    to->sent_ns = 0;
     to->priority = m->priority;
     to->attempt = m->failures + 1;
-    to->max_attempts = (uint32_t)h->set->max_attempts;
-    to->redelivered = to->length_inferred = false;
-    c->limit_ns = h->set->timeout_ns;
-    if ((d->header.fields & ~(unsigned)HEADER_GROUP) | m->flags)
+    if (says(d) | c->said)
         view_said(c, h, d);
     c->d = d;
     c->id[0] = '\0';

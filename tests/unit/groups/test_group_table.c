@@ -85,20 +85,59 @@ Test(group_table, finds_what_is_in_it_and_nothing_else_in_random_turns)
     }
 }
 
+/* Of keys of one word the size tells enough, as no two of a size have one. */
 Test(group_table, keys_with_one_hash_are_told_apart)
 {
-    static const char *const keys[] = {"abd", "abc", "ab", "a", "b"};
-    struct group *group[5];
+    static const char *const keys[] = {"customer-4711",
+                                       "customer-4712",
+                                       "dustomer-4711",
+                                       "customer-47111",
+                                       "a customer with a long name",
+                                       "a customer with a long nams",
+                                       "ab",
+                                       "a"};
+    enum { N = sizeof keys / sizeof *keys };
+    struct group *group[N];
 
-    for (unsigned k = 0; k < 5; k++)
+    for (unsigned k = 0; k < N; k++)
         group[k] = group_table_get(&table, 7, keys[k], strlen(keys[k]));
-    for (unsigned k = 0; k < 5; k++)
+    for (unsigned k = 0; k < N; k++)
         cr_assert_eq(group_table_find(&table, 7, keys[k], strlen(keys[k])),
                      group[k]);
-    cr_assert_eq(table.count, 5);
-    for (unsigned k = 0; k < 5; k++)
+    cr_assert_eq(table.count, N);
+    for (unsigned k = 0; k < N; k++)
         group_table_remove(&table, group[k]);
     cr_assert_null(group_table_find(&table, 7, "a", 1));
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* All keys of one and two bytes, and as many of each size more that differ in
+ * any two bytes of theirs. */
+Test(group_table, keys_of_one_word_have_a_hash_of_their_own)
+{
+    static uint64_t hashes[1 << 16];
+
+    for (size_t size = 1; size <= GROUP_KEY_WORD; size++)
+        for (size_t at = 0; at < (size < 2 ? 1 : size - 1); at++) {
+            char key[GROUP_KEY_WORD] = "";
+            size_t n = size < 2 ? 1 << 8 : 1 << 16;
+
+            for (size_t k = 0; k < n; k++) {
+                key[at] = (char)k;
+                if (size > 1)
+                    key[at + 1] = (char)(k >> 8);
+                hashes[k] = group_hash(key, size);
+            }
+            qsort(hashes, n, sizeof *hashes, by_value);
+            for (size_t k = 1; k < n; k++)
+                cr_assert_neq(hashes[k - 1], hashes[k], "size %zu", size);
+        }
 }
 
 Test(group_table, grows_and_shrinks_with_what_is_in_it)

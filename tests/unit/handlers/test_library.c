@@ -47,11 +47,11 @@ static int note(const struct mqw_message *m, struct mqw_context *c)
         atomic_store(&in_most, in);
     if (mqw_user(c) != &here)
         abort();
-    snprintf(seen, sizeof seen, "%.*s %s %zu %u %u/%u %d %d [%.*s] [%.*s]",
+    snprintf(seen, sizeof seen, "%.*s %s %zu %u %u/%u %d %d [%.*s] [%.*s]%s",
              (int)m->size, (const char *)m->body, m->queue, strlen(mqw_id(m)),
              m->priority, m->attempt, m->max_attempts, m->redelivered,
              m->length_inferred, (int)m->group_size, m->group ? m->group : "",
-             (int)size, x ? x : "");
+             (int)size, x ? x : "", m->sent_ns ? " sent" : "");
     atomic_fetch_add(&calls, 1);
     while (!atomic_load(&gate) && !mqw_cancelled(m))
         sched_yield();
@@ -247,6 +247,31 @@ Test(library, a_handler_sees_all_of_its_message)
     snprintf(want, sizeof want, "body %s 26 9 1/5 0 0 [g7] [abc]", q);
     cr_assert_str_eq(seen, want);
     cr_assert_str_eq(verdicts, "body:0 ");
+    runner_end(&r);
+}
+
+Test(library, what_one_message_says_of_itself_is_not_said_of_the_next)
+{
+    char want[256];
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+    static const char says[] = "MQW/1\nsent: 1732126121000000000\n"
+                               "max-attempts: 3\nx-trace: abc\n\none";
+
+    runner_start(&r);
+    for (unsigned i = 1; i <= 4; i++) {
+        bool first = i % 2 == 1;
+
+        if (first)
+            harness_send(q, says, sizeof says - 1, 0);
+        else
+            harness_send(q, "two", 3, 0);
+        harness_until(atomic_load(&told) == i, 5000);
+        snprintf(want, sizeof want, "%s %s 26 0 1/%d 0 0 [] [%s]%s",
+                 first ? "one" : "two", q, first ? 3 : 5, first ? "abc" : "",
+                 first ? " sent" : "");
+        cr_assert_str_eq(seen, want);
+    }
     runner_end(&r);
 }
 
