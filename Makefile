@@ -267,7 +267,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 # processors. Those that use up what the user has as a whole (RLIMIT_MSGQUEUE,
 # processes) or look at all queues run alone. All run, whatever fails; first
 # those that take long, so that none of them is left to run by itself.
-TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 LONELY    := bench mqctl_look mqlimit worker_limits
 UNDER_TEST ?= $(BUILD)
 define run
