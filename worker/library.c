@@ -161,7 +161,7 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
 
 int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
 {
-    return !w ? -EINVAL : dispatch_shut(&w->engine->flow, group, group_size);
+    return !w ? -EINVAL : dispatch_shut(&w->engine->flow, group, group_size, 0);
 }
 
 /* ---- open and close ---- */

@@ -239,12 +239,13 @@ void custody_each(struct custody *c,
 
 uint64_t custody_seq_next(const struct custody *c)
 {
-    return c->head->next_seq;
+    return atomic_load_explicit(&c->head->next_seq, memory_order_relaxed);
 }
 
 void custody_seq_used(struct custody *c)
 {
-    c->head->next_seq++;
+    atomic_store_explicit(&c->head->next_seq, custody_seq_next(c) + 1,
+                          memory_order_relaxed);
 }
 
 void custody_seq_raise(struct custody *c, uint64_t least)

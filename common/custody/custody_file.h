@@ -31,8 +31,8 @@ struct custody_head {
     uint64_t nonce;
     uint64_t sum;
     uint32_t slots;
-    uint32_t boot_time; /* with boot_id; 0: an older release wrote it */
-    uint64_t next_seq;
+    uint32_t boot_time;        /* with boot_id; 0: an older release wrote it */
+    _Atomic uint64_t next_seq; /* read by any thread */
     char boot_id[BOOT_ID];
 };
 _Static_assert(offsetof(struct custody_head, body_bytes) == 24,

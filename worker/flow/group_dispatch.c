@@ -31,6 +31,7 @@ int dispatch_open(struct dispatch **out, struct flow *f, unsigned most)
     if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         groups_keep_front(o->groups);
     groups_attend(o->groups, &f->gate.attention);
+    pthread_mutex_init(&o->close_mtx, NULL);
     *out = o;
     return 0;
 }
@@ -43,6 +44,8 @@ void dispatch_close(struct dispatch **dispatch)
         return;
     *dispatch = NULL;
     groups_close(&o->groups);
+    closings_fini(&o->closings);
+    pthread_mutex_destroy(&o->close_mtx);
     free(o->members);
     free(o);
 }
@@ -89,16 +92,6 @@ static struct member *member_make(struct flow *f, struct message *m)
     return one;
 }
 
-/* refused - its group does not take it */
-static int refused(struct delivery *d, int err)
-{
-    if (err != -ESHUTDOWN)
-        return err;
-    d->broken = true;
-    strcpy(d->why, "its group was closed");
-    return 0;
-}
-
 /* dispatch_add - to its place in its group; not inline, as dispatch_enter is
  * short */
 __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
@@ -107,15 +100,18 @@ __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
     int err =
         groups_add(f->dispatch->groups, d->group.at, d->group.size, &m->item);
 
-    return err ? refused(d, err) : HANDED_OVER;
+    return err ? err : HANDED_OVER;
 }
 
 /* dispatch_enter - at once, if there is nothing to wait for */
 int dispatch_enter(struct flow *f, struct delivery *d)
 {
-    int err = groups_pass(f->dispatch->groups, d->group.at, d->group.size,
-                          d->message->priority, &d->lease);
+    int err;
 
+    if (closings_any(&f->dispatch->closings) && close_refuses(f, d))
+        return TAKEN;
+    err = groups_pass(f->dispatch->groups, d->group.at, d->group.size,
+                      d->message->priority, &d->lease);
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
@@ -157,8 +153,9 @@ int dispatch_due(struct flow *f, struct delivery *d)
                                                    : -EINPROGRESS;
     if (groups_waiting(f->dispatch->groups) < f->set->lookahead)
         return dispatch_enter(f, d);
-    err = dispatch_put_by(f, d, &member_make(f, d->message)->item);
-    return err < 0 ? refused(d, err) : err;
+    if (closings_any(&f->dispatch->closings) && close_refuses(f, d))
+        return TAKEN;
+    return dispatch_put_by(f, d, &member_make(f, d->message)->item);
 }
 
 int dispatch_end(struct flow *f, struct delivery *d)
@@ -284,31 +281,6 @@ int dispatch_list(struct flow *f, const char *key, size_t size,
     struct walk w = {.visit = visit, .arg = arg};
 
     return groups_list(f->dispatch->groups, key, size, walk_item, &w);
-}
-
-int dispatch_shut(struct flow *f, const char *key, size_t size)
-{
-    int err = groups_shut(f->dispatch->groups, key, size);
-
-    if (!err)
-        log_info("group_closed", F_STR("queue", f->set->queue),
-                 F_BYTES("group", key, size));
-    return err;
-}
-
-int dispatch_reopen(struct flow *f, const char *key, size_t size)
-{
-    int err = groups_reopen(f->dispatch->groups, key, size);
-
-    if (!err)
-        log_info("group_opened", F_STR("queue", f->set->queue),
-                 F_BYTES("group", key, size));
-    return err;
-}
-
-char *dispatch_closing(const struct flow *f, size_t *bytes)
-{
-    return groups_closing_keys(f->dispatch->groups, bytes);
 }
 
 void dispatch_return(struct flow *f, struct group *lease, struct message *m)

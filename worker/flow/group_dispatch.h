@@ -78,11 +78,15 @@ size_t dispatch_groups(const struct flow *f);
 /* Visit the messages of a group that wait, as groups_list. */
 int dispatch_list(struct flow *f, const char *key, size_t size,
                   bool (*visit)(const struct message *m, void *arg), void *arg);
-/* As groups_shut. */
-int dispatch_shut(struct flow *f, const char *key, size_t size);
+/* Close a group: what was received before has its turn, what is received until
+ * all of that has come to its end is refused. `last`: the last of it that waits
+ * for its turn at the source, by the number that others see; 0: none does.
+ * -ENOENT if there is no message of it; -ENOMEM. */
+int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last);
+/* It takes messages again. -ENOENT if there is no message of it. */
 int dispatch_reopen(struct flow *f, const char *key, size_t size);
-/* As groups_closing_keys. */
-char *dispatch_closing(const struct flow *f, size_t *bytes);
+/* As closings_keys. */
+char *dispatch_closing(struct flow *f, size_t *bytes);
 
 /* The verdict on message `seq` is durable. `letter`: it may have been one that
  * an operator sent again. Ends the lease. */

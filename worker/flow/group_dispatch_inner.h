@@ -1,5 +1,5 @@
-/* group_dispatch_inner.h - inside of group_dispatch.c, group_park.c and
- * group_hold.c
+/* group_dispatch_inner.h - inside of group_dispatch.c, group_close.c,
+ * group_hold.c and group_park.c
  *
  * WHAT   What they share: the groups, and the place of each message in them.
  * WHO    As group_dispatch.h.
@@ -9,9 +9,11 @@
 #ifndef WORKER_FLOW_GROUP_DISPATCH_INNER_H
 #define WORKER_FLOW_GROUP_DISPATCH_INNER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "worker/flow/group_dispatch.h"
+#include "worker/groups/closings.h"
 #include "worker/source/source.h"
 
 /* A message that waits in its group. */
@@ -20,7 +22,8 @@ struct member {
     struct message *m;
 };
 
-/* c = constant after open   p = whoever set parking   a = atomic */
+/* c = constant after open   p = whoever set parking   a = atomic
+ * x = under close_mtx, which is taken before that of the groups */
 struct dispatch {
     struct groups *groups;  /* c */
     struct member *members; /* c  by the message's index */
@@ -28,11 +31,23 @@ struct dispatch {
     struct group_item *items[SETTLE_MOST]; /* p */
     struct settle parks[SETTLE_MOST];      /* p */
     atomic_bool full_told; /* a  the bound of parked messages was logged */
+    pthread_mutex_t close_mtx;
+    struct closings closings; /* x */
 };
 
 /* group_park.c: a due message to the source again, behind what its group has
  * there: PUT_BY, or -errno as groups_park_one. */
 int dispatch_put_by(struct flow *f, struct delivery *d,
                     struct group_item *item);
+
+/* ---- group_close.c: worth a call while closings_any ---- */
+
+/* Whether the group of a message refuses it: `d` is broken then, and has no
+ * lease. */
+bool close_refuses(struct flow *f, struct delivery *d);
+/* As groups_release. */
+bool close_release(struct flow *f, struct group *lease);
+/* The group may be gone. */
+void close_look(struct flow *f, const char *key, size_t size);
 
 #endif

@@ -34,6 +34,7 @@ static int let_go(struct flow *f, const char *key, size_t size)
         if (has != NO)
             return has == YES ? NO : has;
     } while (!groups_unhold(f->dispatch->groups, key, size));
+    close_look(f, key, size);
     log_info("group_released", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size));
     return YES;
@@ -98,13 +99,21 @@ static void hold(struct flow *f, struct group *lease)
     held(f, copy, size);
 }
 
+/* release - whether the lease is over */
+static bool release(struct flow *f, struct group *lease)
+{
+    return closings_any(&f->dispatch->closings)
+               ? close_release(f, lease)
+               : groups_release(f->dispatch->groups, lease);
+}
+
 /* go_on - unless a letter of it is left; not inline, as the usual way of
  * dispatch_done is short */
 __attribute__((noinline)) static void go_on(struct flow *f, struct group *lease,
                                             bool ask)
 {
     while (!(ask && still_dead(f, lease))) {
-        if (groups_release(f->dispatch->groups, lease))
+        if (release(f, lease))
             return;
         ask = true; /* one came meanwhile */
     }
@@ -114,7 +123,7 @@ __attribute__((noinline)) static void go_on(struct flow *f, struct group *lease,
 /* dispatch_done - a letter may have come meanwhile */
 void dispatch_done(struct flow *f, struct group *lease)
 {
-    if (!groups_release(f->dispatch->groups, lease))
+    if (!release(f, lease))
         go_on(f, lease, true);
 }
 

@@ -42,8 +42,7 @@ struct group {
     uint16_t used;            /* of the quantum */
     uint16_t high;            /* lessee's: of priority above 0 in a row */
     uint16_t key_size;
-    uint8_t state; /* enum group_state */
-    bool closing : 1;
+    uint8_t state;    /* enum group_state */
     bool doubted : 1; /* a letter came while it was leased or held: recheck */
     bool kept : 1;    /* in `kept` of the table */
     int64_t head;     /* the row that waits; 0: none */

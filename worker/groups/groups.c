@@ -128,13 +128,6 @@ void group_block_locked(struct groups *g, struct group *group,
         counter_add(&g->held, 1);
 }
 
-void group_closing_locked(struct groups *g, struct group *group, bool closing)
-{
-    g->closing += closing;
-    g->closing -= group->closing;
-    group->closing = closing;
-}
-
 /* group_wake_locked - to the end of the run queue, or to be forgotten
  * While items of the group are on their way to the store, no later one may run.
  */
@@ -149,7 +142,6 @@ void group_wake_locked(struct groups *g, struct group *group)
         group_queue_locked(g, group, false);
     } else {
         unlink_locked(g, group);
-        group_closing_locked(g, group, false);
         group_table_rest(&g->table, group);
     }
 }
@@ -227,12 +219,9 @@ int groups_add(struct groups *g, const char *key, size_t size,
 
     if (err)
         return err;
-    if (group->closing)
-        err = -ESHUTDOWN;
-    else
-        group_insert_locked(g, group, item);
+    group_insert_locked(g, group, item);
     groups_unlock(g);
-    return err;
+    return 0;
 }
 
 /* ---- a lease ---- */
@@ -402,7 +391,7 @@ static inline bool is_last(const struct group *lease)
     uint64_t more = atomic_load_explicit(&lease->parked, memory_order_relaxed) |
                     lease->items.count | lease->parking;
 
-    return !more && !lease->ahead && !(lease->closing | lease->doubted);
+    return !more && !lease->ahead && !lease->doubted;
 }
 
 /* release_rest - unlocks; not inline, as the usual way is short */

@@ -9,8 +9,7 @@
  * OWNS   Groups; a group that is empty, idle and has nothing parked is
  *        forgotten, and freed but for the last GROUPS_KEPT of them.
  *        Items are the caller's, embedded in its own structs.
- * FAILS  groups_add: -ENOMEM, -ESHUTDOWN the group was closed, -ENAMETOOLONG
- *        its key is.
+ * FAILS  groups_add: -ENOMEM, -ENAMETOOLONG its key is.
  */
 #ifndef WORKER_GROUPS_GROUPS_H
 #define WORKER_GROUPS_GROUPS_H
@@ -105,6 +104,8 @@ void groups_return(struct groups *g, struct group *lease,
  * head. */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
+/* Whether anything of the group is here. */
+bool groups_known(struct groups *g, const char *key, size_t size);
 /* Whether the group is leased now, so that its next state is not known yet. */
 bool groups_leased(struct groups *g, const char *key, size_t size);
 /* A message of the group died for which nobody had a lease. YES: the group is
@@ -155,13 +156,6 @@ size_t groups_held(const struct groups *g); /* groups that are held */
 int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),
                 void *arg);
-/* Close a group: refuse new messages, deliver what is there, then forget it.
- * -ENOENT if there is no such group. */
-int groups_shut(struct groups *g, const char *key, size_t size);
-/* It takes messages again. -ENOENT if there is no such group. */
-int groups_reopen(struct groups *g, const char *key, size_t size);
-/* As groups_held_keys, of all groups that are closing. */
-char *groups_closing_keys(struct groups *g, size_t *bytes);
 /* Every invariant, for tests; NULL or what is wrong. */
 const char *groups_check(struct groups *g);
 

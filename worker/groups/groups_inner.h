@@ -28,7 +28,6 @@ struct groups {
     /* m  BLOCKED and HELD; those with something to park before the others */
     struct group_list blocked;
     unsigned quantum;            /* m */
-    size_t closing;              /* m  groups that refuse what comes */
     bool keep_front;             /* c  GROUP_FRONT is not parked */
     atomic_size_t ready;         /* a  groups on `runs` */
     atomic_size_t waiting;       /* a  items in their places */
@@ -71,8 +70,6 @@ int group_lock(struct groups *g, const char *key, size_t size,
 bool group_is_blocked(const struct group *group);
 /* How many of its items could be parked. */
 size_t group_movable(const struct groups *g, const struct group *group);
-/* From here on it refuses what comes, or takes it again. */
-void group_closing_locked(struct groups *g, struct group *group, bool closing);
 /* To RUNNING, off the list that it is on. */
 void group_run_locked(struct groups *g, struct group *group);
 void group_queue_locked(struct groups *g, struct group *group, bool front);

@@ -1,4 +1,4 @@
-/* groups_look.c - ordered groups: looking, and closing one (see groups.h) */
+/* groups_look.c - ordered groups: looking (see groups.h) */
 #include "worker/groups/groups_inner.h"
 
 #include <errno.h>
@@ -40,6 +40,16 @@ size_t groups_count(struct groups *g)
     return n;
 }
 
+bool groups_known(struct groups *g, const char *key, size_t size)
+{
+    bool known;
+
+    quick_lock(&g->mtx);
+    known = group_find_locked(g, key, size) != NULL;
+    groups_unlock(g);
+    return known;
+}
+
 bool groups_leased(struct groups *g, const char *key, size_t size)
 {
     struct group *group;
@@ -66,77 +76,10 @@ int groups_list(struct groups *g, const char *key, size_t size,
     return group ? 0 : -ENOENT;
 }
 
-/* closing_set - 0, or -ENOENT */
-static int closing_set(struct groups *g, const char *key, size_t size,
-                       bool closing)
-{
-    struct group *group;
-
-    quick_lock(&g->mtx);
-    group = group_find_locked(g, key, size);
-    if (group)
-        group_closing_locked(g, group, closing);
-    groups_unlock(g);
-    return group ? 0 : -ENOENT;
-}
-
-/* groups_shut - the group is freed when its last message is settled */
-int groups_shut(struct groups *g, const char *key, size_t size)
-{
-    return closing_set(g, key, size, true);
-}
-
-int groups_reopen(struct groups *g, const char *key, size_t size)
-{
-    return closing_set(g, key, size, false);
-}
-
-/* closing_next - the next group of the table that is closing; NULL: none */
-static struct group *closing_next(const struct groups *g, size_t *at)
-{
-    struct group *group;
-
-    while (*at < g->table.size) {
-        group = g->table.slots[(*at)++].group;
-        if (group && group->closing)
-            return group;
-    }
-    return NULL;
-}
-
-/* keys_write - of at most `n` groups; the bytes that they take */
-static size_t keys_write(const struct groups *g, char *keys, size_t n)
-{
-    size_t at = 0, used = 0;
-    const struct group *group;
-
-    while (n-- && (group = closing_next(g, &at)) != NULL) {
-        size_t size = group->key_size;
-
-        memcpy(keys + used, &size, sizeof size);
-        memcpy(keys + used + sizeof size, group->key, size);
-        used += sizeof size + size;
-    }
-    return used;
-}
-
-/* groups_closing_keys - the table is only walked if there are any */
-char *groups_closing_keys(struct groups *g, size_t *bytes)
-{
-    char *keys = NULL;
-
-    quick_lock(&g->mtx);
-    if (g->closing)
-        keys = malloc(g->closing * (sizeof(size_t) + GROUP_KEY_MAX));
-    *bytes = keys ? keys_write(g, keys, g->closing) : 0;
-    groups_unlock(g);
-    return keys;
-}
-
 /* ---- for tests ---- */
 
 struct sums {
-    size_t ready, waiting, stuck, held, blocked, closing;
+    size_t ready, waiting, stuck, held, blocked;
     uint64_t parked;
 };
 
@@ -151,7 +94,7 @@ static const char *state_check(const struct group *group,
         if (!group->kept)
             return "an idle group stays that is not kept";
         if (first || group->parked || group->parking || group->ahead ||
-            group->closing || group->doubted || group->used || group->high)
+            group->doubted || group->used || group->high)
             return "an idle group has something left";
         break;
     case GROUP_QUEUED:
@@ -204,7 +147,6 @@ static const char *group_check(const struct groups *g,
     sums->waiting += group->items.count;
     sums->stuck += group_is_blocked(group) ? group_movable(g, group) : 0;
     sums->held += group->state == GROUP_HELD;
-    sums->closing += group->closing;
     sums->blocked += group_is_blocked(group);
     sums->parked += group->parked;
     return wrong;
@@ -247,7 +189,7 @@ const char *groups_check(struct groups *g)
             wrong = group_check(g, g->table.slots[i].group, &sums);
     if (!wrong && (sums.ready != g->ready || sums.waiting != g->waiting ||
                    sums.stuck != g->stuck || sums.held != g->held ||
-                   sums.closing != g->closing || sums.parked != g->parked))
+                   sums.parked != g->parked))
         wrong = "a sum over all groups is wrong";
     if (!wrong)
         wrong = lists_check(g, &sums);

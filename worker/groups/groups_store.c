@@ -148,16 +148,12 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
 
     if (err)
         return err;
-    if (group->closing) {
-        err = -ESHUTDOWN;
-    } else {
-        item->group = group;
-        group->parking++;
-        if (group->state == GROUP_IDLE)
-            group->state = GROUP_PARKING;
-    }
+    item->group = group;
+    group->parking++;
+    if (group->state == GROUP_IDLE)
+        group->state = GROUP_PARKING;
     groups_unlock(g);
-    return err;
+    return 0;
 }
 
 /* arrived_locked - one item of the group is not on its way any more */

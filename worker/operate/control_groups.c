@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <bsd/stdlib.h>
 
 #include "common/base/hex.h"
 #include "worker/flow/group_dispatch.h"
@@ -83,21 +84,34 @@ json_t *control_closing(struct flow *f, char *const *words, size_t count,
     return out;
 }
 
+/* last_read - the key of the spool, with a minus; 0: there is none */
+static int last_read(const char *word, int64_t *last)
+{
+    const char *trouble = NULL;
+
+    *last = word ? strtonum(word, -INT64_MAX, -1, &trouble) : 0;
+    return trouble ? -EINVAL : 0;
+}
+
 json_t *control_group(struct flow *f, char *const *words, size_t count,
                       const char **wrong)
 {
-    bool shut = count == 2 && strcmp(words[0], "close") == 0;
+    bool shut = (count == 2 || count == 3) && strcmp(words[0], "close") == 0;
     bool open = count == 2 && strcmp(words[0], "open") == 0;
     char key[GROUP_KEY_MAX];
     int size = shut || open ? hex_parse(words[1], key, sizeof key) : 0;
     int err = -EINVAL;
+    int64_t last = 0;
 
-    if (size > 0)
-        err = shut ? dispatch_shut(f, key, (size_t)size)
+    if (size > 0 && last_read(count == 3 ? words[2] : NULL, &last) == 0)
+        err = shut ? dispatch_shut(f, key, (size_t)size, last)
                    : dispatch_reopen(f, key, (size_t)size);
-    if (err == -EINVAL) {
-        *wrong = "group: give close or open, and the key of a group in "
-                 "hexadecimal";
+    if (err == -EINVAL || err == -ENOMEM) {
+        *wrong = err == -ENOMEM
+                     ? "group: out of memory, nothing has changed; try again"
+                     : "group: give close or open, the key of a group in "
+                       "hexadecimal, and for close, if some of it is spooled, "
+                       "the key of the last one in the spool with a minus";
         return NULL;
     }
     return json_pack("{s:b, s:b}", "ok", 1, "known", err == 0);

@@ -300,6 +300,14 @@ struct source_ops {
     int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
                  size_t n, enum steered *out);
 
+    /* The seq that the next message gets. NULL: that is not known. Any thread;
+     * never waits. */
+    uint64_t (*next_seq)(const struct source *s);
+    /* Whether the message of that number waits for its turn in take, where
+     * others may come before it that are later; 0: whether any does. NULL: none
+     * ever does. Any thread; never waits. */
+    bool (*queued)(const struct source *s, int64_t number);
+
     /* ---- groups ---- */
 
     /* At start: each group that has something here. May wait for a disk; stops

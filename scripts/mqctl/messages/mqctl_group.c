@@ -13,9 +13,11 @@
 #include "common/base/hex.h"
 #include "common/letter/letters.h"
 #include "common/message/header.h"
+#include "common/store/store_spool.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
+#include "scripts/mqctl/messages/mqctl_groups_spooled.h"
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
@@ -102,15 +104,68 @@ static int answered(const struct group_order *x, json_t *answer)
                         : "has no message, and takes what comes");
 }
 
+/* slots_last - the last of the group that a slot has, which may be on its way
+ * to the spool; 0: none has */
+static int64_t slots_last(const struct messages *m)
+{
+    int64_t last = 0;
+
+    for (size_t i = 0; i < m->count; i++) {
+        const struct slot_seen *s = &m->slots[i];
+        int64_t key = s->c.seq < STORE_SPOOL_SEQ_MAX
+                          ? store_spool_key(s->c.priority, s->c.seq)
+                          : 0;
+
+        if (s->state < WAITING_STATES && s->state != WAITING_RUNNING &&
+            !s->c.row && key > last)
+            last = key;
+    }
+    return last;
+}
+
+/* last_find - the key of the last one of the group in the spool, which the
+ * worker does not know of before its turn; 0: none; or an exit status */
+static int last_find(const struct group_order *x, int64_t *last)
+{
+    struct groups_spooled spooled = {.count = 0};
+    struct options all = *x->o;
+    const struct group_spooled *one;
+    struct messages m;
+    int status, err;
+
+    *last = 0;
+    all.filter =
+        (struct waiting_filter){.states = WAITING_ALL, .group = x->key};
+    status = messages_open(&m, &all);
+    if (status)
+        return status;
+    err = groups_spooled_read(&spooled, &m, "", 0, x->key);
+    if (err)
+        status = complain(EX_IOERR,
+                          "cannot read the spool: %s; nothing has "
+                          "changed",
+                          errno_text(-err));
+    one = groups_spooled_first(&spooled);
+    *last = one ? one->last : slots_last(&m);
+    groups_spooled_free(&spooled);
+    messages_close(&m);
+    return status;
+}
+
 static int order(const struct group_order *x)
 {
-    char line[2 * HEADER_VALUE_MAX + 32], hex[2 * HEADER_VALUE_MAX + 1];
+    char line[2 * HEADER_VALUE_MAX + 64], hex[2 * HEADER_VALUE_MAX + 1];
+    int64_t last = 0;
     struct problem p = {0};
     json_t *answer;
-    int status;
+    int status = strcmp(x->word, "close") == 0 ? last_find(x, &last) : 0;
+    int n = snprintf(line, sizeof line, "group %s %s", x->word,
+                     hex_print(x->key, x->size, hex));
 
-    snprintf(line, sizeof line, "group %s %s", x->word,
-             hex_print(x->key, x->size, hex));
+    if (status)
+        return status;
+    if (last)
+        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, last);
     if (ask(&x->dir, x->queue, line, &answer, &p) < 0)
         return complain_of(&p);
     status = answered(x, answer);

@@ -1,6 +1,6 @@
 /* mqctl_groups.h - the ordered groups of a queue that have a message
  *
- * WHAT   What custody and the store have of each group, in the order of keys,
+ * WHAT   What custody, the store and the spool have of each group, by its key,
  *        so that a list can be taken up again after any of them. Works with and
  *        without a worker; which groups are closing only a worker knows.
  * WHO    One thread.
@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include "scripts/mqctl/messages/mqctl_groups_spooled.h"
 #include "scripts/mqctl/messages/mqctl_messages.h"
 
 struct groups_seen {
@@ -19,6 +20,7 @@ struct groups_seen {
     json_t *closing;          /* an object, by the key in hexadecimal */
     struct slot_seen **slots; /* those that name a group, by that */
     size_t count;
+    struct groups_spooled spooled;
 };
 
 /* One of them; valid during the visit. */

@@ -1,8 +1,9 @@
 /* mqctl_groups_seen.c - see mqctl_groups.h
  *
- * A group is read from the store with one query and from the slots that name
- * it. Custody was read before (mqctl_messages.c): a message that moves
- * meanwhile counts once more or once less.
+ * A group is read from the store with one query, from the slots that name it,
+ * and from the spool, whose groups were counted before. Custody was read first
+ * (mqctl_messages.c): a message that moves meanwhile counts once more or once
+ * less.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,14 +18,6 @@
 #define HEX_ROOM (2 * KEY_MAX + 1)
 
 /* ---- open and close ---- */
-
-/* key_order - as SQLite has it: by bytes */
-static int key_order(const char *a, size_t a_size, const char *b, size_t b_size)
-{
-    int way = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
-    return way ? way : (a_size > b_size) - (a_size < b_size);
-}
 
 /* slot_order - qsort: by group */
 static int slot_order(const void *a, const void *b)
@@ -96,14 +89,16 @@ void groups_seen_close(struct groups_seen *g)
 {
     json_decref(g->closing);
     free(g->slots);
+    groups_spooled_free(&g->spooled);
     *g = (struct groups_seen){0};
 }
 
 /* ---- one group ---- */
 
-/* What the store and the slots have of it. */
+/* What the store, the spool and the slots have of it. */
 struct parts {
     struct store_group stored;
+    const struct group_spooled *spooled; /* NULL: nothing */
     struct slot_seen **slots;
     size_t count;
 };
@@ -196,8 +191,13 @@ static int group_look(const struct groups_seen *g, const struct parts *p,
     int err;
 
     out->where = GROUP_IS_READY;
-    out->waiting = p->stored.parked + (p->stored.head != 0);
+    out->waiting = p->stored.parked + (p->stored.head != 0) +
+                   (p->spooled ? p->spooled->count : 0);
     err = slots_count(g, p, out, &first, &head);
+    if (p->spooled) { /* unless something comes before that */
+        out->head = p->spooled->head;
+        out->received_ns = p->spooled->received_ns;
+    }
     if (first)
         head_slot(first, out);
     if (err || out->where == GROUP_IS_RUNNING)
@@ -248,7 +248,8 @@ static void slots_of(const struct groups_seen *g, size_t *at, const char *key,
     while (*at < g->count) {
         const char *group = g->slots[*at]->c.group;
 
-        if (key_order(group, strlen(group), key, size) != 0)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): an array */
+        if (group_key_order(group, strlen(group), key, size) != 0)
             break;
         p->count++;
         (*at)++;
@@ -261,7 +262,7 @@ static void slots_skip(const struct groups_seen *g, size_t *at, const char *key,
 {
     while (*at < g->count) {
         const char *group = g->slots[*at]->c.group;
-        int way = key_order(group, strlen(group), key, size);
+        int way = group_key_order(group, strlen(group), key, size);
 
         if (way > 0 || (same && way == 0))
             break;
@@ -269,14 +270,19 @@ static void slots_skip(const struct groups_seen *g, size_t *at, const char *key,
     }
 }
 
-static int one_visit(const struct groups_seen *g, const char *key, size_t size,
+static int one_visit(struct groups_seen *g, const char *key, size_t size,
                      int (*visit)(const struct group_seen *seen, void *arg),
                      void *arg)
 {
     struct parts p = {.count = 0};
     size_t at = 0;
-    int err = g->m->store ? store_get_group(g->m->store, key, size, &p.stored)
-                          : -ENOENT;
+    int err = groups_spooled_read(&g->spooled, g->m, "", 0, key);
+
+    if (err)
+        return err;
+    p.spooled = groups_spooled_first(&g->spooled);
+    err = g->m->store ? store_get_group(g->m->store, key, size, &p.stored)
+                      : -ENOENT;
 
     if (err && err != -ENOENT)
         return err;
@@ -285,43 +291,101 @@ static int one_visit(const struct groups_seen *g, const char *key, size_t size,
     return group_visit(g, &p, key, size, visit, arg);
 }
 
+/* Where a walk through all groups is: what each of the three has next. */
+struct walk {
+    struct groups_seen *g;
+    struct store_group stored;
+    char key[KEY_MAX]; /* of it */
+    size_t size;
+    bool ask, has; /* the store may have more; `stored` is one */
+    size_t at;     /* of the slots */
+    struct group_spooled *spooled;
+};
+
+/* next_find - in the store, and in the spool; 0, or -errno */
+static int next_find(struct walk *w, char last[KEY_MAX], size_t last_size)
+{
+    struct groups_spooled *spooled = &w->g->spooled;
+    int err = 0;
+
+    if (w->ask && !w->has) {
+        err = store_next_group(w->g->m->store, w->key, &w->size, &w->stored);
+        w->ask = w->has = !err;
+        err = err == -ENOENT ? 0 : err;
+    }
+    w->spooled = groups_spooled_first(spooled);
+    if (!err && !w->spooled && spooled->more) {
+        err = groups_spooled_read(spooled, w->g->m, last, last_size, NULL);
+        w->spooled = groups_spooled_first(spooled);
+    }
+    return err;
+}
+
+/* first_key - of the three; the bytes of it, or 0: there is none */
+static size_t first_key(const struct walk *w, char key[KEY_MAX])
+{
+    const char *slot = w->at < w->g->count ? w->g->slots[w->at]->c.group : NULL;
+    const char *first = w->has ? w->key : NULL;
+    size_t size = w->has ? w->size : 0;
+
+    if (slot &&
+        (!first || group_key_order(slot, strlen(slot), first, size) < 0))
+        size = strlen(first = slot);
+    if (w->spooled &&
+        (!first ||
+         group_key_order(w->spooled->key, w->spooled->size, first, size) < 0)) {
+        first = w->spooled->key;
+        size = w->spooled->size;
+    }
+    if (first)
+        memcpy(key, first, size);
+    return first ? size : 0;
+}
+
+/* walk_visit - the group of that key, and on */
+static int walk_visit(struct walk *w, const char *key, size_t size,
+                      int (*visit)(const struct group_seen *seen, void *arg),
+                      void *arg)
+{
+    struct group_spooled *one = w->spooled;
+    struct parts p = {.count = 0};
+    int err;
+
+    if (w->has && group_key_order(w->key, w->size, key, size) == 0) {
+        p.stored = w->stored;
+        w->has = false;
+    }
+    if (one && group_key_order(one->key, one->size, key, size) == 0)
+        p.spooled = one;
+    slots_of(w->g, &w->at, key, size, &p);
+    err = group_visit(w->g, &p, key, size, visit, arg);
+    if (p.spooled)
+        groups_spooled_drop(&w->g->spooled, one);
+    return err;
+}
+
 int groups_seen_each(struct groups_seen *g, const char *after, size_t size,
                      const char *only,
                      int (*visit)(const struct group_seen *seen, void *arg),
                      void *arg)
 {
-    char stored[KEY_MAX], key[KEY_MAX];
-    struct store_group of = {0};
-    size_t stored_size = size, at = 0;
-    bool ask_store = g->m->store != NULL, has = false;
-    int err = 0;
+    struct walk w = {.g = g, .size = size, .ask = g->m->store != NULL};
+    char key[KEY_MAX];
+    int err;
 
     if (only)
         return one_visit(g, only, strlen(only), visit, arg);
-    memcpy(stored, after, size);
-    slots_skip(g, &at, after, size, false);
+    memcpy(w.key, after, size);
+    memcpy(key, after, size);
+    slots_skip(g, &w.at, after, size, false);
+    err = groups_spooled_read(&g->spooled, g->m, after, size, NULL);
     while (!err) {
-        struct parts p = {.count = 0};
-        const char *slot = at < g->count ? g->slots[at]->c.group : NULL;
-        size_t slot_size = slot ? strlen(slot) : 0;
-
-        if (ask_store && !has) {
-            err = store_next_group(g->m->store, stored, &stored_size, &of);
-            ask_store = has = !err;
-            err = err == -ENOENT ? 0 : err;
-        }
-        if (err || (!has && !slot))
+        err = next_find(&w, key, size);
+        if (!err)
+            size = first_key(&w, key);
+        if (err || size == 0)
             break;
-        if (has &&
-            (!slot || key_order(stored, stored_size, slot, slot_size) <= 0)) {
-            p.stored = of;
-            has = false;
-            memcpy(key, stored, size = stored_size);
-        } else if (slot) {
-            memcpy(key, slot, size = slot_size);
-        }
-        slots_of(g, &at, key, size, &p);
-        err = group_visit(g, &p, key, size, visit, arg);
+        err = walk_visit(&w, key, size, visit, arg);
     }
     return err;
 }

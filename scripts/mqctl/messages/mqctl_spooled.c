@@ -23,9 +23,23 @@ static bool wanted(const struct waiting_filter *f, const struct message_seen *s)
            (!f->match || memmem(s->body, s->size, f->match, strlen(f->match)));
 }
 
+/* group_cut - the key of a group that is in front of the body, as for a slot */
+static void group_cut(struct message_seen *out, char separator)
+{
+    size_t most =
+        out->size < HEADER_VALUE_MAX ? out->size : (size_t)HEADER_VALUE_MAX + 1;
+    const char *end = separator ? memchr(out->body, separator, most) : NULL;
+
+    if (!end || end == out->body)
+        return;
+    out->group = out->body;
+    out->group_size = (size_t)(end - out->body);
+}
+
 /* seen_of - a row with what its header says; a broken header is a part of the
  * body, as for a slot */
-static void seen_of(struct message_seen *out, const struct store_spooled *row)
+static void seen_of(struct message_seen *out, const struct store_spooled *row,
+                    char separator)
 {
     static const struct ulid none;
     char why[HEADER_WHY];
@@ -48,6 +62,8 @@ static void seen_of(struct message_seen *out, const struct store_spooled *row)
     if (h.fields & HEADER_GROUP) {
         out->group = h.group.at;
         out->group_size = h.group.size;
+    } else if (!h.bytes) {
+        group_cut(out, separator);
     }
 }
 
@@ -66,7 +82,7 @@ static int row_pass(const struct store_spooled *row, void *arg)
 
     if (row->flags & STORE_CANCELLED)
         return 0;
-    seen_of(&seen, row);
+    seen_of(&seen, row, p->m->separator);
     if (!wanted(&p->m->filter, &seen))
         return 0;
     seen.body_size = seen.size < most ? seen.size : most;

@@ -232,3 +232,81 @@ Test(mqctl_groups, what_is_wrong_is_told)
     cr_assert_eq(ctl("groups", "--state", "parked", q).status, 64);
     cr_assert_eq(ctl("groups", q).status, 0, "nothing of it yet");
 }
+
+/* gone - whether neither the queue nor the spool has anything */
+static bool gone(const char *q)
+{
+    return ctl_number(q, "depth") == 0 && ctl_number(q, "spooled") == 0 &&
+           ctl_number(q, "held") == 0;
+}
+
+/* What came before the close waits on the disk, and the worker does not know
+ * of what group it is. */
+Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+    struct harness_result r;
+
+    send_to(q, "g", "wait\n");
+    harness_until(notes("wait") == 1, SOON_MS);
+    for (int i = 0; i < 3; i++) {
+        send_to(q, "g", "mine\n");
+        send_to(q, "h", "other\n");
+    }
+    harness_until(ctl_number(q, "spooled") == 6, SOON_MS);
+    harness_until(is(q, "g", "running", 3), SOON_MS);
+    cr_assert(is(q, "h", "ready", 3), "all of it is in the spool");
+    cr_assert_eq(listed(q, "ready"), 1);
+    cr_assert_eq(ctl("group", q, "i", "close").status, 66, "nothing of it");
+    r = ctl("group", q, "h", "close");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    cr_assert_eq(listed(q, "closing"), 2);
+    send_to(q, "g", "refused\n");
+    send_to(q, "h", "refused\n");
+    harness_until(ctl_number(q, "spooled") == 8, SOON_MS);
+
+    harness_write("open", "", 0);
+    harness_until(gone(q) && ctl_number(q, "dead") == 2, SOON_MS);
+    cr_assert_eq(notes("mine"), 3);
+    cr_assert_eq(notes("other"), 3);
+    cr_assert_eq(notes("refused"), 0);
+    cr_assert_eq(listed(q, "closing"), 0, "it is forgotten");
+    send_to(q, "g", "anew\n");
+    send_to(q, "h", "anew\n");
+    harness_until(notes("anew") == 2, SOON_MS);
+    cr_assert_eq(ctl_number(q, "dead"), 2);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* A close is about what was received, not about whose turn it is. */
+Test(mqctl_groups, one_that_is_opened_and_closed_again_refuses_what_came_then)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+
+    send_to(q, "g", "wait\n");
+    harness_until(notes("wait") == 1, SOON_MS);
+    send_to(q, "g", "mine\n");
+    send_to(q, "x", "between\n");
+    harness_until(ctl_number(q, "spooled") == 2, SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    send_to(q, "g", "refused\n");
+    send_to(q, "y", "wait\n");
+    send_to(q, "z", "wait\n");
+    harness_until(ctl_number(q, "spooled") == 5, SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "open").status, 0);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0, "of what is here");
+    send_to(q, "g", "refused\n");
+    harness_until(ctl_number(q, "spooled") == 6, SOON_MS);
+    harness_write("open", "", 0);
+    harness_until(gone(q) && ctl_number(q, "dead") == 1, SOON_MS);
+    cr_assert_eq(notes("mine"), 1);
+    cr_assert_eq(notes("refused"), 1, "the one before the second close");
+    send_to(q, "g", "anew\n");
+    harness_until(notes("anew") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

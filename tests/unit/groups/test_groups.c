@@ -488,7 +488,7 @@ Test(groups, what_the_store_knows_is_restored)
     cr_assert_eq(groups_count(groups), 0);
 }
 
-/* ---- looking, and closing a group ---- */
+/* ---- looking ---- */
 
 struct seen {
     unsigned n, most, order[8];
@@ -520,58 +520,21 @@ Test(groups, what_waits_is_listed_in_the_order_of_delivery)
     cr_assert_eq(two.n, 2);
 }
 
-Test(groups, a_closed_group_refuses_delivers_and_is_forgotten)
+Test(groups, one_is_known_as_long_as_anything_of_it_is_here)
 {
     struct group *a;
 
-    cr_assert_eq(groups_shut(groups, "a", 1), -ENOENT);
+    cr_assert_not(groups_known(groups, "a", 1));
     put("a", 1, 0);
-    put("a", 2, 0);
-    cr_assert_eq(groups_shut(groups, "a", 1), 0);
-    cr_assert_eq(add("a", 3, 0), -ESHUTDOWN);
+    cr_assert(groups_known(groups, "a", 1));
     a = lease("a");
     cr_assert_eq(take(a), 1);
-    groups_return(groups, a, &item[1]); /* is no new message */
-    DELIVERS(1, 2);
-    cr_assert_eq(groups_count(groups), 0);
-    put("a", 3, 0);
-    DELIVERS(3);
-}
-
-/* closing - the keys of groups that are closing, one behind the other */
-static const char *closing(void)
-{
-    static char text[64];
-    size_t bytes, size, n = 0;
-    char *keys = groups_closing_keys(groups, &bytes);
-
-    for (size_t at = 0; at < bytes; at += sizeof size + size, n += size) {
-        memcpy(&size, keys + at, sizeof size);
-        memcpy(text + n, keys + at + sizeof size, size);
-    }
-    text[n] = '\0';
-    free(keys);
-    return text;
-}
-
-Test(groups, one_that_is_opened_again_takes_messages)
-{
-    cr_assert_eq(groups_reopen(groups, "a", 1), -ENOENT);
-    cr_assert_str_empty(closing());
-    put("a", 1, 0);
-    put("b", 2, 0);
-    cr_assert_eq(groups_shut(groups, "b", 1), 0);
-    cr_assert_eq(groups_shut(groups, "b", 1), 0, "twice is once");
-    sound();
-    cr_assert_str_eq(closing(), "b");
-    cr_assert_eq(groups_reopen(groups, "b", 1), 0);
-    cr_assert_eq(groups_reopen(groups, "a", 1), 0, "it is open");
-    cr_assert_str_empty(closing());
-    put("b", 3, 0);
-    cr_assert_eq(groups_shut(groups, "a", 1), 0);
-    DELIVERS(1, 2, 3);
-    cr_assert_str_empty(closing(), "it was forgotten");
-    sound();
+    cr_assert(groups_known(groups, "a", 1), "it is leased");
+    groups_block(groups, a, 9);
+    cr_assert(groups_known(groups, "a", 1), "its head waits");
+    a = groups_resume(groups, "a", 1, 9);
+    cr_assert(groups_release(groups, a));
+    cr_assert_not(groups_known(groups, "a", 1));
 }
 
 /* ---- keys ---- */
@@ -746,12 +709,6 @@ static void call_resume(unsigned state)
         groups_block(groups, at, 9);
 }
 
-static void call_shut(unsigned state)
-{
-    cr_assert_eq(groups_shut(groups, "a", 1), state == NONE ? -ENOENT : 0);
-    cr_assert_eq(add("a", 3, 0), state == NONE ? 0 : -ESHUTDOWN);
-}
-
 static void call_park(unsigned state)
 {
     struct group_item *items[4];
@@ -812,6 +769,11 @@ Test(groups, one_that_died_while_its_group_was_let_go_keeps_it_held)
     DELIVERS(2);
 }
 
+static void call_known(unsigned state)
+{
+    cr_assert_eq(groups_known(groups, "a", 1), state != NONE);
+}
+
 static void call_leased(unsigned state)
 {
     cr_assert_eq(groups_leased(groups, "a", 1), state == RUNNING);
@@ -869,19 +831,13 @@ Test(groups, every_call_does_what_it_should_in_every_state)
         [BLOCKED] = {.stuck = 1}, [HELD] = {.stuck = 1, .held = 1},
         [PARKING] = {.held = 1},
     };
-    static const struct snapshot shut[STATES] = {
-        [NONE] = {.ready = 1},
-        [QUEUED] = {.ready = 1},
-        [BLOCKED] = {.stuck = 1},
-        [HELD] = {.stuck = 1, .held = 1},
-    };
 
     each_state("add", call_add, added);
     each_state("add, front", call_add_front, front);
     each_state("lease", call_lease, same);
     each_state("resume", call_resume, same);
     each_state("unhold", call_unhold, unheld);
-    each_state("shut", call_shut, shut);
+    each_state("known", call_known, same);
     each_state("park", call_park, same);
     each_state("park one", call_park_one, added);
     each_state("park undo", call_park_undo, same);

@@ -388,10 +388,6 @@ Test(groups_park, one_that_goes_to_the_store_at_once_brings_its_group_along)
     groups_take(groups, a, NULL, 0);
     groups_release(groups, a);
     DELIVERS(2);
-    put("a", 3, 0);
-    cr_assert_eq(groups_shut(groups, "a", 1), 0);
-    cr_assert_eq(groups_park_one(groups, "a", 1, one), -ESHUTDOWN);
-    DELIVERS(3);
 }
 
 /* The lease has an item at hand when the count of the parked ones changes. */

@@ -79,6 +79,18 @@ static long mq_fresh(const struct source *s)
     return sp && fresh >= 0 ? fresh + (long)sp->ops->waits(sp) : fresh;
 }
 
+static uint64_t mq_next_seq(const struct source *s)
+{
+    return custody_seq_next(source_mq_of(s)->custody);
+}
+
+static bool mq_queued(const struct source *s, int64_t number)
+{
+    const struct mq_spool *sp = source_mq_of(s)->spool;
+
+    return sp && sp->ops->queued(sp, number);
+}
+
 static uint64_t mq_waits(const struct source *s)
 {
     int64_t n = store_waits(source_mq_of(s)->store);
@@ -195,6 +207,8 @@ static const struct source_ops mq_ops = {
     .claim = mq_claim,
     .settle = mq_settle,
     .steer = mq_steer,
+    .next_seq = mq_next_seq,
+    .queued = mq_queued,
     .release = mq_release,
     .warm = mq_warm,
     .rest = mq_rest,

@@ -61,6 +61,8 @@ struct mq_spool_ops {
     int (*end)(struct mq_spool *sp, struct lent *l);
     /* How many wait. Any thread. */
     uint64_t (*waits)(const struct mq_spool *sp);
+    /* As source_ops. */
+    bool (*queued)(const struct mq_spool *sp, int64_t number);
     /* Whether take is worth a call although the queue is empty. Any thread. */
     bool (*ready)(const struct mq_spool *sp);
     /* All is recovered: messages come from here on. */

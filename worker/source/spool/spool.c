@@ -42,7 +42,7 @@ static int page_read(struct spool *sp, int64_t *after)
                              sp->bodies, sp->room);
     uint32_t priority;
 
-    if (n > 0 && spool_lent_locked(sp, rows[0].key)) {
+    if (n > 0 && spool_lent(sp, rows[0].key)) {
         priority = store_spool_priority(rows[0].key);
         *after = store_spool_key(priority, sp->taken[priority]);
         return -EAGAIN;
@@ -53,8 +53,7 @@ static int page_read(struct spool *sp, int64_t *after)
         return -EINPROGRESS;
     }
     for (sp->count = 0; (int)sp->count < n; sp->count++)
-        if (spool_lent_locked(sp, rows[sp->count].key) ||
-            !fits(sp, &rows[sp->count]))
+        if (spool_lent(sp, rows[sp->count].key) || !fits(sp, &rows[sp->count]))
             break;
     return n < 0 ? n : 0;
 }

@@ -60,7 +60,8 @@ struct spool {
     size_t at, count;                        /* m */
     void *bodies;                            /* c  of them */
     size_t room;                             /* c  bytes */
-    uint64_t *taken;       /* m  by priority: those up to this were lent */
+    /* a  by priority: those up to this were lent */
+    _Atomic uint64_t *taken;
     _Atomic int64_t left;  /* a  on the disk and not lent yet */
     _Atomic int64_t large; /* a  a row that no slot has room for; 0: none */
     /* Not lent meanwhile: less their keys, and other numbers. */
@@ -117,8 +118,11 @@ void spool_wait_locked(struct spool *sp, struct lent *l);
  * is held. */
 int spool_receive_locked(struct spool *sp, uint64_t wall_ns);
 
-/* Whether the row with that key was lent; it may be settled. mtx is held. */
-bool spool_lent_locked(const struct spool *sp, int64_t key);
+/* As source_ops. */
+bool spool_queued(const struct mq_spool *hook, int64_t number);
+/* Whether the row with that key was lent; it may be settled. Only with mtx it
+ * stays as it is. */
+bool spool_lent(const struct spool *sp, int64_t key);
 
 /* ---- spool.c ---- */
 

@@ -58,11 +58,20 @@ void spool_ahead_locked(struct spool *sp, int64_t first)
         sp->count = sp->at; /* they are read again */
 }
 
-/* spool_lent_locked - those of a priority are lent in their order, and each
+/* spool_lent - those of a priority are lent in their order, and each
  * commit brings later ones than the last did; so one number says it of all */
-bool spool_lent_locked(const struct spool *sp, int64_t key)
+bool spool_lent(const struct spool *sp, int64_t key)
 {
     return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
+}
+
+/* spool_queued - a row, by what was lent since; one that had its turn from its
+ * slot, or is a letter, while no row of its priority had, waits for those */
+bool spool_queued(const struct mq_spool *hook, int64_t number)
+{
+    const struct spool *sp = spool_of(hook);
+
+    return spool_waits(hook) > 0 && (number == 0 || !spool_lent(sp, -number));
 }
 
 uint64_t spool_waits(const struct mq_spool *hook)

@@ -97,6 +97,7 @@ static const struct mq_spool_ops spool_ops = {
     .take = spool_take,
     .end = spool_end,
     .waits = spool_waits,
+    .queued = spool_queued,
     .ready = spool_ready,
     .start = start,
     .tuned = tuned,

@@ -29,7 +29,7 @@ void spool_seize(struct mq_spool *hook, const int64_t *numbers, size_t n,
     sp->seized_count = n;
     for (size_t i = 0; i < n; i++)
         if (numbers[i] < 0)
-            skip[i] = spool_lent_locked(sp, -numbers[i]);
+            skip[i] = spool_lent(sp, -numbers[i]);
     pthread_mutex_unlock(&sp->mtx);
 }
 
