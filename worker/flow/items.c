@@ -251,3 +251,9 @@ void receive_wall_look(struct receive *item)
     item->wall_ns = clock_wall_ns() - item->now_ns;
     item->wall_old = item->now_ns + WALL_NS;
 }
+
+void receive_waited(struct receive *item)
+{
+    receive_look(item);
+    receive_dwelt(item);
+}

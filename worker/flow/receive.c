@@ -119,12 +119,6 @@ bool receive_dwell(struct receive *item)
     return true;
 }
 
-void receive_waited(struct receive *item)
-{
-    receive_look(item);
-    receive_dwelt(item);
-}
-
 /* next - the way that the reasons leave: a message to deliver, TAKEN_NONE, or
  * -errno as take. LEAVE: `why` */
 static int next(struct receive *item, enum why *why)

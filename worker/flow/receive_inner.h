@@ -82,6 +82,9 @@ static inline uint64_t receive_wall(const struct receive *item)
     return item->now_ns + item->wall_ns;
 }
 
+/* A message came from the queue, and was waited for. */
+__attribute__((noinline)) void receive_waited(struct receive *item);
+
 /* ---- receive.c ---- */
 
 /* One time-limited batch. `running` still counts the item, unless it is
@@ -109,8 +112,6 @@ static inline void receive_dwelt(struct receive *item)
     item->luck = RECEIVE_LUCK;
     item->dwells = 0;
 }
-/* The same of one that came from the queue: that took time. */
-__attribute__((noinline)) void receive_waited(struct receive *item);
 
 /* ---- straight.c ---- */
 

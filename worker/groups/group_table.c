@@ -111,7 +111,8 @@ static void resize(struct group_table *t, size_t size)
     free(old.slots);
 }
 
-/* same - memcmp, without a call for the usual key: two words that may overlap */
+/* same - memcmp, without a call for the usual key: two words, which may
+ * overlap */
 static inline bool same(const char *a, const char *b, size_t size)
 {
     if (size > 16)

@@ -102,8 +102,8 @@ static void ask_more(struct torture *t)
     kill(t->worker.pid, SIGTTIN);
 }
 
-/* ask_stop - once: a plugin that is still at work at the second signal ends with
- * the process, which then does not pass the last steps */
+/* ask_stop - once: a plugin that is still at work at the second signal ends
+ * with the process, which then does not pass the last steps */
 static void ask_stop(struct torture *t)
 {
     if (t->worker.asked)
