@@ -83,9 +83,13 @@ static const uint32_t processes[] = {
     SYS_wait4};
 
 /* To become mqdlq, and what that does to send letters and to note it. */
-static const uint32_t to_write[] = {SYS_execve,       SYS_fchmodat,
-                                    SYS_linkat,       SYS_mkdirat,
-                                    SYS_mq_timedsend, SYS_renameat2};
+static const uint32_t to_write[] = {
+    SYS_execve,  SYS_fchmodat,     SYS_linkat,
+    SYS_mkdirat, SYS_mq_timedsend, SYS_renameat2,
+#ifdef SYS_renameat
+    SYS_renameat /* rename(3) of ARM64 */
+#endif
+};
 
 /* The same by names that newer machines do not have. */
 #ifdef SYS_dup2
