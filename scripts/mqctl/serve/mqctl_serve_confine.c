@@ -120,7 +120,9 @@ static const struct list {
 #endif
 };
 
-/* Allowed if (argument & mask) == value; one of several rows is enough. */
+/* Allowed if (argument & mask) == value; one of several rows is enough.
+ * No mapping can be both written and run, at once or later. A file can, as
+ * libraries are loaded and mqdlq is: the filter does not see who wrote it. */
 static const struct with_argument {
     uint32_t nr, argument, mask, value;
 } some[] = {
@@ -129,7 +131,7 @@ static const struct with_argument {
     {SYS_ioctl, 1, UINT32_MAX, TIOCGWINSZ},
     {SYS_ioctl, 1, UINT32_MAX, FIONREAD},
     {SYS_ioctl, 1, UINT32_MAX, FIONBIO},
-    {SYS_mmap, 2, PROT_EXEC, 0}, /* a library, but nothing that was written */
+    {SYS_mmap, 2, PROT_EXEC, 0},
     {SYS_mmap, 2, PROT_WRITE, 0},
     {SYS_mprotect, 2, PROT_EXEC, 0},
     {SYS_prctl, 0, UINT32_MAX, PR_SET_PDEATHSIG},

@@ -60,6 +60,17 @@ static long code_made_of_data(void)
     return syscall(SYS_mprotect, page, 4096, PROT_READ | PROT_EXEC);
 }
 
+/* written_file - mapped as a library is */
+static long written_file(void)
+{
+    int fd = (int)syscall(SYS_memfd_create, "intruder", 0);
+
+    if (fd < 0 || syscall(SYS_write, fd, "code", 4) < 0)
+        return -1;
+    return syscall(SYS_mmap, NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd,
+                   0);
+}
+
 static long other_memory(void)
 {
     return syscall(SYS_process_vm_readv, getpid(), NULL, 0, NULL, 0, 0);
@@ -103,12 +114,19 @@ static const struct attempt {
     const char *name;
     long (*make)(void);
 } attempts[] = {
-    {"program_run", program_run},     {"trace", trace},
-    {"internet", internet},           {"local_socket", local_socket},
-    {"written_code", written_code},   {"code_made_of_data", code_made_of_data},
-    {"other_memory", other_memory},   {"namespaces", namespaces},
-    {"keystrokes", keystrokes},       {"option", option},
-    {"queue_removed", queue_removed}, {"message_sent", message_sent},
+    {"program_run", program_run},
+    {"trace", trace},
+    {"internet", internet},
+    {"local_socket", local_socket},
+    {"written_code", written_code},
+    {"code_made_of_data", code_made_of_data},
+    {"written_file", written_file},
+    {"other_memory", other_memory},
+    {"namespaces", namespaces},
+    {"keystrokes", keystrokes},
+    {"option", option},
+    {"queue_removed", queue_removed},
+    {"message_sent", message_sent},
     {"newer_call", newer_call},
 };
 
