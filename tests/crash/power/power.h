@@ -77,9 +77,10 @@ struct power_row {
 struct power_content {
     uint64_t hash; /* of all tables; 0: there is no store */
     size_t count;
+    bool strange; /* a body that nobody sent */
     struct power_row rows[2 * POWER_NUMBERS];
 };
-/* false: SQLite cannot read it; `error` says why. Changes no file but -shm. */
+/* false: SQLite cannot read it, or it is strange; `error` says why. Changes no file but -shm. */
 bool power_store_read(const struct power_place *at, struct power_content *out,
                       char error[200]);
 

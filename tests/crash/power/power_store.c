@@ -42,10 +42,12 @@ static void hashed(struct power_content *out, sqlite3_stmt *st)
     mix(&out->hash, st);
 }
 
-/* row_note - its number is what follows the last # of its body */
+/* row_note - its number is what follows the last # of its body; of a store that
+ * was torn it may be anything */
 static void row_note(struct power_content *out, sqlite3_stmt *st)
 {
-    struct power_row *row = &out->rows[out->count++];
+    struct power_row *row = &out->rows[out->count];
+    const size_t most = sizeof out->rows / sizeof *out->rows;
     const char *data = sqlite3_column_blob(st, 2);
     int at = sqlite3_column_bytes(st, 2);
     char text[16];
@@ -58,7 +60,9 @@ static void row_note(struct power_content *out, sqlite3_stmt *st)
                               .state = (unsigned)sqlite3_column_int(st, 0),
                               .cancelled = sqlite3_column_int(st, 1) & 8};
     if (at == 0 || row->number >= POWER_NUMBERS)
-        power_fail("a row has a body that nobody sent");
+        out->strange = true;
+    else if (++out->count == most)
+        power_fail("more than %zu rows", most - 1);
 }
 
 bool power_store_read(const struct power_place *at, struct power_content *out,
@@ -97,7 +101,9 @@ bool power_store_read(const struct power_place *at, struct power_content *out,
         rc = each(db, "SELECT 5, 0, data FROM spool", out, row_note);
     if (rc != SQLITE_OK)
         snprintf(error, 200, "%s", sqlite3_errmsg(db));
+    else if (out->strange)
+        snprintf(error, 200, "a row has a body that nobody sent");
     sqlite3_close(db);
     unlink(shm);
-    return rc == SQLITE_OK;
+    return rc == SQLITE_OK && !out->strange;
 }
