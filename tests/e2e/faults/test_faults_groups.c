@@ -217,3 +217,23 @@ Test(faults_groups, a_store_that_cannot_be_watched_holds_no_group_for_good)
     const char *queue = harness_queue(10, 256);
     let_go(holding_start(queue, "epoll_ctl@inotify:2:12:1"), queue, 1);
 }
+
+/* What mqdlq writes is there to read once it was synced, which a busy disk takes
+ * its time for. */
+Test(faults_groups, a_sync_that_takes_long_holds_no_group_for_good)
+{
+    const char *queue = harness_queue(10, 256);
+    struct harness_process *w =
+        holding_start(queue, "pread@store.db:1000000:5");
+    const char *const argv[] = {
+        "mqdlq", "discard", "-q", "--state-dir", harness_state_dir(),
+        "--all", queue,     NULL};
+    uint64_t seen, late;
+    struct harness_process *p =
+        fault_start("fsync@store.db-wal:1:0:0", "late", argv);
+    cr_assert_eq(harness_wait(p, 20000), 0, "%s", harness_stderr(p, NULL));
+    fault_tally("late", &seen, &late);
+    cr_assert_gt(late, 0);
+    harness_until(strcmp(turns_order("a"), "0.1 ") == 0, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0, "%s", harness_stderr(w, NULL));
+}

@@ -262,6 +262,16 @@ static int lents_open(struct source_mq *q)
                          &q->source, q->events.changed, q->events.arg);
 }
 
+/* letters_removed - we write the store's log ourselves: nobody closes it */
+static void letters_removed(void *arg, uint64_t letters)
+{
+    struct source_mq *q = arg;
+
+    q->events.removed(q->events.arg, letters);
+    if (q->hold_watch && q->events.held(q->events.arg) > 0)
+        group_hold_watch_again(q->hold_watch);
+}
+
 int source_mq_watch(struct source_mq *q, struct problem *p)
 {
     size_t room = custody_body_bytes(q->custody);
@@ -298,8 +308,8 @@ int source_mq_watch(struct source_mq *q, struct problem *p)
                                            .timers = q->timers,
                                            .pool = q->pool,
                                            .dirty = q->dirty,
-                                           .removed = q->events.removed,
-                                           .arg = q->events.arg};
+                                           .removed = letters_removed,
+                                           .arg = q};
     int err = mq_reopen_open(&q->mq_reopen, &reopen, p);
 
     if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)

@@ -19,6 +19,9 @@
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
 
+/* A commit is written, synced, and there to read after that, whenever the disk
+ * is done. Whoever deals with letters closes the file after its last one. */
+#define EVENTS   (IN_MODIFY | IN_CLOSE_WRITE)
 #define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */
 
@@ -66,7 +69,7 @@ static int look(struct chore *chore)
     return 0;
 }
 
-/* written - somebody wrote; look soon, once for many writes */
+/* written - somebody wrote, or is done with it; look soon, once for many */
 static void written(struct loop_source *source)
 {
     struct group_hold_watch *r =
@@ -127,7 +130,7 @@ int group_hold_watch_open(struct group_hold_watch **out,
     /* The log is there as long as we have the store open. */
     wal_path(r, path);
     if (r->source.fd < 0 ||
-        inotify_add_watch(r->source.fd, path, IN_MODIFY) < 0) {
+        inotify_add_watch(r->source.fd, path, EVENTS) < 0) {
         int err = errno;
 
         if (r->source.fd >= 0)
@@ -157,7 +160,7 @@ void group_hold_watch_store_changed(struct group_hold_watch *r)
     char path[PATH_MAX];
 
     wal_path(r, path);
-    (void)inotify_add_watch(r->source.fd, path, IN_MODIFY);
+    (void)inotify_add_watch(r->source.fd, path, EVENTS);
     if (r->with.held(r->with.arg) > 0)
         group_hold_watch_again(r);
 }

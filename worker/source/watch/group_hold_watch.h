@@ -5,7 +5,8 @@
  *        or replayed letter of it is left. A letter that was sent again comes
  *        through the queue and is noticed there; one that was discarded leaves
  *        no trace but a write to the store, so that is watched (inotify on its
- *        write-ahead log), while any group is held.
+ *        write-ahead log), while any group is held. A commit can be read some
+ *        time after it was written, so the end of the writer is watched, too.
  * WHO    open, close: the engine.
  * OWNS   The inotify descriptor.
  * FAILS  open: a problem.
