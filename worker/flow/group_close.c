@@ -32,6 +32,13 @@ static uint64_t next_seq(const struct flow *f)
     return ops->next_seq ? ops->next_seq(f->source) : 0;
 }
 
+/* later - whether one that a close refuses may come when that is over: with a
+ * spool it may just have been taken out of that, too */
+static bool later(const struct flow *f)
+{
+    return atomic_load(&f->set->spool) > 0 || queued(f, 0);
+}
+
 /* look_locked - if nothing is left of what was there before the close, it is
  * over for what comes from `seq` on; 0: for all */
 static void look_locked(struct flow *f, const char *key, size_t size,
@@ -43,7 +50,7 @@ static void look_locked(struct flow *f, const char *key, size_t size,
     if (!one || groups_known(o->groups, key, size) ||
         (one->last && queued(f, one->last)))
         return;
-    if (seq > one->from)
+    if (seq > one->from && later(f))
         closings_end(&o->closings, one, seq);
     else
         closings_remove(&o->closings, one);
@@ -99,18 +106,23 @@ void close_look(struct flow *f, const char *key, size_t size)
     pthread_mutex_unlock(&f->dispatch->close_mtx);
 }
 
-/* shut_locked - a group that is closing goes on so, with what waits now */
+/* shut_locked - a group that is closing goes on so, with what waits now; one
+ * whose close has come to its end, which nobody has seen yet, is closed anew */
 static int shut_locked(struct flow *f, const char *key, size_t size,
                        int64_t last)
 {
     struct dispatch *o = f->dispatch;
-    struct closing *one = closings_find(&o->closings, key, size);
+    struct closing *one;
 
+    look_locked(f, key, size, next_seq(f));
+    one = closings_find(&o->closings, key, size);
     if (!one && !groups_known(o->groups, key, size) &&
         !(last && queued(f, last)))
         return -ENOENT;
     if (!one)
         return closings_add(&o->closings, key, size, next_seq(f), last);
+    if (last > one->last) /* its turn comes later */
+        one->last = last;
     return 0;
 }
 
@@ -130,14 +142,11 @@ int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
 int dispatch_reopen(struct flow *f, const char *key, size_t size)
 {
     struct dispatch *o = f->dispatch;
-    struct closing *one;
     bool known;
 
     pthread_mutex_lock(&o->close_mtx);
-    one = closings_find(&o->closings, key, size);
-    known = one || groups_known(o->groups, key, size);
-    if (one)
-        closings_remove(&o->closings, one);
+    known = closings_open(&o->closings, key, size) ||
+            groups_known(o->groups, key, size);
     pthread_mutex_unlock(&o->close_mtx);
     if (known)
         log_info("group_opened", F_STR("queue", f->set->queue),

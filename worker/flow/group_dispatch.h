@@ -48,11 +48,11 @@ bool dispatch_room(struct flow *f);
 bool dispatch_ready(const struct flow *f);
 /* Whether something is to be parked, and nobody does. */
 bool dispatch_stuck(const struct flow *f);
-/* A message of a group, read: HANDED_OVER, or TAKEN: the caller delivers it (it
- * is broken now, as its group was closed), or -ENOMEM. */
+/* A message of a group, read, to its place there: HANDED_OVER, or -ENOMEM.
+ * Whether its group is closed is not asked. */
 int dispatch_add(struct flow *f, struct delivery *d);
-/* As dispatch_add; but TAKEN as well if its group had nothing else: it is
- * leased. */
+/* As dispatch_add; but TAKEN, the caller delivers it, if its group had nothing
+ * else: it is leased; or if its group refuses it: it is broken now. */
 int dispatch_enter(struct flow *f, struct delivery *d);
 /* One whose time has come: TAKEN if it is its group's head, leased now, and is
  * to be delivered; -EINPROGRESS if its group does not know it as its head yet,
@@ -83,7 +83,8 @@ int dispatch_list(struct flow *f, const char *key, size_t size,
  * for its turn at the source, by the number that others see; 0: none does.
  * -ENOENT if there is no message of it; -ENOMEM. */
 int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last);
-/* It takes messages again. -ENOENT if there is no message of it. */
+/* It takes messages again, also those that a close refuses that is over.
+ * -ENOENT if it was not closed, and there is no message of it. */
 int dispatch_reopen(struct flow *f, const char *key, size_t size);
 /* As closings_keys. */
 char *dispatch_closing(struct flow *f, size_t *bytes);

@@ -115,6 +115,18 @@ bool closings_refuse(const struct closings *c, const char *key, size_t size,
     return one != NULL;
 }
 
+bool closings_open(struct closings *c, const char *key, size_t size)
+{
+    struct closing *one = first_of(c, key, size), *next;
+    bool any = one != NULL;
+
+    for (; one; one = next) {
+        next = next_of(one);
+        closings_remove(c, one);
+    }
+    return any;
+}
+
 void closings_prune(struct closings *c)
 {
     struct closing *one = RB_MIN(closing_tree, &c->all), *next;

@@ -52,6 +52,9 @@ bool closings_refuse(const struct closings *c, const char *key, size_t size,
 /* It refuses nothing from that sequence on. */
 void closings_end(struct closings *c, struct closing *one, uint64_t until);
 void closings_remove(struct closings *c, struct closing *one);
+/* Remove all closes of a group, those that are over, too: whether there was
+ * any. */
+bool closings_open(struct closings *c, const char *key, size_t size);
 /* Forget those that are over. */
 void closings_prune(struct closings *c);
 /* Copies of the keys of all that are closing still, one after the other, each

@@ -320,9 +320,9 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
 }
 
 /* groups_pass - no message of an idle group can be before this one
- * A message that waits, runs or is parked keeps its group from being idle, and
- * a group that is closing has one. Nothing that groups_unlock asks about
- * changes. All that finds a group has one frame.
+ * A message that waits, runs or is parked keeps its group from being idle.
+ * Nothing that groups_unlock asks about changes. All that finds a group has one
+ * frame.
  */
 __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
                                          size_t size, uint32_t priority,

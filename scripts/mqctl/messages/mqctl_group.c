@@ -13,7 +13,6 @@
 #include "common/base/hex.h"
 #include "common/letter/letters.h"
 #include "common/message/header.h"
-#include "common/store/store_spool.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
@@ -82,8 +81,29 @@ static int release(const struct group_order *x)
 
 /* ---- close, open ---- */
 
+/* What a close finds of the group; 0: nothing. */
+struct group_found {
+    int64_t last; /* the key of the last one in the spool */
+    bool moving;  /* a slot has one, which may be on its way there */
+};
+
+/* unknown - the worker has no message of it that runs or is in line */
+static int unknown(const struct group_order *x, bool moving)
+{
+    if (moving)
+        return complain(EX_TEMPFAIL,
+                        "a message of group %.80s of %s was on its way to the "
+                        "spool, or to its end; nothing has changed; close it "
+                        "again",
+                        x->key, x->queue);
+    return complain(EX_NOINPUT,
+                    "%s has no message of group %.80s, so there is nothing to "
+                    "close; mqctl groups %s has those that there are",
+                    x->queue, x->key, x->queue);
+}
+
 /* answered - what the worker did */
-static int answered(const struct group_order *x, json_t *answer)
+static int answered(const struct group_order *x, json_t *answer, bool moving)
 {
     bool shut = strcmp(x->word, "close") == 0;
     bool known = json_is_true(json_object_get(answer, "known"));
@@ -94,38 +114,29 @@ static int answered(const struct group_order *x, json_t *answer)
         return complain(status ? status : EX_SOFTWARE, "%s",
                         error ? error : "it does not say why");
     if (shut && !known)
-        return complain(EX_NOINPUT,
-                        "%s has no message of group %.80s, so there is nothing "
-                        "to close; mqctl groups %s has those that there are",
-                        x->queue, x->key, x->queue);
+        return unknown(x, moving);
     return told(x, json_pack("{s:b}", "closing", shut),
                 shut    ? "refuses what comes, until what it has is done"
                 : known ? "takes messages"
                         : "has no message, and takes what comes");
 }
 
-/* slots_last - the last of the group that a slot has, which may be on its way
- * to the spool; 0: none has */
-static int64_t slots_last(const struct messages *m)
+/* is_moving - whether a slot has one that does not run, and is not stored */
+static bool is_moving(const struct messages *m)
 {
-    int64_t last = 0;
-
     for (size_t i = 0; i < m->count; i++) {
         const struct slot_seen *s = &m->slots[i];
-        int64_t key = s->c.seq < STORE_SPOOL_SEQ_MAX
-                          ? store_spool_key(s->c.priority, s->c.seq)
-                          : 0;
 
         if (s->state < WAITING_STATES && s->state != WAITING_RUNNING &&
-            !s->c.row && key > last)
-            last = key;
+            !s->c.row)
+            return true;
     }
-    return last;
+    return false;
 }
 
-/* last_find - the key of the last one of the group in the spool, which the
- * worker does not know of before its turn; 0: none; or an exit status */
-static int last_find(const struct group_order *x, int64_t *last)
+/* find - what there is of the group, of which the worker does not know all: it
+ * learns of what is in the spool when its turn comes; or an exit status */
+static int find(const struct group_order *x, struct group_found *found)
 {
     struct groups_spooled spooled = {.count = 0};
     struct options all = *x->o;
@@ -133,7 +144,6 @@ static int last_find(const struct group_order *x, int64_t *last)
     struct messages m;
     int status, err;
 
-    *last = 0;
     all.filter =
         (struct waiting_filter){.states = WAITING_ALL, .group = x->key};
     status = messages_open(&m, &all);
@@ -146,7 +156,8 @@ static int last_find(const struct group_order *x, int64_t *last)
                           "changed",
                           errno_text(-err));
     one = groups_spooled_first(&spooled);
-    *last = one ? one->last : slots_last(&m);
+    found->last = one ? one->last : 0;
+    found->moving = is_moving(&m);
     groups_spooled_free(&spooled);
     messages_close(&m);
     return status;
@@ -155,20 +166,20 @@ static int last_find(const struct group_order *x, int64_t *last)
 static int order(const struct group_order *x)
 {
     char line[2 * HEADER_VALUE_MAX + 64], hex[2 * HEADER_VALUE_MAX + 1];
-    int64_t last = 0;
+    struct group_found found = {0};
     struct problem p = {0};
     json_t *answer;
-    int status = strcmp(x->word, "close") == 0 ? last_find(x, &last) : 0;
+    int status = strcmp(x->word, "close") == 0 ? find(x, &found) : 0;
     int n = snprintf(line, sizeof line, "group %s %s", x->word,
                      hex_print(x->key, x->size, hex));
 
     if (status)
         return status;
-    if (last)
-        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, last);
+    if (found.last)
+        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, found.last);
     if (ask(&x->dir, x->queue, line, &answer, &p) < 0)
         return complain_of(&p);
-    status = answered(x, answer);
+    status = answered(x, answer, found.moving);
     json_decref(answer);
     return status;
 }

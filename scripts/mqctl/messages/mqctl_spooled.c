@@ -26,8 +26,8 @@ static bool wanted(const struct waiting_filter *f, const struct message_seen *s)
 /* group_cut - the key of a group that is in front of the body, as for a slot */
 static void group_cut(struct message_seen *out, char separator)
 {
-    size_t most =
-        out->size < HEADER_VALUE_MAX ? out->size : (size_t)HEADER_VALUE_MAX + 1;
+    size_t most = out->size <= HEADER_VALUE_MAX ? out->size
+                                                : (size_t)HEADER_VALUE_MAX + 1;
     const char *end = separator ? memchr(out->body, separator, most) : NULL;
 
     if (!end || end == out->body)

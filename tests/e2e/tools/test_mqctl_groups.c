@@ -4,10 +4,12 @@
 TestSuite(mqctl_groups, .init = harness_init, .fini = harness_fini,
           .timeout = 180);
 
-/* A handler that notes each body; "fail" fails, "wait" waits for a file. */
-#define NOTE                                                                 \
-    "read b; echo \"$b\" >>ran; case $b in fail) exit 1 ;; wait) while [ ! " \
-    "-e open ]; do sleep 0.02; done ;; esac"
+/* A handler that notes each body; "fail" fails, "wait" and "stay" wait for a
+ * file each. */
+#define NOTE                                                                  \
+    "read b; echo \"$b\" >>ran; case $b in fail) exit 1 ;; wait) while [ ! "  \
+    "-e open ]; do sleep 0.02; done ;; stay) while [ ! -e leave ]; do sleep " \
+    "0.02; done ;; esac"
 #define WORKER(q, ...) \
     ctl_worker(q, "-c", "2", __VA_ARGS__, "--", "sh", "-c", NOTE)
 
@@ -240,6 +242,18 @@ static bool gone(const char *q)
            ctl_number(q, "held") == 0;
 }
 
+/* on_disk - rows of a group in the spool */
+static size_t on_disk(const char *q, const char *key)
+{
+    const char *text =
+        ctl_out("list", "--json", "--state", "spooled", "--group", key, q);
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
 /* What came before the close waits on the disk, and the worker does not know
  * of what group it is. */
 Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
@@ -255,7 +269,7 @@ Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
         send_to(q, "g", "mine\n");
         send_to(q, "h", "other\n");
     }
-    harness_until(ctl_number(q, "spooled") == 6, SOON_MS);
+    harness_until(on_disk(q, "g") == 3 && on_disk(q, "h") == 3, SOON_MS);
     harness_until(is(q, "g", "running", 3), SOON_MS);
     cr_assert(is(q, "h", "ready", 3), "all of it is in the spool");
     cr_assert_eq(listed(q, "ready"), 1);
@@ -308,5 +322,31 @@ Test(mqctl_groups, one_that_is_opened_and_closed_again_refuses_what_came_then)
     cr_assert_eq(notes("refused"), 1, "the one before the second close");
     send_to(q, "g", "anew\n");
     harness_until(notes("anew") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* Its last one has ended, and what came until then waits to be refused. */
+Test(mqctl_groups, one_that_is_opened_takes_what_its_close_would_refuse)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+
+    send_to(q, "g", "wait\n");
+    harness_until(notes("wait") == 1, SOON_MS);
+    send_to(q, "y", "stay\n");
+    harness_until(on_disk(q, "y") == 1, SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    send_to(q, "g", "late\n");
+    send_to(q, "g", "late\n");
+    harness_until(on_disk(q, "g") == 2, SOON_MS);
+    harness_write("open", "", 0);
+    harness_until(notes("stay") == 1 && listed(q, "closing") == 0, SOON_MS);
+    cr_assert_eq(on_disk(q, "g"), 2);
+    cr_assert_eq(ctl("group", q, "g", "open").status, 0);
+    harness_write("leave", "", 0);
+    harness_until(gone(q), SOON_MS);
+    cr_assert_eq(notes("late"), 2);
+    cr_assert_eq(ctl_number(q, "dead"), 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

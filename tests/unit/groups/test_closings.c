@@ -80,6 +80,22 @@ Test(closings, a_group_can_be_closed_again_while_the_last_time_is_not_forgotten)
     cr_assert_not(closings_any(&all));
 }
 
+Test(closings, one_that_is_opened_has_no_close_left)
+{
+    cr_assert_not(closings_open(&all, "b", 1));
+    closings_end(&all, add("b", 10), 20);
+    closings_end(&all, add("b", 30), 40);
+    (void)add("b", 50);
+    (void)add("bb", 10);
+    (void)add("a", 10);
+    cr_assert(closings_open(&all, "b", 1));
+    for (uint64_t seq = 0; seq < 60; seq++)
+        cr_assert_not(refuses("b", seq));
+    cr_assert(refuses("bb", 15));
+    cr_assert(refuses("a", 15));
+    cr_assert_not(closings_open(&all, "b", 1));
+}
+
 Test(closings, those_that_close_still_are_listed_by_their_keys)
 {
     size_t bytes;

@@ -54,6 +54,7 @@ struct spool {
     struct store_key *keys;     /* w  of rows */
     struct store_row *later;    /* w  the same */
     _Atomic size_t writes;      /* a */
+    _Atomic size_t failed;      /* a  commits; they are waiting again */
     int64_t writing_first;      /* m  of them comes next */
     /* On the disk: read ahead, in their order. */
     struct store_spooled ahead[SPOOL_AHEAD]; /* m */

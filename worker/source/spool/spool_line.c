@@ -74,11 +74,24 @@ bool spool_queued(const struct mq_spool *hook, int64_t number)
     return spool_waits(hook) > 0 && (number == 0 || !spool_lent(sp, -number));
 }
 
+/* spool_waits - 0 only if there was nothing
+ * A message is added to the next line before it is taken off the one that it
+ * leaves, and the lines are read in the order in which it passes them; all of
+ * that is sequentially consistent. So one that was not seen in a line has left
+ * it, and is seen in the next, or counts twice. Only a commit that fails brings
+ * them back: it is counted before they leave, so whoever sees them gone from
+ * there sees that, and looks again. */
 uint64_t spool_waits(const struct mq_spool *hook)
 {
     const struct spool *sp = spool_of(hook);
-    int64_t left = atomic_load(&sp->left);
+    size_t failed, here;
+    int64_t left;
 
-    return (left > 0 ? (uint64_t)left : 0) + atomic_load(&sp->waits) +
-           atomic_load(&sp->writes);
+    do {
+        failed = atomic_load(&sp->failed);
+        here = atomic_load(&sp->waits);
+        here += atomic_load(&sp->writes);
+        left = atomic_load(&sp->left);
+    } while (here == 0 && left <= 0 && failed != atomic_load(&sp->failed));
+    return (left > 0 ? (uint64_t)left : 0) + here;
 }

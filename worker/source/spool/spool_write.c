@@ -141,7 +141,8 @@ static bool in_hand(const struct spool *sp, size_t i)
     return sp->rows[i].taken || sp->rows[i].later;
 }
 
-/* landed - what became of those on their way */
+/* landed - what became of those on their way
+ * They are in another line before they leave this one (spool_waits). */
 static void landed(struct spool *sp, size_t n, int err)
 {
     int64_t came = 0;
@@ -153,6 +154,7 @@ static void landed(struct spool *sp, size_t n, int err)
     if (err) {
         for (size_t i = 0; i < n; i++)
             spool_wait_locked(sp, sp->writing[i].lent);
+        atomic_fetch_add(&sp->failed, 1);
     } else if (n) {
         atomic_fetch_add(&sp->left, came);
         spool_ahead_locked(sp, sp->writing_first);

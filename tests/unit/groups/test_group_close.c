@@ -1,0 +1,155 @@
+/* test_group_close.c - closing groups, for a source that has a spool */
+#include <criterion/criterion.h>
+#include <errno.h>
+
+#include "common/base/log.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/group_dispatch_inner.h"
+
+enum { MOST = 8 };
+
+static uint64_t next;   /* what the next message is given */
+static bool spooled;    /* whether something waits at the source, */
+static int64_t lent_to; /* which is all after this number */
+
+static uint64_t next_seq(const struct source *s)
+{
+    (void)s;
+    return next;
+}
+
+static bool is_queued(const struct source *s, int64_t number)
+{
+    (void)s;
+    return spooled && (number == 0 || number > lent_to);
+}
+
+static const struct source_ops ops = {.next_seq = next_seq,
+                                      .queued = is_queued};
+static struct source source = {.ops = &ops};
+static struct settings set = {
+    .queue = "/q", .group_quantum = 10, .spool = 1000};
+static struct flow flow = {.set = &set, .source = &source};
+
+static void setup(void)
+{
+    log_setup(LOG_ERROR + 1, LOG_TEXT);
+    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, MOST), 0);
+    next = 100;
+    spooled = true;
+    lent_to = 4;
+}
+
+static void teardown(void)
+{
+    dispatch_close(&flow.dispatch);
+}
+
+TestSuite(group_close, .init = setup, .fini = teardown, .timeout = 30);
+
+/* enter - a message of the group has its turn, and its lease or a refusal */
+static struct delivery enter(uint64_t seq)
+{
+    static struct message messages[MOST];
+    static unsigned used;
+    struct message *m = &messages[used % MOST];
+    struct delivery d = {.message = m, .group = {"g", 1}};
+
+    *m = (struct message){.data = (const void *)"g",
+                          .size = 1,
+                          .seq = seq,
+                          .index = used++ % MOST};
+    if (dispatch_enter(&flow, &d) == HANDED_OVER)
+        cr_assert_eq(dispatch_take(&flow, 0, &d), 0);
+    cr_assert_eq(d.message->seq, seq);
+    cr_assert(d.broken != (d.lease != NULL));
+    return d;
+}
+
+static bool refused(uint64_t seq)
+{
+    struct delivery d = enter(seq);
+
+    if (d.lease)
+        dispatch_done(&flow, d.lease);
+    return d.broken;
+}
+
+static bool closing(void)
+{
+    size_t bytes;
+    char *keys = dispatch_closing(&flow, &bytes);
+
+    free(keys);
+    return bytes > 0;
+}
+
+/* closed - one that ran at the close, and some that came until its end */
+static void closed(void)
+{
+    struct delivery d = enter(99);
+
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 0), 0);
+    next = 110;
+    cr_assert(closing());
+    dispatch_done(&flow, d.lease);
+    cr_assert_not(closing());
+}
+
+Test(group_close, what_came_until_the_last_one_ended_is_refused_in_its_turn)
+{
+    closed();
+    cr_assert(refused(100));
+    cr_assert_not(refused(110));
+    cr_assert(refused(109));
+    spooled = false;
+    cr_assert(refused(105));
+    cr_assert_not(closings_any(&flow.dispatch->closings), "it is forgotten");
+}
+
+Test(group_close, without_a_spool_nothing_is_kept_of_one_that_is_over)
+{
+    spooled = false;
+    atomic_store(&set.spool, 0);
+    closed();
+    cr_assert_not(closings_any(&flow.dispatch->closings));
+    cr_assert_not(refused(110));
+}
+
+Test(group_close, one_that_is_opened_takes_what_waits_to_be_refused)
+{
+    cr_assert_eq(dispatch_reopen(&flow, "g", 1), -ENOENT);
+    closed();
+    cr_assert_eq(dispatch_reopen(&flow, "g", 1), 0);
+    cr_assert_not(refused(105));
+    cr_assert_eq(dispatch_reopen(&flow, "g", 1), -ENOENT);
+}
+
+Test(group_close, closed_twice_it_waits_for_the_last_one_of_both)
+{
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 4), -ENOENT, "that was lent");
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 5), 0);
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 7), 0);
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 6), 0);
+    next = 110;
+    lent_to = 6;
+    cr_assert_not(refused(50));
+    cr_assert(refused(105));
+    cr_assert(closing(), "one of it is to come");
+    lent_to = 7;
+    cr_assert_not(refused(51));
+    cr_assert_not(closing());
+}
+
+/* Its last one was cancelled where it was: no lease has ended since. */
+Test(group_close, one_whose_end_nobody_saw_is_closed_anew)
+{
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 5), 0);
+    lent_to = 5;
+    next = 120;
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 5), -ENOENT);
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 7), 0);
+    cr_assert(refused(110));
+    cr_assert(refused(125));
+    cr_assert(closing());
+}
