@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/message/header.h"
 #include "tests/e2e/tools/mqctl_fixture.h"
 #include "tests/harness/disk.h"
@@ -13,12 +14,15 @@ TestSuite(mqctl_spool, .init = harness_init, .fini = harness_fini,
 
 /* spool_fill - a worker whose only handler has "first" until there is a file
  * "open"; behind it are SPOOLED rows, of priorities 0 and 1 in turn */
-static struct harness_process *spool_fill(const char *q)
+#define spool_fill(q) spool_fill_most((q), "1000")
+
+/* spool_fill_most - the same with that --max-waiting */
+static struct harness_process *spool_fill_most(const char *q, const char *most)
 {
-    struct harness_process *w =
-        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c",
-                   "read x; : >runs; while [ ! -e open ]; do sleep 0.01; done; "
-                   "echo $x >>out");
+    struct harness_process *w = ctl_worker(
+        q, "--spool", "-c", "1", "--max-waiting", most, "--", "sh", "-c",
+        "read x; : >runs; while [ ! -e open ]; do sleep 0.01; done; "
+        "echo $x >>out");
     char text[32];
 
     harness_send_text(q, "first\n");
@@ -555,8 +559,8 @@ Test(mqctl_spool, without_a_worker_a_delayed_one_is_steered_just_so)
     cr_assert_eq(harness_lines_with("out", "later"), 1);
 }
 
-/* A stop empties the queue: what is delayed goes where it waits for its time,
- * and is unique for as long as it asked. */
+/* What is delayed is where it waits for its time also after a stop, and is
+ * unique for as long as it asked. */
 Test(mqctl_spool, a_stop_and_a_key_keep_a_delayed_one)
 {
     const char *q = harness_queue(10, 256);
@@ -580,4 +584,75 @@ Test(mqctl_spool, a_stop_and_a_key_keep_a_delayed_one)
     harness_until(harness_lines_with("out", "once") == 1, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_lines_with("out", "once"), 1);
+}
+
+/* group_send - two messages of a group, the second one delayed, which get to
+ * the end of the spool; the second one's id */
+static const char *group_send(const char *q, const char *delay)
+{
+    static char id[64];
+
+    ctl_good(harness_run("mqsend", "--group", "a", q, "m0\n"));
+    snprintf(id, sizeof id, "%.26s",
+             ctl_good(harness_run("mqsend", "--print-id", "--group", "a",
+                                  "--delay", delay, q, "m1\n")));
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 2, SOON_MS);
+    cr_assert_eq(ctl_number(q, "waiting"), 0);
+    return id;
+}
+
+/* in_order - that the handlers had m0 before m1 */
+static void in_order(void)
+{
+    const char *out = harness_read("out", NULL), *m0 = strstr(out, "m0");
+
+    cr_assert(m0 && strstr(m0, "m1"), "%s", out);
+}
+
+/* Its time is over long before the turn of the one before it. */
+Test(mqctl_spool, a_delayed_one_of_a_group_passes_none_of_it_in_the_spool)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    uint64_t due;
+
+    (void)group_send(q, "2s");
+    due = clock_wall_ns() + 2 * NS_PER_S;
+    harness_until(clock_wall_ns() > due, SOON_MS);
+    run_all(w, SPOOLED + 3);
+    in_order();
+}
+
+Test(mqctl_spool, run_now_lets_a_delayed_one_pass_none_of_its_group)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill(q);
+    const char *id = group_send(q, "1h");
+
+    cr_assert_not_null(strstr(ctl_out("run-now", q, id), "0 of 1 message"));
+    harness_write("open", "", 0);
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    harness_until_lines("out", SPOOLED + 2, SOON_MS);
+    cr_assert_eq(harness_lines_with("out", "m1"), 0);
+    cr_assert_eq(ctl("run-now", q, id).status, 0);
+    run_all(w, SPOOLED + 3);
+    in_order();
+}
+
+/* At --max-waiting nothing is taken from the spool: so many are never there
+ * that only wait for their time. */
+Test(mqctl_spool, delayed_ones_hold_up_no_row_of_the_spool)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w = spool_fill_most(q, "8");
+
+    for (int i = 0; i < 7; i++)
+        ctl_good(harness_run("mqsend", "--delay", "1h", q, "later\n"));
+    harness_until(ctl_number(q, "waiting") == 4, SOON_MS);
+    harness_until(ctl_number(q, "spooled") == SPOOLED + 3, SOON_MS);
+    harness_write("open", "", 0);
+    harness_until_lines("out", SPOOLED + 1, SOON_MS);
+    harness_until(ctl_number(q, "waiting") == 7, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines_with("out", "later"), 0);
 }

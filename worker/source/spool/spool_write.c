@@ -39,8 +39,19 @@ static int64_t letter_of(const struct header *h)
                : 0;
 }
 
+/* later_room - for how many more; with the other half of --max-waiting work
+ * items go on, who take nothing once it is reached */
+static uint64_t later_room(const struct spool *sp)
+{
+    uint64_t most = sp->q->set->max_waiting / 2;
+    uint64_t waits = (uint64_t)store_waits(sp->q->store);
+
+    return waits < most ? most - waits : 0;
+}
+
 /* later_of - the row of a message that is to wait for its time; NULL: it waits
- * for its turn, as all do while as many wait as may (--max-waiting) */
+ * for its turn. So does one of a group, as those before it may be in the spool,
+ * which knows no groups */
 static const struct store_row *later_of(const struct spool *sp,
                                         struct store_row *row, struct lent *l)
 {
@@ -48,8 +59,7 @@ static const struct store_row *later_of(const struct spool *sp,
     struct delivery d;
 
     delivery_read(&d, &l->m, set->group_separator);
-    if (!delivery_delayed(&d, set->max_delay_ns) ||
-        (uint64_t)store_waits(sp->q->store) >= set->max_waiting)
+    if (d.group.at || !delivery_delayed(&d, set->max_delay_ns))
         return NULL;
     row_make(row, l, d.group, d.header.bytes);
     row->state = STORE_WAITING;
@@ -58,7 +68,8 @@ static const struct store_row *later_of(const struct spool *sp,
 }
 
 /* row_of - what is kept of a message in its slot; a letter that is sent again
- * has a row already, to which it is linked when its turn comes */
+ * has a row already, to which it is linked when its turn comes. `later` NULL:
+ * there is no room for one that waits for its time */
 static void row_of(const struct spool *sp, struct store_spooled *row,
                    struct store_row *later, const struct spool_wait *wait)
 {
@@ -74,7 +85,7 @@ static void row_of(const struct spool *sp, struct store_spooled *row,
                                   .size = atomic_load(&slot->length)};
     header_of(slot, row->size, &h);
     row->letter = letter_of(&h);
-    if (h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
+    if (later && h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
         row->later = later_of(sp, later, wait->lent);
     if (w.flags & SLOT_REDELIVERED)
         row->flags |= STORE_REDELIVERED;
@@ -113,12 +124,15 @@ static size_t board(struct spool *sp)
 /* rows_of - what the commit brings there */
 static void rows_of(struct spool *sp, size_t n)
 {
+    uint64_t room = later_room(sp);
+
     for (size_t i = 0; i < n; i++) {
         const struct spool_wait *wait = &sp->writing[i];
 
         if (wait->unique)
             spool_key_ask(&sp->keys[i], wait->lent);
-        row_of(sp, &sp->rows[i], &sp->later[i], wait);
+        row_of(sp, &sp->rows[i], room > 0 ? &sp->later[i] : NULL, wait);
+        room -= sp->rows[i].later != NULL;
         if (wait->unique)
             sp->rows[i].unique = &sp->keys[i];
     }
@@ -183,10 +197,13 @@ static void duplicates_end(struct spool *sp, size_t n)
     }
 }
 
-/* later_tell - those that wait for their time are due by themselves
+/* later_tell - those that wait for their time are due by themselves; their
+ * slots, which are free only now, may be what take waits for
  * Crash before it: the next start finds their rows. */
 static void later_tell(struct spool *sp, size_t n)
 {
+    bool any = false;
+
     for (size_t i = 0; i < n; i++) {
         struct lent *l = sp->writing[i].lent;
 
@@ -195,7 +212,10 @@ static void later_tell(struct spool *sp, size_t n)
         due_rows_expect(sp->q->due_rows, sp->later[i].due_ns);
         sp->q->events.put_by(sp->q->events.arg, &l->m, sp->later[i].due_ns);
         custody_release(sp->q->custody, l->slot);
+        any = true;
     }
+    if (any)
+        sp->q->events.changed(sp->q->events.arg);
 }
 
 /* large_read - the row with that key, whole; -ENOENT */
