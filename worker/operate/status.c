@@ -46,7 +46,7 @@ void status_count(struct status *b)
 void status_untold(struct status *b, uint64_t letters)
 {
     atomic_store(&b->untold, letters);
-    dirty_state(&b->flow->dirty);
+    dirty_state_now(&b->flow->dirty);
 }
 
 /* count_run - while work goes on, again after a pause */

@@ -1,6 +1,7 @@
 /* --on-dead: a command is told of each dead letter, at least once */
 #include <signal.h>
 
+#include "common/state/counters.h"
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(on_dead, .init = harness_init, .fini = harness_fini, .timeout = 120);
@@ -127,6 +128,38 @@ Test(on_dead, a_letter_that_always_fails_holds_up_no_other)
     cr_assert_eq(harness_log_count(w, " letter=1 error=\"exit 1\" in=1s"), 1);
     cr_assert_eq(dlq("discard", q, "1").status, 0);
     harness_until(ctl_number(q, "on_dead_waiting") == 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* waiting - how many letters wait by the counters' file; mqctl asks the worker
+ * as well, and so wakes it */
+static uint64_t waiting(const char *q)
+{
+    struct counters_header head;
+    struct counters *c;
+    struct problem p;
+
+    cr_assert_eq(
+        counters_attach(
+            &c, harness_path("%s%s/counters", harness_runtime_dir(), q), &p),
+        0);
+    counters_header(c, &head);
+    counters_close(&c);
+    return head.gauges[COUNTERS_UNTOLD];
+}
+
+/* No command runs for a letter that is gone, and nothing else happens. */
+Test(on_dead, an_idle_worker_shows_that_none_waits_any_more)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--on-dead", "exit 1", FAILS, REJECT);
+
+    harness_send_text(q, "x");
+    harness_wait_log(w, " letter=1 error=\"exit 1\" in=2s", SOON_MS);
+    harness_until(waiting(q) == 1, SOON_MS);
+    cr_assert_eq(dlq("discard", q, "1").status, 0);
+    harness_until(waiting(q) == 0, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
