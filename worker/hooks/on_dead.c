@@ -324,6 +324,7 @@ static void settle(struct on_dead *h, const struct source_hook *hook, bool told)
     if (!told)
         failed(h, hook);
     was = h->wait_ns;
+    h->wait_ns = 0;
     while ((err = h->with.source->ops->hook_end(h->with.source, hook->n, told,
                                                 &next)) != 0) {
         if (stops(h))
@@ -398,23 +399,33 @@ static int next(struct on_dead *h, struct source_hook *hook)
     return err;
 }
 
+/* next_sure - the same, once the source can be read; what failures of the
+ * command make all wait is as it was before that trouble */
+static int next_sure(struct on_dead *h, struct source_hook *hook)
+{
+    uint64_t was = h->wait_ns;
+    int err;
+
+    h->wait_ns = 0;
+    while ((err = next(h, hook)) != 0 && err != -ENOENT && !stops(h)) {
+        store_trouble(h, err);
+        nap(h);
+    }
+    h->wait_ns = was;
+    return err;
+}
+
 /* work - all that can be run now */
 static void work(struct on_dead *h)
 {
     struct source_hook hook;
-    int err = 0;
 
-    while (!stops(h) && err != -ENOENT) {
-        err = next(h, &hook);
-        if (!err) {
-            settle(h, &hook, run(h, &hook));
-            if (!h->again_last)
-                h->fresh_after = hook.n;
-            hook_free(&hook);
-        } else if (err != -ENOENT) {
-            store_trouble(h, err);
-        }
-        if (h->wait_ns && err != -ENOENT)
+    while (!stops(h) && next_sure(h, &hook) == 0) {
+        settle(h, &hook, run(h, &hook));
+        if (!h->again_last)
+            h->fresh_after = hook.n;
+        hook_free(&hook);
+        if (h->wait_ns)
             nap(h);
     }
 }
