@@ -80,7 +80,8 @@ struct power_content {
     bool strange; /* a body that nobody sent */
     struct power_row rows[2 * POWER_NUMBERS];
 };
-/* false: SQLite cannot read it, or it is strange; `error` says why. Changes no file but -shm. */
+/* false: SQLite cannot read it, or it is strange; `error` says why. Changes no
+ * file but -shm. */
 bool power_store_read(const struct power_place *at, struct power_content *out,
                       char error[200]);
 

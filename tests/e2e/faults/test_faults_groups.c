@@ -218,8 +218,8 @@ Test(faults_groups, a_store_that_cannot_be_watched_holds_no_group_for_good)
     let_go(holding_start(queue, "epoll_ctl@inotify:2:12:1"), queue, 1);
 }
 
-/* What mqdlq writes is there to read once it was synced, which a busy disk takes
- * its time for. */
+/* What mqdlq writes is there to read once it was synced, which a busy disk
+ * takes its time for. */
 Test(faults_groups, a_sync_that_takes_long_holds_no_group_for_good)
 {
     const char *queue = harness_queue(10, 256);

@@ -5,10 +5,10 @@
  * starts makes, COUNT of them (1; 0: all) fail with ERRNO. CALL is one of the
  * groups below ("malloc" is all of that family; "mq_received" is mq_receive
  * that fails when it has taken the message), TEXT occurs in the path of its
- * file, ERRNO is a number; 0: it does not fail, but comes a second late. $MQW_FAULT_SEEN is a file that gets two 64-bit
- * numbers: how many such calls there were, and how many of them failed. It is
- * mapped, so that they are there whatever ends the program. $MQW_FAULT_TRACE:
- * where it fails goes to stderr.
+ * file, ERRNO is a number; 0: it does not fail, but comes a second late.
+ * $MQW_FAULT_SEEN is a file that gets two 64-bit numbers: how many such calls
+ * there were, and how many of them failed. It is mapped, so that they are there
+ * whatever ends the program. $MQW_FAULT_TRACE: where it fails goes to stderr.
  * Nothing of this reaches what the program starts.
  */
 #include <dirent.h>

@@ -129,8 +129,7 @@ int group_hold_watch_open(struct group_hold_watch **out,
     r->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     /* The log is there as long as we have the store open. */
     wal_path(r, path);
-    if (r->source.fd < 0 ||
-        inotify_add_watch(r->source.fd, path, EVENTS) < 0) {
+    if (r->source.fd < 0 || inotify_add_watch(r->source.fd, path, EVENTS) < 0) {
         int err = errno;
 
         if (r->source.fd >= 0)
