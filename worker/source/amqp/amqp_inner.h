@@ -142,6 +142,7 @@ struct source_amqp {
     uint64_t epoch;             /* q  of the inbox's connection; 0: none */
     uint64_t epochs;            /* q  that there were */
     uint64_t seq;               /* q  of the last message */
+    uint64_t empty_at;          /* q  seq + 1 at a look in vain; 0: none */
     unsigned *free_index;       /* q  a stack of free_count */
     unsigned free_count;        /* q */
     struct amqp_ack *acks;      /* q */

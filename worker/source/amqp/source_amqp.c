@@ -65,17 +65,34 @@ static uint64_t waits(const struct source *s)
     return n;
 }
 
-/* is_due - a broker that does not answer may have any number */
-static int is_due(struct source *s)
+/* ready_ask - a broker that does not answer may have any number */
+static int ready_ask(struct source_amqp *q)
 {
-    struct source_amqp *q = source_amqp_of(s);
     uint32_t n;
     int err = outbox_count(q, q->operand->queue, &n);
 
     if (err)
         return -EAGAIN;
     atomic_store(&q->ready, (long)n);
-    return fresh(s) > 0;
+    return 0;
+}
+
+/* is_due - what the broker has sent is not in the queue, and may not be here
+ * yet: nothing is due if the look before found nothing either, and nothing came
+ * since */
+static int is_due(struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    int err = ready_ask(q);
+    bool still;
+
+    if (err || fresh(s) > 0)
+        return err ? err : YES;
+    pthread_mutex_lock(&q->mtx);
+    still = q->empty_at == q->seq + 1;
+    q->empty_at = q->seq + 1;
+    pthread_mutex_unlock(&q->mtx);
+    return still ? NO : YES;
 }
 
 static int64_t count(struct source *s, enum source_count what)
@@ -88,7 +105,7 @@ static int64_t count(struct source *s, enum source_count what)
         return (int64_t)waits(s);
     if (what == COUNT_PARKED || what == COUNT_SPOOLED)
         return 0;
-    (void)is_due(s);
+    (void)ready_ask(q);
     err = outbox_count(q, q->dead, &n);
     return err ? -EAGAIN : (int64_t)n;
 }
