@@ -211,14 +211,15 @@ static int64_t rows_of_one(const char *sync)
     return rows;
 }
 
-/* On a loaded machine a handler may be late by a millisecond: then it waits. */
+/* A handler may be late by a millisecond: then it waits. Under the thread
+ * sanitizer that is so but for one in some thirty. */
 Test(spool, always_writes_one_before_it_runs_and_waiting_only_those_that_wait)
 {
     int late = 0;
 
     cr_assert(rows_of_one("always") == 1);
     while (rows_of_one("waiting") != 0)
-        cr_assert_lt(++late, 100, "each had a row");
+        cr_assert_lt(++late, 600, "each had a row");
 }
 
 Test(spool, a_full_spool_holds_senders_back_and_says_so_once)
