@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 int file_write(int fd, const void *data, size_t size, off_t at)
 {
@@ -58,6 +59,21 @@ bool file_named(int fd, const char *path)
 
     return fstat(fd, &is) == 0 && lstat(path, &named) == 0 &&
            file_same(&is, &named);
+}
+
+int file_of_program(char path[PATH_MAX], const char *name)
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    size_t at;
+
+    if (n < 0)
+        return -errno;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    at = (size_t)n;
+    return strlcpy(path + at, name, PATH_MAX - at) < PATH_MAX - at
+               ? 0
+               : -ENAMETOOLONG;
 }
 
 bool file_parent(char *path)

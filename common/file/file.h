@@ -31,6 +31,8 @@ static inline bool file_same(const struct stat *a, const struct stat *b)
 /* Whether `path` names what `fd` stands for. */
 bool file_named(int fd, const char *path);
 
+/* The path of the program `name` that is installed beside this one. */
+int file_of_program(char path[PATH_MAX], const char *name);
 /* Cut the last component off: "/a/b" to "/a", "/a" to "/", "a" to ".". False:
  * there is nothing above ("/", "."). */
 bool file_parent(char *path);

@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/file/file.h"
 #include "common/base/log.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -93,17 +94,6 @@ json_t *jobs_json(void)
 
 /* ---- one batch ---- */
 
-/* beside - the path of mqdlq, which is installed with us */
-static void beside(char path[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
-    char *slash;
-
-    path[n > 0 ? n : 0] = '\0';
-    slash = strrchr(path, '/');
-    strlcpy(slash ? slash + 1 : path, "mqdlq", 8);
-}
-
 /* batch_run - in the child: mqdlq in its place */
 static int batch_run(void *arg)
 {
@@ -113,6 +103,7 @@ static int batch_run(void *arg)
     char path[PATH_MAX], rate[32];
     size_t n = 3;
     bool canary = j->canary && j->next == 0;
+    int err;
 
     if (!j->discard) {
         argv[n++] = "--wait";
@@ -133,9 +124,11 @@ static int batch_run(void *arg)
     }
     argv[n++] = j->queue;
     argv[n++] = "-";
-    beside(path);
-    execv(path, (char *const *)argv);
-    return complain(EX_OSERR, "cannot run %s: %s", path, errno_text(errno));
+    err = file_of_program(path, "mqdlq");
+    if (!err)
+        execv(path, (char *const *)argv);
+    return complain(EX_OSERR, "cannot run mqdlq: %s",
+                    errno_text(err ? -err : errno));
 }
 
 /* rows_file - the rows of a batch, a line each; -errno */

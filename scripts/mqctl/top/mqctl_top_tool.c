@@ -16,20 +16,10 @@
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
+#include "common/file/file.h"
 
 #define OUT_MOST (1 << 20)
 #define WAIT     "1s" /* for room in the queue: the screen stands still */
-
-/* beside - the path of mqdlq, which is installed with us */
-static void beside(char path[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
-    char *slash;
-
-    path[n > 0 ? n : 0] = '\0';
-    slash = strrchr(path, '/');
-    strlcpy(slash ? slash + 1 : path, "mqdlq", 8);
-}
 
 /* kept - the text of a file, and its last line; NULL: no memory */
 static char *kept(int fd, char why[TOOL_WHY])
@@ -61,7 +51,9 @@ static int run(const char *const argv[], int out)
     int status, err;
     pid_t pid;
 
-    beside(path);
+    err = file_of_program(path, "mqdlq");
+    if (err)
+        return err;
     err = posix_spawn_file_actions_init(&files);
     if (err)
         return -err;
