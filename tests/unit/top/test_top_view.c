@@ -94,6 +94,19 @@ Test(top_view, eighty_columns_have_every_number_and_one_list)
     canvas_close(&drawn);
 }
 
+Test(top_view, a_short_name_stands_before_its_numbers)
+{
+    struct view_queue q[] = {a_queue("/a")};
+    struct view v = a_view(q, 1);
+
+    looks(20);
+    draw(&v, 80, 24);
+    says("/a: 0 done, 0 retried");
+    draw(&v, 40, 24);
+    says("0 done, 0 retried");
+    canvas_close(&drawn);
+}
+
 Test(top_view, two_hundred_columns_and_fifty_lines_have_curves_and_both_lists)
 {
     struct view_queue q[] = {a_queue("/orders"), a_queue("/invoices")};

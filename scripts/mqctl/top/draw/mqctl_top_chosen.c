@@ -42,7 +42,7 @@ static void ended(const struct view *v, struct canvas *c,
     room = c->columns - term_columns(numbers) - 2;
     if (room > name)
         room = name;
-    if (room > 6) {
+    if (room == name || room > 6) { /* less of a name says nothing */
         canvas_cell(c, 0, room, CANVAS_MIDDLE, PAINT_PLAIN, q->name);
         canvas_put(c, room, PAINT_PLAIN, ": %s", numbers);
     } else {
