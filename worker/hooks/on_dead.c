@@ -7,34 +7,21 @@
 #include "worker/hooks/on_dead.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "common/file/file.h"
 #include "common/message/error_text.h"
 #include "worker/config/settings.h"
-#include "worker/process/environment.h"
 #include "worker/process/leftovers.h"
-#include "worker/process/process.h"
-#include "worker/process/stderr_tail.h"
+#include "worker/hooks/hook_command.h"
 #include "worker/hooks/untold.h"
 #include "worker/source/source.h"
 
-#define SHELL         "/bin/sh"
-#define MARK          UINT64_MAX      /* where a delivery has its sequence */
-#define LIMIT_NS      (60 * NS_PER_S) /* without --timeout */
 #define WAIT_FIRST_NS UNTOLD_FIRST_NS
 #define WAIT_MOST_NS  UNTOLD_LAST_NS
 
@@ -46,24 +33,11 @@ struct on_dead {
     pthread_cond_t more;  /* m  asked, or stops; on the monotonic clock */
     bool asked;           /* m */
     bool stops;           /* m */
-    int wake;             /* c  eventfd: readable once it stops */
     uint64_t wait_ns;     /* t  before anything is tried; 0: no trouble */
     int64_t fresh_after;  /* t  up to this n each was told, or is in untold */
     bool again_last;      /* t  the last one that ran had run before */
     struct untold untold; /* t */
-    struct environment_base base; /* c */
-    struct environment env;       /* t */
-    struct stderr_tail tail;      /* t */
-    struct outcome out;           /* t */
-};
-
-/* One run of the command. */
-struct run {
-    const struct source_hook *hook;
-    struct process process;
-    char id[ULID_TEXT];
-    int in, err_out, err; /* -1: closed */
-    uint64_t started_ns, limit_ns;
+    struct hook_command command; /* t */
 };
 
 static bool stops(struct on_dead *h)
@@ -74,177 +48,6 @@ static bool stops(struct on_dead *h)
     is = h->stops;
     pthread_mutex_unlock(&h->mtx);
     return is;
-}
-
-/* ---- one run ---- */
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-/* environment_of - of the letter, as its handler had it */
-static int environment_of(struct on_dead *h, const struct source_hook *hook)
-{
-    struct ulid id = hook->id;
-    struct message m = {
-        .data = hook->data,
-        .size = hook->size,
-        .id = &id,
-        .seq = MARK,
-        .received_ns = hook->received_ns,
-        .priority = hook->priority,
-        .failures = hook->failures > 0 ? hook->failures - 1 : 0,
-        .crashes = hook->crashes,
-        .flags = MESSAGE_STORED | (hook->redelivered ? MESSAGE_REDELIVERED : 0),
-        .group = hook->group,
-    };
-    struct delivery d = {.place = 0};
-    int err;
-
-    delivery_parse(&d, &m, '\0');
-    err =
-        environment_build(&h->env, &h->base, &d,
-                          delivery_max_attempts(&d, h->with.set->max_attempts));
-    if (!err)
-        environment_letter(&h->env, hook->letter);
-    return err;
-}
-
-/* start - the command with the letter as a file on stdin */
-static int start(struct on_dead *h, struct run *r)
-{
-    static char shell[] = "sh", command[] = "-c";
-    char *argv[] = {shell, command, (char *)h->with.set->on_dead, NULL};
-    int fds[2], err = environment_of(h, r->hook);
-
-    if (err)
-        return err;
-    r->in = memfd_create("mqworker-letter", MFD_CLOEXEC);
-    if (r->in < 0)
-        return -errno;
-    err = file_write(r->in, r->hook->json, r->hook->json_size, 0);
-    if (!err && pipe2(fds, O_CLOEXEC) < 0)
-        err = -errno;
-    if (err)
-        return err;
-    r->err_out = fds[0];
-    r->err = fds[1];
-    r->started_ns = clock_mono_ns();
-    err = process_start(&r->process, SHELL, argv, h->env.vars,
-                        (int[]){r->in, -1, r->err});
-    close_fd(&r->in);
-    close_fd(&r->err);
-    return err;
-}
-
-/* watch - read its stderr until it has ended, false: until `due_ns`, or, with
- * `wake`, until the worker stops */
-static bool watch(struct on_dead *h, struct run *r, uint64_t due_ns, int wake)
-{
-    struct pollfd fds[3] = {{.fd = r->process.end, .events = POLLIN},
-                            {.fd = r->err_out, .events = POLLIN},
-                            {.fd = wake, .events = POLLIN}};
-
-    for (;;) {
-        int ms = clock_ms_until(due_ns);
-
-        if (poll(fds, 3, ms) < 0)
-            continue; /* EINTR, ENOMEM */
-        if (fds[1].revents && !stderr_tail_read(&h->tail, r->err_out))
-            fds[1].fd = -1;
-        if (fds[0].revents)
-            return true;
-        if (fds[2].revents || ms == 0)
-            return false;
-    }
-}
-
-/* end - of a command that is over its limit, or of one whose worker stops;
- * whatever is left of its process group after that is killed */
-static void end(struct on_dead *h, struct run *r)
-{
-    process_group_signal(r->process.pid, SIGTERM);
-    (void)watch(h, r, ns_add(clock_mono_ns(), h->with.set->kill_after_ns), -1);
-    process_group_signal(r->process.pid, SIGKILL);
-    (void)watch(h, r, UINT64_MAX, -1);
-}
-
-/* supervise - until it has ended; false: it was ended */
-static bool supervise(struct on_dead *h, struct run *r)
-{
-    uint64_t due_ns = ns_add(r->started_ns, r->limit_ns);
-    bool ended;
-
-    stderr_tail_init(&h->tail, r->id, h->with.stderr_limit);
-    ended = watch(h, r, due_ns, h->wake);
-    if (!ended && stops(h)) {
-        uint64_t grace_ns = ns_add(clock_mono_ns(), h->with.set->kill_after_ns);
-
-        ended = watch(h, r, grace_ns < due_ns ? grace_ns : due_ns, -1);
-    }
-    if (!ended)
-        end(h, r);
-    fcntl(r->err_out, F_SETFL, O_NONBLOCK);
-    stderr_tail_drain(&h->tail, r->err_out);
-    stderr_tail_end(&h->tail, &h->out);
-    return ended;
-}
-
-/* judge - whether it told; else h->out.error says why not */
-static bool judge(struct on_dead *h, const struct run *r, bool ended)
-{
-    char limit[DURATION_TEXT];
-    siginfo_t info = {0};
-
-    while (waitid(P_PID, (id_t)r->process.pid, &info, WEXITED) < 0 &&
-           errno == EINTR)
-        ;
-    if (!ended && stops(h))
-        snprintf(h->out.error, sizeof h->out.error, "the worker stopped");
-    else if (!ended)
-        snprintf(h->out.error, sizeof h->out.error, "timeout %s",
-                 duration_print(r->limit_ns, limit));
-    else if (info.si_code != CLD_EXITED || info.si_status != 0)
-        snprintf(h->out.error, sizeof h->out.error, "%s %d",
-                 info.si_code == CLD_EXITED ? "exit" : "signal",
-                 info.si_status);
-    else
-        return true;
-    return false;
-}
-
-/* run - the command for one death; whether it was told */
-static bool run(struct on_dead *h, const struct source_hook *hook)
-{
-    uint64_t limit = h->with.set->timeout_ns;
-    struct run r = {.hook = hook,
-                    .in = -1,
-                    .err_out = -1,
-                    .err = -1,
-                    .process.end = -1,
-                    .limit_ns = limit == UINT64_MAX ? LIMIT_NS : limit};
-    bool told = false;
-    int err;
-
-    ulid_print(hook->id, r.id);
-    h->out.tail_size = 0;
-    FAULT_POINT("on_dead_before_run");
-    err = start(h, &r);
-    if (err) {
-        snprintf(h->out.error, sizeof h->out.error, "cannot start: %s",
-                 errno_text(-err));
-    } else {
-        FAULT_POINT("on_dead_running");
-        told = judge(h, &r, supervise(h, &r));
-        close_fd(&r.process.end);
-    }
-    FAULT_POINT("on_dead_after_run");
-    close_fd(&r.in);
-    close_fd(&r.err_out);
-    return told;
 }
 
 /* ---- one after the other ---- */
@@ -265,9 +68,11 @@ static void failed(struct on_dead *h, const struct source_hook *hook)
     uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());
     char id[ULID_TEXT], text[ERROR_TEXT];
 
-    error_text(text, NULL, false, h->out.tail, h->out.tail_size);
+    error_text(text, NULL, false, h->command.out.tail,
+               h->command.out.tail_size);
     log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
-             F_INT("letter", hook->letter), F_STR("error", h->out.error),
+             F_INT("letter", hook->letter),
+             F_STR("error", h->command.out.error),
              F_STR("error_text", text[0] ? text : NULL),
              F_DURATION("in", in ? in : longer(h)),
              F_STR("next", "it is run again, and for other letters meanwhile; "
@@ -421,7 +226,7 @@ static void work(struct on_dead *h)
     struct source_hook hook;
 
     while (!stops(h) && next_sure(h, &hook) == 0) {
-        settle(h, &hook, run(h, &hook));
+        settle(h, &hook, hook_command_run(&h->command, &hook));
         if (!h->again_last)
             h->fresh_after = hook.n;
         hook_free(&hook);
@@ -434,7 +239,7 @@ static void work(struct on_dead *h)
  * another is run */
 static void leftovers_kill(struct on_dead *h)
 {
-    const struct stale_handler stale = {.mark = MARK};
+    const struct stale_handler stale = {.mark = HOOK_MARK};
     struct source_hook hook;
     int err = h->with.source->ops->hook(h->with.source, 0, &hook), killed;
 
@@ -499,9 +304,7 @@ static int thread_start(struct on_dead *h)
 
 static void release(struct on_dead *h)
 {
-    close_fd(&h->wake);
-    environment_close(&h->env);
-    environment_base_close(&h->base);
+    hook_command_close(&h->command);
     pthread_cond_destroy(&h->more);
     pthread_mutex_destroy(&h->mtx);
     free(h);
@@ -510,7 +313,6 @@ static void release(struct on_dead *h)
 int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
                  struct problem *p)
 {
-    const struct settings *set = setup->set;
     struct on_dead *h = calloc(1, sizeof *h);
     pthread_condattr_t attr;
     int err;
@@ -524,11 +326,8 @@ int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&h->more, &attr);
     pthread_condattr_destroy(&attr);
-    h->wake = eventfd(0, EFD_CLOEXEC);
-    err = h->wake < 0 ? -errno : 0;
-    if (!err)
-        err = environment_base_open(&h->base, set->queue, set->max_attempts,
-                                    setup->source->nonce);
+    err = hook_command_open(&h->command, setup->set, setup->stderr_limit,
+                            setup->source->nonce);
     if (!err)
         err = thread_start(h);
     if (err) {
@@ -543,7 +342,6 @@ int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
 void on_dead_close(struct on_dead **on_dead)
 {
     struct on_dead *h = *on_dead;
-    const uint64_t one = 1;
 
     if (!h)
         return;
@@ -551,7 +349,7 @@ void on_dead_close(struct on_dead **on_dead)
     h->stops = true;
     pthread_cond_signal(&h->more);
     pthread_mutex_unlock(&h->mtx);
-    (void)!write(h->wake, &one, sizeof one);
+    hook_command_stop(&h->command);
     pthread_join(h->thread, NULL);
     *on_dead = NULL; /* the thread pokes itself by it */
     release(h);
