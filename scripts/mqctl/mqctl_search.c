@@ -90,6 +90,14 @@ static bool group_row(struct search *s, const char *group,
     return false;
 }
 
+const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
+{
+    uint64_t now = clock_wall_ns();
+
+    return duration_print(
+        (now > wall_ns ? now - wall_ns : 0) / NS_PER_MS * NS_PER_MS, buf);
+}
+
 /* behind - name the head of the group that a message waits in */
 void behind(struct search *s, const char *group)
 {

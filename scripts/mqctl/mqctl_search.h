@@ -1,13 +1,14 @@
 /* mqctl_search.h - a message that is looked for
  *
  * WHAT   What explain has found so far, as a sentence and as fields.
- * WHO    mqctl_explain.c, mqctl_search.c.
+ * WHO    mqctl_explain.c, mqctl_explain_spool.c, mqctl_search.c.
  * OWNS   Nothing; explain_run owns the parts.
  * FAILS  Never; a sentence that is too long is cut.
  */
 #ifndef SCRIPTS_MQCTL_MQCTL_SEARCH_H
 #define SCRIPTS_MQCTL_MQCTL_SEARCH_H
 
+#include "common/base/clock.h"
 #include "common/custody/custody_look.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
@@ -36,7 +37,12 @@ void put(struct search *s, const char *name, json_t *value);
 /* "2026-... (in 3s)", or "now". */
 #define SEARCH_UNTIL 96
 const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL]);
+/* How long since a wall time, to the millisecond. */
+const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT]);
 /* Name the head of the group that the message waits in. */
 void behind(struct search *s, const char *group);
+/* Look in the spool, after the journal: a row may be there some 200 ms longer
+ * than its message. True: it is there. */
+bool spool_search(struct search *s);
 
 #endif
