@@ -8,6 +8,7 @@
 #   make schedules   runs flow under many orders of its threads
 #   make torture     kills the worker again and again and audits each message
 #   make cluster     the same for workers and nodes of a broker: CLUSTER_SECONDS
+#   make soak        weeks in minutes, nothing may grow: SOAK_SECONDS
 #   make power-cuts   opens what a power cut may leave of a state directory
 #   make instructions   counts those of a message, and names their functions
 #   make coverage    the tests once more, then lines and branches that ran
@@ -58,6 +59,12 @@ LTO         := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call 
 # a folder amqp/ needs librabbitmq
 in       = $(sort $(shell find $(1) -name '$(2)' $(if $(AMQP),,-not -path '*/amqp/*')))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+# The programs with fault points (`points`) share all objects that have none.
+ifdef SHARED
+POINTED := $(patsubst $(SHARED)/obj/%.d,%.c,$(shell grep -rl --include='*.d' common/base/fault_point.h $(SHARED)/obj/common $(SHARED)/obj/worker $(SHARED)/obj/scripts))
+obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter $(POINTED),$(1))) \
+           $(patsubst %.c,$(SHARED)/obj/%.o,$(filter-out $(POINTED),$(1)))
+endif
 test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
 # named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
 named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
@@ -102,7 +109,7 @@ unknown := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(
 $(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
 # the benchmark, TORTURES the torture program.
-TORTURES := every_instruction instructions torture
+TORTURES := every_instruction instructions torture torture_points
 # Every order of the threads of flow, and the same with faults put in.
 ORDERS  := $(patsubst tests/schedules/faults/%.sed,$(BUILD)/tests/schedules/fault_%,$(wildcard tests/schedules/faults/*.sed)) \
            $(BUILD)/tests/schedules/schedules
@@ -111,19 +118,19 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
             $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
             $(if $(call named,$(TORTURES),$(CRASH)),$(TORTURE)) \
             $(if $(filter %/test_power,$(CRASH)),$(POWER)) \
-            $(if $(filter %/test_torture,$(CRASH)),points) \
+            $(if $(filter %/test_torture_points %/test_amqp_move,$(CRASH) $(E2E)),points) \
             $(if $(filter %/test_schedules,$(CRASH)),$(ORDERS))
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
-        build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster instructions points programs fuzz demo install uninstall deb clean show-cflags
+        build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster soak instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
 all: $(BIN) $(PUBLIC) completion
-tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(BENCH) $(HANDLERS)
+tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS)
 
 # ---- building ----
 # What compiles and links, in a file that changes when that does: what was built
@@ -290,24 +297,27 @@ check-man:
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
 
 # Not under sanitizers: tests of documents, packages and measurements; and, for
-# the thread sanitizer, of programs without threads.
-DRY     := bench completion demo docs docs_agree every_instruction hardening \
-           install instructions man power run_tests runbook schedules
-SINGLE  := damaged_state faults_tools harness hostile_state hostile_text \
-           mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend serve \
-           serve_browser serve_confined serve_further serve_limits \
-           serve_ways worker_limits
+# the thread sanitizer, of programs without threads. What of these speaks to a
+# broker has a worker beside it that amqp_worker tests, and the programs with
+# fault points are built without it.
+DRY     := bench completion container demo docs docs_agree every_instruction hardening \
+           install instructions man power run_tests runbook schedules soak
+SINGLE  := amqp_doctor amqp_letters amqp_move amqp_send amqp_serve \
+           damaged_state faults_look faults_tools harness hostile_state \
+           hostile_text mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend \
+           serve serve_browser serve_confined serve_further serve_limits \
+           serve_readers serve_ways torture_points worker_limits
 # build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
 # build, and nothing is run.
 check-asan build-asan: goal = $(if $(filter build-%,$@),tests,check)
 check-asan build-asan:
 	MQW_SANITIZED=1 MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan $(goal) \
 	    SKIP="$(DRY)" \
-	    CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+	    CFLAGS="-O1 -g1 -fno-omit-frame-pointer" \
 	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
 # Criterion cannot start under the thread sanitizer: programs and stress tests
 # are built with it, the tests that drive the programs without.
-tsan = $(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g" SANITIZE=-fsanitize=thread
+tsan = $(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g1" SANITIZE=-fsanitize=thread
 build-tsan:
 	+$(tsan) check-tsan-built
 check-tsan: $(E2E) $(CRASH) $(HANDLERS)
@@ -336,7 +346,7 @@ bench: $(BENCH) $(BIN)
 FUZZ_SECONDS ?= 30
 fuzz build-fuzz: goal = $(if $(filter build-%,$@),fuzz-built,run-fuzz)
 fuzz build-fuzz:
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g" $(goal) -k -O \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g1" $(goal) -k -O \
 	    $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN)) \
 	    SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
 # As many at a time as make may run (-j); each says what came of it when it ends.
@@ -371,6 +381,11 @@ CLUSTER_SECONDS ?= 1800
 cluster:
 	@MQW_CLUSTER_SECONDS=$(CLUSTER_SECONDS) TESTFLAGS="-j1 --timeout $$(($(CLUSTER_SECONDS) + 600))" \
 	    $(MAKE) -s check ONLY=amqp_cluster && grep ^cluster: $(BUILD)/tests/e2e/amqp/test_amqp_cluster.log
+# Days of work, one after the other, for that long.
+SOAK_SECONDS ?= 3600
+soak:
+	@MQW_SOAK_SECONDS=$(SOAK_SECONDS) TESTFLAGS="-j1 --timeout $$(($(SOAK_SECONDS) + 600)) --filter=soak/nothing*" \
+	    $(MAKE) -s check ONLY=soak && grep ^soak: $(BUILD)/tests/crash/test_soak.log
 # The state directory as a power cut may leave it, at each point of a run.
 power-cuts: $(POWER) $(HANDLERS) $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
@@ -380,8 +395,8 @@ instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
 	    $(TORTURE) --instructions
 # The programs with what common/base/fault_point.h says.
-points:
-	@$(MAKE) -s BUILD=$(BUILD)/points CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs
+points: $(BIN)
+	@$(MAKE) -s BUILD=$(BUILD)/points SHARED=$(BUILD) CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs
 programs: $(BIN)
 
 lint:

@@ -35,7 +35,7 @@ static void on_gate(void *arg, enum gate_event event)
     struct engine *e = arg;
 
     if (event == GATE_CHANGED)
-        schedule_poke(&e->flow);
+        schedule_wake(&e->flow);
     else if (event == GATE_WIDER)
         peeker_look_soon(e->flow.peeker);
     else if (e->flow.ops->coprocesses)
@@ -91,7 +91,7 @@ static void borrow(struct engine *e)
     e->flow.gate.counters = e->flow.counters;
     e->flow.items.counters = e->flow.counters;
     e->flow.unsettled.chore.timers = e->flow.timers;
-    e->board.chore.timers = e->flow.timers;
+    e->status.chore.timers = e->flow.timers;
 }
 
 /* on_there - its folder is there, so the socket can be; on a pool thread */
@@ -168,7 +168,7 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = watch_ready(e, p);
     if (!err)
         e->control = control_open(&e->orders);
-    e->orders.file_watch = e->board.file_watch = e->file_watch;
+    e->orders.file_watch = e->status.file_watch = e->file_watch;
     return err;
 }
 
@@ -205,7 +205,7 @@ static void engine_init(struct engine *e, struct settings *set,
     unsettled_init(&e->flow.unsettled, &e->flow);
     ready_init(&e->flow.ready, &e->flow.gate.attention);
     run_limits_init(&e->flow);
-    status_init(&e->board, &e->flow);
+    status_init(&e->status, &e->flow);
 }
 
 /* files_ready - locked, with what the last worker left */
@@ -231,7 +231,7 @@ static void on_failing(void *arg, uint64_t letters, bool failed)
     if (failed)
         counters_add(&b->hooks_failed, 1);
     counters_rest_done(e->flow.counters);
-    status_untold(&e->board, letters);
+    status_untold(&e->status, letters);
 }
 
 /* engine_open - everything ready, the last worker's leavings on the held
@@ -352,7 +352,7 @@ static void show(void *arg)
 {
     struct engine *e = arg;
 
-    status_show(&e->board);
+    status_show(&e->status);
 }
 
 static const struct loop_hooks rounds = {
@@ -370,13 +370,13 @@ int engine_run(struct engine *e)
     hello(e);
     backlog_look(&e->flow);
     e->flow.source->ops->start(e->flow.source);
-    status_count(&e->board);
+    status_count(&e->status);
     run_limits_start(&e->flow);
     if (e->file_watch)
         file_watch_start(e->file_watch);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
-        schedule_poke(&e->flow);
-    schedule_poke(&e->flow);
+        schedule_wake(&e->flow);
+    schedule_wake(&e->flow);
     loop_run(e->flow.loop, &rounds, e);
     stderr_limit_tell(&e->stderr_limit);
     summary(e);

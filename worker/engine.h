@@ -43,7 +43,7 @@ struct engine {
     struct on_dead *on_dead; /* NULL: nobody is told of a death */
     struct signals signals;
     struct stop stop;
-    struct status board;
+    struct status status;
     struct cap cap;
     struct orders orders;
     char path[PATH_MAX];     /* of the command or plugin; "": not found */

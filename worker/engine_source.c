@@ -41,7 +41,7 @@ static void on_hooks(void *arg)
 {
     const struct engine *e = arg;
 
-    on_dead_poke(e->on_dead);
+    on_dead_wake(e->on_dead);
 }
 
 /* on_removed - by --keep-dead or --max-dead */
@@ -67,7 +67,7 @@ static void on_changed(void *arg)
 {
     struct engine *e = arg;
 
-    schedule_poke(&e->flow);
+    schedule_wake(&e->flow);
 }
 
 static void on_moved(void *arg)
@@ -127,8 +127,8 @@ static int broker_open(struct engine *e, const struct source_events *events,
 {
     const struct settings *set = e->flow.set;
     char password[BROKER_PASSWORD];
-    int err =
-        broker_password_find(password, &set->broker, set->password_file, p);
+    int err = broker_password_find(password, &set->broker,
+                                   set->access.password_file, p);
 
     if (!err)
         err = source_amqp_open(

@@ -226,7 +226,7 @@ void notify_begin(struct notify *n, struct engine *e)
                                "one, or unset that"));
     if (n->fd < 0)
         return;
-    e->board.reader = &n->reader;
+    e->status.reader = &n->reader;
     if (n->feed_ns)
         feed(&n->watchdog);
 }
@@ -234,7 +234,7 @@ void notify_begin(struct notify *n, struct engine *e)
 void notify_end(struct notify *n)
 {
     (void)timers_cancel(n->engine->flow.timers, &n->watchdog);
-    n->engine->board.reader = NULL;
+    n->engine->status.reader = NULL;
     if (n->fd < 0)
         return;
     stopping_say(n, 0);

@@ -4,7 +4,7 @@
  *        of common/message, in front of its body; writes the properties of its
  *        copy: a retry, a message that waits, a dead letter.
  * WHO    Any thread; pure but for memory.
- * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_free.
+ * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_copy_free.
  * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded.
  *
  * What is foreign stays in a copy, but for what would change its way: CC and

@@ -124,7 +124,7 @@ void link_tidy(struct link *l)
 static amqp_socket_t *
 socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
 {
-    const char *ca = setup->tls_ca ? setup->tls_ca : SYSTEM_CA;
+    const char *ca = setup->tls.ca ? setup->tls.ca : SYSTEM_CA;
     amqp_socket_t *s = setup->operand->tls ? rabbit.amqp_ssl_socket_new(l->c)
                                            : rabbit.amqp_tcp_socket_new(l->c);
 
@@ -142,13 +142,13 @@ socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
                           ca);
         return NULL;
     }
-    if (setup->tls_cert &&
-        rabbit.amqp_ssl_socket_set_key(s, setup->tls_cert, setup->tls_key) !=
+    if (setup->tls.cert &&
+        rabbit.amqp_ssl_socket_set_key(s, setup->tls.cert, setup->tls.key) !=
             AMQP_STATUS_OK) {
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "--tls-cert %s and --tls-key %s: cannot be read, or "
                           "are no pair",
-                          setup->tls_cert, setup->tls_key);
+                          setup->tls.cert, setup->tls.key);
         return NULL;
     }
     return s;
@@ -183,7 +183,7 @@ static int no_socket(const struct link_setup *setup, unsigned i, int status,
                      struct problem *p)
 {
     const struct broker_host *h = &setup->operand->hosts[i];
-    const char *ca = setup->tls_ca ? setup->tls_ca : SYSTEM_CA;
+    const char *ca = setup->tls.ca ? setup->tls.ca : SYSTEM_CA;
     int error = status == AMQP_STATUS_SOCKET_ERROR ? connect_error(h) : 0;
 
     if (status == AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/amqp/rabbit.h"
+#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 
 #define LINK_CHANNEL   1
@@ -25,7 +26,7 @@
 struct link_setup {
     const struct broker_operand *operand;
     const char *password;
-    const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's; none */
+    struct broker_tls tls;
     const char *name;  /* as the broker lists the connection */
     bool other_server; /* one that is no RabbitMQ is taken, too */
 };

@@ -301,7 +301,7 @@ static bool late(const struct publisher *b)
 }
 
 /* once - send, listen, and wait for more where that is wanted; -EINTR: told to
- * stop; -ENOENT */
+ * stop; -ENOENT; -EMSGSIZE: the first that is to be sent never can be */
 static int once(struct publisher *b, bool wait)
 {
     uint64_t before = b->confirmed;
@@ -314,6 +314,8 @@ static int once(struct publisher *b, bool wait)
     if (!b->link)
         return 0;
     err = send_all(b);
+    if (err == -EMSGSIZE)
+        return err;
     if (!err)
         err = frames_read(b);
     if (b->confirmed > before)
@@ -331,6 +333,21 @@ static int once(struct publisher *b, bool wait)
 static bool waits(const struct publisher *b, unsigned count)
 {
     return b->count > count || (b->count > 0 && !b->link);
+}
+
+static int too_long(const struct publisher *b, struct problem *p)
+{
+    const struct unconfirmed *u = STAILQ_FIRST(&b->list);
+    amqp_bytes_t id;
+
+    while (u->number)
+        u = STAILQ_NEXT(u, link);
+    id = u->properties ? u->properties->message_id : word(u->id);
+    return problem_set(p, EX_DATAERR, EMSGSIZE,
+                       "the properties of message %.*s are longer than "
+                       "frame_max of the broker, %d bytes: raise that",
+                       (int)id.len, (const char *)id.bytes,
+                       rabbit.amqp_get_frame_max(b->link->c));
 }
 
 /* until - at most `count` are not confirmed; each confirm begins the time
@@ -352,10 +369,14 @@ static int until(struct publisher *b, unsigned count, struct problem *p)
             err = -ETIMEDOUT;
     }
     if (err == -ENOENT)
-        return problem_set(p, EX_NOINPUT, ENOENT,
-                           "no queue %s in virtual host %s: start its worker, "
-                           "or give --create",
-                           o->queue, o->vhost);
+        return problem_set(
+            p, EX_NOINPUT, ENOENT, "no queue %s in virtual host %s: %s",
+            o->queue, o->vhost,
+            b->setup.create ? "it or a wait queue of it was deleted just now; "
+                              "run it again: then it is made again"
+                            : "start its worker, or give --create");
+    if (err == -EMSGSIZE)
+        return too_long(b, p);
     if (err == -ETIMEDOUT)
         return problem_set(p, EX_TEMPFAIL, ETIMEDOUT,
                            "%s does not confirm: it is full, or the broker has "
@@ -388,7 +409,10 @@ uint64_t publisher_confirmed(const struct publisher *b)
 
 int publisher_wait_queue(struct publisher *b, uint64_t ms, struct problem *p)
 {
-    return topology_wait(b->link, &b->setup.topology, ms, p);
+    /* It may have been lost with the last confirm. */
+    int err = b->link ? 0 : begin(b, p);
+
+    return err ? err : topology_wait(b->link, &b->setup.topology, ms, p);
 }
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,

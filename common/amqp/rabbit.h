@@ -31,6 +31,7 @@
     X(amqp_connection_close)            \
     X(amqp_decode_properties)           \
     X(amqp_destroy_connection)          \
+    X(amqp_encode_properties)           \
     X(amqp_error_string2)               \
     X(amqp_frames_enqueued)             \
     X(amqp_get_heartbeat)               \
@@ -59,8 +60,8 @@
     X(init_amqp_pool)
 
 struct rabbit {
-#define RABBIT_FIELD(name) \
-    __typeof__(&(name)) name; /* NOLINT(bugprone-macro-parentheses) */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a member */
+#define RABBIT_FIELD(name) __typeof__(&(name)) name;
     RABBIT_CALLS(RABBIT_FIELD)
 #undef RABBIT_FIELD
 };

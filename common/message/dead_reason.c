@@ -4,9 +4,13 @@
 #include <string.h>
 
 static const char *const texts[REASON_COUNT] = {
-    [REASON_NONE] = "none",         [REASON_EXHAUSTED] = "exhausted",
-    [REASON_REJECTED] = "rejected", [REASON_EXPIRED] = "expired",
-    [REASON_CRASHED] = "crashed",   [REASON_BAD_HEADER] = "bad-header",
+    [REASON_NONE] = "none",
+    [REASON_EXHAUSTED] = "exhausted",
+    [REASON_REJECTED] = "rejected",
+    [REASON_EXPIRED] = "expired",
+    [REASON_CRASHED] = "crashed",
+    [REASON_BAD_HEADER] = "bad-header",
+    [REASON_GROUP_CLOSED] = "group-closed",
 };
 
 const char *dead_reason_text(enum dead_reason reason)

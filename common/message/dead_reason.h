@@ -16,6 +16,7 @@ enum dead_reason {
     REASON_EXPIRED,
     REASON_CRASHED,
     REASON_BAD_HEADER,
+    REASON_GROUP_CLOSED, /* it never held its group */
     REASON_COUNT,
 };
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/problem.h"
 #include "common/base/ulid.h"
 #include "common/message/backoff.h"
 
@@ -30,6 +31,8 @@
 #define HEADER_UNIQUE_MS   3600000             /* without HEADER_UNIQUE_FOR */
 #define HEADER_MS_MAX      (UINT64_C(1) << 53) /* exact in a JSON number too */
 #define HEADER_ATTEMPTS    1000000             /* as --max-attempts allows */
+/* How far ahead a worker takes a not-before, unless it was told otherwise. */
+#define HEADER_MAX_DELAY "400d"
 
 enum {
     HEADER_ID = 1 << 0,
@@ -82,6 +85,14 @@ static inline bool header_found(const void *data, size_t size)
 /* Whether the header is "group: VALUE", of plain ASCII, and nothing else; then
  * it is read as header_parse does. */
 bool header_group_alone(const void *data, size_t size, struct header *out);
+
+/* The group of a body without a header: what stands before the first
+ * `separator`; out->at NULL: it has none. -EBADMSG and a sentence in `why`: it
+ * is nothing that a header could name, and nobody meant it. */
+int header_group_raw(const void *body, size_t size, char separator,
+                     struct header_text *out, char why[HEADER_WHY]);
+/* That character from an option, to a char. */
+int header_separator(const char *text, void *into, struct problem *p);
 
 /* Read the header of the `size` bytes at `data`, a whole message. 0; if there
  * is none, out->bytes, fields and x_count are 0. What has no bit in fields is

@@ -227,13 +227,25 @@ int store_number(struct store *s, int64_t *number, enum sql_id id,
 
 int64_t store_count(struct store *s, enum store_state state)
 {
+    static const enum sql_id counts[] = {
+        [STORE_WAITING] = SQL_COUNT_WAITING,
+        [STORE_PARKED] = SQL_COUNT_PARKED,
+        [STORE_DEAD] = SQL_COUNT_DEAD,
+        [STORE_REPLAYED] = SQL_COUNT_REPLAYED,
+    };
     int64_t number = 0;
-    enum sql_id id = state == STORE_WAITING  ? SQL_COUNT_WAITING
-                     : state == STORE_PARKED ? SQL_COUNT_PARKED
-                                             : SQL_COUNT_LETTERS;
-    int err = store_number(
-        s, &number, id,
-        id == SQL_COUNT_LETTERS ? SQL_VALUES(value_int(state)) : NULL);
+    int err = store_number(s, &number, counts[state], NULL);
+
+    return err ? err : number;
+}
+
+int64_t store_count_cancelled(struct store *s, enum store_state state)
+{
+    int64_t number = 0;
+    int err = store_number(s, &number,
+                           state == STORE_PARKED ? SQL_COUNT_PARKED_CANCELLED
+                                                 : SQL_COUNT_WAITING_CANCELLED,
+                           NULL);
 
     return err ? err : number;
 }

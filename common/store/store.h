@@ -45,8 +45,9 @@ enum {
     /* An operator cancelled it: it is not run, and ends as discarded. No write
      * of a worker takes this back. */
     STORE_CANCELLED = 1 << 3,
-    /* DEAD, REPLAYED: an operator let its group go on without it. It holds the
-     * group again when it dies again. */
+    /* DEAD, REPLAYED: its group does not wait for it: an operator let it go on,
+     * or it was closed, and refused this one. It holds the group when it dies
+     * again. */
     STORE_LET_GO = 1 << 4,
 };
 
@@ -171,6 +172,11 @@ int store_key_claim(struct store *s, const struct store_key *key,
                     struct ulid *first);
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
+/* The same of several in one commit, all or nothing. */
+int store_delete_all(struct store *s, const int64_t *rows, size_t n);
+/* Delete what was cancelled behind the head of its group: no other call lists
+ * it, but store_next_parked. How many there were, or -errno. */
+int64_t store_delete_cancelled(struct store *s);
 /* From here on each row that store_put makes DEAD is noted for letters_hook, in
  * the same commit. */
 void store_hooks_note(struct store *s);
@@ -185,6 +191,8 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
 /* Mark all messages that wait: custody is gone, and one of them may have run
  * without a verdict. */
 int store_doubt(struct store *s);
+/* Mark these, whatever their state is; one that is gone is none. */
+int store_doubt_rows(struct store *s, const int64_t *rows, size_t n);
 
 /* ---- the worker's reads ---- */
 
@@ -223,6 +231,9 @@ int store_max_seq(struct store *s, uint64_t *receive_seq);
 int64_t store_waits(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
+/* How many of the first 10,000 rows that are WAITING or PARKED were cancelled:
+ * with no worker they stay until the next one ends them. -errno. */
+int64_t store_count_cancelled(struct store *s, enum store_state state);
 /* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of
  * death: ordered by (died_ns, row); `after_ns`/`after` name the last one
  * seen. */
@@ -248,9 +259,9 @@ int store_group_letter(struct store *s, const char *group, size_t size,
  * `size` hold the last one seen, "" and 0 at first, and get the next one
  * (at most 256 bytes). -ENOENT at the end. */
 struct store_group {
-    uint64_t parked;  /* rows behind the head */
-    uint64_t letters; /* dead or replayed, and not STORE_LET_GO */
-    int64_t head;     /* a row that failed and waits for its retry, or else the
+    uint64_t parked; /* rows behind the head */
+    bool letters;    /* dead or replayed, and not STORE_LET_GO */
+    int64_t head;    /* a row that failed and waits for its retry, or else the
                        * first that is STORE_FRONT; 0: none */
 };
 int store_next_group(struct store *s, char *key, size_t *size,

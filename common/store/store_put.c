@@ -117,34 +117,64 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
 struct delete
 {
     struct store *store;
-    int64_t row;
-    int was;
+    const int64_t *rows;
+    size_t n;
+    int64_t waited; /* of them */
 };
 
-/* delete_apply - remove a row; its history goes with it */
+/* delete_apply - remove rows; their histories go with them */
 static int delete_apply(struct sql *sql, void *arg)
 {
     struct delete *d = arg;
+    int was, err = 0;
 
-    d->was = sql_row_state(sql, d->row);
-    return d->was < 0 ? d->was
-                      : sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->row)));
+    d->waited = 0;
+    for (size_t i = 0; i < d->n && !err; i++) {
+        was = sql_row_state(sql, d->rows[i]);
+        d->waited += waits(was);
+        err = was < 0
+                  ? was
+                  : sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->rows[i])));
+    }
+    return err;
 }
 
 static void delete_durable(void *arg)
 {
     const struct delete *d = arg;
 
-    store_waits_add(d->store, -waits(d->was));
+    store_waits_add(d->store, -d->waited);
 }
 
 int store_delete(struct store *s, int64_t row)
 {
-    struct delete d = {.store = s, .row = row};
+    return store_delete_all(s, &row, 1);
+}
+
+int store_delete_all(struct store *s, const int64_t *rows, size_t n)
+{
+    struct delete d = {.store = s, .rows = rows, .n = n};
     int err;
 
     FAULT_POINT("store_delete_before");
     err = store_write(s, delete_apply, delete_durable, &d);
     FAULT_POINT("store_delete_after");
     return err;
+}
+
+static int cancelled_apply(struct sql *sql, void *arg)
+{
+    struct delete *d = arg;
+    int err = sql_run(sql, SQL_DELETE_CANCELLED, NULL);
+
+    d->waited = err ? 0 : sqlite3_changes(sql->db);
+    return err;
+}
+
+int64_t store_delete_cancelled(struct store *s)
+{
+    struct delete d = {.store = s};
+    int err = store_write(s, cancelled_apply, delete_durable, &d);
+
+    return err ? err : d.waited;
 }

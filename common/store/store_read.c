@@ -172,8 +172,8 @@ int store_group_letter(struct store *s, const char *group, size_t size,
 static int group_read(sqlite3_stmt *st, struct store_group *out)
 {
     *out = (struct store_group){
-        .parked = (uint64_t)sqlite3_column_double(st, 1),
-        .letters = (uint64_t)sqlite3_column_double(st, 2),
+        .parked = sql_column_u64(st, 1),
+        .letters = sqlite3_column_int(st, 2),
         .head = sqlite3_column_int64(st, 3),
     };
     return sqlite3_column_bytes(st, 0) > STORE_GROUP_MAX ? -EIO : STEP_ROW;

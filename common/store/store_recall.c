@@ -88,3 +88,25 @@ int store_doubt(struct store *s)
     FAULT_POINT("store_doubt_after");
     return err;
 }
+
+struct doubt {
+    const int64_t *rows;
+    size_t n;
+};
+
+static int rows_apply(struct sql *sql, void *arg)
+{
+    const struct doubt *d = arg;
+    int err = 0;
+
+    for (size_t i = 0; i < d->n && !err; i++)
+        err = sql_run(sql, SQL_DOUBT_ROW, SQL_VALUES(value_int(d->rows[i])));
+    return err;
+}
+
+int store_doubt_rows(struct store *s, const int64_t *rows, size_t n)
+{
+    struct doubt d = {rows, n};
+
+    return store_write(s, rows_apply, NULL, &d);
+}

@@ -121,20 +121,38 @@ int store_spool_change(struct store *s, const struct store_spool_change *c)
     return err;
 }
 
-static int note_apply(struct sql *sql, void *arg)
-{
-    const struct store_spooled *m = arg;
+struct notes {
+    const struct store_spooled *rows;
+    size_t n;
+};
 
-    return sql_change(sql, SQL_SPOOL_NOTE,
-                      SQL_VALUES(value_int(m->key), id_value(&m->id),
-                                 value_int(m->crashes), value_int(m->flags)));
+static int notes_apply(struct sql *sql, void *arg)
+{
+    const struct notes *notes = arg;
+    int err = 0;
+
+    for (size_t i = 0; i < notes->n && !err; i++) {
+        const struct store_spooled *m = &notes->rows[i];
+
+        err =
+            sql_change(sql, SQL_SPOOL_NOTE,
+                       SQL_VALUES(value_int(m->key), id_value(&m->id),
+                                  value_int(m->crashes), value_int(m->flags)));
+    }
+    return err;
+}
+
+int store_spool_note_all(struct store *s, const struct store_spooled *rows,
+                         size_t n)
+{
+    struct notes notes = {rows, n};
+
+    return store_write(s, notes_apply, NULL, &notes);
 }
 
 int store_spool_note(struct store *s, const struct store_spooled *m)
 {
-    struct store_spooled copy = *m;
-
-    return store_write(s, note_apply, NULL, &copy);
+    return store_spool_note_all(s, m, 1);
 }
 
 /* ---- from one worker to the next ---- */
@@ -303,17 +321,29 @@ int store_spool_each(struct store *s, int64_t after,
     return err;
 }
 
-int store_spool_find(struct store *s, int64_t key)
+int store_spool_find(struct store *s, int64_t key, bool *cancelled)
 {
-    int64_t found;
+    int64_t is = 0;
+    int err =
+        store_number(s, &is, SQL_SPOOL_CANCELLED, SQL_VALUES(value_int(key)));
 
-    return store_number(s, &found, SQL_SPOOL_FIND, SQL_VALUES(value_int(key)));
+    if (cancelled)
+        *cancelled = is != 0;
+    return err;
 }
 
 int64_t store_spool_count(struct store *s)
 {
     int64_t count = 0;
     int err = store_number(s, &count, SQL_SPOOL_STATE, NULL);
+
+    return err ? err : count;
+}
+
+int64_t store_spool_count_cancelled(struct store *s)
+{
+    int64_t count = 0;
+    int err = store_number(s, &count, SQL_SPOOL_COUNT_CANCELLED, NULL);
 
     return err ? err : count;
 }

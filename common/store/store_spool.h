@@ -98,15 +98,21 @@ int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
 int store_spool_each(struct store *s, int64_t after,
                      int (*visit)(const struct store_spooled *m, void *arg),
                      void *arg);
-/* Whether it is there: 0 or -ENOENT. */
-int store_spool_find(struct store *s, int64_t key);
+/* Whether it is there: 0 or -ENOENT. `cancelled` (NULL: not asked): whether an
+ * operator cancelled it. */
+int store_spool_find(struct store *s, int64_t key, bool *cancelled);
 /* It ran and came to no end: id, crashes and flags as in `m`. -ENOENT. */
 int store_spool_note(struct store *s, const struct store_spooled *m);
+/* The same of several in one commit, all or nothing. */
+int store_spool_note_all(struct store *s, const struct store_spooled *rows,
+                         size_t n);
 
 /* How many there are: known from store_spool_left on, and exact as soon as a
  * write of ours has returned. */
 int64_t store_spooled(const struct store *s);
 /* The same as any program may ask, by the last commit; -errno. */
 int64_t store_spool_count(struct store *s);
+/* The same of its first 10,000 that were cancelled. */
+int64_t store_spool_count_cancelled(struct store *s);
 
 #endif

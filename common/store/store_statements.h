@@ -59,11 +59,15 @@
     " AND (due_ns, row) > (?1, ?2) AND due_ns <= ?3" WAITING_WANTED \
     " ORDER BY due_ns, row LIMIT ?10"
 
-#define GROUP_COLUMNS                                                   \
-    "group_key, total(state = 2),"                                      \
-    " total(CASE WHEN state >= 3 THEN NOT flags & 16 END),"             \
-    " coalesce(max(CASE WHEN state = 1 AND attempts > 0 THEN row END)," \
-    " min(CASE WHEN state = 1 AND flags & 4 THEN row END))"
+/* Of the group k; each is one look at messages_groups, however many letters
+ * the group has, unless it was let go of all of them. */
+#define GROUP_COLUMNS                                                       \
+    "k, (SELECT count(*) FROM messages WHERE group_key = k AND state = 2)," \
+    " EXISTS (SELECT 1 FROM messages WHERE group_key = k AND state >= 3"    \
+    " AND NOT flags & 16),"                                                 \
+    " coalesce((SELECT max(row) FROM messages WHERE group_key = k"          \
+    " AND state = 1 AND attempts > 0), (SELECT min(row) FROM messages"      \
+    " WHERE group_key = k AND state = 1 AND flags & 4))"
 
 /* clang-format off */
 STATEMENT(SQL_BEGIN, "BEGIN IMMEDIATE")
@@ -84,6 +88,8 @@ STATEMENT(SQL_UPDATE,
     " group_key = ?8, due_ns = ?9, first_received_ns = ?10, died_ns = ?11,"
     " reason = ?12, error = ?13, boot = ?14 WHERE row = ?15")
 STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
+STATEMENT(SQL_DELETE_CANCELLED,
+    "DELETE FROM messages WHERE state = 2 AND flags & 8")
 STATEMENT(SQL_ADD_ATTEMPT,
     "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr,"
     " said) SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5, ?6"
@@ -95,6 +101,8 @@ STATEMENT(SQL_STRAYS,
     OLDEST_FIRST " LIMIT ?3")
 STATEMENT(SQL_DOUBT, "UPDATE messages SET flags = flags | 1"
                      " WHERE state IN (1, 2) AND flags & 1 = 0")
+STATEMENT(SQL_DOUBT_ROW, "UPDATE messages SET flags = flags | 1"
+                         " WHERE row = ?1 AND flags & 1 = 0")
 STATEMENT(SQL_RECALL,
     "UPDATE messages SET state = 3, boot = NULL"
     " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)"
@@ -135,8 +143,17 @@ STATEMENT(SQL_KEYS_OVER,
     " WHERE until_ns <= ?1 ORDER BY until_ns LIMIT 8)")
 STATEMENT(SQL_COUNT_WAITING, "SELECT count(*) FROM messages WHERE state = 1")
 STATEMENT(SQL_COUNT_PARKED, "SELECT count(*) FROM messages WHERE state = 2")
-STATEMENT(SQL_COUNT_LETTERS,
-    "SELECT count(*) FROM messages WHERE state >= 3 AND state = ?1")
+STATEMENT(SQL_COUNT_WAITING_CANCELLED,
+    "SELECT count(*) FROM (SELECT flags FROM messages WHERE state = 1"
+    " LIMIT 10000) WHERE flags & 8")
+STATEMENT(SQL_COUNT_PARKED_CANCELLED,
+    "SELECT count(*) FROM (SELECT flags FROM messages WHERE state = 2"
+    " LIMIT 10000) WHERE flags & 8")
+STATEMENT(SQL_COUNT_DEAD, /* few are on their way: a look at both is half */
+    "SELECT (SELECT count(*) FROM messages WHERE state >= 3) -"
+    " (SELECT count(*) FROM messages WHERE state >= 3 AND state = 4)")
+STATEMENT(SQL_COUNT_REPLAYED,
+    "SELECT count(*) FROM messages WHERE state >= 3 AND state = 4")
 STATEMENT(SQL_NEXT_DEAD,
     "SELECT row FROM messages WHERE state >= 3 AND state = 3"
     " AND (died_ns, row) > (?1, ?2)" HOOK_OVER OLDEST_FIRST " LIMIT 1")
@@ -146,6 +163,7 @@ STATEMENT(SQL_OLDEST_DEAD,
 STATEMENT(SQL_HOOK_ADD, "INSERT OR REPLACE INTO hooks (row) VALUES (?1)")
 STATEMENT(SQL_HOOK_NEXT, "SELECT n, row FROM hooks WHERE n > ?1"
                          " ORDER BY n LIMIT 1")
+STATEMENT(SQL_HOOK_OF, "SELECT n FROM hooks WHERE row = ?1")
 STATEMENT(SQL_HOOK_DONE, "DELETE FROM hooks WHERE n = ?1")
 STATEMENT(SQL_HOOK_LATER,
     "INSERT OR REPLACE INTO hooks (row) SELECT row FROM hooks WHERE n = ?1")
@@ -159,12 +177,12 @@ STATEMENT(SQL_PARKED_LOW,
     "SELECT row, priority, receive_seq FROM messages WHERE state = 2 AND"
     " group_key = ?1 ORDER BY priority, receive_seq LIMIT 1")
 STATEMENT(SQL_GROUPS,
-    "SELECT " GROUP_COLUMNS " FROM messages"
+    "SELECT " GROUP_COLUMNS " FROM (SELECT group_key AS k FROM messages"
     " WHERE group_key IS NOT NULL AND group_key > ?1"
-    " GROUP BY group_key ORDER BY group_key LIMIT 1")
+    " ORDER BY group_key LIMIT 1)")
 STATEMENT(SQL_GROUP,
-    "SELECT " GROUP_COLUMNS " FROM messages WHERE group_key = ?1"
-    " GROUP BY group_key")
+    "SELECT " GROUP_COLUMNS " FROM (SELECT group_key AS k FROM messages"
+    " WHERE group_key = ?1 LIMIT 1)")
 STATEMENT(SQL_GROUP_LETTER,
     "SELECT row FROM messages WHERE group_key = ?1 AND state >= 3"
     " AND NOT flags & 16"
@@ -270,10 +288,12 @@ STATEMENT(SQL_SPOOL_CANCEL,
     " ELSE (SELECT boot IS NULL FROM spool_state) END")
 STATEMENT(SQL_SPOOL_CANCELLED,
     "SELECT (flags & 8) / 8 FROM spool WHERE key = ?1")
+STATEMENT(SQL_SPOOL_COUNT_CANCELLED,
+    "SELECT count(*) FROM (SELECT flags FROM spool LIMIT 10000)"
+    " WHERE flags & 8")
 STATEMENT(SQL_SPOOL_READ,
     "SELECT key, received_ns, id, crashes, flags, ifnull(letter, 0), data"
     " FROM spool WHERE key > ?1 ORDER BY key LIMIT ?2")
-STATEMENT(SQL_SPOOL_FIND, "SELECT key FROM spool WHERE key = ?1")
 STATEMENT(SQL_SPOOL_LAST,
     "SELECT key FROM spool WHERE key < ?1 ORDER BY key DESC LIMIT 1")
 STATEMENT(SQL_SPOOL_STATE, "SELECT count, boot, doubt, run FROM spool_state")

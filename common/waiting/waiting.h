@@ -108,6 +108,14 @@ struct waiting_steer {
 int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum waiting_steered *out);
 
+/* A message that a killed worker has left in a slot, and that has no row, not
+ * in the spool either, is to be cancelled: `m` becomes its row, by which the
+ * next start frees the slot. `may` as above, and it fills in *m: its receive
+ * sequence, id and numbers are looked at. One commit; -EEXIST: its end, or
+ * where it waits, is in the store already. */
+int waiting_cancel_left(struct store *s, struct store_row *m,
+                        bool (*may)(void *arg), void *arg);
+
 /* Whether the group has a row that failed and waits for its retry: YES, NO or
  * -errno. */
 int waiting_group_blocked(struct store *s, const char *group, size_t size);

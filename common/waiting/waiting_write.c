@@ -100,3 +100,41 @@ int waiting_steer(struct store *s, const struct waiting_steer *order,
     FAULT_POINT("waiting_steer_after");
     return err;
 }
+
+struct leaving {
+    struct store_row *m;
+    bool (*may)(void *arg);
+    void *arg;
+};
+
+/* left_apply - without its body and its group: no handler gets it */
+static int left_apply(struct sql *sql, void *arg)
+{
+    const struct leaving *l = arg;
+    struct store_row *m = l->m;
+    int64_t row;
+
+    if (!l->may(l->arg))
+        return -EAGAIN;
+    m->state = STORE_WAITING;
+    m->flags |= STORE_CANCELLED;
+    return sql_insert_row(sql, m, "", &row);
+}
+
+/* waiting_cancel_left - one commit
+ * Crash before it: the message is in its slot, and nobody was told anything.
+ * After it: a start finds the row by the receive sequence of the slot, takes
+ * that for settled and frees it (mq_recover.c), and the row comes with its mark
+ * as any that was cancelled. So there is one message whatever happens.
+ */
+int waiting_cancel_left(struct store *s, struct store_row *m,
+                        bool (*may)(void *arg), void *arg)
+{
+    struct leaving l = {m, may, arg};
+    int err;
+
+    FAULT_POINT("waiting_steer_before");
+    err = store_write(s, left_apply, NULL, &l);
+    FAULT_POINT("waiting_steer_after");
+    return err;
+}

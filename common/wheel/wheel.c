@@ -1,3 +1,4 @@
+/* wheel.c - a hierarchical timing wheel (see wheel.h) */
 #include "common/wheel/wheel.h"
 
 #include "common/base/clock.h"

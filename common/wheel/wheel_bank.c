@@ -1,3 +1,4 @@
+/* wheel_bank.c - one bank of a wheel (see wheel_bank.h) */
 #include "common/wheel/wheel_bank.h"
 
 _Static_assert(sizeof(struct wheel_slot) == 64, "a cache line a slot");

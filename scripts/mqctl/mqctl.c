@@ -27,6 +27,7 @@ int main(int argc, char **argv)
         [VERB_CREATE] = create_run,
         [VERB_REMOVE] = remove_run,
         [VERB_FORGET] = forget_run,
+        [VERB_MOVE] = move_run,
         [VERB_LIST] = list_run,
         [VERB_RUN_NOW] = steer_messages_run,
         [VERB_CANCEL] = steer_messages_run,

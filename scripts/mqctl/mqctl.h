@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/broker/broker_access.h"
 #include "common/options/subcommand.h"
 #include "common/waiting/waiting.h"
 
@@ -37,6 +38,7 @@ enum verb {
     VERB_CREATE,
     VERB_REMOVE,
     VERB_FORGET,
+    VERB_MOVE,
     VERB_COUNT,
 };
 
@@ -59,7 +61,8 @@ struct serve_words {
     size_t count;
 };
 struct serve_options {
-    const char *listen, *token_file, *tls_cert, *tls_key; /* NULL: not given */
+    const char *listen, *token_file, *group, *tls_cert,
+        *tls_key;                  /* NULL: not given */
     struct serve_words state_dirs; /* none: as the worker finds it */
     struct serve_words hosts;      /* names that are ours, too */
     bool allow_write, no_bodies, metrics_open, behind_proxy;
@@ -72,6 +75,9 @@ struct options {
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
+    const char *runtime_dir; /* of move; NULL: as the worker finds it */
+    bool letters, allow_disk_custody;
+    char group_separator;         /* of move; 0: none */
     bool running;                 /* cancel: also what runs */
     bool wait;                    /* for the end of the worker */
     uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */
@@ -80,8 +86,7 @@ struct options {
     uint64_t limit;               /* of messages or groups; 0: all */
     const char *after;            /* a cursor; NULL: from the first */
     struct serve_options serve;
-    /* Of a queue on a broker; NULL: not given. */
-    const char *password_file, *tls_ca, *tls_cert, *tls_key;
+    struct broker_access access;
 };
 
 extern const struct subcommand_table mqctl_table;
@@ -98,6 +103,9 @@ int steer_messages_run(const struct options *o);
 /* Ordered groups; and what one of them is told. */
 int groups_run(const struct options *o);
 int group_run(const struct options *o);
+/* All messages of a POSIX queue go to a queue on a broker
+ * (scripts/mqctl/amqp/). */
+int move_run(const struct options *o);
 /* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
 /* A screen on a terminal, else a line for each queue and look. */

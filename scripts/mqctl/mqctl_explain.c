@@ -413,7 +413,8 @@ int explain_run(const struct options *o)
 
     s = (struct search){0};
     if (id_read(&s, o->line.operands[1], &p) < 0 ||
-        snapshot_open(&s.v, o->state_dir, o->line.operands[0], true, &p) < 0)
+        snapshot_open_uncounted(&s.v, o->state_dir, o->line.operands[0], &p) <
+            0)
         return complain_of(&p);
     s.more = json_object();
     (void)snapshot_store(&s.v, &s.store);

@@ -5,10 +5,20 @@
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl.h"
 
-int doctor_broker_run(const struct options *o)
+static int needs_it(const char *operand)
 {
     return complain(EX_USAGE,
                     "%s: amqp:// needs a build with librabbitmq: scripts/deps, "
                     "then make",
-                    o->line.operands[0]);
+                    operand);
+}
+
+int doctor_broker_run(const struct options *o)
+{
+    return needs_it(o->line.operands[0]);
+}
+
+int move_run(const struct options *o)
+{
+    return needs_it(o->line.operands[1]);
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/broker/broker_operand.h"
+#include "common/message/header.h"
 #include "common/mq/mqlimit.h"
 
 /* What a running worker can change (worker/operate/live_settings.c). */
@@ -83,6 +84,9 @@ static const struct subcommand_row verbs[] = {
     [VERB_FORGET] = {"forget", "[options] QUEUE",
                      "Remove all that was kept of a queue that is gone.",
                      .least = 1, .most = 1, .under = "Make and remove queues"},
+    [VERB_MOVE] = {"move", "[options] QUEUE amqp://...",
+                   "Send all messages of a POSIX queue to one on a broker.",
+                   .least = 2, .most = 2, .under = "Make and remove queues"},
 };
 /* read_state - --state: one or more of them, with commas */
 static int read_state(const char *text, void *into, struct problem *p)
@@ -195,9 +199,10 @@ static int read_word(const char *text, void *into, struct problem *p)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define STEER      (V(RUN_NOW) | V(CANCEL))
 #define FILTER     (V(LIST) | STEER)
-#define NO_BROKER \
-    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE))
-#define BROKER V(DOCTOR)
+#define NO_BROKER                                                         \
+    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE) | \
+     V(MOVE))
+#define BROKER (V(DOCTOR) | V(MOVE))
 #define ORDERS (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
@@ -220,6 +225,10 @@ static const struct subcommand_flag flags[] = {
       .help = "where the token is, and is made; without this web.token in the "
               "state directory"}},
     {V(SERVE),
+     {"group", 0, OPT_STRING, .value = "GROUP", AT(serve.group),
+      .help = "people of GROUP may look: they can read the token, which is in "
+              "a --token-file of its own"}},
+    {V(SERVE),
      {"metrics-open", 0, OPT_FLAG, AT(serve.metrics_open),
       .help = "give /metrics to everybody, without a token"}},
     {V(SERVE),
@@ -239,7 +248,7 @@ static const struct subcommand_flag flags[] = {
       .help = "its key (PEM)"}},
     {EVERY & ~(V(METRICS) | V(SERVE)),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
-    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET),
+    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET) | V(MOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
@@ -310,20 +319,24 @@ static const struct subcommand_flag flags[] = {
     {V(CREATE),
      {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
       AT(mode), .help = "access mode"}},
-    {BROKER,
-     {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
-      .help = "what opens a queue on a broker; else "
-              "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"}},
-    {BROKER,
-     {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
-      .help = "who may have signed the certificate of a broker (amqps://); "
-              "without it those that the system trusts"}},
-    {BROKER,
-     {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
-      .help = "certificate that the broker is shown"}},
-    {BROKER,
-     {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
-      .help = "its private key"}},
+    {V(MOVE),
+     {"letters", 0, OPT_FLAG, AT(letters),
+      .help = "dead letters, too; without this they stay"}},
+    {V(MOVE),
+     {"group-separator", 0, OPT_CALL, .value = "CHAR", .call = header_separator,
+      AT(group_separator),
+      .help = "as the worker's, to know messages of groups"}},
+    {V(MOVE),
+     {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
+      .help = "where messages in flight are kept, on a tmpfs"}},
+    {V(MOVE),
+     {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
+      .help = "run also where no tmpfs is: a kill while the disk is written "
+              "may lose the message in hand"}},
+    {BROKER, BROKER_PASSWORD_FILE(AT(access.password_file))},
+    {BROKER, BROKER_TLS_CA(AT(access.tls.ca))},
+    {BROKER, BROKER_TLS_CERT(AT(access.tls.cert))},
+    {BROKER, BROKER_TLS_KEY(AT(access.tls.key))},
     {V(REMOVE),
      {"force", 'f', OPT_FLAG, AT(force),
       .help = "also with messages in it, which are lost, or a worker"}},
@@ -344,21 +357,25 @@ static const struct subcommand_flag flags[] = {
 /* broker_flags_check - what only a queue on a broker can have */
 static int broker_flags_check(const struct options *o, struct problem *p)
 {
-    const char *flag = o->password_file ? "--password-file"
-                       : o->tls_ca      ? "--tls-ca"
-                       : o->tls_cert    ? "--tls-cert"
-                       : o->tls_key     ? "--tls-key"
-                                        : NULL;
     int n = o->line.operand_count;
 
-    if (flag && (n == 0 || !broker_operand_is(o->line.operands[n - 1])))
+    return broker_access_check(
+        &o->access, n > 0 && broker_operand_is(o->line.operands[n - 1]), p);
+}
+
+/* group_check - who can look must not be able to change anything */
+static int group_check(const struct serve_options *s, struct problem *p)
+{
+    if (s->group && s->allow_write)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a queue on a broker (amqp://): leave it "
-                           "out",
-                           flag);
-    if (!o->tls_cert != !o->tls_key)
+                           "serve: --group is for those who only look; leave "
+                           "out --allow-write, or start a second server for "
+                           "those who steer");
+    if (s->group && !s->token_file)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--tls-cert and --tls-key go together: give both");
+                           "serve: --group needs a --token-file in a folder "
+                           "that the group can get into; the state directory "
+                           "is none");
     return 0;
 }
 
@@ -380,7 +397,12 @@ static int options_check(void *options, struct problem *p)
                            "its worker on this machine, rabbitmqctl for the "
                            "queue, mqdlq for dead letters",
                            mqctl_table.verbs[o->line.verb].name);
-    if (broker_flags_check(o, p) < 0)
+    if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "move: %s is no queue on a broker; give "
+                           "amqp://USER@HOST/VHOST/QUEUE",
+                           o->line.operands[1]);
+    if (broker_flags_check(o, p) < 0 || group_check(&o->serve, p) < 0)
         return -EINVAL;
     if (!(1u << o->line.verb & STEER))
         return 0;
@@ -411,6 +433,7 @@ static int options_check(void *options, struct problem *p)
 static const struct subcommand_exit exits[] = {
     {V(DOCTOR), 1, "doctor found something"},
     {EVERY, EX_USAGE, "usage"},
+    {V(MOVE), EX_DATAERR, "a message of a group, or one too long"},
     {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
     {V(GROUP), EX_NOINPUT, "no such group"},
     {V(FORGET), EX_NOINPUT, "nothing was kept of it"},
@@ -418,10 +441,13 @@ static const struct subcommand_exit exits[] = {
     {EVERY & ~(V(EXPLAIN) | STEER | V(GROUP) | V(FORGET) | V(SERVE) |
                V(QUEUES) | V(DOCTOR) | V(METRICS) | V(CREATE)),
      EX_NOINPUT, "no such queue"},
+    {V(MOVE), EX_NOINPUT, "no such virtual host, or password file"},
     {ORDERS | STEER | V(GROUP) | V(STATUS) | V(TOP), EX_UNAVAILABLE,
      "no worker runs"},
     {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
     {V(SERVE), EX_UNAVAILABLE, "built without it"},
+    {V(MOVE), EX_UNAVAILABLE, "a worker has the queue, or no broker"},
+    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
     {EVERY, EX_OSERR, "system limit"},
     {EVERY & ~V(CREATE), EX_CANTCREAT, "state directory"},
     {V(METRICS), EX_CANTCREAT, "a file that cannot be written"},
@@ -433,6 +459,7 @@ static const struct subcommand_exit exits[] = {
     {V(SERVE), EX_TEMPFAIL, "the address is in use"},
     {EVERY, EX_NOPERM, "no permission"},
     {EVERY & ~V(CREATE), EX_CONFIG, "file of another version"},
+    {V(MOVE), EX_CONFIG, "queue of another kind, or password or TLS file"},
 };
 
 const struct subcommand_table mqctl_table = {

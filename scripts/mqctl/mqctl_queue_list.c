@@ -55,6 +55,13 @@ static int name_add(struct queue_list *n, const char *name)
 
 /* ---- the kernel's list ---- */
 
+static bool is_folder(int root, const char *name)
+{
+    struct stat st;
+
+    return fstatat(root, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* own_folder - of a queue of that name; amqp/ has those of brokers, unless a
  * worker of /amqp has it, too */
 static bool own_folder(int root, const char *name)
@@ -63,12 +70,14 @@ static bool own_folder(int root, const char *name)
 
     if (strcmp(name, "amqp") == 0)
         return fstatat(root, "amqp/" STATEDIR_PIDFILE, &st, 0) == 0;
-    return fstatat(root, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+    return is_folder(root, name);
 }
 
-/* entries_add - all of a folder, or only the folders in it; takes the
+/* entries_add - those of a folder that are wanted, NULL: all; takes the
  * descriptor */
-static int entries_add(struct queue_list *n, int fd, bool folders)
+static int entries_add(struct queue_list *n, int fd,
+                       bool (*wanted)(int fd, const char *name),
+                       int (*add)(struct queue_list *n, const char *name))
 {
     DIR *dir = fdopendir(fd);
     struct dirent *entry;
@@ -80,30 +89,8 @@ static int entries_add(struct queue_list *n, int fd, bool folders)
         return err;
     }
     while (!err && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' &&
-            (!folders || own_folder(fd, entry->d_name)))
-            err = name_add(n, entry->d_name);
-    closedir(dir);
-    return err;
-}
-
-/* folders_add - the names of folders as they are; takes the descriptor */
-static int folders_add(struct queue_list *n, int fd)
-{
-    DIR *dir = fdopendir(fd);
-    struct dirent *entry;
-    struct stat st;
-    int err = 0;
-
-    if (!dir) {
-        err = -errno;
-        close(fd);
-        return err;
-    }
-    while (!err && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' &&
-            fstatat(fd, entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode))
-            err = label_add(n, entry->d_name);
+        if (entry->d_name[0] != '.' && (!wanted || wanted(fd, entry->d_name)))
+            err = add(n, entry->d_name);
     closedir(dir);
     return err;
 }
@@ -151,7 +138,7 @@ static int kernel_names(struct queue_list *n)
     if (fd < 0)
         return 0;
     n->complete = true;
-    return entries_add(n, fd, false);
+    return entries_add(n, fd, NULL, name_add);
 }
 
 /* ---- other places ---- */
@@ -169,7 +156,7 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
     }
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        return entries_add(n, fd, true);
+        return entries_add(n, fd, own_folder, name_add);
     snprintf(n->folder_trouble, sizeof n->folder_trouble,
              "state directory %.150s: %s; see --state-dir", root,
              errno_text(errno));
@@ -183,7 +170,7 @@ static int broker_add(struct queue_list *n, const char *broker, int fd)
 {
     char folder[BROKER_FOLDER], operand[QUEUE_NAME_MAX];
     struct queue_list queues = {0};
-    int err = folders_add(&queues, fd);
+    int err = entries_add(&queues, fd, is_folder, label_add);
 
     for (size_t i = 0; i < queues.count && !err; i++) {
         snprintf(folder, sizeof folder, "/amqp/%s/%s", broker, queues.at[i]);
@@ -207,7 +194,7 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    err = folders_add(&brokers, fd);
+    err = entries_add(&brokers, fd, is_folder, label_add);
     for (size_t i = 0; i < brokers.count && !err; i++) {
         snprintf(path, sizeof path, "%s/amqp/%s", root, brokers.at[i]);
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -77,19 +77,6 @@ static int head_slot(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* group_row - a group as the store has it; false: it has none of it */
-static bool group_row(struct search *s, const char *group,
-                      struct store_group *out)
-{
-    char key[HEADER_VALUE_MAX + 1] = "";
-    size_t size = 0;
-
-    while (s->store && store_next_group(s->store, key, &size, out) == 0)
-        if (size == strlen(group) && memcmp(key, group, size) == 0)
-            return true;
-    return false;
-}
-
 const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
 {
     uint64_t now = clock_wall_ns();
@@ -109,7 +96,8 @@ void behind(struct search *s, const char *group)
 
     if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
         (void)custody_look(path, head_slot, &h, &p);
-    (void)group_row(s, group, &g);
+    if (s->store) /* one that it does not have has no head there */
+        (void)store_get_group(s->store, group, strlen(group), &g);
     put(s, "group_parked", json_integer((json_int_t)g.parked));
     if (h.seen && h.first.w.state == SLOT_RUNNING) {
         put(s, "head", json_string(ulid_print(h.first.id, id)));

@@ -2,10 +2,13 @@
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
@@ -99,6 +102,7 @@ struct counting {
     struct custody_count *out;
     struct store *store;
     bool spool; /* it has rows of one */
+    bool idle;  /* no worker runs: what was cancelled is not counted */
 };
 
 /* row_count - a stored message that has a slot is still in the store, too */
@@ -106,7 +110,8 @@ static void row_count(struct counting *c, int64_t row)
 {
     struct store_row m;
 
-    if (!row || !c->store || store_get(c->store, row, &m, NULL, 0, NULL) < 0)
+    if (!row || !c->store || store_get(c->store, row, &m, NULL, 0, NULL) < 0 ||
+        (c->idle && m.flags & STORE_CANCELLED))
         return;
     c->out->waiting += m.state == STORE_WAITING;
     c->out->parked += m.state == STORE_PARKED;
@@ -115,6 +120,7 @@ static void row_count(struct counting *c, int64_t row)
 static int slot_count(const struct custody_seen *seen, void *arg)
 {
     struct counting *c = arg;
+    bool cancelled = false;
 
     c->out->total++;
     if (seen->w.state == SLOT_RUNNING)
@@ -122,22 +128,37 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     else if (seen->group[0])
         c->out->grouped++;
     row_count(c, seen->row);
-    if (c->spool)
-        c->out->spooled +=
-            store_spool_find(c->store,
-                             store_spool_key(seen->priority, seen->seq)) == 0;
+    if (c->spool &&
+        store_spool_find(c->store, store_spool_key(seen->priority, seen->seq),
+                         &cancelled) == 0)
+        c->out->spooled += !(c->idle && cancelled);
     return 0;
 }
 
-/* custody_count - slot by slot */
-int custody_count(struct custody_count *out, const char *path, struct store *s,
-                  struct problem *p)
+/* slots_count - slot by slot */
+static int slots_count(struct custody_count *out, const char *path,
+                       struct store *s, bool idle, struct problem *p)
 {
-    struct counting c = {
-        .out = out, .store = s, .spool = s && store_spool_count(s) > 0};
+    struct counting c = {.out = out,
+                         .store = s,
+                         .spool = s && store_spool_count(s) > 0,
+                         .idle = idle};
 
     *out = (struct custody_count){0};
     return custody_look(path, slot_count, &c, p);
+}
+
+int custody_count(struct custody_count *out, const char *path, struct store *s,
+                  struct problem *p)
+{
+    return slots_count(out, path, s, false, p);
+}
+
+/* idle - what was cancelled stays until the next worker ends it; one that runs
+ * does so at once */
+static bool idle(const struct snapshot *v)
+{
+    return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
 }
 
 /* custody_look_at - count the slots; `s` may be NULL */
@@ -147,11 +168,10 @@ static void custody_look_at(struct snapshot *v, struct custody_count *c,
     char path[PATH_MAX];
     struct problem p;
 
-    v->custody = v->held = v->grouped = -1;
     *c = (struct custody_count){0};
     if (!v->has_folder ||
         runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
-        custody_count(c, path, s, &p) < 0)
+        slots_count(c, path, s, idle(v), &p) < 0)
         return;
     v->custody = c->total;
     v->held = v->worker == SNAPSHOT_RUNS ? c->total - c->running : c->total;
@@ -164,6 +184,72 @@ static int64_t without(int64_t n, int64_t less)
     return n < less ? (n < 0 ? n : 0) : n - less;
 }
 
+/* but - a count, but for some; how many may be -errno */
+static int64_t but(int64_t n, int64_t some)
+{
+    return some > 0 ? without(n, some) : n;
+}
+
+/* cancelled_leave - they wait for nothing: mqctl list has none of them */
+static void cancelled_leave(struct snapshot *v, struct store *s)
+{
+    if (v->waiting > 0)
+        v->waiting = but(v->waiting, store_count_cancelled(s, STORE_WAITING));
+    if (v->parked > 0)
+        v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
+    if (v->spooled > 0)
+        v->spooled = but(v->spooled, store_spool_count_cancelled(s));
+}
+
+/* Letters as they were counted last, by the folder of their queue. */
+struct letters_counted {
+    struct letters_counted *next;
+    char folder[PATH_MAX];
+    int64_t dead, replayed;
+    uint64_t until_ns; /* monotonic */
+};
+
+/* letters_of - the place of a folder; NULL: no memory */
+static struct letters_counted *letters_of(const char *folder)
+{
+    static struct letters_counted *all;
+    struct letters_counted *l = all;
+
+    while (l && strcmp(l->folder, folder) != 0)
+        l = l->next;
+    if (l)
+        return l;
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    strlcpy(l->folder, folder, sizeof l->folder);
+    l->next = all;
+    return all = l;
+}
+
+/* letters_count - one look counts the same letters twice, as for a list and for
+ * what doctor says, and a million take 20 ms: so a number is good for as long
+ * as it would take to count ten times more */
+static void letters_count(struct snapshot *v, struct store *s)
+{
+    struct letters_counted *l = letters_of(v->dir.folder);
+    uint64_t from = clock_mono_ns(), end;
+
+    if (l && from < l->until_ns) {
+        v->dead = l->dead;
+        v->replayed = l->replayed;
+        return;
+    }
+    v->dead = store_count(s, STORE_DEAD);
+    v->replayed = store_count(s, STORE_REPLAYED);
+    end = clock_mono_ns();
+    if (!l)
+        return;
+    l->dead = v->dead;
+    l->replayed = v->replayed;
+    l->until_ns = end - from < NS_PER_MS ? 0 : end + 10 * (end - from);
+}
+
 /* store_look - count now, not when the worker last did. Custody goes first: a
  * message that leaves it meanwhile is in the store by then, and is counted. */
 static void store_look(struct snapshot *v)
@@ -171,7 +257,6 @@ static void store_look(struct snapshot *v)
     struct custody_count c;
     struct store *s;
 
-    v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
     (void)snapshot_store(v, &s);
     custody_look_at(v, &c, s);
     if (!s)
@@ -179,8 +264,9 @@ static void store_look(struct snapshot *v)
     v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
     v->parked = without(store_count(s, STORE_PARKED), c.parked);
     v->spooled = without(store_spool_count(s), c.spooled);
-    v->dead = store_count(s, STORE_DEAD);
-    v->replayed = store_count(s, STORE_REPLAYED);
+    if (idle(v))
+        cancelled_leave(v, s);
+    letters_count(v, s);
     store_close(&s);
 }
 
@@ -226,13 +312,15 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
     return err;
 }
 
-/* snapshot_open - look at everything once */
-int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
-                  bool ask_worker, struct problem *p)
+/* snapshot_begin - all but what is counted */
+static int snapshot_begin(struct snapshot *v, const char *state_dir,
+                          const char *queue, bool ask_worker, struct problem *p)
 {
     int err;
 
     memset(v, 0, sizeof *v);
+    v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
+    v->custody = v->held = v->grouped = -1;
     err = snapshot_name(queue, v->queue, p);
     if (err)
         return err;
@@ -250,8 +338,24 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
         v->worker = SNAPSHOT_UNSEEN;
     if (!err && ask_worker)
         live_look(v);
-    store_look(v);
     return 0;
+}
+
+/* snapshot_open - look at everything once */
+int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
+                  bool ask_worker, struct problem *p)
+{
+    int err = snapshot_begin(v, state_dir, queue, ask_worker, p);
+
+    if (!err)
+        store_look(v);
+    return err;
+}
+
+int snapshot_open_uncounted(struct snapshot *v, const char *state_dir,
+                            const char *queue, struct problem *p)
+{
+    return snapshot_begin(v, state_dir, queue, true, p);
 }
 
 void snapshot_close(struct snapshot *v)

@@ -61,12 +61,20 @@ struct snapshot {
 /* `ask`: also ask the worker itself. */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask, struct problem *p);
+/* The same, with what is counted left out (-1): that takes long where there are
+ * many. */
+int snapshot_open_uncounted(struct snapshot *v, const char *state_dir,
+                            const char *queue, struct problem *p);
 void snapshot_close(struct snapshot *v);
 
 /* What a queue is called: "/orders", or the operand of one on a broker without
  * its user. */
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
                   struct problem *p);
+/* Of one that is not there and has no folder: EX_NOINPUT. */
+#define SNAPSHOT_NO_QUEUE                                              \
+    "there is no queue %s, and no worker has run on it; mqctl queues " \
+    "lists those that are"
 /* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
  * else's, 73 it is not to be trusted. 0 or -errno. */
 int snapshot_folder(struct statedir *out, const char *state_dir,

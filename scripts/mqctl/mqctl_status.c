@@ -250,13 +250,23 @@ static void groups(const struct snapshot *v)
 /* spooled - worth a line where there are any */
 static void spooled(const struct snapshot *v)
 {
-    if (v->spooled > 0)
-        linef("spooled",
-              "%" PRId64 " came faster than they run, and wait in the store%s",
-              v->spooled,
-              v->worker == SNAPSHOT_RUNS
-                  ? ""
-                  : "; they run when a worker is started");
+    const json_t *most =
+        json_object_get(json_object_get(v->live, "settings"), "spool");
+    char text[JSON_TEXT], room[JSON_TEXT + 64] = "";
+
+    if (v->spooled <= 0)
+        return;
+    if (v->worker != SNAPSHOT_RUNS)
+        snprintf(room, sizeof room, "; they run when a worker is started");
+    else if (most && json_integer_value(most) <= v->spooled)
+        snprintf(room, sizeof room,
+                 ", as many as --spool allows; more stay in "
+                 "the queue, and senders wait");
+    else if (most)
+        snprintf(room, sizeof room, ", of %s at most (--spool)",
+                 json_as_text(most, text));
+    linef("spooled", "%" PRId64 " wait on the disk for their turn%s",
+          v->spooled, room);
 }
 
 static void details(const struct snapshot *v)
@@ -340,11 +350,7 @@ static int absent(const struct snapshot *v)
     if (v->has_folder && v->no_counters.text[0])
         return complain_of(&v->no_counters);
     if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)
-        return complain(
-            EX_NOINPUT,
-            "there is no queue %s, and no worker has run on it; mqctl "
-            "queues lists those that are",
-            v->queue);
+        return complain(EX_NOINPUT, SNAPSHOT_NO_QUEUE, v->queue);
     return complain_of(&v->no_live);
 }
 

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     status = subcommand_begin(&mqdlq_table, argc, argv, &o.line);
     if (status >= 0)
         return status;
-    term_time_local(!o.json && !o.utc && term_is_terminal(stdout));
+    term_time_local(!o.json && !o.utc && (o.local || term_is_terminal(stdout)));
     status = context_open(&ctx, &o, o.line.verb == VERB_IMPORT);
     if (!status) {
         cli_interrupt_catch();

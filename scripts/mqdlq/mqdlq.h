@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/base/queue_name.h"
+#include "common/broker/broker_access.h"
 #include "common/options/subcommand.h"
 #include "common/letter/letters.h"
 
@@ -35,11 +36,11 @@ struct options {
     struct letter_filter filter;
     const char *state_dir; /* NULL: as the worker finds it */
     const char *to;        /* NULL: the queue itself */
-    const char *password_file, *tls_ca, *tls_cert, *tls_key; /* NULL: none */
+    struct broker_access access;
     uint64_t by; /* enum letter_by */
     uint64_t rate, wait_ns, older_than_ns;
     bool all, json, quiet, count, body, raw, dry_run, canary;
-    bool reset_expiry, again, utc;
+    bool reset_expiry, again, utc, local;
     bool has_by, has_wait, has_older_than;
 };
 

@@ -186,7 +186,7 @@ static void read_reason(struct reading *r, struct store_row *m)
     if (m->reason == REASON_NONE || m->reason == REASON_COUNT)
         refuse(r,
                "reason \"%s\" is not one of exhausted, rejected, expired, "
-               "crashed, bad-header",
+               "crashed, bad-header, group-closed",
                safe);
 }
 
@@ -331,6 +331,8 @@ static void read_letter(struct reading *r)
     m->crashes = (uint32_t)read_number(r, "crashes", UINT32_MAX);
     m->flags = read_flag(r, "redelivered", STORE_REDELIVERED) |
                read_flag(r, "length_inferred", STORE_LENGTH_INFERRED);
+    if (m->reason == REASON_GROUP_CLOSED) /* its group did not wait for it */
+        m->flags |= STORE_LET_GO;
     m->priority = (uint32_t)read_number(r, "priority", QUEUE_PRIORITY_MAX);
     read_group(r, m);
     m->first_received_ns = read_time(r, "first_received_at");

@@ -45,7 +45,7 @@ static int read_reason(const char *text, void *into, struct problem *p)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
                        "--reason: \"%s\" is not a reason; give exhausted, "
-                       "rejected, expired, crashed or bad-header",
+                       "rejected, expired, crashed, bad-header or group-closed",
                        text);
 }
 
@@ -92,9 +92,9 @@ static int read_until(const char *text, void *into, struct problem *p)
 static const struct subcommand_flag flags[] = {
     {FILTER,
      {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
-      .words = "exhausted|rejected|expired|crashed|bad-header",
+      .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
       .help = "only letters that died of exhausted, rejected, expired, "
-              "crashed or bad-header"}},
+              "crashed, bad-header or group-closed"}},
     {FILTER,
      {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
       .help = "only letters whose error matches, like 'exit 1*'"}},
@@ -172,20 +172,13 @@ static const struct subcommand_flag flags[] = {
     {EVERY & ~(V(EXPORT) | V(IMPORT)),
      {"utc", 0, OPT_FLAG, AT(utc),
       .help = "times in UTC (RFC 3339) on a terminal, too"}},
-    {EVERY,
-     {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
-      .help = "what opens a queue on a broker; else "
-              "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"}},
-    {EVERY,
-     {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
-      .help = "who may have signed the certificate of a broker (amqps://); "
-              "without it those that the system trusts"}},
-    {EVERY,
-     {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
-      .help = "certificate that the broker is shown"}},
-    {EVERY,
-     {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
-      .help = "its private key"}},
+    {EVERY & ~(V(EXPORT) | V(IMPORT)),
+     {"local", 0, OPT_FLAG, AT(local),
+      .help = "times as on a terminal where there is none"}},
+    {EVERY, BROKER_PASSWORD_FILE(AT(access.password_file))},
+    {EVERY, BROKER_TLS_CA(AT(access.tls.ca))},
+    {EVERY, BROKER_TLS_CERT(AT(access.tls.cert))},
+    {EVERY, BROKER_TLS_KEY(AT(access.tls.key))},
     {EVERY,
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the worker; without this as the "
@@ -262,11 +255,6 @@ static int broker_check(const struct options *o, struct problem *p)
 {
     bool broker =
         o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]);
-    const char *only = o->password_file ? "--password-file"
-                       : o->tls_ca      ? "--tls-ca"
-                       : o->tls_cert    ? "--tls-cert"
-                       : o->tls_key     ? "--tls-key"
-                                        : NULL;
     const char *text =
         o->canary
             ? "--canary cannot be: a broker does not tell how a message ended; "
@@ -282,16 +270,11 @@ static int broker_check(const struct options *o, struct problem *p)
         : o->state_dir ? "--state-dir cannot be: letters are on the broker"
         : o->to && (o->to[0] == '/' || broker_operand_is(o->to))
             ? "--to takes the name of a queue in the same virtual host"
-        : !o->tls_cert != !o->tls_key
-            ? "--tls-cert and --tls-key go together: give both"
             : NULL;
 
-    if (!broker && only)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a queue on a broker (amqp://): leave it "
-                           "out",
-                           only);
-    return broker && text ? problem_set(p, EX_USAGE, EINVAL, "%s", text) : 0;
+    if (broker && text)
+        return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+    return broker_access_check(&o->access, broker, p);
 }
 
 /* options_check - what the flags cannot mean together */

@@ -15,6 +15,7 @@
 #include "scripts/mqsend/mqsend_flags.h"
 #include "scripts/mqsend/mqsend_input.h"
 #include "scripts/mqsend/mqsend_post.h"
+#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 #ifdef MQW_AMQP
 #include "scripts/mqsend/amqp/mqsend_broker.h"
@@ -29,9 +30,10 @@ struct options {
     struct envelope envelope;
     struct queue_attr attr;
     const char *file;
-    const char *password_file, *tls_ca, *tls_cert, *tls_key;
+    struct broker_access access;
     uint64_t priority, timeout_ns, wait_ns, repeat, rate, mode;
-    bool lines, null, raw, create, no_wait, print_id, quiet, help, version;
+    bool lines, null, raw, create, no_wait, print_id, json, quiet, help,
+        version;
     bool has_delay, has_depth, has_size, has_mode, has_wait;
 };
 
@@ -101,19 +103,16 @@ static const struct option_row rows[] = {
      .help = "largest message of a created queue"},
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), SEEN(has_mode), .help = "access mode of a created queue"},
-    {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
-     .under = "A queue on a broker",
-     .help = "what opens a queue on a broker; else "
-             "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"},
-    {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
-     .help = "who may have signed the certificate of a broker (amqps://); "
-             "without it those that the system trusts"},
-    {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
-     .help = "certificate that the broker is shown"},
-    {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
-     .help = "its private key"},
+    BROKER_PASSWORD_FILE(AT(access.password_file),
+                         .under = "A queue on a broker"),
+    BROKER_TLS_CA(AT(access.tls.ca)),
+    BROKER_TLS_CERT(AT(access.tls.cert)),
+    BROKER_TLS_KEY(AT(access.tls.key)),
     {"print-id", 0, OPT_FLAG, AT(print_id), .under = "Output",
      .help = "print the id of each message that was sent, one a line"},
+    {"json", 'j', OPT_FLAG, AT(json),
+     .help = "print queue and id of each message that was sent, one JSON "
+             "object a line"},
     {"quiet", 'q', OPT_FLAG, AT(quiet),
      .help = "print only what goes wrong: no progress, no note of a wait"},
     {"help", 'h', OPT_FLAG, AT(help), .under = "Help",
@@ -252,6 +251,14 @@ static int input_get(const struct options *o, const char *body, size_t keep,
     return input_open(input, &spec, p);
 }
 
+/* tell_of - what is printed of a message that was sent */
+static enum envelope_tell tell_of(const struct options *o)
+{
+    return o->json       ? ENVELOPE_JSON
+           : o->print_id ? ENVELOPE_ID
+                         : ENVELOPE_NOTHING;
+}
+
 /* run - open, send, close; the exit status */
 static int run(struct options *o, const char *name, const char *body)
 {
@@ -282,7 +289,7 @@ static int run(struct options *o, const char *name, const char *body)
             .repeat = o->repeat,
             .rate = o->rate,
             .many = o->lines || o->null,
-            .print_id = o->print_id,
+            .tell = tell_of(o),
             .quiet = o->quiet,
         });
     }
@@ -294,11 +301,6 @@ static int run(struct options *o, const char *name, const char *body)
 /* broker_check - what a queue on a broker cannot have, and any other */
 static int broker_check(const struct options *o, bool broker, struct problem *p)
 {
-    const char *only = o->password_file ? "--password-file"
-                       : o->tls_ca      ? "--tls-ca"
-                       : o->tls_cert    ? "--tls-cert"
-                       : o->tls_key     ? "--tls-key"
-                                        : NULL;
     const char *never = o->priority                ? "--priority"
                         : o->envelope.group        ? "--group"
                         : o->envelope.unique.at    ? "--unique"
@@ -310,11 +312,6 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
                         : o->no_wait               ? "--no-wait"
                                                    : NULL;
 
-    if (!broker && only)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a queue on a broker (amqp://): leave it "
-                           "out",
-                           only);
     if (broker && never)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s cannot be with a queue on a broker: a "
@@ -322,9 +319,7 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
                            "nor keys here, its limits are the broker's, and "
                            "how it is tried again is the worker's",
                            never);
-    if (broker && !o->tls_cert != !o->tls_key)
-        return usage(p, "--tls-cert and --tls-key go together: give both");
-    return 0;
+    return broker_access_check(&o->access, broker, p);
 }
 
 #ifdef MQW_AMQP
@@ -338,10 +333,7 @@ static int broker_send(struct options *o, const struct broker_operand *operand,
                                  : "the body");
     return broker_post(&(struct broker_post){
         .operand = operand,
-        .password_file = o->password_file,
-        .tls_ca = o->tls_ca,
-        .tls_cert = o->tls_cert,
-        .tls_key = o->tls_key,
+        .access = &o->access,
         .input = input,
         .envelope = &o->envelope,
         .most = BROKER_BODY,
@@ -350,7 +342,7 @@ static int broker_send(struct options *o, const struct broker_operand *operand,
         .rate = o->rate,
         .many = o->lines || o->null,
         .create = o->create,
-        .print_id = o->print_id,
+        .tell = tell_of(o),
         .quiet = o->quiet,
     });
 }
@@ -414,8 +406,10 @@ int main(int argc, char **argv)
         err = broker_check(&o, broker_operand_is(argv[0]), &p);
     if (err)
         return complain_of(&p);
-    if (!o.quiet)
+    if (!o.quiet) {
         flag_at_note(&o.envelope);
+        flag_far_note(&o.envelope);
+    }
     cli_interrupt_catch();
     return broker_operand_is(argv[0]) ? broker_run(&o, argv[0], body)
                                       : run(&o, argv[0], body);

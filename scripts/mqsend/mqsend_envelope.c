@@ -2,10 +2,12 @@
 #include "scripts/mqsend/mqsend_envelope.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/text/json_line.h"
 
 /* text_same - equal strings of given lengths */
 static bool text_same(struct header_text a, struct header_text b)
@@ -128,4 +130,23 @@ ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
     memcpy(buf, header, e->header_bytes);
     memcpy(buf + e->header_bytes, body, size);
     return (ssize_t)(e->header_bytes + size);
+}
+
+int envelope_told(const struct envelope *e, enum envelope_tell tell,
+                  const char *queue)
+{
+    char id[ULID_TEXT];
+    json_t *o;
+
+    ulid_print(e->id, id);
+    if (tell == ENVELOPE_ID)
+        puts(id);
+    if (tell != ENVELOPE_JSON)
+        return 0;
+    o = json_pack("{s:s?}", "id", e->raw ? NULL : id);
+    if (!o || json_put_bytes(o, "queue", queue, strlen(queue)) < 0) {
+        json_decref(o);
+        return -ENOMEM;
+    }
+    return json_print_line(o, stdout);
 }

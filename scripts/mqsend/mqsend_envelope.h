@@ -18,6 +18,13 @@
 #include "common/base/ulid.h"
 #include "common/options/moment.h"
 
+/* What is printed of a message that was sent. */
+enum envelope_tell {
+    ENVELOPE_NOTHING,
+    ENVELOPE_ID,   /* a line */
+    ENVELOPE_JSON, /* an object with its queue: a line */
+};
+
 struct envelope {
     bool raw;            /* no header at all */
     bool has_id;         /* `id` instead of a fresh one */
@@ -48,5 +55,8 @@ int envelope_check(const struct envelope *e, struct problem *p);
  * and `size` together are more than `room`. */
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
                       char *buf, size_t room);
+/* Print what is wanted of the message made last, to stdout; 0 or -ENOMEM. */
+int envelope_told(const struct envelope *e, enum envelope_tell tell,
+                  const char *queue);
 
 #endif

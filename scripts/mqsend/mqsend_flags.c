@@ -61,6 +61,21 @@ void flag_at_note(const struct envelope *e)
                  e->at_text, when);
 }
 
+void flag_far_note(const struct envelope *e)
+{
+    uint64_t now = clock_wall_ns(), at = envelope_not_before(e, now), most;
+    char ahead[DURATION_TEXT];
+
+    (void)duration_parse(HEADER_MAX_DELAY, &most);
+    if (at > now && at - now > most)
+        complain(0,
+                 "%s: that is %s ahead; the worker makes a dead letter of "
+                 "it, unless its --max-delay (" HEADER_MAX_DELAY
+                 " by default) allows that",
+                 e->at_ns ? "--at" : "--delay",
+                 duration_print((at - now) / NS_PER_S * NS_PER_S, ahead));
+}
+
 /* flag_group - --group */
 int flag_group(const char *text, void *into, struct problem *p)
 {

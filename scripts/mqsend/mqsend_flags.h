@@ -23,5 +23,7 @@ int flag_header(const char *text, void *into, struct problem *p);
 
 /* Say what --at means where that is not what it says. */
 void flag_at_note(const struct envelope *e);
+/* Say so if it is to wait for longer than a worker lets it. */
+void flag_far_note(const struct envelope *e);
 
 #endif

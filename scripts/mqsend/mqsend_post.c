@@ -113,15 +113,6 @@ static int body_too_large(struct run *r, size_t body)
     return run_fail(r, EX_DATAERR, why);
 }
 
-/* id_print - the id of the message that was sent, one a line */
-static void id_print(const struct run *r)
-{
-    char id[ULID_TEXT];
-
-    if (r->post->print_id)
-        puts(ulid_print(r->post->envelope->id, id));
-}
-
 /* room_say - the queue has been full for a second: tell whether a worker runs,
  * and how to end the wait */
 static void room_say(bool first, void *arg)
@@ -177,7 +168,8 @@ static int message_send(struct run *r, const char *body, size_t size)
         return send_refused(r, err);
     r->sent++;
     r->left_of_record--;
-    id_print(r);
+    if (envelope_told(post->envelope, post->tell, queue_label(post->queue)) < 0)
+        return run_fail(r, EX_OSERR, "out of memory");
     term_progress_step(&r->bar, r->sent);
     return 0;
 }

@@ -22,12 +22,12 @@ struct post {
     struct input *input;
     struct envelope *envelope;
     uint32_t priority;
-    uint64_t wait_ns; /* for room, each message; UINT64_MAX: no limit */
-    uint64_t repeat;  /* times each record, 1 and up */
-    uint64_t rate;    /* messages a second; 0: no limit */
-    bool many;        /* the number of records is not known */
-    bool print_id;
-    bool quiet; /* say only why it stops */
+    uint64_t wait_ns;        /* for room, each message; UINT64_MAX: no limit */
+    uint64_t repeat;         /* times each record, 1 and up */
+    uint64_t rate;           /* messages a second; 0: no limit */
+    bool many;               /* the number of records is not known */
+    enum envelope_tell tell; /* of each message that was sent */
+    bool quiet;              /* say only why it stops */
 };
 
 int post_run(const struct post *post);

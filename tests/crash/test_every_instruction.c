@@ -48,6 +48,17 @@ Test(every_instruction, kill_loses_nothing_that_dies)
     instructions("plugin", "dead", "331");
 }
 
+Test(every_instruction, kill_loses_nothing_that_was_sent_again)
+{
+    instructions("plugin", "replayed", "1511");
+}
+
+/* The way to the second of two messages that a killed worker had. */
+Test(every_instruction, kill_loses_nothing_that_was_in_flight_before)
+{
+    instructions("plugin", "resumed", "257");
+}
+
 Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_retried)
 {
     calls("retry", "5");
@@ -74,6 +85,11 @@ Test(every_instruction, kill_at_a_system_call_of_a_replay_loses_nothing)
     calls("replay", "41");
 }
 
+Test(every_instruction, kill_at_a_system_call_of_a_raw_replay_loses_nothing)
+{
+    calls("raw", "41");
+}
+
 Test(every_instruction, kill_at_a_system_call_of_a_discard_loses_nothing)
 {
     calls("remove", "41");
@@ -87,4 +103,14 @@ Test(every_instruction, kill_at_a_system_call_of_an_import_loses_nothing)
 Test(every_instruction, kill_at_a_system_call_of_mqsend_sends_all_or_nothing)
 {
     calls("send", "7");
+}
+
+Test(every_instruction, mqsend_that_is_killed_and_sends_again_has_one_run)
+{
+    calls("unique", "7");
+}
+
+Test(every_instruction, kill_at_a_system_call_of_mqsend_at_sends_all_or_nothing)
+{
+    calls("at", "41");
 }

@@ -71,7 +71,8 @@ static void finish(struct harness_process *w, const char *q, size_t messages)
 {
     struct turns t;
 
-    harness_until(all_done(q, messages), 120000);
+    harness_until(!harness_running(w) || all_done(q, messages), 120000);
+    cr_assert(harness_running(w), "%s", harness_said());
     cr_assert_eq(harness_stop(w, 10000), 0);
     w = harness_worker(q, "--exit-when-idle=50ms", "--", TURN, "0", "0", "0");
     cr_assert_eq(harness_wait(w, 20000), 0);
@@ -98,9 +99,11 @@ Test(groups_kill, order_holds_and_nothing_is_lost_under_full_load)
     for (unsigned i = 1; i <= kills; i++) {
         struct harness_process *w = worker_start(q, "64", "3", "5");
 
-        harness_until(turns_done() >= all / (kills + 1) * i, 60000);
+        harness_until(!harness_running(w) ||
+                          turns_done() >= all / (kills + 1) * i,
+                      60000);
         nap_random();
-        cr_assert(harness_running(w), "%s", harness_stderr(w, NULL));
+        cr_assert(harness_running(w), "%s", harness_said());
         harness_kill(w);
     }
     struct harness_process *w = worker_start(q, "64", "3", "5");

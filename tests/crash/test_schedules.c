@@ -60,5 +60,5 @@ Test(schedules, peek_mode_that_ends_too_late)
 
 Test(schedules, a_window_that_does_not_look_once_more)
 {
-    found("fault_missing_poke", "window", "a window has room");
+    found("fault_missing_look", "window", "a window has room");
 }

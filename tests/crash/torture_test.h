@@ -1,4 +1,4 @@
-/* torture_test.h - a run of the torture program, for the tests that trace
+/* torture_test.h - a run of the torture program, for tests
  *
  * WHAT   Starts it, waits, shows what it found, fails or skips the test.
  * WHO    A Criterion test with the harness.
@@ -14,6 +14,35 @@
 
 #define TORTURE_LIMIT_MS 300000
 #define TORTURE_REFUSED  77 /* exit status: ptrace(2) is */
+
+/* torture_variable - NAME=value for the environment */
+static inline const char *torture_variable(char *text, size_t size,
+                                           const char *name, const char *value)
+{
+    snprintf(text, size, "%s=%s", name, value);
+    return text;
+}
+
+/* torture_runs - a run to its end, which was possible; what it found is shown
+ */
+static inline void torture_runs(const char *const *argv)
+{
+    char points[4200], tmp[4200];
+    struct harness_process *p;
+    int status;
+
+    /* A program killed while it is looked through for leaks would complain. */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
+    p = harness_start(&(struct harness_spec){
+        .argv = argv,
+        .env = HARNESS_LIST(
+            torture_variable(points, sizeof points, "MQW_POINTS_BIN",
+                             harness_handler("../../points/bin")),
+            torture_variable(tmp, sizeof tmp, "TMPDIR", harness_dir()))});
+    status = harness_wait(p, TORTURE_LIMIT_MS);
+    fprintf(stderr, "%s", harness_stdout(p, NULL));
+    cr_assert_eq(status, 0, "%s", harness_stderr(p, NULL));
+}
 
 /* torture_traces - to its end; what it printed */
 static inline const char *torture_traces(const char *const *argv)

@@ -73,7 +73,7 @@ static void message_check(const uint8_t *data, size_t size)
     lent_fill(&lent);
     delivery_read(&d, &lent.m, ':');
     slot_run(slot, 1);
-    if (!d.broken) {
+    if (!d.unfit) {
         size_t n = stream_head(head, &d);
         head[n] = '\0';
         head_check(head, n, &d);

@@ -26,6 +26,8 @@ static struct {
     unsigned slow; /* limits are multiplied by it */
 } rig;
 
+enum { LAST_WORDS = 3500 };
+
 /* harness_here - remember who calls, for messages */
 void harness_here(const char *file, int line)
 {
@@ -80,6 +82,11 @@ void harness_init(void)
     int err = janitor_start(&rig.janitor, rig.dir, rig.runtime);
     if (err < 0)
         harness_fail("janitor: %s", strerror(-err));
+}
+
+void janitor_leave(void)
+{
+    close(rig.janitor.fd);
 }
 
 /* harness_fini - end and remove all that the test had */
@@ -259,7 +266,10 @@ uint64_t harness_deadline(unsigned limit_ms)
 
 void harness_nap(uint64_t deadline, const char *what)
 {
-    if (harness_now_ms() >= deadline)
-        harness_fail("not within the limit: %s", what);
+    if (harness_now_ms() >= deadline) {
+        char said[LAST_WORDS];
+        processes_said(said, sizeof said);
+        harness_fail("not within the limit: %s%s", what, said);
+    }
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }

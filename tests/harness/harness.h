@@ -94,6 +94,8 @@ void harness_signal(const struct harness_process *p, int signal);
 int harness_wait(struct harness_process *p, unsigned limit_ms);
 /* Whether it still runs; reaps it if not. */
 bool harness_running(struct harness_process *p);
+/* What all processes of this test do, and said last: for a report. */
+const char *harness_said(void);
 /* SIGTERM, then harness_wait. */
 int harness_stop(struct harness_process *p, unsigned limit_ms);
 /* SIGKILL and reap. */

@@ -29,9 +29,7 @@ void janitor_queue_name(const struct janitor *j, unsigned number, char *out,
     snprintf(out, room, "/mqwt-%d-%u", (int)j->test, number);
 }
 
-/* environment_has - whether process `pid` was started with the entry
- * `wanted` */
-static bool environment_has(const char *pid, const char *wanted)
+bool environment_has(const char *pid, const char *wanted)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%.20s/environ", pid);

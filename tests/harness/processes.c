@@ -242,6 +242,52 @@ const char *harness_stderr(const struct harness_process *p, size_t *size)
     return harness_read(p->err, size);
 }
 
+/* process_said - its title (a worker's says what it does), where it waits, its
+ * last words */
+static size_t process_said(const struct harness_process *p, bool runs,
+                           char *out, size_t room)
+{
+    enum { EACH = 800 };
+    char path[64], title[256] = "";
+    size_t used, size;
+    const char *said = harness_stderr(p, &size);
+
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)p->pid);
+    (void)said_text(path, title, sizeof title);
+    used =
+        (size_t)snprintf(out, room, "\n%s %d %s %d, %s", p->name, (int)p->pid,
+                         runs ? "runs" : "ended with", p->status, title);
+    if (runs && used < room)
+        used += said_threads(p->pid, out + used, room - used);
+    if (used < room)
+        used +=
+            (size_t)snprintf(out + used, room - used, "; its stderr ends: %.*s",
+                             EACH, size > EACH ? said + size - EACH : said);
+    return used < room ? used : room - 1;
+}
+
+void processes_said(char *out, size_t room)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (struct harness_process *p = processes; p; p = p->next) {
+        bool runs = harness_running(p);
+
+        if (runs || (p->status != 0 && p->status != -SIGKILL))
+            used += process_said(p, runs, out + used, room - used);
+    }
+    said_others(out + used, room - used);
+}
+
+bool processes_know(pid_t pid)
+{
+    for (const struct harness_process *p = processes; p; p = p->next)
+        if (p->pid == pid)
+            return true;
+    return false;
+}
+
 /* log_line - first complete line with `text` in it, or NULL */
 static const char *log_line(const struct harness_process *p, const char *text)
 {

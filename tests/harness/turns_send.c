@@ -88,6 +88,7 @@ static _Noreturn void producer_run(const char *queue,
     mqd_t q;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    janitor_leave();
     srandom(plan->seed + me);
     q = mq_open(queue, O_WRONLY);
     if (q == (mqd_t)-1 || !order)

@@ -11,6 +11,7 @@
 
 #include "tests/schedules/turn.h"
 
+/* The compiler gives them their callers (-fsanitize=thread). */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #define FETCH(bits, name)                                                  \

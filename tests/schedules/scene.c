@@ -300,7 +300,7 @@ static void gate_told(void *arg, enum gate_event event)
 {
     (void)arg;
     if (event == GATE_CHANGED)
-        schedule_poke(&flow);
+        schedule_wake(&flow);
     else if (event == GATE_WIDER)
         peeker_look_soon(flow.peeker);
 }
@@ -420,7 +420,7 @@ uint64_t scene_run(const struct turn_plan *plan)
         pthread_create(&thread, NULL, scene->steered_by, NULL);
         pthread_detach(thread);
     }
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     loop_run(flow.loop, &rounds, NULL);
     for (unsigned n = 0; n < scene->messages; n++)
         if (sent[n]->runs != 1u + (scene->retries && n % scene->retries == 0))

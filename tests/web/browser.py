@@ -21,7 +21,8 @@ import urllib.request
 
 from webdriver import Browser, free_port, missing, until
 
-PAGES = ("/", "/q/{q}", "/q/{q}/dead", "/q/{q}/dead/1", "/dead", "/find?id=1")
+PAGES = ("/", "/q/{q}", "/q/{q}/groups", "/q/{q}/dead", "/q/{q}/dead/1", "/dead",
+         "/find?id=1")
 
 ATTACK = """<!doctype html><title>another site</title>
 <form id=f method=post action="%(url)s/api/v1/queues/%(queue)s/pause"
@@ -330,6 +331,28 @@ class Test:
         until(lambda: "1 of 2 due now; 1 " in b.text("#live"), "one runs")
         until(lambda: self.status(self.other)["retried"] == 4, "it ran")
 
+    def closes_and_opens_a_group(self, b):
+        self.tool("mqsend", "--group", "-<b>g</b>", self.other, "y")
+        until(lambda: self.status(self.other)["groups"] == 1, "a group")
+        b.go(f"{self.url}/q/{self.other[1:]}")
+        b.js("[...document.querySelectorAll('main a')]"
+             ".find((a) => a.textContent === 'its ordered groups').click()")
+        until(lambda: b.text("#groups button"), "its buttons")
+        assert "-<b>g</b>" in b.text("#groups tbody")
+        state = '#groups tbody [data-f="state"]'
+        until(lambda: "blocked" in b.text(state) or b.go(b.url()), "its wait")
+        until(lambda: b.text("#groups button"), "its buttons")
+        b.click("#groups tbody input")
+        assert (f"mqctl group -- {self.other} '-<b>g</b>' close"
+                in b.text("#groups"))
+        b.click("#groups form:nth-of-type(2) button")
+        b.accept()
+        until(lambda: "refuses what comes" in b.text("#live"), "it says so")
+        assert b.text(state) == "blocked, closing", b.text(state)
+        b.click("#groups form:nth-of-type(3) button")
+        until(lambda: "takes messages" in b.text("#live"), "it says so")
+        assert b.text(state) == "blocked", b.text(state)
+
     def finds_a_message_in_any_queue(self, b):
         ids = self.api(f"/api/v1/queues/{self.other[1:]}/messages")["messages"]
         b.go(self.url)
@@ -437,6 +460,7 @@ class Test:
                          self.pauses_and_resumes,
                          self.sets_and_says_what_was,
                          self.steers_what_waits,
+                         self.closes_and_opens_a_group,
                          self.finds_a_message_in_any_queue,
                          self.says_when_the_worker_is_killed,
                          self.says_when_the_queue_is_removed,

@@ -85,6 +85,9 @@ class Browser:
     def go(self, url):
         self._do("POST", "/url", {"url": url})
 
+    def url(self):
+        return self._do("GET", "/url")
+
     def js(self, script, *args):
         return self._do("POST", "/execute/sync",
                         {"script": script, "args": list(args)})

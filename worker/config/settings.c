@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/panic.h"
 #include "common/base/queue_name.h"
+#include "common/message/header.h"
 #include "common/options/option_value.h"
 #include "worker/config/settings_operands.h"
 #include "worker/config/rate_text.h"
@@ -86,20 +87,6 @@ static int read_rate(const char *text, void *into, struct problem *p)
 static int read_queue_name(const char *text, void *into, struct problem *p)
 {
     return queue_name(text, into, p);
-}
-
-/* read_separator - one byte that cannot be part of a group's key by accident */
-static int read_separator(const char *text, void *into, struct problem *p)
-{
-    char *separator = into;
-
-    if (text[0] == '\0' || text[1] != '\0' || (unsigned char)text[0] >= 0x80)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--group-separator: \"%s\" is not one ASCII "
-                           "character; give one, like ':'",
-                           text);
-    *separator = text[0];
-    return 0;
 }
 
 /* read_any - a text that may be empty: what it says is the plugin's affair */
@@ -203,7 +190,7 @@ static const struct option_row rows[] = {
      .help = "what a group does whose head died: go on with the next, or wait "
              "until mqdlq has replayed or discarded it"},
     {"group-separator", 0, OPT_CALL, .value = "CHAR", AT(group_separator),
-     .call = read_separator,
+     .call = header_separator,
      .help = "the group of a message without a header is what stands before "
              "the first CHAR of its body"},
     {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
@@ -212,7 +199,7 @@ static const struct option_row rows[] = {
          "messages that may wait in the store, for whatever; at this number "
          "nothing more is taken from the queue"},
     {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .preset = "400d", AT(max_delay_ns),
+     .preset = HEADER_MAX_DELAY, AT(max_delay_ns),
      .help = "a message whose not-before lies further ahead is dead; a handler "
              "that asks for a longer delay gets this one"},
     {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
@@ -260,17 +247,11 @@ static const struct option_row rows[] = {
      AT(message_size), .help = "largest message of a created queue"},
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), .help = "access mode of a created queue"},
-    {"password-file", 0, OPT_STRING, .value = "FILE", AT(password_file),
-     .under = "A queue on a broker",
-     .help = "what opens a queue on a broker; else "
-             "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD"},
-    {"tls-ca", 0, OPT_STRING, .value = "FILE", AT(tls_ca),
-     .help = "who may have signed the certificate of a broker (amqps://); "
-             "without it those that the system trusts"},
-    {"tls-cert", 0, OPT_STRING, .value = "FILE", AT(tls_cert),
-     .help = "certificate that the broker is shown"},
-    {"tls-key", 0, OPT_STRING, .value = "FILE", AT(tls_key),
-     .help = "its private key"},
+    BROKER_PASSWORD_FILE(AT(access.password_file),
+                         .under = "A queue on a broker"),
+    BROKER_TLS_CA(AT(access.tls.ca)),
+    BROKER_TLS_CERT(AT(access.tls.cert)),
+    BROKER_TLS_KEY(AT(access.tls.key)),
     {"allow-unreplicated", 0, OPT_FLAG, AT(allow_unreplicated),
      .help = "take a queue of a broker that is on one node only: it is lost "
              "with that"},

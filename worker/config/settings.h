@@ -17,6 +17,7 @@
 #include "common/base/queue_name.h"
 #include "common/options/options.h"
 #include "common/base/problem.h"
+#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 #include "common/mq/queue.h"
 #include "common/message/backoff.h"
@@ -55,7 +56,7 @@ struct settings {
     /* Where the queue is, with what opens it; `queue` is then its operand
      * without the user. No host: it is a POSIX queue. */
     struct broker_operand broker;
-    const char *password_file, *tls_ca, *tls_cert, *tls_key; /* NULL: none */
+    struct broker_access access;
     bool allow_unreplicated;
     _Atomic uint64_t concurrency;
     _Atomic uint64_t batch_limit_ns; /* UINT64_MAX: none */

@@ -140,18 +140,6 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* on_broker - a flag that means something for a queue on a broker only; NULL:
- * none was given */
-static const char *on_broker(const struct settings *s)
-{
-    return s->password_file        ? "--password-file"
-           : s->tls_ca             ? "--tls-ca"
-           : s->tls_cert           ? "--tls-cert"
-           : s->tls_key            ? "--tls-key"
-           : s->allow_unreplicated ? "--allow-unreplicated"
-                                   : NULL;
-}
-
 /* not_on_broker - a flag that cannot be kept there, and why; NULL: none was
  * given */
 static const char *not_on_broker(const struct settings *s, const char **why)
@@ -181,14 +169,10 @@ static const char *not_on_broker(const struct settings *s, const char **why)
         {s->mode != 0, "--mode", "the broker has users and permissions"},
         {s->allow_disk_custody, "--allow-disk-custody",
          "messages in flight are the broker's"},
-        {s->tls_key && !s->tls_cert, "--tls-key", "give --tls-cert, too"},
-        {s->tls_cert && !s->tls_key, "--tls-cert", "give --tls-key, too"},
-        {s->tls_ca && !s->broker.tls, "--tls-ca",
-         "the operand is amqp://, "
-         "and amqps:// has TLS"},
-        {s->tls_cert && !s->broker.tls, "--tls-cert",
-         "the operand is amqp://, "
-         "and amqps:// has TLS"},
+        {s->access.tls.ca && !s->broker.tls, "--tls-ca",
+         "the operand is amqp://, and amqps:// has TLS"},
+        {s->access.tls.cert && !s->broker.tls, "--tls-cert",
+         "the operand is amqp://, and amqps:// has TLS"},
     };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -206,6 +190,8 @@ static int broker_take(struct settings *s, const char *operand,
     const char *flag, *why;
     int err = broker_operand_parse(&s->broker, operand, p);
 
+    if (!err)
+        err = broker_access_check(&s->access, true, p);
     if (err)
         return err;
 #ifndef MQW_AMQP
@@ -230,7 +216,9 @@ static int queue_take(struct settings *s, const char *operand,
 
     if (broker_operand_is(operand))
         return broker_take(s, operand, p);
-    flag = on_broker(s);
+    flag = broker_access_given(&s->access);
+    if (!flag && s->allow_unreplicated)
+        flag = "--allow-unreplicated";
     if (flag)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s is for a queue on a broker (amqp://), and %s is "

@@ -4,7 +4,7 @@
  * WHAT   The files that are watched; what is said of them; writing those again
  *        that were removed.
  * WHO    One thread at a time: the look's, or the engine's at the start and the
- *        end; file_notices_trouble: any thread.
+ *        end; file_watch_trouble: any thread.
  * OWNS   A descriptor of each file. O_PATH: closing it drops no lock that
  *        SQLite has on the file (fcntl(2)), and it is not what keeps the file
  *        alive.

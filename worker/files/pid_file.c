@@ -2,6 +2,7 @@
  *  */
 #include "worker/files/pid_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -77,6 +78,39 @@ static bool dying(pid_t pid)
     return false;
 }
 
+/* has_open - whether the process has the file open; true where it is seen and
+ * its descriptors are not. Of another PID namespace, or with hidepid=2, it is
+ * not seen: false, and a start waits as for one that is dying. */
+static bool has_open(pid_t pid, const char *path)
+{
+    const struct dirent *entry;
+    struct stat file, is;
+    char folder[64];
+    bool has = false;
+    DIR *dir;
+
+    if (stat(path, &file) < 0)
+        return false;
+    snprintf(folder, sizeof folder, "/proc/%d/fd", (int)pid);
+    dir = opendir(folder);
+    if (!dir)
+        return errno != ENOENT;
+    while (!has && (entry = readdir(dir)))
+        has = fstatat(dirfd(dir), entry->d_name, &is, 0) == 0 &&
+              file_same(&is, &file);
+    closedir(dir);
+    return has;
+}
+
+/* gone - no worker any more, or not for long
+ * What it was starting has the lock until its execve, and the number may be
+ * another process's by then: that one has no pidfile of ours open.
+ */
+static bool gone(pid_t pid, const char *path)
+{
+    return dying(pid) || !has_open(pid, path);
+}
+
 /* refused - why the lock cannot be had: -EAGAIN if it will be, soon
  * Who only looks (worker_lock_look) holds it shared, for a moment. The kernel
  * tells it apart: next to a worker's lock no other can be had, next to one of
@@ -89,15 +123,17 @@ static int refused(const struct pid_file *l, const char *queue, bool late,
     const char *path = l->path;
     pid_t owner;
     bool held = worker_lock_look(path, &owner) == WORKER_RUNS;
+    bool ended = !held || gone(owner, path);
 
-    if (!late && (!held || dying(owner)))
+    if (ended && !late)
         return -EAGAIN;
-    if (!held && l->folder_taken)
-        return problem_set(p, EX_UNAVAILABLE, EEXIST,
-                           "queue %s already has a consumer, whose pidfile %s "
-                           "was removed; find it with `fuser -v %.*s` and stop "
-                           "it",
-                           queue, path, (int)(strrchr(path, '/') - path), path);
+    if (held && owner <= 0 && l->folder_taken)
+        return problem_set(p, EX_UNAVAILABLE, EBUSY,
+                           "queue %s already has a consumer whose pidfile was "
+                           "removed, or mqctl move or mqctl forget has it: "
+                           "find it with `fuser -v %.*s`, and wait for its end "
+                           "or stop it",
+                           queue, (int)(strrchr(path, '/') - path), path);
     if (!held)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "pidfile %s: another program looks whether a worker "
@@ -110,6 +146,13 @@ static int refused(const struct pid_file *l, const char *queue, bool late,
                            "written its pid to %s; find it with fuser(1) "
                            "and stop it",
                            queue, path);
+    if (ended)
+        return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                           "queue %s already has a consumer: pid %d (%s), "
+                           "which is not seen from here: it runs in another "
+                           "container, or has ended and what it was starting "
+                           "has its lock; find it with fuser(1) and stop it",
+                           queue, (int)owner, path);
     return problem_set(p, EX_UNAVAILABLE, EEXIST,
                        "queue %s already has a consumer: pid %d (%s); "
                        "stop it with kill %d, or have it run more at "
@@ -117,24 +160,35 @@ static int refused(const struct pid_file *l, const char *queue, bool late,
                        queue, (int)owner, path, (int)owner, queue);
 }
 
-/* folder_lock - the folder of the pidfile, ours alone; -1 with errno */
+/* is_named - whether the folder has its name still */
+static bool is_named(int fd, const char *folder)
+{
+    struct stat is, named;
+
+    return fstat(fd, &is) == 0 && stat(folder, &named) == 0 &&
+           file_same(&is, &named);
+}
+
+/* folder_lock - the folder of the pidfile, ours alone; -1 with errno
+ * mqctl forget moves it away before it removes it: what was opened before that
+ * is locked in vain, and counts as taken.
+ */
 static int folder_lock(const char *path)
 {
     char folder[PATH_MAX];
-    char *slash;
     int fd, err;
 
     strlcpy(folder, path, sizeof folder);
-    slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-    fd = open(!slash           ? "."
-              : folder[0] == 0 ? "/"
-                               : folder,
-              O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+    (void)file_parent(folder);
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        err = errno;
+    else if (is_named(fd, folder))
         return fd;
-    err = errno;
+    else
+        err = EWOULDBLOCK;
     close(fd);
     errno = err;
     return -1;
@@ -178,23 +232,23 @@ static void pidfile_end(const char *path, int *fd)
 }
 
 /* try - both locks, or neither, and errno
- * The pidfile first, as it says whose it is. Where only the folder is taken,
- * its owner's pidfile was removed; ours must not stay in its place.
+ * The folder first: who has only that, as mqctl move, or a worker whose pidfile
+ * was removed, must not see ours come and go.
  */
 static bool try(struct pid_file *l)
 {
     int err;
 
-    l->pidfile = pidfile_lock(l->path);
-    l->folder_taken = false;
-    if (l->pidfile < 0)
-        return false;
     l->folder = folder_lock(l->path);
-    if (l->folder >= 0)
+    l->folder_taken = l->folder < 0 && errno == EWOULDBLOCK;
+    if (l->folder < 0)
+        return false;
+    l->pidfile = pidfile_lock(l->path);
+    if (l->pidfile >= 0)
         return true;
     err = errno;
-    l->folder_taken = err == EWOULDBLOCK;
-    pidfile_end(l->path, &l->pidfile);
+    close(l->folder);
+    l->folder = -1;
     errno = err;
     return false;
 }

@@ -178,7 +178,7 @@ static void group_after(struct flow *f, const struct decision *dec)
     if (dec->lease)
         dispatch_settled(f, dec->lease, end, s->m->seq, dec->stored);
     else if (end == GROUP_DIED && f->started && s->group.at &&
-             s->reason != REASON_BAD_HEADER)
+             s->reason != REASON_GROUP_CLOSED)
         dispatch_died(f, s->group, s->m->seq);
 }
 
@@ -197,8 +197,8 @@ static bool verdict_of(const struct settle *s, enum mqw_verdict *verdict)
     return s->kind != SETTLE_RETRY || s->attempt;
 }
 
-/* decision_done - whoever wants to hear of it comes last: nothing waits for him
- * but this thread */
+/* decision_done - the handler's side hears of it last: only this thread waits
+ * for that */
 void decision_done(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;

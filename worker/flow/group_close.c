@@ -56,9 +56,10 @@ static void look_locked(struct flow *f, const char *key, size_t size,
         closings_remove(&o->closings, one);
 }
 
-/* close_refuses - `d` is broken then
- * The group of one that comes later may have gone without a lease: its last
- * message was cancelled. */
+/* close_refuses - `d` is unfit then
+ * A letter is what its group has, and waits for, whenever it is sent again. The
+ * group of one that comes later may have gone without a lease: its last message
+ * was cancelled. */
 bool close_refuses(struct flow *f, struct delivery *d)
 {
     struct dispatch *o = f->dispatch;
@@ -70,13 +71,14 @@ bool close_refuses(struct flow *f, struct delivery *d)
     one = closings_find(&o->closings, d->group.at, d->group.size);
     if (one && seq >= one->from)
         look_locked(f, d->group.at, d->group.size, seq);
-    refuses = closings_refuse(&o->closings, d->group.at, d->group.size, seq);
+    refuses = !(d->message->flags & MESSAGE_FRONT) &&
+              closings_refuse(&o->closings, d->group.at, d->group.size, seq);
     if (!queued(f, 0))
         closings_prune(&o->closings);
     pthread_mutex_unlock(&o->close_mtx);
     if (refuses) {
         d->lease = NULL;
-        d->broken = true;
+        d->unfit = REASON_GROUP_CLOSED;
         strcpy(d->why, "its group was closed");
     }
     return refuses;

@@ -52,7 +52,7 @@ bool dispatch_stuck(const struct flow *f);
  * Whether its group is closed is not asked. */
 int dispatch_add(struct flow *f, struct delivery *d);
 /* As dispatch_add; but TAKEN, the caller delivers it, if its group had nothing
- * else: it is leased; or if its group refuses it: it is broken now. */
+ * else: it is leased; or if its group refuses it: it is unfit now. */
 int dispatch_enter(struct flow *f, struct delivery *d);
 /* One whose time has come: TAKEN if it is its group's head, leased now, and is
  * to be delivered; -EINPROGRESS if its group does not know it as its head yet,
@@ -67,6 +67,14 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d);
 /* When few more can be lent: park what is behind blocked heads. */
 void dispatch_relieve(struct flow *f);
 
+/* Take one that waits out of the line of its group, wherever it is there; it
+ * is the caller's until dispatch_pulled. NULL: it does not wait there. */
+struct message *dispatch_pull(struct flow *f, struct header_text key,
+                              uint64_t seq);
+/* `gone`: it came to its end, and is not released yet. Else it is back in its
+ * place. */
+void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
+                     bool gone);
 /* Let held groups go on that have no letter left: how many, or -errno: of one
  * the source did not tell; others may go on. */
 int dispatch_release(struct flow *f);

@@ -42,7 +42,7 @@ int dispatch_put_by(struct flow *f, struct delivery *d,
 
 /* ---- group_close.c: worth a call while closings_any ---- */
 
-/* Whether the group of a message refuses it: `d` is broken then, and has no
+/* Whether the group of a message refuses it: `d` is unfit then, and has no
  * lease. */
 bool close_refuses(struct flow *f, struct delivery *d);
 /* As groups_release. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/state/counters.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch_inner.h"
 
@@ -22,7 +23,7 @@ static bool still_dead(struct flow *f, struct group *lease)
 
 /* let_go - a held group goes on if it has no letter: whether it does, or -errno
  * The source is asked without the lock. What dies meanwhile finds the group
- * held already and makes it doubted, so the source is asked again.
+ * held already and marks it for a recheck, so the source is asked again.
  */
 static int let_go(struct flow *f, const char *key, size_t size)
 {
@@ -79,6 +80,8 @@ static void held(struct flow *f, const char *key, size_t size)
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
+    /* Who looks when this worker was killed asks for it. */
+    counters_gauge(f->counters, COUNTERS_GROUPS_HELD, dispatch_held(f));
     f->source->ops->watch(f->source, false);
     went = let_go(f, key, size);
     if (went == YES)

@@ -1,5 +1,5 @@
-/* group_park.c - messages of groups that wait in the source (see
- * group_dispatch.h) */
+/* group_park.c - messages leave the line of their group without a run: to wait
+ * in the source, or as an operator cancelled them (see group_dispatch.h) */
 #include "worker/flow/group_dispatch.h"
 
 #include <errno.h>
@@ -155,4 +155,38 @@ void dispatch_relieve(struct flow *f)
         more = park_some(f);
         atomic_store(&o->parking, false);
     }
+}
+
+/* is_letter - its group waits for it; what was only given back, before it was
+ * delivered, is none */
+static bool is_letter(const struct group_item *item)
+{
+    const struct member *one = CONTAINER_OF(item, const struct member, item);
+
+    return (one->m->flags & MESSAGE_FRONT) != 0;
+}
+
+struct message *dispatch_pull(struct flow *f, struct header_text key,
+                              uint64_t seq)
+{
+    struct group_item *item =
+        groups_pull(f->dispatch->groups, key.at, key.size, seq, is_letter);
+
+    return item ? CONTAINER_OF(item, struct member, item)->m : NULL;
+}
+
+/* dispatch_pulled - its member is used until its group was told */
+void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
+                     bool gone)
+{
+    struct dispatch *o = f->dispatch;
+    struct group_item *item = &o->members[m->index].item;
+
+    if (!gone) {
+        groups_park_end(o->groups, &item, 1, false);
+        return;
+    }
+    groups_park_undo(o->groups, item);
+    if (closings_any(&o->closings))
+        close_look(f, key.at, key.size);
 }

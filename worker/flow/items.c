@@ -86,22 +86,22 @@ void items_put(struct items *it, struct receive *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_linger - it has nothing better to do now than to have ready what its
+/* items_block - it has nothing better to do now than to have ready what its
  * next message needs, and writes to nothing after that */
-void items_linger(struct items *it, struct receive *item)
+void items_block(struct items *it, struct receive *item)
 {
     item->flow->source->ops->warm(item->flow->source, item->own.place);
     pthread_mutex_lock(&it->mtx);
-    it->lingering++;
+    it->blocking++;
     pthread_mutex_unlock(&it->mtx);
 }
 
-bool items_linger_end(struct items *it)
+bool items_block_end(struct items *it)
 {
     bool stopped;
 
     pthread_mutex_lock(&it->mtx);
-    it->lingering--;
+    it->blocking--;
     stopped = it->stopped;
     pthread_mutex_unlock(&it->mtx);
     return !stopped;
@@ -110,7 +110,7 @@ bool items_linger_end(struct items *it)
 /* items_stop - no message changes until items_go_on
  * An item that is not spare may write to messages, or to what is warm for it.
  * While they are stopped none gets off the list of the spare ones, and one that
- * ends lingering is told to take nothing: it only gives back what was warm, as
+ * ends its wait is told to take nothing: it only gives back what was warm, as
  * it is. What the others wrote before they came on the list, under the lock, is
  * visible.
  */
@@ -118,14 +118,15 @@ bool items_stop(struct items *it)
 {
     struct receive *item;
     unsigned still;
+    bool stopped;
 
     pthread_mutex_lock(&it->mtx);
-    still = it->lingering;
+    still = it->blocking;
     LIST_FOREACH (item, &it->spare, spare)
         still++;
-    it->stopped = still == it->made;
+    stopped = it->stopped = still == it->made && it->others == 0;
     pthread_mutex_unlock(&it->mtx);
-    return still == it->made;
+    return stopped;
 }
 
 void items_go_on(struct items *it)
@@ -135,7 +136,37 @@ void items_go_on(struct items *it)
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_crowded - who is in a handler that takes long is in nobody's way */
+bool items_other_begin(struct items *it)
+{
+    bool may;
+
+    pthread_mutex_lock(&it->mtx);
+    may = !it->stopped && !it->over;
+    it->others += may;
+    pthread_mutex_unlock(&it->mtx);
+    return may;
+}
+
+void items_other_end(struct items *it)
+{
+    pthread_mutex_lock(&it->mtx);
+    it->others--;
+    pthread_mutex_unlock(&it->mtx);
+}
+
+bool items_others_over(struct items *it)
+{
+    bool over;
+
+    pthread_mutex_lock(&it->mtx);
+    it->over = true;
+    over = it->others == 0;
+    pthread_mutex_unlock(&it->mtx);
+    return over;
+}
+
+/* items_crowded - a thread inside a slow handler does not contend for the queue
+ */
 bool items_crowded(struct items *it, const struct receive *item)
 {
     struct receive *other;
@@ -233,10 +264,10 @@ void items_wake_all(struct items *it, void (*wake)(struct coprocess *coprocess))
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_lane_set - under the lock, so that items_wake_all finds only
+/* items_coprocess_set - under the lock, so that items_wake_all finds only
  * coprocesses that are in use */
-void items_lane_set(struct items *it, struct receive *item,
-                    struct coprocess *coprocess)
+void items_coprocess_set(struct items *it, struct receive *item,
+                         struct coprocess *coprocess)
 {
     pthread_mutex_lock(&it->mtx);
     item->coprocess = coprocess;
@@ -255,5 +286,5 @@ void receive_wall_look(struct receive *item)
 void receive_waited(struct receive *item)
 {
     receive_look(item);
-    receive_dwelt(item);
+    spin_hit(&item->spin);
 }

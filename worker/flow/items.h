@@ -30,8 +30,10 @@ struct items {
     pthread_mutex_t mtx;
     LIST_HEAD(, receive) all;     /* m  all that were ever made */
     unsigned made;                /* m  never over ITEMS_MAX */
-    unsigned lingering;           /* m  of them, waiting for the queue */
+    unsigned blocking;            /* m  of them, waiting for the queue */
+    unsigned others;              /* m  jobs that write to messages, too */
     bool stopped;                 /* m  from items_stop to items_go_on */
+    bool over;                    /* m  no job begins any more */
     LIST_HEAD(, receive) spare;   /* m  those without work */
     LIST_HEAD(, receive) wanting; /* m  those that wait and would take more */
 };
@@ -50,14 +52,21 @@ void items_count(struct items *it, struct receive *item);
 void items_put(struct items *it, struct receive *item);
 /* It waits for the queue, and keeps still until the end of that. False: all are
  * stopped, it must take nothing. */
-void items_linger(struct items *it, struct receive *item);
-bool items_linger_end(struct items *it);
+void items_block(struct items *it, struct receive *item);
+bool items_block_end(struct items *it);
 
-/* If no work item writes to a message or to its counters: true, and none does
- * before items_go_on. Nobody is kept waiting: who would start is refused, and
- * tries again when told that the gate has changed. */
+/* If no work item, and no job, writes to a message or to its counters: true,
+ * and none does before items_go_on. Nobody is kept waiting: who would start is
+ * refused, and tries again when told that the gate has changed. */
 bool items_stop(struct items *it);
 void items_go_on(struct items *it);
+/* Around what a job does to a message, which no work item has; false: all are
+ * stopped. */
+bool items_other_begin(struct items *it);
+void items_other_end(struct items *it);
+/* The worker's last step: none of these begins any more. True: and none is at
+ * work. */
+bool items_others_over(struct items *it);
 /* Whether another thread than that of `item` is as quick as this one. */
 bool items_crowded(struct items *it, const struct receive *item);
 /* Handlers are quick: one thread is enough for them (receive.c). */
@@ -101,7 +110,7 @@ bool items_wake_one(struct items *it,
 /* Wake all that have a coprocess. */
 void items_wake_all(struct items *it,
                     void (*wake)(struct coprocess *coprocess));
-void items_lane_set(struct items *it, struct receive *item,
-                    struct coprocess *coprocess);
+void items_coprocess_set(struct items *it, struct receive *item,
+                         struct coprocess *coprocess);
 
 #endif

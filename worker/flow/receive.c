@@ -1,18 +1,14 @@
-/* receive.c - the receive work item: one time-limited batch (see receive.h) */
+/* receive.c - the receive work item: one time-limited batch (see
+ * receive_inner.h) */
 #include "worker/flow/receive_inner.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/container.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"
-#include "worker/flow/straight.h"
-#include "worker/loop/loop.h"
-#include "worker/loop/peeker.h"
 
 /* A second thread pays off from about here on: waking it costs some
  * microseconds, and two that receive at once slow each other down on the
@@ -20,16 +16,133 @@
  * (ITEMS_QUICK_NS) all but one leave; the gap keeps them from coming and going.
  */
 #define PAYS_NS 6000
-/* How long an empty queue is tried again before its thread goes to sleep: what
- * going to sleep and being woken costs both sides. It is done while it pays:
- * RECEIVE_LUCK times in vain, and one in LUCK_SKIP from then on. A sender that
- * runs beside us costs no thread switch for each message then; for one that
- * waits for our processor it would be in vain. No sched_yield: who yields is
- * preempted by whomever it wakes next, which is a sender at each message of a
- * full queue. */
-#define SPIN_NS   (10 * NS_PER_US)
-#define PAUSES    16 /* between two tries: some 0.5 us */
-#define LUCK_SKIP 64
+
+/* What the next message is to be asked for first: the reasons. No message was
+ * taken, or the last one is settled. */
+#define STRAIGHT_ASK 100
+
+/* ---- the usual message, in one short straight line ---- */
+
+/* While nothing needs attention (attention.h) and handlers are quick, a fresh
+ * message that has no time of its own goes from the source to the handler, and
+ * is done: one after the other, until one is not so.
+ * What is done for each message is in here, and in the calls through tables:
+ * the source's take, run and settle, and the handler's run. Whatever is not
+ * usual is left to calls that are not inline, so that this loop has a small
+ * frame. Its length is counted (tests/crash/test_instructions.c).
+ *
+ * Crash: between take and run the message is the source's as it was received;
+ * between run and settle it is running; after settle it is done (source.h). The
+ * counters are behind by what was not added yet, and are not read by recovery.
+ */
+
+/* waited - how long the queue kept it, in a first delivery; told afterwards, as
+ * the handler's start is what others wait for */
+static void waited(struct receive *item, const struct delivery *d)
+{
+    const struct message *m = d->message;
+
+    if (!(m->flags & MESSAGE_STORED) && m->failures == 0)
+        counters_waited(item->count,
+                        d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                       : m->received_ns,
+                        d->started_ns);
+}
+
+/* not_delivered - it is no delivery after all */
+static bool not_delivered(const struct outcome *out)
+{
+    return __builtin_expect(out->kind != OUTCOME_VERDICT, 0) &&
+           (out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT);
+}
+
+/* receive_ended - two sums, the verdict */
+void receive_ended(struct receive *item, struct delivery *d, uint64_t took)
+{
+    struct flow *f = item->flow;
+
+    item->out.duration_ns = took;
+    if (not_delivered(&item->out)) {
+        counters_unstarted(item->count);
+        settle(f, d, &item->out);
+        run_limits_untake(f);
+        return;
+    }
+    counters_ended(item->count, took);
+    waited(item, d);
+    items_pace(&f->items, took);
+    settle(f, d, &item->out);
+    run_limits_busy(f);
+}
+
+void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
+{
+    receive_ended(item, d, receive_look(item) - since_ns);
+}
+
+/* is_usual - done, and nobody has anything to learn from it: the message is not
+ * stored, and no reason to look was there before it was taken. One that came
+ * since counts from the next message on. */
+static inline bool is_usual(const struct outcome *out)
+{
+    return out->kind == OUTCOME_VERDICT && out->verdict == MQW_DONE &&
+           !log_enabled(LOG_DEBUG);
+}
+
+/* run - what was taken, to its end */
+static inline void run(struct receive *item)
+{
+    struct flow *f = item->flow;
+    struct delivery *d = &item->own;
+    uint64_t before = item->now_ns, took;
+
+    d->begun_ns = before;
+    d->started_ns = receive_wall(item);
+    d->message->ops->run(d->message, d->started_ns);
+    counters_one_started(item->count, before);
+    f->ops->run(f->handler, d, &item->out);
+    took = receive_look(item) - before;
+    item->out.duration_ns = took;
+    if (!is_usual(&item->out)) {
+        receive_ended(item, d, took);
+        return;
+    }
+    counters_one_ended(item->count, took);
+    counters_waited(item->count,
+                    d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                   : d->message->received_ns,
+                    d->started_ns);
+    items_pace(&f->items, took);
+    settle_plain(f, d, &item->out);
+}
+
+/* straight - STRAIGHT_ASK; or as take: TAKEN, one that is not usual and is to
+ * be delivered; TAKEN_NONE; -errno */
+__attribute__((noinline)) static int straight(struct receive *item)
+{
+    int err;
+
+    if (item->later_count > 0) /* they are flushed before a message runs */
+        return STRAIGHT_ASK;
+    item->d = &item->own;
+    do {
+        struct flow *f = item->flow;
+        unsigned attend = attention_look(&f->gate.attention);
+
+        if (attend || !items_quick(&f->items)) {
+            item->attend = attend;
+            return STRAIGHT_ASK;
+        }
+        err = receive_next(item);
+        if (err || !item->plain)
+            return err == HANDED_OVER ? take(item)
+                                      : receive_needs_none(item, err);
+        run(item);
+    } while (item->now_ns < item->end_ns);
+    return TAKEN_NONE;
+}
+
+/* ---- every other message ---- */
 
 /* deliver - the handler, then its verdict */
 static void deliver(struct receive *item)
@@ -82,41 +195,10 @@ bool receive_must_leave(struct receive *item, enum why *why)
 
 enum { LEAVE = INT_MIN };
 
-/* relax - tell the processor that this is a wait; others need not be told */
-static inline void relax(void)
+/* receive_spins - whether an empty queue is tried again */
+bool receive_spins(struct receive *item)
 {
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause();
-#elif defined __aarch64__ || (defined __arm__ && __ARM_ARCH >= 7)
-    __asm__ volatile("yield" ::: "memory");
-#else
-    atomic_signal_fence(memory_order_seq_cst); /* the loop stays a loop */
-#endif
-}
-
-/* rest - the other side gets on meanwhile, without a lock of the queue */
-static void rest(void)
-{
-    for (int i = 0; i < PAUSES; i++)
-        relax();
-}
-
-/* receive_dwell - whether an empty queue is tried again */
-bool receive_dwell(struct receive *item)
-{
-    if (item->dwells == 0) {
-        if (item->luck == 0 && ++item->skipped % LUCK_SKIP != 0)
-            return false;
-        item->empty_ns = receive_look(item);
-    }
-    item->dwells++;
-    if (receive_look(item) - item->empty_ns > SPIN_NS) {
-        if (item->luck > 0)
-            item->luck--;
-        return false;
-    }
-    rest();
-    return true;
+    return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
 }
 
 /* next - the way that the reasons leave: a message to deliver, TAKEN_NONE, or
@@ -137,14 +219,14 @@ enum why receive_batch(struct receive *item)
     enum why why = LEFT_TOLD;
 
     item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
-    item->dwells = 0;
+    spin_reset(&item->spin);
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
     for (;;) {
         int err = straight(item);
 
         if (err == STRAIGHT_ASK && (err = next(item, &why)) == LEAVE)
             return why;
-        if (err == -EAGAIN && receive_dwell(item))
+        if (err == -EAGAIN && receive_spins(item))
             continue;
         if (err < 0 && err != -EAGAIN)
             gate_trouble(&f->gate, "receiving", -err);
@@ -154,7 +236,7 @@ enum why receive_batch(struct receive *item)
             take_flush(item);
             deliver(item);
         }
-        receive_dwelt(item);
+        spin_hit(&item->spin);
         if (item->now_ns >= item->end_ns)
             return LEFT_TIME;
     }

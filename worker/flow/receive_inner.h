@@ -23,6 +23,7 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
+#include "worker/gate/spin.h"
 
 struct coprocess; /* handler.h */
 struct open;      /* receive_window.c */
@@ -45,9 +46,7 @@ struct receive {
     uint64_t now_ns;   /* the last look at the clock, monotonic */
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
-    unsigned luck, skipped;
-    uint64_t empty_ns;  /* first of these tries */
-    unsigned dwells;    /* tries of an empty queue since the last message */
+    struct spin spin;
     struct delivery *d; /* where the next message goes to */
     struct delivery own;
     struct outcome out;
@@ -101,23 +100,12 @@ static inline void receive_begins(struct receive *item, struct delivery *d)
 /* Over the cap (or a hold, which is a cap of 0), or in a crowd whose handlers
  * are too quick for it. If so, it is counted out already. */
 bool receive_must_leave(struct receive *item, enum why *why);
-/* Whether an empty queue is tried again; and a message came, which may have
- * been waited for. */
-#define RECEIVE_LUCK 4 /* times that it is in vain, at most */
-bool receive_dwell(struct receive *item);
-static inline void receive_dwelt(struct receive *item)
-{
-    if (item->dwells == 0)
-        return;
-    item->luck = RECEIVE_LUCK;
-    item->dwells = 0;
-}
-
-/* ---- straight.c ---- */
-
+/* Whether an empty queue is tried again. */
+bool receive_spins(struct receive *item);
 /* It ended, item->out but for its duration: count and settle. `took`: now. */
 void receive_ended(struct receive *item, struct delivery *d, uint64_t took);
 void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
+
 /* ---- receive_next.c ---- */
 
 /* The next message that a handler is to get: read, in item->d. What needs no
@@ -145,7 +133,7 @@ RECEIVE_INLINE int receive_one(struct receive *item)
 
     if (err)
         return err == -ECANCELED ? receive_cancelled(item, m) : err;
-    if (item->dwells)
+    if (item->spin.tries)
         receive_waited(item);
     FAULT_POINT("receive_before_sort");
     item->plain = !f->set->group_separator && delivery_plain(item->d, m);

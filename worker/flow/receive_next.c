@@ -57,7 +57,7 @@ static int take_due(struct receive *item)
  * letter */
 static bool is_plain(const struct delivery *d)
 {
-    return d->lease && !d->broken && !(d->message->flags & MESSAGE_STORED) &&
+    return d->lease && !d->unfit && !(d->message->flags & MESSAGE_STORED) &&
            !(d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE));
 }
 
@@ -132,7 +132,7 @@ __attribute__((noinline)) static int receive_any(struct receive *item)
 static int take_fresh(struct receive *item)
 {
     if (!gate_takes(&item->flow->gate) || !dispatch_room(item->flow))
-        return -EAGAIN; /* who makes room pokes */
+        return -EAGAIN; /* who makes room wakes us */
     return receive_any(item);
 }
 
@@ -312,8 +312,8 @@ static bool needs_none(struct receive *item)
         settle_repeat(f, d);
     else if (d->message->flags & MESSAGE_CANCELLED)
         settle_cancelled(f, d);
-    else if (d->broken)
-        settle_dead(f, d, REASON_BAD_HEADER, d->why);
+    else if (d->unfit)
+        settle_dead(f, d, (enum dead_reason)d->unfit, d->why);
     else if (d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE) &&
              timed(item))
         return true;

@@ -4,7 +4,7 @@
  * The item fills its coprocess with what there is, then waits for the first
  * that ends. While it waits with room in the coprocess it is on the engine's
  * list of those that would take one more: whoever has a message and no room for
- * another item wakes one of them. It leaves the list before it takes, and pokes
+ * another item wakes one of them. It leaves the list before it takes, and wakes
  * after it entered, so that nothing that came in between is missed.
  */
 #include "worker/flow/receive_inner.h"
@@ -143,8 +143,8 @@ static bool step(struct receive *item)
     if (err < 0 && err != -EAGAIN)
         gate_trouble(&f->gate, "receiving", -err);
     if (item->open == 0)
-        return err >= 0 || (err == -EAGAIN && receive_dwell(item));
-    receive_dwelt(item);
+        return err >= 0 || (err == -EAGAIN && receive_spins(item));
+    spin_hit(&item->spin);
     wants = err != TAKEN_NONE && want(item);
     if (!wants)
         gate_changed(&f->gate); /* there may be more: for others */
@@ -184,7 +184,7 @@ enum why receive_window_batch(struct receive *item)
     enum why why = LEFT_EMPTY;
 
     item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
-    item->dwells = 0;
+    spin_reset(&item->spin);
     item->took = false;
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
     coprocess =
@@ -193,9 +193,9 @@ enum why receive_window_batch(struct receive *item)
         gate_trouble(&f->gate, "starting a work item", ENOMEM);
         return why;
     }
-    items_lane_set(&f->items, item, coprocess);
+    items_coprocess_set(&f->items, item, coprocess);
     why = coprocess_batch(item);
-    items_lane_set(&f->items, item, NULL);
+    items_coprocess_set(&f->items, item, NULL);
     f->ops->coprocesses->put(f->handler, coprocess);
     return why;
 }

@@ -41,7 +41,7 @@ static bool left(struct flow *f, bool stays)
         return false;
     if (stays)
         return peeks(f);
-    schedule_poke(f);
+    schedule_wake(f);
     return false;
 }
 
@@ -56,7 +56,7 @@ static void put_away(struct receive *item)
 }
 
 /* item_enter - counted in; NULL: no room, or all are stopped (who ends that
- * pokes), or no memory */
+ * wakes), or no memory */
 static struct receive *item_enter(struct flow *f)
 {
     struct receive *item;
@@ -75,36 +75,36 @@ static struct receive *item_enter(struct flow *f)
     return NULL;
 }
 
-/* linger_begin - an item, with all that its next message needs; counted as one
+/* block_begin - an item, with all that its next message needs; counted as one
  * that keeps still */
-static int linger_begin(struct flow *f, struct receive **item)
+static int block_begin(struct flow *f, struct receive **item)
 {
     int err = items_get(&f->items, f, item);
 
     if (err)
         return err;
     items_count(&f->items, *item);
-    items_linger(&f->items, *item);
+    items_block(&f->items, *item);
     return 0;
 }
 
-/* linger - wait for the queue, with all that the next message needs at hand;
+/* block - wait for the queue, with all that the next message needs at hand;
  * NULL: there is none, or nobody may take it. One work item more than the cap
  * is in use meanwhile.
  */
-static struct receive *linger(struct flow *f)
+static struct receive *block(struct flow *f)
 {
     struct receive *item;
     bool came, may;
     int err;
 
-    if (!peeker_linger(f->peeker)) {
-        schedule_poke(f);
+    if (!peeker_enter(f->peeker)) {
+        schedule_wake(f);
         return NULL;
     }
-    err = linger_begin(f, &item);
-    came = peeker_lingered(f->peeker);
-    may = !err && items_linger_end(&f->items);
+    err = block_begin(f, &item);
+    came = peeker_wait(f->peeker);
+    may = !err && items_block_end(&f->items);
     if (came && gate_room(&f->gate) > 1)
         peeker_look_later(f->peeker);
     if (came && may && gate_enter(&f->gate))
@@ -113,7 +113,7 @@ static struct receive *linger(struct flow *f)
         put_away(item);
     else if (came && err == -ENOMEM)
         gate_trouble(&f->gate, "starting a work item", ENOMEM);
-    schedule_poke(f); /* one that runs may want what came */
+    schedule_wake(f); /* one that runs may want what came */
     return NULL;
 }
 
@@ -142,7 +142,7 @@ static void item_run(struct pool_job *job)
             /* Who stayed has the queue, as long as its handlers are quick. */
             peeker_look_soon(f->peeker);
         } else if (left(f, why == LEFT_EMPTY)) {
-            item = linger(f);
+            item = block(f);
         }
     } while (item);
 }
@@ -190,12 +190,12 @@ static bool peeks(struct flow *f)
     return room;
 }
 
-/* schedule_poke - start a work item or peek
- * Whoever changes a reason not to take messages says so after the change
- * (gate.h), and a work item after it has counted itself out. So of two that
- * happen at once, the later one sees both.
+/* schedule_wake - start a work item or peek
+ * A thread that changes a reason not to take messages says so after that
+ * (gate.h), and a work item does after it has counted itself out. So of two
+ * that happen at once, the later one sees both.
  */
-void schedule_poke(struct flow *f)
+void schedule_wake(struct flow *f)
 {
     if (peeks(f))
         peeker_arm(f->peeker);
@@ -235,6 +235,6 @@ void schedule_quiet(struct flow *f)
 
     items_stats(&f->items, &s);
     if (s.deliveries == f->items.seen)
-        schedule_poke(f);
+        schedule_wake(f);
     f->items.seen = s.deliveries;
 }

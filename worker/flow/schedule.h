@@ -16,7 +16,7 @@
 struct flow;
 
 /* Start a work item or peek. */
-void schedule_poke(struct flow *f);
+void schedule_wake(struct flow *f);
 /* Start one more work item, or give one that keeps several deliveries open one
  * more; false if there is no room. */
 bool schedule_start(struct flow *f);

@@ -16,6 +16,7 @@
 #include "common/state/counters.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
+#include "worker/flow/known.h"
 #include "worker/rules/verdict.h"
 
 /* released - of a message that was settled without a lane */
@@ -124,16 +125,92 @@ void settle_repeat(struct flow *f, struct delivery *d)
         repeat(f, d);
 }
 
-/* settle_cancelled - no handler hears of it but by `settled` */
+/* cancelled - no handler hears of it but by `settled` */
+static void cancelled(struct decision *dec, const struct delivery *d)
+{
+    decision_init(dec, d, SETTLE_DISCARD);
+    dec->cancelled = true;
+    dec->end_ns = clock_wall_ns();
+    dec->s.error = "cancelled";
+}
+
 void settle_cancelled(struct flow *f, struct delivery *d)
 {
     struct decision dec;
 
-    decision_init(&dec, d, SETTLE_DISCARD);
-    dec.cancelled = true;
-    dec.end_ns = clock_wall_ns();
-    dec.s.error = "cancelled";
+    cancelled(&dec, d);
     give(f, &dec);
+}
+
+/* not_known - one that says that it is a letter may be a second copy of that,
+ * which is dropped when it is taken; its unique key is no matter any more */
+static int not_known(struct flow *f, struct delivery *d)
+{
+    int err;
+
+    if (!(d->header.fields & HEADER_LETTER) ||
+        d->message->flags & MESSAGE_STORED)
+        return 0;
+    d->header.fields &= ~(unsigned)HEADER_UNIQUE;
+    err = known_look(f, d);
+    return err ? err : d->repeat ? -EAGAIN : 0;
+}
+
+/* cancel_pulled - it is in no line
+ * Crash before it is settled: it is HELD, and waits as before; nobody was told
+ * that it is cancelled. After it: it has come to its end.
+ */
+static int cancel_pulled(struct flow *f, struct message *m)
+{
+    struct delivery d = {0};
+    struct decision dec;
+    int err;
+
+    delivery_read(&d, m, f->set->group_separator);
+    d.place = LANE_NONE;
+    err = not_known(f, &d);
+    cancelled(&dec, &d);
+    if (!err)
+        err = f->source->ops->settle(f->source, &dec.s, 1);
+    if (!err)
+        decision_done(f, &dec);
+    return err;
+}
+
+/* cancel_waiting - in the line of its group; or it is ready, and has no place
+ * there, or no group */
+static int cancel_waiting(struct flow *f, struct header_text key, uint64_t seq)
+{
+    struct message *m = key.at ? dispatch_pull(f, key, seq) : NULL;
+    bool in_group = m != NULL;
+    int err;
+
+    if (!m)
+        m = ready_pull(&f->ready, seq);
+    if (!m)
+        return -EAGAIN;
+    err = cancel_pulled(f, m);
+    if (in_group)
+        dispatch_pulled(f, key, m, err == 0);
+    else if (err)
+        ready_put(&f->ready, m, true);
+    if (!err)
+        f->source->ops->release(f->source, m);
+    return err;
+}
+
+int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
+{
+    int err;
+
+    if (!items_other_begin(&f->items))
+        return -EAGAIN;
+    err = cancel_waiting(f, key, seq);
+    items_other_end(&f->items);
+    /* There is room for another one; or the line has it again, and who looked
+     * meanwhile did not see it; or somebody waits for all to keep still. */
+    gate_changed(&f->gate);
+    return err;
 }
 
 void settle_stale(struct flow *f, struct delivery *d)

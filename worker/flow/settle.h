@@ -33,6 +33,11 @@ void settle_duplicate(struct flow *f, struct message *m,
 void settle_put_by(struct flow *f, struct message *m, uint64_t due_ns);
 /* An operator cancelled it, and nobody has run it since: discarded. */
 void settle_cancelled(struct flow *f, struct delivery *d);
+/* The same of one that is lent and does not run, by its sequence and the key of
+ * its group (at NULL: it has none); durable on 0. -EAGAIN: it runs, or is on
+ * its way to somewhere else; or the disk: it waits as before. May wait for a
+ * disk. Not of a source with SOURCE_ASYNC. */
+int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
 /* Its claim is gone: it comes again, and is not worth a run. */
 void settle_stale(struct flow *f, struct delivery *d);
 /* Not due yet: to the source until the header's not-before. Many, in one

@@ -41,3 +41,20 @@ struct message *ready_take(struct ready *r)
     pthread_mutex_unlock(&r->mtx);
     return m;
 }
+
+struct message *ready_pull(struct ready *r, uint64_t seq)
+{
+    struct message *m;
+
+    pthread_mutex_lock(&r->mtx);
+    STAILQ_FOREACH (m, &r->list, link)
+        if (m->seq == seq)
+            break;
+    if (m) {
+        STAILQ_REMOVE(&r->list, m, message, link);
+        if (atomic_fetch_sub(&r->waiting, 1) == 1)
+            attention_off(r->attention, ATTEND_READY);
+    }
+    pthread_mutex_unlock(&r->mtx);
+    return m;
+}

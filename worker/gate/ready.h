@@ -2,7 +2,7 @@
  *
  * WHAT   A list of messages that are lent: recovered, or given back as the
  *        handler could not be started. They go before anything that is taken.
- * WHO    init, fini: the engine. put, take: any thread.
+ * WHO    init, fini: the engine. put, take, pull: any thread.
  * OWNS   Nothing; it links the messages by their own field.
  * FAILS  Never.
  */
@@ -30,6 +30,8 @@ void ready_fini(struct ready *r);
 void ready_put(struct ready *r, struct message *m, bool front);
 /* The first; NULL: none. */
 struct message *ready_take(struct ready *r);
+/* The one with that sequence; NULL: it does not wait here. */
+struct message *ready_pull(struct ready *r, uint64_t seq);
 /* How many wait. */
 static inline unsigned ready_waiting(const struct ready *r)
 {

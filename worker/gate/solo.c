@@ -24,6 +24,11 @@
 
 #include "common/base/errno_text.h"
 #include "common/base/panic.h"
+#include "worker/gate/spin.h"
+
+#define TRIES     40 /* of a mutex that another one has: some 10 us */
+#define VAIN_MOST 4  /* in a row; then it is slept for at once */
+#define VAIN_SKIP 64 /* times, until it is tried again */
 
 static long barrier(int command)
 {
@@ -61,6 +66,39 @@ static void outside(struct solo *s)
 void solo_joined(struct solo *s)
 {
     outside(s);
+}
+
+/* spun - it was let go within the tries */
+static bool spun(struct solo *s)
+{
+    for (int i = 0; i < TRIES; i++) {
+        spin_pause();
+        if (pthread_mutex_trylock(&s->mtx) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* solo_lock - the mutex; it is tried for a while before it is slept for
+ * Who receives from a full queue wakes its sender, which runs at once, in the
+ * place of who woke it. That one has the mutex, and is back when the sender has
+ * sent a message or two, in less time than a sleep and a wake-up would take.
+ * Of two that count a wait in vain one may be lost: it only decides whether the
+ * next one is tried.
+ */
+void solo_lock(struct solo *s)
+{
+    unsigned vain = atomic_load_explicit(&s->vain, memory_order_relaxed);
+
+    if (pthread_mutex_trylock(&s->mtx) == 0)
+        return;
+    if (vain >= VAIN_MOST || !spun(s)) {
+        pthread_mutex_lock(&s->mtx);
+        atomic_store_explicit(&s->vain, (vain + 1) % VAIN_SKIP,
+                              memory_order_relaxed);
+    } else if (vain > 0) {
+        atomic_store_explicit(&s->vain, 0, memory_order_relaxed);
+    }
 }
 
 /* solo_stop - as one that joins, with a bit of its own */

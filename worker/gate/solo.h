@@ -23,6 +23,7 @@
 struct solo {
     struct attention *attention; /* c */
     pthread_mutex_t mtx;         /* held inside by one that has company */
+    atomic_uint vain;            /* a  how often it was waited for in vain */
     atomic_bool inside;          /* a  one that is alone is inside, or about to
                                     find out that it is not alone */
     bool barrier;                /* c  the kernel has membarrier(2) */
@@ -31,6 +32,8 @@ struct solo {
 void solo_init(struct solo *s, struct attention *attention);
 void solo_fini(struct solo *s);
 void solo_joined(struct solo *s);
+/* The mutex, for one that has company. */
+void solo_lock(struct solo *s);
 /* From stop to go_on nobody is inside. One thread at a time, no work item. */
 void solo_stop(struct solo *s);
 void solo_go_on(struct solo *s);
@@ -48,7 +51,7 @@ static inline bool solo_enter(struct solo *s)
           (ATTEND_COMPANY | ATTEND_LOCK)))
         return true;
     atomic_store_explicit(&s->inside, false, memory_order_release);
-    pthread_mutex_lock(&s->mtx);
+    solo_lock(s);
     return false;
 }
 

@@ -46,7 +46,7 @@ static void add_late(struct group_items *items, struct group_item *first,
 
     if (item->seq < first->seq) {
         item->next = first;
-        /* NOLINTNEXTLINE(readability-suspicious-call-argument): as meant */
+        /* NOLINTNEXTLINE(readability-suspicious-call-argument): item leads */
         replace(items, first, item);
         return;
     }
@@ -88,6 +88,37 @@ void group_items_remove(struct group_items *items, struct group_item *item)
         RB_ROOT(&items->firsts) = NULL;
     else
         replace(items, item, item->next);
+}
+
+/* group_items_cut - also from the middle of its list */
+void group_items_cut(struct group_items *items, struct group_item *item)
+{
+    struct group_item *first = RB_FIND(item_tree, &items->firsts, item);
+    struct group_item *at = first;
+
+    if (!first || first == item) { /* it has one: its own, or itself */
+        group_items_remove(items, item);
+        return;
+    }
+    while (at->next != item)
+        at = at->next;
+    at->next = item->next;
+    if (first->tail == item)
+        first->tail = at;
+    items->fronts -= item->priority == GROUP_FRONT;
+    items->count--;
+}
+
+struct group_item *group_items_find(const struct group_items *items,
+                                    uint64_t seq)
+{
+    struct group_item *first = group_items_first(items), *at;
+
+    for (; first; first = RB_NEXT(item_tree, NULL, first))
+        for (at = first; at; at = at->next)
+            if (at->seq == seq)
+                return at;
+    return NULL;
 }
 
 struct group_item *group_items_first(const struct group_items *items)

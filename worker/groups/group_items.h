@@ -27,6 +27,11 @@ struct group_items {
 void group_items_add(struct group_items *items, struct group_item *item);
 /* `item` is the first one of its priority. */
 void group_items_remove(struct group_items *items, struct group_item *item);
+/* Any item; those of its priority that come before it are read. */
+void group_items_cut(struct group_items *items, struct group_item *item);
+/* The one with that sequence; all are read. NULL if there is none. */
+struct group_item *group_items_find(const struct group_items *items,
+                                    uint64_t seq);
 /* NULL if there is none. */
 struct group_item *group_items_first(const struct group_items *items);
 /* The first one that is not GROUP_FRONT. */

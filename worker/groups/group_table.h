@@ -43,7 +43,7 @@ struct group {
     uint16_t high;            /* lessee's: of priority above 0 in a row */
     uint16_t key_size;
     uint8_t state;    /* enum group_state */
-    bool doubted : 1; /* a letter came while it was leased or held: recheck */
+    bool recheck : 1; /* a letter came while it was leased or held */
     bool kept : 1;    /* in `kept` of the table */
     int64_t head;     /* the row that waits; 0: none */
     char key[];
@@ -91,7 +91,7 @@ static inline void group_table_rest(struct group_table *t, struct group *group)
     group->head = 0;
     group->used = 0;
     group->high = 0;
-    group->doubted = false;
+    group->recheck = false;
     if (!group->kept)
         group_table_keep(t, group);
 }

@@ -181,16 +181,30 @@ void group_insert_locked(struct groups *g, struct group *group,
         group_queue_locked(g, group, false);
 }
 
-void group_remove_locked(struct groups *g, struct group *group,
-                         struct group_item *item)
+/* out_locked - `out` takes an item from its group */
+static inline void
+out_locked(struct groups *g, struct group *group, struct group_item *item,
+           void (*out)(struct group_items *items, struct group_item *item))
 {
     bool blocked = group_is_blocked(group);
     size_t was = blocked ? group_movable(g, group) : 0;
 
-    group_items_remove(&group->items, item);
+    out(&group->items, item);
     counter_sub(&g->waiting, 1);
     if (blocked)
         stuck_locked(g, group, was);
+}
+
+void group_remove_locked(struct groups *g, struct group *group,
+                         struct group_item *item)
+{
+    out_locked(g, group, item, group_items_remove);
+}
+
+void group_cut_locked(struct groups *g, struct group *group,
+                      struct group_item *item)
+{
+    out_locked(g, group, item, group_items_cut);
 }
 
 /* ---- coming ---- */
@@ -391,20 +405,20 @@ static inline bool is_last(const struct group *lease)
     uint64_t more = atomic_load_explicit(&lease->parked, memory_order_relaxed) |
                     lease->items.count | lease->parking;
 
-    return !more && !lease->ahead && !lease->doubted;
+    return !more && !lease->ahead && !lease->recheck;
 }
 
 /* release_rest - unlocks; not inline, as the usual way is short */
 __attribute__((noinline)) static bool release_rest(struct groups *g,
                                                    struct group *lease)
 {
-    bool doubted = lease->doubted;
+    bool recheck = lease->recheck;
 
-    lease->doubted = false;
-    if (!doubted)
+    lease->recheck = false;
+    if (!recheck)
         release_locked(g, lease);
     groups_unlock(g);
-    return !doubted;
+    return !recheck;
 }
 
 /* groups_release - of the usual message, the group had this one only: nothing
@@ -435,7 +449,7 @@ void groups_hold(struct groups *g, struct group *lease)
     put_back_locked(g, lease);
     lease->head = 0;
     lease->used = 0;
-    lease->doubted = false;
+    lease->recheck = false;
     if (lease->items.fronts)
         group_queue_locked(g, lease, false);
     else

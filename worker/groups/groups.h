@@ -52,8 +52,8 @@ void groups_set_quantum(struct groups *g, unsigned quantum);
 /* Items of priority GROUP_FRONT are never parked. Call it before any item is
  * added. */
 void groups_keep_front(struct groups *g);
-/* Whoever receives is told here whether a message waits, is parked, or may run.
- * Call it before any item is added. */
+/* A thread that receives is told here whether a message waits, is parked, or
+ * may run. Call it before any item is added. */
 void groups_attend(struct groups *g, struct attention *attention);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
@@ -141,6 +141,15 @@ void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked);
 /* Undo groups_park_one: the item is neither in its place nor parked. */
 void groups_park_undo(struct groups *g, struct group_item *item);
+/* Take the item with that sequence out of its place, wherever that is in line;
+ * those behind it may run meanwhile. The caller has it until groups_park_end
+ * gives it back, or groups_park_undo says that it is gone. NULL: it has no
+ * place there; or groups_keep_front was called, it is of GROUP_FRONT, and its
+ * group may be held without it: it is a letter, as `letter` says with the lock
+ * held, or one came meanwhile. */
+struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
+                               uint64_t seq,
+                               bool (*letter)(const struct group_item *item));
 
 /* ---- looking ---- */
 

@@ -85,6 +85,9 @@ void group_insert_locked(struct groups *g, struct group *group,
                          struct group_item *item);
 void group_remove_locked(struct groups *g, struct group *group,
                          struct group_item *item);
+/* The same of one that is not the first of its priority. */
+void group_cut_locked(struct groups *g, struct group *group,
+                      struct group_item *item);
 
 #pragma GCC visibility pop
 

@@ -94,7 +94,7 @@ static const char *state_check(const struct group *group,
         if (!group->kept)
             return "an idle group stays that is not kept";
         if (first || group->parked || group->parking || group->ahead ||
-            group->doubted || group->used || group->high)
+            group->recheck || group->used || group->high)
             return "an idle group has something left";
         break;
     case GROUP_QUEUED:

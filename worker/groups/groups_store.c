@@ -54,7 +54,7 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
         return held;
     if (group->state == GROUP_RUNNING || group->items.fronts ||
         group->state == GROUP_HELD) {
-        group->doubted = true;
+        group->recheck = true;
     } else if (group->state != GROUP_BLOCKED) {
         held = YES;
         group->used = 0;
@@ -67,18 +67,18 @@ int groups_hold_late(struct groups *g, const char *key, size_t size)
 bool groups_unhold(struct groups *g, const char *key, size_t size)
 {
     struct group *group;
-    bool doubted = false;
+    bool recheck = false;
 
     quick_lock(&g->mtx);
     group = group_find_locked(g, key, size);
     if (group && group->state == GROUP_HELD) {
-        doubted = group->doubted;
-        group->doubted = false;
-        if (!doubted)
+        recheck = group->recheck;
+        group->recheck = false;
+        if (!recheck)
             group_wake_locked(g, group);
     }
     groups_unlock(g);
-    return !doubted;
+    return !recheck;
 }
 
 /* held_size - bytes that the keys of all held groups take */
@@ -162,6 +162,32 @@ static void arrived_locked(struct groups *g, struct group *group)
     group->parking--;
     if (group->state == GROUP_PARKING)
         group_wake_locked(g, group);
+}
+
+/* groups_pull - a group that has nothing else to deliver waits for it */
+struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
+                               uint64_t seq,
+                               bool (*letter)(const struct group_item *item))
+{
+    struct group_item *item = NULL;
+    struct group *group;
+
+    quick_lock(&g->mtx);
+    group = group_find_locked(g, key, size);
+    if (group)
+        item = group_items_find(&group->items, seq);
+    if (item && item->priority == GROUP_FRONT && g->keep_front &&
+        (group->recheck || letter(item)))
+        item = NULL;
+    if (item) {
+        group_cut_locked(g, group, item);
+        group->parking++;
+        if (group->state == GROUP_QUEUED && !group->items.count &&
+            !group->parked)
+            group_wake_locked(g, group);
+    }
+    groups_unlock(g);
+    return item;
 }
 
 void groups_park_undo(struct groups *g, struct group_item *item)

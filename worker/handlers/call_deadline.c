@@ -1,8 +1,8 @@
 /* call_deadline.c - one call of a C function (see call_deadline.h)
  *
  * Two threads meet at the deadline: the item's, which sets it and takes it
- * back, and the peeker's, which marks it as passed. Whoever comes first with
- * one atomic operation has decided, so a call is late exactly if `late` was
+ * back, and the peeker's, which marks it as passed. The first of them
+ * decides, by one atomic operation, so a call is late exactly if `late` was
  * called for it.
  *
  * Whether the timer must be started is asked without a lock. The item stores

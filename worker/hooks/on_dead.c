@@ -278,7 +278,7 @@ static void *thread(void *arg)
     return NULL;
 }
 
-void on_dead_poke(struct on_dead *h)
+void on_dead_wake(struct on_dead *h)
 {
     if (!h)
         return;
@@ -351,6 +351,6 @@ void on_dead_close(struct on_dead **on_dead)
     pthread_mutex_unlock(&h->mtx);
     hook_command_stop(&h->command);
     pthread_join(h->thread, NULL);
-    *on_dead = NULL; /* the thread pokes itself by it */
+    *on_dead = NULL; /* the thread wakes itself by it */
     release(h);
 }

@@ -5,7 +5,7 @@
  *        else is told again, after a wait of its own that doubles (untold.h);
  *        what a kill cuts off, by the next worker. Where it is durable:
  *        source.h, hook.
- * WHO    open, start, close: the engine. poke: any thread.
+ * WHO    open, start, close: the engine. wake: any thread.
  * OWNS   A thread, which waits where there is nothing to do, and the process.
  *        No thread of the pool and no lock of the worker's waits for it.
  * FAILS  open: a problem.
@@ -37,7 +37,7 @@ struct on_dead_setup {
 int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
                  struct problem *p);
 /* There may be a death to tell of. NULL-safe; never waits. */
-void on_dead_poke(struct on_dead *h);
+void on_dead_wake(struct on_dead *h);
 /* A command that runs may finish within --kill-after, gets SIGTERM, and, that
  * much later, SIGKILL; no other is started. NULL-safe; waits; sets NULL. */
 void on_dead_close(struct on_dead **on_dead);

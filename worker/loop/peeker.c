@@ -7,8 +7,8 @@
  * limited, and a round in which no delivery was started enters peek mode. An
  * idle worker is in peek mode and waits without a limit.
  *
- * A thread that lingers and takes a message leaves peek mode off as well, but
- * the loop sleeps and does not see that; a timer makes it look.
+ * A thread that waits here and takes a message leaves peek mode off as well,
+ * but the loop sleeps and does not see that; a timer makes it look.
  */
 #include "worker/loop/peeker.h"
 
@@ -24,7 +24,7 @@
 #include "common/base/clock.h"
 #include "common/base/container.h"
 
-/* The same after lingering. To start the timer is a system call before the
+/* The same after such a wait. To start the timer is a system call before the
  * handler's first instruction, and it wakes the peeker, which then is in the
  * way of another message: fewer than one in a hundred, where one comes each few
  * ms. */
@@ -32,15 +32,15 @@
 
 /* Peek mode: which thread waits for the queue. Only the thread that entered a
  * mode may leave it. Otherwise a third thread could enter, and two would wait
- * while one kick wakes only one.
+ * while one interrupt wakes only one.
  *
  *   from     event                                   to
  *   OFF      peeker_arm                              EPOLL
  *   EPOLL    the queue has a message                 OFF, by the peeker
  *   EPOLL    the queue was recreated: epoll has      OFF, by the thread that
  *            lost the old one                        recreated it
- *   OFF      peeker_linger                           THREAD
- *   THREAD   a message, or a kick                    OFF, by that thread
+ *   OFF      peeker_enter                            THREAD
+ *   THREAD   a message, or an interrupt               OFF, by that thread
  */
 enum { PEEK_OFF, PEEK_EPOLL, PEEK_THREAD };
 
@@ -51,9 +51,9 @@ struct peeker {
                                 * may be armed again before the first call
                                 * returns */
     struct loop_source source; /* under arm_mtx  the queue */
-    int kick;                  /* c  ends the lingering */
+    int interrupt;             /* c  ends the wait of a thread */
     atomic_int mode;           /* a  PEEK_ */
-    atomic_bool released;      /* a  no thread may linger */
+    atomic_bool released;      /* a  no thread may enter */
     struct timer look_timer;
     _Atomic uint64_t look_ns; /* a  when it was started for last */
 };
@@ -94,8 +94,8 @@ int peeker_open(struct peeker **out, const struct peeker_setup *setup)
     p->source.ready = readable;
     timer_init(&p->look_timer, look_due);
     pthread_mutex_init(&p->arm_mtx, NULL);
-    p->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (p->kick < 0) {
+    p->interrupt = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->interrupt < 0) {
         int err = -errno;
 
         free(p);
@@ -113,7 +113,7 @@ void peeker_close(struct peeker **peeker)
         return;
     *peeker = NULL;
     timers_cancel(p->setup.timers, &p->look_timer);
-    close(p->kick);
+    close(p->interrupt);
     pthread_mutex_destroy(&p->arm_mtx);
     free(p);
 }
@@ -142,22 +142,22 @@ void peeker_arm(struct peeker *p)
         p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
 }
 
-/* kick - the thread that lingers looks again; the event stays until it has */
-static void kick(struct peeker *p)
+/* interrupt - the thread that waits looks again; the event stays till then */
+static void interrupt(struct peeker *p)
 {
     uint64_t one = 1;
 
-    (void)!write(p->kick, &one, sizeof one);
+    (void)!write(p->interrupt, &one, sizeof one);
 }
 
 /* peeker_queue_changed - epoll dropped the old queue when it was closed; the
  * next arm finds that out by itself. A thread that waits for the old queue is
- * kicked; a thread that begins to wait now has the new one.
+ * interrupted; a thread that begins to wait now has the new one.
  */
 void peeker_queue_changed(struct peeker *p)
 {
     if (!shift(p, PEEK_EPOLL, PEEK_OFF) && atomic_load(&p->mode) == PEEK_THREAD)
-        kick(p);
+        interrupt(p);
 }
 
 /* look_in - make the loop look, in `ms` at most
@@ -175,8 +175,8 @@ static void look_in(struct peeker *p, unsigned ms)
     timers_start_earlier(p->setup.timers, &p->look_timer, when);
 }
 
-/* peeker_linger - one thread at a time, as peek mode is entered once */
-bool peeker_linger(struct peeker *p)
+/* peeker_enter - one thread at a time, as peek mode is entered once */
+bool peeker_enter(struct peeker *p)
 {
     if (atomic_load(&p->released) || !shift(p, PEEK_OFF, PEEK_THREAD))
         return false;
@@ -186,16 +186,16 @@ bool peeker_linger(struct peeker *p)
     return false;
 }
 
-/* peeker_lingered - off before a work item is tried, as in readable */
-bool peeker_lingered(struct peeker *p)
+/* peeker_wait - off before a work item is tried, as in readable */
+bool peeker_wait(struct peeker *p)
 {
     struct pollfd fds[2] = {{.fd = p->setup.fd(p->setup.arg), .events = POLLIN},
-                            {.fd = p->kick, .events = POLLIN}};
+                            {.fd = p->interrupt, .events = POLLIN}};
     uint64_t ignored;
 
     (void)poll(fds, 2, -1);
     if (fds[1].revents && !atomic_load(&p->released))
-        (void)!read(p->kick, &ignored, sizeof ignored);
+        (void)!read(p->interrupt, &ignored, sizeof ignored);
     shift(p, PEEK_THREAD, PEEK_OFF);
     return fds[0].revents & POLLIN;
 }
@@ -213,7 +213,7 @@ void peeker_look_later(struct peeker *p)
 void peeker_release(struct peeker *p)
 {
     atomic_store(&p->released, true);
-    kick(p);
+    interrupt(p);
 }
 
 bool peeker_armed(const struct peeker *p)

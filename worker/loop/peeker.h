@@ -2,10 +2,10 @@
  *
  * WHAT   The queue is waited on only while armed (peek mode): once, until the
  *        next message, by the event loop. A thread of the pool that has nothing
- *        else to do waits in its place (linger) and takes the message itself:
- *        one thread switch to a message, not two.
+ *        else to do waits in its place (enter, wait) and takes the message
+ *        itself: one thread switch to a message, not two.
  * WHO    open, close: the engine's thread. arm, look_soon, look_later: any
- *        thread. linger: pool threads.
+ *        thread. enter, wait: pool threads.
  * OWNS   An eventfd and a timer.
  * FAILS  open: -errno.
  */
@@ -38,16 +38,16 @@ void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 /* Enter peek mode; no effect if it is entered. */
 void peeker_arm(struct peeker *p);
 /* Peek mode by the calling thread; false: it is entered already. Then it waits
- * with lingered; true: there may be a message. False: peeker_release, or
+ * with peeker_wait; true: there may be a message. False: peeker_release, or
  * another queue. */
-bool peeker_linger(struct peeker *p);
-bool peeker_lingered(struct peeker *p);
+bool peeker_enter(struct peeker *p);
+bool peeker_wait(struct peeker *p);
 /* Work goes on with peek mode off: have the loop run a round soon (after
  * PEEKER_STUCK_MS), to see whether a handler keeps its thread. Later: the
- * thread lingered, and its handler is most likely quick. */
+ * thread waited, and its handler is most likely quick. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
-/* No thread lingers from here on. */
+/* No thread enters from here on. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
 /* The queue's descriptor stands for another queue now. Inside of flow.solo. */

@@ -23,10 +23,10 @@
 #include "worker/flow/schedule.h"
 #include "worker/operate/control_groups.h"
 #include "worker/operate/control_running.h"
+#include "worker/operate/control_steer.h"
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/live_settings.h"
-#include "worker/operate/steering.h"
 
 #define WORDS_MAX STEER_MOST
 
@@ -37,12 +37,6 @@ struct request {
     struct control_call *call;
     bool later; /* not now: there is no answer yet */
 };
-
-json_t *control_refusal(int status, const char *text)
-{
-    return json_pack("{s:b, s:i, s:s}", "ok", 0, "status", status, "error",
-                     text);
-}
 
 static json_t *yes(void)
 {
@@ -296,85 +290,22 @@ static json_t *set(struct request *r)
     return out;
 }
 
-/* numbers_read - of rows, or with a minus keys of the spool; false: one is
- * none, or there are none */
-static bool numbers_read(const struct request *r, int64_t out[STEER_MOST])
-{
-    const char *trouble = NULL;
-
-    for (size_t i = 0; i < r->count && !trouble; i++) {
-        out[i] = strtonum(r->words[i], -INT64_MAX, INT64_MAX, &trouble);
-        if (out[i] == 0)
-            return false;
-    }
-    return r->count > 0 && !trouble;
-}
-
-/* steered_json - a word for each number; or why nothing has happened */
-static json_t *steered_json(const struct steering *s)
-{
-    static const char *const words[] = {
-        [STEERED] = "done",
-        [STEERED_BEFORE] = "already",
-        [STEERED_GONE] = "gone",
-        [STEERED_IN_FLIGHT] = "in flight",
-    };
-    const enum steered *results;
-    char text[160];
-    size_t n;
-    int err = steering_results(s, &results, &n);
-    json_t *all;
-
-    if (err) {
-        snprintf(text, sizeof text,
-                 "the store cannot be written: %s; nothing has happened, try "
-                 "again",
-                 errno_text(-err));
-        return control_refusal(err == -ENOSPC ? EX_CANTCREAT : EX_TEMPFAIL,
-                               text);
-    }
-    all = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(all, json_string(words[results[i]]));
-    return json_pack("{s:b, s:o}", "ok", 1, "results", all);
-}
-
-/* steer - begin it, or tell what came of it */
-static json_t *steer(struct request *r, enum steer what)
-{
-    struct flow *f = r->orders->flow;
-    struct steering **s = r->call->steering;
-    int64_t numbers[STEER_MOST];
-    json_t *out;
-    int err;
-
-    if (*s) {
-        r->later = !steering_is_over(*s);
-        if (r->later)
-            return NULL;
-        out = steered_json(*s);
-        steering_drop(s);
-        return out;
-    }
-    if (!numbers_read(r, numbers))
-        return control_refusal(EX_USAGE, "give numbers of rows, as the store "
-                                         "has them");
-    if (!f->source->ops->steer)
-        return control_refusal(EX_UNAVAILABLE, "messages of this source cannot "
-                                               "be steered");
-    err = steering_begin(s, f, what, numbers, r->count, r->call->end);
-    r->later = !err;
-    return err ? control_refusal(EX_OSERR, errno_text(-err)) : NULL;
-}
-
 static json_t *run_now(struct request *r)
 {
-    return steer(r, STEER_RUN_NOW);
+    return control_steer(r->orders->flow, STEER_RUN_NOW, r->words, r->count,
+                         r->call, &r->later);
 }
 
 static json_t *cancel(struct request *r)
 {
-    return steer(r, STEER_CANCEL);
+    return control_steer(r->orders->flow, STEER_CANCEL, r->words, r->count,
+                         r->call, &r->later);
+}
+
+static json_t *cancel_lent(struct request *r)
+{
+    return control_cancel_lent(r->orders->flow, r->words, r->count, r->call,
+                               &r->later);
 }
 
 /* of_flow - closing, group, cancel-running */
@@ -414,12 +345,19 @@ static const struct {
     json_t *(*answer)(struct request *r);
     bool order; /* it changes something: worth a line in the log */
 } verbs[] = {
-    {"status", status, false}, {"pause", pause_it, true},
-    {"resume", resume, true},  {"set", set, true},
-    {"drain", drain, true},    {"stop", stop, true},
-    {"quit", quit, true},      {"run-now", run_now, true},
-    {"cancel", cancel, true},  {"closing", closing, false},
-    {"group", group, true},    {"cancel-running", cancel_running, false},
+    {"status", status, false},
+    {"pause", pause_it, true},
+    {"resume", resume, true},
+    {"set", set, true},
+    {"drain", drain, true},
+    {"stop", stop, true},
+    {"quit", quit, true},
+    {"run-now", run_now, true},
+    {"cancel", cancel, true},
+    {"closing", closing, false},
+    {"group", group, true},
+    {"cancel-running", cancel_running, false},
+    {"cancel-lent", cancel_lent, true},
 };
 
 #define VERBS (sizeof verbs / sizeof verbs[0])

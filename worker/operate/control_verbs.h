@@ -29,6 +29,10 @@ struct control_call {
 json_t *control_answer(struct orders *orders, char *line,
                        struct control_call *call);
 /* {"ok": false, "status": ..., "error": ...} */
-json_t *control_refusal(int status, const char *text);
+static inline json_t *control_refusal(int status, const char *text)
+{
+    return json_pack("{s:b, s:i, s:s}", "ok", 0, "status", status, "error",
+                     text);
+}
 
 #endif

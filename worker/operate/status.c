@@ -23,16 +23,21 @@
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most this part of the time */
 
-/* rows_count - as the store has them now; a million of them take a while, so
- * the pause until the next time grows with it */
+/* rows_count - as the source has them now, or as they were where it cannot say;
+ * a million of them take a while, so the pause until the next time grows with
+ * it */
 static void rows_count(struct status *b)
 {
     struct flow *f = b->flow;
     struct source *s = f->source;
     uint64_t before = clock_mono_ns(), pause;
 
-    for (enum source_count i = COUNT_WAITING; i <= COUNT_DEAD; i++)
-        atomic_store(&b->rows[i], s->ops->count(s, i));
+    for (enum source_count i = COUNT_WAITING; i <= COUNT_DEAD; i++) {
+        int64_t n = s->ops->count(s, i);
+
+        if (n >= 0)
+            atomic_store(&b->rows[i], n);
+    }
     pause = COUNT_SHARE * (clock_mono_ns() - before);
     atomic_store(&f->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
 }

@@ -31,7 +31,7 @@ struct status {
     struct flow *flow;             /* c */
     struct file_watch *file_watch; /* c  set before the worker runs */
     struct chore chore;            /* counts the rows */
-    _Atomic int64_t rows[4];       /* a  source_count; below 0: not known */
+    _Atomic int64_t rows[4];       /* a  source_count; 0: or not known yet */
     _Atomic uint64_t untold;       /* a  letters whose --on-dead failed */
     uint64_t deliveries;           /* j  at the last count */
     struct status_reader *reader;  /* set before the worker runs; or NULL */

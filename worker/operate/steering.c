@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/container.h"
+#include "worker/flow/settle.h"
 
 /* c = constant after begin   j = the job's until it is over   a = atomic */
 struct steering {
@@ -15,6 +16,9 @@ struct steering {
     struct steering_end end;          /* c */
     enum steer what;                  /* c */
     int64_t numbers[STEER_MOST];      /* c */
+    bool lent;                        /* c  the only number is a sequence */
+    char key[HEADER_VALUE_MAX];       /* c  of its group */
+    size_t key_size;                  /* c  0: it has none */
     size_t count;                     /* c */
     enum steered results[STEER_MOST]; /* j */
     int err;                          /* j */
@@ -29,24 +33,35 @@ static void unuse(struct steering *s)
         free(s);
 }
 
+/* steer_lent - the one that is named */
+static int steer_lent(struct steering *s)
+{
+    struct header_text key = {.at = s->key_size ? s->key : NULL,
+                              .size = s->key_size};
+    int err = settle_cancel(s->flow, key, (uint64_t)s->numbers[0]);
+
+    s->results[0] = err ? STEERED_IN_FLIGHT : STEERED;
+    return err == -EAGAIN ? 0 : err;
+}
+
 /* steer_job - `end` is told before the job lets go: it outlives the pool */
 static void steer_job(struct pool_job *job)
 {
     struct steering *s = CONTAINER_OF(job, struct steering, job);
     struct source *source = s->flow->source;
 
-    s->err =
-        source->ops->steer(source, s->what, s->numbers, s->count, s->results);
+    s->err = s->lent ? steer_lent(s)
+                     : source->ops->steer(source, s->what, s->numbers, s->count,
+                                          s->results);
     atomic_store(&s->over, true);
     s->end.over(s->end.arg);
     unuse(s);
 }
 
-int steering_begin(struct steering **out, struct flow *f, enum steer what,
-                   const int64_t *numbers, size_t n,
-                   const struct steering_end *end)
+/* begin - the job, of which `s` has the rest; NULL: no memory for that */
+static int begin(struct steering **out, struct steering *s, struct flow *f,
+                 const struct steering_end *end)
 {
-    struct steering *s = calloc(1, sizeof *s);
     int err;
 
     *out = NULL;
@@ -54,9 +69,6 @@ int steering_begin(struct steering **out, struct flow *f, enum steer what,
         return -ENOMEM;
     s->flow = f;
     s->end = *end;
-    s->what = what;
-    s->count = n;
-    memcpy(s->numbers, numbers, n * sizeof *numbers);
     s->job.run = steer_job;
     atomic_init(&s->users, 2);
     err = pool_submit(f->pool, &s->job);
@@ -65,6 +77,35 @@ int steering_begin(struct steering **out, struct flow *f, enum steer what,
     else
         *out = s;
     return err;
+}
+
+int steering_begin(struct steering **out, struct flow *f, enum steer what,
+                   const int64_t *numbers, size_t n,
+                   const struct steering_end *end)
+{
+    struct steering *s = calloc(1, sizeof *s);
+
+    if (s) {
+        s->what = what;
+        s->count = n;
+        memcpy(s->numbers, numbers, n * sizeof *numbers);
+    }
+    return begin(out, s, f, end);
+}
+
+int steering_begin_lent(struct steering **out, struct flow *f, uint64_t seq,
+                        struct header_text key, const struct steering_end *end)
+{
+    struct steering *s = calloc(1, sizeof *s);
+
+    if (s) {
+        s->lent = true;
+        s->count = 1;
+        s->numbers[0] = (int64_t)seq;
+        s->key_size = key.size;
+        memcpy(s->key, key.at ? key.at : "", key.size);
+    }
+    return begin(out, s, f, end);
 }
 
 bool steering_is_over(const struct steering *s)

@@ -26,6 +26,10 @@ struct steering_end {
 int steering_begin(struct steering **out, struct flow *f, enum steer what,
                    const int64_t *numbers, size_t n,
                    const struct steering_end *end);
+/* Cancel one that is lent and does not run, by its receive sequence; `key` of
+ * its group, at NULL: it has none. */
+int steering_begin_lent(struct steering **out, struct flow *f, uint64_t seq,
+                        struct header_text key, const struct steering_end *end);
 bool steering_is_over(const struct steering *s);
 /* Once it is over: what became of each number, in their order; 0, or -errno:
  * nothing has happened. */

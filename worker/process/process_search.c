@@ -110,12 +110,22 @@ int process_search_open(struct process_search **out)
     return 0;
 }
 
+/* let_go - out of the epoll set by hand: a child that another thread starts now
+ * has the descriptor, too, until its execve, and closing ours would leave the
+ * entry there, which tells of its end again and again */
+static void let_go(struct process_search *m, struct found *f)
+{
+    (void)epoll_ctl(m->epoll, EPOLL_CTL_DEL, f->fd, NULL);
+    close(f->fd);
+    f->fd = -1;
+}
+
 /* forget - what the last search found */
 static void forget(struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
         if (m->found[i].fd >= 0)
-            close(m->found[i].fd);
+            let_go(m, &m->found[i]);
     m->found_count = m->seen_count = m->living = 0;
 }
 
@@ -320,8 +330,7 @@ static bool is_meant(struct process_search *m,
 /* drop - no longer of interest */
 static void drop(struct process_search *m, struct found *f)
 {
-    close(f->fd); /* and out of the epoll set */
-    f->fd = -1;
+    let_go(m, f);
     m->living--;
 }
 
@@ -334,10 +343,11 @@ static void over(struct process_search *m, struct found *f)
     drop(m, f);
 }
 
-/* errno_or_gone - a process that is gone is no error */
+/* errno_or_gone - a process that is gone is no error, nor is one whose number a
+ * thread has by now (ENOENT, or EINVAL before 6.9) */
 static int errno_or_gone(void)
 {
-    return errno == ESRCH || errno == EINVAL ? 0 : -errno;
+    return errno == ESRCH || errno == EINVAL || errno == ENOENT ? 0 : -errno;
 }
 
 /* hold - a descriptor for it, if it is still the one that was looked at */

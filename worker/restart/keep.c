@@ -128,13 +128,13 @@ static bool busy(struct flow *f)
     unsigned taken = f->ops->seize(f->handler);
 
     return atomic_load(&f->growing) || atomic_load(&f->gate.running) > taken ||
-           !unsettled_quiet(&f->unsettled);
+           !unsettled_quiet(&f->unsettled) || !items_others_over(&f->items);
 }
 
 /* keep_quiet - what a handler of ours returns from here on is not asked for
  * Crash anywhere: a slot that was seized is HELD, and runs again from there.
- * Whoever is about to settle is waited for, as long as a handler is after
- * SIGTERM: a message that he writes must not be written by us as well.
+ * A thread that is about to settle is waited for, as long as a handler is
+ * after SIGTERM: a message that it writes must not be written by us as well.
  */
 bool keep_quiet(struct flow *f)
 {

@@ -1,34 +1,11 @@
 /* delivery.c - one message on its way through a handler (see delivery.h) */
 #include "worker/rules/delivery.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
-
-/* raw_group - what stands before the separator of a message without a header
- * A message without the separator has no group. One that a header could not
- * name either is broken: nobody meant it.
- */
-static void raw_group(struct delivery *d, char separator)
-{
-    const char *at = (const char *)d->body;
-    const char *end = memchr(at, separator, d->body_size);
-
-    if (!end)
-        return;
-    d->group = (struct header_text){.at = at, .size = (size_t)(end - at)};
-    if (header_value_ok(at, d->group.size))
-        return;
-    d->group = (struct header_text){0};
-    d->broken = true;
-    snprintf(d->why, sizeof d->why,
-             "group of %zu bytes before the separator; 1 to %d bytes of "
-             "printable UTF-8 are allowed",
-             (size_t)(end - at), HEADER_VALUE_MAX);
-}
 
 /* delivery_parse - header, body, group */
 void delivery_parse(struct delivery *d, struct message *m, char separator)
@@ -37,9 +14,11 @@ void delivery_parse(struct delivery *d, struct message *m, char separator)
     d->lease = NULL;
     d->group = m->group;
     d->repeat = d->duplicate = false;
-    d->broken = header_parse(m->data, m->size, &d->header, d->why) < 0;
-    if (d->broken)
+    d->unfit = REASON_NONE;
+    if (header_parse(m->data, m->size, &d->header, d->why) < 0) {
+        d->unfit = REASON_BAD_HEADER;
         d->header.bytes = d->header.fields = d->header.x_count = 0;
+    }
     d->id_text[0] = '\0';
     d->body = m->data + d->header.bytes;
     d->body_size = m->size - d->header.bytes;
@@ -47,9 +26,11 @@ void delivery_parse(struct delivery *d, struct message *m, char separator)
         return;
     if (d->header.fields & HEADER_GROUP)
         d->group = d->header.group;
-    else if (separator && !d->broken && d->header.bytes == 0 &&
-             !(m->flags & MESSAGE_STORED))
-        raw_group(d, separator);
+    else if (separator && !d->unfit && d->header.bytes == 0 &&
+             !(m->flags & MESSAGE_STORED) &&
+             header_group_raw(d->body, d->body_size, separator, &d->group,
+                              d->why) < 0)
+        d->unfit = REASON_BAD_HEADER;
 }
 
 void delivery_sort(struct delivery *d, struct message *m, char separator)

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
 #include "worker/mqworker.h"
@@ -36,7 +37,9 @@ struct delivery {
     struct header_text group;  /* at NULL: none; else the message's or `key` */
     const unsigned char *body; /* the message's */
     size_t body_size;
-    bool broken;    /* the header is; the whole message is the body */
+    /* enum dead_reason: it is a letter at once, and `why`. BAD_HEADER: all of
+     * the message is the body. */
+    uint8_t unfit;
     bool repeat;    /* of a letter that was taken already: to drop */
     bool duplicate; /* of `first`, by its unique key: to be discarded */
     /* "" until delivery_id was asked; beside them: all are cleared at once */
@@ -59,7 +62,8 @@ static inline void delivery_begin(struct delivery *d, struct message *m)
     d->lease = NULL;
     d->body = m->data + d->header.bytes;
     d->body_size = m->size - d->header.bytes;
-    d->broken = d->repeat = d->duplicate = false;
+    d->unfit = REASON_NONE;
+    d->repeat = d->duplicate = false;
     d->id_text[0] = '\0';
 }
 /* The short way of a message that has just come from its origin, where no

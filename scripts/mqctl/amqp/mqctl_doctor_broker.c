@@ -95,9 +95,7 @@ static struct link_setup setup_of(const struct visit *t,
 {
     return (struct link_setup){.operand = operand,
                                .password = t->password,
-                               .tls_ca = t->o->tls_ca,
-                               .tls_cert = t->o->tls_cert,
-                               .tls_key = t->o->tls_key,
+                               .tls = t->o->access.tls,
                                .name = "mqctl doctor"};
 }
 
@@ -369,7 +367,8 @@ int doctor_broker_run(const struct options *o)
     struct problem p = {0};
 
     if (broker_operand_parse(&t.operand, o->line.operands[0], &p) < 0 ||
-        broker_password_find(t.password, &t.operand, o->password_file, &p) < 0)
+        broker_password_find(t.password, &t.operand, o->access.password_file,
+                             &p) < 0)
         return complain_of(&p);
     f.queue = t.operand.shown;
     findings_begin(&f);

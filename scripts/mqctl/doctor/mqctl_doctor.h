@@ -56,6 +56,8 @@ void machine_check(struct findings *f, const struct options *o,
 void queue_check(struct findings *f, struct snapshot *v);
 /* A worker that runs: does it work? */
 void worker_state_check(struct findings *f, const struct snapshot *v);
+/* Letters that the command of --on-dead failed for. */
+void hooks_check(struct findings *f, struct snapshot *v);
 /* What waits too long since the clock was set back. */
 void clock_check(struct findings *f, struct snapshot *v);
 /* Who else receives from it. */

@@ -30,6 +30,8 @@ static const char *drained_by(struct findings *f, const struct snapshot *v,
         return NULL;
     if (v->worker != SNAPSHOT_RUNS)
         return fix(f, "mqworker %s -- COMMAND", v->queue);
+    if (snapshot_rate_reached(v))
+        return fix(f, "mqctl set %s rate=off", v->queue);
     if (!v->live || strcmp(snapshot_state(v), "running") != 0)
         return NULL;
     return fix(f, "mqctl set %s max-concurrency=%u", v->queue,
@@ -220,28 +222,6 @@ static void groups_check(struct findings *f, const struct snapshot *v)
           "hold nothing of it runs until that letter was sent again and done, "
           "or discarded",
           n, n == 1 ? " is" : "s are");
-}
-
-/* hooks_check - letters that nobody was told of */
-static void hooks_check(struct findings *f, const struct snapshot *v)
-{
-    uint64_t n = v->counters ? v->head.gauges[COUNTERS_UNTOLD] : 0;
-
-    if (n == 0)
-        return;
-    FOUND(f, WARN, "on-dead",
-          fix(f,
-              "its log says how, event=on_dead_failed; try the command: mqdlq "
-              "show --json %s ID | sh -c COMMAND; fix it, or give a letter up: "
-              "mqdlq discard %s ID",
-              v->queue, v->queue),
-          "the command of --on-dead failed for %" PRIu64 " letter%s, %" PRIu64
-          " time%s in all; %s",
-          n, n == 1 ? "" : "s", v->sum.hooks_failed,
-          v->sum.hooks_failed == 1 ? "" : "s",
-          v->worker == SNAPSHOT_RUNS
-              ? "it runs again for each, after 5 minutes at most"
-              : "it runs again when a worker is started with it");
 }
 
 /* killed_check - its messages are in a file in memory, which may be gone */

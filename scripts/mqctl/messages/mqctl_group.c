@@ -10,7 +10,7 @@
 #include <sysexits.h>
 
 #include "common/base/errno_text.h"
-#include "common/base/hex.h"
+#include "common/message/hex.h"
 #include "common/letter/letters.h"
 #include "common/message/header.h"
 #include "common/text/complain.h"
@@ -116,9 +116,10 @@ static int answered(const struct group_order *x, json_t *answer, bool moving)
     if (shut && !known)
         return unknown(x, moving);
     return told(x, json_pack("{s:b}", "closing", shut),
-                shut    ? "refuses what comes, until what it has is done"
+                shut    ? "refuses what comes (a dead letter, group-closed), "
+                          "until what it has is done"
                 : known ? "takes messages"
-                        : "has no message, and takes what comes");
+                        : "takes messages, and has none now");
 }
 
 /* is_moving - whether a slot has one that does not run, and is not stored */

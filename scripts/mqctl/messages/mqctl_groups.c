@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/base/hex.h"
+#include "common/message/hex.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"
@@ -39,14 +39,15 @@ static const char *span(uint64_t ns, char buf[DURATION_TEXT])
     return duration_print(ns / unit * unit, buf);
 }
 
-/* state_text - one word or more */
+/* state_text - "blocked, retry in 3s", "held by letter 7, closing" */
 static void state_text(const struct group_seen *s, uint64_t now_ns, char *text,
                        size_t room)
 {
     char time[DURATION_TEXT], more[64] = "";
 
     if (s->where == GROUP_IS_BLOCKED && s->due_ns > now_ns)
-        snprintf(more, sizeof more, " for %s", span(s->due_ns - now_ns, time));
+        snprintf(more, sizeof more, ", retry in %s",
+                 span(s->due_ns - now_ns, time));
     else if (s->where == GROUP_IS_HELD)
         snprintf(more, sizeof more, " by letter %" PRId64, s->letter);
     snprintf(text, room, "%s%s%s", group_where_text(s->where), more,
@@ -150,8 +151,9 @@ static int list_end(const struct groups_list *l, int err)
         complain(0, "%s has no group that was asked for", l->m.queue);
     if (l->rows && !l->m.runs)
         complain(0,
-                 "no worker runs on %s: held are those with a dead letter, "
-                 "if the next worker has --on-group-dead hold",
+                 "no worker runs on %s: this is what the last one left; with "
+                 "--on-group-dead hold the next one holds each group that has "
+                 "a dead letter",
                  l->m.queue);
     return 0;
 }
@@ -171,8 +173,6 @@ static int list_open(struct groups_list *l)
     status = messages_open(&l->m, &all);
     if (status)
         return status;
-    if (!l->m.runs) /* as far as the store knows */
-        l->m.filter.holds = true;
     if (groups_seen_open(&l->g, &l->m) == 0 &&
         (l->o->json || (l->table = term_table_open(
                             columns, sizeof columns / sizeof *columns))))

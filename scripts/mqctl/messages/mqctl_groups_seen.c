@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hex.h"
+#include "common/message/hex.h"
 #include "scripts/mqctl/messages/mqctl_groups.h"
 #include "scripts/mqctl/mqctl_ask.h"
 

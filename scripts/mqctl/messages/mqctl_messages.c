@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -17,11 +15,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/base/hex.h"
 #include "common/message/error_text.h"
+#include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
+#include "scripts/mqctl/messages/mqctl_cursor.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
@@ -186,6 +185,22 @@ static int slots_read(struct messages *m, struct problem *p)
 
 /* ---- open and close ---- */
 
+/* held_last - whether groups waited for their letters under the last worker: by
+ * the numbers that it left, which a boot takes away */
+static bool held_last(const struct messages *m)
+{
+    struct counters_header head = {.pid = 0};
+    struct counters *c = NULL;
+    char path[PATH_MAX];
+    struct problem p;
+
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
+        counters_attach(&c, path, &p) == 0)
+        counters_header(c, &head);
+    counters_close(&c);
+    return head.gauges[COUNTERS_GROUPS_HELD] > 0;
+}
+
 /* worker_ask - whether groups wait for their letters, and where the key of a
  * group is; the worker says so */
 static void worker_ask(struct messages *m)
@@ -194,6 +209,8 @@ static void worker_ask(struct messages *m)
     struct problem p;
     json_t *live;
 
+    if (!m->runs)
+        m->filter.holds = held_last(m);
     if (!m->runs || ask(&m->dir, m->queue, "status", &live, &p) < 0)
         return;
     m->filter.holds =
@@ -220,6 +237,19 @@ static int files_open(struct messages *m, struct problem *p)
     return err == -ENOENT ? 0 : err;
 }
 
+/* none_open - nothing was kept for it: whether it is a queue at all */
+static int none_open(const struct messages *m)
+{
+    struct problem p = {0};
+    struct queue *q;
+
+    if (queue_open(&q, m->queue, 0, NULL, NULL, &p) == 0)
+        queue_close(&q);
+    return p.status == EX_NOINPUT
+               ? complain(EX_NOINPUT, SNAPSHOT_NO_QUEUE, m->queue)
+               : 0;
+}
+
 int messages_open(struct messages *m, const struct options *o)
 {
     struct problem p = {0};
@@ -232,7 +262,7 @@ int messages_open(struct messages *m, const struct options *o)
     err = snapshot_folder(&m->dir, o->state_dir, m->queue, &p);
     m->none = err == -ENOENT;
     if (m->none)
-        return 0;
+        return none_open(m);
     if (!err)
         err = files_open(m, &p);
     if (!err)
@@ -253,110 +283,6 @@ void messages_close(struct messages *m)
     m->slots = NULL;
     m->seqs = NULL;
     m->count = m->seq_count = 0;
-}
-
-/* ---- cursors: slot-STATE-SEQ, spool-KEY, time-DUE-ROW,
- * park-PRIORITY-SEQ-GROUP ---- */
-
-struct cursor {
-    bool slots, spool; /* there may be more of them */
-    int64_t spooled;   /* the key of the last one */
-    enum waiting_state state;
-    uint64_t seq;
-    struct waiting_place place;
-};
-
-const char *messages_cursor(const struct message_seen *seen,
-                            char text[CURSOR_TEXT])
-{
-    bool parked = seen->state == WAITING_PARKED || seen->state == WAITING_HELD;
-    int n;
-
-    if (seen->in_slot) {
-        snprintf(text, CURSOR_TEXT, "slot-%d-%" PRIu64, (int)seen->state,
-                 seen->seq);
-        return text;
-    }
-    if (seen->state == WAITING_SPOOLED) {
-        snprintf(text, CURSOR_TEXT, "spool-%" PRId64,
-                 messages_spooled_key(seen));
-        return text;
-    }
-    if (!parked) {
-        snprintf(text, CURSOR_TEXT, "time-%" PRIu64 "-%" PRId64, seen->due_ns,
-                 seen->row);
-        return text;
-    }
-    n = snprintf(text, CURSOR_TEXT, "park-%" PRIu32 "-%" PRIu64 "-",
-                 seen->priority, seen->seq);
-    hex_print(seen->group, seen->group_size, text + n);
-    return text;
-}
-
-/* group_parse - what messages_cursor made of it */
-static bool group_parse(struct waiting_place *at, const char *hex)
-{
-    int size = hex_parse(hex, at->group, sizeof at->group);
-
-    at->group_size = size < 0 ? 0 : (size_t)size;
-    return size >= 0;
-}
-
-/* number_cut - the digits at *text, and the dash after them; false: there are
- * none */
-static bool number_cut(const char **text, uint64_t *out)
-{
-    char *end;
-
-    if (!*text || **text < '0' || **text > '9')
-        return false;
-    *out = strtoull(*text, &end, 10);
-    *text = *end == '-' ? end + 1 : end;
-    return true;
-}
-
-/* after_word - what follows "WORD-"; NULL: it is another one */
-static const char *after_word(const char *text, const char *word)
-{
-    size_t size = strlen(word);
-
-    return strncmp(text, word, size) == 0 ? text + size : NULL;
-}
-
-/* cursor_parse - "" is the place before all */
-static int cursor_parse(struct cursor *c, const char *text)
-{
-    const char *slot = after_word(text, "slot-");
-    const char *spool = after_word(text, "spool-");
-    const char *time = after_word(text, "time-");
-    const char *park = after_word(text, "park-");
-    struct waiting_place *at = &c->place;
-    uint64_t state, row, key, priority;
-
-    *c = (struct cursor){.slots = true, .spool = true};
-    if (!*text)
-        return 0;
-    if (number_cut(&slot, &state) && number_cut(&slot, &c->seq) && !*slot &&
-        state < WAITING_STATES) {
-        c->state = (enum waiting_state)state;
-        return 0;
-    }
-    c->slots = false;
-    if (number_cut(&spool, &key) && !*spool && key <= INT64_MAX) {
-        c->spooled = (int64_t)key;
-        return 0;
-    }
-    c->spool = false;
-    if (number_cut(&time, &at->at) && number_cut(&time, &row) && !*time) {
-        at->row = (int64_t)row;
-        return 0;
-    }
-    if (!number_cut(&park, &priority) || !number_cut(&park, &at->at) ||
-        !group_parse(at, park))
-        return -EINVAL;
-    at->priority = (uint32_t)priority;
-    at->parked = true;
-    return 0;
 }
 
 /* ---- each ---- */
@@ -395,6 +321,16 @@ static int row_pass(const struct waiting_row *w, void *arg)
                                            .body_size = w->body_size,
                                            .size = r->size - r->header_size},
                     p->arg);
+}
+
+/* rows_pass - those behind a place that are in one of these states, too */
+static int rows_pass(struct passing *p, const struct waiting_place *place,
+                     unsigned states)
+{
+    struct waiting_filter f = p->m->filter;
+
+    f.states &= states;
+    return p->m->store ? waiting_each(p->m->store, &f, place, row_pass, p) : 0;
 }
 
 /* spooled_pass - visit: a row of the spool, unless a slot has it */
@@ -453,6 +389,7 @@ static int slot_pass(const struct passing *p, const struct slot_seen *s)
     return p->visit(
         &(struct message_seen){.state = s->state,
                                .in_slot = true,
+                               .slot = s,
                                .id = c->id,
                                .row = c->row,
                                .seq = c->seq,
@@ -473,6 +410,9 @@ static int slot_pass(const struct passing *p, const struct slot_seen *s)
         p->arg);
 }
 
+/* messages_each - as they run: what is due before the spool
+ * One that was listed as due, and waits still, is not listed again behind the
+ * spool; one that became due meanwhile is in neither. */
 int messages_each(struct messages *m, const char *cursor,
                   int (*visit)(const struct message_seen *seen, void *arg),
                   void *arg)
@@ -490,9 +430,12 @@ int messages_each(struct messages *m, const char *cursor,
             continue;
         err = slot_pass(&p, s);
     }
+    if (!err && c.due)
+        err = rows_pass(&p, &c.place, WAITING_BIT(WAITING_READY));
     if (!err && c.spool)
         err = messages_spooled_each(m, c.spooled, spooled_pass, &p);
-    return !err && m->store
-               ? waiting_each(m->store, &m->filter, &c.place, row_pass, &p)
-               : err;
+    if (err || !c.spool)
+        return err ? err : rows_pass(&p, &c.place, WAITING_ALL);
+    return rows_pass(&p, &(struct waiting_place){0},
+                     WAITING_ALL & ~WAITING_BIT(WAITING_READY));
 }

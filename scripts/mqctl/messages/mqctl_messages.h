@@ -3,8 +3,8 @@
  *
  * WHAT   Custody and store as one list, in an order that can be taken up again
  *        after any message: what runs, what is in another slot, what is
- *        spooled, what waits for its time, what is parked. Works with and
- *        without a worker.
+ *        due, what is spooled, what waits for its time, what is parked. Works
+ *        with and without a worker.
  * WHO    One thread.
  * OWNS   The store, and copies of the slots: as many as there are slots.
  * FAILS  messages_open: an exit status, the reason is out on stderr. each:
@@ -44,9 +44,10 @@ struct messages {
 /* One of either place. What is pointed to is valid during the visit. */
 struct message_seen {
     enum waiting_state state;
-    bool in_slot;   /* else it is in the store only */
-    struct ulid id; /* all 0: it has none yet */
-    int64_t row;    /* 0: it is not in the store, or in the spool */
+    bool in_slot;                 /* else it is in the store only */
+    const struct slot_seen *slot; /* of one that is */
+    struct ulid id;               /* all 0: it has none yet */
+    int64_t row; /* 0: it is not in the store, or in the spool */
     uint64_t seq, received_ns;
     uint64_t due_ns;     /* 0: not for a time */
     uint64_t started_ns; /* of a running one; else 0 */
@@ -84,11 +85,11 @@ int messages_spooled_each(struct messages *m, int64_t after,
                                        void *arg),
                           void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
-/* While no worker has the lock and nobody can write: which rows, or keys of the
- * spool with a minus, a killed worker had in hand. 0; -ENOENT: there is no file
- * to say so; -errno. */
-int messages_lent(struct messages *m, const int64_t *rows, size_t count,
-                  bool *lent);
+/* While no worker has the lock and nobody can write: of which rows, or keys of
+ * the spool with a minus, a handler of the killed worker was at work. 0;
+ * -ENOENT: there is no file to say so; -errno. */
+int messages_begun(struct messages *m, const int64_t *rows, size_t count,
+                   bool *begun);
 /* The same, of those of the spool that it was done with; other rows are left as
  * they are. False: that is not known. */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,

@@ -90,11 +90,8 @@ static void journal_look(struct runs *r, const struct messages *m)
 
         if (!run->runs && c && counters_find(c, &run->id, &end, &wall_ns) &&
             wall_ns >= run->started_ns) {
-            /* The first is a worker's that is older. */
-            bool so = end == COUNTERS_DISCARDED || end == COUNTERS_CANCELLED;
-
-            r->cancelled += so;
-            r->ended += !so;
+            r->cancelled += end == COUNTERS_CANCELLED;
+            r->ended += end != COUNTERS_CANCELLED;
             continue;
         }
         run->looks += !run->runs;
@@ -125,19 +122,25 @@ static int refused(const json_t *answer)
                     why ? why : "no answer");
 }
 
-/* order - up to BATCH of them from `from` on; 0, or the exit status */
+/* order - up to BATCH of them from `from` on; 0, or the exit status. Of a
+ * worker that ends, or has ended, the journal tells more. */
 static int order(const struct runs *r, size_t from, const struct messages *m)
 {
     char line[LINE], text[ULID_TEXT];
     struct problem p;
     json_t *answer;
-    int status = 0;
+    int status = 0, err;
     int n = snprintf(line, sizeof line, "cancel-running");
 
     for (size_t i = from; i < r->count && i < from + BATCH; i++)
         n += snprintf(line + n, sizeof line - (size_t)n, " %s",
                       ulid_print(r->at[i].id, text));
-    if (ask(&m->dir, m->queue, line, &answer, &p) < 0)
+    err = ask(&m->dir, m->queue, line, &answer, &p);
+    if (err == -ENOENT || err == -ECONNREFUSED || ask_runs(&m->dir) == 0) {
+        json_decref(answer);
+        return 0;
+    }
+    if (err)
         return complain_of(&p);
     if (!json_is_true(json_object_get(answer, "ok")))
         status = refused(answer);
@@ -145,19 +148,32 @@ static int order(const struct runs *r, size_t from, const struct messages *m)
     return status;
 }
 
+/* left - what a worker that has ended has left of them */
+static int left(const struct runs *r, const struct messages *m)
+{
+    return complain(EX_TEMPFAIL,
+                    "the worker of %s ended meanwhile; %zu of the messages %s "
+                    "kept for the next one; give the same order again",
+                    m->queue, r->count, r->count == 1 ? "is" : "are");
+}
+
 int running_cancel(struct runs *r, const struct messages *m)
 {
     uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
     const struct timespec pause = {.tv_nsec = PAUSE};
+    bool runs = true;
     int status = 0;
 
-    while (!status && waits(r) && clock_mono_ns() < until) {
+    while (!status && runs && waits(r) && clock_mono_ns() < until) {
         for (size_t i = 0; i < r->count && !status; i += BATCH)
             status = order(r, i, m);
+        runs = ask_runs(&m->dir) != 0; /* what it wrote is seen after this */
         slots_look(r, m);
         journal_look(r, m);
-        if (!status && waits(r))
+        if (!status && runs && waits(r))
             nanosleep(&pause, NULL);
     }
+    if (!status && !runs && r->count)
+        status = left(r, m);
     return status;
 }

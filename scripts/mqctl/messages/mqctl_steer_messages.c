@@ -5,18 +5,22 @@
  * asked inside the transaction, and a worker that starts takes its lock first
  * and waits for the store then (store_claim).
  * A row of the spool is named by its key, with a minus. Those that a killed
- * worker had in hand, or was done with, are left alone, and counted; all of
- * them are, where that is not known. All of the spool are due, so run-now has
- * nothing to do with them.
- * What runs is left alone, or, with --running, ended with its handler, when
- * all that waits is dealt with: mqctl_running.h.
+ * worker was done with are left alone, and counted; all of them are, where that
+ * is not known. All of the spool are due, so run-now has nothing to do with
+ * them.
+ * What is in a slot and does not run is cancelled there: mqctl_slots.h. What
+ * runs is left alone, or, with --running, ended with its handler, when all that
+ * waits is dealt with: mqctl_running.h. A handler of a killed worker may be at
+ * work still; --running cancels its message, which the next start notices when
+ * it has ended what is left of that handler.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
+#include "scripts/mqctl/messages/mqctl_order.h"
 #include "scripts/mqctl/messages/mqctl_running.h"
+#include "scripts/mqctl/messages/mqctl_slots.h"
+#include "scripts/mqctl/messages/mqctl_steer_tell.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -24,14 +28,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/state/worker_lock.h"
+#include "common/store/store_spool.h"
 #include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
 #include "scripts/mqctl/mqctl_ask.h"
 
-#define BATCH 64 /* rows of one commit; as many as a request may have */
-#define LINE  2048
+#define BATCH ORDER_MOST /* rows of one commit */
 
 #define SPOOLED "spool-" /* before a key of the spool, as in a cursor */
 
@@ -40,11 +41,10 @@ struct order {
     struct messages m;
     bool cancel;
     int64_t rows[BATCH];
-    bool skip[BATCH]; /* those that have run, or may have */
+    bool skip[BATCH], ran[BATCH]; /* of no worker: begun; ended */
     size_t count;
     struct waiting_steer write; /* the batch, as it is written */
-    uint64_t chosen, result[WAITING_IN_FLIGHT + 1];
-    uint64_t spooled;    /* left alone */
+    struct steered_sums sums;
     struct runs running; /* to be cancelled with their handlers */
     struct ulid *absent; /* named, and neither in a slot nor a row */
     size_t absent_count;
@@ -53,15 +53,19 @@ struct order {
 
 /* ---- a batch ---- */
 
-/* had_look - what a killed worker had is left alone; all, if nobody knows */
+/* had_look - what a handler of a killed worker was at is left alone, unless its
+ * end was asked for, and so is what has come to its end; all of the spool, if
+ * nobody knows what has */
 static void had_look(struct order *x)
 {
-    int err = messages_lent(&x->m, x->rows, x->count, x->skip);
+    int err =
+        x->o->running ? 0 : messages_begun(&x->m, x->rows, x->count, x->skip);
 
-    if (!err && messages_spooled_ran(&x->m, x->rows, x->count, x->skip))
+    x->sums.blind = err == -ENOENT;
+    if (messages_spooled_ran(&x->m, x->rows, x->count, x->ran))
         x->write.most = INT64_MAX;
     for (size_t i = 0; i < x->count; i++)
-        x->skip[i] = x->skip[i] || (err && err != -ENOENT);
+        x->skip[i] = x->skip[i] || x->ran[i] || (err && err != -ENOENT);
 }
 
 /* no_worker - asked in the transaction; if none runs, none can take or end
@@ -69,14 +73,26 @@ static void had_look(struct order *x)
 static bool no_worker(void *arg)
 {
     struct order *x = arg;
-    char path[PATH_MAX];
 
-    if (statedir_path(&x->m.dir, STATEDIR_PIDFILE, path, NULL) < 0 ||
-        worker_lock_look(path, NULL) == WORKER_RUNS)
+    if (ask_runs(&x->m.dir) != 0)
         return false;
     if (x->cancel)
         had_look(x);
     return true;
+}
+
+/* result_add - what became of a row without a worker */
+static void result_add(struct order *x, size_t i, enum waiting_steered is)
+{
+    bool spool = x->rows[i] < 0 && is == WAITING_IN_FLIGHT;
+
+    if (spool && x->ran[i])
+        x->sums.result[WAITING_GONE]++;
+    else if (spool && !x->skip[i])
+        x->sums.spooled++;
+    else
+        x->sums.result[is]++;
+    x->sums.runs += is == WAITING_IN_FLIGHT && x->skip[i] && !x->ran[i];
 }
 
 /* write_here - without a worker; -EAGAIN: one runs now */
@@ -86,6 +102,7 @@ static int write_here(struct order *x)
     int err;
 
     memset(x->skip, 0, sizeof x->skip);
+    memset(x->ran, 0, sizeof x->ran);
     x->write = (struct waiting_steer){.cancel = x->cancel,
                                       .rows = x->rows,
                                       .count = x->count,
@@ -102,59 +119,31 @@ static int write_here(struct order *x)
                      "the store cannot be written: %s", errno_text(-err));
         return err;
     }
-    for (size_t i = 0; i < x->count; i++) {
-        if (x->rows[i] < 0 && out[i] == WAITING_IN_FLIGHT)
-            x->spooled++;
-        else
-            x->result[out[i]]++;
-    }
+    for (size_t i = 0; i < x->count; i++)
+        result_add(x, i, out[i]);
     return 0;
 }
 
-/* results_add - what the worker did; false: it is no answer to this */
-static bool results_add(struct order *x, const json_t *answer)
-{
-    static const char *const words[] = {"done", "already", "gone", "in flight"};
-    const json_t *all = json_object_get(answer, "results");
-
-    if (json_array_size(all) != x->count)
-        return false;
-    for (size_t i = 0; i < x->count; i++) {
-        const char *word = json_string_value(json_array_get(all, i));
-        size_t k = 0;
-
-        while (k < 4 && (!word || strcmp(word, words[k]) != 0))
-            k++;
-        if (k == 4)
-            return false;
-        x->result[k]++;
-    }
-    return true;
-}
-
-/* ask_worker - the one that runs */
+/* ask_worker - the one that runs; -EAGAIN: none does any more */
 static int ask_worker(struct order *x)
 {
-    char line[LINE];
-    struct problem p;
-    json_t *answer;
-    const char *why;
-    int n = snprintf(line, sizeof line, "%s", x->cancel ? "cancel" : "run-now");
+    enum waiting_steered out[BATCH];
+    int err = order_rows(&x->m, x->cancel ? "cancel" : "run-now", x->rows,
+                         x->count, out, &x->status);
 
-    for (size_t i = 0; i < x->count; i++)
-        n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64,
-                      x->rows[i]);
-    if (ask(&x->m.dir, x->m.queue, line, &answer, &p) < 0) {
-        x->status = complain_of(&p);
-        return -EIO;
-    }
-    if (!json_is_true(json_object_get(answer, "ok")) ||
-        !results_add(x, answer)) {
-        why = json_string_value(json_object_get(answer, "error"));
-        x->status = complain(EX_TEMPFAIL, "%s", why ? why : "no answer");
-    }
-    json_decref(answer);
-    return x->status ? -EIO : 0;
+    for (size_t i = 0; i < x->count && !err; i++)
+        x->sums.result[out[i]]++;
+    return err;
+}
+
+/* turns - it starts and ends while we look */
+static int turns(struct order *x)
+{
+    x->status = complain(EX_TEMPFAIL,
+                         "a worker of %s starts or ends just now; give the "
+                         "order again",
+                         x->m.queue);
+    return -EIO;
 }
 
 /* batch_end - all that were collected; 0, or x->status is set */
@@ -163,9 +152,11 @@ static int batch_end(struct order *x)
     int err = 0;
 
     if (x->count && !x->o->dry_run) {
-        err = x->m.runs ? -EAGAIN : write_here(x);
+        err = x->m.runs ? ask_worker(x) : write_here(x);
+        if (err == -EAGAIN) /* it has ended, or one has begun */
+            err = x->m.runs ? write_here(x) : ask_worker(x);
         if (err == -EAGAIN)
-            err = ask_worker(x);
+            err = turns(x);
     }
     x->count = 0;
     return err;
@@ -178,17 +169,107 @@ static int row_take(struct order *x, int64_t row)
     return x->count == BATCH ? batch_end(x) : 0;
 }
 
-/* slot_take - one that a slot has: it is left alone, unless it runs, can be
- * named to the worker, and its handler may be ended */
-static int slot_take(struct order *x, bool runs, const struct ulid *id,
-                     uint64_t started_ns)
+/* state_take - run-now has nothing to do with one in that state */
+static int state_take(struct order *x, enum waiting_state state)
+{
+    x->sums.result[state == WAITING_RUNNING ? WAITING_IN_FLIGHT
+                                            : WAITING_NOT_SO]++;
+    x->sums.waits[state]++;
+    return 0;
+}
+
+/* state_keep - visit: of a row */
+static int state_keep(const struct waiting_row *w, void *arg)
+{
+    *(enum waiting_state *)arg = w->state;
+    return 0;
+}
+
+/* named_take - a row, or a key of the spool with a minus, that was named
+ * Whether a row is due is for the worker to say, which counts delays by a clock
+ * that nobody sets: after a step of the wall clock ours says something else. */
+static int named_take(struct order *x, int64_t row)
+{
+    enum waiting_state state = WAITING_DELAYED;
+    int err = 0;
+
+    if (x->cancel)
+        return row_take(x, row);
+    if (row < 0 && store_spool_find(x->m.store, -row, NULL) == 0)
+        return state_take(x, WAITING_SPOOLED);
+    if (row > 0)
+        err = waiting_get(x->m.store, row, &x->m.filter, state_keep, &state);
+    if (!err && state != WAITING_DELAYED && state != WAITING_RETRY &&
+        state != WAITING_READY)
+        return state_take(x, state);
+    return err && err != -ENOENT ? err : row_take(x, row);
+}
+
+/* run_take - a handler has it: it is left alone, unless it is to be ended, and
+ * can be named to the worker */
+static int run_take(struct order *x, const struct custody_seen *c)
 {
     static const struct ulid none;
 
-    if (runs && x->o->running && memcmp(id, &none, sizeof none) != 0)
-        return running_add(&x->running, id, started_ns);
-    x->result[WAITING_IN_FLIGHT]++;
+    if (x->cancel && x->o->running && memcmp(&c->id, &none, sizeof none) != 0)
+        return running_add(&x->running, &c->id, c->started_ns);
+    x->sums.result[WAITING_IN_FLIGHT]++;
+    x->sums.runs++;
     return 0;
+}
+
+/* slot_ask - of the worker that runs */
+static int slot_ask(struct order *x, const struct custody_seen *c)
+{
+    enum waiting_steered is;
+    bool runs;
+    int err = slot_cancel(&x->m, c, &is, &runs, &x->status);
+
+    if (err)
+        return err;
+    if (runs)
+        return run_take(x, c);
+    x->sums.result[is]++;
+    x->sums.letters += is == WAITING_IN_FLIGHT && slot_letter(&x->m, c);
+    return 0;
+}
+
+/* slot_write - of a worker that was killed */
+static int slot_write(struct order *x, const struct custody_seen *c)
+{
+    enum waiting_steered is;
+    int64_t row;
+    int err = slot_row(&x->m, c, &row);
+
+    if (!err && row)
+        return row_take(x, row);
+    if (!err)
+        err = slot_cancel_left(&x->m, c, x->o->running, &is, &x->status);
+    if (err)
+        return err;
+    x->sums.result[is]++;
+    if (is == WAITING_IN_FLIGHT && slot_letter(&x->m, c))
+        x->sums.letters++;
+    else
+        x->sums.runs += is == WAITING_IN_FLIGHT;
+    return 0;
+}
+
+/* slot_take - one that was in a slot */
+static int slot_take(struct order *x, const struct slot_seen *s)
+{
+    int err;
+
+    if (!x->cancel)
+        return state_take(x, s->state);
+    if (s->state == WAITING_RUNNING)
+        return run_take(x, &s->c);
+    if (x->o->dry_run)
+        return 0;
+    err = x->m.runs ? slot_ask(x, &s->c) : slot_write(x, &s->c);
+    if (err == -EAGAIN)
+        err = x->m.runs ? slot_write(x, &s->c) : slot_ask(x, &s->c);
+    return err == -EAGAIN ? turns(x) : err;
 }
 
 /* message_take - visit: a message of the filter */
@@ -196,15 +277,14 @@ static int message_take(const struct message_seen *seen, void *arg)
 {
     struct order *x = arg;
 
-    if (x->o->limit && x->chosen == x->o->limit)
+    if (x->o->limit && x->sums.chosen == x->o->limit)
         return 1;
-    x->chosen++;
-    if (!seen->in_slot && seen->state == WAITING_SPOOLED)
+    x->sums.chosen++;
+    if (seen->in_slot)
+        return slot_take(x, seen->slot);
+    if (seen->state == WAITING_SPOOLED)
         return row_take(x, -messages_spooled_key(seen));
-    if (!seen->in_slot)
-        return row_take(x, seen->row);
-    return slot_take(x, seen->state == WAITING_RUNNING, &seen->id,
-                     seen->started_ns);
+    return row_take(x, seen->row);
 }
 
 /* ---- ids ---- */
@@ -272,8 +352,8 @@ static int absent_find(const struct message_seen *seen, void *arg)
         if (memcmp(&x->absent[i], &seen->id, sizeof seen->id) != 0)
             continue;
         x->absent[i] = x->absent[--x->absent_count];
-        x->result[WAITING_GONE]--;
-        if (row_take(x, -messages_spooled_key(seen)) < 0)
+        x->sums.result[WAITING_GONE]--;
+        if (named_take(x, -messages_spooled_key(seen)) < 0)
             return -EIO;
         break;
     }
@@ -303,15 +383,12 @@ static int ids_take(struct order *x)
                                  text);
             break;
         }
-        x->chosen++;
+        x->sums.chosen++;
         if (err == -ENOENT) {
-            x->result[WAITING_GONE]++;
+            x->sums.result[WAITING_GONE]++;
             err = 0;
-        } else if (slot) {
-            err = slot_take(x, slot->state == WAITING_RUNNING, &slot->c.id,
-                            slot->c.started_ns);
         } else {
-            err = row_take(x, row);
+            err = slot ? slot_take(x, slot) : named_take(x, row);
         }
     }
     if (!err && x->absent_count) {
@@ -323,75 +400,18 @@ static int ids_take(struct order *x)
 
 /* ---- the verbs ---- */
 
-/* numbers_tell - how many of how many, and of the others why not */
-static void numbers_tell(const struct order *x)
-{
-    const struct options *o = x->o;
-    uint64_t done = o->dry_run ? x->chosen - x->result[WAITING_IN_FLIGHT]
-                               : x->result[WAITING_STEERED];
-
-    if (o->json) {
-        if (json_print_line(
-                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
-                          x->m.queue, "chosen", (json_int_t)x->chosen, "done",
-                          (json_int_t)x->result[WAITING_STEERED], "already",
-                          (json_int_t)x->result[WAITING_NOT_SO], "gone",
-                          (json_int_t)x->result[WAITING_GONE], "in_flight",
-                          (json_int_t)x->result[WAITING_IN_FLIGHT], "spooled",
-                          (json_int_t)x->spooled, "dry_run", o->dry_run),
-                stdout) < 0)
-            complain_memory();
-        return;
-    }
-    if (!o->quiet)
-        printf("%s: %" PRIu64 " of %" PRIu64 " message%s %s%s\n", x->m.queue,
-               done, x->chosen, term_plural(x->chosen),
-               o->dry_run ? "would be " : "",
-               x->cancel ? "cancelled" : "due now");
-    if (x->result[WAITING_NOT_SO])
-        complain(0,
-                 "%" PRIu64 " %s already, or wait%s behind their group's "
-                 "head%s",
-                 x->result[WAITING_NOT_SO], x->cancel ? "cancelled" : "due",
-                 x->result[WAITING_NOT_SO] == 1 ? "s" : "",
-                 x->cancel ? ""
-                           : "; what is in the spool is due, and runs "
-                             "when those before it have");
-    if (x->result[WAITING_GONE])
-        complain(0, "%" PRIu64 " do%s not wait, or %s not there",
-                 x->result[WAITING_GONE],
-                 x->result[WAITING_GONE] == 1 ? "es" : "",
-                 x->result[WAITING_GONE] == 1 ? "is" : "are");
-    if (x->result[WAITING_IN_FLIGHT])
-        complain(0,
-                 "%" PRIu64 " in flight, left alone; try again when it "
-                 "waits for its next attempt%s",
-                 x->result[WAITING_IN_FLIGHT],
-                 x->cancel && !o->running
-                     ? ", or end its handler with --running"
-                     : "");
-    if (x->running.count && !o->dry_run)
-        complain(0,
-                 "%zu run%s still, or failed meanwhile; see mqctl list, and "
-                 "cancel again",
-                 x->running.count, x->running.count == 1 ? "s" : "");
-    if (x->spooled)
-        complain(0,
-                 "%" PRIu64 " in the spool, left alone: the killed worker has "
-                 "run them, or may have; start the next one, and cancel again "
-                 "what is listed then",
-                 x->spooled);
-}
-
 /* numbers_status - an id that was named and not steered is a failure */
 static int numbers_status(const struct order *x)
 {
+    const struct steered_sums *n = &x->sums;
+
     if (x->status || x->o->line.operand_count == 1)
         return x->status;
-    if (x->result[WAITING_GONE])
+    if (n->result[WAITING_GONE])
         return EX_NOINPUT;
-    return x->result[WAITING_IN_FLIGHT] || x->spooled ||
-                   (x->running.count && !x->o->dry_run)
+    return n->result[WAITING_IN_FLIGHT] || n->spooled ||
+                   n->waits[WAITING_PARKED] || n->waits[WAITING_HELD] ||
+                   (n->unended && !x->o->dry_run)
                ? EX_TEMPFAIL
                : 0;
 }
@@ -420,8 +440,8 @@ static void running_end(struct order *x)
     status = running_cancel(&x->running, &x->m);
     if (status && !x->status)
         x->status = status;
-    x->result[WAITING_STEERED] += x->running.cancelled;
-    x->result[WAITING_GONE] += x->running.ended;
+    x->sums.result[WAITING_STEERED] += x->running.cancelled;
+    x->sums.result[WAITING_GONE] += x->running.ended;
 }
 
 int steer_messages_run(const struct options *o)
@@ -445,7 +465,8 @@ int steer_messages_run(const struct options *o)
     if (err < 0 && !x.status)
         x.status = complain(EX_IOERR, "cannot read the messages: %s",
                             errno_text(-err));
-    numbers_tell(&x);
+    x.sums.unended = x.running.count;
+    steered_tell(&x.sums, &x.m, o);
     messages_close(&x.m);
     running_free(&x.running);
     free(x.absent);

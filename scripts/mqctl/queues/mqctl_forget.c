@@ -4,71 +4,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
-#include "common/state/runtimedir.h"
 #include "common/state/state_forget.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
-
-#define KEPT_TEXT 256
-
-/* What would be thrown away: messages. */
-struct kept {
-    int64_t waiting, spooled, dead, in_flight;
-    struct problem unknown; /* status 0: they are all known */
-};
-
-/* kept_count - a file that is not there holds nothing */
-static void kept_count(struct kept *k, struct snapshot *v)
-{
-    char path[PATH_MAX];
-    struct store *s;
-    int err = snapshot_store(v, &s);
-
-    store_close(&s);
-    if (err && err != -ENOENT)
-        k->unknown = v->no_store;
-    if (!err) {
-        k->waiting = v->waiting + v->parked;
-        k->spooled = v->spooled;
-        k->dead = v->dead + v->replayed;
-    }
-    if (v->custody >= 0)
-        k->in_flight = v->custody;
-    else if (runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &k->unknown) ==
-                 0 &&
-             access(path, F_OK) == 0)
-        problem_fill(&k->unknown, EX_CANTCREAT, "%s cannot be read", path);
-}
-
-static int64_t kept_sum(const struct kept *k)
-{
-    return k->waiting + k->spooled + k->dead + k->in_flight;
-}
-
-/* kept_text - "3 waiting, 2 dead letters" */
-static const char *kept_text(const struct kept *k, char buf[KEPT_TEXT])
-{
-    const struct {
-        int64_t n;
-        const char *what;
-    } all[] = {{k->waiting, "waiting"},
-               {k->spooled, "in the spool"},
-               {k->in_flight, "in flight"},
-               {k->dead, k->dead == 1 ? "dead letter" : "dead letters"}};
-    size_t at = 0;
-
-    buf[0] = '\0';
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].n > 0)
-            at += (size_t)snprintf(buf + at, KEPT_TEXT - at, "%s%" PRId64 " %s",
-                                   at ? ", " : "", all[i].n, all[i].what);
-    return buf;
-}
+#include "scripts/mqctl/queues/mqctl_kept.h"
 
 /* worker_in_the_way - nothing is forgotten under one, whatever was given */
 static int worker_in_the_way(const struct snapshot *v)

@@ -19,6 +19,7 @@
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
+#include "scripts/mqctl/queues/mqctl_kept.h"
 
 #define MEMORY_TEXT (PATH_MAX + 128)
 
@@ -252,10 +253,27 @@ static const char *memory_remove(const struct snapshot *v,
     return buf;
 }
 
-/* removed_tell - where retries and dead letters are kept, and what throws those
- * away; `lost`: messages that went with the queue, below 0: not known */
-static void removed_tell(const struct options *o, const struct snapshot *v,
-                         long lost)
+/* kept_tell - what is left of a queue, where, and what throws that away; what
+ * `memory` tells is not said twice */
+static void kept_tell(struct snapshot *v, const char *memory)
+{
+    char text[KEPT_TEXT];
+    struct kept k = {0};
+
+    kept_count(&k, v);
+    if (memory[0])
+        k.spooled = k.in_flight = 0;
+    kept_text(&k, text);
+    printf("; %s kept in %s until mqctl forget %s%s\n",
+           k.unknown.status ? "what it had is"
+           : text[0]        ? text
+                            : "no message of it is left, its numbers are",
+           v->dir.folder, v->queue, memory);
+}
+
+/* removed_tell - `lost`: messages that went with the queue, below 0: not
+ * known */
+static void removed_tell(const struct options *o, struct snapshot *v, long lost)
 {
     char memory[MEMORY_TEXT], thrown[64] = "";
 
@@ -269,12 +287,13 @@ static void removed_tell(const struct options *o, const struct snapshot *v,
                                         json_known(lost), "kept_in",
                                         v->has_folder ? v->dir.folder : NULL),
                               stdout);
-    else if (!o->quiet && v->has_folder)
-        printf("%s: removed%s; retries and dead letters are kept in %s until "
-               "mqctl forget %s%s\n",
-               v->queue, thrown, v->dir.folder, v->queue, memory);
-    else if (!o->quiet)
-        printf("%s: removed%s%s\n", v->queue, thrown, memory);
+    if (o->json || o->quiet)
+        return;
+    printf("%s: removed%s", v->queue, thrown);
+    if (v->has_folder)
+        kept_tell(v, memory);
+    else
+        putchar('\n');
 }
 
 /* unlink_counted - how many messages went with it: whoever has it open may send

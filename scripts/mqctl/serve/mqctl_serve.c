@@ -93,10 +93,13 @@ static int token_load(struct server *s, struct problem *p)
 {
     const struct serve_options *o = s->site.o;
     char root[PATH_MAX], path[PATH_MAX];
-    int err;
+    gid_t readers = SERVE_NOBODY;
+    int err = o->group ? serve_group_find(o->group, &readers, p) : 0;
 
+    if (err)
+        return err;
     if (o->token_file)
-        return serve_token_load(&s->site.guard, o->token_file, p);
+        return serve_token_load(&s->site.guard, o->token_file, readers, p);
     err = statedir_root(root, o->state_dirs.count ? o->state_dirs.at[0] : NULL,
                         p);
     if (err)
@@ -110,7 +113,7 @@ static int token_load(struct server *s, struct problem *p)
     if (!folder_join(path, root, "/", TOKEN_NAME))
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the state directory is too long");
-    return serve_token_load(&s->site.guard, path, p);
+    return serve_token_load(&s->site.guard, path, SERVE_NOBODY, p);
 }
 
 /* mhd_says - what libmicrohttpd has to tell: of connections that ended */

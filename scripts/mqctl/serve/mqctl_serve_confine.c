@@ -200,18 +200,27 @@ static void build(struct program *p, bool write)
     answer(p, SECCOMP_RET_ERRNO | EPERM);
 }
 
+static int set(const struct sock_fprog *prog, unsigned flags)
+{
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, prog) < 0
+               ? -errno
+               : 0;
+}
+
+/* filter - a kernel before 4.14 cannot note what it refuses, and refuses a flag
+ * that it does not know (EINVAL) */
 static int filter(bool write)
 {
     static struct program p;
     struct sock_fprog prog = {.filter = p.at};
+    int err;
 
     build(&p, write);
     prog.len = p.n;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_LOG,
-                &prog) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
-    return 0;
+    err = set(&prog, SECCOMP_FILTER_FLAG_LOG);
+    return err == -EINVAL ? set(&prog, 0) : err;
 }
 #else
 static int filter(bool write)

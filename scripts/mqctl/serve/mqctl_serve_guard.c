@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,26 +96,95 @@ static bool same(const char *a, const char *b, size_t size)
     return differs == 0;
 }
 
+/* group_entry - getgrnam_r(3) with as much room as it wants; whether there is
+ * one. That a name is unknown may be an error, too: which, is not agreed on. */
+static bool group_entry(const char *name, gid_t *out)
+{
+    struct group entry, *found = NULL;
+    size_t room = 1024;
+    char *text;
+    int err;
+
+    do {
+        room *= 4;
+        text = malloc(room);
+        err = text ? getgrnam_r(name, &entry, text, room, &found) : ENOMEM;
+        if (found)
+            *out = entry.gr_gid;
+        free(text);
+    } while (err == ERANGE);
+    return found != NULL;
+}
+
+int serve_group_find(const char *name, gid_t *out, struct problem *p)
+{
+    char *end;
+    unsigned long n;
+
+    if (group_entry(name, out))
+        return 0;
+    n = strtoul(name, &end, 10);
+    *out = (gid_t)n;
+    return *name >= '0' && *name <= '9' && !*end && n < SERVE_NOBODY
+               ? 0
+               : problem_set(p, EX_USAGE, ENOENT,
+                             "--group: there is no group \"%.64s\"; make it "
+                             "with groupadd, or give another",
+                             name);
+}
+
+/* token_fill - its text, for those who may read it; on the disk */
+static int token_fill(int fd, const char *text, gid_t readers)
+{
+    int err = file_write(fd, text, SERVE_TOKEN, 0);
+
+    if (!err && readers != SERVE_NOBODY &&
+        (fchown(fd, (uid_t)-1, readers) < 0 || fchmod(fd, 0640) < 0))
+        err = -errno;
+    return err || fsync(fd) == 0 ? err : -errno;
+}
+
 /* token_make - a new one into a new file, which another start may have made
- * meanwhile: -EEXIST */
-static int token_make(const char *path)
+ * meanwhile: -EEXIST
+ * Nobody finds it before those who may read it are set. Crash before link: a
+ * file of another name is left, whose token nothing knows. Crash after link:
+ * that name is left beside the token's own. */
+static int token_make(const char *path, gid_t readers)
 {
     uint8_t bytes[HEX_SIZE / 2];
-    char text[SERVE_TOKEN + 1];
-    int fd;
+    char text[SERVE_TOKEN + 1], temp[PATH_MAX];
+    int fd, err;
 
+    if (snprintf(temp, sizeof temp, "%s.XXXXXX", path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    fd = mkostemp(temp, O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
     arc4random_buf(bytes, sizeof bytes);
     hex_print(bytes, sizeof bytes, text);
     memcpy(text + HEX_SIZE, "\n", 2);
-    fd = file_create(path, text, SERVE_TOKEN);
-    if (fd < 0)
-        return fd;
+    err = token_fill(fd, text, readers);
     close(fd);
-    return 0;
+    if (!err && link(temp, path) < 0)
+        err = -errno;
+    unlink(temp);
+    return err;
 }
 
-/* token_read - what is in the file, if nobody else may read that */
-static int token_read(struct serve_guard *g, const char *path,
+/* token_kept - whether those who may read the file are those who are meant */
+static bool token_kept(const struct stat *st, gid_t readers)
+{
+    bool ours = st->st_uid == geteuid() || st->st_uid == 0 || geteuid() == 0;
+    mode_t others = st->st_mode & 077;
+
+    if (!S_ISREG(st->st_mode) || !ours)
+        return false;
+    return readers == SERVE_NOBODY ? others == 0
+                                   : others == 040 && st->st_gid == readers;
+}
+
+/* token_read - what is in the file, if nobody else can read that */
+static int token_read(struct serve_guard *g, const char *path, gid_t readers,
                       struct problem *p)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -133,13 +204,16 @@ static int token_read(struct serve_guard *g, const char *path,
     }
     n = read(fd, g->token, HEX_SIZE);
     close(fd);
-    if (!S_ISREG(st.st_mode) || (st.st_mode & 077) ||
-        (st.st_uid != geteuid() && st.st_uid != 0 && geteuid() != 0))
-        return problem_set(p, EX_CANTCREAT, EPERM,
-                           "token file %s can be read or is owned by others; "
-                           "chmod 600 and chown it, or remove it, and a new "
-                           "one is made",
-                           path);
+    if (!token_kept(&st, readers))
+        return problem_set(
+            p, EX_CANTCREAT, EPERM,
+            readers == SERVE_NOBODY
+                ? "token file %s can be read or is owned by others; chmod 600 "
+                  "and chown it, or remove it, and a new one is made"
+                : "token file %s was not made for that --group alone (mode "
+                  "0640); remove it, and a new one is made, or give another "
+                  "--token-file",
+            path);
     g->token[HEX_SIZE] = '\0';
     if (n == HEX_SIZE && strspn(g->token, "0123456789abcdef") == HEX_SIZE)
         return 0;
@@ -149,19 +223,24 @@ static int token_read(struct serve_guard *g, const char *path,
                        path);
 }
 
-int serve_token_load(struct serve_guard *g, const char *path, struct problem *p)
+int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
+                     struct problem *p)
 {
-    int err = token_read(g, path, p);
+    int err = token_read(g, path, readers, p);
 
     if (err != -ENOENT)
         return err;
-    err = token_make(path);
+    err = token_make(path, readers);
     if (err && err != -EEXIST)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make token file %s: %s; give a "
-                           "--token-file in a folder that can be written to",
-                           path, errno_text(-err));
-    err = token_read(g, path, p);
+                           "--token-file in a folder that can be written "
+                           "to%s",
+                           path, errno_text(-err),
+                           err == -EPERM && readers != SERVE_NOBODY
+                               ? ", and be of that --group"
+                               : "");
+    err = token_read(g, path, readers, p);
     return err != -ENOENT
                ? err
                : problem_set(p, EX_CANTCREAT, ENOENT,

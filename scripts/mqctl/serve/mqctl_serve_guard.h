@@ -4,7 +4,7 @@
  *        comes from, the token, and the cookie that stands for it.
  * WHO    One thread.
  * OWNS   Nothing; the names are the command line's.
- * FAILS  serve_token_load: a problem, 73 or 77.
+ * FAILS  serve_token_load: a problem, 73 or 77; serve_group_find: 64.
  *
  * A page of another site can make a browser send requests to us, and a name of
  * its own can come to mean our address while the page is open (DNS rebinding).
@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/problem.h"
 
@@ -38,8 +39,13 @@ bool serve_host_ours(const struct serve_guard *g, const char *host);
  * Sec-Fetch-Site, `origin` its Origin; NULL: not sent. */
 bool serve_site_ours(const char *site, const char *origin, const char *host);
 
-/* Read the token from `path`, which is made if it is missing. */
-int serve_token_load(struct serve_guard *g, const char *path,
+#define SERVE_NOBODY ((gid_t)-1)
+/* The group of that name, or number; 0 or a problem. */
+int serve_group_find(const char *name, gid_t *out, struct problem *p);
+/* Read the token from `path`, which is made if it is missing. `readers`: who
+ * can read the file besides its owner, and must be able to. A token that a
+ * group knows is never that of a server whose file only its owner reads. */
+int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
                      struct problem *p);
 bool serve_token_right(const struct serve_guard *g, const char *text);
 /* A cookie that is good until then, and whether one is. */

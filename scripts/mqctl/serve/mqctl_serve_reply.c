@@ -76,6 +76,8 @@ static const char *title_of(unsigned status)
         return "It has changed meanwhile";
     case 413:
         return "Too large";
+    case 415:
+        return "Not in that form";
     case 421:
         return "That is not a name of this server";
     case 429:

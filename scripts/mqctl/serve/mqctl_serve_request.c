@@ -127,18 +127,28 @@ static bool wrong_often(void)
 /* write_flaw - why a request may not change anything; NULL: it may */
 static const char *write_flaw(const struct visit *v)
 {
-    const char *type = header(v, "Content-Type");
-
     if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
                          host_of(v)))
         return "the request comes from a page of another site";
     if (!header(v, "X-MQ-Request"))
         return "a request that changes something needs the header "
                "X-MQ-Request: 1, which no form of another site can send";
-    if (header(v, "Content-Length") &&
-        (!type || strncasecmp(type, "application/json", 16) != 0))
-        return "the body must be application/json";
+    if (!v->site->o->allow_write)
+        return "this server only shows; start it with --allow-write to let it "
+               "change something";
     return NULL;
+}
+
+/* is_json - whether the body says so, if there is one */
+static bool is_json(const struct visit *v)
+{
+    static const char json[] = "application/json";
+    const char *type = header(v, "Content-Type");
+
+    if (!header(v, "Content-Length") && !header(v, "Transfer-Encoding"))
+        return true;
+    return type && strncasecmp(type, json, sizeof json - 1) == 0 &&
+           strchr("; \t", type[sizeof json - 1]);
 }
 
 /* may_look - whether it has the token, or needs none */
@@ -181,10 +191,10 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
     if (!route->write)
         return 0;
     *why = write_flaw(v);
-    if (!*why && !v->site->o->allow_write)
-        *why = "this server only shows; start it with --allow-write to let it "
-               "change something";
-    return *why ? 403 : 0;
+    if (*why)
+        return 403;
+    *why = "the body must be JSON: send Content-Type: application/json";
+    return is_json(v) ? 0 : 415;
 }
 
 /* ---- logging in ---- */
@@ -405,12 +415,6 @@ static enum MHD_Result begin(struct visit *v)
     case SERVE_JOB:
     case SERVE_JOB_STOP:
         return job_answer(v);
-    case SERVE_STEER:
-        if (strcmp(path->word, "pause") != 0 &&
-            strcmp(path->word, "resume") != 0 &&
-            strcmp(path->word, "drain") != 0)
-            return refuse(v, 404, "pause, resume and drain are there");
-        return look(v);
     default:
         return look(v);
     }

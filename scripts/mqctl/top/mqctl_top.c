@@ -16,6 +16,7 @@
 #include "common/text/cli_interrupt.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
+#include "common/text/term_time.h"
 #include "common/text/complain.h"
 
 #define HEAD_EVERY 20 /* lines between two titles */
@@ -29,7 +30,7 @@ static void line_text(const struct top_row *r)
     char when[TIME_TEXT];
 
     safe_text_copy(name, sizeof name, r->queue, strlen(r->queue));
-    time_print(clock_wall_ns(), when);
+    term_time(clock_wall_ns(), when);
     if (!r->looked) {
         printf("%.8s  %-20s  ", when + 11, name);
         safe_text(stdout, r->problem.text, strlen(r->problem.text), true);

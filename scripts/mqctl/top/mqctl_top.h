@@ -39,8 +39,10 @@ struct top {
     char trouble[256]; /* with the state directory; "": none */
 };
 
-/* Look at all of them once more. */
+/* Look at all of them once more, an interval after the last look. */
 int top_look(struct top *t);
+/* Look at them in between: rates and curves go on from the last look. */
+int top_refresh(struct top *t);
 void top_free(struct top *t);
 
 #endif

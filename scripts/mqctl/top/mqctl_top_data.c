@@ -58,16 +58,22 @@ static void between(struct top_row *r, uint64_t now)
     r->head = r->v.head;
 }
 
-/* row_look - once more */
+/* row_refresh - how it is now; what is of an interval stays */
+static void row_refresh(struct top *t, struct top_row *r)
+{
+    if (r->looked)
+        snapshot_close(&r->v);
+    r->looked = snapshot_open(&r->v, t->o->state_dir, r->queue, !t->files_only,
+                              &r->problem) == 0;
+}
+
+/* row_look - once more, at the end of an interval */
 static void row_look(struct top *t, struct top_row *r)
 {
     uint64_t now = clock_mono_ns();
     size_t at = r->past.looks++ % TOP_HISTORY;
 
-    if (r->looked)
-        snapshot_close(&r->v);
-    r->looked = snapshot_open(&r->v, t->o->state_dir, r->queue, !t->files_only,
-                              &r->problem) == 0;
+    row_refresh(t, r);
     r->rate = 0;
     r->p50 = r->p99 = r->wait99 = 0;
     if (r->looked && r->v.counters)
@@ -115,6 +121,15 @@ int top_look(struct top *t)
 
     for (size_t i = 0; i < t->count && !err; i++)
         row_look(t, t->rows[i]);
+    return err;
+}
+
+int top_refresh(struct top *t)
+{
+    int err = rows_find(t);
+
+    for (size_t i = 0; i < t->count && !err; i++)
+        row_refresh(t, t->rows[i]);
     return err;
 }
 

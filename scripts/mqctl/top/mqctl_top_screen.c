@@ -118,8 +118,10 @@ static int keys_until(struct screen *s, uint64_t end_ns, bool *on)
         next = c == KEY_RESIZE ? SESSION_GOES_ON
                                : session_key(&s->session, key_of(c));
         *on = next != SESSION_ENDS;
-        if (next != SESSION_GOES_ON)
+        if (!*on)
             return 0;
+        if (next == SESSION_LOOKS && top_refresh(s->session.top) < 0)
+            return -ENOMEM;
         if (show(s) < 0)
             return -ENOMEM;
     }

@@ -75,7 +75,7 @@ static int run(const char *const argv[], int out)
 int tool_letter(const struct options *o, const char *verb, const char *queue,
                 int64_t row, char **out, char why[TOOL_WHY])
 {
-    const char *argv[10] = {"mqdlq", verb};
+    const char *argv[11] = {"mqdlq", verb};
     char number[32];
     int fd = memfd_create("mqctl-mqdlq", MFD_CLOEXEC), status;
     size_t n = 2;
@@ -85,6 +85,8 @@ int tool_letter(const struct options *o, const char *verb, const char *queue,
         argv[n++] = "--wait";
         argv[n++] = WAIT;
     }
+    if (!o->utc)
+        argv[n++] = "--local";
     if (o->state_dir) {
         argv[n++] = "--state-dir";
         argv[n++] = o->state_dir;

@@ -232,8 +232,8 @@ static int connect_to(struct context *ctx, struct problem *p)
     int err = broker_operand_parse(&b->operand, o->line.operands[0], p);
 
     if (!err)
-        err =
-            broker_password_find(b->password, &b->operand, o->password_file, p);
+        err = broker_password_find(b->password, &b->operand,
+                                   o->access.password_file, p);
     if (err)
         return err;
     (void)strlcpy(ctx->queue, b->operand.shown, sizeof ctx->queue);
@@ -242,9 +242,7 @@ static int connect_to(struct context *ctx, struct problem *p)
     b->to = b->operand;
     b->setup = (struct link_setup){.operand = &b->to,
                                    .password = b->password,
-                                   .tls_ca = o->tls_ca,
-                                   .tls_cert = o->tls_cert,
-                                   .tls_key = o->tls_key,
+                                   .tls = o->access.tls,
                                    .name = "mqdlq"};
     return link_open(&b->link, &b->setup, 0, p);
 }

@@ -117,8 +117,8 @@ static int message_put(struct run *r, const char *body, size_t size,
     if (err)
         return err;
     r->given++;
-    if (r->post->print_id)
-        puts(id);
+    if (envelope_told(e, r->post->tell, r->post->operand->shown) < 0)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->bar, publisher_confirmed(r->publisher));
     return 0;
 }
@@ -190,9 +190,7 @@ static int connect_to(struct run *r, struct problem *p)
     struct publisher_setup setup = {
         .link = {.operand = post->operand,
                  .password = r->password,
-                 .tls_ca = post->tls_ca,
-                 .tls_cert = post->tls_cert,
-                 .tls_key = post->tls_key,
+                 .tls = post->access->tls,
                  .name = "mqsend"},
         .topology = r->topology,
         .create = post->create,
@@ -200,7 +198,7 @@ static int connect_to(struct run *r, struct problem *p)
         .stop = stop,
     };
     int err = broker_password_find(r->password, post->operand,
-                                   post->password_file, p);
+                                   post->access->password_file, p);
 
     return err ? err : publisher_open(&r->publisher, &setup, p);
 }

@@ -10,13 +10,14 @@
 #ifndef SCRIPTS_MQSEND_AMQP_MQSEND_BROKER_H
 #define SCRIPTS_MQSEND_AMQP_MQSEND_BROKER_H
 
+#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 #include "scripts/mqsend/mqsend_envelope.h"
 #include "scripts/mqsend/mqsend_input.h"
 
 struct broker_post {
     const struct broker_operand *operand;
-    const char *password_file, *tls_ca, *tls_cert, *tls_key; /* NULL: none */
+    const struct broker_access *access;
     struct input *input;
     struct envelope *envelope;
     size_t most;      /* bytes of a body */
@@ -24,7 +25,8 @@ struct broker_post {
     uint64_t repeat;  /* times each record, 1 and up */
     uint64_t rate;    /* messages a second; 0: no limit */
     bool many;        /* the number of records is not known */
-    bool create, print_id, quiet;
+    bool create, quiet;
+    enum envelope_tell tell; /* of each message that was handed over */
 };
 
 int broker_post(const struct broker_post *post);

@@ -25,8 +25,9 @@
 #define AT(member)   .offset = offsetof(struct torture_options, member)
 #define SEEN(member) .seen = offsetof(struct torture_options, member) + 1
 
-#define PATH_WORDS \
-    "done|retry|dead|discard|later|group|recovered|replay|remove|import|send"
+#define PATH_WORDS                                                           \
+    "done|retry|dead|discard|later|group|replayed|resumed|recovered|replay|" \
+    "raw|remove|import|send|unique|at"
 
 static const struct option_row option_rows[] = {
     {"handler", 0, OPT_CHOICE, .value = "exec|stream|plugin|all",
@@ -56,10 +57,10 @@ static const struct option_row option_rows[] = {
              "received, to the end of all"},
     {"path", 0, OPT_CHOICE, .value = PATH_WORDS, .words = PATH_WORDS,
      .preset = "done", AT(path),
-     .help = "with --every-...: what becomes of each message; recovered, "
-             "replay, remove, import, send: with --every-call, of a worker "
-             "that finds what one left, of mqdlq replay, discard and import, "
-             "of mqsend"},
+     .help = "with --every-...: what becomes of each message. From recovered "
+             "on, with --every-call, of a program: a worker after a kill; "
+             "mqdlq replay, replay --raw, discard, import; mqsend --raw, "
+             "--unique, --at"},
     {"stride", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 100000,
      .preset = "1", AT(stride), .help = "with --every-...: after each Nth"},
     {"from", 0, OPT_NUMBER, .value = "N", .min = 0, .max = 10000000,
@@ -167,8 +168,7 @@ static int options_read(struct torture_options *o, int argc, char **argv,
                            o->failures_text);
     if (o->path >= PATH_WHOLE && !o->calls)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--path recovered, replay, remove, import and send "
-                           "are for --every-call");
+                           "--path from recovered on is for --every-call");
     if (!o->failures_text[0])
         o->failures_text = o->points ? "5" : o->stepped ? "0" : "1";
     if (!o->size_text[0])

@@ -31,12 +31,17 @@ enum torture_path {
     PATH_DISCARD,
     PATH_LATER,
     PATH_GROUP,
+    PATH_REPLAYED, /* a letter that was sent again is received */
+    PATH_RESUMED,  /* what a killed worker had in flight is delivered */
     PATH_WHOLE,
     PATH_RECOVERED = PATH_WHOLE, /* a worker, over what one left in flight */
     PATH_REPLAY,                 /* mqdlq replay, of a letter */
+    PATH_RAW,                    /* the same with --raw */
     PATH_REMOVE,                 /* mqdlq discard */
     PATH_IMPORT,                 /* mqdlq import */
-    PATH_SEND,                   /* mqsend */
+    PATH_SEND,                   /* mqsend --raw */
+    PATH_UNIQUE,                 /* mqsend --unique; again, if it was killed */
+    PATH_AT,                     /* mqsend --at */
     PATHS,
 };
 
@@ -102,6 +107,8 @@ const char *place_path(const struct torture *t, const char *file);
 /* Nothing in the queue, in a slot, or waiting in the store. */
 bool place_settled(const struct torture *t);
 unsigned place_slots(const struct torture *t);
+/* Where the first one in use is, in the custody file; 0: there is none. */
+uint64_t place_slot(const struct torture *t);
 long place_queued(const struct torture *t);
 /* A number out of the store; -1: there is none. */
 long long place_store(const struct torture *t, const char *sql);
@@ -227,6 +234,8 @@ _Atomic uint64_t *letters_record(struct torture *t, long long row,
 bool letters_strand(struct torture *t);
 /* Those are dead letters again after a machine went down. */
 void letters_reboot(struct torture *t);
+/* All letters are sent again, to a queue with room for them. */
+void letters_replay(struct torture *t);
 /* mqdlq replays, discards or imports a letter; its pid ... */
 pid_t letters_start(struct torture *t, enum torture_path path);
 /* ... and once more if it was killed before it was done; false: it had `ended`,

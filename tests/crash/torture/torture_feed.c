@@ -2,6 +2,8 @@
 #include "tests/crash/torture/torture_feed.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <mqueue.h>
 #include <signal.h>
 #include <stdio.h>
@@ -198,4 +200,83 @@ void feed_stop(struct torture_world *w)
     for (unsigned i = 0; i < TORTURE_PRODUCERS; i++)
         if (pids[i] > 0 && waitpid(pids[i], NULL, 0) >= 0)
             pids[i] = 0;
+}
+
+/* ---- mqsend ---- */
+
+/* message_write - the next message, to a file of its own */
+static unsigned message_write(uint64_t number, const char *path)
+{
+    static unsigned char message[TORTURE_MOST];
+    struct torture_plan plan;
+    size_t size;
+    int fd;
+
+    torture_plan(number, &plan);
+    size = torture_make(&plan, 0, message);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, message, size) != (ssize_t)size)
+        torture_die("%s: %s", path, strerror(errno));
+    close(fd);
+    return plan.priority;
+}
+
+/* when_print - within a second */
+static void when_print(char text[32])
+{
+    time_t at = (time_t)(clock_wall_ns() / NS_PER_S) + 1;
+    struct tm tm;
+
+    gmtime_r(&at, &tm);
+    strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &tm);
+}
+
+pid_t feed_program(struct torture *t)
+{
+    uint64_t nth = atomic_load(&t->world->producers[0].sent);
+    char path[PATH_MAX], priority[16], key[32], when[32];
+    const char *arguments[] = {"mqsend",  "--file", path, "-p", priority,
+                               "--quiet", NULL,     NULL, NULL, NULL};
+    size_t n = 6;
+
+    snprintf(path, sizeof path, "%s", place_path(t, "message"));
+    snprintf(priority, sizeof priority, "%u",
+             message_write(torture_number(0, nth), path));
+    if (t->options->path == PATH_SEND) {
+        arguments[n++] = "--raw";
+    } else if (t->options->path == PATH_UNIQUE) {
+        snprintf(key, sizeof key, "%" PRIu64, nth);
+        arguments[n++] = "--unique";
+        arguments[n++] = key;
+    } else {
+        when_print(when);
+        arguments[n++] = "--at";
+        arguments[n++] = when;
+    }
+    arguments[n] = t->queue;
+    return program_start(t, NULL, arguments);
+}
+
+bool feed_program_over(struct torture *t, bool ended)
+{
+    long n = place_queued(t);
+    int status = 0;
+
+    if (n > 1 || (n == 0 && ended)) {
+        fprintf(stderr,
+                "torture: mqsend %s, and %ld messages are in the "
+                "queue\n",
+                ended ? "ended" : "was killed", n);
+        return false;
+    }
+    /* Who had no answer sends again: it runs once. */
+    if (t->options->path == PATH_UNIQUE) {
+        waitpid(feed_program(t), &status, 0);
+        n = 1;
+    }
+    atomic_fetch_add(&t->world->producers[0].sent, (uint64_t)n);
+    if (status != 0)
+        fprintf(stderr, "torture: mqsend ended with status %x\n",
+                (unsigned)status);
+    return status == 0;
 }

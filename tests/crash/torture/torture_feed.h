@@ -1,6 +1,7 @@
 /* torture_feed.h - the producers of the torture program
  *
- * WHAT   Processes that keep the queue full with numbered messages.
+ * WHAT   Processes that keep the queue full with numbered messages; mqsend with
+ *        the next one.
  * WHO    The driver.
  * OWNS   The processes; they end with the driver.
  * FAILS  A producer that cannot send leaves its errno in the world; feed_ok
@@ -11,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "tests/crash/torture/torture_witness.h"
+#include "tests/crash/torture/torture.h"
 
 /* They begin at once, unless a pause is on. */
 void feed_start(struct torture_world *w, const char *queue);
@@ -24,5 +25,11 @@ bool feed_spent(struct torture_world *w);
 /* All of them live, and can send. */
 bool feed_ok(struct torture_world *w);
 void feed_stop(struct torture_world *w);
+
+/* mqsend, as --path says; its pid ... */
+pid_t feed_program(struct torture *t);
+/* ... which `ended`, or was killed: the message is in the queue or it was never
+ * sent, and one with a key was sent once more. False: not so; that was told. */
+bool feed_program_over(struct torture *t, bool ended);
 
 #endif

@@ -109,6 +109,29 @@ static long long begun, before;
 
 #define LETTERS "SELECT count(*) FROM messages WHERE state = 3"
 
+void letters_replay(struct torture *t)
+{
+    char state[PATH_MAX], sql[96];
+    const char *arguments[] = {"mqdlq",  "replay", "--state-dir", state,
+                               t->queue, "--all",  NULL};
+    long long row = 0;
+
+    snprintf(state, sizeof state, "%s", place_path(t, "state"));
+    for (;;) {
+        snprintf(sql, sizeof sql,
+                 "SELECT row FROM messages WHERE state = 3 AND row > %lld "
+                 "ORDER BY row",
+                 row);
+        row = place_store(t, sql);
+        if (row < 0)
+            break;
+        letter_flag(t, row, TORTURE_REPLAYED);
+        t->sum.replays++;
+    }
+    if (program_run(t, NULL, arguments) != 0)
+        torture_die("mqdlq replay --all failed");
+}
+
 /* import_start - a letter was exported and is gone, and comes back */
 static pid_t import_start(struct torture *t)
 {
@@ -145,9 +168,9 @@ pid_t letters_start(struct torture *t, enum torture_path path)
     letter_flag(t, begun,
                 path == PATH_REMOVE ? TORTURE_REMOVED
                                     : TORTURE_REPLAYED | TORTURE_MAY_REPEAT);
-    t->sum.replays += path == PATH_REPLAY;
+    t->sum.replays += path != PATH_REMOVE;
     return letter_start(t, path == PATH_REMOVE ? "discard" : "replay", begun,
-                        NULL, NULL);
+                        NULL, path == PATH_RAW ? "--raw" : NULL);
 }
 
 bool letters_again(struct torture *t, enum torture_path path, bool ended)
@@ -164,6 +187,8 @@ bool letters_again(struct torture *t, enum torture_path path, bool ended)
         waitpid(import_start(t), NULL, 0);
     else if (path == PATH_REMOVE && !done)
         (void)letter_verb(t, "discard", begun, NULL, NULL);
+    else if (path == PATH_RAW && !done)
+        (void)letter_verb(t, "replay", begun, NULL, "--raw");
     else if (path == PATH_REPLAY && place_store(t, STRANDED) > 0)
         resend(t, begun);
     return true;

@@ -15,6 +15,7 @@
 
 #define DEPTH    10
 #define LOG_TAIL 4000
+#define HEADED   256 /* bytes that a header may take */
 /* In the custody file, as docs/formats/custody.md says. */
 #define AT_STRIDE 32
 #define AT_NUMBER 56
@@ -129,13 +130,15 @@ long place_queued(const struct torture *t)
 
 /* ---- the worker's state, read from outside ---- */
 
-unsigned place_slots(const struct torture *t)
+/* slots_look - how many are in use; where the first of them is */
+static unsigned slots_look(const struct torture *t, uint64_t *first)
 {
     int fd = open(custody_path(t), O_RDONLY | O_CLOEXEC);
     uint64_t stride = 0;
     uint32_t slots = 0;
     unsigned busy = 0;
 
+    *first = 0;
     if (fd < 0)
         return 0;
     if (pread(fd, &stride, sizeof stride, AT_STRIDE) != sizeof stride ||
@@ -146,10 +149,26 @@ unsigned place_slots(const struct torture *t)
 
         if (pread(fd, &state, 1, (off_t)(AT_SLOTS + stride * i)) != 1)
             torture_die("the custody file is cut short");
-        busy += state != 0;
+        if (state && busy++ == 0)
+            *first = AT_SLOTS + stride * i;
     }
     close(fd);
     return busy;
+}
+
+unsigned place_slots(const struct torture *t)
+{
+    uint64_t first;
+
+    return slots_look(t, &first);
+}
+
+uint64_t place_slot(const struct torture *t)
+{
+    uint64_t first;
+
+    (void)slots_look(t, &first);
+    return first;
 }
 
 /* look_only - the last one that closes a store copies the -wal into it, with
@@ -326,9 +345,11 @@ static struct torture_terms terms_of(const struct torture_options *o)
         [PATH_DONE] = TORTURE_DONE,       [PATH_RETRY] = TORTURE_RETRY,
         [PATH_DEAD] = TORTURE_DEAD,       [PATH_LATER] = TORTURE_LATER,
         [PATH_DISCARD] = TORTURE_DISCARD, [PATH_GROUP] = TORTURE_DONE,
+        [PATH_REPLAYED] = TORTURE_DEAD,   [PATH_RESUMED] = TORTURE_DONE,
         [PATH_RECOVERED] = TORTURE_DONE,  [PATH_REPLAY] = TORTURE_DEAD,
-        [PATH_REMOVE] = TORTURE_DEAD,     [PATH_SEND] = TORTURE_DONE,
-        [PATH_IMPORT] = TORTURE_DEAD,
+        [PATH_RAW] = TORTURE_DEAD,        [PATH_REMOVE] = TORTURE_DEAD,
+        [PATH_IMPORT] = TORTURE_DEAD,     [PATH_SEND] = TORTURE_DONE,
+        [PATH_UNIQUE] = TORTURE_DONE,     [PATH_AT] = TORTURE_DONE,
     };
     struct torture_terms terms = {
         .seed = o->seed, .fixed = (uint32_t)o->size, .failing = o->failing};
@@ -342,6 +363,13 @@ static struct torture_terms terms_of(const struct torture_options *o)
     terms.grouped = o->stepped && o->path == PATH_GROUP;
     terms.only = o->stepped ? 1 + (uint32_t)fates[o->path] : 0;
     return terms;
+}
+
+/* headed - a program of ours puts a header in front of the messages */
+static bool headed(const struct torture_options *o)
+{
+    return o->stepped && (o->path == PATH_REPLAY || o->path == PATH_REPLAYED ||
+                          o->path == PATH_UNIQUE || o->path == PATH_AT);
 }
 
 void place_open(struct torture *t)
@@ -374,7 +402,9 @@ void place_open(struct torture *t)
     if (!cleans)
         atexit(clean_up);
     cleans = true;
-    t->queue_size = terms.most;
+    t->queue_size = terms.most + (headed(o) ? HEADED : 0);
+    if (t->queue_size > TORTURE_MOST)
+        t->queue_size = TORTURE_MOST;
     mq_close(queue_make(t, t->queue_size));
     t->world = torture_world_make(t->file, &terms);
 }

@@ -1,8 +1,10 @@
-/* torture_steps.c - a kill at every step of one message (see torture.h)
+/* torture_steps.c - a kill at every step of one message, or of a program (see
+ * torture.h)
  *
  * A step is a user instruction of the thread that receives, from the return of
  * mq_timedreceive with a message to its next call; or, with --every-call, the
  * moment before or after a system call of that thread, until all is at its end.
+ * With a program it is one of its first thread's, from its start to its end.
  * Each try is a life of its own: some messages are sent, a worker starts, it is
  * killed k steps after it has received the NTH, and the next worker brings all
  * to an end. Nobody sends meanwhile and one message is like the other, so the
@@ -30,6 +32,7 @@
 #include "common/base/clock.h"
 #include "common/text/cli_interrupt.h"
 #include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_feed.h"
 #include "tests/crash/torture/torture_tracer.h"
 
 #define ENDS 8  /* tries in a row that came to the end of the way */
@@ -53,6 +56,7 @@ struct result {
 /* a = atomic   j = the job's, until it has ended */
 struct steps {
     _Atomic uint64_t tries;              /* a  begun so far, of all jobs */
+    _Atomic uint64_t last;               /* a  most steps of a try */
     _Atomic uint64_t shortest, longest;  /* a  way to the end */
     atomic_uint ends;                    /* a  in a row */
     struct result results[TORTURE_JOBS]; /* j */
@@ -102,6 +106,7 @@ static void start(struct torture *t, bool traced)
     static const char *const idle[PATHS] = {
         [PATH_RETRY] = "--exit-when-idle=60ms",
         [PATH_LATER] = "--exit-when-idle=400ms",
+        [PATH_AT] = "--exit-when-idle=400ms",
     };
     const char *until = idle[t->options->path];
     const char *const more[] = {"-c", "1", until ? until : "--exit-when-idle",
@@ -111,21 +116,57 @@ static void start(struct torture *t, bool traced)
     worker_start(t, NULL, more);
 }
 
+/* most_note - *most is not less than `value` from here on */
+static void most_note(_Atomic uint64_t *most, uint64_t value)
+{
+    uint64_t known = atomic_load(most);
+
+    while (value > known && !atomic_compare_exchange_weak(most, &known, value))
+        continue;
+}
+
 static void way_note(struct steps *s, uint64_t steps, bool end)
 {
-    uint64_t most = atomic_load(&s->longest), least = atomic_load(&s->shortest);
+    uint64_t least = atomic_load(&s->shortest);
 
     if (!end) {
         atomic_store(&s->ends, 0);
+        most_note(&s->last, steps);
         return;
     }
     atomic_fetch_add(&s->ends, 1);
-    while (steps > most &&
-           !atomic_compare_exchange_weak(&s->longest, &most, steps))
-        continue;
+    most_note(&s->longest, steps);
     while ((least == 0 || steps < least) &&
            !atomic_compare_exchange_weak(&s->shortest, &least, steps))
         continue;
+}
+
+/* recovered_start - a worker was killed over its first messages, and the next
+ * one starts */
+static void recovered_start(struct torture *t, uint64_t messages_begun)
+{
+    static const char *const until[] = {"-c", "1", "--exit-when-idle", NULL};
+    static const char *const two[] = {"-c", "2", NULL};
+    uint64_t begun = atomic_load(&t->world->event_count) + messages_begun;
+
+    t->traced = false;
+    atomic_store(&t->world->dawdle, true);
+    worker_start(t, NULL, messages_begun > 1 ? two : until);
+    while (atomic_load(&t->world->event_count) < begun && !torture_over(t))
+        torture_nap(NS_PER_MS);
+    worker_kill(t);
+    t->sum.kills++;
+    atomic_store(&t->world->dawdle, false);
+    t->traced = true;
+    worker_start(t, NULL, until);
+}
+
+/* caught_at - the thread is stopped where its steps begin */
+static enum tracer_caught caught_at(const struct torture *t, struct tracer *tr)
+{
+    if (t->options->path == PATH_RESUMED)
+        return tracer_catch_call(tr, TORTURE_FIRST_CALL);
+    return tracer_catch(tr, t->options->calls ? NTH_CALLS : NTH);
 }
 
 /* kill_after - a worker's life: k steps from the message on; false: it was not
@@ -138,10 +179,13 @@ static bool kill_after(struct job *j, uint64_t k)
     uint64_t steps;
     bool end;
 
-    start(t, true);
+    if (t->options->path == PATH_RESUMED)
+        recovered_start(t, 2);
+    else
+        start(t, true);
     caught = tracer_start(&tr, t->worker.pid);
     if (caught == TRACER_CAUGHT)
-        caught = tracer_catch(&tr, t->options->calls ? NTH_CALLS : NTH);
+        caught = caught_at(t, &tr);
     t->worker.pid = 0;
     if (caught != TRACER_CAUGHT) {
         t->refused = caught == TRACER_REFUSED;
@@ -162,73 +206,21 @@ static bool kill_after(struct job *j, uint64_t k)
 
 /* ---- a program, from its start to its end ---- */
 
-/* recovered_start - a worker was killed over its first message, and the next
- * one starts */
-static pid_t recovered_start(struct torture *t)
-{
-    static const char *const until[] = {"-c", "1", "--exit-when-idle", NULL};
-    pid_t pid;
-
-    atomic_store(&t->world->dawdle, true);
-    worker_start(t, NULL, until);
-    while (!worker_first_ns(t) && !torture_over(t))
-        torture_nap(NS_PER_MS);
-    worker_kill(t);
-    t->sum.kills++;
-    atomic_store(&t->world->dawdle, false);
-    t->traced = true;
-    worker_start(t, NULL, until);
-    pid = t->worker.pid;
-    t->worker.pid = 0;
-    return pid;
-}
-
-/* send_start - mqsend with the next message, as it is */
-static pid_t send_start(struct torture *t)
-{
-    static unsigned char message[TORTURE_MOST];
-    char path[PATH_MAX], priority[16];
-    const char *arguments[] = {"mqsend", "--raw",  "--file", path,
-                               "-p",     priority, t->queue, NULL};
-    struct torture_plan plan;
-    size_t size;
-    int fd;
-
-    torture_plan(torture_number(0, atomic_load(&t->world->producers[0].sent)),
-                 &plan);
-    size = torture_make(&plan, clock_wall_ns(), message);
-    snprintf(path, sizeof path, "%s", place_path(t, "message"));
-    snprintf(priority, sizeof priority, "%u", plan.priority);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, message, size) != (ssize_t)size)
-        torture_die("%s: %s", path, strerror(errno));
-    close(fd);
-    t->traced = true;
-    return program_start(t, NULL, arguments);
-}
-
-/* send_over - it is in the queue, or it was never sent */
-static bool send_over(struct torture *t, bool ended)
-{
-    long n = place_queued(t);
-
-    atomic_fetch_add(&t->world->producers[0].sent, (uint64_t)n);
-    if (n == 1 || (n == 0 && !ended))
-        return true;
-    fprintf(stderr, "torture: mqsend %s, and %ld messages are in the queue\n",
-            ended ? "ended" : "was killed", n);
-    return false;
-}
-
 /* whole_start - stopped before its first instruction, with something to work
  * on */
 static pid_t whole_start(struct torture *t)
 {
-    if (t->options->path == PATH_RECOVERED)
-        return recovered_start(t);
-    if (t->options->path == PATH_SEND)
-        return send_start(t);
+    pid_t pid;
+
     t->traced = true;
+    if (t->options->path == PATH_RECOVERED) {
+        recovered_start(t, 1);
+        pid = t->worker.pid;
+        t->worker.pid = 0;
+        return pid;
+    }
+    if (t->options->path >= PATH_SEND)
+        return feed_program(t);
     return letters_start(t, (enum torture_path)t->options->path);
 }
 
@@ -237,14 +229,14 @@ static pid_t whole_start(struct torture *t)
 static bool whole_over(struct torture *t, bool ended)
 {
     t->traced = false;
-    if (t->options->path == PATH_SEND)
-        return send_over(t, ended);
+    if (t->options->path >= PATH_SEND)
+        return feed_program_over(t, ended);
     return t->options->path == PATH_RECOVERED ||
            letters_again(t, (enum torture_path)t->options->path, ended);
 }
 
 /* kill_whole - a program is killed after k stops before and after its system
- * calls */
+ * calls; one that recovers a slot, after its stores to that, too */
 static bool kill_whole(struct job *j, uint64_t k)
 {
     struct torture *t = j->t;
@@ -257,7 +249,13 @@ static bool kill_whole(struct job *j, uint64_t k)
     if (t->refused)
         return false;
     tr.tid = pid;
+    if (t->options->path == PATH_RECOVERED)
+        tracer_watch(&tr, place_slot(t));
     steps = tracer_calls(&tr, k, &end);
+    if (!end && t->options->path != PATH_RECOVERED && tracer_shares(&tr)) {
+        fprintf(stderr, "torture: it shares memory: instructions matter\n");
+        t->failed = true;
+    }
     if (!end)
         tracer_kill(&tr);
     t->sum.kills += !end;
@@ -309,7 +307,8 @@ static void leg_audit(struct job *j)
 
 static bool works_on_letters(uint64_t path)
 {
-    return path == PATH_REPLAY || path == PATH_REMOVE || path == PATH_IMPORT;
+    return path == PATH_REPLAY || path == PATH_RAW || path == PATH_REMOVE ||
+           path == PATH_IMPORT || path == PATH_REPLAYED;
 }
 
 /* try_one - what handlers found wrong is told at once */
@@ -318,10 +317,12 @@ static bool try_one(struct job *j, uint64_t k)
     struct torture *t = j->t;
 
     j->leg[j->tries++] = k;
-    if (t->options->path != PATH_SEND)
+    if (t->options->path < PATH_SEND)
         messages_send(t);
     if (works_on_letters(t->options->path) && !recovers(t))
         return false;
+    if (t->options->path == PATH_REPLAYED)
+        letters_replay(t);
     if (!(t->options->path < PATH_WHOLE ? kill_after : kill_whole)(j, k))
         return false;
     recovers(t);
@@ -396,15 +397,15 @@ static void steps_tell(const struct torture *t, const struct steps *s)
 {
     const struct torture_options *o = t->options;
     static const char *const paths[PATHS] = {
-        "done",      "retry",  "dead",   "discard", "later", "group",
-        "recovered", "replay", "remove", "import",  "send"};
+        "done",     "retry",   "dead",      "discard", "later", "group",
+        "replayed", "resumed", "recovered", "replay",  "raw",   "remove",
+        "import",   "send",    "unique",    "at"};
     const char *what = o->calls ? "stop" : "instruction";
-    uint64_t kills = t->sum.kills;
 
     printf("path %s: %" PRIu64 " kills, one each %" PRIu64 " %s%s from %" PRIu64
            " to %" PRIu64 " after %s",
-           paths[o->path], kills, o->stride, what, o->stride == 1 ? "" : "s",
-           o->from, o->from + (kills ? kills - 1 : 0) * o->stride,
+           paths[o->path], t->sum.kills, o->stride, what,
+           o->stride == 1 ? "" : "s", o->from, atomic_load(&s->last),
            o->path < PATH_WHOLE ? "a receive" : "its start");
     if (atomic_load(&s->longest))
         printf("; the way ended after %" PRIu64 " to %" PRIu64,

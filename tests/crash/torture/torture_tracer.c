@@ -135,7 +135,7 @@ static void vdso_hide(pid_t pid)
     for (at += sizeof at; (type = word_at(pid, at)) != AT_NULL;
          at += 2 * sizeof at)
         if (type == AT_SYSINFO_EHDR &&
-            /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+            /* NOLINTNEXTLINE(performance-no-int-to-ptr): as above */
             ptrace(PTRACE_POKEDATA, pid, (void *)at, (void *)AT_IGNORE) < 0)
             torture_die("PTRACE_POKEDATA: %s", strerror(errno));
 }
@@ -164,7 +164,8 @@ static pid_t next_stop(struct tracer *tr, int *status)
         pid_t tid = tracer_wait(-1, status);
 
         if (!WIFSTOPPED(*status)) {
-            if (tid == tr->pid)
+            tr->reaped = tid == tr->pid;
+            if (tr->reaped)
                 return 0;
         } else if (tr->tid == 0 || tid == tr->tid) {
             return tid;
@@ -174,8 +175,31 @@ static pid_t next_stop(struct tracer *tr, int *status)
     }
 }
 
-/* received - the thread has stopped as mq_timedreceive returned a message */
-static bool received(struct tracer *tr, pid_t tid, int status)
+/* object_find - where it is in the memory of a process */
+static void object_find(pid_t pid, const char *object, uint64_t *begin,
+                        uint64_t *end)
+{
+    char path[64], line[512];
+    FILE *f;
+
+    *begin = *end = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        uint64_t from, to;
+
+        if (!strstr(line, object) ||
+            sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) != 2)
+            continue;
+        *begin = *begin ? *begin : from;
+        *end = to;
+    }
+    if (f)
+        fclose(f);
+}
+
+/* returned - the thread has stopped as that call returned, and did not fail */
+static bool returned(struct tracer *tr, pid_t tid, int status, uint64_t number)
 {
     struct __ptrace_syscall_info info;
     bool inside = tid == tr->inside;
@@ -184,7 +208,7 @@ static bool received(struct tracer *tr, pid_t tid, int status)
         return false;
     info_of(tid, &info);
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
-        if (info.entry.nr == SYS_mq_timedreceive)
+        if (info.entry.nr == number)
             tr->inside = tid;
         if (info.entry.nr == SYS_clock_gettime)
             tr->clock_ip = info.instruction_pointer;
@@ -196,7 +220,9 @@ static bool received(struct tracer *tr, pid_t tid, int status)
     return inside && !info.exit.is_error;
 }
 
-enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
+/* stop_after - the thread that is the nth to come back from that call */
+static enum tracer_caught stop_after(struct tracer *tr, uint64_t number,
+                                     unsigned nth)
 {
     int status;
     pid_t tid;
@@ -204,7 +230,7 @@ enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
     tr->tid = 0;
     threads_each(tr, thread_watch);
     while ((tid = next_stop(tr, &status)) != 0) {
-        if (received(tr, tid, status) && --nth == 0) {
+        if (returned(tr, tid, status, number) && --nth == 0) {
             tr->tid = tid;
             return TRACER_CAUGHT;
         }
@@ -213,27 +239,30 @@ enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
     return TRACER_ENDED;
 }
 
+enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth)
+{
+    return stop_after(tr, SYS_mq_timedreceive, nth);
+}
+
+/* tracer_catch_call - syscall(2) is in the library that we have, too, at
+ * another address */
+enum tracer_caught tracer_catch_call(struct tracer *tr, uint64_t number)
+{
+    enum tracer_caught caught = stop_after(tr, number, 1);
+    uint64_t ours, theirs, end;
+
+    object_find(getpid(), "libc.so", &ours, &end);
+    object_find(tr->pid, "libc.so", &theirs, &end);
+    tr->call_ip = (uint64_t)(uintptr_t)syscall - ours + theirs;
+    tr->after_ip = 0;
+    return caught;
+}
+
 /* ---- one thread ---- */
 
 void tracer_pass(struct tracer *tr, const char *object)
 {
-    char path[64], line[512];
-    FILE *f;
-
-    tr->pass_from = tr->pass_to = 0;
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)tr->pid);
-    f = fopen(path, "re");
-    while (f && fgets(line, sizeof line, f)) {
-        uint64_t from, to;
-
-        if (!strstr(line, object) ||
-            sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) != 2)
-            continue;
-        tr->pass_from = tr->pass_from ? tr->pass_from : from;
-        tr->pass_to = to;
-    }
-    if (f)
-        fclose(f);
+    object_find(tr->pid, object, &tr->pass_from, &tr->pass_to);
 }
 
 #ifdef __x86_64__
@@ -268,7 +297,38 @@ static uint64_t object_pass(struct tracer *tr, uint64_t n,
     debug_set(tr, 7, 0);
     return stops;
 }
+/* words_watch - four words of a slot, each 8 bytes that are written */
+static void words_watch(const struct tracer *tr, uint64_t slot)
+{
+    static const unsigned at[] = {0, 8, 16, 96};
+
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        debug_set(tr, i, slot + at[i]);
+    debug_set(tr, 7, 0x99990055);
+}
+
+/* receives - syscall(2) was called: with its first argument */
+static bool receives(const struct tracer *tr)
+{
+    size_t at = offsetof(struct user, regs.rdi);
+
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): ptrace(2) wants it so */
+    return ptrace(PTRACE_PEEKUSER, tr->tid, (void *)at, NULL) ==
+           SYS_mq_timedreceive;
+}
 #else
+static void words_watch(const struct tracer *tr, uint64_t slot)
+{
+    (void)tr;
+    (void)slot;
+}
+
+static bool receives(const struct tracer *tr)
+{
+    (void)tr;
+    return false; /* the way ends where the caller's limit is */
+}
+
 static uint64_t object_pass(struct tracer *tr, uint64_t n,
                             struct __ptrace_syscall_info *info)
 {
@@ -290,9 +350,13 @@ uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
     *again = false;
     while (steps < n && !*again) {
         if (call(PTRACE_SINGLESTEP, tr->tid, signal) < 0 ||
-            !next_stop(tr, &status))
+            !next_stop(tr, &status)) {
+            *again = tr->call_ip != 0;
+            if (*again)
+                break;
             torture_die("the worker ended after %llu instructions",
                         (unsigned long long)steps);
+        }
         signal = signal_of(status);
         if (signal || WSTOPSIG(status) == SIGSTOP)
             continue;
@@ -301,11 +365,62 @@ uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
         if (steps < n && info.instruction_pointer - tr->pass_from <
                              tr->pass_to - tr->pass_from)
             steps += object_pass(tr, n - steps, &info);
-        *again = info.instruction_pointer == tr->after_ip;
+        *again = info.instruction_pointer == tr->after_ip ||
+                 (info.instruction_pointer == tr->call_ip && receives(tr));
         if (visit)
             visit(arg, info.instruction_pointer);
     }
     return steps;
+}
+
+void tracer_watch(struct tracer *tr, uint64_t offset)
+{
+    tr->watched = offset;
+}
+
+/* watch - what was mapped is looked for as mmap has returned */
+static void watch(struct tracer *tr)
+{
+    struct __ptrace_syscall_info info;
+    char path[64], line[512];
+    uint64_t from, to, at;
+    FILE *f;
+
+    info_of(tr->tid, &info);
+    if (!tr->maps || info.op != PTRACE_SYSCALL_INFO_EXIT) {
+        tr->maps =
+            info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_mmap;
+        return;
+    }
+    tr->maps = false;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)tr->pid);
+    f = fopen(path, "re");
+    while (f && !tr->watches && fgets(line, sizeof line, f)) {
+        tr->watches = strstr(line, "/custody\n") &&
+                      sscanf(line, "%" SCNx64 "-%" SCNx64 " rw-s %" SCNx64,
+                             &from, &to, &at) == 3 &&
+                      tr->watched - at < to - from;
+        if (tr->watches)
+            words_watch(tr, from + tr->watched - at);
+    }
+    if (f)
+        fclose(f);
+}
+
+bool tracer_shares(const struct tracer *tr)
+{
+    char path[64], line[512], rights[8];
+    bool found = false;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)tr->pid);
+    f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = sscanf(line, "%*s %7s", rights) == 1 && rights[1] == 'w' &&
+                rights[3] == 's' && !strstr(line, "/store.db-shm");
+    if (f)
+        fclose(f);
+    return found;
 }
 
 uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended)
@@ -319,7 +434,13 @@ uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended)
         (void)call(PTRACE_SYSCALL, tr->tid, signal);
         *ended = !next_stop(tr, &status);
         signal = *ended ? 0 : signal_of(status);
-        stops += !*ended && WSTOPSIG(status) == (SIGTRAP | 0x80);
+        if (*ended)
+            break;
+        stops +=
+            WSTOPSIG(status) == (SIGTRAP | 0x80) ||
+            (tr->watches && status >> 16 == 0 && WSTOPSIG(status) == SIGTRAP);
+        if (tr->watched && !tr->watches)
+            watch(tr);
     }
     return stops;
 }
@@ -362,6 +483,8 @@ void tracer_kill(struct tracer *tr)
 {
     int status;
 
+    if (tr->reaped)
+        return;
     kill(tr->pid, SIGKILL);
     while (tracer_wait(-1, &status) != tr->pid || WIFSTOPPED(status))
         continue;

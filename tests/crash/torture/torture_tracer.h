@@ -25,7 +25,11 @@ struct tracer {
     pid_t inside;      /* thread that is in mq_timedreceive, 0: none */
     uint64_t after_ip; /* where mq_timedreceive returns to */
     uint64_t clock_ip; /* where clock_gettime does, 0: not seen yet */
+    uint64_t call_ip;  /* syscall(2), where tracer_catch_call was */
     uint64_t pass_from, pass_to; /* what tracer_pass says */
+    uint64_t watched;            /* by tracer_watch, 0: nothing */
+    bool reaped;                 /* it has ended by itself */
+    bool maps, watches;          /* it is in mmap; it has mapped that */
 };
 
 enum tracer_caught {
@@ -46,6 +50,10 @@ enum tracer_caught tracer_start(struct tracer *tr, pid_t pid);
 /* The thread that is the `nth` (1 and up) to receive a message from now on is
  * stopped as the call returns. */
 enum tracer_caught tracer_catch(struct tracer *tr, unsigned nth);
+/* The thread that is the first to make this system call is. Its way (see
+ * tracer_step) ends at its call of mq_timedreceive, on x86-64, or with the
+ * worker: a thread whose time is up leaves the queue to another one. */
+enum tracer_caught tracer_catch_call(struct tracer *tr, uint64_t number);
 
 /* A call of a function of this object is one step, and so is each stop before
  * and after a system call in it; its instructions are none. Where there is no
@@ -58,6 +66,14 @@ typedef void tracer_visit(void *arg, uint64_t ip);
  * itself is one of them. `visit` may be NULL. */
 uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
                      void *arg, bool *again);
+/* The slot at this offset of the custody file is watched from its mapping on:
+ * each store of the thread to what recovery goes by (state, length, priority,
+ * sequence, check sum) is a stop of tracer_calls. On x86-64. */
+void tracer_watch(struct tracer *tr, uint64_t offset);
+/* Whether it has memory that others see or that is there after its end, but
+ * what SQLite shares. If not, a kill at any instruction between two system
+ * calls leaves the same. */
+bool tracer_shares(const struct tracer *tr);
 /* At most `n` stops before and after system calls of the thread; how many there
  * were until the worker ended by itself (*ended). */
 uint64_t tracer_calls(struct tracer *tr, uint64_t n, bool *ended);
@@ -69,7 +85,7 @@ void tracer_serve(struct tracer *tr);
 /* ... until all are stopped; tracer_catch is next. */
 void tracer_hold(struct tracer *tr);
 
-/* SIGKILL, and reap the worker. */
+/* SIGKILL, and reap the worker, unless it has ended by itself. */
 void tracer_kill(struct tracer *tr);
 
 #endif

@@ -190,6 +190,7 @@ static void first_note(void)
 
     if (before == generation)
         return;
+    (void)syscall(TORTURE_FIRST_CALL);
     clock_gettime(CLOCK_MONOTONIC, &ts);
     if (before < generation &&
         atomic_compare_exchange_strong(&world->first_generation, &before,

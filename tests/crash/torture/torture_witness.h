@@ -19,9 +19,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 #include "tests/crash/torture/torture_message.h"
 
+/* A system call that a worker makes by its first delivery, and else never. */
+#define TORTURE_FIRST_CALL SYS_getppid
 /* Names of environment variables. */
 #define TORTURE_WORLD      "TORTURE_WORLD"      /* path of the file */
 #define TORTURE_GENERATION "TORTURE_GENERATION" /* the worker's number */

@@ -277,6 +277,28 @@ static inline void amqp_send(const char *text)
     amqp_publish(amqp_queue, text, strlen(text), (amqp_table_t){0, NULL});
 }
 
+/* amqp_fill - until the broker refuses what comes, as it does a moment after
+ * rabbitmqctl has set the limit; how many messages it took until then */
+static inline long amqp_fill(const char *queue)
+{
+    const struct timeval limit = {.tv_sec = 30};
+    long taken = 0;
+    amqp_frame_t f;
+
+    for (;; taken++) {
+        amqp_publish(queue, "pre", 3, (amqp_table_t){0, NULL});
+        do {
+            cr_assert_eq(
+                rabbit.amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
+                AMQP_STATUS_OK);
+        } while (f.frame_type != AMQP_FRAME_METHOD);
+        rabbit.amqp_maybe_release_buffers(amqp_client);
+        if (f.payload.method.id == AMQP_BASIC_NACK_METHOD)
+            return taken;
+        cr_assert_eq(f.payload.method.id, AMQP_BASIC_ACK_METHOD);
+    }
+}
+
 /* amqp_worker - and its queue is there */
 #define amqp_worker(...) \
     amqp_started(harness_worker(amqp_operand(amqp_queue, 1), __VA_ARGS__))

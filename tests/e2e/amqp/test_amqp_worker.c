@@ -253,6 +253,24 @@ Test(amqp_worker, without_create_a_missing_queue_is_refused)
     cr_assert_not_null(strstr(r.err, "no queue missing"), "%s", r.err);
 }
 
+Test(amqp_worker, a_mark_goes_along_from_queue_to_queue)
+{
+    struct harness_process *w = amqp_worker("--", harness_script("h", BY_BODY));
+    amqp_table_entry_t plain = due(6500);
+    amqp_table_entry_t marked[] = {
+        due(6500),
+        {.key = amqp_word("mqw-resent"),
+         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}}};
+
+    amqp_publish(amqp_queue, "marked", 6, (amqp_table_t){2, marked});
+    amqp_publish(amqp_queue, "plain", 5, (amqp_table_t){1, &plain});
+    harness_until_lines("runs", 2, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(amqp_ready(amqp_of("wait.4000")), 0, "they went by it");
+    cr_assert_eq(harness_lines_with("runs", "1 1 marked"), 1);
+    cr_assert_eq(harness_lines_with("runs", "1 0 plain"), 1);
+}
+
 /* hop_declare - a queue for what waits, as one is for a moment when it is new:
  * without a time to live of its own */
 static void hop_declare(const char *name)

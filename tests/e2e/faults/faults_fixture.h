@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "tests/harness/harness.h"
+#include "tests/harness/preload.h"
 
 /* "dead..." is rejected, "retry..." fails once, all else is done. What ended
  * well is a line in `done`. */
@@ -34,13 +35,7 @@
 
 static inline void faults_init(void)
 {
-    const char *old = getenv("ASAN_OPTIONS");
-    char options[1024];
-    harness_init();
-    /* Ours comes before the sanitizer's runtime. */
-    snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
-             old ? old : "", old ? ":" : "");
-    setenv("ASAN_OPTIONS", options, 1);
+    preload_init();
     harness_script("handler", FAULTS_HANDLER);
     harness_script("stream", FAULTS_STREAM);
 }
@@ -50,17 +45,15 @@ static inline void faults_init(void)
 static inline struct harness_process *
 fault_start(const char *fault, const char *tally, const char *const *argv)
 {
-    const char *preload =
-        harness_path("%s", harness_plugin("faults")); /* absolute */
-    char *env[3];
-    if (asprintf(&env[0], "LD_PRELOAD=%s", preload) < 0 ||
-        asprintf(&env[1], "MQW_FAULT=%s", fault) < 0 ||
-        asprintf(&env[2], "MQW_FAULT_SEEN=%s", harness_path("%s", tally)) < 0)
+    char preload[PRELOAD_TEXT], *env[2];
+    if (asprintf(&env[0], "MQW_FAULT=%s", fault) < 0 ||
+        asprintf(&env[1], "MQW_FAULT_SEEN=%s", harness_path("%s", tally)) < 0)
         abort();
     struct harness_process *p = harness_start(&(struct harness_spec){
-        .argv = argv, .env = HARNESS_LIST(env[0], env[1], env[2])});
-    for (int i = 0; i < 3; i++)
-        free(env[i]);
+        .argv = argv,
+        .env = HARNESS_LIST(preload_text(preload, "faults"), env[0], env[1])});
+    free(env[0]);
+    free(env[1]);
     return p;
 }
 

@@ -1,4 +1,5 @@
-/* mqworker: somebody sets the clock by an hour while messages wait
+/* test_clock_steps.c - mqworker: somebody sets the clock by an hour while
+ * messages wait
  *
  * Within one run what waits is due by the monotonic clock; across restarts by
  * the wall clock. The clock is set for the programs of one test only, see
@@ -6,6 +7,7 @@
  */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
+#include "tests/harness/preload.h"
 
 #include <signal.h>
 #include <sqlite3.h>
@@ -31,14 +33,8 @@ static void clock_set(long seconds)
 /* shifted_init - programs see the clock of this test */
 static void shifted_init(void)
 {
-    const char *old = getenv("ASAN_OPTIONS");
-    char options[1024];
-    harness_init();
+    preload_init();
     clock_set(0);
-    /* Ours comes before the sanitizer's runtime. */
-    snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
-             old ? old : "", old ? ":" : "");
-    setenv("ASAN_OPTIONS", options, 1);
 }
 
 TestSuite(clock_steps, .init = shifted_init, .fini = harness_fini,
@@ -47,12 +43,11 @@ TestSuite(clock_steps, .init = shifted_init, .fini = harness_fini,
 /* shifted - start a program that sees the clock of this test */
 static struct harness_process *shifted(const char *const *argv)
 {
-    char preload[1024], file[1024];
-    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
-             harness_plugin("clock_shift"));
+    char preload[PRELOAD_TEXT], file[1024];
     snprintf(file, sizeof file, "CLOCK_SHIFT=%s", harness_path("clock"));
     return harness_start(&(struct harness_spec){
-        .argv = argv, .env = HARNESS_LIST(preload, file)});
+        .argv = argv,
+        .env = HARNESS_LIST(preload_text(preload, "clock_shift"), file)});
 }
 
 #define worker(q, ...)                                                        \

@@ -1,5 +1,6 @@
-/* mqworker: files that were damaged are refused as they are, or read as far as
- * they can be; what cannot be read is kept aside; never a crash */
+/* test_damaged_state.c - mqworker: files that were damaged are refused as
+ * they are, or read as far as they can be; what cannot be read is kept
+ * aside; never a crash */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"

@@ -1,5 +1,5 @@
-/* mqworker: each system call it needs fails, at its first use, its second, and
- * so on; nothing is lost, and somebody is told */
+/* test_faults_calls.c - mqworker: each system call it needs fails, at its
+ * first use, its second, and so on; nothing is lost, and somebody is told */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
 

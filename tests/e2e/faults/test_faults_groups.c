@@ -1,6 +1,6 @@
-/* mqworker: the store fails while messages of a group are parked behind a head
- * that waits for its retry, or as its head dies; nothing is lost, and the order
- * stays */
+/* test_faults_groups.c - mqworker: the store fails while messages of a group
+ * are parked behind a head that waits for its retry, or as its head dies;
+ * nothing is lost, and the order stays */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/turns.h"
 

@@ -1,5 +1,5 @@
-/* mqworker: a write about letters fails once; none is sent twice or
- * forgotten */
+/* test_faults_letters.c - mqworker: a write about letters fails once; none
+ * is sent twice or forgotten */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
 

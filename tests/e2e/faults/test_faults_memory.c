@@ -1,5 +1,5 @@
-/* mqworker, mqsend, mqdlq: the Nth allocation fails, for N all over the run;
- * they go on or say so and stop, and nothing is lost
+/* test_faults_memory.c - mqworker, mqsend, mqdlq: the Nth allocation fails, for
+ * N all over the run; they go on or say so and stop, and nothing is lost
  *
  * $MQW_FAULT_POSITIONS: how many positions of runs of the worker (300), a third
  * of them with --stream, a third with --plugin.

@@ -1,5 +1,6 @@
-/* mqsend and mqdlq: each call they make fails, at its first use, its second,
- * and so on; they did all or say so, and no letter is lost */
+/* test_faults_tools.c - mqsend and mqdlq: each call they make fails, at its
+ * first use, its second, and so on; they did all or say so, and no letter is
+ * lost */
 #include "tests/e2e/faults/faults_fixture.h"
 
 TestSuite(faults_tools, .init = faults_init, .fini = harness_fini,

@@ -1,5 +1,6 @@
-/* mqworker: a state directory, folder or file that somebody else could have
- * put there is refused, and nothing is taken out of the queue */
+/* test_hostile_state.c - mqworker: a state directory, folder or file that
+ * somebody else could have put there is refused, and nothing is taken out of
+ * the queue */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
-/* what messages, headers and handlers say never reaches a terminal as more than
- * text, nor breaks a line of JSON */
+/* test_hostile_text.c - what messages, headers and handlers say never
+ * reaches a terminal as more than text, nor breaks a line of JSON */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -1,4 +1,5 @@
-/* mqworker: it never aborts without a word, and loses nothing by it */
+/* test_panic.c - mqworker: it never aborts without a word, and loses nothing
+ * by it */
 #include <signal.h>
 
 #include "tests/e2e/faults/faults_fixture.h"

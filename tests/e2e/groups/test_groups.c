@@ -1,4 +1,5 @@
-/* mqworker: ordered groups - one at a time, in order, beside each other */
+/* test_groups.c - mqworker: ordered groups - one at a time, in order, beside
+ * each other */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"

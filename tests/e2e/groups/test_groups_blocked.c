@@ -1,4 +1,5 @@
-/* mqworker: a group that waits for its head costs the others little
+/* test_groups_blocked.c - mqworker: a group that waits for its head costs the
+ * others little
  *
  * MQW_TEST_FULL=1: as many groups and messages as the promises name.
  */

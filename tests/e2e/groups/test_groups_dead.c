@@ -1,4 +1,5 @@
-/* mqworker: what an ordered group does when its head dies */
+/* test_groups_dead.c - mqworker: what an ordered group does when its head
+ * dies */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 TestSuite(groups_dead, .init = harness_init, .fini = harness_fini,
           .timeout = 60);
@@ -144,6 +146,44 @@ Test(groups_dead, a_held_group_goes_on_when_its_head_was_discarded)
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_str_eq(turns_order("a"), "0.1 0.2 0.3 ");
     cr_assert_eq(turns_rows(q, TURNS_ANY), 0);
+}
+
+/* discard_until - mqdlq discards all letters, and is killed at that step */
+static void discard_until(const char *q, const char *point)
+{
+    const char *program = harness_handler("../../points/bin/mqdlq");
+    char at[64];
+
+    if (access(program, X_OK) != 0)
+        cr_skip_test("%s: make points", program);
+    snprintf(at, sizeof at, "MQW_KILL_AT=%s", point);
+    struct harness_process *p = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST(program, "discard", "--state-dir",
+                             harness_state_dir(), "--all", q),
+        .env = HARNESS_LIST(at)});
+    cr_assert_eq(harness_wait(p, 10000), -SIGKILL, "%s",
+                 harness_stderr(p, NULL));
+}
+
+/* The worker waits for writes to the store: one that never came, and one whose
+ * writer had no time to close the file. */
+Test(groups_dead, a_writer_that_is_killed_keeps_no_group_held)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = holding_worker(q);
+    size_t letters;
+
+    dead_head(q);
+    harness_wait_log(w, "event=group_held", 5000);
+    discard_until(q, "letters_discard_before");
+    harness_letters(q, &letters);
+    cr_assert_eq(letters, 1);
+    cr_assert_str_eq(turns_order("a"), "");
+    discard_until(q, "letters_discard_after");
+    harness_until(strstr(turns_order("a"), "0.3 "), 10000);
+    harness_wait_log(w, "event=group_released", 5000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_str_eq(turns_order("a"), "0.1 0.2 0.3 ");
 }
 
 Test(groups_dead, a_head_out_of_attempts_holds_its_group_too)

@@ -1,4 +1,5 @@
-/* mqworker: messages of groups that come from the store when they are due */
+/* test_groups_delayed.c - mqworker: messages of groups that come from the
+ * store when they are due */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 

@@ -1,4 +1,5 @@
-/* mqworker: groups whose messages wait in so many places that no slot is left
+/* test_groups_full.c - mqworker: groups whose messages wait in so many places
+ * that no slot is left
  *
  * What is behind a blocked head needs the store, and its head needs a slot.
  * Both are missing here, and come back.

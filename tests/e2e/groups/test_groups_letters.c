@@ -1,5 +1,5 @@
-/* mqworker: --on-group-dead hold, and letters that a group must wait for in
- * ways that are easy to forget */
+/* test_groups_letters.c - mqworker: --on-group-dead hold, and letters that a
+ * group must wait for in ways that are easy to forget */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"

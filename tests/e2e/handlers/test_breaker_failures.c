@@ -1,4 +1,5 @@
-/* mqworker: --breaker-failures, trouble that is in no message */
+/* test_breaker_failures.c - mqworker: --breaker-failures, trouble that is in
+ * no message */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
 

@@ -1,6 +1,6 @@
-/* mqworker: under a filter of system calls it does its work, or says at the
- * start which call it misses; what a handler did is never a failure for that
- */
+/* test_denied.c - mqworker: under a filter of system calls it does its work,
+ * or says at the start which call it misses; what a handler did is never a
+ * failure for that */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* what a person would say of a failure is wherever the failure is named */
+/* test_error_text.c - what a person would say of a failure is wherever the
+ * failure is named */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(error_text_shown, .init = harness_init, .fini = harness_fini,

@@ -1,4 +1,4 @@
-/* mqworker --plugin: C functions as handlers */
+/* test_plugin.c - mqworker --plugin: C functions as handlers */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

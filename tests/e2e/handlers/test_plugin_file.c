@@ -1,4 +1,5 @@
-/* mqworker --plugin: files that are no plugin, and plugins that do not start */
+/* test_plugin_file.c - mqworker --plugin: files that are no plugin, and
+ * plugins that do not start */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* mqworker --stream: long-lived children */
+/* test_stream.c - mqworker --stream: long-lived children */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"

@@ -1,4 +1,5 @@
-/* mqworker: time limits of handlers, and what handlers leave behind */
+/* test_timeout.c - mqworker: time limits of handlers, and what handlers
+ * leave behind */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -1,4 +1,4 @@
-/* mqworker: what a handler process is given */
+/* test_worker_handler.c - mqworker: what a handler process is given */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

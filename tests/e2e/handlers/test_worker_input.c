@@ -1,4 +1,5 @@
-/* mqworker: bad input gets one line that helps, 64, and nothing half-done */
+/* test_worker_input.c - mqworker: bad input gets one line that helps, 64,
+ * and nothing half-done */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* mqworker: what the end of a handler means */
+/* test_worker_verdicts.c - mqworker: what the end of a handler means */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -1,4 +1,4 @@
-/* mqdlq: looking at letters, JSON out and in */
+/* test_mqdlq.c - mqdlq: looking at letters, JSON out and in */
 #include "tests/e2e/mqdlq/mqdlq_fixture.h"
 
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* mqdlq: the queue is removed while a letter is sent to it */
+/* test_mqdlq_removed.c - mqdlq: the queue is removed while a letter is sent
+ * to it */
 #include "tests/e2e/mqdlq/mqdlq_fixture.h"
 
 #include <fcntl.h>

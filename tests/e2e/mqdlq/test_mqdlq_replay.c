@@ -1,5 +1,6 @@
-/* mqdlq: replay, discard, purge. The tests play the worker themselves: they
- * take the message from the queue and settle the row in the store. */
+/* test_mqdlq_replay.c - mqdlq: replay, discard, purge. The tests play the
+ * worker themselves: they take the message from the queue and settle the row
+ * in the store. */
 #include "tests/e2e/mqdlq/mqdlq_fixture.h"
 
 #include <signal.h>

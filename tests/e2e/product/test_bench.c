@@ -1,5 +1,5 @@
-/* The benchmark: what it prints can be read by a program and adds up, and it
- * leaves nothing behind */
+/* test_bench.c - The benchmark: what it prints can be read by a program and
+ * adds up, and it leaves nothing behind */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

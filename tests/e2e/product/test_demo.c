@@ -1,4 +1,4 @@
-/* scripts/demo is the first thing a newcomer runs. */
+/* test_demo.c - scripts/demo is the first thing a newcomer runs. */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* The docs: what they tell a reader to type works, and links lead somewhere */
+/* test_docs.c - The docs: what they tell a reader to type works, and links
+ * lead somewhere */
 #include "tests/e2e/product/docs_fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* The docs and the sources: names, numbers and words agree */
+/* test_docs_agree.c - The docs and the sources: names, numbers and words
+ * agree */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

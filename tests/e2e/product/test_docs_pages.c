@@ -1,4 +1,5 @@
-/* The docs: commands, programs and files of the pages for users work */
+/* test_docs_pages.c - The docs: commands, programs and files of the pages
+ * for users work */
 #include "tests/e2e/product/docs_fixture.h"
 
 TestSuite(docs_pages, .init = harness_init, .fini = harness_fini,

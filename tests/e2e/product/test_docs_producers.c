@@ -1,5 +1,6 @@
-/* The docs: each producer of docs/producers.md sends its body, byte for byte,
- * and says so by its exit status when there is no queue */
+/* test_docs_producers.c - The docs: each producer of docs/producers.md sends
+ * its body, byte for byte, and says so by its exit status when there is no
+ * queue */
 #include "tests/e2e/product/docs_fixture.h"
 
 TestSuite(docs_producers, .init = harness_init, .fini = harness_fini,

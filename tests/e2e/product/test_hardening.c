@@ -1,4 +1,5 @@
-/* What is built makes a bug in memory hard to use: seen in the files */
+/* test_hardening.c - What is built makes a bug in memory hard to use: seen
+ * in the files */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* The harness itself: what end-to-end tests take for granted. */
+/* test_harness.c - The harness itself: what end-to-end tests take for
+ * granted. */
 #include "tests/harness/harness.h"
 #include "tests/harness/internal.h"
 

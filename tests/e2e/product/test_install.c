@@ -1,5 +1,5 @@
-/* make install, make uninstall: what lies where, and that it works from
- * there */
+/* test_install.c - make install, make uninstall: what lies where, and that
+ * it works from there */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -226,6 +226,15 @@ Test(install, units_have_nothing_that_systemd_does_not_know)
            "grep -v 'is not executable' || true",
            prefix);
     cr_assert_str_eq(said, "");
+    said = sh("mkdir -p units/mqworker@.service.d;"
+              "cp \"$1\"/lib/systemd/system/mqworker@.service units;"
+              "cp \"$1\"/share/doc/mqworker/docs/examples/amqp-password.conf"
+              "   units/mqworker@.service.d;"
+              "systemd-analyze verify --man=no"
+              "   \"$PWD\"/units/mqworker@.service 2>&1 |"
+              "grep -v 'is not executable' || true",
+              prefix);
+    cr_assert_str_eq(said, "");
 }
 
 /* One build, one unit: the worker needs no library to say READY. */
@@ -411,17 +420,20 @@ static const char *deb_list(const char *name)
  * system. */
 static const char package_scripts[] =
     "dpkg-deb -e \"$1\" control; mkdir -p root/etc/mqworker bin;"
-    "cd control; for s in postinst postrm; do"
-    "  sed -i \"s,/etc/,$OLDPWD/root/etc/,g; s,/run/systemd,/nowhere,;"
-    "    s,systemd-sysusers,no-sysusers,\" $s; sh -n $s; done; cd ..;"
+    "for s in postinst prerm postrm; do"
+    "  sed -i 's,systemd-sysusers,no-sysusers,' control/$s; sh -n control/$s;"
+    " done;"
     "printf '#!/bin/sh\nexit 2\n' >bin/getent;"
     "printf '#!/bin/sh\necho \"useradd $*\" | sed \"s/ --.* / ... /\"\n'"
     " >bin/useradd; chmod 755 bin/*; PATH=$PWD/bin:$PATH;"
+    "export DPKG_ROOT=$PWD/root;"
     "wants=root/etc/systemd/system/multi-user.target.wants; mkdir -p $wants;"
     "ln -s /nowhere/mqworker@.service $wants/mqworker@orders.service;"
     "mkdir ${wants%/*}/sockets.target.wants;"
     "ln -s /nowhere/mqworker@.socket"
     " ${wants%/*}/sockets.target.wants/mqworker@jobs.socket;"
+    "ln -s /nowhere/mqctl-serve.socket"
+    " ${wants%/*}/sockets.target.wants/mqctl-serve.socket;"
     "ln -s /nowhere/other.service $wants/other.service;"
     "ln -s /dev/null $wants/mqworker@kept.service;"
     "links() { echo \"$*:\"; (cd root/etc; find . -type l -printf"
@@ -435,6 +447,7 @@ static const char package_scripts[] =
     "mqworker@kept.service -> /dev/null\n" \
     "other.service -> /nowhere/other.service\n"
 #define LINKS                                                 \
+    "mqctl-serve.socket -> /nowhere/mqctl-serve.socket\n"     \
     "mqworker@jobs.socket -> /nowhere/mqworker@.socket\n"     \
     "mqworker@kept.service -> /dev/null\n"                    \
     "mqworker@orders.service -> /nowhere/mqworker@.service\n" \
@@ -456,7 +469,58 @@ static void package_removed(void)
         "useradd ... mqworker\nagain:\n" LINKS "purged:\n" OTHERS);
 }
 
-Test(install, debian_packages_have_what_they_say)
+/* dpkg itself, with a system of its own: $1 the package. An older one is made
+ * of it, which had a page that is gone and another example. */
+static const char upgrade[] =
+    "mkdir -p sys/var/lib/dpkg/info sys/var/lib/dpkg/updates"
+    "  sys/var/lib/dpkg/triggers sys/etc sys/usr/bin;"
+    ": >sys/var/lib/dpkg/status;"
+    "apply() { dpkg --root=$PWD/sys --force-not-root --log=$PWD/log"
+    "  --force-script-chrootless --force-depends --force-unsafe-io "
+    "--force-confold \"$@\""
+    "  >>said 2>&1 || { cat said; exit 1; }; };"
+    "dpkg-deb -R \"$1\" old; sed -i 's/^Version: .*/Version: 0.0.9-1/'"
+    "  old/DEBIAN/control; echo gone >old/usr/share/doc/mqworker/gone;"
+    "echo '# of 0.0.9' >old/etc/mqworker/orders.conf.example;"
+    "dpkg-deb --root-owner-group -b old old.deb >/dev/null;"
+    "apply -i $PWD/old.deb; cd sys;"
+    "unit=/usr/lib/systemd/system/mqworker@.service; [ -e .$unit ];"
+    "serve=/usr/lib/systemd/system/mqctl-serve.socket; [ -e .$serve ];"
+    "at=etc/systemd/system/multi-user.target.wants; mkdir -p $at"
+    "  var/lib/mqworker/orders;"
+    "ln -s $unit $at/mqworker@orders.service;"
+    "ln -s $serve $at/mqctl-serve.socket;"
+    "echo COMMAND=/bin/cat >etc/mqworker/orders.conf;"
+    "echo '# mine' >>etc/mqworker/orders.conf.example;"
+    ": >var/lib/mqworker/orders/store.db;"
+    "links() { echo \"$1: $(ls $at | tr '\\n' ' ')\"; };"
+    "cd ..; apply -i \"$1\"; cd sys;"
+    "links upgraded; [ ! -e usr/share/doc/mqworker/gone ];"
+    "tail -n 1 etc/mqworker/orders.conf.example;"
+    "grep -o '^mqworker:' etc/passwd;"
+    "cd ..; apply -r mqworker; cd sys; links removed; [ ! -e .$unit ];"
+    "cd ..; apply -i \"$1\"; cd sys; links 'installed again';"
+    "cd ..; apply -P mqworker; cd sys; links purged;"
+    "find etc/mqworker var/lib/mqworker ! -type d;"
+    "[ ! -e usr ]";
+
+static void package_upgraded(void)
+{
+    if (!have("systemd-sysusers"))
+        return;
+    cr_assert_str_eq(sh(upgrade, deb_find("mqworker")),
+                     "upgraded: mqctl-serve.socket mqworker@orders.service \n"
+                     "# mine\n"
+                     "mqworker:\n"
+                     "removed: \n"
+                     "installed again: mqctl-serve.socket "
+                     "mqworker@orders.service \n"
+                     "purged: \n"
+                     "etc/mqworker/orders.conf\n"
+                     "var/lib/mqworker/orders/store.db\n");
+}
+
+Test(install, debian_packages_have_what_they_say, .timeout = 480)
 {
     if (!have("dpkg-deb") || !have("dpkg-shlibdeps"))
         cr_skip_test("no dpkg-dev here");
@@ -491,5 +555,6 @@ Test(install, debian_packages_have_what_they_say)
                         deb_find("mqworker")),
                      "ExecStart=/usr/bin/mqworker\nmqworker\n");
     package_removed();
+    package_upgraded();
 }
 #endif

@@ -1,4 +1,5 @@
-/* The man pages: every flag that --help has, and none that it has not */
+/* test_man.c - The man pages: every flag that --help has, and none that it
+ * has not */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -118,13 +119,13 @@ Test(man, mqdlq_and_its_help_name_the_same_flags)
 Test(man, mqctl_and_its_help_name_the_same_flags)
 {
     static char help[64 << 10];
-    snprintf(
-        help, sizeof help, "%s  --version\n",
-        help_of("mqctl",
-                HARNESS_LIST("queues", "list", "run-now", "cancel", "groups",
-                             "group", "status", "top", "pause", "resume", "set",
-                             "drain", "stop", "quit", "explain", "doctor",
-                             "metrics", "serve", "create", "remove")));
+    snprintf(help, sizeof help, "%s  --version\n",
+             help_of("mqctl",
+                     HARNESS_LIST("queues", "list", "run-now", "cancel",
+                                  "groups", "group", "status", "top", "pause",
+                                  "resume", "set", "drain", "stop", "quit",
+                                  "explain", "doctor", "metrics", "serve",
+                                  "create", "remove", "forget", "move")));
     compare(help, page_read("mqctl.1"), 10);
 }
 

@@ -1,4 +1,5 @@
-/* mqworker under a service manager: what it says, what it takes over */
+/* test_notify.c - mqworker under a service manager: what it says, what it
+ * takes over */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* scripts/check ends with a verdict, whatever became of the tests */
+/* test_run_tests.c - scripts/check ends with a verdict, whatever became of
+ * the tests */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -53,5 +54,17 @@ Test(run_tests, check_ends_with_programs_tests_time_and_verdict)
                      "check: no test ran, FAILED: build, TIME\nstatus 1\n");
     cr_assert_str_eq(said("echo 'exit 69' >scripts/deps"),
                      "check: no test ran, FAILED: dependencies, TIME\n"
+                     "status 1\n");
+}
+
+/* Whoever asks for one of these gets that one, and its verdict. */
+Test(run_tests, those_that_run_alone_run_where_there_are_no_others)
+{
+#define ONLY_ALONE "sed -i 's,-j 2 .*--alone,-j 2 --alone,' make;"
+    cr_assert_str_eq(said(ONLY_ALONE "echo : >ran; echo 'rm ran' >>stress_c"),
+                     "check: 1 programs, 0 tests, all ok, TIME\nstatus 0\n");
+    cr_assert_not(harness_exists("ran"));
+    cr_assert_str_eq(said(ONLY_ALONE "echo 'exit 1' >>stress_c"),
+                     "check: 1 programs, 0 tests, FAILED: stress_c, TIME\n"
                      "status 1\n");
 }

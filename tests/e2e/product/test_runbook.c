@@ -1,4 +1,5 @@
-/* The operator's pages: their commands work, their tables are complete */
+/* test_runbook.c - The operator's pages: their commands work, their tables
+ * are complete */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -138,4 +139,51 @@ Test(runbook, alerts_name_metrics_that_there_are)
     cr_assert_not(strstr(r.out, "no "), "%s", r.out);
     cr_assert(strstr(r.out, "ok\nok\nok\nok\nok\n"), "%s", r.out);
     cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* "expr": "..." of the dashboard; what Grafana puts in has no such name. */
+Test(runbook, the_dashboard_names_metrics_that_there_are)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", "true");
+
+    harness_wait_log(w, "event=started", 5000);
+    struct harness_result r = sh(
+        "cd \"$0\"; mqctl metrics >\"$1\"/metrics;"
+        "grep '\"expr\"' docs/examples/grafana.json |"
+        "grep -o 'mqworker_[a-z_]*' | sort -u | while read -r m; do"
+        "  grep -q \"^$m{\" \"$1\"/metrics && echo ok || echo \"no $m\"; done",
+        harness_dir());
+    cr_assert_not(strstr(r.out, "no "), "%s", r.out);
+    cr_assert(strstr(r.out, "ok\nok\nok\nok\nok\n"), "%s", r.out);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* Prometheus' own tool: the text of the metrics, the alerts, when each of them
+ * comes, and the expressions of the dashboard. */
+Test(runbook, promtool_finds_nothing_wrong)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", "true");
+
+    harness_wait_log(w, "event=started", 5000);
+    struct harness_result r = sh(
+        "cd \"$0\"; command -v promtool >\"$1\"/where || exit 77;"
+        "mqctl metrics | promtool check metrics 2>&1 || exit 1;"
+        "promtool check rules docs/examples/alerts.yml || exit 2;"
+        "promtool test rules tests/e2e/product/alerts_test.yml || exit 3;"
+        "{ echo 'groups: [{name: dashboard, rules: ['; "
+        "  sed -n 's/^ *\"expr\": \"\\(.*\\)\",*$/\\1/p' "
+        "    docs/examples/grafana.json |"
+        "  sed 's/\\$__rate_interval/1m/g; s/\\\\\"/\"/g' |"
+        "  awk '{ print \"{record: r\" NR \", expr: '\\''\" $0 \"'\\''},\" }';"
+        "  echo ']}]'; } >\"$1\"/board.yml;"
+        "promtool check rules \"$1\"/board.yml || exit 4",
+        harness_dir());
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    if (r.status == 77)
+        cr_skip_test("no promtool here (Debian: prometheus)");
+    cr_assert_eq(r.status, 0, "%d: %s%s", r.status, r.out, r.err);
+    cr_assert(strstr(r.out, "13 rules found"), "%s", r.out);
+    cr_assert(strstr(r.out, "18 rules found"), "%s", r.out);
 }

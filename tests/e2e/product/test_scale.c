@@ -1,4 +1,4 @@
-/* mqworker: many messages that wait
+/* test_scale.c - mqworker: many messages that wait
  *
  * Rows are put into the store as a worker would have left them.
  * tests/bench/rows/bench_restart.c has a million.
@@ -125,14 +125,19 @@ Test(scale, ten_thousand_delayed_messages_cost_no_slots_and_no_memory)
     cr_assert_eq(harness_lines("spans"), 2);
 }
 
-/* due_check - each ran when it was due; how many */
+/* due_check - each ran when it was due, or when the worker had started, which
+ * takes what a busy machine leaves it; how many */
 static size_t due_check(uint64_t late_ms)
 {
     size_t n;
     const struct run_span *spans = run_spans(&n);
+    uint64_t first = UINT64_MAX;
     /* What the two clocks are apart; nobody sets them meanwhile. */
     uint64_t apart = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     bool *seen = calloc(MANY, sizeof *seen);
+    for (size_t i = 0; i < n; i++)
+        if (spans[i].start_ns + apart < first)
+            first = spans[i].start_ns + apart;
     for (size_t i = 0; i < n; i++) {
         int number;
         uint64_t due, ran = spans[i].start_ns + apart;
@@ -140,6 +145,7 @@ static size_t due_check(uint64_t late_ms)
         cr_assert(number >= 0 && number < MANY && !seen[number]);
         seen[number] = true;
         cr_assert_geq(ran + NS_MS, due, "%d came early", number);
+        due = due > first ? due : first;
         cr_assert_leq(ran, due + late_ms * NS_MS,
                       "%d came late by %" PRIu64 " ms", number,
                       (ran - due) / NS_MS);
@@ -161,7 +167,7 @@ Test(scale, what_is_due_among_ten_thousand_comes_when_it_is_due)
     struct harness_process *w = harness_worker(q, "-c", "2", "--", SPAN, "0");
     harness_until_lines("spans", SOON, 20000);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(due_check(run_slow(500)), SOON);
+    cr_assert_eq(due_check(run_slow(1000)), SOON);
 }
 
 Test(scale, ten_thousand_that_are_due_at_once_all_run_once)

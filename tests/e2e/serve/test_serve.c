@@ -1,4 +1,5 @@
-/* mqctl serve: who may ask, what it answers, and what it changes */
+/* test_serve.c - mqctl serve: who may ask, what it answers, and what it
+ * changes */
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>

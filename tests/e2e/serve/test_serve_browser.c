@@ -1,4 +1,5 @@
-/* mqctl serve in a browser: tests/web/browser.py has the steps */
+/* test_serve_browser.c - mqctl serve in a browser: tests/web/browser.py has
+ * the steps */
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve_browser, .init = harness_init, .fini = harness_fini,

@@ -1,4 +1,5 @@
-/* mqctl serve: what it changes, and for whom it does not */
+/* test_serve_change.c - mqctl serve: what it changes, and for whom it does
+ * not */
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve_change, .init = harness_init, .fini = harness_fini,
@@ -31,7 +32,6 @@ Test(serve_change, another_site_can_change_nothing)
         WEB_WRITE "Sec-Fetch-Site: same-site\r\n",
         WEB_WRITE "Origin: http://evil.test\r\n",
         WEB_WRITE "Origin: null\r\n",
-        "X-MQ-Request: 1\r\nContent-Type: text/plain\r\n",
     };
     const char *q = harness_queue(0, 0);
     struct harness_process *worker = ctl_worker(q, "--", "true");
@@ -47,6 +47,44 @@ Test(serve_change, another_site_can_change_nothing)
     cr_assert_eq(
         web_ask(&w, "POST", path, WEB_WRITE, "{\"for\":\"1h\"}")->status, 200);
     cr_assert(ctl_is(q, "state", "paused"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, a_body_that_is_no_json_is_refused_as_such)
+{
+    static const char *const lines[] = {
+        "",
+        "Content-Type: text/plain\r\n",
+        "Content-Type: application/jsonp\r\n",
+        "Content-Type: application/x-www-form-urlencoded\r\n",
+    };
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start("--allow-write"), only = web_start(NULL);
+    char path[256], more[256], text[1024];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(more, sizeof more, "X-MQ-Request: 1\r\n%s", lines[i]);
+        cr_assert_eq(web_ask(&w, "POST", path, more, "{}")->status, 415, "%s",
+                     lines[i]);
+        cr_assert_eq(web_ask(&only, "POST", path, more, "{}")->status, 403);
+        cr_assert_eq(web_ask(&w, "POST", path, lines[i], "{}")->status, 403);
+    }
+    snprintf(text, sizeof text,
+             "POST %s HTTP/1.1\r\nHost: localhost:%u\r\nConnection: close\r\n"
+             "Authorization: Bearer %s\r\nX-MQ-Request: 1\r\n"
+             "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+             path, w.port, w.token);
+    cr_assert_eq(web_send(&w, text)->status, 415, "in pieces");
+    cr_assert(!ctl_is(q, "state", "paused"));
+    snprintf(more, sizeof more, "%s",
+             "X-MQ-Request: 1\r\n"
+             "Content-Type: Application/JSON; charset=utf-8\r\n");
+    cr_assert_eq(web_ask(&w, "POST", path, more, "{}")->status, 200);
+    cr_assert(ctl_is(q, "state", "paused"));
+    web_stop(&only);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

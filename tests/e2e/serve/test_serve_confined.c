@@ -1,6 +1,8 @@
-/* mqctl serve may ask little of the kernel: see mqctl_serve_confine.h */
+/* test_serve_confined.c - mqctl serve may ask little of the kernel: see
+ * mqctl_serve_confine.h */
 #include "common/base/errno_text.h"
 #include "tests/e2e/serve/serve_fixture.h"
+#include "tests/harness/preload.h"
 
 TestSuite(serve_confined, .init = harness_init, .fini = harness_fini,
           .timeout = 120);
@@ -98,20 +100,20 @@ static const struct expected {
     {"newer_call", EINVAL, ENOSYS, ENOSYS},
 };
 
-/* intrude - a server that tries all of it; what the intruder wrote */
-static const char *intrude(const char *option)
+/* intrude - a server that tries all of it; what the intruder wrote. `more`: of
+ * its environment, or NULL */
+static const char *intrude(const char *option, const char *more)
 {
-    char preload[4200];
+    char preload[PRELOAD_TEXT];
     struct web w;
 
     skip_sanitized();
-    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
-             harness_plugin("intruder"));
     w = web_ready(harness_start(&(struct harness_spec){
         .argv =
             HARNESS_LIST("mqctl", "serve", "--state-dir", harness_state_dir(),
                          "--listen", "127.0.0.1:0", option),
-        .env = HARNESS_LIST(preload, "MQW_INTRUDER=intruder")}));
+        .env = HARNESS_LIST(preload_text(preload, "intruder"),
+                            "MQW_INTRUDER=intruder", more)}));
     skip_unless_confined(&w);
     (void)web_get(&w, "/healthz");
     web_stop(&w);
@@ -135,7 +137,7 @@ static void expect(const char *text, const char *when, const char *name,
 
 Test(serve_confined, one_that_only_shows_runs_nothing_and_reaches_nobody)
 {
-    const char *text = intrude(NULL);
+    const char *text = intrude(NULL, NULL);
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         expect(text, "before", all[i].name, all[i].before);
@@ -145,8 +147,17 @@ Test(serve_confined, one_that_only_shows_runs_nothing_and_reaches_nobody)
 
 Test(serve_confined, one_that_may_write_runs_mqdlq_and_has_no_other_right)
 {
-    const char *text = intrude("--allow-write");
+    const char *text = intrude("--allow-write", NULL);
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         expect(text, "after", all[i].name, all[i].writes);
+}
+
+/* Before Linux 4.14 nothing is noted of what is refused. */
+Test(serve_confined, an_old_kernel_refuses_the_same)
+{
+    const char *text = intrude(NULL, "MQW_INTRUDER_OLD=1");
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect(text, "after", all[i].name, all[i].shows);
 }

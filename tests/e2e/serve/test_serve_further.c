@@ -1,19 +1,9 @@
-/* mqctl serve: a filter that matches old letters alone */
+/* test_serve_further.c - mqctl serve: a filter that matches old letters
+ * alone */
 #include "tests/e2e/serve/serve_fixture.h"
+#include "tests/harness/preload.h"
 
-/* further_init - the preloaded library comes before a sanitizer's runtime */
-static void further_init(void)
-{
-    const char *old = getenv("ASAN_OPTIONS");
-    char options[1024];
-
-    harness_init();
-    snprintf(options, sizeof options, "%s%sverify_asan_link_order=0",
-             old ? old : "", old ? ":" : "");
-    setenv("ASAN_OPTIONS", options, 1);
-}
-
-TestSuite(serve_further, .init = further_init, .fini = harness_fini,
+TestSuite(serve_further, .init = preload_init, .fini = harness_fini,
           .timeout = 120);
 
 enum { STEP = 2000, MANY = 2 * STEP + 100 };
@@ -22,14 +12,13 @@ static const char newest[] = "9000000000000000000.1";
 /* hurried - a server whose answers never have time for a second step */
 static struct web hurried(void)
 {
-    char preload[4200];
+    char preload[PRELOAD_TEXT];
 
-    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
-             harness_plugin("clock_shift"));
     return web_ready(harness_start(&(struct harness_spec){
         .argv = HARNESS_LIST("mqctl", "serve", "--state-dir",
                              harness_state_dir(), "--listen", "127.0.0.1:0"),
-        .env = HARNESS_LIST(preload, "CLOCK_LEAP=60")}));
+        .env = HARNESS_LIST(preload_text(preload, "clock_shift"),
+                            "CLOCK_LEAP=60")}));
 }
 
 /* answers_until - how many answers there are from the newest letter on, until

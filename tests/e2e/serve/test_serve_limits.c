@@ -1,4 +1,5 @@
-/* mqctl serve: requests that are broken, endless, slow or many */
+/* test_serve_limits.c - mqctl serve: requests that are broken, endless, slow
+ * or many */
 #include <sys/resource.h>
 
 #include "tests/e2e/serve/serve_fixture.h"

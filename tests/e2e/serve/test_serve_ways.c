@@ -1,4 +1,5 @@
-/* mqctl serve: the ways to it: TLS, a socket that is handed over, a proxy */
+/* test_serve_ways.c - mqctl serve: the ways to it: TLS, a socket that is
+ * handed over, a proxy */
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve_ways, .init = harness_init, .fini = harness_fini,

@@ -1,4 +1,5 @@
-/* What operators see of messages that wait in the spool (--spool) */
+/* test_mqctl_spool.c - What operators see of messages that wait in the spool
+ * (--spool) */
 #include <signal.h>
 #include <unistd.h>
 
@@ -80,7 +81,9 @@ Test(mqctl_spool, all_that_count_what_waits_count_it)
     cr_assert_eq(ctl_number(q, "held"), 0);
     cr_assert_eq(metric(q, "mqworker_spooled"), SPOOLED);
     out = ctl_out("status", q);
-    cr_assert_not_null(strstr(out, "20 came faster than they run"), "%s", out);
+    cr_assert_not_null(strstr(out, "20 wait on the disk for their turn, of "
+                                   "1000000 at most"),
+                       "%s", out);
     out = ctl_out("status", NULL);
     cr_assert_not_null(strstr(out, " 20 "), "WAITING has them: %s", out);
     out = ctl_out("top", "-n", "1", q);
@@ -193,6 +196,57 @@ Test(mqctl_spool, list_goes_on_in_the_middle_of_it)
     cr_assert_eq(ctl("list", "--after", "spool-x", q).status, 64);
     run_all(w, SPOOLED + 1);
     cr_assert_eq(lines_in(ctl_out("list", "--json", q)), 0);
+}
+
+/* body_at - of the n-th line of a list */
+static const char *body_at(const char *text, size_t n)
+{
+    static char body[64];
+    json_t *o = line_of(text, n);
+
+    snprintf(body, sizeof body, "%s", field(o, "body"));
+    json_decref(o);
+    return body;
+}
+
+Test(mqctl_spool, list_has_what_is_due_before_it)
+{
+    const char *q = harness_queue(10, 256), *out;
+    struct harness_process *w = spool_fill(q);
+    char cursor[700];
+    json_t *o;
+
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(
+            harness_run("mqsend", "--delay", "50ms", q, i ? "due 1" : "due 0")
+                .status,
+            0);
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", q, "late").status, 0);
+    harness_until(lines_in(ctl_out("list", "--json", "--state", "ready", q)) ==
+                          2 &&
+                      lines_in(ctl_out("list", "--json", q)) == SPOOLED + 4,
+                  SOON_MS);
+    out = ctl_out("list", "--json", q);
+    cr_assert_str_eq(body_at(out, 1), "due 0");
+    cr_assert_str_eq(body_at(out, 2), "due 1");
+    cr_assert_str_eq(body_at(out, 3), "number 1\n");
+    cr_assert_str_eq(body_at(out, SPOOLED + 2), "number 18\n");
+    cr_assert_str_eq(body_at(out, SPOOLED + 3), "late");
+
+    out = ctl_out("list", "--json", "--limit", "2", q);
+    o = line_of(out, 1);
+    snprintf(cursor, sizeof cursor, "%s", field(o, "cursor"));
+    json_decref(o);
+    out = ctl_out("list", "--json", "--after", cursor, q);
+    cr_assert_eq(lines_in(out), SPOOLED + 2, "%s", out);
+    cr_assert_str_eq(body_at(out, 0), "due 1");
+    cr_assert_str_eq(body_at(out, SPOOLED + 1), "late");
+    o = line_of(out, 1);
+    snprintf(cursor, sizeof cursor, "%s", field(o, "cursor"));
+    json_decref(o);
+    out = ctl_out("list", "--json", "--after", cursor, q);
+    cr_assert_eq(lines_in(out), SPOOLED, "what was due is not in it: %s", out);
+    run_all(w, SPOOLED + 3);
 }
 
 Test(mqctl_spool, list_knows_ids_and_groups_of_what_has_not_run)
@@ -366,7 +420,8 @@ Test(mqctl_spool, run_now_says_that_it_is_due)
     harness_until(ctl_number(q, "spooled") == SPOOLED + 1, SOON_MS);
     r = ctl("run-now", q, id);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "runs when those before it"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "each runs when those before"), "%s",
+                       r.err);
     r = ctl("run-now", "--state", "retry,spooled", q);
     cr_assert_eq(r.status, 64);
     cr_assert_not_null(strstr(r.err, "due already"), "%s", r.err);
@@ -414,7 +469,7 @@ Test(mqctl_spool, what_a_killed_worker_was_done_with_is_not_cancelled)
                   SOON_MS);
     cr_assert_leq(number_of(r.out, "done") + (long)ran, SPOOLED + 1, "%s",
                   r.out);
-    cr_assert_gt(number_of(r.out, "spooled"), 0, "%s%s", r.out, r.err);
+    cr_assert_gt(number_of(r.out, "gone"), 0, "%s%s", r.out, r.err);
     long done = number_of(r.out, "done");
     w = ctl_worker(q, "-c", "1", "--", "sh", "-c", "read x; echo $x >>again");
     harness_until(
@@ -452,6 +507,7 @@ Test(mqctl_spool, cancel_without_a_worker_after_its_orderly_end)
     struct harness_result r;
 
     harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", SOON_MS);
     harness_write("open", "", 0);
     cr_assert_eq(harness_wait(w, SOON_MS), 0);
     r = ctl("cancel", "--json", "--state", "spooled", q);

@@ -246,6 +246,56 @@ Test(spool, a_full_spool_holds_senders_back_and_says_so_once)
     cr_assert(harness_log_count(w, "event=spool_room") == 1);
 }
 
+Test(spool, a_stop_names_what_a_full_spool_leaves_in_the_queue)
+{
+    const char *q = harness_queue(10, 64);
+    struct harness_process *w =
+        harness_worker(q, "--spool=20", "-c", "1", "--", gated());
+
+    first_runs(q);
+    for (int i = 0; i < 30; i++)
+        send_number(q, i, 0);
+    harness_wait_log(w, "event=spool_full", 10000);
+    harness_until(harness_queue_length(q) == 10, 10000);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 10000);
+    open_gate();
+    cr_assert(harness_wait(w, 30000) == 0);
+    cr_assert(spooled(q) == 20);
+    cr_assert(harness_queue_length(q) == 10);
+    cr_assert(harness_log_count(w, "event=spool_left") == 1);
+    cr_assert(harness_log_count(w, "left=10 error=\"the spool is full\"") == 1);
+    /* as it is told */
+    w = harness_worker(q, "--spool=100", "-c", "1", "--", gated());
+    harness_until_lines("out", 31, 30000);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(harness_log_count(w, "event=spool_left") == 0);
+}
+
+/* What the queue has then is moved as it would be while the worker runs. */
+Test(spool, a_stop_that_empties_the_queue_has_a_delayed_one_wait_for_its_time)
+{
+    const char *q = harness_queue(10, 256);
+    struct harness_process *w =
+        harness_worker(q, "--spool", "-c", "1", "--", gated());
+
+    first_runs(q);
+    harness_signal(w, SIGTERM);
+    harness_wait_log(w, "event=stopping", 10000);
+    cr_assert(harness_run("mqsend", "--delay", "1h", q, "late").status == 0);
+    send_number(q, 1, 0);
+    open_gate();
+    cr_assert(harness_wait(w, 30000) == 0);
+    cr_assert(harness_queue_length(q) == 0);
+    cr_assert(spooled(q) == 1);
+    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 1") == 1);
+    w = harness_worker(q, "--spool", "-c", "1", "--", gated());
+    harness_until_lines("out", 2, 30000);
+    cr_assert(ask(q, "SELECT count(*) FROM messages WHERE state = 1") == 1);
+    cr_assert(harness_stop(w, 10000) == 0);
+    cr_assert(harness_lines("out") == 2);
+}
+
 Test(spool, it_is_turned_on_while_a_worker_runs)
 {
     const char *q = harness_queue(10, 64);

@@ -1,4 +1,5 @@
-/* what one message says for itself: unique, max-attempts, backoff */
+/* test_unique.c - what one message says for itself: unique, max-attempts,
+ * backoff */
 #include <signal.h>
 #include <unistd.h>
 

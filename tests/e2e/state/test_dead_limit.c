@@ -1,4 +1,5 @@
-/* --keep-dead and --max-dead: the oldest dead letters go, and no others */
+/* test_dead_limit.c - --keep-dead and --max-dead: the oldest dead letters
+ * go, and no others */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(dead_limit, .init = harness_init, .fini = harness_fini,

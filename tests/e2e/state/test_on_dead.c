@@ -1,4 +1,5 @@
-/* --on-dead: a command is told of each dead letter, at least once */
+/* test_on_dead.c - --on-dead: a command is told of each dead letter, at
+ * least once */
 #include <signal.h>
 
 #include "common/state/counters.h"
@@ -80,6 +81,7 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
               "exit 3; }",
         FAILS, REJECT);
     const char *line;
+    char want[512];
 
     harness_send_text(q, "x");
     line = harness_wait_log(w, "event=on_dead_failed", SOON_MS);
@@ -93,6 +95,11 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     cr_assert_geq(ctl_number(q, "on_dead_failed"), 2);
     says(ctl_out("status", q), "failed for 1 dead letter, and runs again");
     says(ctl("doctor", q).out, "--on-dead failed for 1 letter,");
+    snprintf(want, sizeof want,
+             "\n      -> mqdlq show --json %s 1 | MQW_LETTER=1 MQW_QUEUE=%s sh "
+             "-c 'cd $TEST_DIR; ",
+             q, q);
+    says(ctl("doctor", q).out, want);
     says(ctl("doctor", q).out, "mqdlq discard");
     says(ctl_out("metrics", NULL), "\nmqworker_on_dead_waiting{");
     says(ctl_out("metrics", NULL), "\nmqworker_on_dead_failed_total{");

@@ -1,5 +1,5 @@
-/* mqworker: what is in flight lies in memory, and is found again wherever the
- * last worker had it */
+/* test_runtime.c - mqworker: what is in flight lies in memory, and is found
+ * again wherever the last worker had it */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

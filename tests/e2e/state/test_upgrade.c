@@ -1,5 +1,5 @@
-/* mqworker, mqdlq, mqctl: what any older version left behind is taken over
- * whole; what a newer one left is refused, and stays as it is
+/* test_upgrade.c - mqworker, mqdlq, mqctl: what any older version left behind
+ * is taken over whole; what a newer one left is refused, and stays as it is
  *
  * tests/golden/make says which messages there are.
  */

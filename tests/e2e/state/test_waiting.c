@@ -1,4 +1,4 @@
-/* mqworker --max-waiting: how much may wait in the store */
+/* test_waiting.c - mqworker --max-waiting: how much may wait in the store */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -1,4 +1,5 @@
-/* mqworker: one worker, killed; the many kills are in tests/crash */
+/* test_worker_crash.c - mqworker: one worker, killed; the many kills are in
+ * tests/crash */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

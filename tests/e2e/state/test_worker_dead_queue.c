@@ -1,4 +1,5 @@
-/* mqworker --dead-letter-queue: letters move on as there is room */
+/* test_worker_dead_queue.c - mqworker --dead-letter-queue: letters move on
+ * as there is room */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"

@@ -1,4 +1,4 @@
-/* mqworker: a full disk loses nothing and is waited out */
+/* test_worker_disk.c - mqworker: a full disk loses nothing and is waited out */
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"

@@ -1,4 +1,5 @@
-/* mqworker: its files removed, moved, replaced or made read-only under it */
+/* test_worker_files.c - mqworker: its files removed, moved, replaced or made
+ * read-only under it */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/disk.h"
 #include "tests/harness/harness.h"

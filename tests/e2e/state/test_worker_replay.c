@@ -1,4 +1,5 @@
-/* mqworker and mqdlq: a dead letter goes through the queue again */
+/* test_worker_replay.c - mqworker and mqdlq: a dead letter goes through the
+ * queue again */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

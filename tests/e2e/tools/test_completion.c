@@ -1,5 +1,5 @@
-/* Completion scripts: all flags of --help and no others, and shells take
- * them */
+/* test_completion.c - Completion scripts: all flags of --help and no others,
+ * and shells take them */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

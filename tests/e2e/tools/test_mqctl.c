@@ -1,4 +1,5 @@
-/* mqctl: status, pause, resume, set, drain, stop, quit against a real worker */
+/* test_mqctl.c - mqctl: status, pause, resume, set, drain, stop, quit
+ * against a real worker */
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
-/* mqctl: what it says of messages that were received and are not finished */
+/* test_mqctl_custody.c - mqctl: what it says of messages that were received
+ * and are not finished */
 #include <limits.h>
 #include <signal.h>
 

@@ -1,4 +1,5 @@
-/* mqctl: a worker that the state directory does not lead to (any more) */
+/* test_mqctl_elsewhere.c - mqctl: a worker that the state directory does not
+ * lead to (any more) */
 #include <limits.h>
 #include <signal.h>
 #include <sys/mount.h>

@@ -1,4 +1,4 @@
-/* mqctl forget: what was kept of a queue that is gone */
+/* test_mqctl_forget.c - mqctl forget: what was kept of a queue that is gone */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -39,9 +39,9 @@ static bool shown(const char *q)
     return false;
 }
 
-/* used - a queue that a worker ran on, with `letters` dead letters and one that
- * waits if `waits`; it is gone but for what was kept */
-static void used(const char *q, int letters, bool waits)
+/* worked - a queue that a worker ran on, with `letters` dead letters and one
+ * that waits if `waits` */
+static void worked(const char *q, int letters, bool waits)
 {
     struct harness_process *w =
         ctl_worker(q, "--max-attempts", "1", "--", "false");
@@ -54,7 +54,39 @@ static void used(const char *q, int letters, bool waits)
     harness_until(ctl_number(q, "dead") == letters, SOON_MS);
     harness_until(ctl_number(q, "waiting") == (waits ? 1 : 0), SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* used - a queue that a worker ran on, with `letters` dead letters and one that
+ * waits if `waits`; it is gone but for what was kept */
+static void used(const char *q, int letters, bool waits)
+{
+    worked(q, letters, waits);
     cr_assert_eq(ctl("remove", "-q", q).status, 0);
+}
+
+/* remove_says - what is kept, and the command that throws it away */
+static void remove_says(const char *q, const char *kept)
+{
+    struct harness_result r = ctl("remove", q);
+    char want[4400];
+
+    snprintf(want, sizeof want,
+             "%s: removed; %s kept in %s until mqctl forget "
+             "%s\n",
+             q, kept, folder("", q), q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_str_eq(r.out, want);
+}
+
+Test(mqctl_forget, remove_counts_what_is_kept)
+{
+    const char *q = harness_queue(0, 0);
+
+    worked(q, 2, true);
+    remove_says(q, "1 waiting, 2 dead letters");
+    q = harness_queue(0, 0);
+    worked(q, 0, false);
+    remove_says(q, "no message of it is left, its numbers are");
 }
 
 Test(mqctl_forget, a_queue_that_is_gone_leaves_each_list)

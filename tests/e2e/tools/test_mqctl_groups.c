@@ -1,4 +1,5 @@
-/* mqctl groups, group: with and without a worker, and beside its kills */
+/* test_mqctl_groups.c - mqctl groups, group: with and without a worker, and
+ * beside its kills */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(mqctl_groups, .init = harness_init, .fini = harness_fini,
@@ -71,6 +72,7 @@ Test(mqctl_groups, each_state_with_what_waits)
     send_to(q, "late", "fail\n");
     send_to(q, "late", "third\n");
     harness_until(is(q, "late", "blocked", 2), SOON_MS);
+    cr_assert_not_null(strstr(ctl_out("groups", q), "blocked, retry in "));
     cr_assert_eq(ctl("run-now", "--group", "late", q).status, 0);
     harness_until(is(q, "late", "held", 1), SOON_MS);
 
@@ -136,8 +138,11 @@ Test(mqctl_groups, one_that_is_closed_refuses_until_it_is_empty)
     cr_assert_eq(listed(q, "closing"), 1);
     send_to(q, "g", "refused\n");
     harness_until(ctl_number(q, "dead") == 1, SOON_MS);
-    r = harness_run("mqdlq", "list", "--state-dir", harness_state_dir(), q);
+    r = harness_run("mqdlq", "list", "--state-dir", harness_state_dir(),
+                    "--reason", "group-closed", q);
     cr_assert_not_null(strstr(r.out, "its group was closed"), "%s", r.out);
+    cr_assert_eq(harness_log_count(w, "event=dead"), 1);
+    cr_assert_eq(harness_log_count(w, "reason=group-closed"), 1);
 
     cr_assert_eq(ctl("group", q, "g", "open").status, 0);
     cr_assert_eq(listed(q, "closing"), 0);
@@ -152,6 +157,124 @@ Test(mqctl_groups, one_that_is_closed_refuses_until_it_is_empty)
     cr_assert_eq(ctl("group", q, "g", "open").status, 0, "it is so");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(ctl("group", q, "g", "close").status, 69, "needs a worker");
+}
+
+/* The letter is none of the group's own, whatever the next worker is told. */
+Test(mqctl_groups, what_a_closed_group_refused_does_not_hold_it)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        WORKER(q, "--on-group-dead", "hold", "--max-attempts", "1", "--spool");
+
+    send_to(q, "g", "wait\n");
+    harness_until(is(q, "g", "running", 0), SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    send_to(q, "g", "refused\n");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    send_to(q, "h", "fail\n");
+    harness_until(listed(q, "held") == 1, SOON_MS);
+    harness_write("open", "", 0);
+    harness_until(listed(q, "closing") == 0, SOON_MS);
+    send_to(q, "g", "second\n");
+    harness_until(notes("second") == 1, SOON_MS);
+    cr_assert_eq(listed(q, "held"), 1);
+    cr_assert_eq(ctl("group", q, "g", "release").status, 66, "it is not held");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(listed(q, "held"), 1, "without a worker, too");
+
+    w = WORKER(q, "--on-group-dead", "hold", "--max-attempts", "1");
+    harness_until(is(q, "h", "held", 0), SOON_MS);
+    send_to(q, "g", "third\n");
+    harness_until(notes("third") == 1, SOON_MS);
+    cr_assert_eq(listed(q, "held"), 1);
+    cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), "--reason", "group-closed", q)
+                     .status,
+                 0);
+    harness_until(notes("refused") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* Its letter is its own, and first, however late an operator sends it again. */
+Test(mqctl_groups, a_held_one_that_is_closed_goes_on_by_its_letter)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "-c", "2", "--on-group-dead", "hold", "--max-attempts", "1", "--",
+        "sh", "-c", "read b; echo \"$b\" >>ran; test $b != first -o -e open");
+
+    send_to(q, "g", "first\n");
+    send_to(q, "g", "second\n");
+    send_to(q, "g", "third\n");
+    harness_until(is(q, "g", "held", 2), SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    send_to(q, "g", "refused\n");
+    harness_until(ctl_number(q, "dead") == 2, SOON_MS);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), "--reason", "exhausted", q)
+                     .status,
+                 0);
+    harness_until(notes("third") == 1 && listed(q, "closing") == 0, SOON_MS);
+    cr_assert_str_eq(harness_read("ran", NULL),
+                     "first\nfirst\nsecond\nthird\n");
+    cr_assert_eq(ctl_number(q, "dead"), 1, "what was refused");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* What was refused holds nothing either where it is imported. */
+Test(mqctl_groups, what_a_closed_group_refused_is_imported_as_that)
+{
+    const char *q = harness_queue(0, 0), *other = harness_queue(0, 0);
+    const char *const import[] = {
+        "mqdlq", "import", "--state-dir", harness_state_dir(), other, NULL};
+    struct harness_spec spec = {.argv = import};
+    struct harness_process *w = WORKER(q, "--max-attempts", "1");
+    struct harness_result r;
+
+    send_to(q, "g", "wait\n");
+    harness_until(is(q, "g", "running", 0), SOON_MS);
+    cr_assert_eq(ctl("group", q, "g", "close").status, 0);
+    send_to(q, "g", "refused\n");
+    send_to(q, "h", "fail\n");
+    harness_until(ctl_number(q, "dead") == 2, SOON_MS);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    r = harness_run("mqdlq", "export", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    spec.input = r.out;
+    spec.input_size = r.out_size;
+    r = harness_run_spec(&spec);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+
+    w = WORKER(other, "--on-group-dead", "hold", "--max-attempts", "1");
+    harness_until(is(other, "h", "held", 0), SOON_MS);
+    cr_assert_eq(listed(other, "held"), 1);
+    send_to(other, "g", "goes on\n");
+    harness_until(notes("goes on") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* A dead letter of a group holds nothing where nobody asked for that. */
+Test(mqctl_groups, none_is_shown_as_held_that_was_not)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = WORKER(q, "--max-attempts", "1");
+    struct harness_result r;
+
+    send_to(q, "g", "fail\n");
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    cr_assert_eq(listed(q, "held"), 0);
+    send_to(q, "g", "stay\n");
+    send_to(q, "g", "behind\n");
+    harness_until(is(q, "g", "running", 1), SOON_MS);
+    harness_kill(w);
+    cr_assert_eq(listed(q, "held"), 0, "nor without a worker");
+    cr_assert(is(q, "g", "ready", 2));
+    r = ctl("groups", q);
+    cr_assert_not_null(strstr(r.err, "this is what the last one left"), "%s",
+                       r.err);
+    cr_assert_str_empty(ctl_out("list", "--json", "--state", "held", q));
 }
 
 Test(mqctl_groups, a_release_beside_a_worker)
@@ -254,17 +377,25 @@ static size_t on_disk(const char *q, const char *key)
     return n;
 }
 
+/* busy_spool - its only handler waits, with a message of the group g */
+static struct harness_process *busy_spool(const char *q)
+{
+    struct harness_process *w =
+        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+
+    send_to(q, "g", "wait\n");
+    harness_until(notes("wait") == 1, SOON_MS);
+    return w;
+}
+
 /* What came before the close waits on the disk, and the worker does not know
  * of what group it is. */
 Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w =
-        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+    struct harness_process *w = busy_spool(q);
     struct harness_result r;
 
-    send_to(q, "g", "wait\n");
-    harness_until(notes("wait") == 1, SOON_MS);
     for (int i = 0; i < 3; i++) {
         send_to(q, "g", "mine\n");
         send_to(q, "h", "other\n");
@@ -299,11 +430,8 @@ Test(mqctl_groups, one_that_is_closed_has_what_was_spooled_before)
 Test(mqctl_groups, one_that_is_opened_and_closed_again_refuses_what_came_then)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w =
-        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+    struct harness_process *w = busy_spool(q);
 
-    send_to(q, "g", "wait\n");
-    harness_until(notes("wait") == 1, SOON_MS);
     send_to(q, "g", "mine\n");
     send_to(q, "x", "between\n");
     harness_until(ctl_number(q, "spooled") == 2, SOON_MS);
@@ -329,11 +457,8 @@ Test(mqctl_groups, one_that_is_opened_and_closed_again_refuses_what_came_then)
 Test(mqctl_groups, one_that_is_opened_takes_what_its_close_would_refuse)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w =
-        ctl_worker(q, "--spool", "-c", "1", "--", "sh", "-c", NOTE);
+    struct harness_process *w = busy_spool(q);
 
-    send_to(q, "g", "wait\n");
-    harness_until(notes("wait") == 1, SOON_MS);
     send_to(q, "y", "stay\n");
     harness_until(on_disk(q, "y") == 1, SOON_MS);
     cr_assert_eq(ctl("group", q, "g", "close").status, 0);

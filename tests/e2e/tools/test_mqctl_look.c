@@ -1,4 +1,4 @@
-/* mqctl: explain, queues, create, remove, doctor */
+/* test_mqctl_look.c - mqctl: explain, queues, create, remove, doctor */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <signal.h>

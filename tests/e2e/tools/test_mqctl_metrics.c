@@ -1,4 +1,5 @@
-/* mqctl metrics: held against a parser as strict as the format */
+/* test_mqctl_metrics.c - mqctl metrics: held against a parser as strict as
+ * the format */
 #include <ctype.h>
 
 #include "tests/e2e/tools/mqctl_fixture.h"

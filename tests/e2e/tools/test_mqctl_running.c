@@ -1,4 +1,5 @@
-/* mqctl cancel --running: handlers are ended, their messages discarded */
+/* test_mqctl_running.c - mqctl cancel --running: handlers are ended, their
+ * messages discarded */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 #include <signal.h>

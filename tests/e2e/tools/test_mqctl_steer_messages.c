@@ -1,4 +1,5 @@
-/* mqctl run-now, cancel: with and without a worker, and beside its kills */
+/* test_mqctl_steer_messages.c - mqctl run-now, cancel: with and without a
+ * worker, and beside its kills */
 #include <sys/syscall.h>
 
 #include "tests/e2e/tools/mqctl_fixture.h"
@@ -164,6 +165,40 @@ Test(mqctl_steer_messages, without_a_worker_and_after_a_kill)
     harness_until(where_is(q, soon, "done") && where_is(q, gone, "discarded"),
                   SOON_MS);
     cr_assert_eq(notes("gone"), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* waits - what status says, though no worker runs */
+static long waits(const char *q)
+{
+    json_t *o = ctl_json(ctl("status", "--json", q).out);
+    long n = (long)json_integer_value(json_object_get(o, "waiting"));
+
+    json_decref(o);
+    return n;
+}
+
+Test(mqctl_steer_messages, what_was_cancelled_does_not_wait_for_a_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", NOTE);
+    const char *one = send_one(q, "--delay", "1h", "one\n");
+    struct harness_result r;
+
+    send_one(q, "--delay", "1h", "two\n");
+    harness_until(listed(q, "delayed") == 2, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(ctl("cancel", q, one).status, 0);
+    cr_assert_eq(waits(q), 1);
+    r = ctl("doctor", q);
+    cr_assert(strstr(r.out, "messages wait: 0 in the queue"), "%s", r.out);
+    cr_assert_eq(ctl("cancel", "--all", q).status, 0);
+    cr_assert_eq(waits(q), 0);
+    r = ctl("doctor", q);
+    cr_assert(strstr(r.out, "none runs, and nothing waits"), "%s", r.out);
+    w = ctl_worker(q, "--", "sh", "-c", NOTE);
+    harness_until(where_is(q, one, "discarded"), SOON_MS);
+    harness_until(ctl_number(q, "discarded") == 2, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

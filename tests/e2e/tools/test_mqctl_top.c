@@ -1,4 +1,4 @@
-/* mqctl top: on terminals, and where there is none */
+/* test_mqctl_top.c - mqctl top: on terminals, and where there is none */
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -52,6 +52,8 @@ struct terminal {
     size_t used;
 };
 
+static const char *interval = "100ms"; /* from one look to the next */
+
 /* terminal_open - top on a terminal of that size */
 static void terminal_open(struct terminal *t, unsigned short rows,
                           unsigned short columns)
@@ -63,8 +65,9 @@ static void terminal_open(struct terminal *t, unsigned short rows,
     cr_assert_geq(t->pid, 0);
     if (t->pid == 0) {
         setenv("TERM", "xterm", 1);
+        setenv("TZ", "CET-1", 1);
         execl(harness_bin("mqctl"), "mqctl", "top", "--state-dir",
-              harness_state_dir(), "-i", "100ms", (char *)NULL);
+              harness_state_dir(), "-i", interval, (char *)NULL);
         _exit(127);
     }
 }
@@ -94,6 +97,17 @@ static void terminal_key(struct terminal *t, const char *key)
     t->used = 0;
     t->seen[0] = '\0';
     cr_assert_eq(write(t->fd, key, strlen(key)), (ssize_t)strlen(key));
+}
+
+/* terminal_quit - q, and a good end */
+static void terminal_quit(struct terminal *t)
+{
+    int status;
+
+    terminal_key(t, "q");
+    harness_until((shows(t, ""), waitpid(t->pid, &status, WNOHANG)), SOON_MS);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(t->fd);
 }
 
 /* drive - every key, on a terminal of that size */
@@ -197,6 +211,34 @@ Test(mqctl_top, top_on_a_terminal_of_200_by_50_obeys_its_keys)
     drive(50, 200);
 }
 
+/* A look after a key comes an instant after the last one: it is no point of a
+ * curve, where the few messages of an instant would be a peak. */
+Test(mqctl_top, a_key_adds_no_point_to_the_curves)
+{
+    static struct terminal t;
+    const char *q = harness_queue(8, 256);
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--", "true");
+
+    interval = "1h";
+    terminal_open(&t, 24, 80);
+    harness_until(shows(&t, "q quit"), SOON_MS);
+    terminal_key(&t, "py");
+    harness_until(shows(&t, "paused"), SOON_MS);
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "x");
+    terminal_key(&t, "+y");
+    harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
+    terminal_key(&t, "?"); /* then all of it is drawn again */
+    harness_until(shows(&t, "asks first"), SOON_MS);
+    terminal_key(&t, " ");
+    harness_until(shows(&t, "3/8"), SOON_MS);
+    harness_until(shows(&t, "q quit"), SOON_MS);
+    cr_assert_null(strstr(t.seen, "ost 3"), "depth, most 3: %s", t.seen);
+    terminal_quit(&t);
+    cr_assert_eq(ctl("resume", q).status, 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* At 200x50: both lists, with bodies and reasons, without a key. */
 Test(mqctl_top, top_on_a_wide_terminal_shows_letters_with_reason_and_body)
 {
@@ -229,17 +271,6 @@ Test(mqctl_top, top_on_a_wide_terminal_shows_letters_with_reason_and_body)
     harness_wait(w, SOON_MS);
 }
 
-/* terminal_quit - q, and a good end */
-static void terminal_quit(struct terminal *t)
-{
-    int status;
-
-    terminal_key(t, "q");
-    harness_until((shows(t, ""), waitpid(t->pid, &status, WNOHANG)), SOON_MS);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    close(t->fd);
-}
-
 /* What mqdlq does, by a key and a y; other keys do nothing to a letter. */
 static void letters_drive(unsigned short rows, unsigned short columns)
 {
@@ -260,6 +291,7 @@ static void letters_drive(unsigned short rows, unsigned short columns)
     terminal_key(&t, "\r");
     harness_until(shows(&t, "message id") && shows(&t, "the order of ada"),
                   SOON_MS);
+    cr_assert(shows(&t, "+01:00, "), "when it died, in local time");
     terminal_key(&t, " x");
     harness_until(shows(&t, "remove letter 1 of "), SOON_MS);
     terminal_key(&t, "n");

@@ -1,4 +1,4 @@
-/* mqsend: its contract, on real queues */
+/* test_mqsend.c - mqsend: its contract, on real queues */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -131,7 +131,9 @@ Test(mqsend, at_is_a_local_time_or_one_with_a_zone)
     struct harness_result r = sent_at(q, "2099-07-01T14:30");
 
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_str_eq(r.err, "");
+    cr_assert(strncmp(r.err, "mqsend: --at: that is ", 22) == 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "unless its --max-delay (400d"), "%s",
+                       r.err);
     cr_assert_eq(number(take(q), "not-before"), UINT64_C(4086592200000000000));
     cr_assert_eq(sent_at(q, "2099-07-01T14:30:00Z").status, 0);
     cr_assert_eq(number(take(q), "not-before"), UINT64_C(4086599400000000000));
@@ -162,6 +164,22 @@ Test(mqsend, at_says_what_becomes_of_a_time_that_the_clock_does_not_have)
     cr_assert_str_eq(r.err, "mqsend: --at: \"2001-01-01\" is past (2001-01-01 "
                             "00:00:00 +0100): it may run at once\n");
     r = harness_run("mqsend", "-q", "--at", "2001-01-01", q, "x");
+    cr_assert_str_eq(r.err, "");
+}
+
+Test(mqsend, a_delay_that_no_worker_takes_by_default_is_told)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = harness_run("mqsend", "--delay", "401d", q, "x");
+
+    cr_assert_eq(r.status, 0);
+    cr_assert_str_eq(r.err,
+                     "mqsend: --delay: that is 401d ahead; the worker makes a "
+                     "dead letter of it, unless its --max-delay (400d by "
+                     "default) allows that\n");
+    r = harness_run("mqsend", "-q", "--delay", "401d", q, "x");
+    cr_assert_str_eq(r.err, "");
+    r = harness_run("mqsend", "--delay", "400d", q, "x");
     cr_assert_str_eq(r.err, "");
 }
 
@@ -222,6 +240,26 @@ Test(mqsend, lines_are_messages_empty_and_unended_ones_too)
     cr_assert(strcmp(ids[0], ids[1]) < 0 && strcmp(ids[1], ids[2]) < 0);
     cr_assert_eq(with_input("", 0, "--lines", q).status, 0);
     cr_assert_eq(harness_queue_length(q), 0, "no line, no message");
+}
+
+Test(mqsend, json_is_an_object_for_each_message)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = with_input("one\ntwo", 7, "--lines", "--json", q);
+    char want[512] = "";
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    for (int i = 0; i < 2; i++) {
+        size_t used = strlen(want);
+
+        snprintf(want + used, sizeof want - used,
+                 "{\"id\":\"%s\",\"queue\":\"%s\"}\n", value(take(q), "id"), q);
+    }
+    cr_assert_str_eq(r.out, want);
+    r = harness_run("mqsend", "-j", "--raw", q, "body");
+    snprintf(want, sizeof want, "{\"id\":null,\"queue\":\"%s\"}\n", q);
+    cr_assert_str_eq(r.out, want, "without a header there is no id");
+    cr_assert_str_eq(take(q)->text, "body");
 }
 
 Test(mqsend, null_ended_records_may_hold_newlines)

@@ -1,4 +1,5 @@
-/* mqdlq and mqctl: times for people on a terminal, for scripts elsewhere */
+/* test_times.c - mqdlq and mqctl: times, and lines, for people on a terminal,
+ * for scripts elsewhere */
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -12,11 +13,12 @@ TestSuite(times, .init = harness_init, .fini = harness_fini, .timeout = 120);
 #define UTC   "T00:00:00.000Z"
 #define STATE harness_state_dir()
 
-/* on_terminal - all that a program prints there, in a zone an hour east */
-static const char *on_terminal(const char *const *argv)
+/* on_columns - all that a program prints on a terminal of that width, in a zone
+ * an hour east */
+static const char *on_columns(unsigned short columns, const char *const *argv)
 {
     static char text[16 << 10];
-    struct winsize size = {.ws_row = 24, .ws_col = 120};
+    struct winsize size = {.ws_row = 24, .ws_col = columns};
     struct pollfd p = {.events = POLLIN};
     size_t used = 0;
     ssize_t n = 1;
@@ -40,6 +42,8 @@ static const char *on_terminal(const char *const *argv)
     close(p.fd);
     return text;
 }
+
+#define on_terminal(argv) on_columns(120, argv)
 
 /* two_letters - one of 2001, with a header that names moments */
 static const char *two_letters(void)
@@ -114,4 +118,49 @@ Test(times, status_is_in_local_time_and_with_utc_not)
         HARNESS_LIST("mqctl", "status", "--utc", "--state-dir", STATE, q));
     cr_assert(!strstr(out, "+01:00") && !strstr(out, " ago"), "%s", out);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* lines_join - lines that were broken, as one again; what fixes something is
+ * never broken, so that it can be copied */
+static const char *lines_join(const char *text, unsigned columns)
+{
+    static char out[16 << 10];
+    size_t used = 0;
+
+    while (*text) {
+        size_t n = strcspn(text, "\r");
+        bool more = strncmp(text, "      ", 6) == 0, fix;
+
+        fix = more && strncmp(text + 6, "-> ", 3) == 0;
+        cr_assert(fix || n <= columns, "%zu columns: %.*s", n, (int)n, text);
+        used += (size_t)snprintf(out + used, sizeof out - used, "%s%.*s",
+                                 fix    ? "\n"
+                                 : more ? " "
+                                        : "\n",
+                                 (int)(more && !fix ? n - 6 : n),
+                                 more && !fix ? text + 6 : text);
+        text += n + strspn(text + n, "\r\n");
+    }
+    return out;
+}
+
+Test(times, doctor_breaks_its_lines_between_words)
+{
+    static const unsigned short columns[] = {80, 60};
+    const char *q = harness_queue(0, 0), *out;
+    char want[512];
+
+    cr_assert_eq(harness_stop(ctl_worker(q, "--", "true"), SOON_MS), 0);
+    harness_send_text(q, "x");
+    snprintf(want, sizeof want,
+             "\nwarn  %s worker: none runs, and messages wait: 1 in the queue, "
+             "0 in custody, 0 in the store, 0 in the spool\n"
+             "      -> mqworker %s -- COMMAND\n",
+             q, q);
+    for (size_t i = 0; i < 2; i++) {
+        out = on_columns(columns[i], HARNESS_LIST("mqctl", "doctor",
+                                                  "--state-dir", STATE, q));
+        cr_assert(strstr(out, "\r\n      "), "nothing was broken: %s", out);
+        cr_assert(strstr(lines_join(out, columns[i]), want), "%s", out);
+    }
 }

@@ -1,4 +1,5 @@
-/* mqsend, mqdlq and mqctl: no program waits for ever without a word */
+/* test_waits.c - mqsend, mqdlq and mqctl: no program waits for ever without
+ * a word */
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>

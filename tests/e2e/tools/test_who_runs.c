@@ -1,4 +1,5 @@
-/* mqctl: a worker runs if its lock is held, whatever its number says */
+/* test_who_runs.c - mqctl: a worker runs if its lock is held, whatever its
+ * number says */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

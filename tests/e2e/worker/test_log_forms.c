@@ -1,4 +1,5 @@
-/* The log: which form it has on a terminal, in the journal, in a pipe */
+/* test_log_forms.c - The log: which form it has on a terminal, in the
+ * journal, in a pipe */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,8 @@
-/* mqworker: the thread of the event loop makes no call that may wait for a disk
- */
+/* test_loop.c - mqworker: the thread of the event loop makes no call that
+ * may wait for a disk */
 #include "tests/e2e/faults/faults_fixture.h"
 #include "tests/harness/letters.h"
+#include "tests/harness/preload.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -30,16 +31,15 @@ static void removed(struct harness_process *w, const char *path)
 static struct harness_process *watched_worker(const char *q)
 {
     harness_write("calls", "", 0);
-    char preload[512];
-    snprintf(preload, sizeof preload, "LD_PRELOAD=%s",
-             harness_path("%s", harness_plugin("loop_calls")));
+    char preload[PRELOAD_TEXT];
     return harness_start(&(struct harness_spec){
         .argv =
             HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), "-c",
                          "1", "--timeout", "100ms", q, "--", "sh", "-c",
                          "read b; case $b in bad) exit 65;; retry) exit 1;;"
                          " slow) sleep 9;; esac"),
-        .env = HARNESS_LIST(preload, "MQW_LOOP_CALLS=calls")});
+        .env = HARNESS_LIST(preload_text(preload, "loop_calls"),
+                            "MQW_LOOP_CALLS=calls")});
 }
 
 Test(loop, no_order_signal_or_file_that_is_gone_has_it_wait_for_a_disk)

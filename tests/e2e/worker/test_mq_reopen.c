@@ -1,4 +1,4 @@
-/* mqworker: its queue is deleted, and made again */
+/* test_mq_reopen.c - mqworker: its queue is deleted, and made again */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
 

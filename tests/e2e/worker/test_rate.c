@@ -1,4 +1,5 @@
-/* --rate: counted with the real worker; retries are deliveries, too */
+/* test_rate.c - --rate: counted with the real worker; retries are
+ * deliveries, too */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
 TestSuite(rate, .init = harness_init, .fini = harness_fini, .timeout = 180);
@@ -40,6 +41,30 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     cr_assert_not_null(strstr(r.out, "rate 1/h,3 -> off"), "%s", r.out);
     harness_until(ran() == 5, SOON_MS);
     cr_assert_eq(harness_log_count(w, "event=rate_reached"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* The hint is the one thing that makes room: more handlers would not. */
+Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
+{
+    const char *q = harness_queue(8, 256);
+    struct harness_process *w =
+        ctl_worker(q, "--rate", "1/h,1", "--", "sh", "-c", NOTE);
+    char want[256];
+
+    send_some(q, 1, "x\n");
+    harness_until(ran() == 1, SOON_MS);
+    while (harness_queue_length(q) < 8)
+        send_some(q, 1, "x\n");
+    harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
+    snprintf(want, sizeof want,
+             "it is full, 8 of 8 messages: senders wait\n      -> mqctl set %s "
+             "rate=off\n",
+             q);
+    struct harness_result r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, want), "%s", r.out);
+    cr_assert_eq(ctl("set", q, "rate=off").status, 0);
+    harness_until(harness_queue_length(q) == 0, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

@@ -1,4 +1,4 @@
-/* mqworker: runs that end by themselves */
+/* test_run_limits.c - mqworker: runs that end by themselves */
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/disk.h"
 #include "tests/harness/letters.h"

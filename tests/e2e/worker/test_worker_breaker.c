@@ -1,4 +1,5 @@
-/* mqworker: a handler that cannot be started is not the message's fault */
+/* test_worker_breaker.c - mqworker: a handler that cannot be started is not
+ * the message's fault */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

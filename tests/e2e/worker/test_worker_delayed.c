@@ -1,4 +1,5 @@
-/* mqworker: messages that are not due yet, too late, or broken */
+/* test_worker_delayed.c - mqworker: messages that are not due yet, too late,
+ * or broken */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -1,4 +1,4 @@
-/* mqworker: started with next to nothing
+/* test_worker_environment.c - mqworker: started with next to nothing
  *
  * Without a variable environ is NULL once the title was set up
  * (setproctitle(3bsd)), and not an empty list.

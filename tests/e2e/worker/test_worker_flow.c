@@ -1,5 +1,5 @@
-/* mqworker: from the queue to the handler's stdin, byte for byte and in
- * order */
+/* test_worker_flow.c - mqworker: from the queue to the handler's stdin, byte
+ * for byte and in order */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

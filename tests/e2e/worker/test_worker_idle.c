@@ -1,4 +1,4 @@
-/* mqworker: an idle worker sleeps */
+/* test_worker_idle.c - mqworker: an idle worker sleeps */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* mqworker: what keeps it from starting - 66 69 71 73 77 78 */
+/* test_worker_limits.c - mqworker: what keeps it from starting - 66 69 71 73
+ * 77 78 */
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
-/* mqworker and mqdlq: a letter is sent again more than once, or by somebody who
- * only says so. Two runs of it never overlap, and no letter is touched by what
- * is no replay of it. */
+/* test_worker_replay_twice.c - mqworker and mqdlq: a letter is sent again
+ * more than once, or by somebody who only says so. Two runs of it never
+ * overlap, and no letter is touched by what is no replay of it. */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 #include "tests/harness/turns.h"

@@ -1,4 +1,5 @@
-/* mqworker: when a failed message runs again, and how often */
+/* test_worker_retries.c - mqworker: when a failed message runs again, and
+ * how often */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -1,4 +1,4 @@
-/* mqworker: stop, pause and resize by signals */
+/* test_worker_signals.c - mqworker: stop, pause and resize by signals */
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/amqp/envelope_made.h"
 #include "common/amqp/letter_envelope.h"
 #include "common/base/clock.h"
 
@@ -333,4 +334,38 @@ Test(envelope, a_replay_has_its_number_and_a_new_life)
     cr_assert_null(memmem(sent.bytes, sent.len, "mqw-reason", 10));
     cr_assert_null(memmem(sent.bytes, sent.len, "mqw-expires", 11));
     envelope_copy_free(&copy);
+}
+
+Test(envelope, one_that_is_made_says_what_a_message_of_a_posix_queue_said)
+{
+    static const char text[] =
+        "MQW/1\nsent: 5\nexpires: 7\ntimeout: 9\nx-who: me\n\nbody";
+    const struct ulid id = ulid_make(clock_wall_ns());
+    const struct envelope_attempt failed = {.at_ns = 11,
+                                            .duration_ns = 12,
+                                            .number = 1,
+                                            .error = "exit 1",
+                                            .machine = "here",
+                                            .tail = "oops",
+                                            .tail_size = 4};
+    const struct envelope_change change = {
+        .id = &id, .attempt = 1, .first_ns = 3, .line = 77, .resent = true};
+    struct envelope_made made;
+    char why[HEADER_WHY];
+    struct header h;
+
+    cr_assert_eq(header_parse(text, sizeof text - 1, &h, why), 0);
+    cr_assert_eq(envelope_made_begin(&made, &id, 300, text, &h), 0);
+    cr_assert_eq(envelope_made_attempt(&made, &id, &failed), 0);
+    cr_assert_eq(envelope_made_end(&made, &change), 0);
+    cr_assert_eq(
+        envelope_read(&e, encode(&made.copy.properties), "body", 4, head), 0);
+    envelope_made_free(&made);
+    h = header_of("body");
+    cr_assert(memcmp(&e.id, &id, sizeof id) == 0);
+    cr_assert(e.priority == 255 && e.attempt == 1 && e.first_ns == 3);
+    cr_assert(e.line == 77 && e.resent && !e.has_group);
+    cr_assert(h.sent_ns == 5 && h.expires_ns == 7 && h.timeout_ms == 9);
+    cr_assert_eq(h.x_count, 1);
+    envelope_made_free(&made);
 }

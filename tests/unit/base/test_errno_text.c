@@ -1,4 +1,4 @@
-/* errno_text.h */
+/* test_errno_text.c - errno_text.h */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* log_human: the line that a person reads */
+/* test_log_human.c - log_human: the line that a person reads */
 #include "common/base/log_human.h"
 
 #include <criterion/criterion.h>

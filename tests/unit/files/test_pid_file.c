@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -232,19 +233,26 @@ static void *shared(size_t size)
     return at;
 }
 
-Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
+static void pidfile_names(pid_t pid)
 {
-    struct owner o = owner_start(heir);
+    FILE *f = fopen(path, "w");
+
+    cr_assert(f && fprintf(f, "%d", (int)pid) > 0 && fclose(f) == 0);
+}
+
+/* heir_is_waited_for - one who starts after the owner is dead, until `o->go` is
+ * closed */
+static void heir_is_waited_for(const struct owner *o)
+{
     int done[2];
     struct pollfd p;
     pid_t pid;
 
     waits = shared(sizeof *waits);
-    owner_kill(&o);
     cr_assert_eq(pipe(done), 0);
     pid = fork();
     if (pid == 0) {
-        close(o.go);
+        close(o->go);
         clock_passes = count_wait;
         taken();
         (void)!write(done[1], "x", 1);
@@ -254,9 +262,62 @@ Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
     while (atomic_load(waits) < 10)
         sched_yield();
     cr_assert_eq(poll(&p, 1, 0), 0, "taken while the child held it");
-    close(o.go); /* the child reaches its program */
+    close(o->go); /* the child reaches its program */
     cr_assert_eq(poll(&p, 1, -1), 1);
     waitpid(pid, NULL, 0);
+}
+
+Test(lock, child_of_a_dead_owner_that_is_not_in_its_program_yet_is_waited_for)
+{
+    struct owner o = owner_start(heir);
+
+    owner_kill(&o);
+    heir_is_waited_for(&o);
+}
+
+/* stranger - a process that has nothing to do with the lock */
+static pid_t stranger(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause();
+    }
+    cr_assert_gt(pid, 0);
+    return pid;
+}
+
+/* Where many processes start, the dead owner's number is another's in seconds.
+ */
+Test(lock, number_that_is_another_processs_by_now_refuses_nobody)
+{
+    pid_t other = stranger();
+    struct owner o = owner_start(heir);
+
+    owner_kill(&o);
+    pidfile_names(other);
+    heir_is_waited_for(&o);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+}
+
+Test(lock, what_holds_the_lock_of_a_dead_owner_for_long_is_told_as_that)
+{
+    struct owner o = owner_start(heir);
+    struct problem p = {0};
+    struct pid_file *lock;
+
+    owner_kill(&o);
+    clock_passes = a_second;
+    cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
+    clock_passes = (bool (*)(void))0;
+    cr_assert_geq(clock_passed_ns, 9 * NS_PER_S);
+    cr_assert_eq(p.status, EX_UNAVAILABLE);
+    cr_assert(strstr(p.text, "or has ended"), "%s", p.text);
+    cr_assert(strstr(p.text, "fuser"), "%s", p.text);
+    cr_assert_null(strstr(p.text, "with kill"), "%s", p.text);
+    close(o.go);
 }
 
 /* looker - a process that looks all the time, and counts */
@@ -273,14 +334,6 @@ static pid_t looker(atomic_uint *looks)
     }
     cr_assert_gt(pid, 0);
     return pid;
-}
-
-/* The killed worker's number may be another process's by now: here, ours. */
-static void pidfile_names_us(void)
-{
-    FILE *f = fopen(path, "w");
-
-    cr_assert(f && fprintf(f, "%d", (int)getpid()) > 0 && fclose(f) == 0);
 }
 
 /* start_once - a worker that starts and is killed; 0, or how it was refused */
@@ -314,12 +367,12 @@ Test(lock, whoever_looks_refuses_no_start)
     unsigned starts = 0, refused = 0;
     pid_t pid[2];
 
-    pidfile_names_us();
+    pidfile_names(getpid()); /* the killed worker's number may be anybody's */
     pid[0] = looker(looks);
     pid[1] = looker(looks);
     for (; starts < 200 || atomic_load(looks) < 1000; starts++) {
         refused += start_once() != 0;
-        pidfile_names_us();
+        pidfile_names(getpid());
     }
     for (int i = 0; i < 2; i++) {
         kill(pid[i], SIGKILL);
@@ -361,18 +414,24 @@ Test(lock, missing_folder_is_refused_with_73)
 Test(lock, a_removed_pidfile_lets_nobody_in)
 {
     struct owner o = owner_start(NULL);
+    int made = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     struct pid_file *lock;
     struct problem p = {0};
-    struct stat st;
+    struct inotify_event event;
 
     cr_assert_eq(unlink(path), 0);
+    cr_assert_geq(inotify_add_watch(made, dir, IN_CREATE), 0);
     clock_passes = a_second; /* for an owner that may be on its way out */
     cr_assert_lt(pid_file_open(&lock, path, "/orders", &p), 0);
     clock_passes = (bool (*)(void))0;
     cr_assert_geq(clock_passed_ns, 9 * NS_PER_S);
     cr_assert_eq(p.status, EX_UNAVAILABLE);
+    cr_assert(strstr(p.text, "mqctl move"), "%s", p.text);
     cr_assert(strstr(p.text, "fuser"), "%s", p.text);
-    cr_assert_lt(stat(path, &st), 0, "it leaves none in the owner's place");
+    cr_assert_lt(read(made, &event, sizeof event), 0,
+                 "it puts none in the owner's place, not for a moment");
+    cr_assert_eq(errno, EAGAIN);
+    close(made);
     owner_kill(&o);
     lock = taken();
     pid_file_close(&lock);

@@ -81,23 +81,47 @@ Test(items, they_are_still_when_all_are_spare_or_wait_for_the_queue)
     cr_assert(!items_stop(&items));
     items_put(&items, a);
     cr_assert(!items_stop(&items));
-    items_linger(&items, b);
+    items_block(&items, b);
     cr_assert_eq(warmed, b->own.place);
     cr_assert(items_stop(&items));
     items_go_on(&items);
-    cr_assert(items_linger_end(&items));
+    cr_assert(items_block_end(&items));
     cr_assert(!items_stop(&items));
 }
 
 /* Nobody is kept waiting: the loop asks for items, too. */
-Test(items, while_they_are_stopped_none_is_had_and_who_lingers_takes_nothing)
+Test(items, a_job_that_writes_to_a_message_is_waited_for)
+{
+    cr_assert(items_other_begin(&items));
+    cr_assert(!items_stop(&items), "the job may write to it");
+    items_other_end(&items);
+    cr_assert(items_stop(&items));
+    cr_assert(!items_other_begin(&items), "nobody writes");
+    items_go_on(&items);
+    cr_assert(items_other_begin(&items));
+    items_other_end(&items);
+}
+
+/* The last step of a plugin's worker: it keeps what is in slots. */
+Test(items, when_it_is_over_no_job_begins_and_those_at_work_are_waited_for)
+{
+    cr_assert(items_other_begin(&items));
+    cr_assert(!items_others_over(&items));
+    cr_assert(!items_other_begin(&items), "it came too late");
+    items_other_end(&items);
+    cr_assert(items_others_over(&items));
+    items_go_on(&items);
+    cr_assert(!items_other_begin(&items), "also when files are put back");
+}
+
+Test(items, while_they_are_stopped_none_is_had_and_who_blocks_takes_nothing)
 {
     struct receive *a = item_get(), *none;
 
-    items_linger(&items, a);
+    items_block(&items, a);
     cr_assert(items_stop(&items));
     cr_assert_eq(items_get(&items, &flow, &none), -EBUSY);
-    cr_assert(!items_linger_end(&items));
+    cr_assert(!items_block_end(&items));
     items_put(&items, a);
     cr_assert_eq(items_get(&items, &flow, &none), -EBUSY);
     cr_assert_eq(items.made, 1);
@@ -110,8 +134,8 @@ Test(items, of_those_that_would_take_more_the_last_is_woken_once)
     struct receive *a = item_get(), *b = item_get();
 
     cr_assert(!items_wake_one(&items, wake));
-    items_lane_set(&items, a, coprocess(0));
-    items_lane_set(&items, b, coprocess(1));
+    items_coprocess_set(&items, a, coprocess(0));
+    items_coprocess_set(&items, b, coprocess(1));
     items_want(&items, a);
     items_want(&items, b);
     cr_assert(items_wake_one(&items, wake));
@@ -129,7 +153,7 @@ Test(items, a_hold_wakes_those_that_have_a_lane)
     (void)item_get();
     items_wake_all(&items, wake);
     cr_assert_null(woken);
-    items_lane_set(&items, a, coprocess(0));
+    items_coprocess_set(&items, a, coprocess(0));
     items_wake_all(&items, wake);
     cr_assert_eq(woken, coprocess(0));
 }

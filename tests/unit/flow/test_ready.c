@@ -47,3 +47,20 @@ Test(ready, what_was_given_back_is_first_again)
     cr_assert_eq(ready_take(&ready), &m[1]);
     cr_assert_null(ready_take(&ready));
 }
+
+Test(ready, one_is_taken_out_by_its_sequence)
+{
+    for (unsigned i = 0; i < COUNT; i++) {
+        m[i].seq = i + 1;
+        ready_put(&ready, &m[i], false);
+    }
+    cr_assert_null(ready_pull(&ready, COUNT + 1));
+    cr_assert_eq(ready_pull(&ready, 2), &m[1]);
+    cr_assert_eq(ready_waiting(&ready), COUNT - 1);
+    cr_assert_eq(ready_pull(&ready, COUNT), &m[COUNT - 1], "the last one");
+    ready_put(&ready, &m[1], false);
+    cr_assert_eq(ready_take(&ready), &m[0]);
+    cr_assert_eq(ready_take(&ready), &m[2]);
+    cr_assert_eq(ready_take(&ready), &m[1]);
+    cr_assert(ready_empty(&ready));
+}

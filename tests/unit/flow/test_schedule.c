@@ -32,7 +32,7 @@ static void on_settled(struct handler *h, const struct settlement *s)
 
 static void poke(void)
 {
-    schedule_poke(&flow);
+    schedule_wake(&flow);
 }
 
 static void setup(void)
@@ -102,7 +102,7 @@ static void loop_once(void)
 
 Test(schedule, with_nothing_to_do_the_loop_waits_for_the_source)
 {
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     cr_assert(peeker_armed(flow.peeker));
     cr_assert_eq(gate_running(&flow.gate), 0);
     fake_give("a");
@@ -114,7 +114,7 @@ Test(schedule, with_nothing_to_do_the_loop_waits_for_the_source)
 Test(schedule, what_was_there_before_the_wait_began_is_not_slept_over)
 {
     fake_give("a");
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     loop_once();
     wait_for(&over, 1);
 }
@@ -135,14 +135,14 @@ Test(schedule, the_thread_that_is_done_waits_for_the_next_one_itself)
 Test(schedule, what_is_due_needs_no_message_to_wake_it)
 {
     fake_store("due", clock_steady_ns());
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     wait_for(&over, 1);
 }
 
 Test(schedule, what_becomes_due_wakes_it)
 {
     fake_store("later", clock_steady_ns() + NS_PER_S);
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     atomic_fetch_add(&virtual_ns, NS_PER_S);
     fake_tick();
     wait_for(&over, 1);
@@ -154,7 +154,7 @@ Test(schedule, no_more_run_than_the_cap_allows)
     for (unsigned i = 0; i < 8; i++)
         fake_store("due", clock_steady_ns());
     for (unsigned i = 0; i < 8; i++)
-        schedule_poke(&flow);
+        schedule_wake(&flow);
     wait_for(&began, CAP);
     cr_assert_eq(gate_why(&flow.gate), WHY_BUSY);
     cr_assert(!schedule_start(&flow));
@@ -189,7 +189,7 @@ Test(schedule, a_pause_stops_it_and_its_end_goes_on)
     gate_pause(&flow.gate, true);
     fake_store("due", clock_steady_ns());
     fake_give("a");
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     cr_assert(!peeker_armed(flow.peeker));
     cr_assert(!schedule_start(&flow));
     cr_assert_eq(schedule_why(&flow), WHY_PAUSED);
@@ -201,7 +201,7 @@ Test(schedule, the_end_of_trouble_goes_on)
 {
     gate_trouble(&flow.gate, "receiving", EIO);
     fake_store("due", clock_steady_ns());
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     cr_assert_eq(gate_running(&flow.gate), 0);
     virtual_pass(flow.timers, 2 * NS_PER_S);
     wait_for(&over, 1);
@@ -213,12 +213,12 @@ Test(schedule, a_verdict_that_is_written_at_last_goes_on)
 
     fake.refusals = 1;
     fake.refused = -ENOSPC;
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     wait_for(&began, 1);
     while (!gate_held(&flow.gate, HOLD_STORE) || gate_running(&flow.gate) > 0)
         sched_yield();
     fake_store("b", clock_steady_ns());
-    schedule_poke(&flow);
+    schedule_wake(&flow);
     cr_assert_eq(gate_running(&flow.gate), 0);
     cr_assert_eq(schedule_why(&flow), WHY_STORE);
     virtual_pass(flow.timers, 2 * NS_PER_S);
@@ -251,7 +251,7 @@ Test(schedule, a_source_that_is_to_be_opened_again_is_asked)
 {
     fake.pending = true;
     fake_give("a");
-    schedule_poke(&flow); /* nobody looks at the descriptor */
+    schedule_wake(&flow); /* nobody looks at the descriptor */
     wait_for(&over, 1);
 }
 

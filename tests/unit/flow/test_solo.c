@@ -3,7 +3,10 @@
  * That two are never inside at once is stress_solo's to show.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "worker/gate/solo.h"
 
 static struct attention attention;
@@ -80,4 +83,49 @@ Test(solo, without_a_barrier_the_lock_is_taken_each_time)
     cr_assert_not(alone);
     cr_assert(locked());
     solo_leave(&solo, alone);
+}
+
+/* enter_once - as one that has company */
+static void *enter_once(void *arg)
+{
+    solo_leave(&solo, solo_enter(&solo));
+    return arg;
+}
+
+/* held_for - another one comes while the mutex is held for that long */
+static void held_for(uint64_t ns)
+{
+    struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
+                            .tv_nsec = (long)(ns % NS_PER_S)};
+    pthread_t thread;
+
+    pthread_mutex_lock(&solo.mtx);
+    cr_assert_eq(pthread_create(&thread, NULL, enter_once, NULL), 0);
+    nanosleep(&time, NULL);
+    pthread_mutex_unlock(&solo.mtx);
+    pthread_join(thread, NULL);
+}
+
+/* The other one may come too late; then it is tried again, with more time. */
+Test(solo, a_wait_in_vain_is_counted)
+{
+    attention_on(&attention, ATTEND_COMPANY);
+    for (uint64_t ns = NS_PER_MS; atomic_load(&solo.vain) == 0; ns *= 2)
+        held_for(ns);
+    cr_assert_eq(atomic_load(&solo.vain), 1);
+}
+
+Test(solo, after_waits_in_vain_it_is_slept_for_and_tried_again_later)
+{
+    unsigned rounds = 0;
+
+    attention_on(&attention, ATTEND_COMPANY);
+    atomic_store(&solo.vain, 62);
+    for (uint64_t ns = NS_PER_MS; atomic_load(&solo.vain) >= 62; ns *= 2)
+        for (unsigned i = 0; i < 2 && atomic_load(&solo.vain) >= 62; i++) {
+            held_for(ns);
+            rounds++;
+        }
+    cr_assert_geq(rounds, 2);
+    cr_assert_eq(atomic_load(&solo.vain), 0);
 }

@@ -1,4 +1,4 @@
-/* Groups that are closing: which messages they refuse */
+/* test_closings.c - Groups that are closing: which messages they refuse */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,6 +11,7 @@ enum { MOST = 8 };
 static uint64_t next;   /* what the next message is given */
 static bool spooled;    /* whether something waits at the source, */
 static int64_t lent_to; /* which is all after this number */
+static unsigned flags;  /* of the next message */
 
 static uint64_t next_seq(const struct source *s)
 {
@@ -38,6 +39,7 @@ static void setup(void)
     next = 100;
     spooled = true;
     lent_to = 4;
+    flags = 0;
 }
 
 static void teardown(void)
@@ -58,11 +60,12 @@ static struct delivery enter(uint64_t seq)
     *m = (struct message){.data = (const void *)"g",
                           .size = 1,
                           .seq = seq,
+                          .flags = flags,
                           .index = used++ % MOST};
     if (dispatch_enter(&flow, &d) == HANDED_OVER)
         cr_assert_eq(dispatch_take(&flow, 0, &d), 0);
     cr_assert_eq(d.message->seq, seq);
-    cr_assert(d.broken != (d.lease != NULL));
+    cr_assert_eq(d.unfit, d.lease ? REASON_NONE : REASON_GROUP_CLOSED);
     return d;
 }
 
@@ -72,7 +75,7 @@ static bool refused(uint64_t seq)
 
     if (d.lease)
         dispatch_done(&flow, d.lease);
-    return d.broken;
+    return d.unfit;
 }
 
 static bool closing(void)
@@ -139,6 +142,26 @@ Test(group_close, closed_twice_it_waits_for_the_last_one_of_both)
     lent_to = 7;
     cr_assert_not(refused(51));
     cr_assert_not(closing());
+}
+
+/* It is what the group waits for, whenever it is sent again. */
+Test(group_close, a_letter_is_not_refused)
+{
+    struct delivery d = enter(99);
+
+    cr_assert_eq(dispatch_shut(&flow, "g", 1, 5), 0);
+    next = 110;
+    dispatch_done(&flow, d.lease);
+    flags = MESSAGE_FRONT;
+    cr_assert_not(refused(105), "while it is closing");
+    flags = 0;
+    cr_assert(refused(106));
+    lent_to = 5;
+    cr_assert_not(refused(110));
+    cr_assert_not(closing());
+    cr_assert(refused(107));
+    flags = MESSAGE_FRONT;
+    cr_assert_not(refused(108), "in the time that it refuses");
 }
 
 /* Its last one was cancelled where it was: no lease has ended since. */

@@ -242,12 +242,12 @@ Test(group_table, a_group_at_rest_is_found_again_as_new)
     first->state = GROUP_RUNNING;
     first->used = first->high = 3;
     first->head = 7;
-    first->doubted = true;
+    first->recheck = true;
     group_table_rest(&table, first);
     cr_assert_eq(group_table_busy(&table), 0);
     cr_assert_eq(get("a", 1), first);
     cr_assert_eq(first->state, GROUP_IDLE);
-    cr_assert(!first->used && !first->high && !first->head && !first->doubted);
+    cr_assert(!first->used && !first->high && !first->head && !first->recheck);
 }
 
 Test(group_table, few_groups_at_rest_stay_however_many_there_were)

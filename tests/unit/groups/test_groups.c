@@ -640,7 +640,7 @@ static void leave(unsigned state)
     if (state == RUNNING)
         groups_release(groups, running);
     while (!groups_unhold(groups, "a", 1))
-        ; /* it was doubted */
+        ; /* it was to be looked at again */
     while (deliver())
         sound();
     cr_assert_eq(groups_count(groups), 0);
@@ -748,7 +748,8 @@ static void call_hold_late(unsigned state)
     cr_assert_eq(held, state == NONE || state == QUEUED || state == PARKING);
     cr_assert_eq(groups_hold_late(groups, "a", 1), 0);
     if (state == RUNNING)
-        cr_assert_not(groups_release(groups, running), "it is doubted");
+        cr_assert_not(groups_release(groups, running),
+                      "it is to be looked at again");
 }
 
 /* Whoever asked the store found no letter, and then one came. */
@@ -762,7 +763,7 @@ Test(groups, one_that_died_while_its_group_was_let_go_keeps_it_held)
     take(a);
     groups_hold(groups, a);
     cr_assert_eq(groups_hold_late(groups, "a", 1), 0);
-    cr_assert_not(groups_unhold(groups, "a", 1), "it is doubted");
+    cr_assert_not(groups_unhold(groups, "a", 1), "it is to be looked at again");
     sound();
     lease(NULL);
     cr_assert(groups_unhold(groups, "a", 1), "the store was asked again");

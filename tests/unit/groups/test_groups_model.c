@@ -36,7 +36,7 @@ struct model {
     uint64_t parked;
     int64_t head;
     unsigned parking, used, high;
-    bool doubted;
+    bool recheck;
 };
 
 struct lease {
@@ -329,8 +329,8 @@ static void op_release(void)
 
     if (!l || (!l->took && random_below(4)))
         return;
-    if (model[l->key].doubted) {
-        model[l->key].doubted = false;
+    if (model[l->key].recheck) {
+        model[l->key].recheck = false;
         expect(!groups_release(groups, group));
         return;
     }
@@ -365,7 +365,7 @@ static void op_hold(void)
     put_away(l);
     model[l->key].used = 0;
     model[l->key].head = 0;
-    model[l->key].doubted = false;
+    model[l->key].recheck = false;
     first = first_of(l->key, false);
     if (first && first->item.priority == GROUP_FRONT)
         model_queue(&model[l->key], false);
@@ -422,8 +422,8 @@ static void op_unhold(void)
     size_t size;
 
     key = key_of(k, &size);
-    if (model[k].state == HELD && model[k].doubted) {
-        model[k].doubted = false;
+    if (model[k].state == HELD && model[k].recheck) {
+        model[k].recheck = false;
         expect(!groups_unhold(groups, key, size));
         return;
     }
@@ -445,7 +445,7 @@ static void op_hold_late(void)
     if (random_below(8))
         return;
     if (m->state == RUNNING || m->state == HELD || front) {
-        m->doubted = true;
+        m->recheck = true;
         held = false;
     }
     key = key_of(k, &size);

@@ -327,6 +327,120 @@ Test(groups_park, one_that_is_not_parked_after_all_lets_its_group_go_on)
     DELIVERS(2);
 }
 
+static bool letters = true; /* all of GROUP_FRONT are */
+
+static bool is_letter(const struct group_item *one)
+{
+    cr_assert_eq(one->priority, GROUP_FRONT);
+    return letters;
+}
+
+/* pull - the item, out of its place; NULL: it has none */
+static struct group_item *pull(const char *key, uint64_t seq)
+{
+    return groups_pull(groups, key, strlen(key), seq, is_letter);
+}
+
+Test(groups_park, one_is_taken_out_of_any_place)
+{
+    put("a", 1, 0);
+    put("a", 2, 0);
+    put("a", 3, 0);
+    put("a", 4, 7);
+    for (unsigned i = 4; i > 0; i--) {
+        struct group_item *is = &item[i];
+
+        cr_assert_eq(pull("a", i), is);
+        sound();
+        cr_assert_null(pull("a", i), "it is not there any more");
+        groups_park_end(groups, &is, 1, false);
+        sound();
+    }
+    cr_assert_eq(pull("a", 2), &item[2]);
+    groups_park_undo(groups, &item[2]);
+    cr_assert_null(pull("b", 1));
+    cr_assert_eq(groups_waiting(groups), 3);
+    DELIVERS(4, 1, 3);
+}
+
+Test(groups_park, a_group_without_its_only_item_is_forgotten_when_it_is_gone)
+{
+    put("a", 1, 0);
+    cr_assert_eq(pull("a", 1), &item[1]);
+    lease(NULL);
+    sound();
+    put("a", 2, 0);
+    lease(NULL); /* not before it is known what becomes of the first */
+    groups_park_undo(groups, &item[1]);
+    DELIVERS(2);
+    cr_assert_eq(groups_count(groups), 0);
+}
+
+Test(groups_park, what_runs_or_is_parked_now_is_not_taken_out)
+{
+    struct group_item *first;
+    struct group *a;
+
+    put("a", 1, 0);
+    put("a", 2, 0);
+    put("a", 3, 0);
+    a = lease("a");
+    cr_assert_null(pull("a", 1), "it is about to run");
+    cr_assert_eq(pull("a", 3), &item[3], "behind one that runs");
+    take(a);
+    groups_block(groups, a, HEAD);
+    cr_assert_eq(groups_stuck(groups), 1);
+    cr_assert_eq(groups_park_begin(groups, &first, 1), 1);
+    cr_assert_null(pull("a", 2), "it is on its way to the store");
+    groups_park_end(groups, &first, 1, false);
+    cr_assert_eq(pull("a", 2), &item[2]);
+    cr_assert_eq(groups_stuck(groups), 0);
+    groups_park_undo(groups, &item[2]);
+    groups_park_undo(groups, &item[3]);
+    sound();
+    groups_release(groups, groups_resume(groups, "a", 1, HEAD));
+    cr_assert_eq(groups_count(groups), 0);
+}
+
+Test(groups_park, what_a_held_group_waits_for_is_not_taken_out)
+{
+    groups_keep_front(groups);
+    put("a", 1, GROUP_FRONT);
+    put("a", 2, 0);
+    cr_assert_null(pull("a", 1));
+    cr_assert_eq(pull("a", 2), &item[2]);
+    groups_park_undo(groups, &item[2]);
+    DELIVERS(1);
+}
+
+/* It was lent, and came back before a handler had it. */
+Test(groups_park, what_was_given_back_is_taken_out_unless_a_letter_came)
+{
+    struct group *a;
+
+    groups_keep_front(groups);
+    letters = false;
+    put("a", 1, 0);
+    put("a", 2, 0);
+    a = lease("a");
+    take(a);
+    groups_return(groups, a, &item[1]);
+    cr_assert_eq(pull("a", 1), &item[1]);
+    groups_park_undo(groups, &item[1]);
+    sound();
+    a = lease("a");
+    take(a);
+    cr_assert_eq(groups_hold_late(groups, "a", 1), NO);
+    groups_return(groups, a, &item[2]);
+    cr_assert_null(pull("a", 2), "the group may be held");
+    sound();
+    a = lease("a");
+    take(a);
+    cr_assert(!groups_release(groups, a), "it is looked for");
+    cr_assert(groups_release(groups, a));
+    cr_assert_eq(groups_count(groups), 0);
+}
+
 /* Settled while its items are on their way: they do not count as stuck, so
  * nobody parks what would go on at once. */
 Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)

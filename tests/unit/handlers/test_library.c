@@ -1,7 +1,6 @@
-/* libmqworker: the worker inside another program */
-#include "worker/mqworker.h"
+/* test_library.c - libmqworker: the worker inside another program */
+#include "tests/unit/handlers/library_fixture.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/harness/harness.h"
 #include "tests/harness/turns.h"
 
 int example_main(int argc, char **argv);
@@ -92,42 +90,6 @@ static struct mqw_options options(const char *queue)
     o.settled = tell;
     o.log_level = MQW_LOG_WARN;
     return o;
-}
-
-/* ---- a worker in a thread of its own ---- */
-
-struct runner {
-    pthread_t thread;
-    struct mqw_options o;
-    struct mqw_worker *_Atomic worker;
-    int status;
-};
-
-static void *runner_main(void *arg)
-{
-    struct runner *r = arg;
-    struct mqw_worker *w;
-
-    r->status = mqw_open(&w, &r->o, note, &here);
-    atomic_store(&r->worker, w);
-    if (r->status == 0)
-        r->status = mqw_work(w);
-    mqw_close(&w);
-    return NULL;
-}
-
-static struct mqw_worker *runner_start(struct runner *r)
-{
-    cr_assert_eq(pthread_create(&r->thread, NULL, runner_main, r), 0);
-    harness_until(atomic_load(&r->worker) != NULL, 5000);
-    return atomic_load(&r->worker);
-}
-
-static void runner_end(struct runner *r)
-{
-    mqw_stop(atomic_load(&r->worker));
-    pthread_join(r->thread, NULL);
-    cr_assert_eq(r->status, 0);
 }
 
 /* ---- tests ---- */
@@ -241,7 +203,7 @@ Test(library, a_handler_sees_all_of_its_message)
     struct runner r = {.o = options(q)};
     static const char text[] = "MQW/1\ngroup: g7\nx-trace: abc\n\nbody";
 
-    runner_start(&r);
+    runner_start(&r, note, &here);
     harness_send(q, text, sizeof text - 1, 9);
     harness_until(atomic_load(&told) == 1, 5000);
     snprintf(want, sizeof want, "body %s 26 9 1/5 0 0 [g7] [abc]", q);
@@ -258,7 +220,7 @@ Test(library, what_one_message_says_of_itself_is_not_said_of_the_next)
     static const char says[] = "MQW/1\nsent: 1732126121000000000\n"
                                "max-attempts: 3\nx-trace: abc\n\none";
 
-    runner_start(&r);
+    runner_start(&r, note, &here);
     for (unsigned i = 1; i <= 4; i++) {
         bool first = i % 2 == 1;
 
@@ -283,7 +245,7 @@ Test(library, each_verdict_is_told_once_it_is_durable)
     r.o.max_attempts = 2;
     r.o.max_concurrency = 1;
     answer = MQW_DISCARD;
-    runner_start(&r);
+    runner_start(&r, note, &here);
     harness_send_text(q, "a");
     harness_until(atomic_load(&told) == 1, 5000);
     answer = MQW_DEAD;
@@ -307,7 +269,7 @@ Test(library, no_age_is_the_limit_whether_never_is_said_or_0)
 
         r.o.max_attempts = 3;
         r.o.retry_for = said[i];
-        runner_start(&r);
+        runner_start(&r, note, &here);
         harness_send_text(q, "x");
         harness_until(atomic_load(&told) == 3 * (i + 1), 5000);
         runner_end(&r);
@@ -475,7 +437,7 @@ Test(library, past_the_time_limit_it_is_cancelled_and_failed)
 {
     const char *q = harness_queue(0, 0);
     struct runner r = {.o = options(q)};
-    struct mqw_worker *w = runner_start(&r);
+    struct mqw_worker *w = runner_start(&r, note, &here);
 
     r.o.max_attempts = 1;
     cr_assert_eq(mqw_set_timeout(w, 10), -EINVAL);
@@ -495,7 +457,7 @@ Test(library, options_change_while_it_runs)
     struct runner r = {.o = options(q)};
 
     r.o.max_concurrency = 1;
-    struct mqw_worker *w = runner_start(&r);
+    struct mqw_worker *w = runner_start(&r, note, &here);
     mqw_pause(w);
     atomic_store(&gate, false);
     harness_send_text(q, "a");
@@ -515,7 +477,7 @@ Test(library, a_pause_leaves_messages_in_the_queue)
 {
     const char *q = harness_queue(0, 0);
     struct runner r = {.o = options(q)};
-    struct mqw_worker *w = runner_start(&r);
+    struct mqw_worker *w = runner_start(&r, note, &here);
 
     harness_send_text(q, "a");
     harness_until(atomic_load(&told) == 1, 5000);
@@ -533,7 +495,7 @@ Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
 {
     const char *q = harness_queue(0, 0);
     struct runner r = {.o = options(q)};
-    struct mqw_worker *w = runner_start(&r);
+    struct mqw_worker *w = runner_start(&r, note, &here);
 
     answer = MQW_RETRY;
     atomic_store(&gate, false);
@@ -549,7 +511,7 @@ Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
     atomic_store(&gate, true);
     answer = MQW_DONE;
     atomic_store(&r.worker, NULL);
-    runner_start(&r);
+    runner_start(&r, note, &here);
     harness_until(atomic_load(&told) == 1, 5000);
     cr_assert(strstr(seen, " 1/5 1 0 "), "runs again and says so: %s", seen);
     runner_end(&r);
@@ -573,7 +535,7 @@ Test(library, signals_stay_the_programs_own_and_may_stop_it)
     to_stop = &r;
     signal(SIGTERM, stop_it);
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    runner_start(&r);
+    runner_start(&r, note, &here);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     cr_assert_eq(memcmp(&before, &after, sizeof after), 0);
     cr_assert_eq(kill(getpid(), SIGTERM), 0);
@@ -590,7 +552,7 @@ Test(library, signals_are_taken_where_that_is_asked_for)
     sigemptyset(&term); /* as a program does that starts threads before */
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL);
-    runner_start(&r);
+    runner_start(&r, note, &here);
     cr_assert_eq(kill(getpid(), SIGTERM), 0);
     pthread_join(r.thread, NULL);
     cr_assert_eq(r.status, 0);
@@ -638,7 +600,7 @@ Test(library, log_lines_go_to_the_program)
 
     r.o.log = line;
     r.o.log_level = MQW_LOG_INFO;
-    runner_start(&r);
+    runner_start(&r, note, &here);
     runner_end(&r);
     cr_assert_geq(atomic_load(&lines), 2);
 }
@@ -683,7 +645,7 @@ Test(library, a_queue_has_one_worker)
     struct mqw_options o = r.o;
     struct mqw_worker *second = (void *)&o;
 
-    runner_start(&r);
+    runner_start(&r, note, &here);
     o.problem = why;
     o.problem_size = sizeof why;
     cr_assert_eq(mqw_open(&second, &o, note, &here), -EEXIST);
@@ -729,7 +691,7 @@ Test(library, a_group_is_listed_and_closed)
 
     r.o.group_separator = ':';
     r.o.max_concurrency = 2; /* one is held up, the other receives */
-    struct mqw_worker *w = runner_start(&r);
+    struct mqw_worker *w = runner_start(&r, note, &here);
     cr_assert_eq(mqw_group_list(w, "g", 1, visit, found), -ENOENT);
     atomic_store(&gate, false);
     harness_send(q, "g:1", 3, 0);

@@ -1,7 +1,7 @@
-/* libmqworker: the options of the spool and of dead letters */
-#include "worker/mqworker.h"
+/* test_library_spool.c - libmqworker: the options of the spool and of dead
+ * letters */
+#include "tests/unit/handlers/library_fixture.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
 TestSuite(library_spool, .init = harness_init, .fini = harness_fini,
@@ -40,39 +39,6 @@ static struct mqw_options options(const char *queue)
     o.max_concurrency = 1;
     o.log_level = MQW_LOG_WARN;
     return o;
-}
-
-struct runner {
-    pthread_t thread;
-    struct mqw_options o;
-    struct mqw_worker *_Atomic worker;
-    int status;
-};
-
-static void *runner_main(void *arg)
-{
-    struct runner *r = arg;
-    struct mqw_worker *w;
-
-    r->status = mqw_open(&w, &r->o, wait_for_gate, NULL);
-    atomic_store(&r->worker, w);
-    if (r->status == 0)
-        r->status = mqw_work(w);
-    mqw_close(&w);
-    return NULL;
-}
-
-static void runner_start(struct runner *r)
-{
-    cr_assert_eq(pthread_create(&r->thread, NULL, runner_main, r), 0);
-    harness_until(atomic_load(&r->worker) != NULL, SOON_MS);
-}
-
-static void runner_end(struct runner *r)
-{
-    mqw_stop(atomic_load(&r->worker));
-    pthread_join(r->thread, NULL);
-    cr_assert_eq(r->status, 0);
 }
 
 Test(library_spool, options_begin_as_the_flags_do)
@@ -116,7 +82,7 @@ Test(library_spool, what_waits_is_in_the_store_and_run_by_the_next)
     r.o.spool = 100;
     r.o.spool_sync = 1;
     r.o.grace = 0;
-    runner_start(&r);
+    runner_start(&r, wait_for_gate, NULL);
     for (int i = 0; i < 20; i++) {
         char text[16];
 
@@ -131,7 +97,7 @@ Test(library_spool, what_waits_is_in_the_store_and_run_by_the_next)
     atomic_store(&gate, true);
     atomic_store(&calls, 0);
     r = (struct runner){.o = r.o};
-    runner_start(&r);
+    runner_start(&r, wait_for_gate, NULL);
     harness_until(atomic_load(&calls) >= 19, SOON_MS);
     runner_end(&r);
 }
@@ -149,7 +115,7 @@ Test(library_spool, the_hook_hears_of_each_letter_and_the_oldest_go)
     atomic_store(&gate, true);
     r.o.max_dead = 1;
     r.o.on_dead = command;
-    runner_start(&r);
+    runner_start(&r, wait_for_gate, NULL);
     for (int i = 0; i < 3; i++)
         harness_send_text(q, "bad");
     snprintf(command, sizeof command, "%s/hooks", harness_state_dir());

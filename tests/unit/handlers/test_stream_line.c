@@ -104,7 +104,7 @@ Test(stream_line, the_longest_head_fits)
 
     memset(key, 0xc3, sizeof key);
     message(text, n, SLOT_REDELIVERED | SLOT_LENGTH_INFERRED);
-    cr_assert(!d.broken && d.header.bytes > HEADER_MAX - 16, "%s", d.why);
+    cr_assert(!d.unfit && d.header.bytes > HEADER_MAX - 16, "%s", d.why);
     lent.m.priority = UINT32_MAX;
     lent.m.failures = UINT32_MAX - 1;
     delivery_regroup(&d, key, sizeof key);

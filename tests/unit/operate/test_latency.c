@@ -167,6 +167,10 @@ Test(latency, adding_and_rewriting_64_slots_of_16_mib_delays_no_timer,
         rewrite = least(rewrite, rewriting());
         cap_close();
     }
-    cr_expect_lt(add, MOST_LATE, "%" PRIu64 " us", add / NS_PER_US);
-    cr_expect_lt(rewrite, MOST_LATE, "%" PRIu64 " us", rewrite / NS_PER_US);
+    fprintf(stderr,
+            "latency: the loop waited %" PRIu64 " us at most while slots were "
+            "added, %" PRIu64 " us while they were written again\n",
+            add / NS_PER_US, rewrite / NS_PER_US);
+    cr_expect_lt(add, MOST_LATE);
+    cr_expect_lt(rewrite, MOST_LATE);
 }

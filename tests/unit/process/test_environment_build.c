@@ -50,7 +50,7 @@ static void build(const char *message, unsigned flags, uint32_t failures)
     lent_init(&lent, slot);
     lent_fill(&lent);
     delivery_read(&d, &lent.m, 0);
-    cr_assert_not(d.broken, "%s", d.why);
+    cr_assert_not(d.unfit, "%s", d.why);
     slot_run(slot, 1);
     cr_assert_eq(environment_build(&env, &base, &d, 5), 0);
 }

@@ -3,8 +3,11 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +18,7 @@
 #include "worker/process/process.h"
 
 #define CHILDREN 16
+#define FDS      64 /* the search has lower ones */
 
 static struct process_search *marked;
 static uint64_t nonce;
@@ -157,4 +161,71 @@ Test(marked, groups_only_are_members_without_the_leader)
 
     cr_assert_eq(process_search_find(marked, &choice), 1);
     cr_assert_eq(process_search_living(marked), 1);
+}
+
+/* ---- its descriptors are somebody else's, too ---- */
+
+/* is_pidfd - as fdinfo tells (proc(5)) */
+static bool is_pidfd(int fd)
+{
+    char path[64], line[128];
+    bool found = false;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strncmp(line, "Pid:", 4) == 0;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* pidfds_copy - what a child that another thread starts does until its execve;
+ * how many the search has */
+static unsigned pidfds_copy(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < FDS; fd++)
+        n += is_pidfd(fd) && fcntl(fd, F_DUPFD_CLOEXEC, FDS) >= 0;
+    return n;
+}
+
+/* ended - kill one, and wait until the search has been told */
+static void ended(pid_t pid)
+{
+    struct pollfd p = {.fd = process_search_fd(marked), .events = POLLIN};
+
+    cr_assert_eq(kill(pid, SIGKILL), 0);
+    cr_assert_eq(poll(&p, 1, -1), 1);
+}
+
+Test(marked, an_end_is_told_once_though_another_has_the_descriptor)
+{
+    struct pollfd p = {.fd = process_search_fd(marked), .events = POLLIN};
+    pid_t one = start(7, STAY, 1), two = start(7, STAY, 1);
+
+    cr_assert_eq(find(7), 2);
+    cr_assert_eq(pidfds_copy(), 2);
+    ended(one);
+    cr_assert_eq(process_search_living(marked), 1);
+    cr_assert_eq(poll(&p, 1, 0), 0, "nothing more is told");
+    cr_assert_eq(process_search_living(marked), 1);
+    ended(two);
+    cr_assert_eq(process_search_living(marked), 0);
+}
+
+Test(marked, a_search_is_not_told_of_what_an_earlier_one_found)
+{
+    pid_t one = start(7, STAY, 1), two = start(8, STAY, 1);
+
+    cr_assert_eq(find(7), 1);
+    cr_assert_eq(pidfds_copy(), 1);
+    cr_assert_eq(find(8), 1);
+    cr_assert_eq(kill(one, SIGKILL), 0);
+    cr_assert_eq(waitpid(one, NULL, 0), one);
+    cr_assert_eq(process_search_living(marked), 1);
+    ended(two);
+    cr_assert_eq(process_search_living(marked), 0);
 }

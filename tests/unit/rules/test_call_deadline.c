@@ -1,4 +1,5 @@
-/* place: a call that is seized never comes back, any other one does */
+/* test_call_deadline.c - a call that is seized never comes back, any
+ * other one does */
 #include "worker/handlers/call_deadline.h"
 
 #include <criterion/criterion.h>

@@ -56,7 +56,7 @@ static void lend(const char *text, char separator)
 Test(delivery, without_a_header_all_of_it_is_the_body)
 {
     lend("plain", 0);
-    cr_assert(!d.broken);
+    cr_assert(!d.unfit);
     cr_assert_eq(d.body_size, strlen("plain"));
     cr_assert_eq((const void *)d.body, (const void *)m.data);
     cr_assert_null(d.group.at);
@@ -70,7 +70,7 @@ Test(delivery, what_stands_before_the_separator_is_the_group)
     lend("body", ':');
     cr_assert_null(d.group.at, "there is no separator");
     lend(":body", ':');
-    cr_assert(d.broken, "an empty group is none");
+    cr_assert_eq(d.unfit, REASON_BAD_HEADER, "an empty group is none");
     cr_assert_not_null(strstr(d.why, "group of 0 bytes"), "%s", d.why);
 }
 
@@ -133,11 +133,12 @@ Test(delivery, a_stored_message_has_no_group_but_the_one_it_was_stored_with)
 Test(delivery, a_plain_one_has_nothing_from_the_one_before)
 {
     lend("x", 0);
-    d.broken = d.repeat = d.duplicate = true;
+    d.unfit = REASON_BAD_HEADER;
+    d.repeat = d.duplicate = true;
     d.lease = (struct group *)&mark;
     d.group.at = "old";
     d.header.fields = HEADER_UNIQUE;
     cr_assert(delivery_plain(&d, &m));
-    cr_assert_not(d.broken || d.repeat || d.duplicate || d.lease ||
-                  d.group.at || d.header.fields);
+    cr_assert_not(d.unfit || d.repeat || d.duplicate || d.lease || d.group.at ||
+                  d.header.fields);
 }

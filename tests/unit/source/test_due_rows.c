@@ -223,6 +223,26 @@ Test(due_rows, row_in_flight_is_not_handed_out_again_until_it_landed)
     cr_assert_eq(taken(), row);
 }
 
+/* A retry is in the store before it is noted as landed; an operator who makes
+ * it due between the two must not wait for the time that it had. */
+Test(due_rows, row_that_is_made_due_in_flight_is_looked_for_when_it_landed)
+{
+    int64_t row = waiting(0), got;
+
+    cr_assert_eq(due_rows_take(due_rows, &got), 0);
+    due_rows_sooner(due_rows, row);
+    due_rows_expect(due_rows, clock_steady_ns());
+    cr_assert(timer_fires(0));
+    cr_assert_eq(due_rows_take(due_rows, &got), -EAGAIN, "it is in flight");
+    cr_assert_not(due_rows_ready(due_rows));
+    due_rows_release(due_rows, row);
+    cr_assert(timer_fires(0));
+    cr_assert(due_rows_ready(due_rows));
+    cr_assert_eq(taken(), row);
+    due_rows_release(due_rows, row);
+    cr_assert_not(timer_fires(0), "once");
+}
+
 Test(due_rows, row_of_a_held_slot_is_not_handed_out)
 {
     int64_t held = waiting(9 * NS_PER_S), other = waiting(NS_PER_S);

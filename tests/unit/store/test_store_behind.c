@@ -1,5 +1,5 @@
-/* store_behind: the commits of a worker have numbers, which tell a store that
- * lost some from one that did not */
+/* test_store_behind.c - store_behind: the commits of a worker have numbers,
+ * which tell a store that lost some from one that did not */
 #include <sys/wait.h>
 
 #include "tests/unit/store/store_fixture.h"

@@ -1,5 +1,5 @@
-/* store_claim: many may open the store at once; a commit that was cut off is
- * not seen later
+/* test_store_claim.c - store_claim: many may open the store at once; a commit
+ * that was cut off is not seen later
  *
  * The seam is the system call that makes a commit durable.
  */

@@ -188,6 +188,7 @@ Test(store_rows, reasons_have_names)
     cr_assert(dead_reason_parse("none") == REASON_COUNT);
     cr_assert(dead_reason_parse("") == REASON_COUNT);
     cr_assert_str_eq(dead_reason_text(REASON_BAD_HEADER), "bad-header");
+    cr_assert_str_eq(dead_reason_text(REASON_GROUP_CLOSED), "group-closed");
 }
 
 static bool is_odd(int64_t row, void *arg)
@@ -556,5 +557,60 @@ Test(store_rows, what_waits_since_the_clock_was_set_back_is_counted)
     cr_assert_eq(out.far, 1);
     cr_assert_eq(out.due_ns, 6000 * NS_PER_S);
     cr_assert_eq(out.seen_ns, 5501 * NS_PER_S);
+    store_close(&s);
+}
+
+Test(store_rows, several_are_doubted_and_deleted_in_one_commit)
+{
+    struct store *s = fixture_open();
+    struct store_row out, m = fixture_row(STORE_WAITING, "waits");
+    struct store_row dead = fixture_row(STORE_DEAD, "died");
+    struct store_stats before, after;
+    int64_t rows[3] = {0, 0, 4711};
+    struct problem p;
+
+    cr_assert(store_claim(s, NULL, &p) == 0);
+    cr_assert(store_put(s, &m, NULL, &rows[0]) == 0);
+    cr_assert(store_put(s, &dead, NULL, &rows[1]) == 0);
+    store_stats(s, &before);
+    cr_assert(store_doubt_rows(s, rows, 3) == 0);
+    store_stats(s, &after);
+    cr_assert(after.commits == before.commits + 1);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(store_get(s, rows[i], &out, NULL, 0, NULL) == 0);
+        cr_assert(out.flags == STORE_REDELIVERED);
+        cr_assert(out.state == (i ? STORE_DEAD : STORE_WAITING));
+    }
+    cr_assert(store_waits(s) == 1);
+    cr_assert(store_delete_all(s, rows, 3) == 0);
+    cr_assert(store_waits(s) == 0);
+    cr_assert(store_get(s, rows[0], &out, NULL, 0, NULL) == -ENOENT);
+    cr_assert(store_get(s, rows[1], &out, NULL, 0, NULL) == -ENOENT);
+    store_close(&s);
+}
+
+Test(store_rows, what_was_cancelled_behind_a_head_is_deleted)
+{
+    struct store *s = fixture_open();
+    struct store_row m[3], out;
+    int64_t rows[3];
+    struct problem p;
+
+    cr_assert(store_claim(s, NULL, &p) == 0);
+    for (int i = 0; i < 3; i++) {
+        m[i] = fixture_row(i < 2 ? STORE_PARKED : STORE_WAITING, "m");
+        m[i].receive_seq = (uint64_t)i + 1;
+        m[i].group = "g";
+        m[i].group_size = 1;
+        m[i].flags = i > 0 ? STORE_CANCELLED : 0;
+        cr_assert(store_put(s, &m[i], NULL, &rows[i]) == 0);
+    }
+    cr_assert(store_waits(s) == 3);
+    cr_assert(store_delete_cancelled(s) == 1);
+    cr_assert(store_waits(s) == 2);
+    cr_assert(store_get(s, rows[0], &out, NULL, 0, NULL) == 0);
+    cr_assert(store_get(s, rows[1], &out, NULL, 0, NULL) == -ENOENT);
+    cr_assert(store_get(s, rows[2], &out, NULL, 0, NULL) == 0);
+    cr_assert(store_delete_cancelled(s) == 0);
     store_close(&s);
 }

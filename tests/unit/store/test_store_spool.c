@@ -231,8 +231,8 @@ Test(store_spool, one_commit_brings_in_and_takes_out)
                    .in = &c, .in_count = 1, .out = out, .out_count = 2}) == 0);
     cr_assert_str_eq(order(s), "0:b 0:c");
     cr_assert(store_spooled(s) == 2 && store_spool_count(s) == 2);
-    cr_assert(store_spool_find(s, a[0].key) == -ENOENT);
-    cr_assert(store_spool_find(s, c.key) == 0);
+    cr_assert(store_spool_find(s, a[0].key, NULL) == -ENOENT);
+    cr_assert(store_spool_find(s, c.key, NULL) == 0);
     store_close(&s);
 }
 
@@ -337,6 +337,29 @@ Test(store_spool, a_change_that_fails_changes_nothing)
                                                   .out_count = 1}) == -EEXIST);
     cr_assert_str_eq(order(s), "0:a");
     cr_assert(store_spooled(s) == 1 && store_spool_count(s) == 1);
+    store_close(&s);
+}
+
+Test(store_spool, a_delayed_one_of_a_change_that_fails_waits_nowhere)
+{
+    const struct store_row later = {.state = STORE_WAITING,
+                                    .receive_seq = 2,
+                                    .id = ulid_make(7),
+                                    .data = "later",
+                                    .size = 5};
+    const struct store_spooled a = spooled(0, 1, "a");
+    struct store_spooled in[] = {spooled(0, 2, "later"), a};
+    const struct store_spool_change c = {.in = in, .in_count = 2};
+    struct store *s = fixture_open();
+
+    in[0].later = &later;
+    begin(s);
+    cr_assert(put_in(s, &a, 1) == 0);
+    cr_assert(store_spool_change(s, &c) == -EEXIST);
+    cr_assert(store_waits(s) == 0 && store_count(s, STORE_WAITING) == 0);
+    in[1] = spooled(0, 3, "c");
+    cr_assert(store_spool_change(s, &c) == 0);
+    cr_assert(store_waits(s) == 1 && store_count(s, STORE_WAITING) == 1);
     store_close(&s);
 }
 
@@ -487,5 +510,26 @@ Test(store_spool, it_is_as_a_list_of_numbers)
         want += there[i];
     cr_assert(n == want && store_spooled(s) == n);
     cr_assert(fixture_sql("SELECT count(*) FROM spool") == n);
+    store_close(&s);
+}
+
+Test(store_spool, several_are_noted_or_none)
+{
+    struct store_spooled rows[] = {spooled(0, 1, "a"), spooled(0, 2, "b"),
+                                   spooled(0, 3, "c")};
+    struct store *s = fixture_open();
+    struct store_spooled read[3];
+    char data[16];
+
+    cr_assert(put_in(s, rows, 2) == 0);
+    for (int i = 0; i < 3; i++)
+        rows[i].flags = STORE_REDELIVERED;
+    cr_assert(store_spool_note_all(s, rows, 3) == -ENOENT);
+    cr_assert(store_spool_read(s, 0, read, 3, data, sizeof data) == 2);
+    cr_assert(read[0].flags == 0 && read[1].flags == 0);
+    cr_assert(store_spool_note_all(s, rows, 2) == 0);
+    cr_assert(store_spool_read(s, 0, read, 3, data, sizeof data) == 2);
+    cr_assert(read[0].flags == STORE_REDELIVERED);
+    cr_assert(read[1].flags == STORE_REDELIVERED);
     store_close(&s);
 }

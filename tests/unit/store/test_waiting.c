@@ -1,5 +1,5 @@
-/* Lists of messages that wait: what is in them, in which order, and that they
- * go on behind any row */
+/* test_waiting.c - Lists of messages that wait: what is in them, in which
+ * order, and that they go on behind any row */
 #include <errno.h>
 
 #include "common/letter/letters.h"

@@ -1,4 +1,5 @@
-/* The keys of top: what changes production asks, and help tells of each. */
+/* test_top_keys.c - The keys of top: what changes production asks, and help
+ * tells of each. */
 #include "scripts/mqctl/top/draw/mqctl_top_keys.h"
 #include "tests/unit/top/view_fixture.h"
 

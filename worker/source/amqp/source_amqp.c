@@ -353,9 +353,7 @@ static void setup_fill(struct source_amqp *q,
         strlcpy(q->machine, "?", sizeof q->machine);
     q->setup = (struct link_setup){.operand = q->operand,
                                    .password = q->password,
-                                   .tls_ca = set->tls_ca,
-                                   .tls_cert = set->tls_cert,
-                                   .tls_key = set->tls_key,
+                                   .tls = set->access.tls,
                                    .name = "mqworker"};
     q->topology = (struct topology){
         .operand = q->operand,

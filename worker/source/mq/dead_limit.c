@@ -134,7 +134,7 @@ static void tell(struct chore *chore, int err)
                                 "again; look at the disk of the store"));
 }
 
-void dead_limit_poke(struct dead_limit *l)
+void dead_limit_wake(struct dead_limit *l)
 {
     if (l && !off(l->with.set))
         chore_after(&l->chore, PAUSE_NS);

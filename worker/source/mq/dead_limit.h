@@ -3,7 +3,7 @@
  * WHAT   Removes the oldest dead letters: those that died too long ago, then
  *        those that are too many. A letter that is on its way again is none,
  *        and one that is in flight is left alone.
- * WHO    open, close: the engine. poke: any thread.
+ * WHO    open, close: the engine. wake: any thread.
  * OWNS   A chore, which runs on a pool thread when a letter died, when a
  *        setting was changed, and when the next one has been there for long
  *        enough; ten times a second at most.
@@ -39,7 +39,7 @@ struct dead_limit_setup {
 int dead_limit_open(struct dead_limit **out,
                     const struct dead_limit_setup *setup, struct problem *p);
 /* There may be something to remove. Never waits; NULL-safe. */
-void dead_limit_poke(struct dead_limit *l);
+void dead_limit_wake(struct dead_limit *l);
 void dead_limit_close(struct dead_limit **l); /* after the pool; sets NULL */
 
 #endif

@@ -178,21 +178,21 @@ static int move(struct chore *chore)
     return err == -ENOENT ? 0 : err; /* none is left */
 }
 
-/* dead_queue_poke - what is settled at the very end comes when the pool is
+/* dead_queue_wake - what is settled at the very end comes when the pool is
  * gone: the next worker moves it */
-void dead_queue_poke(struct dead_queue *q)
+void dead_queue_wake(struct dead_queue *q)
 {
     chore_soon(&q->chore);
 }
 
 static void name_gone(void *arg)
 {
-    dead_queue_poke(arg);
+    dead_queue_wake(arg);
 }
 
 static void room_ready(struct loop_source *source)
 {
-    dead_queue_poke(CONTAINER_OF(source, struct dead_queue, source));
+    dead_queue_wake(CONTAINER_OF(source, struct dead_queue, source));
 }
 
 /* queue_ready - the queue is made when missing, as the worker's own is */

@@ -4,7 +4,7 @@
  *        death, as it has room. A letter stays in the store until it was sent;
  *        one that is in flight is left alone. After trouble a timer tries
  *        again.
- * WHO    open, close: the engine. poke: any thread.
+ * WHO    open, close: the engine. wake: any thread.
  * OWNS   The queue. Sends on a pool thread.
  * FAILS  open: a problem of queue_open.
  */
@@ -40,7 +40,7 @@ struct dead_queue_setup {
 int dead_queue_open(struct dead_queue **out,
                     const struct dead_queue_setup *setup, struct problem *p);
 /* A letter died, or there is room: move what can be moved. */
-void dead_queue_poke(struct dead_queue *q);
+void dead_queue_wake(struct dead_queue *q);
 void dead_queue_close(struct dead_queue **q); /* after the pool; sets NULL */
 
 #endif

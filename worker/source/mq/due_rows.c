@@ -22,6 +22,11 @@
  */
 enum { NONE, ASKING, DUE };
 
+struct flying {
+    int64_t row;
+    bool sooner; /* somebody made it due meanwhile: a look passed it over */
+};
+
 /* m = under mtx   c = constant after open   a = atomic */
 struct due_rows {
     struct timer timer;     /* the earliest row that waits */
@@ -32,7 +37,7 @@ struct due_rows {
     pthread_mutex_t mtx;
     int64_t batch[BATCH];  /* m  due, not yet handed out */
     size_t at, count;      /* m */
-    int64_t *flying;       /* m  handed out, not yet landed */
+    struct flying *flying; /* m  handed out, not yet landed */
     size_t flying_count;   /* m */
     size_t flying_max;     /* c */
     int64_t moving;        /* m  one of them, to another queue; 0: none */
@@ -94,15 +99,23 @@ bool due_rows_ready(const struct due_rows *r)
     return source_due(r->source);
 }
 
-/* flying_locked - whether a row is in flight or about to be */
+/* flying_find - where a row that is in flight is noted; NULL: it is not */
+static struct flying *flying_find(const struct due_rows *r, int64_t row)
+{
+    for (size_t i = 0; i < r->flying_count; i++)
+        if (r->flying[i].row == row)
+            return &r->flying[i];
+    return NULL;
+}
+
 static bool flying_locked(int64_t row, void *arg)
 {
-    const struct due_rows *r = arg;
+    return flying_find(arg, row) != NULL;
+}
 
-    for (size_t i = 0; i < r->flying_count; i++)
-        if (r->flying[i] == row)
-            return true;
-    return false;
+static void fly_locked(struct due_rows *r, int64_t row)
+{
+    r->flying[r->flying_count++] = (struct flying){.row = row};
 }
 
 /* arm - wake up when the row after these is due */
@@ -151,7 +164,7 @@ int due_rows_take(struct due_rows *r, int64_t *row)
         err = -EAGAIN;
     if (!err) {
         *row = r->batch[r->at++];
-        r->flying[r->flying_count++] = *row;
+        fly_locked(r, *row);
     }
     pthread_mutex_unlock(&r->mtx);
     return err;
@@ -184,7 +197,7 @@ static int claim_locked(struct due_rows *r, int64_t row)
             return -EALREADY;
     if (r->flying_count == r->flying_max)
         return -ENOMEM;
-    r->flying[r->flying_count++] = row;
+    fly_locked(r, row);
     return 0;
 }
 
@@ -222,7 +235,7 @@ bool due_rows_seize(struct due_rows *r, int64_t row)
     ok = !flying_locked(row, r) && r->flying_count < r->flying_max;
     if (ok) {
         unbatch_locked(r, row);
-        r->flying[r->flying_count++] = row;
+        fly_locked(r, row);
     }
     pthread_mutex_unlock(&r->mtx);
     return ok;
@@ -252,14 +265,29 @@ bool due_rows_is_claimed(struct due_rows *r, int64_t row)
 
 void due_rows_release(struct due_rows *r, int64_t row)
 {
+    struct flying *f;
+    bool sooner;
+
     pthread_mutex_lock(&r->mtx);
-    for (size_t i = 0; i < r->flying_count; i++)
-        if (r->flying[i] == row) {
-            r->flying[i] = r->flying[--r->flying_count];
-            break;
-        }
+    f = flying_find(r, row);
+    sooner = f && f->sooner;
+    if (f)
+        *f = r->flying[--r->flying_count];
     if (r->moving == row)
         r->moving = 0;
+    pthread_mutex_unlock(&r->mtx);
+    if (sooner)
+        arm(r, 0);
+}
+
+void due_rows_sooner(struct due_rows *r, int64_t row)
+{
+    struct flying *f;
+
+    pthread_mutex_lock(&r->mtx);
+    f = flying_find(r, row);
+    if (f)
+        f->sooner = true;
     pthread_mutex_unlock(&r->mtx);
 }
 

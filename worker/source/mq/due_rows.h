@@ -53,6 +53,9 @@ bool due_rows_move(struct due_rows *r, int64_t row);
 bool due_rows_is_claimed(struct due_rows *r, int64_t row);
 /* The row is settled or stored again. */
 void due_rows_release(struct due_rows *r, int64_t row);
+/* A row was made due now in the store. If it is in flight, whoever looks until
+ * it is released passes it over, so there is one more look then. */
+void due_rows_sooner(struct due_rows *r, int64_t row);
 /* A row was stored that is due at `due_ns` (clock_steady_ns). */
 void due_rows_expect(struct due_rows *r, uint64_t due_ns);
 

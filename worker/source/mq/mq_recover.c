@@ -63,10 +63,11 @@ static int spooled_of(const struct source_mq *q, const struct slot *slot)
     enum mq_spool_at at = MQ_SPOOL_NOT;
     int err = sp ? sp->ops->find(sp, slot, &at) : 0;
 
-    return err                    ? err
-           : at == MQ_SPOOL_ENDED ? LEFT_SETTLED
-           : at == MQ_SPOOL_ROW   ? LEFT_SPOOLED
-                                  : LEFT_FRESH;
+    return err                        ? err
+           : at == MQ_SPOOL_ENDED     ? LEFT_SETTLED
+           : at == MQ_SPOOL_CANCELLED ? LEFT_CANCELLED
+           : at == MQ_SPOOL_ROW       ? LEFT_SPOOLED
+                                      : LEFT_FRESH;
 }
 
 /* left_of - what a slot has: enum left, or -errno

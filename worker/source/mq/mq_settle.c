@@ -31,6 +31,8 @@ static void row_of(struct store_row *row, const struct settle *st)
     row->died_ns = st->died_ns;
     row->reason = st->reason;
     row->error = st->error;
+    if (st->reason == REASON_GROUP_CLOSED)
+        row->flags |= STORE_LET_GO;
 }
 
 /* row_put - durable on 0

@@ -42,7 +42,8 @@ static void release(struct source_mq *q, struct mq_spool *sp,
  * the next start takes what is due, or next in the spool, and what it takes has
  * the mark.
  * One that is to run now needs no claim: while it is in flight its due time is
- * over. If it was settled as a retry meanwhile, it is that retry which is due.
+ * over. If it was settled as a retry meanwhile, it is that retry which is due,
+ * and it may still be noted as in flight: due_rows_sooner.
  */
 int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
              size_t n, enum steered *out)
@@ -69,6 +70,9 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
     }
     if (order.cancel)
         release(q, sp, &order, done);
+    for (size_t i = 0; i < n && !order.cancel; i++)
+        if (done[i])
+            due_rows_sooner(q->due_rows, numbers[i]);
     due_rows_expect(q->due_rows, order.now_ns);
     return err;
 }

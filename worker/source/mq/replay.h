@@ -4,7 +4,7 @@
  *        that is becomes a run of the letter's row: done removes the letter, a
  *        new death makes it the same letter. Of several copies of it one is
  *        that, and the others are repeats.
- * WHO    Whoever sorts a message: the thread that receives it, recovery.
+ * WHO    The thread that receives a message, and recovery.
  * OWNS   The claim on the row (due_rows.h), until the message is settled.
  * FAILS  -errno: the store cannot be asked; nothing has changed, ask again.
  */

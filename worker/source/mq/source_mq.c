@@ -175,7 +175,7 @@ static void mq_tuned(struct source *s)
     struct source_mq *q = source_mq_of(s);
 
     if (atomic_load(&q->started))
-        dead_limit_poke(q->dead_limit);
+        dead_limit_wake(q->dead_limit);
     if (q->spool_there)
         q->spool_there->ops->tuned(q->spool_there);
 }

@@ -46,6 +46,9 @@ struct mq_spool {
 enum mq_spool_at {               /* where the message of a slot is */
                    MQ_SPOOL_NOT, /* its slot is the only place */
                    MQ_SPOOL_ROW, /* there is a row of it as well */
+                   /* The same, and the row is not to run: it is taken again,
+                    * and comes to its end then. */
+                   MQ_SPOOL_CANCELLED,
                    /* It came to its end, of which the row tells nothing. */
                    MQ_SPOOL_ENDED,
 };
@@ -210,8 +213,8 @@ static inline void source_mq_died(struct source_mq *q)
     if (!atomic_load(&q->started))
         return;
     if (q->dead_queue)
-        dead_queue_poke(q->dead_queue);
-    dead_limit_poke(q->dead_limit);
+        dead_queue_wake(q->dead_queue);
+    dead_limit_wake(q->dead_limit);
     if (q->events.hooks)
         q->events.hooks(q->events.arg);
 }

@@ -139,7 +139,7 @@ static int stall(struct spool *sp)
 {
     atomic_store(&sp->stalled, true);
     if (!atomic_load(&sp->stuck))
-        spool_kick(sp);
+        spool_wake(sp);
     return -EAGAIN;
 }
 
@@ -206,7 +206,7 @@ static void roomier(struct spool *sp)
     uint64_t most = spool_most(sp);
 
     if (atomic_load(&sp->full) && spool_waits(&sp->hook) < most - most / 16)
-        spool_kick(sp);
+        spool_wake(sp);
 }
 
 /* pass - straight from the queue, but for one that has to have a key first */
@@ -258,7 +258,7 @@ int spool_end(struct mq_spool *hook, struct lent *l)
     }
     l->spooled = 0;
     if (noted == 1 || noted == ENDS_MOST / 4)
-        spool_kick(sp);
+        spool_wake(sp);
     return 0;
 }
 

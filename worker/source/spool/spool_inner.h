@@ -36,7 +36,7 @@ struct spool {
     struct ends *ends;         /* c */
     uint64_t doubt;            /* c  up to there it may have run */
     uint64_t seq;              /* c  the highest that was there at the start */
-    int kick;                  /* c  wakes the thread */
+    int wake;                  /* c  wakes the thread */
     pthread_mutex_t write_mtx; /* one writes: what is peeked is dropped */
     pthread_mutex_t mtx;
     pthread_mutex_t steer_mtx; /* one cancels, from seize to release */
@@ -108,7 +108,7 @@ static inline struct spool *spool_of(const struct mq_spool *sp)
 
 /* ---- spool_line.c ---- */
 
-void spool_kick(const struct spool *sp); /* the thread looks */
+void spool_wake(const struct spool *sp); /* the thread looks */
 uint64_t spool_waits(const struct mq_spool *hook);
 /* Rows that come before some that were read ahead are there: `first` comes
  * next of them. mtx is held. */

@@ -49,8 +49,8 @@ static int gather_piece(struct spool *sp, int *n)
     return err;
 }
 
-/* company - whether the sender brings more before it is worth a commit */
-static bool company(struct spool *sp)
+/* more_comes - whether the sender brings more before it is worth a commit */
+static bool more_comes(struct spool *sp)
 {
     const struct timespec most = {.tv_nsec = COMPANY_NS};
     struct pollfd fd = {.fd = queue_fd(sp->q->queue), .events = POLLIN};
@@ -64,14 +64,14 @@ int spool_gather(struct spool *sp)
 
     do {
         err = gather_piece(sp, &n);
-    } while (!err || (err == -EAGAIN && n > 0 && company(sp)));
+    } while (!err || (err == -EAGAIN && n > 0 && more_comes(sp)));
     return err == -EAGAIN || err == -ENOBUFS ? n : err;
 }
 
 /* left_to_items - they take what comes, and nobody waits */
 static bool left_to_items(struct spool *sp)
 {
-    struct pollfd fd = {.fd = sp->kick, .events = POLLIN};
+    struct pollfd fd = {.fd = sp->wake, .events = POLLIN};
     uint64_t before = atomic_load(&sp->direct);
 
     if (spool_waits(&sp->hook) > 0 || spool_always(sp))
@@ -146,7 +146,7 @@ static bool wait_for(struct spool *sp)
     bool stuck = atomic_load(&sp->stuck);
     bool room = !stuck && has_room(sp);
     struct pollfd fds[2] = {
-        {.fd = sp->kick, .events = POLLIN},
+        {.fd = sp->wake, .events = POLLIN},
         {.fd = room ? queue_fd(sp->q->queue) : -1, .events = POLLIN}};
     int ms = stuck                      ? RETRY_MS
              : to_write(sp)             ? 0
@@ -156,7 +156,7 @@ static bool wait_for(struct spool *sp)
 
     (void)poll(fds, 2, ms);
     if (fds[0].revents)
-        (void)!read(sp->kick, &ignored, sizeof ignored);
+        (void)!read(sp->wake, &ignored, sizeof ignored);
     return fds[1].revents & POLLIN;
 }
 
@@ -241,7 +241,7 @@ void spool_thread_stop(struct spool *sp)
     if (!sp->started)
         return;
     atomic_store(&sp->stop, true);
-    spool_kick(sp);
+    spool_wake(sp);
     pthread_join(sp->thread, NULL);
     sp->started = false;
 }

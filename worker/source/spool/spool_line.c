@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-void spool_kick(const struct spool *sp)
+void spool_wake(const struct spool *sp)
 {
     uint64_t one = 1;
 
-    (void)!write(sp->kick, &one, sizeof one);
+    (void)!write(sp->wake, &one, sizeof one);
 }
 
 /* spool_wait_locked - in its place; one that came last is most often the last

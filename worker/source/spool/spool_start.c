@@ -21,6 +21,7 @@ static int find(struct mq_spool *hook, const struct slot *slot,
 {
     struct spool *sp = spool_of(hook);
     int64_t key = spool_key_of(slot);
+    bool cancelled;
     int err;
 
     *out = MQ_SPOOL_NOT;
@@ -30,15 +31,14 @@ static int find(struct mq_spool *hook, const struct slot *slot,
         *out = MQ_SPOOL_ENDED;
         return 0;
     }
-    err = store_spool_find(sp->q->store, key);
+    err = store_spool_find(sp->q->store, key, &cancelled);
     if (!err)
-        *out = MQ_SPOOL_ROW;
+        *out = cancelled ? MQ_SPOOL_CANCELLED : MQ_SPOOL_ROW;
     return err == -ENOENT ? 0 : err;
 }
 
 /* note - Crash after it: the slot is as before, and the next start writes the
- * same numbers again. The mark of a row that is cancelled stays: nobody ran it,
- * as none is marked that was lent before. */
+ * same numbers again. */
 static int note(struct mq_spool *hook, const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -77,7 +77,7 @@ static void tuned(struct mq_spool *hook)
     struct spool *sp = spool_of(hook);
 
     if (sp->started)
-        spool_kick(sp);
+        spool_wake(sp);
     else if (spool_most(sp) > 0)
         start(hook);
 }
@@ -85,7 +85,7 @@ static void tuned(struct mq_spool *hook)
 /* moved - the thread polls the new one */
 static void moved(struct mq_spool *hook)
 {
-    spool_kick(spool_of(hook));
+    spool_wake(spool_of(hook));
 }
 
 static int put_back(struct mq_spool *hook)
@@ -125,8 +125,8 @@ int spool_open(struct spool **out, struct source_mq *q, struct problem *p)
     pthread_mutex_init(&sp->mtx, NULL);
     pthread_mutex_init(&sp->write_mtx, NULL);
     pthread_mutex_init(&sp->steer_mtx, NULL);
-    sp->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (sp->kick < 0)
+    sp->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (sp->wake < 0)
         err = problem_set(p, EX_OSERR, errno, "cannot start: %s",
                           errno_text(errno));
     else if (spool_most(sp) > 0 || store_spool_count(q->store) != 0)
@@ -194,6 +194,29 @@ static int last_write(struct spool *sp)
     return err;
 }
 
+/* tell_left - what a boot would take; n: why no more was received */
+static void tell_left(const struct spool *sp, int n)
+{
+    uint64_t most = spool_most(sp), waits = spool_waits(&sp->hook);
+    long left = queue_length(sp->q->queue);
+
+    if (left <= 0 || most == 0)
+        return;
+    log_warn("spool_left", F_STR("queue", sp->q->set->queue),
+             F_UINT("left", (uint64_t)left),
+             F_STR("error", n < 0           ? errno_text(-n)
+                            : waits >= most ? "the spool is full"
+                                            : "senders go on sending"),
+             F_UINT("spooled", waits), F_UINT("spool", most),
+             F_STR("next", waits >= most
+                               ? "they stay in the kernel queue, and are gone "
+                                 "with the next boot; before that, start a "
+                                 "worker with a larger --spool"
+                               : "they stay in the kernel queue, and are gone "
+                                 "with the next boot; before that, stop the "
+                                 "senders, and start and stop a worker"));
+}
+
 /* spool_stop - a planned reboot loses nothing of the queue
  * Crash: what was received is in slots, or on the disk. */
 void spool_stop(struct spool *sp)
@@ -222,6 +245,8 @@ void spool_stop(struct spool *sp)
         log_info("spooled", F_STR("queue", sp->q->set->queue),
                  F_UINT("spooled", spool_waits(&sp->hook)),
                  F_UINT("at_stop", spool_waits(&sp->hook) - before));
+    if (!err)
+        tell_left(sp, n);
 }
 
 /* over - the end of this worker's time with the spool; whether it is orderly
@@ -244,8 +269,8 @@ void spool_close(struct spool **spool)
     spool_thread_stop(sp);
     ends_close(&sp->ends, over(sp));
     sp->q->spool = sp->q->spool_there = NULL;
-    if (sp->kick >= 0)
-        close(sp->kick);
+    if (sp->wake >= 0)
+        close(sp->wake);
     free(sp->taken);
     free(sp->bodies);
     free(sp->waiting);

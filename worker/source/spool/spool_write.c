@@ -102,9 +102,9 @@ static int by_receipt(const void *a, const void *b)
            (x->lent->m.seq < y->lent->m.seq);
 }
 
-/* board - all that wait, so that each priority gets there in its order, and
- * each key is given in the order of receipt */
-static size_t board(struct spool *sp)
+/* waiting_take - all that wait, so that each priority gets there in its order,
+ * and each key is given in the order of receipt */
+static size_t waiting_take(struct spool *sp)
 {
     size_t n;
 
@@ -297,7 +297,7 @@ static int commit(struct spool *sp, bool waiting, size_t *in)
 
     pthread_mutex_lock(&sp->write_mtx);
     out = ends_peek(sp->ends, ends, ENDS_BATCH);
-    *in = waiting ? board(sp) : 0;
+    *in = waiting ? waiting_take(sp) : 0;
     rows_of(sp, *in);
     err = change(sp, *in, ends, out);
     if (!err)

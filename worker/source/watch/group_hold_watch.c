@@ -20,7 +20,8 @@
 #include "worker/loop/loop.h"
 
 /* A commit is written, synced, and there to read after that, whenever the disk
- * is done. Whoever deals with letters closes the file after its last one. */
+ * is done. A program that deals with letters closes the file after its last
+ * one. */
 #define EVENTS   (IN_MODIFY | IN_CLOSE_WRITE)
 #define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */

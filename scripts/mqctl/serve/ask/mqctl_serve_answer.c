@@ -29,6 +29,7 @@ static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
     [SERVE_DOCTOR] = ask_doctor,          [SERVE_STEER] = ask_steer,
     [SERVE_SETTINGS] = ask_steer,         [SERVE_MESSAGES] = ask_messages,
     [SERVE_RUN_NOW] = ask_steer_messages, [SERVE_CANCEL] = ask_steer_messages,
+    [SERVE_GROUPS] = ask_groups,          [SERVE_STEER_GROUP] = ask_steer_group,
 };
 
 /* json_print - a browser may take the text for HTML only if it is told so; `<`

@@ -50,12 +50,17 @@ json_t *ask_queues(const struct serve_ask *a, struct problem *p);
 json_t *ask_queue(const struct serve_ask *a, struct problem *p);
 /* What runs and waits, as mqctl list --json, a page of it from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
+/* Its ordered groups, as mqctl groups --json, likewise. */
+json_t *ask_groups(const struct serve_ask *a, struct problem *p);
 json_t *ask_explain(const struct serve_ask *a, struct problem *p);
+/* Of one queue, if the query names it. */
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p);
 /* Pause, resume, drain; and settings. */
 json_t *ask_steer(const struct serve_ask *a, struct problem *p);
 /* Run-now, cancel: messages that the body names. */
 json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p);
+/* Close, open, release: a group that the body names. */
+json_t *ask_steer_group(const struct serve_ask *a, struct problem *p);
 /* The state directory that a queue has a folder in, the first of several; the
  * first of all if it has none. */
 const char *ask_state_dir(const struct serve_ask *a, const char *queue);

@@ -110,7 +110,8 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
         f->reason = dead_reason_parse(reason);
         if (f->reason == REASON_NONE || f->reason == REASON_COUNT)
             return wrong(p, "reason", reason,
-                         "exhausted, rejected, expired, crashed or bad-header");
+                         "exhausted, rejected, expired, crashed, bad-header or "
+                         "group-closed");
     }
     if (since && time_parse(since, clock_wall_ns(), &f->since_ns) < 0)
         return wrong(p, "since", since, "a time, or how long ago, like 2h");

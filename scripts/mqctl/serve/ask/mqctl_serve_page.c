@@ -2,7 +2,6 @@
  * mqctl_serve_ask.h); web/app.js makes them live */
 #include <string.h>
 
-#include "common/message/error_text.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_page.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
 
@@ -37,14 +36,17 @@ static void frame_end(FILE *out)
     fputs("</main></body></html>\n", out);
 }
 
-/* findings - what mqctl doctor warns of: all, or those of one queue */
+/* findings - what mqctl doctor warns of: all, or (not NULL) those of a queue */
 static void findings(FILE *out, const struct serve_ask *a, const char *queue)
 {
+    struct serve_ask one = *a;
     struct problem p;
-    json_t *all = ask_doctor(a, &p);
+    json_t *all;
     const json_t *f;
     size_t i;
 
+    one.query[QUERY_QUEUE] = queue;
+    all = ask_doctor(&one, &p);
     fputs("<section id=\"findings\" aria-label=\"Findings\">", out);
     json_array_foreach(json_object_get(all, "findings"), i, f)
     {
@@ -221,74 +223,6 @@ static void settings_table(FILE *out, json_t *q)
     fputs("</tbody></table></details>", out);
 }
 
-static void message_row(FILE *out, const json_t *m)
-{
-    char line[512];
-
-    fputs("<tr data-id=\"", out);
-    html_value(out, m, *member_text(m, "id") ? "id" : "row");
-    fputs("\" data-state=\"", out);
-    html_value(out, m, "state");
-    fputs("\"><th scope=\"row\" class=\"text id\">", out);
-    html_value(out, m, "id");
-    fputs("</th><td>", out);
-    html_value(out, m, "state");
-    fputs("</td><td class=\"time\">", out);
-    html_text(out, member_text(m, "due_at"));
-    fputs("</td><td class=\"n wide\">", out);
-    html_value(out, m, "failures");
-    fputs("</td><td class=\"wide text\">", out);
-    html_text(out, member_text(m, "group"));
-    fputs("</td><td class=\"text\">", out);
-    html_text(out, error_text_join(line, sizeof line, member_text(m, "error"),
-                                   member_text(m, "error_text")));
-    fputs("</td><td class=\"wide text body\">", out);
-    html_text(out, member_text(m, "body"));
-    fputs("</td></tr>\n", out);
-}
-
-/* more_link - from the last message on */
-static void more_link(FILE *out, const json_t *data)
-{
-    if (!*member_text(data, "next"))
-        return;
-    fputs("<p><a rel=\"next\" href=\"?after=", out);
-    html_url(out, member_text(data, "next"));
-    fputs("#messages\">More messages</a></p>", out);
-}
-
-/* messages_table - a page of what runs and waits */
-static void messages_table(FILE *out, const struct serve_ask *a)
-{
-    struct problem p = {0};
-    json_t *data = ask_messages(a, &p);
-    const json_t *list = json_object_get(data, "messages"), *m;
-    size_t i;
-
-    fputs("<section id=\"messages\" aria-label=\"Messages\">", out);
-    if (json_array_size(list)) {
-        fputs("<table><caption>What runs and waits</caption>"
-              "<thead><tr><th scope=\"col\">Message</th><th scope=\"col\">"
-              "State</th><th scope=\"col\">Due</th>"
-              "<th scope=\"col\" class=\"n wide\">Failures</th>"
-              "<th scope=\"col\" class=\"wide\">Group</th>"
-              "<th scope=\"col\">Error</th>"
-              "<th scope=\"col\" class=\"wide\">Body</th></tr></thead>"
-              "<tbody>\n",
-              out);
-        json_array_foreach(list, i, m)
-        {
-            message_row(out, m);
-        }
-        fputs("</tbody></table>", out);
-    } else if (a->query[QUERY_AFTER]) {
-        fputs("<p>No message comes after that one any more.</p>", out);
-    }
-    more_link(out, data);
-    fputs("</section>", out);
-    json_decref(data);
-}
-
 static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
 {
     const char *queue = a->path.queue;
@@ -324,12 +258,14 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     if (here) {
         fputs("<p><a href=\"", out);
         html_queue_url(out, queue);
-        fputs("/dead\">Dead letters of this queue</a></p>", out);
+        fputs("/dead\">Dead letters of this queue</a>, <a href=\"", out);
+        html_queue_url(out, queue);
+        fputs("/groups\">its ordered groups</a></p>", out);
     }
     fputs("<section id=\"actions\" aria-label=\"Actions\"></section>"
           "<section id=\"charts\" aria-label=\"Charts\"></section>",
           out);
-    messages_table(out, a);
+    messages_section(out, a);
     settings_table(out, q);
     fputs("<h2>In a terminal</h2><ul class=\"plain\"><li>", out);
     html_command(out, "mqctl status", queue, "");
@@ -411,9 +347,10 @@ static void find_page(FILE *out, const json_t *data)
 void page_print(FILE *out, const struct serve_ask *a, json_t *data)
 {
     static const char *const names[] = {
-        [SERVE_QUEUES] = "queues",     [SERVE_QUEUE] = "queue",
-        [SERVE_LETTERS] = "letters",   [SERVE_LETTER] = "letter",
-        [SERVE_ALL_DEAD] = "all-dead", [SERVE_EXPLAIN] = "find",
+        [SERVE_QUEUES] = "queues",   [SERVE_QUEUE] = "queue",
+        [SERVE_LETTERS] = "letters", [SERVE_LETTER] = "letter",
+        [SERVE_GROUPS] = "groups",   [SERVE_ALL_DEAD] = "all-dead",
+        [SERVE_EXPLAIN] = "find",
     };
     enum serve_what what = a->path.route->what;
 
@@ -427,6 +364,8 @@ void page_print(FILE *out, const struct serve_ask *a, json_t *data)
         queues_page(out, a, data);
     else if (what == SERVE_QUEUE)
         queue_page(out, a, data);
+    else if (what == SERVE_GROUPS)
+        groups_page(out, a, data);
     else if (what == SERVE_LETTERS)
         letters_page(out, a, data);
     else if (what == SERVE_LETTER)

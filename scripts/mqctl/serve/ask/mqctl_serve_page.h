@@ -1,4 +1,4 @@
-/* mqctl_serve_page.h - pages of dead letters
+/* mqctl_serve_page.h - pages, and parts of them
  *
  * WHAT   What stands between the frame of a page.
  * WHO    mqctl_serve_page.c
@@ -10,6 +10,9 @@
 
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 
+/* Of the page of a queue. */
+void messages_section(FILE *out, const struct serve_ask *a);
+void groups_page(FILE *out, const struct serve_ask *a, const json_t *data);
 void letters_page(FILE *out, const struct serve_ask *a, const json_t *data);
 void letter_page(FILE *out, const struct serve_ask *a, const json_t *l);
 void all_dead_page(FILE *out, const json_t *data);

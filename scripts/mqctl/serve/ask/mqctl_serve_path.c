@@ -12,6 +12,7 @@
 const struct serve_route serve_routes[] = {
     {"GET", "/", SERVE_QUEUES, .page = true},
     {"GET", "/q/{q}", SERVE_QUEUE, .page = true},
+    {"GET", "/q/{q}/groups", SERVE_GROUPS, .page = true},
     {"GET", "/q/{q}/dead", SERVE_LETTERS, .page = true},
     {"GET", "/q/{q}/dead/{row}", SERVE_LETTER, .page = true},
     {"GET", "/dead", SERVE_ALL_DEAD, .page = true},
@@ -26,6 +27,7 @@ const struct serve_route serve_routes[] = {
     {"GET", API "/queues/{q}", SERVE_QUEUE, .page = false},
     {"GET", API "/queues/{q}/history", SERVE_HISTORY, .page = false},
     {"GET", API "/queues/{q}/messages", SERVE_MESSAGES, .page = false},
+    {"GET", API "/queues/{q}/groups", SERVE_GROUPS, .page = false},
     {"GET", API "/queues/{q}/letters", SERVE_LETTERS, .page = false},
     {"GET", API "/queues/{q}/letters/by-error", SERVE_BY_ERROR, .page = false},
     {"GET", API "/queues/{q}/letters/{row}", SERVE_LETTER, .page = false},
@@ -41,6 +43,7 @@ const struct serve_route serve_routes[] = {
     {"POST", API "/queues/{q}/letters/discard", SERVE_DISCARD, .write = true},
     {"POST", API "/queues/{q}/messages/run-now", SERVE_RUN_NOW, .write = true},
     {"POST", API "/queues/{q}/messages/cancel", SERVE_CANCEL, .write = true},
+    {"POST", API "/queues/{q}/groups/{word}", SERVE_STEER_GROUP, .write = true},
     {"PATCH", API "/queues/{q}/settings", SERVE_SETTINGS, .write = true},
     {"POST", API "/queues/{q}/{word}", SERVE_STEER, .write = true},
 };

@@ -111,10 +111,7 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
     if (snapshot_open(&v, dir, a->path.queue, true, p) < 0)
         return NULL;
     if (!v.has_folder && !v.has_queue)
-        problem_fill(p, EX_NOINPUT,
-                     "there is no queue %s, and no worker has run on it; mqctl "
-                     "queues lists those that are",
-                     v.queue);
+        problem_fill(p, EX_NOINPUT, SNAPSHOT_NO_QUEUE, v.queue);
     else
         o = snapshot_tell(&v);
     if (o)
@@ -125,17 +122,30 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
 
 /* ---- what verbs of mqctl print ---- */
 
+/* doctor_add - what it finds with that state directory, of one queue or (NULL)
+ * of all */
+static void doctor_add(json_t *findings, const char *dir, const char *queue)
+{
+    char *operands[] = {(char *)queue};
+    struct options o = {.json = true, .state_dir = dir};
+
+    o.line.verb = VERB_DOCTOR;
+    o.line.operands = operands;
+    o.line.operand_count = queue != NULL;
+    (void)verb_run(doctor_run, &o, findings);
+}
+
+/* ask_doctor - of a queue on a broker it would have to ask that */
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
 {
+    const char *queue = a->query[QUERY_QUEUE];
     json_t *all = json_array();
 
     (void)p;
-    for (size_t i = 0; i < dir_count(a); i++) {
-        struct options o = {.json = true, .state_dir = dir_at(a, i)};
-
-        o.line.verb = VERB_DOCTOR;
-        (void)verb_run(doctor_run, &o, all);
-    }
+    if (queue && !broker_operand_is(queue))
+        doctor_add(all, ask_state_dir(a, queue), queue);
+    for (size_t i = 0; !queue && i < dir_count(a); i++)
+        doctor_add(all, dir_at(a, i), NULL);
     return json_pack("{s:o}", "findings", all);
 }
 
@@ -180,64 +190,4 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     }
     return json_pack("{s:s, s:i, s:o, s:o}", "id", id, "queues",
                      (int)json_array_size(all), "found", found, "all", all);
-}
-
-#define MESSAGES_MOST 100
-
-/* page_cut - the message beyond the page tells that there is a next one, and is
- * taken off; the cursor of the last that stays, or null */
-static json_t *page_cut(json_t *list)
-{
-    if (json_array_size(list) <= MESSAGES_MOST)
-        return json_null();
-    json_array_remove(list, MESSAGES_MOST);
-    return json_incref(
-        json_object_get(json_array_get(list, MESSAGES_MOST - 1), "cursor"));
-}
-
-int ask_kept_here(const char *queue, struct problem *p)
-{
-    return broker_operand_is(queue)
-               ? problem_set(p, EX_USAGE, EINVAL,
-                             "what waits and what is dead of %s is on its "
-                             "broker; mqdlq list %s shows its dead letters",
-                             queue, queue)
-               : 0;
-}
-
-json_t *ask_messages(const struct serve_ask *a, struct problem *p)
-{
-    char *operands[] = {(char *)a->path.queue};
-    struct options o = {.json = true,
-                        .limit = MESSAGES_MOST + 1,
-                        .filter.states = WAITING_ALL,
-                        .after = a->query[QUERY_AFTER]};
-    json_t *list = json_array(), *one, *next;
-    int status;
-    size_t i;
-
-    if (ask_kept_here(a->path.queue, p) < 0) {
-        json_decref(list);
-        return NULL;
-    }
-    o.state_dir = ask_state_dir(a, a->path.queue);
-    o.line.verb = VERB_LIST;
-    o.line.operands = operands;
-    o.line.operand_count = 1;
-    status = verb_run(list_run, &o, list);
-    json_array_foreach(list, i, one)
-    {
-        if (a->o->no_bodies)
-            json_object_del(one, "body");
-    }
-    if (!status) {
-        next = page_cut(list);
-        return json_pack("{s:s, s:o, s:o, s:b}", "queue", a->path.queue,
-                         "messages", list, "next", next, "bodies",
-                         !a->o->no_bodies);
-    }
-    json_decref(list);
-    p->status = status; /* list_run has said why */
-    p->text[0] = '\0';
-    return NULL;
 }

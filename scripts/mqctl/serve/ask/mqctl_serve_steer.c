@@ -78,15 +78,31 @@ static json_t *answer_of(json_t *list, int status, struct problem *p)
     return NULL;
 }
 
+/* is_one_of - the words of a route that has several, or a problem */
+static bool is_one_of(const char *word, const char *const words[3],
+                      struct problem *p)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    problem_fill(p, EX_NOINPUT, "%s, %s and %s are there", words[0], words[1],
+                 words[2]);
+    return false;
+}
+
 json_t *ask_steer(const struct serve_ask *a, struct problem *p)
 {
+    static const char *const orders[3] = {"pause", "resume", "drain"};
     static char words[WORDS_MAX][WORD_SIZE];
     char *operands[WORDS_MAX + 1] = {(char *)a->path.queue};
     struct options o = {.json = true};
-    json_t *list = json_array();
-    int n = steer_words(a, words, p), status;
     bool set = a->path.route->what == SERVE_SETTINGS;
+    json_t *list;
+    int n, status;
 
+    if (!set && !is_one_of(a->path.word, orders, p))
+        return NULL;
+    n = steer_words(a, words, p);
     o.state_dir = ask_state_dir(a, a->path.queue);
     o.line.verb = set ? VERB_SET : subcommand_find(&mqctl_table, a->path.word);
     o.line.operands = operands;
@@ -99,6 +115,7 @@ json_t *ask_steer(const struct serve_ask *a, struct problem *p)
     for (int i = 0; i < n; i++)
         operands[i + 1] = words[i];
     o.line.operand_count = n + 1;
+    list = json_array();
     status = verb_run(steer_run, &o, list);
     return answer_of(list, status, p);
 }
@@ -150,5 +167,33 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
     status = verb_run(steer_messages_run, &o, list);
     if (accounted(json_array_get(list, 0), n))
         status = 0;
+    return answer_of(list, status, p);
+}
+
+/* ---- one group ---- */
+
+json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
+{
+    static const char *const orders[3] = {"close", "open", "release"};
+    json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
+    const char *key = json_string_value(json_object_get(body, "group"));
+    char *operands[] = {(char *)a->path.queue, (char *)key,
+                        (char *)a->path.word};
+    struct options o = {
+        .json = true, .line.operands = operands, .line.operand_count = 3};
+    json_t *list;
+    int status;
+
+    if (!is_one_of(a->path.word, orders, p) ||
+        ask_kept_here(a->path.queue, p) < 0)
+        return NULL;
+    if (!key) {
+        problem_fill(p, EX_USAGE, "no group named; give {\"group\": \"KEY\"}");
+        return NULL;
+    }
+    o.line.verb = VERB_GROUP;
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    list = json_array();
+    status = verb_run(group_run, &o, list);
     return answer_of(list, status, p);
 }

@@ -1,7 +1,7 @@
 // act.js - what changes something: a button, what it does, and the command that
 // does the same
 
-import { $, el, ask, say, setText, apiUrl } from "./dom.js";
+import { $, el, ask, say, setText, apiUrl, queueUrl } from "./dom.js";
 
 const quoted = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
@@ -89,12 +89,26 @@ function boxes(table, value, label, may = () => true) {
   return () => all.filter((b) => b.checked).map((b) => b.value);
 }
 
+// rowsFor - rows before a table, for what is chosen of it
+function rowsFor(table, rows, chosen) {
+  const words = el("p", {});
+  const show = () => {
+    setText(words, `${chosen().length} chosen`);
+    for (const r of rows) {
+      r.button.disabled = chosen().length === 0;
+      r.show();
+    }
+  };
+  table.before(...rows.map((r) => r.form), words);
+  table.addEventListener("change", show);
+  show();
+}
+
 // messageActions - run-now and cancel, of the messages that are chosen
 export function messageActions(place, queue) {
   const table = $("table", place);
   if (!table) return;
   const chosen = boxes(table, (tr) => tr.dataset.id, "Choose message", (tr) => tr.dataset.state !== "running");
-  const words = el("p", {});
   const order = (word, what, verb, cls) =>
     row(word, {
       cls,
@@ -112,16 +126,47 @@ export function messageActions(place, queue) {
       },
     });
   const rows = [order("Run now", "due now", "run-now"), order("Cancel", "cancelled", "cancel", "act")];
-  const show = () => {
-    setText(words, `${chosen().length} chosen`);
-    for (const r of rows) {
-      r.button.disabled = chosen().length === 0;
-      r.show();
+  rowsFor(table, rows, chosen);
+}
+
+// ---- groups ----
+
+// groupShow - what a group does, as the server writes it
+function groupShow(cell, queue, g) {
+  const letter = g.letter ? [" by ", el("a", { href: `${queueUrl(queue)}/dead/${g.letter}` }, `letter ${g.letter}`)] : [];
+  cell.replaceChildren(el("span", {}, g.state, letter, g.closing ? ", closing" : ""));
+}
+
+// groupActions - close, open, release, of the groups that are chosen
+export function groupActions(place, queue) {
+  const table = $("table", place);
+  if (!table) return;
+  const chosen = boxes(table, (tr) => tr.dataset.group, "Choose group");
+  const again = async () => {
+    const { groups } = await ask(`${apiUrl(queue)}/groups${location.search}`);
+    for (const tr of table.tBodies[0].rows) {
+      const now = groups.find((g) => g.group === tr.dataset.group);
+      groupShow($('[data-f="state"]', tr), queue, now || { state: "no message any more" });
     }
   };
-  table.before(...rows.map((r) => r.form), words);
-  table.addEventListener("change", show);
-  show();
+  const order = (word, verb, done, cls, sure) =>
+    row(word, {
+      cls,
+      sure,
+      command: () => (chosen().length ? chosen() : ["KEY"]).map((key) => `mqctl group ${key.startsWith("-") ? "-- " : ""}${queue} ${quoted(key)} ${verb}`).join("; "),
+      request: async () => {
+        const keys = chosen();
+        for (const group of keys) await ask(`${apiUrl(queue)}/groups/${verb}`, "POST", { group });
+        await again();
+        return `${keys.join(", ")}: ${done}`;
+      },
+    });
+  const rows = [
+    order("Release", "release", "goes on; its dead letter is kept"),
+    order("Close", "close", "refuses what comes (a dead letter, group-closed), until what it has is done", "act", () => `Until ${chosen().join(", ")} has no message, what comes for it is a dead letter. Close?`),
+    order("Open", "open", "takes messages"),
+  ];
+  rowsFor(table, rows, chosen);
 }
 
 // ---- letters ----

@@ -3,7 +3,7 @@
 import { $, el, ask, say, setText, apiUrl, queueUrl, count, rate, duration } from "./dom.js";
 import { live } from "./live.js";
 import { charts, spark } from "./charts.js";
-import { queueActions, messageActions, lettersActions, letterActions } from "./act.js";
+import { queueActions, messageActions, groupActions, lettersActions, letterActions } from "./act.js";
 
 const page = document.body.dataset.page;
 const write = document.body.dataset.write === "true";
@@ -130,7 +130,7 @@ const findingMake = (f) =>
 async function findingsShow() {
   const place = $("#findings");
   try {
-    const { findings } = await ask("/api/v1/doctor");
+    const { findings } = await ask("/api/v1/doctor" + (queue ? `?queue=${encodeURIComponent(queue)}` : ""));
     const now = findings
       .filter((f) => (f.level === "warn" || f.level === "bad") && (!queue || f.queue === queue))
       .map(findingMake);
@@ -198,6 +198,8 @@ if (page === "queues") {
     messageActions($("#messages"), queue);
   }
   charts($("#charts"), queue);
+} else if (page === "groups") {
+  if (write && $("#groups")) groupActions($("#groups"), queue);
 } else if (page === "letters") {
   live(lettersListen);
   if (write) lettersActions($("#bulk"), $("#letters"), queue);

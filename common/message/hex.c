@@ -1,5 +1,5 @@
 /* hex.c - see hex.h */
-#include "common/base/hex.h"
+#include "common/message/hex.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * OWNS   Nothing.
  * FAILS  -EINVAL.
  */
-#ifndef COMMON_BASE_HEX_H
-#define COMMON_BASE_HEX_H
+#ifndef COMMON_MESSAGE_HEX_H
+#define COMMON_MESSAGE_HEX_H
 
 #include <stddef.h>
 

@@ -1,9 +1,9 @@
-/* hex.h */
+/* test_hex.c - hex.h */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/hex.h"
+#include "common/message/hex.h"
 
 Test(hex, every_byte_comes_back)
 {

@@ -1,0 +1,59 @@
+/* broker_access.h - what opens a queue on a broker, as a command line gives it
+ *
+ * WHAT   The flags of a broker: their rows for a table of options
+ *        (common/options/options.h), and what is wrong with those given.
+ * WHO    Whatever program takes amqp:// operands.
+ * OWNS   Nothing; strings are argv's.
+ * FAILS  A problem with status 64 that names the flag.
+ */
+#ifndef COMMON_BROKER_BROKER_ACCESS_H
+#define COMMON_BROKER_BROKER_ACCESS_H
+
+#include <stdbool.h>
+
+#include "common/base/problem.h"
+
+struct broker_tls {
+    const char *ca, *cert, *key; /* NULL: the system's; none */
+};
+struct broker_access {
+    const char *password_file; /* NULL: broker_password.h */
+    struct broker_tls tls;
+};
+
+/* The rows; told of each is where it goes: BROKER_TLS_CA(AT(access.tls.ca)). */
+#define BROKER_PASSWORD_FILE(...)                                            \
+    {                                                                        \
+        "password-file", 0, OPT_STRING,                                      \
+            .value = "FILE", __VA_ARGS__,                                    \
+            .help = "what opens a queue on a broker; else "                  \
+                    "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD" \
+    }
+#define BROKER_TLS_CA(...)                                                     \
+    {                                                                          \
+        "tls-ca", 0, OPT_STRING,                                               \
+            .value = "FILE", __VA_ARGS__,                                      \
+            .help =                                                            \
+                "who may have signed the certificate of a broker (amqps://); " \
+                "without it those that the system trusts"                      \
+    }
+#define BROKER_TLS_CERT(...)                               \
+    {                                                      \
+        "tls-cert", 0, OPT_STRING,                         \
+            .value = "FILE", __VA_ARGS__,                  \
+            .help = "certificate that the broker is shown" \
+    }
+#define BROKER_TLS_KEY(...)                                     \
+    {                                                           \
+        "tls-key", 0, OPT_STRING, .value = "FILE", __VA_ARGS__, \
+                                  .help = "its private key"     \
+    }
+
+/* The first that was given, "--tls-ca"; NULL: none. */
+const char *broker_access_given(const struct broker_access *a);
+/* Nothing is given for a queue that is on no broker, and no certificate
+ * without its key: 0, or a problem. */
+int broker_access_check(const struct broker_access *a, bool on_broker,
+                        struct problem *p);
+
+#endif

@@ -1,0 +1,124 @@
+/* soak_samples.h - what a program holds at rest, and whether that grows
+ *
+ * WHAT   Memory, descriptors, threads and the like, one number of each a day;
+ *        grows() by their slope, never by a bound.
+ * WHO    test_soak.c
+ * OWNS   Nothing.
+ * FAILS  By ending the test, where a program is not there.
+ *
+ * The first quarter of the days is warming up and is left out. What is left is
+ * cut in four: it grows when the median of each part is above that of the part
+ * before, by more than the grain. What steps up once, or comes and goes, does
+ * not.
+ */
+#ifndef TESTS_CRASH_SOAK_SAMPLES_H
+#define TESTS_CRASH_SOAK_SAMPLES_H
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/harness/harness.h"
+
+enum { SOAK_DAYS = 20000, SOAK_PARTS = 4 };
+
+struct series {
+    const char *name;
+    long grain; /* less is noise: pages, what an allocator keeps */
+    size_t n;
+    long at[SOAK_DAYS];
+};
+
+static inline void series_add(struct series *s, long value)
+{
+    if (s->n < SOAK_DAYS)
+        s->at[s->n++] = value;
+}
+
+static inline int series_order(const void *a, const void *b)
+{
+    long x = *(const long *)a, y = *(const long *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* series_median - of n values from `from` on; the lower of two */
+static inline long series_median(const struct series *s, size_t from, size_t n)
+{
+    static long part[SOAK_DAYS];
+
+    memcpy(part, s->at + from, n * sizeof *part);
+    qsort(part, n, sizeof *part, series_order);
+    return part[(n - 1) / 2];
+}
+
+static inline bool grows(const struct series *s)
+{
+    size_t warm = s->n / 4, each = (s->n - warm) / SOAK_PARTS;
+
+    if (each == 0)
+        return false;
+    for (size_t i = 1; i < SOAK_PARTS; i++)
+        if (series_median(s, warm + i * each, each) -
+                series_median(s, warm + (i - 1) * each, each) <=
+            s->grain)
+            return false;
+    return true;
+}
+
+/* soak_status - KiB, or threads, of a line in /proc/PID/status */
+static inline long soak_status(pid_t pid, const char *field)
+{
+    char path[64], line[256];
+    long value = -1;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    cr_assert_not_null(f, "process %d is gone", (int)pid);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, field, strlen(field)) == 0)
+            value = strtol(line + strlen(field), NULL, 10);
+    fclose(f);
+    return value;
+}
+
+/* soak_memory - KiB that are its own, or shared memory that it touched */
+static inline long soak_memory(pid_t pid)
+{
+    return soak_status(pid, "RssAnon:") + soak_status(pid, "RssShmem:");
+}
+
+static inline long soak_threads(pid_t pid)
+{
+    return soak_status(pid, "Threads:");
+}
+
+static inline long soak_descriptors(pid_t pid)
+{
+    char path[64];
+    long n = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    cr_assert_not_null(dir, "process %d is gone", (int)pid);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n - 2; /* "." and ".." */
+}
+
+/* soak_kib - of a file; 0: there is none */
+static inline long soak_kib(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) < 0 ? 0 : (long)(st.st_size / 1024);
+}
+
+#endif

@@ -1,0 +1,449 @@
+/* test_soak.c - weeks in minutes: nothing grows, and each message has one end
+ *
+ * One worker, one page and their clock, which is set a day ahead again and
+ * again, and back. Each day brings messages, retries, dead letters, groups and
+ * delays; a disk that is full, a queue that is removed, a cap that goes down
+ * and up, a pause, letters that are sent again, a log that is cut. At the end
+ * of a day all is at rest: what the programs hold then is compared with the
+ * days before, and the counters add up. MQW_SOAK_SECONDS makes it longer
+ * (make soak SOAK_SECONDS=3600).
+ */
+#include "tests/crash/soak_samples.h"
+#include "tests/e2e/serve/serve_fixture.h"
+#include "tests/harness/disk.h"
+#include "tests/harness/turns.h"
+
+#include <fcntl.h>
+#include <mqueue.h>
+#include <unistd.h>
+
+#define SHORT_DAYS 12 /* unless told how long */
+#define LEAK_DAYS  8
+#define DAY_S      86400L
+#define NUMBERS    2000000
+#define REST_MS    30000
+#define BATCH      40
+#define GROUP      8 /* in one group */
+#define HELD       9 /* that the worker may leave in the queue */
+/* Less is no growth: pages of the journal and of what an allocator keeps that
+ * are touched for the first time; a -wal that has not come to the 4 MiB at
+ * which SQLite begins it anew. */
+#define MEMORY_KIB 256
+#define WAL_KIB    1400
+
+/* What is known of a number, whose body it is (plugins/ledger.c). */
+struct entry {
+    uint8_t ends;
+    bool sent, cancelled;
+    uint32_t attempts; /* bits of those that began */
+};
+
+static struct soak {
+    const char *queue;
+    struct harness_process *worker;
+    struct web page;
+    int stream; /* events of the page, open all the time */
+    unsigned long sent, cancelled, letters_gone;
+    unsigned long runs, repeats, marked;
+    long days;
+    long began_at, ended_at; /* read so far, of the ledger */
+    struct entry *entries;
+    struct series memory, descriptors, threads, wal, groups;
+    struct series page_memory, page_descriptors, page_threads;
+} soak;
+
+TestSuite(soak, .init = harness_init, .fini = harness_fini, .timeout = 8000);
+
+/* ---- the ledger ---- */
+
+/* next_line - the next whole one of a file that grows */
+static bool next_line(const char *name, long *at, char line[128])
+{
+    FILE *f = fopen(harness_path("%s", name), "re");
+    bool whole = false;
+
+    if (!f)
+        return false;
+    if (fseek(f, *at, SEEK_SET) == 0 && fgets(line, 128, f))
+        whole = strchr(line, '\n') != NULL;
+    if (whole)
+        *at = ftell(f);
+    fclose(f);
+    return whole;
+}
+
+static struct entry *entry(unsigned long n)
+{
+    cr_assert(n > 0 && n < NUMBERS, "number %lu", n);
+    return &soak.entries[n];
+}
+
+/* is_letter - a number that dies, each time it runs */
+static bool is_letter(unsigned long n)
+{
+    return n % 100 == 0;
+}
+
+/* ledger_read - what came since the last time; nobody is killed, so nothing may
+ * begin twice with one attempt but a letter that was sent again */
+static void ledger_read(void)
+{
+    unsigned long n, attempt, redelivered;
+    char line[128];
+
+    while (next_line("began", &soak.began_at, line)) {
+        cr_assert_eq(sscanf(line, "%lu %lu %lu", &n, &attempt, &redelivered),
+                     3);
+        cr_assert(attempt > 0 && attempt < 32, "%s", line);
+        cr_assert(!entry(n)->cancelled, "%lu was cancelled, and ran", n);
+        soak.runs++;
+        if (entry(n)->attempts & 1U << attempt && !is_letter(n)) {
+            soak.repeats++;
+            soak.marked += redelivered == 1;
+        }
+        entry(n)->attempts |= 1U << attempt;
+    }
+    while (next_line("ended", &soak.ended_at, line)) {
+        cr_assert_eq(sscanf(line, "%lu", &n), 1);
+        entry(n)->ends++;
+    }
+}
+
+/* ---- a day's work ---- */
+
+/* clock_set - for the programs of this test */
+static void clock_set(long seconds)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%ld\n", seconds);
+    harness_write("clock.new", text, strlen(text));
+    cr_assert_eq(rename(harness_path("clock.new"), harness_path("clock")), 0);
+}
+
+#define mqsend(...) cr_assert_eq(harness_run("mqsend", __VA_ARGS__).status, 0)
+
+/* batch - the next n numbers, with a group or without */
+static void batch(unsigned n, const char *group)
+{
+    char lines[BATCH * 12];
+    size_t size = 0;
+    struct harness_result r;
+
+    for (unsigned i = 0; i < n; i++) {
+        entry(++soak.sent)->sent = true;
+        size += (size_t)snprintf(lines + size, sizeof lines - size, "%lu\n",
+                                 soak.sent);
+    }
+    r = harness_run_spec(&(struct harness_spec){
+        .argv = group
+                    ? HARNESS_LIST("mqsend", "--lines", "--quiet", "--group",
+                                   group, soak.queue)
+                    : HARNESS_LIST("mqsend", "--lines", "--quiet", soak.queue),
+        .input = lines,
+        .input_size = size});
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* delayed - the next number, for tomorrow, while nothing else waits; its id */
+static const char *delayed(void)
+{
+    static char id[32];
+    char body[16];
+    struct harness_result r;
+
+    entry(++soak.sent)->sent = true;
+    snprintf(body, sizeof body, "%lu", soak.sent);
+    r = harness_run("mqsend", "--print-id", "--delay", "20h", soak.queue, body);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    snprintf(id, sizeof id, "%.26s", r.out);
+    harness_until(ctl_number(soak.queue, "waiting") > 0, REST_MS);
+    return id;
+}
+
+/* delays - one is cancelled, one has to run now */
+static void delays(void)
+{
+    const char *id = delayed();
+
+    (void)ctl_out("cancel", "-q", soak.queue, id);
+    entry(soak.sent)->cancelled = true;
+    soak.cancelled++;
+    harness_until(ctl_number(soak.queue, "waiting") == 0, REST_MS);
+    id = delayed();
+    (void)ctl_out("run-now", "-q", soak.queue, id);
+}
+
+/* disk - it is full while messages fail; what is not taken has room in the
+ * queue */
+static void disk(void)
+{
+    disk_fill();
+    batch(HELD, NULL);
+    harness_until(harness_queue_length(soak.queue) == 0 ||
+                      !ctl_is(soak.queue, "state", "running"),
+                  REST_MS);
+    disk_free();
+}
+
+/* removed - the worker makes the queue again */
+static void removed(void)
+{
+    cr_assert_eq(mq_unlink(soak.queue), 0);
+    harness_until(harness_queue_length(soak.queue) >= 0, REST_MS);
+    batch(BATCH, NULL);
+}
+
+/* steered - cap down, pause, resume, cap up, live settings */
+static void steered(void)
+{
+    (void)ctl_out("set", soak.queue, "max-concurrency=2", "timeout=30s");
+    batch(BATCH, NULL);
+    harness_until(harness_queue_length(soak.queue) == 0, REST_MS);
+    (void)ctl_out("pause", soak.queue);
+    batch(HELD, NULL);
+    (void)ctl_out("resume", soak.queue);
+    (void)ctl_out("set", soak.queue, "max-concurrency=8", "timeout=1m");
+}
+
+#define dlq(verb, ...)                                               \
+    harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \
+                soak.queue, __VA_ARGS__)
+
+/* tools - letters are read, sent again and discarded */
+static void tools(void)
+{
+    long long letters = turns_rows(soak.queue, "state = 3");
+
+    (void)ctl_out("list", soak.queue);
+    (void)ctl_out("groups", soak.queue);
+    cr_assert_eq(dlq("list", NULL).status, 0);
+    if (letters == 0)
+        return;
+    cr_assert_eq(dlq("replay", "--all").status, 0);
+    harness_until(turns_rows(soak.queue, "state = 3") == letters, REST_MS);
+    cr_assert_eq(dlq("discard", "--all").status, 0);
+    soak.letters_gone += (unsigned long)letters;
+}
+
+/* look - at each view of the page, and what its stream has to say */
+static void look(void)
+{
+    char text[4096];
+
+    (void)web_get(&soak.page, "/q/%s", soak.queue + 1);
+    (void)web_get(&soak.page, "/q/%s/dead", soak.queue + 1);
+    (void)web_get(&soak.page, "/api/v1/queues/%s/letters", soak.queue + 1);
+    (void)web_get(&soak.page, "/metrics");
+    while (recv(soak.stream, text, sizeof text, MSG_DONTWAIT) > 0)
+        continue;
+}
+
+/* ---- rest ---- */
+
+/* balanced - nothing is on its way, and each delivery has its end */
+static bool balanced(void)
+{
+    static const char *const none[] = {"depth",   "waiting", "parked",
+                                       "spooled", "custody", "in_flight"};
+    json_t *o = ctl_status(soak.queue);
+    bool rests = true;
+
+#define COUNT(name) json_integer_value(json_object_get(o, name))
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        rests &= COUNT(none[i]) == 0;
+    rests &= COUNT("deliveries") ==
+                 COUNT("done") + COUNT("retried") + COUNT("died") &&
+             COUNT("discarded") == (json_int_t)soak.cancelled &&
+             COUNT("crashes") == 0;
+#undef COUNT
+    json_decref(o);
+    return rests;
+}
+
+static void samples_take(void)
+{
+    pid_t w = harness_pid(soak.worker), p = harness_pid(soak.page.p);
+
+    series_add(&soak.memory, soak_memory(w));
+    series_add(&soak.descriptors, soak_descriptors(w));
+    series_add(&soak.threads, soak_threads(w));
+    series_add(&soak.wal,
+               soak_kib(harness_path("%s%s/store.db-wal", harness_state_dir(),
+                                     soak.queue)));
+    series_add(&soak.groups, ctl_number(soak.queue, "groups"));
+    series_add(&soak.page_memory, soak_memory(p));
+    series_add(&soak.page_descriptors, soak_descriptors(p));
+    series_add(&soak.page_threads, soak_threads(p));
+}
+
+/* day - all of one; the clock goes ahead, and each fifth day back by more than
+ * an hour */
+static void day(void)
+{
+    static void (*const events[])(void) = {tools, disk, removed, steered};
+    char group[32];
+
+    clock_set(soak.days * DAY_S - (soak.days % 5 == 3 ? 5400 : 0));
+    snprintf(group, sizeof group, "day %ld", soak.days);
+    batch(BATCH, NULL);
+    batch(GROUP, group);
+    harness_until(balanced(), REST_MS);
+    delays();
+    harness_until(balanced(), REST_MS);
+    events[soak.days % 4]();
+    look();
+    harness_until(balanced(), REST_MS);
+    cr_assert_eq(truncate(harness_path("log"), 0), 0);
+    ledger_read();
+    samples_take();
+    soak.days++;
+}
+
+/* ---- from start to end ---- */
+
+#define SERIES(what, step)              \
+    (struct series)                     \
+    {                                   \
+        .name = (what), .grain = (step) \
+    }
+
+/* soak_start - worker and page; `leak`: the plugin keeps descriptors */
+static void soak_start(const char *leak)
+{
+    const char *more;
+    char text[512];
+
+    disk_mount("16m");
+    clock_set(0);
+    setenv("CLOCK_SHIFT", harness_path("clock"), 1);
+    setenv("LD_PRELOAD", harness_plugin("clock_shift"), 1);
+    soak = (struct soak){
+        .queue = harness_queue(0, 0),
+        .entries = calloc(NUMBERS, sizeof *soak.entries),
+        .memory = SERIES("memory of the worker, KiB", MEMORY_KIB),
+        .descriptors = SERIES("descriptors of the worker", 0),
+        .threads = SERIES("threads of the worker", 1),
+        .wal = SERIES("-wal, KiB", WAL_KIB),
+        .groups = SERIES("groups that are known", 0),
+        .page_memory = SERIES("memory of the page, KiB", MEMORY_KIB),
+        .page_descriptors = SERIES("descriptors of the page", 0),
+        .page_threads = SERIES("threads of the page", 1),
+    };
+    cr_assert_not_null(soak.entries);
+    more = "exec \"$@\" 2>>\"$TEST_DIR/log\"";
+    soak.worker = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("sh", "-c", more, "sh", harness_bin("mqworker"),
+                             "--state-dir", harness_state_dir(), soak.queue,
+                             "-c", "8", "--backoff", "20ms", "--plugin",
+                             harness_plugin("ledger")),
+        .env = HARNESS_LIST(leak)});
+    harness_until(harness_lines_with("log", "event=started") > 0, SOON_MS);
+    soak.page = web_start(NULL);
+    soak.stream = web_connect(&soak.page);
+    snprintf(text, sizeof text,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             soak.page.port, soak.page.token);
+    (void)send(soak.stream, text, strlen(text), MSG_NOSIGNAL);
+    cr_assert(strstr(web_read(soak.stream, "\n\n")->text, "event: hello"));
+}
+
+/* flat - one series, told whole where it grows */
+static void flat(const struct series *s)
+{
+    printf("soak: %s: %ld to %ld, %ld at the end\n", s->name,
+           series_median(s, s->n / 4, (s->n - s->n / 4) / 4),
+           series_median(s, s->n - s->n / 4, s->n / 4), s->at[s->n - 1]);
+    for (size_t i = 0; grows(s) && i < s->n; i++)
+        fprintf(stderr, "%ld%s", s->at[i], i + 1 < s->n ? " " : "\n");
+    cr_expect_not(grows(s), "%s: grows", s->name);
+}
+
+/* audit - each number has its one end */
+static void audit(void)
+{
+    unsigned long dead = (unsigned long)turns_rows(soak.queue, "state = 3");
+    unsigned long letters = 0;
+
+    for (unsigned long n = 1; n <= soak.sent; n++) {
+        const struct entry *e = entry(n);
+        unsigned wanted = !e->cancelled && !is_letter(n);
+
+        letters += !e->cancelled && is_letter(n);
+        cr_expect_eq(e->ends, wanted, "number %lu has %u ends", n, e->ends);
+        cr_expect(e->cancelled || e->attempts, "number %lu is lost", n);
+    }
+    cr_expect_eq(dead + soak.letters_gone, letters, "%lu + %lu letters of %lu",
+                 dead, soak.letters_gone, letters);
+    cr_expect_eq(soak.repeats, soak.marked);
+    printf("soak: %ld days, %lu messages, each with one end; %lu deliveries, "
+           "%lu repeats, %lu cancelled, %lu letters\n",
+           soak.days, soak.sent, soak.runs, soak.repeats, soak.cancelled,
+           letters);
+}
+
+static void soak_end(void)
+{
+    close(soak.stream);
+    web_stop(&soak.page);
+    cr_assert_eq(harness_stop(soak.worker, SOON_MS), 0);
+    free(soak.entries);
+}
+
+Test(soak, nothing_grows_and_each_message_has_one_end)
+{
+    const struct series *all[] = {&soak.memory,           &soak.descriptors,
+                                  &soak.threads,          &soak.wal,
+                                  &soak.groups,           &soak.page_memory,
+                                  &soak.page_descriptors, &soak.page_threads};
+    const char *text = getenv("MQW_SOAK_SECONDS");
+    uint64_t seconds = text ? strtoull(text, NULL, 10) : 0, end;
+
+    soak_start(NULL);
+    end = harness_now_ms() + seconds * 1000;
+    while (seconds ? harness_now_ms() < end && soak.days < SOAK_DAYS
+                   : soak.days < SHORT_DAYS)
+        day();
+    audit();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        flat(all[i]);
+    soak_end();
+}
+
+/* A test of the test: one descriptor for each message that is done. */
+Test(soak, descriptors_that_are_kept_are_found)
+{
+    soak_start("LEDGER_KEEPS=1");
+    for (; soak.days < LEAK_DAYS; soak.days++) {
+        batch(5, NULL);
+        harness_until(balanced(), REST_MS);
+        samples_take();
+    }
+    cr_expect(grows(&soak.descriptors));
+    cr_expect_not(grows(&soak.threads));
+    soak_end();
+}
+
+/* What is no growth: a step, a tooth, a level. */
+Test(soak, only_what_goes_on_growing_is_growth)
+{
+    static const struct {
+        long at[16];
+        bool grows;
+    } cases[] = {
+        {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, true},
+        {{1, 9, 9, 9, 5, 5, 5, 5, 5, 5, 9, 9, 9, 9, 9, 9}, false},
+        {{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 4}, false},
+        {{7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}, false},
+        {{0, 0, 0, 0, 4, 5, 4, 6, 6, 7, 8, 8, 9, 11, 10, 11}, true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct series *s = &soak.memory;
+
+        *s = (struct series){.n = 16};
+        memcpy(s->at, cases[i].at, sizeof cases[i].at);
+        cr_expect_eq(grows(s), cases[i].grows, "%zu", i);
+    }
+}

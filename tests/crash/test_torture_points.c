@@ -1,0 +1,86 @@
+/* test_torture_points.c - the programs as they are built to be killed at named
+ * steps: a kill at each of them, once
+ *
+ * make torture TORTURE_FLAGS=--points is the long form.
+ */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/crash/torture_test.h"
+
+TestSuite(torture_points, .init = harness_init, .fini = harness_fini,
+          .timeout = 3600);
+
+Test(torture_points, kill_at_each_named_step_loses_nothing)
+{
+    torture_runs(HARNESS_LIST(harness_handler("../crash/torture"), "--handler",
+                              "plugin", "--points", "--hits", "1"));
+}
+
+Test(torture_points, forget_killed_at_each_step_comes_to_its_end_at_the_next)
+{
+    static const char *const steps[] = {"state_forget_before_rename:1",
+                                        "state_forget_renamed:1",
+                                        "state_forget_runtime_gone:1"};
+    const char *dir = harness_state_dir();
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const char *q = harness_queue(0, 0);
+        char at[80], folder[4200];
+        struct harness_result r;
+
+        harness_send_text(q, "x");
+        r = harness_run("mqworker", "-q", "--exit-when-idle", "--max-attempts",
+                        "1", "--state-dir", dir, q, "--", "false");
+        r = harness_run("mqctl", "remove", "-q", "--state-dir", dir, q);
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        r = harness_run_spec(&(struct harness_spec){
+            .argv = HARNESS_LIST(harness_handler("../../points/bin/mqctl"),
+                                 "forget", "-f", "--state-dir", dir, q),
+            .env = HARNESS_LIST(
+                torture_variable(at, sizeof at, "MQW_KILL_AT", steps[i]))});
+        cr_assert_eq(r.status, -SIGKILL, "%s: %d %s", steps[i], r.status,
+                     r.err);
+        snprintf(folder, sizeof folder, "%s%s", dir, q);
+        cr_assert_eq(access(folder, F_OK) == 0, i == 0, "%s", steps[i]);
+        r = harness_run("mqctl", "forget", "-f", "--state-dir", dir, q);
+        cr_assert_eq(r.status, 0, "%s: %s", steps[i], r.err);
+        snprintf(folder, sizeof folder, "%s/.forgotten", dir);
+        cr_assert_neq(access(folder, F_OK), 0, "%s", steps[i]);
+        r = harness_run("mqctl", "forget", "-f", "--state-dir", dir, q);
+        cr_assert_eq(r.status, 66, "%s", steps[i]);
+    }
+}
+
+/* documented - the table in docs/reliability.md has each step of a program */
+static void documented(const char *docs, const char *program)
+{
+    struct harness_result r = harness_run_spec(
+        &(struct harness_spec){.argv = HARNESS_LIST(program, "--version"),
+                               .env = HARNESS_LIST("MQW_KILL_LIST=1")});
+    size_t steps = 0;
+    char name[64], quoted[80];
+
+    for (const char *at = r.err; sscanf(at, "%63s", name) == 1; steps++) {
+        snprintf(quoted, sizeof quoted, "`%s`", name);
+        cr_expect(strstr(docs, quoted), "docs/reliability.md: %s", name);
+        at += strcspn(at, "\n") + 1; /* a name and a number in each line */
+    }
+    cr_assert_gt(steps, 10);
+}
+
+Test(torture_points, each_named_step_is_in_the_documentation)
+{
+    const char *folder = getenv("MQW_DOCS");
+    char path[4096], page[4200];
+    const char *docs;
+
+    /* make runs tests in the source tree. */
+    cr_assert_not_null(realpath(folder ? folder : "docs", path));
+    snprintf(page, sizeof page, "%s/reliability.md", path);
+    docs = harness_read(page, NULL);
+    documented(docs, harness_handler("../../points/bin/mqworker"));
+    documented(docs, harness_handler("../../points/bin/mqdlq"));
+    documented(docs, harness_handler("../../points/bin/mqctl"));
+}

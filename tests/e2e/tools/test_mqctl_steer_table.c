@@ -1,0 +1,231 @@
+/* mqctl run-now, cancel: each state that list names, beside a worker, without
+ * one, and after its kill: it is done, or a line says what to do */
+#include "tests/e2e/tools/mqctl_fixture.h"
+
+TestSuite(mqctl_steer_table, .init = harness_init, .fini = harness_fini,
+          .timeout = 180);
+
+enum at { READY, SPOOLED, DELAYED, RETRY, PARKED, HELD, RUNNING, STATES };
+
+static const char *const words[STATES] = {
+    "ready", "spooled", "delayed", "retry", "parked", "held", "running"};
+
+/* Each body says what is done with it. */
+#define HANDLER                                                       \
+    "read b; echo \"$b\" >>ran\n"                                     \
+    "case $b in fail*) exit 1;; dead) exit 65;; block) while [ ! -e " \
+    "open ]; do sleep 0.02; done;; esac"
+
+static char ids[STATES][32];
+
+static const char *send_one(const char *q, const char *flag, const char *value,
+                            const char *body)
+{
+    static char id[32];
+
+    snprintf(
+        id, sizeof id, "%.26s",
+        ctl_good(harness_run("mqsend", "--print-id", flag, value, q, body)));
+    return id;
+}
+
+static void send_as(enum at state, const char *q, const char *flag,
+                    const char *value, const char *body)
+{
+    snprintf(ids[state], sizeof ids[state], "%s",
+             send_one(q, flag, value, body));
+}
+
+/* state_is - whether list has a message in that state */
+static bool state_is(const char *q, enum at state, const char *word)
+{
+    return strstr(ctl_out("list", "--json", "--state", word, q), ids[state]);
+}
+
+static bool where_is(const char *q, const char *id, const char *place)
+{
+    json_t *o = ctl_json(ctl("explain", "--json", q, id).out);
+    bool is =
+        strcmp(json_string_value(json_object_get(o, "where")), place) == 0;
+
+    json_decref(o);
+    return is;
+}
+
+/* scene - one message in each state; one handler, which has the first */
+static struct harness_process *scene(const char *q)
+{
+    struct harness_process *w = ctl_worker(
+        q, "-c", "1", "--spool", "--on-group-dead", "hold", "--backoff", "1h",
+        "--grace", "1ms", "--kill-after", "5s", "--", "sh", "-c", HANDLER);
+
+    send_as(DELAYED, q, "--delay", "1h", "later\n");
+    send_as(READY, q, "--delay", "1h", "soon\n");
+    send_as(RETRY, q, "--priority", "0", "fail\n");
+    send_one(q, "--group", "g", "fail head\n");
+    send_as(PARKED, q, "--group", "g", "behind\n");
+    send_one(q, "--group", "h", "dead\n");
+    send_as(HELD, q, "--group", "h", "waits\n");
+    for (enum at i = DELAYED; i <= HELD; i++)
+        harness_until(state_is(q, i, words[i]), SOON_MS);
+    send_as(RUNNING, q, "--priority", "0", "block\n");
+    harness_until(state_is(q, RUNNING, "running"), SOON_MS);
+    ctl_out("run-now", q, ids[READY]);
+    send_as(SPOOLED, q, "--priority", "0", "next\n");
+    harness_until(state_is(q, READY, "ready"), SOON_MS);
+    harness_until(ctl_number(q, "spooled") == 1, SOON_MS);
+    return w;
+}
+
+/* tried - that it ends with that status, and says so */
+static void tried(struct harness_result r, enum at state, const char *verb,
+                  int status, const char *says)
+{
+    cr_assert_eq(r.status, status, "%s of what is %s: %d, not %d: %s%s", verb,
+                 words[state], r.status, status, r.out, r.err);
+    cr_assert(!says || strstr(r.err, says), "%s of what is %s: \"%s\", no %s",
+              verb, words[state], r.err, says);
+}
+
+struct answer {
+    int status;
+    const char *says;
+};
+
+static void run_now_each(const char *q, const struct answer *now)
+{
+    for (enum at i = 0; i < STATES; i++)
+        tried(ctl("run-now", q, ids[i]), i, "run-now", now[i].status,
+              now[i].says);
+}
+
+/* cancel_each - what a handler has, or had, needs --running; it is the last, as
+ * another one would run then */
+static void cancel_each(const char *q, const struct answer *cancel)
+{
+    for (enum at i = 0; i < STATES; i++) {
+        tried(ctl("cancel", q, ids[i]), i, "cancel", cancel[i].status,
+              cancel[i].says);
+        if (cancel[i].status)
+            tried(ctl("cancel", "--running", q, ids[i]), i, "cancel --running",
+                  0, NULL);
+    }
+}
+
+/* each_ended - as cancelled, and no handler had it but the two that had it
+ * before */
+static void each_ended(const char *q, int count)
+{
+    static const char *const never[] = {"later", "soon", "behind", "waits",
+                                        "next"};
+
+    for (enum at i = 0; i < STATES; i++)
+        harness_until(where_is(q, ids[i], "discarded"), SOON_MS);
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        cr_assert_eq(harness_lines_with("ran", never[i]), 0, "%s ran",
+                     never[i]);
+    cr_assert_eq(harness_lines_with("ran", "block"), 1);
+    cr_assert_eq(ctl_number(q, "discarded"), count);
+    for (enum at i = 0; i < STATES; i++)
+        harness_until(ctl("cancel", q, ids[i]).status == 66, SOON_MS);
+}
+
+/* goes_on - a worker that takes what is left, and holds no group */
+static struct harness_process *goes_on(const char *q)
+{
+    return ctl_worker(q, "-c", "1", "--spool", "--backoff", "1h", "--", "sh",
+                      "-c", HANDLER);
+}
+
+Test(mqctl_steer_table, cancel_beside_a_worker)
+{
+    static const struct answer cancel[STATES] = {[RUNNING] = {75, "--running"}};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = scene(q);
+
+    cancel_each(q, cancel);
+    each_ended(q, STATES);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_table, cancel_after_a_stop)
+{
+    static const struct answer cancel[STATES] = {{0}};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = scene(q);
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cancel_each(q, cancel);
+    ctl_out("cancel", "--match", "head", q); /* or the parked one waits */
+    w = goes_on(q);
+    each_ended(q, STATES + 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_table, cancel_after_a_kill)
+{
+    static const struct answer cancel[STATES] = {
+        [RUNNING] = {75, "killed worker may be at work"}};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = scene(q);
+
+    harness_kill(w);
+    cancel_each(q, cancel);
+    w = goes_on(q);
+    each_ended(q, STATES);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_table, run_now_beside_a_worker)
+{
+    static const struct answer now[STATES] = {
+        [RUNNING] = {75, "already"},
+        [READY] = {0, "mqctl status"},
+        [SPOOLED] = {0, "when those before"},
+        [PARKED] = {75, "mqctl groups"},
+        [HELD] = {75, "release"}};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = scene(q);
+
+    run_now_each(q, now);
+    cr_assert(state_is(q, DELAYED, "ready") && state_is(q, RETRY, "ready"));
+    harness_write("open", "", 0);
+    harness_until(where_is(q, ids[DELAYED], "done"), SOON_MS);
+    ctl_out("group", q, "h", "release");
+    harness_until(where_is(q, ids[HELD], "done"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* What ran is due then; a group is held as the last worker held it. */
+static const struct answer alone[STATES] = {
+    [READY] = {0, "start a worker"},
+    [SPOOLED] = {0, "when those before"},
+    [PARKED] = {75, "mqctl groups"},
+    [HELD] = {75, "release"},
+    [RUNNING] = {0, "start a worker"}};
+
+Test(mqctl_steer_table, run_now_after_a_stop)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = scene(q);
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    run_now_each(q, alone);
+    harness_write("open", "", 0);
+    w = goes_on(q);
+    harness_until(where_is(q, ids[DELAYED], "done"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_steer_table, run_now_after_a_kill)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = scene(q);
+
+    harness_kill(w);
+    run_now_each(q, alone);
+    harness_write("open", "", 0);
+    w = goes_on(q);
+    harness_until(where_is(q, ids[DELAYED], "done"), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

@@ -1,0 +1,72 @@
+/* test_broker_access.c - flags that open a queue on a broker: for which queue,
+ * and which of them together */
+#include <criterion/criterion.h>
+#include <stddef.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/broker/broker_access.h"
+#include "common/options/options.h"
+
+/* As a program has them. */
+struct options {
+    bool other;
+    struct broker_access access;
+};
+
+#define AT(member) .offset = offsetof(struct options, member)
+
+static const struct option_row rows[] = {
+    BROKER_PASSWORD_FILE(AT(access.password_file)),
+    BROKER_TLS_CA(AT(access.tls.ca)),
+    BROKER_TLS_CERT(AT(access.tls.cert)),
+    BROKER_TLS_KEY(AT(access.tls.key)),
+};
+static const struct option_table table = {
+    .program = "test",
+    .usage = "",
+    .about = "",
+    .rows = rows,
+    .count = sizeof rows / sizeof *rows,
+};
+
+/* check - two flags, either may be NULL: what is said, "" if nothing */
+static const char *check(char *one, char *two, bool on_broker)
+{
+    static struct problem p;
+    char name[] = "test", *argv[] = {name, one, two};
+    struct options o = {0};
+    int operands, rest;
+
+    p = (struct problem){0};
+    cr_assert_eq(options_parse(&table, 1 + (one != NULL) + (two != NULL), argv,
+                               &o, &operands, &rest, &p),
+                 0, "%s", p.text);
+    if (broker_access_check(&o.access, on_broker, &p) == 0)
+        return "";
+    cr_assert_eq(p.status, EX_USAGE);
+    return p.text;
+}
+
+static char password[] = "--password-file=x", ca[] = "--tls-ca=x",
+            cert[] = "--tls-cert=x", key[] = "--tls-key=x";
+
+Test(broker_access, without_a_broker_each_of_them_is_named)
+{
+    char *const flags[] = {password, ca, cert, key};
+
+    cr_assert_str_empty(check(NULL, NULL, false));
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        cr_assert_eq(strncmp(check(flags[i], NULL, false), flags[i],
+                             strcspn(flags[i], "=")),
+                     0, "%s", flags[i]);
+}
+
+Test(broker_access, a_certificate_goes_with_its_key)
+{
+    cr_assert_str_empty(check(NULL, NULL, true));
+    cr_assert_str_empty(check(password, ca, true));
+    cr_assert_str_empty(check(cert, key, true));
+    cr_assert_not_null(strstr(check(cert, ca, true), "go together"));
+    cr_assert_not_null(strstr(check(password, key, true), "go together"));
+}
