@@ -21,17 +21,22 @@
 #include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/file/folder.h"
 #include "common/state/worker_lock.h"
 
 #define DYING_NS   (10 * NS_PER_S) /* a core dump takes its time */
+#define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */
+#define TOLD_NS    NS_PER_S
 #define LOOK_MS    2
+#define HIGH       48 /* a descriptor above those that are slow to close */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
 
 struct pid_file {
     char path[PATH_MAX];
     int pidfile, folder; /* locked; -1: not */
     bool folder_taken;   /* by somebody, when it was tried last */
+    bool told;           /* that it is waited for */
     pid_t last;          /* of the pidfile when we got it; 0: none was in it */
 };
 
@@ -111,13 +116,24 @@ static bool gone(pid_t pid, const char *path)
     return dying(pid) || !has_open(pid, path);
 }
 
+/* patience - how long an owner that has ended, or does not look like one, is
+ * waited for
+ * Nobody else has the lock then, and it can only come free. The longest known
+ * wait is that of a child in its execve, for the kernel, on a machine whose
+ * disk stands still.
+ */
+static uint64_t patience(bool held, pid_t owner)
+{
+    return held && owner > 0 ? DEAD_NS : DYING_NS;
+}
+
 /* refused - why the lock cannot be had: -EAGAIN if it will be, soon
  * Who only looks (worker_lock_look) holds it shared, for a moment. The kernel
  * tells it apart: next to a worker's lock no other can be had, next to one of
  * those a shared one can. So somebody who looks cannot refuse a start, whatever
  * number an old pidfile names; what he may do is delay it.
  */
-static int refused(const struct pid_file *l, const char *queue, bool late,
+static int refused(struct pid_file *l, const char *queue, uint64_t waited,
                    struct problem *p)
 {
     const char *path = l->path;
@@ -125,8 +141,14 @@ static int refused(const struct pid_file *l, const char *queue, bool late,
     bool held = worker_lock_look(path, &owner) == WORKER_RUNS;
     bool ended = !held || gone(owner, path);
 
-    if (ended && !late)
+    if (ended && waited < patience(held, owner)) {
+        if (waited >= TOLD_NS && held && owner > 0 && !l->told) {
+            log_warn("start_waits", F_STR("queue", queue),
+                     F_STR("pidfile", path), F_INT("dead", owner));
+            l->told = true;
+        }
         return -EAGAIN;
+    }
     if (held && owner <= 0 && l->folder_taken)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "queue %s already has a consumer whose pidfile was "
@@ -169,6 +191,23 @@ static bool is_named(int fd, const char *folder)
            file_same(&is, &named);
 }
 
+/* high - the same open file by a higher number, where there is one
+ * What we were starting when we were killed has the locks until its execve,
+ * which gives up what it closes in the order of the numbers, highest first
+ * (task_work_run in kernel/task_work.c). An inotify descriptor takes it the
+ * kernel's time to forget its watches, 15 ms each and more; a lock below such a
+ * one would be held so long. A number below 64 costs a start nothing.
+ */
+static int high(int fd)
+{
+    int above = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+
+    if (above < 0)
+        return fd;
+    close(fd);
+    return above;
+}
+
 /* folder_lock - the folder of the pidfile, ours alone; -1 with errno
  * mqctl forget moves it away before it removes it: what was opened before that
  * is locked in vain, and counts as taken.
@@ -183,6 +222,7 @@ static int folder_lock(const char *path)
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
+    fd = high(fd);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         err = errno;
     else if (is_named(fd, folder))
@@ -207,6 +247,7 @@ static int pidfile_lock(const char *path)
 
         if (fd < 0)
             return -1;
+        fd = high(fd);
         if (flock(fd, LOCK_EX | LOCK_NB) == 0 && file_named(fd, path))
             return fd;
         err = errno;
@@ -258,7 +299,7 @@ static bool try(struct pid_file *l)
 static int pid_file_wait(struct pid_file *l, const char *queue,
                          struct problem *p)
 {
-    uint64_t end = clock_mono_ns() + DYING_NS;
+    uint64_t start = clock_mono_ns();
     int err;
 
     while (!try(l)) {
@@ -269,7 +310,7 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
                                "pidfile %s: %s; give another --state-dir, or "
                                "fix its permissions",
                                l->path, errno_text(errno));
-        err = refused(l, queue, clock_mono_ns() >= end, p);
+        err = refused(l, queue, clock_mono_ns() - start, p);
         if (err != -EAGAIN)
             return err;
         poll(NULL, 0, LOOK_MS);
