@@ -53,10 +53,12 @@ static struct harness_process *worker_start(const char *q, const char *slots,
                           ms, percent, text);
 }
 
-/* nap_random - the kill comes at no particular moment */
-static void nap_random(void)
+/* kill_soon - a worker that runs, at no particular moment */
+static void kill_soon(struct harness_process *w)
 {
     nanosleep(&(struct timespec){.tv_nsec = random() % LATE_US * 1000}, NULL);
+    cr_assert(harness_running(w), "%s", harness_said());
+    harness_kill(w);
 }
 
 /* all_done - each message ended done, and nothing is left of any */
@@ -102,9 +104,7 @@ Test(groups_kill, order_holds_and_nothing_is_lost_under_full_load)
         harness_until(!harness_running(w) ||
                           turns_done() >= all / (kills + 1) * i,
                       60000);
-        nap_random();
-        cr_assert(harness_running(w), "%s", harness_said());
-        harness_kill(w);
+        kill_soon(w);
     }
     struct harness_process *w = worker_start(q, "64", "3", "5");
     harness_until(turns_produced(), 120000);
@@ -129,10 +129,11 @@ Test(groups_kill, order_holds_while_messages_are_parked_and_come_back)
     turns_produce(q, &plan);
     for (long long i = 0; i < ROUNDS; i++) {
         w = worker_start(q, "16", "1", "0");
-        harness_until(
-            turns_rows(q, TURNS_PARKED) > i * (3 * EACH - 100) / ROUNDS, 60000);
-        nap_random();
-        harness_kill(w);
+        harness_until(!harness_running(w) ||
+                          turns_rows(q, TURNS_PARKED) >
+                              i * (3 * EACH - 100) / ROUNDS,
+                      60000);
+        kill_soon(w);
     }
     w = worker_start(q, "16", "1", "0");
     harness_until(turns_produced(), 60000);
@@ -141,9 +142,10 @@ Test(groups_kill, order_holds_while_messages_are_parked_and_come_back)
     turns_untell("fail", "0.0");
     for (size_t i = 1; i <= ROUNDS; i++) {
         w = worker_start(q, "16", "1", "0");
-        harness_until(turns_done() >= i * 3 * EACH / (ROUNDS + 1), 60000);
-        nap_random();
-        harness_kill(w);
+        harness_until(!harness_running(w) ||
+                          turns_done() >= i * 3 * EACH / (ROUNDS + 1),
+                      60000);
+        kill_soon(w);
     }
     finish(worker_start(q, "16", "1", "0"), q, 3 * EACH);
 }
