@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include "common/file/folder.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 static double seconds(uint64_t ns)
@@ -92,12 +94,16 @@ static uint64_t roughly(const struct histogram_sum *h)
     return (uint64_t)sum;
 }
 
+static const char *histogram_name(bool latency)
+{
+    return latency ? "mqworker_latency_seconds" : "mqworker_handler_seconds";
+}
+
 /* histograms - of handler times, or of latencies; of these no sum is kept */
 static void histograms(FILE *out, const struct snapshot *all, size_t n,
                        bool latency)
 {
-    const char *name =
-        latency ? "mqworker_latency_seconds" : "mqworker_handler_seconds";
+    const char *name = histogram_name(latency);
     static struct histogram_sum h;
 
     family(out, name, "histogram",
@@ -149,6 +155,95 @@ static void print_all(FILE *out, const struct snapshot *all, size_t n)
             numbers(out, &snapshot_fields[i], all, n);
     histograms(out, all, n, false);
     histograms(out, all, n, true);
+}
+
+/* ---- the same as JSON, an object for each queue and name ---- */
+
+/* object_print - takes over `value`, under its name, and prints all; 0 or
+ * -ENOMEM */
+static int object_print(const struct snapshot *v, const char *name,
+                        const char *type, const char *value_name, json_t *value)
+{
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s}", "queue", v->queue, "engine",
+                          snapshot_engine(v), "name", name, "type", type);
+
+    if (json_object_set_new(o, value_name, value) == 0)
+        return json_print_line(o, stdout);
+    json_decref(o);
+    return -ENOMEM;
+}
+
+/* json_of - a whole number without a point */
+static json_t *json_of(double value)
+{
+    json_int_t whole = (json_int_t)value;
+
+    return (double)whole == value ? json_integer(whole) : json_real(value);
+}
+
+/* json_numbers - one name of the queues */
+static int json_numbers(const struct snapshot_field *f,
+                        const struct snapshot *all, size_t n)
+{
+    double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
+    int err = 0;
+
+    for (size_t i = 0; i < n && !err; i++) {
+        double value = snapshot_metric(f, &all[i]);
+
+        if (value >= 0)
+            err =
+                object_print(&all[i], f->metric,
+                             ends_in(f->metric, "_total") ? "counter" : "gauge",
+                             "value", json_of(value / unit));
+    }
+    return err;
+}
+
+/* json_histogram - its count, its sum, and the count up to each bound; the
+ * bounds are text as in the labels of the other format */
+static json_t *json_histogram(const struct histogram_sum *h, uint64_t sum_ns)
+{
+    json_t *buckets = json_object();
+    char le[32];
+    int err = 0;
+
+    for (size_t i = 0; i < BOUNDS; i++) {
+        snprintf(le, sizeof le, "%.10g", seconds(bound(i)));
+        err |= json_object_set_new(
+            buckets, le, json_integer((json_int_t)histogram_upto(h, bound(i))));
+    }
+    err |= json_object_set_new(buckets, "+Inf",
+                               json_integer((json_int_t)h->total));
+    if (!err)
+        return json_pack("{s:I,s:f,s:o}", "count", (json_int_t)h->total, "sum",
+                         seconds(sum_ns), "buckets", buckets);
+    json_decref(buckets);
+    return NULL;
+}
+
+/* json_all - an exit status */
+static int json_all(const struct snapshot *all, size_t n)
+{
+    static struct histogram_sum h;
+    int err = 0;
+
+    for (size_t i = 0; i < snapshot_field_count && !err; i++)
+        if (snapshot_fields[i].metric)
+            err = json_numbers(&snapshot_fields[i], all, n);
+    for (size_t i = 0; i < 2 * n && !err; i++) {
+        const struct snapshot *v = &all[i % n];
+        bool latency = i >= n;
+
+        if (!v->counters)
+            continue;
+        counters_histograms(v->counters, latency ? NULL : &h,
+                            latency ? &h : NULL);
+        err = object_print(
+            v, histogram_name(latency), "histogram", "value",
+            json_histogram(&h, latency ? roughly(&h) : v->sum.took_ns));
+    }
+    return err ? complain_memory() : 0;
 }
 
 /* to_file - beside it, then in its place */
@@ -246,6 +341,9 @@ static int metrics_tell(const struct options *o, const struct queue_list *lists,
     if (o->textfile) {
         written = to_file(o->textfile, all, count);
         status = written ? written : status;
+    } else if (o->json) {
+        written = json_all(all, count);
+        status = written ? written : status;
     } else {
         print_all(stdout, all, count);
     }
@@ -257,10 +355,16 @@ static int metrics_tell(const struct options *o, const struct queue_list *lists,
 int metrics_run(const struct options *o)
 {
     size_t dirs = o->serve.state_dirs.count ? o->serve.state_dirs.count : 1;
-    struct queue_list *lists = calloc(dirs, sizeof *lists);
+    struct queue_list *lists = NULL;
     struct snapshot *all = NULL;
     size_t count = 0;
-    int status = lists ? lists_read(o, lists, dirs, &count) : complain_memory();
+    int status;
+
+    if (o->json && o->textfile)
+        return complain(EX_USAGE, "--json does not go with --textfile, whose "
+                                  "reader takes the text format; give one");
+    lists = calloc(dirs, sizeof *lists);
+    status = lists ? lists_read(o, lists, dirs, &count) : complain_memory();
 
     if (lists && !status) {
         all = calloc(count + 1, sizeof *all);

@@ -246,7 +246,7 @@ static const struct subcommand_flag flags[] = {
     {V(SERVE),
      {"tls-key", 0, OPT_STRING, .value = "PATH", AT(serve.tls_key),
       .help = "its key (PEM)"}},
-    {EVERY & ~(V(METRICS) | V(SERVE)),
+    {EVERY & ~V(SERVE),
      {"json", 'j', OPT_FLAG, AT(json), .help = "one JSON object a line"}},
     {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET) | V(MOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},

@@ -198,3 +198,87 @@ Test(mqctl_metrics, metrics_replace_a_file_whole_or_leave_it)
     cr_assert_str_eq(harness_run("sh", "-c", "ls m.prom*").out, "m.prom\n");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
+
+/* json_of_name - the value of a queue's metric; a new reference, NULL: none */
+static json_t *json_of_name(const char *text, const char *queue,
+                            const char *name)
+{
+    json_t *found = NULL;
+
+    for (const char *at = text; *at && !found; at = strchr(at, '\n') + 1) {
+        json_t *o = ctl_json(at);
+        const char *of = json_string_value(json_object_get(o, "queue"));
+
+        if (strcmp(of, queue) == 0 &&
+            strcmp(json_string_value(json_object_get(o, "name")), name) == 0)
+            found = json_incref(json_object_get(o, "value"));
+        json_decref(o);
+    }
+    return found;
+}
+
+/* Each sample of the text but those of histograms is one line of the JSON, with
+ * the same number; the worker has ended, so nothing changes between the two. */
+Test(mqctl_metrics, json_has_the_numbers_of_the_text)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    char *text, *json, begin[256];
+    long seen = 0;
+
+    harness_send_text(q, "one");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    text = strdup(ctl_out("metrics", NULL));
+    json = strdup(ctl_out("metrics", "--json"));
+    for (const char *at = json; *at; at = strchr(at, '\n') + 1, seen++) {
+        json_t *o = ctl_json(at), *value = json_object_get(o, "value");
+
+        cr_assert_str_eq(json_string_value(json_object_get(o, "engine")), "mq");
+        snprintf(begin, sizeof begin, "%s%s{queue=\"%s\",engine=\"mq\"} ",
+                 json_string_value(json_object_get(o, "name")),
+                 json_is_object(value) ? "_sum" : "", q);
+        if (json_is_object(value))
+            value = json_object_get(value, "sum");
+        cr_assert_float_eq(sample(text, begin), json_number_value(value), 1e-6,
+                           "%s: %.200s", begin, at);
+        json_decref(o);
+    }
+    cr_assert_geq(seen, 20);
+    free(text);
+    free(json);
+}
+
+Test(mqctl_metrics, json_of_a_histogram_counts_up_to_each_bound)
+{
+    const char *q = harness_queue(0, 0), *text;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    json_t *h, *count;
+    const char *bound;
+    json_int_t before = 0;
+
+    harness_send_text(q, "one");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    text = ctl_out("metrics", "--json");
+    h = json_of_name(text, q, "mqworker_handler_seconds");
+    cr_assert_eq(json_integer_value(json_object_get(h, "count")), 1);
+    json_object_foreach(json_object_get(h, "buckets"), bound, count)
+    {
+        cr_assert_geq(json_integer_value(count), before, "%s", bound);
+        before = json_integer_value(count);
+    }
+    cr_assert_eq(before, 1);
+    cr_assert(json_object_get(json_object_get(h, "buckets"), "+Inf"));
+    json_decref(h);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_metrics, a_textfile_is_not_json)
+{
+    struct harness_result r =
+        ctl("metrics", "--json", "--textfile", harness_path("m.prom"));
+
+    cr_assert_eq(r.status, 64);
+    cr_assert(strstr(r.err, "--textfile"), "%s", r.err);
+    cr_assert_neq(harness_run("ls", harness_path("m.prom")).status, 0);
+}
