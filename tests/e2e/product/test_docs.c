@@ -55,6 +55,21 @@ Test(docs, man_pages_pass_mandoc)
                      "");
 }
 
+/* groff prints "BSD" there unless it is told otherwise. */
+Test(docs, man_pages_say_linux_in_head_and_foot)
+{
+    const char *pages;
+
+    if (!have("groff"))
+        cr_skip_test("no groff here");
+    pages = sh("for p in \"$1\"/*.[1-8]; do groff -mdoc -Tascii -P-c \"$p\" |"
+               "  sed -n -e 1p -e '$p' | grep -v '^$' |"
+               "  grep -q BSD && echo \"BSD in $p\"; done;"
+               "groff -mdoc -Tascii -P-c \"$1\"/mqctl.1 | grep -c '^Linux '",
+               page(""));
+    cr_assert_str_eq(pages, "1\n");
+}
+
 /* ---- links ---- */
 
 Test(docs, links_and_file_names_lead_to_files)
