@@ -1,6 +1,7 @@
 /* mqctl_serve_guard.c - see mqctl_serve_guard.h */
 #include "scripts/mqctl/serve/mqctl_serve_guard.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -144,18 +145,47 @@ static int token_fill(int fd, const char *text, gid_t readers)
     return err || fsync(fd) == 0 ? err : -errno;
 }
 
-/* token_make - a new one into a new file, which another start may have made
- * meanwhile: -EEXIST
+#define NEW_MARK ".new-"
+#define NEW_TAIL "XXXXXX" /* mkostemp(3) */
+
+/* leftovers_remove - the files beside the token's own that a killed start left
+ * One that another start is making just now goes as well: that start finds it
+ * gone, and begins again. */
+static void leftovers_remove(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t size = strlen(name), mark = strlen(NEW_MARK);
+    char folder[PATH_MAX];
+    struct dirent *entry;
+    DIR *dir = NULL;
+
+    if (snprintf(folder, sizeof folder, "%s", path) < PATH_MAX &&
+        file_parent(folder))
+        dir = opendir(folder);
+    while (dir && (entry = readdir(dir))) {
+        const char *at = entry->d_name;
+
+        if (strncmp(at, name, size) == 0 &&
+            strncmp(at + size, NEW_MARK, mark) == 0 &&
+            strlen(at + size + mark) == strlen(NEW_TAIL))
+            (void)unlinkat(dirfd(dir), at, 0); /* the next start tries again */
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* token_make - a new one into a new file. Another start may have made it
+ * meanwhile: -EEXIST; or removed the new file: -EAGAIN
  * Nobody finds it before those who may read it are set. Crash before link: a
  * file of another name is left, whose token nothing knows. Crash after link:
- * that name is left beside the token's own. */
+ * that name is left beside the token's own. The next start removes it. */
 static int token_make(const char *path, gid_t readers)
 {
     uint8_t bytes[HEX_SIZE / 2];
     char text[SERVE_TOKEN + 1], temp[PATH_MAX];
     int fd, err;
 
-    if (snprintf(temp, sizeof temp, "%s.XXXXXX", path) >= PATH_MAX)
+    if (snprintf(temp, sizeof temp, "%s" NEW_MARK NEW_TAIL, path) >= PATH_MAX)
         return -ENAMETOOLONG;
     fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0)
@@ -166,7 +196,7 @@ static int token_make(const char *path, gid_t readers)
     err = token_fill(fd, text, readers);
     close(fd);
     if (!err && link(temp, path) < 0)
-        err = -errno;
+        err = errno == ENOENT ? -EAGAIN : -errno;
     unlink(temp);
     return err;
 }
@@ -181,6 +211,28 @@ static bool token_kept(const struct stat *st, gid_t readers)
         return false;
     return readers == SERVE_NOBODY ? others == 0
                                    : others == 040 && st->st_gid == readers;
+}
+
+/* token_refuse - what it is, what it should be, what to do
+ * A private one is not opened to the group: a server that may write may have
+ * been started with it, and takes it still. */
+static int token_refuse(const char *path, const struct stat *st, gid_t readers,
+                        struct problem *p)
+{
+    if (readers == SERVE_NOBODY)
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "token file %s can be read or is owned by others; "
+                           "chmod 600 and chown it, or remove it, and a new "
+                           "one is made",
+                           path);
+    return problem_set(
+        p, EX_CANTCREAT, EPERM,
+        "token file %s was not made for that --group alone: it has mode %04o "
+        "and group %u, not mode 0640 and group %u; `rm %s` and start again (a "
+        "new token is made, and who had the old one has to sign in again), or "
+        "give another --token-file",
+        path, (unsigned)st->st_mode & 07777, (unsigned)st->st_gid,
+        (unsigned)readers, path);
 }
 
 /* token_read - what is in the file, if nobody else can read that */
@@ -205,15 +257,7 @@ static int token_read(struct serve_guard *g, const char *path, gid_t readers,
     n = read(fd, g->token, HEX_SIZE);
     close(fd);
     if (!token_kept(&st, readers))
-        return problem_set(
-            p, EX_CANTCREAT, EPERM,
-            readers == SERVE_NOBODY
-                ? "token file %s can be read or is owned by others; chmod 600 "
-                  "and chown it, or remove it, and a new one is made"
-                : "token file %s was not made for that --group alone (mode "
-                  "0640); remove it, and a new one is made, or give another "
-                  "--token-file",
-            path);
+        return token_refuse(path, &st, readers, p);
     g->token[HEX_SIZE] = '\0';
     if (n == HEX_SIZE && strspn(g->token, "0123456789abcdef") == HEX_SIZE)
         return 0;
@@ -226,11 +270,16 @@ static int token_read(struct serve_guard *g, const char *path, gid_t readers,
 int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
                      struct problem *p)
 {
-    int err = token_read(g, path, readers, p);
+    int err;
 
+    leftovers_remove(path);
+    err = token_read(g, path, readers, p);
     if (err != -ENOENT)
         return err;
-    err = token_make(path, readers);
+    /* Each other start takes the new file away at most once. */
+    do
+        err = token_make(path, readers);
+    while (err == -EAGAIN);
     if (err && err != -EEXIST)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot make token file %s: %s; give a "

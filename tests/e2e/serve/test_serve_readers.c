@@ -94,6 +94,7 @@ Test(serve_readers, one_of_the_group_sees_all_and_changes_nothing)
 
 Test(serve_readers, its_token_is_never_that_of_a_page_that_may_write)
 {
+    char remove[4200];
     struct harness_result r;
     const char *token;
     struct stat st;
@@ -119,8 +120,14 @@ Test(serve_readers, its_token_is_never_that_of_a_page_that_may_write)
     r = ctl("serve", "--token-file", token, "--group", GROUP);
     cr_assert_eq(r.status, 73, "%d %s", r.status, r.err);
     cr_assert(strstr(r.err, "was not made for that --group"), "%s", r.err);
+    cr_assert(strstr(r.err, "it has mode 0600"), "what it is: %s", r.err);
+    snprintf(remove, sizeof remove, "`rm %s` and start again", token);
+    cr_assert(strstr(r.err, remove), "what to do: %s", r.err);
     cr_assert_eq(stat(token, &st), 0);
     cr_assert_eq(st.st_mode & 07777, 0600, "it was not opened to anybody");
+    cr_assert_eq(unlink(token), 0);
+    w = readers_start(token);
+    web_stop(&w);
 }
 
 /* killed_at - a start with --group that dies as it makes that system call */
@@ -148,6 +155,12 @@ static void killed_at(unsigned call, const char *token)
     cr_assert(WIFSIGNALED(status), "call %u: %d", call, status);
 }
 
+/* beside - the files of the token, and those beside it */
+static const char *beside(void)
+{
+    return harness_run("sh", "-c", "ls -d look.token*").out;
+}
+
 Test(serve_readers, a_start_that_is_killed_leaves_no_token_of_another_mode)
 {
     static const unsigned calls[] = {SYS_fchown, SYS_fchmod, SYS_fsync};
@@ -159,8 +172,25 @@ Test(serve_readers, a_start_that_is_killed_leaves_no_token_of_another_mode)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         killed_at(calls[i], token);
         cr_assert(!harness_exists("look.token"), "call %u", calls[i]);
+        cr_assert_eq(strncmp(beside(), "look.token.new-", 15), 0, "%s",
+                     beside());
     }
     w = readers_start(token);
+    cr_assert_str_eq(beside(), "look.token\n", "what the killed ones left");
+    web_stop(&w);
+}
+
+Test(serve_readers, a_copy_that_somebody_made_beside_the_token_stays)
+{
+    const char *token;
+    struct web w;
+
+    needs_root();
+    token = harness_path("look.token");
+    harness_write("look.token.backup", "x\n", 2);
+    harness_write("look.token.new-XXXXXX", "x\n", 2);
+    w = readers_start(token);
+    cr_assert_str_eq(beside(), "look.token\nlook.token.backup\n");
     web_stop(&w);
 }
 
