@@ -19,10 +19,11 @@ struct term_table {
     struct term_column *columns;
     size_t n;
     int *widths;  /* of the widest cell so far, title included */
+    bool *filled; /* a cell had text */
     char **cells; /* row by row; NULL = empty */
     size_t count, room;
-    bool titled; /* the titles are out */
-    bool broken; /* a cell is missing */
+    size_t titled; /* columns whose titles are out; 0: none yet */
+    bool broken;   /* a cell is missing */
 };
 
 struct term_table *term_table_open(const struct term_column *columns, size_t n)
@@ -33,7 +34,8 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n)
         return NULL;
     t->columns = calloc(n, sizeof *t->columns);
     t->widths = calloc(n, sizeof *t->widths);
-    if (!t->columns || !t->widths) {
+    t->filled = calloc(n, sizeof *t->filled);
+    if (!t->columns || !t->widths || !t->filled) {
         term_table_close(&t);
         return NULL;
     }
@@ -47,7 +49,7 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n)
 /* cell_put - take over a safe text, NULL included, as the next cell */
 static void cell_put(struct term_table *t, char *text)
 {
-    int *width;
+    size_t i;
     int columns;
 
     if (t->count == t->room) {
@@ -62,10 +64,11 @@ static void cell_put(struct term_table *t, char *text)
         t->cells = cells;
         t->room = room;
     }
-    width = &t->widths[t->count % t->n];
+    i = t->count % t->n;
     columns = text ? term_columns(text) : 0;
-    if (columns > *width)
-        *width = columns;
+    if (columns > t->widths[i])
+        t->widths[i] = columns;
+    t->filled[i] |= columns > 0;
     t->cells[t->count++] = text;
 }
 
@@ -125,14 +128,22 @@ static int width_give(const struct term_column *c, int *width, int least,
     return give;
 }
 
+#define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
+
 /* widths_fit - column widths for `limit` columns (0 = none): names give way as
- * long as they can still be told apart, then the last column first */
-static void widths_fit(const struct term_table *t, int limit, int *widths)
+ * long as they can still be told apart, then the last column first; returns how
+ * many columns are not left out */
+static size_t widths_fit(const struct term_table *t, int limit, int *widths)
 {
     int over = (int)(t->n - 1) * GAP - limit;
+    size_t shown = t->n;
 
     for (size_t i = 0; i < t->n; i++) {
         widths[i] = t->widths[i];
+        if (limit > 0 && t->columns[i].cut == TERM_SPARE && !t->filled[i]) {
+            widths[i] = LEFT_OUT;
+            shown--;
+        }
         over += widths[i];
     }
     for (size_t i = 0; limit > 0 && i < t->n; i++)
@@ -140,6 +151,7 @@ static void widths_fit(const struct term_table *t, int limit, int *widths)
             over -= width_give(&t->columns[i], &widths[i], NAME_MIN, over);
     for (size_t i = t->n; limit > 0 && i-- > 0;)
         over -= width_give(&t->columns[i], &widths[i], CELL_MIN, over);
+    return shown;
 }
 
 /* cell_print - one cell that starts at column `start`; *at = where the line has
@@ -179,7 +191,8 @@ static void row_print(const struct term_table *t, FILE *out, const int *widths,
         const struct term_column *c = &t->columns[i];
         const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
 
-        cell_print(out, text ? text : "", widths[i], c, start, &at);
+        if (widths[i] != LEFT_OUT)
+            cell_print(out, text ? text : "", widths[i], c, start, &at);
         start += widths[i] + GAP;
     }
     fputc('\n', out);
@@ -188,18 +201,19 @@ static void row_print(const struct term_table *t, FILE *out, const int *widths,
 int term_table_print(struct term_table *t, FILE *out)
 {
     int *widths = t && !t->broken ? calloc(t->n, sizeof *widths) : NULL;
+    size_t shown;
 
     if (!widths) {
         if (t)
             t->broken = true;
         return -ENOMEM;
     }
-    widths_fit(t, term_width(out), widths);
-    if (!t->titled) {
+    shown = widths_fit(t, term_width(out), widths);
+    if (t->titled != shown) {
         fputs(term_colour(out, TERM_BOLD), out);
         row_print(t, out, widths, NULL, t->n);
         fputs(term_colour(out, TERM_PLAIN), out);
-        t->titled = true;
+        t->titled = shown;
     }
     for (size_t at = 0; at < t->count; at += t->n)
         row_print(t, out, widths, t->cells + at, t->count - at);
@@ -219,6 +233,7 @@ void term_table_close(struct term_table **t)
     free((*t)->cells);
     free((*t)->columns);
     free((*t)->widths);
+    free((*t)->filled);
     free(*t);
     *t = NULL;
 }

@@ -17,10 +17,12 @@
 
 struct term_table; /* opaque */
 enum term_align { TERM_LEFT, TERM_RIGHT };
-/* How a column is cut: names of one kind begin alike, so the middle goes. */
-enum term_cut { TERM_WHOLE, TERM_END, TERM_MIDDLE };
+/* How a column is cut: names of one kind begin alike, so the middle goes. A
+ * spare one is cut at its end, and left out on a terminal until a cell of it
+ * has text; elsewhere, where a program counts columns, it is kept. */
+enum term_cut { TERM_WHOLE, TERM_END, TERM_MIDDLE, TERM_SPARE };
 /* Columns are fixed at open; those that can be cut are when it gets narrow, the
- * last such column first. Empty columns are kept. */
+ * last such column first. */
 struct term_column {
     const char *title;
     enum term_align align;
@@ -33,9 +35,9 @@ void term_cellf(struct term_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* The next cell, a number; "-" below 0, which is not known. */
 void term_cell_known(struct term_table *t, int64_t value);
-/* Print the titles, the first time, and the rows since the last print: a long
- * table may be printed in parts, and need not be held whole. 0, or -ENOMEM:
- * some cells are missing. */
+/* Print the titles, the first time and when a column joins them, and the rows
+ * since the last print: a long table may be printed in parts, and need not be
+ * held whole. 0, or -ENOMEM: some cells are missing. */
 int term_table_print(struct term_table *t, FILE *out);
 void term_table_close(struct term_table **t);
 

@@ -74,7 +74,7 @@ static int list_table(struct context *ctx)
     static const struct term_column columns[] = {
         {"ID", TERM_RIGHT, TERM_WHOLE},    {"DIED", TERM_LEFT, TERM_WHOLE},
         {"TRIES", TERM_RIGHT, TERM_WHOLE}, {"REASON", TERM_LEFT, TERM_WHOLE},
-        {"ERROR", TERM_LEFT, TERM_END},    {"GROUP", TERM_LEFT, TERM_END},
+        {"ERROR", TERM_LEFT, TERM_END},    {"GROUP", TERM_LEFT, TERM_SPARE},
         {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"BODY", TERM_LEFT, TERM_END},
     };
     struct listing listing = {

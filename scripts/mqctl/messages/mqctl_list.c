@@ -151,8 +151,8 @@ static int list_open(struct listing *l, struct messages *m)
     static const struct term_column columns[] = {
         {"ID", TERM_LEFT, TERM_WHOLE},    {"STATE", TERM_LEFT, TERM_WHOLE},
         {"DUE", TERM_LEFT, TERM_WHOLE},   {"TRIES", TERM_RIGHT, TERM_WHOLE},
-        {"PRIO", TERM_RIGHT, TERM_WHOLE}, {"GROUP", TERM_LEFT, TERM_END},
-        {"AGE", TERM_RIGHT, TERM_WHOLE},  {"ERROR", TERM_LEFT, TERM_END},
+        {"PRIO", TERM_RIGHT, TERM_WHOLE}, {"GROUP", TERM_LEFT, TERM_SPARE},
+        {"AGE", TERM_RIGHT, TERM_WHOLE},  {"ERROR", TERM_LEFT, TERM_SPARE},
         {"SIZE", TERM_RIGHT, TERM_WHOLE}, {"BODY", TERM_LEFT, TERM_END},
     };
     struct options o = *l->o;

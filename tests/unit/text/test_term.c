@@ -315,6 +315,74 @@ Test(term, a_name_is_cut_in_the_middle_and_before_other_columns)
     fclose(out);
 }
 
+static const struct term_column spare[] = {
+    {"ID", TERM_RIGHT, TERM_WHOLE},
+    {"GROUP", TERM_LEFT, TERM_SPARE},
+    {"BODY", TERM_LEFT, TERM_END},
+};
+
+/* spare_row - a row of it */
+static void spare_row(struct term_table *t, int id, const char *group)
+{
+    term_cellf(t, "%d", id);
+    term_cellf(t, "%s", group);
+    term_cellf(t, "%s", "body");
+}
+
+/* The titles come again when a later part has a column that the first had not.
+ */
+Test(term, a_spare_column_is_on_a_terminal_once_it_has_text)
+{
+    int master;
+    setenv("NO_COLOR", "1", 1);
+    FILE *out = terminal(80, &master);
+    struct term_table *t = term_table_open(spare, 3);
+    spare_row(t, 1, "");
+    spare_row(t, 2, "");
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out), "ID  BODY\r\n"
+                                         " 1  body\r\n"
+                                         " 2  body\r\n");
+    spare_row(t, 3, "east");
+    term_table_print(t, out);
+    spare_row(t, 4, "");
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out), "ID  GROUP  BODY\r\n"
+                                         " 3  east   body\r\n"
+                                         " 4         body\r\n");
+    term_table_close(&t);
+    fclose(out);
+}
+
+Test(term, a_spare_column_leaves_its_room_to_the_others)
+{
+    int master;
+    setenv("NO_COLOR", "1", 1);
+    FILE *out = terminal(8, &master);
+    struct term_table *t = term_table_open(spare, 3);
+    spare_row(t, 1, "");
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out), "ID  BODY\r\n"
+                                         " 1  body\r\n");
+    term_table_close(&t);
+    fclose(out);
+}
+
+Test(term, a_spare_column_is_always_in_a_file)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    struct term_table *t = term_table_open(spare, 3);
+    spare_row(t, 1, "");
+    term_table_print(t, out);
+    fclose(out);
+    cr_assert_str_eq(text, "ID  GROUP  BODY\n"
+                           " 1         body\n");
+    term_table_close(&t);
+    free(text);
+}
+
 Test(term, the_end_of_a_text_never_takes_more_than_it_may)
 {
     cr_assert_str_eq(term_tail("abcdef", 2), "ef");
