@@ -133,8 +133,8 @@ int waiting_cancel_left(struct store *s, struct store_row *m,
     struct leaving l = {m, may, arg};
     int err;
 
-    FAULT_POINT("waiting_steer_before");
+    FAULT_POINT("waiting_left_before");
     err = store_write(s, left_apply, NULL, &l);
-    FAULT_POINT("waiting_steer_after");
+    FAULT_POINT("waiting_left_after");
     return err;
 }

@@ -170,8 +170,10 @@ static int cancel_pulled(struct flow *f, struct message *m)
     d.place = LANE_NONE;
     err = not_known(f, &d);
     cancelled(&dec, &d);
+    FAULT_POINT("cancel_lent_before");
     if (!err)
         err = f->source->ops->settle(f->source, &dec.s, 1);
+    FAULT_POINT("cancel_lent_after");
     if (!err)
         decision_done(f, &dec);
     return err;

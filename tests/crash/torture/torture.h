@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/custody/custody_look.h"
 #include "tests/crash/torture/torture_witness.h"
 
 enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };
@@ -71,7 +72,7 @@ struct torture_worker {
     pid_t pid; /* 0: none */
     unsigned generation;
     uint64_t begun_ns;
-    bool asked; /* to stop */
+    bool asked; /* to stop, or to cancel */
 };
 
 struct torture {
@@ -120,6 +121,10 @@ void place_lose(const struct torture *t);
 void place_remove_ends(const struct torture *t);
 /* The next worker has what is in flight in another place. */
 void place_move(struct torture *t);
+/* Each message in a slot, as custody_look shows it; what a visit gave, or 0. */
+int place_custody(const struct torture *t,
+                  int (*visit)(const struct custody_seen *seen, void *arg),
+                  void *arg);
 /* As if there had never been a worker. */
 void place_forget(const struct torture *t);
 /* The message of a row, or of one of the spool, whose key has a minus;
@@ -170,6 +175,23 @@ uint64_t torture_random(uint64_t below);
 void torture_nap(uint64_t ns);
 /* A stop was asked for, or the time is over, or something failed. */
 bool torture_over(const struct torture *t);
+
+/* Choose what the next cancel is of: a row that waits, of the spool if that
+ * has one; or a message that waits in a slot and has no row. False: there is
+ * none. */
+bool steer_row(struct torture *t);
+bool steer_held(struct torture *t);
+/* mqctl cancels it, to its end or its kill: its status. What it said, or has
+ * written, holds from now on. */
+int steer_cancel(struct torture *t, const char *kill_at);
+/* The worker that runs has begun it. */
+bool steer_begun(const struct torture *t);
+/* It has its mark in the store. */
+bool steer_marked(const struct torture *t);
+/* It may have been, and nobody was told. */
+void steer_untold(void);
+/* It is cancelled, and must not run any more. */
+void steer_hold(struct torture *t);
 
 /* Wait until it has delivered; false: it ended, which was told. */
 bool worker_delivers(struct torture *t);
@@ -230,6 +252,10 @@ void letters_sent(struct torture *t);
 /* Which of our messages a row is, as for place_row; NULL: none, or no row. */
 _Atomic uint64_t *letters_record(struct torture *t, long long row,
                                  struct torture_plan *plan);
+/* The same of a message as it was received. */
+_Atomic uint64_t *letters_record_of(struct torture *t,
+                                    const unsigned char *data, size_t size,
+                                    struct torture_plan *plan);
 /* A letter is marked as sent though it is in no queue; false: there is none. */
 bool letters_strand(struct torture *t);
 /* Those are dead letters again after a machine went down. */

@@ -1,6 +1,8 @@
 /* torture_legs.c - kills at random moments (see torture.h) */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -84,65 +86,97 @@ static struct {
     pid_t cancel, now;        /* 0: none */
     _Atomic uint64_t *record; /* of what is to be cancelled */
     unsigned starts;          /* of it, until then */
-    char unmarked[96];        /* SQL: 1 while it waits and is not cancelled */
+    char text[32];            /* as mqctl takes it */
+    char row[64];             /* SQL: where it waits */
 } steer;
 
-/* mqctl_start - `more` is a row, or a flag */
-static pid_t mqctl_start(struct torture *t, const char *verb, const char *more)
+/* mqctl_start - `more` is a row, an id or a flag */
+static pid_t mqctl_start(struct torture *t, const char *kill_at,
+                         const char *verb, const char *more)
 {
     char state[PATH_MAX];
     const char *arguments[] = {"mqctl", verb,     "-q", "--state-dir",
                                state,   t->queue, more, NULL};
 
     snprintf(state, sizeof state, "%s", place_path(t, "state"));
-    return program_start(t, NULL, arguments);
+    return program_start(t, kill_at, arguments);
+}
+
+/* steer_set - it is a row of that table; NULL: none of ours */
+static _Atomic uint64_t *steer_set(struct torture *t, bool spool, long long row,
+                                   struct torture_plan *plan)
+{
+    snprintf(steer.text, sizeof steer.text, spool ? "spool-%lld" : "%lld", row);
+    snprintf(steer.row, sizeof steer.row, "%s = %lld",
+             spool ? "spool WHERE key" : "messages WHERE row", row);
+    return row > 0 ? letters_record(t, spool ? -row : row, plan) : NULL;
 }
 
 /* steer_choose - what is cancelled, as mqctl takes it: a delayed message, or
  * with a spool one of the last there; NULL: none */
-static _Atomic uint64_t *steer_choose(struct torture *t, char text[32])
+static _Atomic uint64_t *steer_choose(struct torture *t)
 {
     bool spool = t->options->spool && torture_random(4) != 0;
     const char *sql = spool ? "SELECT key FROM spool WHERE letter IS NULL"
                               " AND NOT flags & 8 ORDER BY key DESC LIMIT 1"
                             : "SELECT row FROM messages WHERE state = 1"
                               " ORDER BY due_ns DESC LIMIT 1";
-    long long row = place_store(t, sql);
     struct torture_plan plan = {.fate = TORTURE_DONE};
-    _Atomic uint64_t *record =
-        row > 0 ? letters_record(t, spool ? -row : row, &plan) : NULL;
+    _Atomic uint64_t *record = steer_set(t, spool, place_store(t, sql), &plan);
 
-    snprintf(text, 32, spool ? "spool-%lld" : "%lld", row);
-    snprintf(steer.unmarked, sizeof steer.unmarked,
-             "SELECT count(*) FROM %s = %lld AND NOT flags & 8",
-             spool ? "spool WHERE key" : "messages WHERE row", row);
     return record && (spool || plan.fate == TORTURE_LATER) ? record : NULL;
+}
+
+/* steer_take - that one, unless it is cancelled already */
+static bool steer_take(_Atomic uint64_t *record)
+{
+    struct torture_record r = torture_record(record ? atomic_load(record) : 0);
+
+    if (!record || r.flags & TORTURE_CANCELLED)
+        return false;
+    steer.record = record;
+    steer.starts = r.starts;
+    return true;
+}
+
+/* marked - 1: it waits and is cancelled; 0: it waits; -1: it has no row */
+static long long marked(const struct torture *t)
+{
+    char sql[128];
+
+    snprintf(sql, sizeof sql, "SELECT (flags & 8) <> 0 FROM %s", steer.row);
+    return place_store(t, sql);
 }
 
 /* steer_begin - one message is cancelled, and all that wait run now */
 static void steer_begin(struct torture *t)
 {
-    char text[32];
-    _Atomic uint64_t *record = steer_choose(t, text);
-
-    if (record &&
-        !(torture_record(atomic_load(record)).flags & TORTURE_CANCELLED)) {
-        steer.record = record;
-        steer.starts = torture_record(atomic_load(record)).starts;
-        steer.cancel = mqctl_start(t, "cancel", text);
+    if (steer_take(steer_choose(t))) {
+        steer.cancel = mqctl_start(t, NULL, "cancel", steer.text);
         t->sum.cancels++;
     }
     if (torture_random(4) == 0) {
-        steer.now = mqctl_start(t, "run-now", "--all");
+        steer.now = mqctl_start(t, NULL, "run-now", "--all");
         t->sum.run_nows++;
     }
 }
 
-/* steer_end - no worker runs. What was told to be cancelled was in no slot, and
- * gets into none, so it was not begun meanwhile. */
+/* steer_hold - what is cancelled waits, and no handler gets it; so it was not
+ * begun meanwhile, unless it failed then, and waits for its next attempt */
+void steer_hold(struct torture *t)
+{
+    struct torture_record r = torture_record(
+        atomic_fetch_or(steer.record, (uint64_t)TORTURE_CANCELLED << 32));
+
+    if (r.starts == steer.starts || r.flags & TORTURE_FAILED)
+        return;
+    fprintf(stderr, "torture: a message ran though mqctl had cancelled it\n");
+    t->failed = true;
+}
+
+/* steer_end - no worker runs */
 static void steer_end(struct torture *t)
 {
-    struct torture_record r;
     int status;
 
     if (steer.now && waitpid(steer.now, NULL, 0) > 0)
@@ -152,16 +186,98 @@ static void steer_end(struct torture *t)
     steer.cancel = 0;
     if (status != 0) {
         /* The kill may have come between the commit and the answer. */
-        if (place_store(t, steer.unmarked) != 1)
+        if (marked(t) != 0)
             atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
         return;
     }
-    r = torture_record(
-        atomic_fetch_or(steer.record, (uint64_t)TORTURE_CANCELLED << 32));
-    if (r.starts == steer.starts)
-        return;
-    fprintf(stderr, "torture: a message ran though mqctl had cancelled it\n");
-    t->failed = true;
+    steer_hold(t);
+}
+
+/* ---- steering, at a named step ---- */
+
+bool steer_row(struct torture *t)
+{
+    struct torture_plan plan;
+    long long key = place_store(t, "SELECT key FROM spool WHERE letter IS NULL"
+                                   " AND NOT flags & 8"
+                                   " ORDER BY key DESC LIMIT 1");
+    long long row = place_store(t, "SELECT row FROM messages WHERE state < 3"
+                                   " AND NOT flags & 8"
+                                   " ORDER BY random() LIMIT 1");
+
+    return steer_take(steer_set(t, key > 0, key > 0 ? key : row, &plan));
+}
+
+/* has_key - the first of its unique key; another one that comes is dropped */
+static bool has_key(const struct torture *t, uint64_t seq)
+{
+    char sql[96];
+
+    snprintf(sql, sizeof sql, "SELECT 1 FROM keys WHERE seq = %" PRIu64, seq);
+    return place_store(t, sql) == 1;
+}
+
+struct held {
+    struct torture *t;
+    uint64_t seq; /* of the last one; 0: none */
+};
+
+/* held_take - visit: one of a group, and so in a line, that mqctl can name;
+ * which has a unique key, as others get their names later */
+static int held_take(const struct custody_seen *seen, void *arg)
+{
+    static const struct ulid none;
+    struct held *h = arg;
+    struct torture_plan plan;
+
+    if (seen->w.state != SLOT_HELD || seen->row || !seen->group[0] ||
+        seen->seq < h->seq || memcmp(&seen->id, &none, sizeof none) == 0 ||
+        !has_key(h->t, seen->seq) ||
+        !steer_take(
+            letters_record_of(h->t, seen->data, seen->data_size, &plan)))
+        return 0;
+    h->seq = seen->seq;
+    ulid_print(seen->id, steer.text);
+    snprintf(steer.row, sizeof steer.row,
+             "messages WHERE receive_seq = %" PRIu64, seen->seq);
+    return 0;
+}
+
+bool steer_held(struct torture *t)
+{
+    struct held h = {.t = t};
+
+    (void)place_custody(t, held_take, &h);
+    return h.seq != 0;
+}
+
+void steer_untold(void)
+{
+    atomic_fetch_or(steer.record, (uint64_t)TORTURE_UNTOLD << 32);
+}
+
+bool steer_begun(const struct torture *t)
+{
+    return torture_record(atomic_load(steer.record)).generation ==
+           t->worker.generation;
+}
+
+bool steer_marked(const struct torture *t)
+{
+    return marked(t) == 1;
+}
+
+int steer_cancel(struct torture *t, const char *kill_at)
+{
+    pid_t pid = mqctl_start(t, kill_at, "cancel", steer.text);
+    int status;
+
+    if (waitpid(pid, &status, 0) < 0)
+        torture_die("waitpid of mqctl failed");
+    t->sum.cancels++;
+    if (status == 0 || steer_marked(t))
+        steer_hold(t);
+    return status;
 }
 
 /* ---- kills ---- */

@@ -21,10 +21,9 @@
 
 static pid_t sender; /* 0: none */
 
-/* message_record - of a message of ours; NULL: it is none */
-static _Atomic uint64_t *message_record(struct torture *t,
-                                        const unsigned char *data, size_t size,
-                                        struct torture_plan *plan)
+_Atomic uint64_t *letters_record_of(struct torture *t,
+                                    const unsigned char *data, size_t size,
+                                    struct torture_plan *plan)
 {
     const unsigned char *body = audit_body(data, &size);
 
@@ -39,7 +38,7 @@ _Atomic uint64_t *letters_record(struct torture *t, long long row,
     unsigned char data[TORTURE_MOST];
     size_t size = row > 0 || row < -1 ? place_row(t, row, data) : 0;
 
-    return message_record(t, data, size, plan);
+    return letters_record_of(t, data, size, plan);
 }
 
 static void flag(_Atomic uint64_t *record, unsigned flags)
@@ -310,7 +309,7 @@ void letters_receive(struct torture *t)
         return; /* the worker has not made it yet */
     while ((n = mq_receive(mq, (char *)data, sizeof data, NULL)) >= 0) {
         struct torture_plan p;
-        _Atomic uint64_t *record = message_record(t, data, (size_t)n, &p);
+        _Atomic uint64_t *record = letters_record_of(t, data, (size_t)n, &p);
 
         if (!record) {
             fprintf(stderr, "torture: a moved letter is none of ours\n");

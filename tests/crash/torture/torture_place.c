@@ -171,6 +171,15 @@ uint64_t place_slot(const struct torture *t)
     return first;
 }
 
+int place_custody(const struct torture *t,
+                  int (*visit)(const struct custody_seen *seen, void *arg),
+                  void *arg)
+{
+    struct problem p;
+
+    return custody_look(custody_path(t), visit, arg, &p);
+}
+
 /* look_only - the last one that closes a store copies the -wal into it, with
  * the store locked: a worker that is started meanwhile waits for 5 s at most,
  * and a sync on a busy machine may take longer */

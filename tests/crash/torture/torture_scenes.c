@@ -28,6 +28,23 @@ struct scene {
     bool once; /* at its first pass, as there may be no second */
 };
 
+/* ---- the arguments of a worker ---- */
+
+/* Heads that wait for long, and little room for what is behind them; or much,
+ * in slots. */
+static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
+                                  NULL};
+static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
+                                  NULL};
+static const char *const lines[] = {"--lookahead", "64", "--backoff", "300ms",
+                                    NULL};
+static const char *const spool[] = {"--spool", "--spool-sync", "always", NULL};
+/* What the spool has at the end of a scene is what its audit waits for. */
+static const char *const little[] = {"--spool=100", "--spool-sync", "always",
+                                     NULL};
+static const char *const hook[] = {"--on-dead", "true", NULL};
+static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
+
 /* ---- before the start ---- */
 
 /* power_cut - the slots may be torn */
@@ -161,19 +178,107 @@ static bool let_go_play(struct torture *t, const char *point)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-/* ---- scenes ---- */
+/* ---- cancels ---- */
 
-/* Heads that wait for long, and little room for what is behind them. */
-static const char *const one[] = {"--lookahead", "1", "--backoff", "300ms",
-                                  NULL};
-static const char *const few[] = {"--lookahead", "4", "--backoff", "300ms",
-                                  NULL};
-static const char *const spool[] = {"--spool", "--spool-sync", "always", NULL};
-/* What the spool has at the end of a scene is what its audit waits for. */
-static const char *const little[] = {"--spool=100", "--spool-sync", "always",
-                                     NULL};
-static const char *const hook[] = {"--on-dead", "true", NULL};
-static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
+static void ask_cancel(struct torture *t)
+{
+    if (steer_row(t))
+        (void)steer_cancel(t, NULL);
+}
+
+/* ask_lent - of the same one until a handler has it: it may be on its way to
+ * its end, and the worker be killed, which mqctl notices before we do */
+static void ask_lent(struct torture *t)
+{
+    if (!t->worker.asked || steer_begun(t))
+        t->worker.asked = steer_held(t);
+    if (t->worker.asked)
+        (void)steer_cancel(t, NULL);
+}
+
+/* cancel_there - the worker that is asked for it is killed; mqctl finds that it
+ * is gone, and goes on alone */
+static bool cancel_there(struct torture *t, const char *point,
+                         const char *const *more,
+                         void (*ask)(struct torture *t))
+{
+    bool hit;
+
+    atomic_store(&t->world->dawdle, true);
+    worker_start(t, point, more);
+    hit = scene_await(t, ask);
+    atomic_store(&t->world->dawdle, false);
+    t->sum.kills += hit;
+    return hit;
+}
+
+/* leave_one - a worker is killed that has such a message */
+static bool leave_one(struct torture *t, const char *const *more,
+                      bool (*choose)(struct torture *t))
+{
+    uint64_t end = clock_mono_ns() + AWAIT_NS;
+
+    atomic_store(&t->world->dawdle, true);
+    worker_start(t, NULL, more);
+    while (worker_delivers(t) && !choose(t) && clock_mono_ns() < end)
+        torture_nap(TICK_NS);
+    atomic_store(&t->world->dawdle, false);
+    if (t->failed)
+        return false;
+    worker_kill(t);
+    t->sum.kills++;
+    return choose(t);
+}
+
+/* cancel_here - no worker runs, and mqctl is killed; after the commit the
+ * message has its mark */
+static bool cancel_here(struct torture *t, const char *point,
+                        const char *const *more,
+                        bool (*choose)(struct torture *t))
+{
+    int status;
+
+    if (!leave_one(t, more, choose))
+        return false;
+    status = steer_cancel(t, point);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
+           steer_marked(t) == (strstr(point, "_after") != NULL);
+}
+
+/* rows_play - of a row: run-now and cancel by a worker, cancel without one */
+static bool rows_play(struct torture *t, const char *point)
+{
+    const char *const *more = torture_random(2) ? little : few;
+    bool now, there, here;
+
+    worker_start(t, point, few);
+    now = scene_await(t, ask_now);
+    t->sum.kills += now;
+    there = !t->failed && cancel_there(t, point, more, ask_cancel);
+    here = !t->failed && cancel_here(t, point, more, steer_row);
+    return now && there && here;
+}
+
+/* left_play - of what a killed worker has left in a slot */
+static bool left_play(struct torture *t, const char *point)
+{
+    return cancel_here(t, point, lines, steer_held);
+}
+
+/* lent_play - of what waits in a slot, by the worker. After that its slot is
+ * free, and nobody was told; we may have killed it for being late just then. */
+static bool lent_play(struct torture *t, const char *point)
+{
+    bool hit = cancel_there(t, point, lines, ask_lent);
+
+    if (strstr(point, "_after") && hit)
+        steer_hold(t);
+    else if (strstr(point, "_after") && t->worker.asked)
+        steer_untold();
+    return hit;
+}
+
+/* ---- scenes ---- */
 
 static const struct scene scenes[] = {
     {"custody_rebuild_", .prepare = grow_queue, .once = true},
@@ -210,7 +315,9 @@ static const struct scene scenes[] = {
     {"dead_queue_", .more = moves, .ask = letters_receive},
     {"on_dead_", .more = hook},
     {"letters_hook_", .more = hook},
-    {"waiting_steer_", .more = few, .ask = ask_now, .once = true},
+    {"waiting_steer_", .play = rows_play},
+    {"waiting_left_", .play = left_play},
+    {"cancel_lent_", .play = lent_play},
     {"letters_let_go_", .play = let_go_play},
     {"letters_", .play = letters_play},
     {"replay_", .play = letters_play},
