@@ -133,6 +133,17 @@ int spool_end(struct mq_spool *hook, struct lent *l);
 bool spool_ready(const struct mq_spool *hook);
 void spool_adopt(struct mq_spool *hook, struct lent *l);
 
+/* ---- spool_start.c ---- */
+
+/* How a stop ended with messages in the queue. */
+struct spool_last {
+    int got;              /* at the last look; or -errno */
+    bool full, slot_free; /* the spool; none waits in a slot any more */
+};
+/* Why they were left, and what to do before a reboot. */
+const char *spool_left_why(const struct spool_last *last);
+const char *spool_left_next(const struct spool_last *last);
+
 /* ---- spool_steer.c ---- */
 
 bool spool_seized_locked(const struct spool *sp, int64_t key);

@@ -194,27 +194,46 @@ static int last_write(struct spool *sp)
     return err;
 }
 
-/* tell_left - what a boot would take; n: why no more was received */
+const char *spool_left_why(const struct spool_last *last)
+{
+    if (last->got < 0)
+        return errno_text(-last->got);
+    if (last->full)
+        return "the spool is full";
+    if (!last->slot_free)
+        return "no slot is free";
+    return last->got > 0 ? "they are too many for 5s" : "senders go on sending";
+}
+
+const char *spool_left_next(const struct spool_last *last)
+{
+    if (last->got >= 0 && last->full)
+        return "they stay in the kernel queue, and are gone with the next "
+               "boot; before that, start a worker with a larger --spool";
+    if (last->got == 0 && !last->slot_free)
+        return "they stay in the kernel queue, and are gone with the next "
+               "boot; before that, start and stop a worker, which finds free "
+               "slots or adds some";
+    return "they stay in the kernel queue, and are gone with the next boot; "
+           "before that, stop the senders, and start and stop a worker";
+}
+
+/* tell_left - what a boot would take; n: what the last look brought */
 static void tell_left(const struct spool *sp, int n)
 {
     uint64_t most = spool_most(sp), waits = spool_waits(&sp->hook);
+    const struct spool_last last = {.got = n,
+                                    .full = waits >= most,
+                                    .slot_free =
+                                        custody_free_slots(sp->q->custody) > 0};
     long left = queue_length(sp->q->queue);
 
     if (left <= 0 || most == 0)
         return;
     log_warn("spool_left", F_STR("queue", sp->q->set->queue),
              F_UINT("left", (uint64_t)left),
-             F_STR("error", n < 0           ? errno_text(-n)
-                            : waits >= most ? "the spool is full"
-                                            : "senders go on sending"),
-             F_UINT("spooled", waits), F_UINT("spool", most),
-             F_STR("next", waits >= most
-                               ? "they stay in the kernel queue, and are gone "
-                                 "with the next boot; before that, start a "
-                                 "worker with a larger --spool"
-                               : "they stay in the kernel queue, and are gone "
-                                 "with the next boot; before that, stop the "
-                                 "senders, and start and stop a worker"));
+             F_STR("error", spool_left_why(&last)), F_UINT("spooled", waits),
+             F_UINT("spool", most), F_STR("next", spool_left_next(&last)));
 }
 
 /* spool_stop - a planned reboot loses nothing of the queue

@@ -1,0 +1,28 @@
+/* test_spool_left.c - why a stop left messages in the queue, as it is told */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "worker/source/spool/spool_inner.h"
+
+/* told - the reason, and what to do, have these words */
+static void told(struct spool_last last, const char *why, const char *next)
+{
+    cr_expect_str_eq(spool_left_why(&last), why);
+    cr_expect(strstr(spool_left_next(&last), next), "%s: %s", why,
+              spool_left_next(&last));
+}
+
+Test(spool_left, senders_are_named_only_where_there_was_room_and_time)
+{
+    told((struct spool_last){.got = 0, .slot_free = true},
+         "senders go on sending", "stop the senders");
+    told((struct spool_last){.got = 7, .slot_free = true},
+         "they are too many for 5s", "stop the senders");
+    told((struct spool_last){.got = 0}, "no slot is free",
+         "start and stop a worker, which finds free slots");
+    told((struct spool_last){.got = 0, .full = true}, "the spool is full",
+         "a larger --spool");
+    told((struct spool_last){.got = -EBADF, .slot_free = true},
+         "Bad file descriptor", "start and stop a worker");
+}
