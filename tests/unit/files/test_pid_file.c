@@ -13,6 +13,7 @@
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -349,6 +350,17 @@ Test(lock, is_given_up_before_what_is_slow_to_close)
     cr_assert_gt(descriptor(path), slow);
     cr_assert_gt(descriptor(dir), slow);
     close(slow);
+    pid_file_close(&lock);
+}
+
+Test(lock, is_taken_where_no_high_number_is_to_be_had)
+{
+    const struct rlimit few = {32, 32};
+    struct pid_file *lock;
+
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    lock = taken();
+    cr_assert_geq(descriptor(path), 0);
     pid_file_close(&lock);
 }
 
