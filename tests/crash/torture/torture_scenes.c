@@ -337,7 +337,7 @@ static const struct scene *scene_of(const char *point)
  * that worker only until it has written it again: a kill before that loses it,
  * as docs/reliability.md says. --max-dead removes letters. No audit could tell
  * either from a fault. A broker has a test of its own (tests/e2e/amqp), and so
- * has a queue that is forgotten (tests/e2e/tools). */
+ * has a queue that is forgotten (tests/e2e/mqctl). */
 bool scene_possible(const struct torture *t, const char *point)
 {
     static const char *const never[] = {"custody_put_back_", "store_copy_",

@@ -1,7 +1,7 @@
 /* mqctl_fixture.h - short forms of running mqctl beside a worker
  *
  * WHAT   mqctl on the state directory of the test; its JSON as values.
- * WHO    tests/e2e/test_mqctl*.c
+ * WHO    Tests of tests/e2e that run mqctl.
  * OWNS   Nothing; see tests/harness/harness.h.
  * FAILS  By ending the test.
  */
