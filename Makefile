@@ -153,6 +153,11 @@ $(WORKER) $(COMMON): private INNER = -fvisibility=hidden
 $(foreach r,flow gate groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
 $(foreach r,base custody message mq,$(filter $(BUILD)/obj/common/$(r)/%,$(COMMON))) \
 $(call obj,common/state/counters.c common/state/histogram.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
+# Tests take longer to compile than all that they test, and run once: what they
+# call is optimized, they are not much. Two warnings guess without -O2, so they
+# are shown and no error.
+$(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/%.o,$(UNITS) $(call test,e2e,test) $(call test,crash,test)): \
+    private INNER = $(if $(OPTIMIZED),$(if $(SANITIZE),-O0,-O1 -Wno-error=format-truncation -Wno-error=maybe-uninitialized))
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(COMPILE) -MMD -MP -c -o $@ $<

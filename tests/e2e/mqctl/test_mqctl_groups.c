@@ -95,7 +95,7 @@ Test(mqctl_groups, pages_follow_each_other)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = WORKER(q, "--backoff", "1h");
-    char key[8], cursor[64] = "group-", first[80] = "";
+    char key[16], cursor[64] = "group-", first[80] = "";
     struct harness_result r;
     json_t *o;
 

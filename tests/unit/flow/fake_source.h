@@ -623,7 +623,7 @@ static inline int
 fake_recover(struct source *s,
              int (*visit)(void *arg, const struct source_left *left), void *arg)
 {
-    struct message *m;
+    struct message *m = NULL;
     int err = 0;
 
     (void)s;
