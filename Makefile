@@ -278,13 +278,20 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 # Tests wait for most of their time, so more run at a time than there are
 # processors. Those that use up what the user has as a whole (RLIMIT_MSGQUEUE,
 # processes) or look at all queues run alone. All run, whatever fails; first
-# those that take long, so that none of them is left to run by itself.
+# those that take long (LONG: over half a minute beside four others), so that none
+# of them is left to run by itself.
 TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 LONELY    := bench mqctl_look mqlimit worker_limits
+LONG      := amqp_letters amqp_move amqp_worker breaker_failures damaged_state \
+             demo every_instruction faults_calls faults_look groups_blocked \
+             groups_kill install kill latency mqctl_spool power run_limits \
+             schedules serve_browser serve_limits torture_points worker_files
+beside_others = $(filter-out $(call named,$(LONELY),$(1)),$(1))
 UNDER_TEST ?= $(BUILD)
 define run
 @MQW_BIN=$(abspath $(UNDER_TEST)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
-scripts/run-tests -j $(TEST_JOBS) $(filter-out $(call named,$(LONELY),$(1)),$(1)) \
+scripts/run-tests -j $(TEST_JOBS) $(call named,$(LONG),$(call beside_others,$(1))) \
+    $(filter-out $(call named,$(LONG),$(1)),$(call beside_others,$(1))) \
     --alone $(call named,$(LONELY),$(1))
 endef
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
