@@ -95,7 +95,7 @@ int custody_open(struct custody **out, const char *path,
     } else if (!err) {
         err = geometry_fit(c, spec, p);
     }
-    if (!err && c->head) { /* the one says the other */
+    if (!err && c->head) { /* set if and only if !err */
         slot_fill_init(&c->fill, c->head->nonce);
         err = in_use(c, p);
         if (!err && c->head->slots < spec->slots)

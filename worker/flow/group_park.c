@@ -19,7 +19,7 @@ static bool crowded(const struct flow *f)
 {
     const struct groups *g = f->dispatch->groups;
 
-    return groups_stuck(g) > 0 &&
+    return groups_parkable(g) > 0 &&
            (f->source->ops->room(f->source) == 0 ||
             (groups_waiting(g) * 2 >= f->set->lookahead &&
              groups_parked(g) < f->set->max_parked));

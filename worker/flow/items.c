@@ -165,9 +165,9 @@ bool items_others_over(struct items *it)
     return over;
 }
 
-/* items_crowded - a thread inside a slow handler does not contend for the queue
- */
-bool items_crowded(struct items *it, const struct receive *item)
+/* items_contended - whether others want the queue, too: a thread inside a slow
+ * handler does not */
+bool items_contended(struct items *it, const struct receive *item)
 {
     struct receive *other;
     unsigned quick = 0;

@@ -68,7 +68,7 @@ void items_other_end(struct items *it);
  * work. */
 bool items_others_over(struct items *it);
 /* Whether another thread than that of `item` is as quick as this one. */
-bool items_crowded(struct items *it, const struct receive *item);
+bool items_contended(struct items *it, const struct receive *item);
 /* Handlers are quick: one thread is enough for them (receive.c). */
 #define ITEMS_QUICK_NS 3000
 static inline bool items_quick(const struct items *it)

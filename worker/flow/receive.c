@@ -176,8 +176,8 @@ static void suspects_stuck(struct flow *f)
     gate_forget_suspects(&f->gate);
 }
 
-/* receive_must_leave - who has coprocesses is in no crowd: its handlers are
- * processes */
+/* receive_must_leave - an item with coprocesses is never contended: its
+ * handlers are processes */
 bool receive_must_leave(struct receive *item, enum why *why)
 {
     struct flow *f = item->flow;
@@ -187,9 +187,9 @@ bool receive_must_leave(struct receive *item, enum why *why)
         suspects_stuck(f);
     if (gate_leave_over(&f->gate, gate_room(&f->gate)))
         return true;
-    *why = LEFT_CROWD;
+    *why = LEFT_CONTENDED;
     return !item->coprocess && items_quick(&f->items) &&
-           gate_running(&f->gate) > 1 && items_crowded(&f->items, item) &&
+           gate_running(&f->gate) > 1 && items_contended(&f->items, item) &&
            gate_leave_over(&f->gate, 1);
 }
 
@@ -212,7 +212,7 @@ static int next(struct receive *item, enum why *why)
 }
 
 /* receive_batch - until there is a reason to leave; `running` still counts us,
- * unless LEFT_TOLD or LEFT_CROWD */
+ * unless LEFT_TOLD or LEFT_CONTENDED */
 enum why receive_batch(struct receive *item)
 {
     struct flow *f = item->flow;

@@ -59,7 +59,7 @@ struct receive {
     LIST_ENTRY(receive) wanted; /* h */
 };
 
-enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CROWD };
+enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CONTENDED };
 
 /* Of the straight line: it has no frame but one. */
 #define RECEIVE_INLINE static inline __attribute__((always_inline))
@@ -87,7 +87,7 @@ __attribute__((noinline)) void receive_waited(struct receive *item);
 /* ---- receive.c ---- */
 
 /* One time-limited batch. `running` still counts the item, unless it is
- * LEFT_TOLD or LEFT_CROWD. */
+ * LEFT_TOLD or LEFT_CONTENDED. */
 enum why receive_batch(struct receive *item);
 /* A handler is about to get the message: the source hears of it before that. */
 static inline void receive_begins(struct receive *item, struct delivery *d)
@@ -97,8 +97,8 @@ static inline void receive_begins(struct receive *item, struct delivery *d)
     d->message->ops->run(d->message, d->started_ns);
     counters_started(item->count, item->now_ns);
 }
-/* Over the cap (or a hold, which is a cap of 0), or in a crowd whose handlers
- * are too quick for it. If so, it is counted out already. */
+/* Over the cap (or a hold, which is a cap of 0), or contended: the handlers
+ * are too quick for so many items. If so, it is counted out already. */
 bool receive_must_leave(struct receive *item, enum why *why);
 /* Whether an empty queue is tried again. */
 bool receive_spins(struct receive *item);

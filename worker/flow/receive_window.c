@@ -42,14 +42,15 @@ static int window_open(struct receive *item)
     return 0;
 }
 
-/* over - its time is, and it took one at least */
+/* over - the batch time is up, and at least one message was taken */
 static bool over(const struct receive *item)
 {
     return item->took && item->now_ns >= item->end_ns;
 }
 
-/* may_take - it may have waited for long since it was asked to leave; beside
- * what is open already: while the breaker lets a probe through, that is one */
+/* may_take - whether the item may take one more message. It may have waited
+ * long since it last asked, so the cap is read again; while the breaker lets a
+ * probe through, nothing is taken beside an open message. */
 static bool may_take(struct receive *item)
 {
     struct flow *f = item->flow;

@@ -75,7 +75,7 @@ static int idle(struct flow *f)
     return due == YES || f->source->ops->fresh(f->source) > 0 ? NO : YES;
 }
 
-/* unreadable - a store that is damaged stays so: nobody would end such a run */
+/* unreadable - end the run: a damaged store never becomes idle */
 static int unreadable(struct flow *f, int err)
 {
     if (err != -EIO || ++f->run_limits.unread != UNREAD_MOST)

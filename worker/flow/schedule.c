@@ -22,8 +22,8 @@ static bool somebody_would(struct flow *f)
 
 static bool peeks(struct flow *f);
 
-/* counted_out - after `running` fell: the run may be over; true: it is to stop
- */
+/* counted_out - after an item stopped counting: the run may be over. True: the
+ * worker is to stop. */
 static bool counted_out(struct flow *f)
 {
     run_limits_left(f);
@@ -33,8 +33,8 @@ static bool counted_out(struct flow *f)
     return true;
 }
 
-/* left - after `running` fell: somebody else may run, or all are out. True: the
- * caller may wait for the queue, if it is one that `stays`. */
+/* left - after an item stopped counting: start another, or note that none is
+ * left. True: the caller may wait for the queue, if it is one that `stays`. */
 static bool left(struct flow *f, bool stays)
 {
     if (counted_out(f))
@@ -135,10 +135,10 @@ static void item_run(struct pool_job *job)
 
         take_flush(item);
         put_away(item);
-        if (why != LEFT_TOLD && why != LEFT_CROWD)
+        if (why != LEFT_TOLD && why != LEFT_CONTENDED)
             gate_leave(&f->gate);
         item = NULL;
-        if (why == LEFT_CROWD) {
+        if (why == LEFT_CONTENDED) {
             /* Who stayed has the queue, as long as its handlers are quick. */
             peeker_look_soon(f->peeker);
         } else if (left(f, why == LEFT_EMPTY)) {

@@ -75,7 +75,7 @@ bool group_is_blocked(const struct group *group)
     return group->state == GROUP_BLOCKED || group->state == GROUP_HELD;
 }
 
-size_t group_movable(const struct groups *g, const struct group *group)
+size_t group_parkable(const struct groups *g, const struct group *group)
 {
     return group->items.count - (g->keep_front ? group->items.fronts : 0);
 }
@@ -88,7 +88,7 @@ static void unlink_locked(struct groups *g, struct group *group)
         counter_sub(&g->ready, 1);
     } else if (group_is_blocked(group)) {
         TAILQ_REMOVE(&g->blocked, group, link);
-        counter_sub(&g->stuck, group_movable(g, group));
+        counter_sub(&g->parkable, group_parkable(g, group));
         if (group->state == GROUP_HELD)
             counter_sub(&g->held, 1);
     }
@@ -115,15 +115,15 @@ void group_queue_locked(struct groups *g, struct group *group, bool front)
 void group_block_locked(struct groups *g, struct group *group,
                         enum group_state state)
 {
-    size_t movable = group_movable(g, group);
+    size_t parkable = group_parkable(g, group);
 
     unlink_locked(g, group);
     group->state = (uint8_t)state;
-    if (movable)
+    if (parkable)
         TAILQ_INSERT_HEAD(&g->blocked, group, link);
     else
         TAILQ_INSERT_TAIL(&g->blocked, group, link);
-    counter_add(&g->stuck, movable);
+    counter_add(&g->parkable, parkable);
     if (state == GROUP_HELD)
         counter_add(&g->held, 1);
 }
@@ -146,15 +146,16 @@ void group_wake_locked(struct groups *g, struct group *group)
     }
 }
 
-/* stuck_locked - a blocked group had `was` items that could be parked; count
- * what it has now, and keep groups that have some in front */
-static void stuck_locked(struct groups *g, struct group *group, size_t was)
+/* count_parkable_locked - a blocked group had `was` items that could be parked;
+ * count what it has now, and keep groups that have some in front */
+static void count_parkable_locked(struct groups *g, struct group *group,
+                                  size_t was)
 {
-    size_t is = group_movable(g, group);
+    size_t is = group_parkable(g, group);
 
     if (is == was)
         return;
-    counter_add(&g->stuck, is - was);
+    counter_add(&g->parkable, is - was);
     if (is && was)
         return;
     TAILQ_REMOVE(&g->blocked, group, link);
@@ -168,13 +169,13 @@ void group_insert_locked(struct groups *g, struct group *group,
                          struct group_item *item)
 {
     bool blocked = group_is_blocked(group);
-    size_t was = blocked ? group_movable(g, group) : 0;
+    size_t was = blocked ? group_parkable(g, group) : 0;
 
     item->group = group;
     group_items_add(&group->items, item);
     counter_add(&g->waiting, 1);
     if (blocked)
-        stuck_locked(g, group, was);
+        count_parkable_locked(g, group, was);
     /* A held group runs only what an operator sent again. */
     if (group->state == GROUP_IDLE ||
         (group->state == GROUP_HELD && item->priority == GROUP_FRONT))
@@ -187,12 +188,12 @@ out_locked(struct groups *g, struct group *group, struct group_item *item,
            void (*out)(struct group_items *items, struct group_item *item))
 {
     bool blocked = group_is_blocked(group);
-    size_t was = blocked ? group_movable(g, group) : 0;
+    size_t was = blocked ? group_parkable(g, group) : 0;
 
     out(&group->items, item);
     counter_sub(&g->waiting, 1);
     if (blocked)
-        stuck_locked(g, group, was);
+        count_parkable_locked(g, group, was);
 }
 
 void group_remove_locked(struct groups *g, struct group *group,

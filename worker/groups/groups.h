@@ -153,9 +153,9 @@ struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
 
 /* ---- looking ---- */
 
-size_t groups_ready(const struct groups *g);   /* that could be leased now */
-size_t groups_waiting(const struct groups *g); /* items in their places */
-size_t groups_stuck(const struct groups *g);   /* that could be parked now */
+size_t groups_ready(const struct groups *g);    /* that could be leased now */
+size_t groups_waiting(const struct groups *g);  /* items in their places */
+size_t groups_parkable(const struct groups *g); /* that could be parked now */
 uint64_t groups_parked(const struct groups *g);
 size_t groups_count(struct groups *g);
 size_t groups_held(const struct groups *g); /* groups that are held */

@@ -31,7 +31,7 @@ struct groups {
     bool keep_front;             /* c  GROUP_FRONT is not parked */
     atomic_size_t ready;         /* a  groups on `runs` */
     atomic_size_t waiting;       /* a  items in their places */
-    atomic_size_t stuck;         /* a  to park, of the groups on `blocked` */
+    atomic_size_t parkable;      /* a  to park, of the groups on `blocked` */
     atomic_size_t held;          /* a  groups in state HELD */
     _Atomic uint64_t parked;     /* a  of all groups */
     struct attention *attention; /* c  ATTEND_GROUP is ours; NULL: none */
@@ -69,7 +69,7 @@ int group_lock(struct groups *g, const char *key, size_t size,
 /* Whether a group is on the list of the blocked ones. */
 bool group_is_blocked(const struct group *group);
 /* How many of its items could be parked. */
-size_t group_movable(const struct groups *g, const struct group *group);
+size_t group_parkable(const struct groups *g, const struct group *group);
 /* To RUNNING, off the list that it is on. */
 void group_run_locked(struct groups *g, struct group *group);
 void group_queue_locked(struct groups *g, struct group *group, bool front);

@@ -15,9 +15,9 @@ size_t groups_waiting(const struct groups *g)
     return atomic_load(&g->waiting);
 }
 
-size_t groups_stuck(const struct groups *g)
+size_t groups_parkable(const struct groups *g)
 {
-    return atomic_load(&g->stuck);
+    return atomic_load(&g->parkable);
 }
 
 size_t groups_held(const struct groups *g)
@@ -79,7 +79,7 @@ int groups_list(struct groups *g, const char *key, size_t size,
 /* ---- for tests ---- */
 
 struct sums {
-    size_t ready, waiting, stuck, held, blocked;
+    size_t ready, waiting, parkable, held, blocked;
     uint64_t parked;
 };
 
@@ -145,7 +145,7 @@ static const char *group_check(const struct groups *g,
         wrong = state_check(group, group_items_first(&group->items));
     sums->ready += group->state == GROUP_QUEUED;
     sums->waiting += group->items.count;
-    sums->stuck += group_is_blocked(group) ? group_movable(g, group) : 0;
+    sums->parkable += group_is_blocked(group) ? group_parkable(g, group) : 0;
     sums->held += group->state == GROUP_HELD;
     sums->blocked += group_is_blocked(group);
     sums->parked += group->parked;
@@ -167,9 +167,9 @@ static const char *lists_check(const struct groups *g, const struct sums *sums)
     TAILQ_FOREACH (group, &g->blocked, link) {
         if (!group_is_blocked(group))
             return "a group on the list of the blocked has another state";
-        if (none && group_movable(g, group))
+        if (none && group_parkable(g, group))
             return "a blocked group with items is behind one without";
-        none = group_movable(g, group) == 0;
+        none = group_parkable(g, group) == 0;
         blocked++;
     }
     if (runs != sums->ready || blocked != sums->blocked)
@@ -188,7 +188,7 @@ const char *groups_check(struct groups *g)
         if (g->table.slots[i].group)
             wrong = group_check(g, g->table.slots[i].group, &sums);
     if (!wrong && (sums.ready != g->ready || sums.waiting != g->waiting ||
-                   sums.stuck != g->stuck || sums.held != g->held ||
+                   sums.parkable != g->parkable || sums.held != g->held ||
                    sums.parked != g->parked))
         wrong = "a sum over all groups is wrong";
     if (!wrong)

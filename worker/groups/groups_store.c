@@ -128,7 +128,7 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
 
     quick_lock(&g->mtx);
     while (n < room && (group = TAILQ_FIRST(&g->blocked)) != NULL &&
-           group_movable(g, group)) {
+           group_parkable(g, group)) {
         items[n] = g->keep_front ? group_items_behind(&group->items)
                                  : group_items_first(&group->items);
         group_remove_locked(g, group, items[n++]);

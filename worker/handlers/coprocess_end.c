@@ -131,10 +131,10 @@ static uint64_t backoff(struct coprocess *l, bool well)
     return wait < BACKOFF_MOST ? wait : BACKOFF_MOST;
 }
 
-/* weight_of - of the line that tells of it: what goes as planned, however often
- * it does, is nothing to read about */
-static enum log_level weight_of(const struct coprocess *l, bool well,
-                                uint64_t wait)
+/* level_of - the level of the log line: a planned replacement is debug, however
+ * often it happens */
+static enum log_level level_of(const struct coprocess *l, bool well,
+                               uint64_t wait)
 {
     if (l->recycled && well)
         return LOG_DEBUG;
@@ -177,7 +177,7 @@ void coprocess_reap(struct coprocess *l)
     how_it_ended(&how, known, text);
     judge(l, &how, known);
     wait = backoff(l, well);
-    tell(l, pid, text, weight_of(l, well, wait), wait);
+    tell(l, pid, text, level_of(l, well, wait), wait);
     l->input.begin = l->input.end = 0;
     coprocess_step(l, COPROCESS_REAPED);
     l->until_ns = ns_add(clock_mono_ns(), wait);

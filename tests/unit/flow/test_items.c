@@ -164,14 +164,14 @@ Test(items, who_is_in_a_long_handler_is_no_crowd)
 
     receive_look(a);
     counters_put(&b->count->since_ns, COUNTERS_BUSY);
-    cr_assert(items_crowded(&items, a));
+    cr_assert(items_contended(&items, a));
     counters_put(&b->count->since_ns, receive_look(b));
-    cr_assert(items_crowded(&items, a), "it has just begun");
+    cr_assert(items_contended(&items, a), "it has just begun");
     atomic_fetch_add(&virtual_ns, 2 * NS_PER_MS);
     receive_look(a);
-    cr_assert(!items_crowded(&items, a));
+    cr_assert(!items_contended(&items, a));
     items_put(&items, b);
-    cr_assert(!items_crowded(&items, a));
+    cr_assert(!items_contended(&items, a));
 }
 
 Test(items, one_slow_handler_does_not_make_the_mean_slow)

@@ -353,8 +353,9 @@ static void *park(void *arg)
 
     (void)arg;
     while (!finished()) {
-        size_t n =
-            groups_stuck(groups) ? groups_park_begin(groups, items, BATCH) : 0;
+        size_t n = groups_parkable(groups)
+                       ? groups_park_begin(groups, items, BATCH)
+                       : 0;
         bool parked = random_next(&state) % 4 > 0;
 
         for (size_t i = 0; i < n && parked; i++) {

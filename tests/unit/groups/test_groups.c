@@ -195,14 +195,14 @@ Test(groups, what_was_peeked_and_not_taken_stays)
     cr_assert_eq(groups_waiting(groups), 2);
     a = lease("a");
     groups_hold(groups, a);
-    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_parkable(groups), 2);
     groups_unhold(groups, "a", 1);
     a = lease("a");
     groups_block(groups, a, 7);
-    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_parkable(groups), 2);
     a = groups_resume(groups, "a", 1, 7);
     groups_hold(groups, a);
-    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_parkable(groups), 2);
     groups_unhold(groups, "a", 1);
     DELIVERS(1, 2);
 }
@@ -312,7 +312,7 @@ Test(groups, a_blocked_head_holds_up_its_group_and_no_other)
     put("a", 2, 9); /* never overtakes a blocked head */
     put("a", 3, 0);
     put("b", 4, 0);
-    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_parkable(groups), 2);
     DELIVERS(4);
     cr_assert_null(groups_resume(groups, "a", 1, 42));
     cr_assert_null(groups_resume(groups, "x", 1, 41));
@@ -320,7 +320,7 @@ Test(groups, a_blocked_head_holds_up_its_group_and_no_other)
     cr_assert_not_null(a);
     cr_assert_null(groups_resume(groups, "a", 1, 41));
     lease(NULL);
-    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_parkable(groups), 0);
     groups_block(groups, a, 41); /* it failed again */
     lease(NULL);
     a = groups_resume(groups, "a", 1, 41);
@@ -648,17 +648,18 @@ static void leave(unsigned state)
 
 /* What is seen after a call. */
 struct snapshot {
-    size_t ready, stuck, held;
+    size_t ready, parkable, held;
 };
 
 static void expect_view(const char *call, unsigned state, struct snapshot is)
 {
     sound();
     cr_assert(groups_ready(groups) == is.ready &&
-                  groups_stuck(groups) == is.stuck &&
+                  groups_parkable(groups) == is.parkable &&
                   groups_held(groups) == is.held,
-              "%s in state %u: ready %zu stuck %zu held %zu", call, state,
-              groups_ready(groups), groups_stuck(groups), groups_held(groups));
+              "%s in state %u: ready %zu parkable %zu held %zu", call, state,
+              groups_ready(groups), groups_parkable(groups),
+              groups_held(groups));
 }
 
 /* each_state - bring, call, look, leave */
@@ -807,29 +808,29 @@ Test(groups, every_call_does_what_it_should_in_every_state)
 {
     static const struct snapshot same[STATES] = {
         [QUEUED] = {.ready = 1},
-        [BLOCKED] = {.stuck = 1},
-        [HELD] = {.stuck = 1, .held = 1},
+        [BLOCKED] = {.parkable = 1},
+        [HELD] = {.parkable = 1, .held = 1},
     };
     static const struct snapshot added[STATES] = {
         [NONE] = {.ready = 1},
         [QUEUED] = {.ready = 1},
-        [BLOCKED] = {.stuck = 2},
-        [HELD] = {.stuck = 2, .held = 1},
+        [BLOCKED] = {.parkable = 2},
+        [HELD] = {.parkable = 2, .held = 1},
     };
     static const struct snapshot front[STATES] = {
         [NONE] = {.ready = 1},
         [QUEUED] = {.ready = 1},
-        [BLOCKED] = {.stuck = 2},
+        [BLOCKED] = {.parkable = 2},
         [HELD] = {.ready = 1},
     };
     static const struct snapshot unheld[STATES] = {
         [QUEUED] = {.ready = 1},
-        [BLOCKED] = {.stuck = 1},
+        [BLOCKED] = {.parkable = 1},
         [HELD] = {.ready = 1},
     };
     static const struct snapshot late[STATES] = {
-        [NONE] = {.held = 1},     [QUEUED] = {.stuck = 2, .held = 1},
-        [BLOCKED] = {.stuck = 1}, [HELD] = {.stuck = 1, .held = 1},
+        [NONE] = {.held = 1},        [QUEUED] = {.parkable = 2, .held = 1},
+        [BLOCKED] = {.parkable = 1}, [HELD] = {.parkable = 1, .held = 1},
         [PARKING] = {.held = 1},
     };
 

@@ -131,20 +131,20 @@ static size_t count_of(unsigned k)
     return n;
 }
 
-/* movable - whether it may be parked */
-static bool movable(const struct item *i)
+/* parkable - whether it may be parked */
+static bool parkable(const struct item *i)
 {
     return !keep_front || i->item.priority != GROUP_FRONT;
 }
 
-/* movables - how many of a group; the first of them */
-static size_t movables(unsigned k, struct item **first)
+/* parkables - how many of a group; the first of them */
+static size_t parkables(unsigned k, struct item **first)
 {
     size_t n = 0;
 
     *first = NULL;
     for (struct item *i = item; i < item + ITEMS; i++) {
-        if (i->where != WAITS || i->key != k || !movable(i))
+        if (i->where != WAITS || i->key != k || !parkable(i))
             continue;
         if (!*first || comes_before(i, *first))
             *first = i;
@@ -498,20 +498,20 @@ static void op_known(void)
 static void op_park_begin(void)
 {
     struct batch *b = &batch[random_below(BATCHES)];
-    size_t room = random_below(BATCH + 1), stuck = groups_stuck(groups);
+    size_t room = random_below(BATCH + 1), parkable = groups_parkable(groups);
 
     if (b->n || random_below(3))
         return;
     b->one = false;
     b->n = groups_park_begin(groups, b->items, room);
-    expect(b->n == (room < stuck ? room : stuck));
+    expect(b->n == (room < parkable ? room : parkable));
     for (size_t n = 0; n < b->n; n++) {
         struct item *i = (struct item *)b->items[n];
         struct model *m = &model[i->key];
         struct item *first;
 
         expect(m->state == BLOCKED || m->state == HELD);
-        (void)movables(i->key, &first);
+        (void)parkables(i->key, &first);
         expect(i == first);
         i->where = AWAY;
         m->parking++;
@@ -648,7 +648,7 @@ static void check_held(size_t held)
 /* check - all that can be seen from outside, and every invariant */
 static void check(void)
 {
-    size_t ready = 0, waiting = 0, stuck = 0, held = 0, count = 0, ahead = 0;
+    size_t ready = 0, waiting = 0, parkable = 0, held = 0, count = 0, ahead = 0;
     const char *wrong = groups_check(groups);
     uint64_t parked = 0;
 
@@ -663,7 +663,7 @@ static void check(void)
         held += m->state == HELD;
         count += m->state != NONE;
         waiting += count_of(k);
-        stuck += off ? movables(k, &first) : 0;
+        parkable += off ? parkables(k, &first) : 0;
         parked += m->parked;
     }
     for (const struct lease *l = lease; l < lease + LEASES; l++)
@@ -671,7 +671,7 @@ static void check(void)
     expect(groups_ready(groups) == ready);
     expect(groups_waiting(groups) <= waiting);
     expect(groups_waiting(groups) + ahead >= waiting);
-    expect(groups_stuck(groups) == stuck);
+    expect(groups_parkable(groups) == parkable);
     expect(groups_held(groups) == held);
     expect(groups_count(groups) == count);
     expect(groups_parked(groups) == parked);

@@ -250,9 +250,9 @@ Test(groups_park, only_what_is_behind_a_blocked_head_is_taken)
     cr_assert_eq(groups_park_begin(groups, items, 8), 2);
     cr_assert_eq(items[0], &item[2]);
     cr_assert_eq(items[1], &item[3]);
-    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_parkable(groups), 0);
     groups_park_end(groups, items, 2, false);
-    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_parkable(groups), 2);
     DELIVERS(11, 12, 13);
     a = groups_resume(groups, "a", 1, HEAD);
     groups_release(groups, a);
@@ -295,16 +295,16 @@ Test(groups_park, what_goes_first_stays_where_it_is_if_told_so)
     take(a);
     put("a", 2, GROUP_FRONT);
     groups_block(groups, a, HEAD);
-    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_parkable(groups), 0);
     cr_assert_eq(groups_park_begin(groups, items, 8), 0);
     put("a", 3, 7);
     put("a", 4, GROUP_FRONT);
     put("a", 5, 0);
-    cr_assert_eq(groups_stuck(groups), 2);
+    cr_assert_eq(groups_parkable(groups), 2);
     cr_assert_eq(groups_park_begin(groups, items, 8), 2);
     cr_assert_eq(items[0], &item[3]);
     cr_assert_eq(items[1], &item[5]);
-    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_parkable(groups), 0);
     groups_park_end(groups, items, 2, false);
     a = groups_resume(groups, "a", 1, HEAD);
     groups_release(groups, a);
@@ -389,12 +389,12 @@ Test(groups_park, what_runs_or_is_parked_now_is_not_taken_out)
     cr_assert_eq(pull("a", 3), &item[3], "behind one that runs");
     take(a);
     groups_block(groups, a, HEAD);
-    cr_assert_eq(groups_stuck(groups), 1);
+    cr_assert_eq(groups_parkable(groups), 1);
     cr_assert_eq(groups_park_begin(groups, &first, 1), 1);
     cr_assert_null(pull("a", 2), "it is on its way to the store");
     groups_park_end(groups, &first, 1, false);
     cr_assert_eq(pull("a", 2), &item[2]);
-    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_parkable(groups), 0);
     groups_park_undo(groups, &item[2]);
     groups_park_undo(groups, &item[3]);
     sound();
@@ -441,7 +441,7 @@ Test(groups_park, what_was_given_back_is_taken_out_unless_a_letter_came)
     cr_assert_eq(groups_count(groups), 0);
 }
 
-/* Settled while its items are on their way: they do not count as stuck, so
+/* Settled while its items are on their way: they do not count as parkable, so
  * nobody parks what would go on at once. */
 Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)
 {
@@ -457,7 +457,7 @@ Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)
     cr_assert_eq(groups_park_begin(groups, &first, 1), 1);
     a = groups_resume(groups, "a", 1, HEAD);
     groups_release(groups, a);
-    cr_assert_eq(groups_stuck(groups), 0);
+    cr_assert_eq(groups_parkable(groups), 0);
     cr_assert_eq(groups_park_begin(groups, &other, 1), 0);
     lease(NULL);
     groups_park_end(groups, &first, 1, true);

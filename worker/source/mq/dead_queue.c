@@ -23,14 +23,14 @@
 
 /* c = constant after open   j = the chore's */
 struct dead_queue {
-    struct dead_queue_setup with;  /* c */
-    struct queue *queue;           /* c */
-    struct mq_name_watch *lookout; /* c  its name */
-    struct queue_attr attr;        /* c */
-    struct chore chore;            /* moves letters */
-    struct loop_source source;     /* j  waits for room */
-    unsigned char *data;           /* j  one letter */
-    size_t room;                   /* c */
+    struct dead_queue_setup with;     /* c */
+    struct queue *queue;              /* c */
+    struct mq_name_watch *name_watch; /* c  its name */
+    struct queue_attr attr;           /* c */
+    struct chore chore;               /* moves letters */
+    struct loop_source source;        /* j  waits for room */
+    unsigned char *data;              /* j  one letter */
+    size_t room;                      /* c */
     int64_t sent; /* j  is in the queue and still in the store; 0: none */
     struct ulid sent_id; /* j */
 };
@@ -54,7 +54,7 @@ static int open_again(struct dead_queue *q)
     if (err)
         return -ESTALE;
     q->source.added = false; /* the old one's place in the peeker is gone */
-    mq_name_watch_again(q->lookout);
+    mq_name_watch_again(q->name_watch);
     log_warn("dead_letter_queue_opened_again",
              F_STR("to", queue_label(q->queue)));
     return 0;
@@ -63,7 +63,7 @@ static int open_again(struct dead_queue *q)
 /* post - to the queue that has the name now: 0, or -errno of queue_send
  * The name may be removed before the message is in it, so look after it, too. A
  * letter that went with the old queue is sent to the new one. A queue that is
- * full has its name, and whoever removes it later wakes us (lookout): nobody
+ * full has its name, and whoever removes it later wakes us (name_watch): nobody
  * makes room in one that nobody finds.
  */
 static int post(struct dead_queue *q, const struct store_row *m)
@@ -210,8 +210,8 @@ static int queue_ready(struct dead_queue *q, struct problem *p)
     q->attr.message_size = queue_message_size(q->queue);
     q->source =
         (struct loop_source){.fd = queue_fd(q->queue), .ready = room_ready};
-    if (mq_name_watch_open(&q->lookout, q->with.loop, q->with.timers, q->queue,
-                           name_gone, q) < 0)
+    if (mq_name_watch_open(&q->name_watch, q->with.loop, q->with.timers,
+                           q->queue, name_gone, q) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     return 0;
 }
@@ -252,7 +252,7 @@ void dead_queue_close(struct dead_queue **queue)
         return;
     *queue = NULL;
     timers_cancel_sync(q->with.timers, &q->chore.timer);
-    mq_name_watch_close(&q->lookout);
+    mq_name_watch_close(&q->name_watch);
     if (q->sent)
         (void)sent_forget(q);
     queue_close(&q->queue);

@@ -22,7 +22,7 @@
  */
 enum { NONE, ASKING, DUE };
 
-struct flying {
+struct claim {
     int64_t row;
     bool sooner; /* somebody made it due meanwhile: a look passed it over */
 };
@@ -37,9 +37,9 @@ struct due_rows {
     pthread_mutex_t mtx;
     int64_t batch[BATCH];  /* m  due, not yet handed out */
     size_t at, count;      /* m */
-    struct flying *flying; /* m  handed out, not yet landed */
-    size_t flying_count;   /* m */
-    size_t flying_max;     /* c */
+    struct claim *claims;  /* m  handed out, not yet released */
+    size_t claim_count;    /* m */
+    size_t claim_max;      /* c */
     int64_t moving;        /* m  one of them, to another queue; 0: none */
     struct source *source; /* c  its `due`: NONE, ASKING, DUE */
 };
@@ -63,9 +63,9 @@ int due_rows_open(struct due_rows **out, struct store *store,
     *out = NULL;
     if (!r)
         return -ENOMEM;
-    r->flying_max = in_flight_max;
-    r->flying = calloc(in_flight_max, sizeof *r->flying);
-    if (!r->flying) {
+    r->claim_max = in_flight_max;
+    r->claims = calloc(in_flight_max, sizeof *r->claims);
+    if (!r->claims) {
         free(r);
         return -ENOMEM;
     }
@@ -90,7 +90,7 @@ void due_rows_close(struct due_rows **due_rows)
     *due_rows = NULL;
     timers_cancel_sync(r->timers, &r->timer);
     pthread_mutex_destroy(&r->mtx);
-    free(r->flying);
+    free(r->claims);
     free(r);
 }
 
@@ -99,23 +99,23 @@ bool due_rows_ready(const struct due_rows *r)
     return source_due(r->source);
 }
 
-/* flying_find - where a row that is in flight is noted; NULL: it is not */
-static struct flying *flying_find(const struct due_rows *r, int64_t row)
+/* claim_find - where a claimed row is noted; NULL: it is not claimed */
+static struct claim *claim_find(const struct due_rows *r, int64_t row)
 {
-    for (size_t i = 0; i < r->flying_count; i++)
-        if (r->flying[i].row == row)
-            return &r->flying[i];
+    for (size_t i = 0; i < r->claim_count; i++)
+        if (r->claims[i].row == row)
+            return &r->claims[i];
     return NULL;
 }
 
-static bool flying_locked(int64_t row, void *arg)
+static bool claimed_locked(int64_t row, void *arg)
 {
-    return flying_find(arg, row) != NULL;
+    return claim_find(arg, row) != NULL;
 }
 
-static void fly_locked(struct due_rows *r, int64_t row)
+static void claim_note_locked(struct due_rows *r, int64_t row)
 {
-    r->flying[r->flying_count++] = (struct flying){.row = row};
+    r->claims[r->claim_count++] = (struct claim){.row = row};
 }
 
 /* arm - wake up when the row after these is due */
@@ -138,7 +138,7 @@ static int fill_locked(struct due_rows *r)
     /* Before the store is asked: a row that is noted from here on arms the
      * timer, which sets it again. */
     source_due_set(r->source, ASKING);
-    n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, flying_locked,
+    n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, claimed_locked,
                   r, &next);
     r->at = 0;
     r->count = n > 0 ? (size_t)n : 0;
@@ -160,11 +160,11 @@ int due_rows_take(struct due_rows *r, int64_t *row)
     pthread_mutex_lock(&r->mtx);
     if (r->at == r->count)
         err = fill_locked(r);
-    if (!err && (r->at == r->count || r->flying_count == r->flying_max))
+    if (!err && (r->at == r->count || r->claim_count == r->claim_max))
         err = -EAGAIN;
     if (!err) {
         *row = r->batch[r->at++];
-        fly_locked(r, *row);
+        claim_note_locked(r, *row);
     }
     pthread_mutex_unlock(&r->mtx);
     return err;
@@ -190,14 +190,14 @@ static int claim_locked(struct due_rows *r, int64_t row)
 {
     if (r->moving == row)
         return -EXDEV;
-    if (flying_locked(row, r))
+    if (claimed_locked(row, r))
         return -EALREADY;
     for (size_t i = r->at; i < r->count; i++)
         if (r->batch[i] == row)
             return -EALREADY;
-    if (r->flying_count == r->flying_max)
+    if (r->claim_count == r->claim_max)
         return -ENOMEM;
-    fly_locked(r, row);
+    claim_note_locked(r, row);
     return 0;
 }
 
@@ -232,10 +232,10 @@ bool due_rows_seize(struct due_rows *r, int64_t row)
     bool ok;
 
     pthread_mutex_lock(&r->mtx);
-    ok = !flying_locked(row, r) && r->flying_count < r->flying_max;
+    ok = !claimed_locked(row, r) && r->claim_count < r->claim_max;
     if (ok) {
         unbatch_locked(r, row);
-        fly_locked(r, row);
+        claim_note_locked(r, row);
     }
     pthread_mutex_unlock(&r->mtx);
     return ok;
@@ -255,24 +255,24 @@ bool due_rows_move(struct due_rows *r, int64_t row)
 
 bool due_rows_is_claimed(struct due_rows *r, int64_t row)
 {
-    bool flies;
+    bool claimed;
 
     pthread_mutex_lock(&r->mtx);
-    flies = flying_locked(row, r);
+    claimed = claimed_locked(row, r);
     pthread_mutex_unlock(&r->mtx);
-    return flies;
+    return claimed;
 }
 
 void due_rows_release(struct due_rows *r, int64_t row)
 {
-    struct flying *f;
+    struct claim *c;
     bool sooner;
 
     pthread_mutex_lock(&r->mtx);
-    f = flying_find(r, row);
-    sooner = f && f->sooner;
-    if (f)
-        *f = r->flying[--r->flying_count];
+    c = claim_find(r, row);
+    sooner = c && c->sooner;
+    if (c)
+        *c = r->claims[--r->claim_count];
     if (r->moving == row)
         r->moving = 0;
     pthread_mutex_unlock(&r->mtx);
@@ -282,12 +282,12 @@ void due_rows_release(struct due_rows *r, int64_t row)
 
 void due_rows_sooner(struct due_rows *r, int64_t row)
 {
-    struct flying *f;
+    struct claim *c;
 
     pthread_mutex_lock(&r->mtx);
-    f = flying_find(r, row);
-    if (f)
-        f->sooner = true;
+    c = claim_find(r, row);
+    if (c)
+        c->sooner = true;
     pthread_mutex_unlock(&r->mtx);
 }
 

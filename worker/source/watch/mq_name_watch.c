@@ -100,13 +100,13 @@ int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
     return 0;
 }
 
-void mq_name_watch_close(struct mq_name_watch **lookout)
+void mq_name_watch_close(struct mq_name_watch **watch)
 {
-    struct mq_name_watch *l = *lookout;
+    struct mq_name_watch *l = *watch;
 
     if (!l)
         return;
-    *lookout = NULL;
+    *watch = NULL;
     timers_cancel_sync(l->timers, &l->timer);
     if (l->source.fd >= 0)
         close(l->source.fd);

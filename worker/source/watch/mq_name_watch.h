@@ -22,6 +22,6 @@ int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
 /* The queue's descriptor stands for another queue now. */
 void mq_name_watch_again(struct mq_name_watch *l);
 void mq_name_watch_close(
-    struct mq_name_watch **lookout); /* NULL-safe; sets NULL */
+    struct mq_name_watch **watch); /* NULL-safe; sets NULL */
 
 #endif

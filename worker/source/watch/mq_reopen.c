@@ -14,9 +14,9 @@
 
 /* c = constant after open   a = atomic */
 struct mq_reopen {
-    struct mq_reopen_setup with;   /* c */
-    struct mq_name_watch *lookout; /* c */
-    atomic_bool gone;              /* a */
+    struct mq_reopen_setup with;      /* c */
+    struct mq_name_watch *name_watch; /* c */
+    atomic_bool gone;                 /* a */
     bool told; /* that the messages of the new one are too large;
                                * inside of flow.solo */
 };
@@ -42,7 +42,7 @@ int mq_reopen_open(struct mq_reopen **out, const struct mq_reopen_setup *setup,
     *out = NULL;
     if (r)
         r->with = *setup;
-    if (!r || mq_name_watch_open(&r->lookout, setup->loop, setup->timers,
+    if (!r || mq_name_watch_open(&r->name_watch, setup->loop, setup->timers,
                                  setup->queue, gone_now, r) < 0) {
         free(r);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -61,7 +61,7 @@ void mq_reopen_close(struct mq_reopen **reopen)
     if (!r)
         return;
     *reopen = NULL;
-    mq_name_watch_close(&r->lookout);
+    mq_name_watch_close(&r->name_watch);
     free(r);
 }
 
@@ -140,7 +140,7 @@ int mq_reopen_now(struct mq_reopen *r)
                   F_STR("error", p.text));
         return err;
     }
-    mq_name_watch_again(r->lookout);
+    mq_name_watch_again(r->name_watch);
     /* In this order: gone_now says nothing while it is said already. */
     atomic_store(&r->gone, false);
     if (queue_gone(r->with.queue))

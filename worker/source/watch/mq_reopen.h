@@ -3,7 +3,7 @@
  * WHAT   logind deletes an ordinary user's queues at logout, and administrators
  *        re-create queues, while the worker holds the old one.
  * WHO    open, close: the engine. gone: any thread. now: inside of flow.solo.
- * OWNS   A lookout on the queue.
+ * OWNS   A watch on the name of the queue.
  * FAILS  open: a problem. now: -errno, the old queue stays.
  */
 #ifndef WORKER_SOURCE_WATCH_MQ_REOPEN_H
