@@ -92,6 +92,14 @@
     "CREATE INDEX IF NOT EXISTS messages_letter_ids ON messages (id)" \
     " WHERE state >= 3;"
 
+/* How many were cancelled is known without a look at the others (mqctl status
+ * without a worker). Of no version, likewise. */
+#define CANCELLED_INDEXES                                       \
+    "CREATE INDEX IF NOT EXISTS messages_cancelled ON messages" \
+    " (state) WHERE flags & 8;"                                 \
+    "CREATE INDEX IF NOT EXISTS spool_cancelled ON spool (key)" \
+    " WHERE flags & 8;"
+
 /* What version 4 has more, as SINCE_2. */
 #define SINCE_4                                                          \
     "CREATE TABLE IF NOT EXISTS spool ("                                 \
@@ -162,7 +170,7 @@ static const char schema[] = UNNAMED
     " error TEXT,"
     " stderr BLOB NOT NULL," SAID ","
     " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 SINCE_3 SINCE_4
-        WAITING_INDEX LETTER_IDS_INDEX "COMMIT;"
+        WAITING_INDEX LETTER_IDS_INDEX CANCELLED_INDEXES "COMMIT;"
     "PRAGMA journal_mode = WAL;";
 _Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 4,
                "the schema writes these numbers");
@@ -434,10 +442,11 @@ int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p)
     return err;
 }
 
-/* store_make_indexes - a transaction each; without room for one, lists or the
- * look for an id take longer */
+/* store_make_indexes - a transaction each; without room for one, lists, counts
+ * or the look for an id take longer */
 void store_make_indexes(sqlite3 *db)
 {
     sqlite3_exec(db, WAITING_INDEX, NULL, NULL, NULL);
     sqlite3_exec(db, LETTER_IDS_INDEX, NULL, NULL, NULL);
+    sqlite3_exec(db, CANCELLED_INDEXES, NULL, NULL, NULL);
 }

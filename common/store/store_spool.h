@@ -112,7 +112,7 @@ int store_spool_note_all(struct store *s, const struct store_spooled *rows,
 int64_t store_spooled(const struct store *s);
 /* The same as any program may ask, by the last commit; -errno. */
 int64_t store_spool_count(struct store *s);
-/* The same of its first 10,000 that were cancelled. */
+/* The same of those that were cancelled. */
 int64_t store_spool_count_cancelled(struct store *s);
 
 #endif

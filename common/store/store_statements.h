@@ -144,11 +144,9 @@ STATEMENT(SQL_KEYS_OVER,
 STATEMENT(SQL_COUNT_WAITING, "SELECT count(*) FROM messages WHERE state = 1")
 STATEMENT(SQL_COUNT_PARKED, "SELECT count(*) FROM messages WHERE state = 2")
 STATEMENT(SQL_COUNT_WAITING_CANCELLED,
-    "SELECT count(*) FROM (SELECT flags FROM messages WHERE state = 1"
-    " LIMIT 10000) WHERE flags & 8")
+    "SELECT count(*) FROM messages WHERE state = 1 AND flags & 8")
 STATEMENT(SQL_COUNT_PARKED_CANCELLED,
-    "SELECT count(*) FROM (SELECT flags FROM messages WHERE state = 2"
-    " LIMIT 10000) WHERE flags & 8")
+    "SELECT count(*) FROM messages WHERE state = 2 AND flags & 8")
 STATEMENT(SQL_COUNT_DEAD, /* few are on their way: a look at both is half */
     "SELECT (SELECT count(*) FROM messages WHERE state >= 3) -"
     " (SELECT count(*) FROM messages WHERE state >= 3 AND state = 4)")
@@ -289,8 +287,7 @@ STATEMENT(SQL_SPOOL_CANCEL,
 STATEMENT(SQL_SPOOL_CANCELLED,
     "SELECT (flags & 8) / 8 FROM spool WHERE key = ?1")
 STATEMENT(SQL_SPOOL_COUNT_CANCELLED,
-    "SELECT count(*) FROM (SELECT flags FROM spool LIMIT 10000)"
-    " WHERE flags & 8")
+    "SELECT count(*) FROM spool WHERE flags & 8")
 STATEMENT(SQL_SPOOL_READ,
     "SELECT key, received_ns, id, crashes, flags, ifnull(letter, 0), data"
     " FROM spool WHERE key > ?1 ORDER BY key LIMIT ?2")

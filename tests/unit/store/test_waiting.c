@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "common/letter/letters.h"
+#include "common/store/store_spool.h"
 #include "common/waiting/waiting.h"
 #include "tests/unit/store/store_fixture.h"
 
@@ -325,7 +326,8 @@ static int64_t indexes(void)
 {
     return fixture_sql(
         "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND"
-        " name IN ('messages_waiting', 'messages_letter_ids')");
+        " name IN ('messages_waiting', 'messages_letter_ids',"
+        " 'messages_cancelled', 'spool_cancelled')");
 }
 
 /* found - each row of one of the four states by its id, and no other */
@@ -354,6 +356,31 @@ Test(waiting, a_letter_is_found_by_its_id_without_a_look_at_the_others)
     store_close(&s);
 }
 
+/* Each third is cancelled, the first ones among them are not. */
+Test(waiting, cancelled_ones_are_counted_all_and_without_a_look_at_the_others)
+{
+    struct store *s = fixture_open();
+
+    fixture_sql("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1"
+                " FROM n WHERE i < 40000) INSERT INTO spool (key, received_ns,"
+                " crashes, flags, data) SELECT i, 0, 0, (i > 9000 AND"
+                " i % 3 = 0) * 8, 'x' FROM n");
+    fixture_sql("INSERT INTO messages (state, id, priority, attempts, crashes,"
+                " flags, due_ns, first_received_ns, died_ns, reason,"
+                " header_size, data) SELECT 1 + key % 2, x'00', 0, 0, 0, flags,"
+                " 0, 0, 0, 0, 0, data FROM spool");
+    cr_expect_eq(store_spool_count_cancelled(s), 10333);
+    cr_expect_eq(store_count_cancelled(s, STORE_WAITING) +
+                     store_count_cancelled(s, STORE_PARKED),
+                 10333);
+    cr_expect(strstr(plan(SQL_SPOOL_COUNT_CANCELLED), "INDEX spool_cancelled"));
+    cr_expect(strstr(plan(SQL_COUNT_WAITING_CANCELLED),
+                     "INDEX messages_cancelled (state=?)"));
+    cr_expect(strstr(plan(SQL_COUNT_PARKED_CANCELLED),
+                     "INDEX messages_cancelled (state=?)"));
+    store_close(&s);
+}
+
 Test(waiting, a_store_of_before_gets_its_indexes_from_the_next_worker)
 {
     struct store *s = fixture_open();
@@ -363,6 +390,8 @@ Test(waiting, a_store_of_before_gets_its_indexes_from_the_next_worker)
     store_close(&s);
     fixture_sql("DROP INDEX messages_waiting");
     fixture_sql("DROP INDEX messages_letter_ids");
+    fixture_sql("DROP INDEX messages_cancelled");
+    fixture_sql("DROP INDEX spool_cancelled");
     s = fixture_open();
     rows[0] = add(s, STORE_WAITING, NOW + 1, 0, NULL, 0);
     rows[1] = add(s, STORE_PARKED, 0, 0, "a", 0);
@@ -373,7 +402,7 @@ Test(waiting, a_store_of_before_gets_its_indexes_from_the_next_worker)
     found(s, rows);
     cr_assert_eq(indexes(), 0);
     cr_assert_eq(store_claim(s, NULL, &p), 0);
-    cr_assert_eq(indexes(), 2);
+    cr_assert_eq(indexes(), 4);
     cr_assert_eq(list(s, all()).n, 2);
     found(s, rows);
     store_close(&s);
