@@ -77,6 +77,19 @@ int slot_row(const struct messages *m, const struct custody_seen *c,
     return c->row ? 0 : stored_row(m, c, row);
 }
 
+bool slot_letter(const struct messages *m, const struct custody_seen *c)
+{
+    const unsigned needed = HEADER_ID | HEADER_LETTER | HEADER_LETTER_TOKEN;
+    const struct header *h = &c->header;
+    enum store_replay is = REPLAY_NONE;
+
+    if ((h->fields & needed) != needed || !m->store)
+        return false;
+    return store_replay_find(m->store, (int64_t)h->letter, &h->id,
+                             &h->letter_token, &is) < 0 ||
+           is != REPLAY_NONE;
+}
+
 /* ---- with a worker ---- */
 
 /* once - in its slot, or where it is if it has left that */
@@ -104,6 +117,13 @@ static int once(const struct messages *m, const struct custody_seen *c,
     return order_rows(m, "cancel", &row, 1, out, status);
 }
 
+/* settled_soon - what no line had is on its way; but a letter that holds its
+ * group stays where it is until it has run */
+static bool settled_soon(const struct messages *m, const struct custody_seen *c)
+{
+    return !c->group[0] || !slot_letter(m, c);
+}
+
 int slot_cancel(const struct messages *m, const struct custody_seen *c,
                 enum waiting_steered *out, bool *runs, int *status)
 {
@@ -111,7 +131,7 @@ int slot_cancel(const struct messages *m, const struct custody_seen *c,
     uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
     int err = once(m, c, out, runs, status);
 
-    while (!err && *out == WAITING_IN_FLIGHT && !*runs &&
+    while (!err && *out == WAITING_IN_FLIGHT && !*runs && settled_soon(m, c) &&
            clock_mono_ns() < until) {
         nanosleep(&pause, NULL);
         err = once(m, c, out, runs, status);
@@ -129,19 +149,6 @@ struct leaving {
     bool letter;  /* or may be a copy of one */
     int is;       /* YES: it is as it was; NO: it is not there; or -EBUSY */
 };
-
-bool slot_letter(const struct messages *m, const struct custody_seen *c)
-{
-    const unsigned needed = HEADER_ID | HEADER_LETTER | HEADER_LETTER_TOKEN;
-    const struct header *h = &c->header;
-    enum store_replay is = REPLAY_NONE;
-
-    if ((h->fields & needed) != needed || !m->store)
-        return false;
-    return store_replay_find(m->store, (int64_t)h->letter, &h->id,
-                             &h->letter_token, &is) < 0 ||
-           is != REPLAY_NONE;
-}
 
 /* is_left - asked in the transaction: no worker runs, so the slot stays as it
  * is until the commit */

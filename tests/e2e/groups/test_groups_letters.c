@@ -136,6 +136,33 @@ Test(groups_letters, one_behind_another_that_fails_costs_no_processor)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
+/* It holds its group from where it is, so there is nothing to wait for. */
+Test(groups_letters, one_behind_another_is_not_cancelled_which_is_said_at_once)
+{
+    const char *q = harness_queue(0, 0);
+    const struct harness_letter *l = two_letters(q);
+    struct harness_process *w;
+    struct harness_result r;
+    uint64_t began;
+
+    w = harness_worker(q, "-c", "1", "--on-group-dead", "hold", "--backoff",
+                       "1000s", "--", TURN);
+    turns_tell("fail", "0.0");
+    mqdlq("replay", q, l[1].id);
+    harness_wait_log(w, "event=retry ", 10000);
+    mqdlq("replay", q, l[0].id);
+    turns_passed(q);
+    began = harness_now_ms();
+    r = harness_run("mqctl", "cancel", "--state-dir", harness_state_dir(), q,
+                    l[0].id);
+    cr_assert_lt(harness_now_ms() - began, 3000, "it has waited for it");
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert(strstr(r.err, "mqdlq discard ends it"), "%s", r.err);
+    mqdlq("discard", q, l[0].id);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(turns_rows(q, "state >= 3"), 0);
+}
+
 /* Without `hold` a group that is blocked costs the others no place in flight,
  * whatever is behind its head. */
 Test(groups_letters, without_hold_they_are_parked_as_others_are)
