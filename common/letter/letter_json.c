@@ -102,6 +102,7 @@ static int letter_put(const struct letter *l, void *arg)
     put(w, o, "redelivered", json_boolean(m->flags & STORE_REDELIVERED));
     put(w, o, "length_inferred",
         json_boolean(m->flags & STORE_LENGTH_INFERRED));
+    put(w, o, "released", json_boolean(m->flags & STORE_LET_GO));
     put_int(w, o, "priority", m->priority);
     put_bytes(w, o, "group", m->group, m->group ? m->group_size : 0);
     put_time(w, o, "first_received_at", m->first_received_ns);

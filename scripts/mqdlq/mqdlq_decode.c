@@ -330,7 +330,8 @@ static void read_letter(struct reading *r)
     m->attempts = (uint32_t)read_number(r, "attempts", UINT32_MAX);
     m->crashes = (uint32_t)read_number(r, "crashes", UINT32_MAX);
     m->flags = read_flag(r, "redelivered", STORE_REDELIVERED) |
-               read_flag(r, "length_inferred", STORE_LENGTH_INFERRED);
+               read_flag(r, "length_inferred", STORE_LENGTH_INFERRED) |
+               read_flag(r, "released", STORE_LET_GO);
     if (m->reason == REASON_GROUP_CLOSED) /* its group did not wait for it */
         m->flags |= STORE_LET_GO;
     m->priority = (uint32_t)read_number(r, "priority", QUEUE_PRIORITY_MAX);

@@ -185,9 +185,10 @@ static void random_letter(FILE *out, unsigned n)
         for (int k = 0; k < 4; k++)
             fputc(hex[rand() % 64], out);
     fprintf(out,
-            "\",\"redelivered\":true,\"history\":[{\"started_at_ns\":%d,"
+            "\",\"redelivered\":true,\"released\":%s,\"history\":[{\"started_"
+            "at_ns\":%d,"
             "\"stderr_base64\":\"gA==\"},{\"error\":\"\\u007f\\u20ac\"}]}\n",
-            rand());
+            n % 2 ? "true" : "false", rand());
 }
 
 /* without_id - a JSON line after its own row number and queue */
@@ -213,6 +214,8 @@ Test(mqdlq, export_and_import_give_the_same_letters_byte_for_byte)
     char *before = strdup(dlq_out("export", q));
     good(dlq("discard", q, "--all"));
     cr_assert_eq(count(q), 0);
+    cr_assert(strstr(before, "\"released\":true") &&
+              strstr(before, "\"released\":false"));
     harness_write("letters", before, strlen(before));
     good(dlq("import", q, harness_path("letters")));
     char *after = strdup(dlq_out("export", q)), *a, *b;
