@@ -231,8 +231,8 @@ int store_max_seq(struct store *s, uint64_t *receive_seq);
 int64_t store_waits(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
-/* How many of the rows that are WAITING or PARKED were cancelled: with no worker
- * they stay until the next one ends them. -errno. */
+/* How many of the rows that are WAITING or PARKED were cancelled: with no
+ * worker they stay until the next one ends them. -errno. */
 int64_t store_count_cancelled(struct store *s, enum store_state state);
 /* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of
  * death: ordered by (died_ns, row); `after_ns`/`after` name the last one
