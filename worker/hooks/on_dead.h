@@ -5,7 +5,7 @@
  *        else is told again, after a wait of its own that doubles (untold.h);
  *        what a kill cuts off, by the next worker. Where it is durable:
  *        source.h, hook.
- * WHO    open, start, close: the engine. wake: any thread.
+ * WHO    open, close: the engine. wake: any thread.
  * OWNS   A thread, which waits where there is nothing to do, and the process.
  *        No thread of the pool and no lock of the worker's waits for it.
  * FAILS  open: a problem.

@@ -2,9 +2,9 @@
  *
  * WHAT   Looks a command up in $PATH once, and again when it is no longer
  *        there.
- * WHO    open, close: the engine. start: any thread, several at once.
+ * WHO    init, fini: the engine. start: any thread, several at once.
  * OWNS   A copy of the path.
- * FAILS  start: -errno as process_start. A command that cannot be found at open
+ * FAILS  start: -errno as process_start. A command that cannot be found at init
  *        is logged; it may be put in place later.
  */
 #ifndef WORKER_PROCESS_COMMAND_H
