@@ -70,6 +70,17 @@ static inline bool grows(const struct series *s)
     return true;
 }
 
+/* series_flat - it is told, whole where it grows, and has to be flat */
+static inline void series_flat(const struct series *s)
+{
+    printf("soak: %s: %ld to %ld, %ld at the end\n", s->name,
+           series_median(s, s->n / 4, (s->n - s->n / 4) / 4),
+           series_median(s, s->n - s->n / 4, s->n / 4), s->at[s->n - 1]);
+    for (size_t i = 0; grows(s) && i < s->n; i++)
+        fprintf(stderr, "%ld%s", s->at[i], i + 1 < s->n ? " " : "\n");
+    cr_expect_not(grows(s), "%s: grows", s->name);
+}
+
 /* soak_status - KiB, or threads, of a line in /proc/PID/status */
 static inline long soak_status(pid_t pid, const char *field)
 {

@@ -56,22 +56,6 @@ TestSuite(soak, .init = harness_init, .fini = harness_fini, .timeout = 8000);
 
 /* ---- the ledger ---- */
 
-/* next_line - the next whole one of a file that grows */
-static bool next_line(const char *name, long *at, char line[128])
-{
-    FILE *f = fopen(harness_path("%s", name), "re");
-    bool whole = false;
-
-    if (!f)
-        return false;
-    if (fseek(f, *at, SEEK_SET) == 0 && fgets(line, 128, f))
-        whole = strchr(line, '\n') != NULL;
-    if (whole)
-        *at = ftell(f);
-    fclose(f);
-    return whole;
-}
-
 static struct entry *entry(unsigned long n)
 {
     cr_assert(n > 0 && n < NUMBERS, "number %lu", n);
@@ -91,7 +75,7 @@ static void ledger_read(void)
     unsigned long n, attempt, redelivered;
     char line[128];
 
-    while (next_line("began", &soak.began_at, line)) {
+    while (harness_next_line("began", &soak.began_at, line, sizeof line)) {
         cr_assert_eq(sscanf(line, "%lu %lu %lu", &n, &attempt, &redelivered),
                      3);
         cr_assert(attempt > 0 && attempt < 32, "%s", line);
@@ -103,7 +87,7 @@ static void ledger_read(void)
         }
         entry(n)->attempts |= 1U << attempt;
     }
-    while (next_line("ended", &soak.ended_at, line)) {
+    while (harness_next_line("ended", &soak.ended_at, line, sizeof line)) {
         cr_assert_eq(sscanf(line, "%lu", &n), 1);
         entry(n)->ends++;
     }
@@ -349,17 +333,6 @@ static void soak_start(const char *leak)
     cr_assert(strstr(web_read(soak.stream, "\n\n")->text, "event: hello"));
 }
 
-/* flat - one series, told whole where it grows */
-static void flat(const struct series *s)
-{
-    printf("soak: %s: %ld to %ld, %ld at the end\n", s->name,
-           series_median(s, s->n / 4, (s->n - s->n / 4) / 4),
-           series_median(s, s->n - s->n / 4, s->n / 4), s->at[s->n - 1]);
-    for (size_t i = 0; grows(s) && i < s->n; i++)
-        fprintf(stderr, "%ld%s", s->at[i], i + 1 < s->n ? " " : "\n");
-    cr_expect_not(grows(s), "%s: grows", s->name);
-}
-
 /* audit - each number has its one end */
 static void audit(void)
 {
@@ -407,7 +380,7 @@ Test(soak, nothing_grows_and_each_message_has_one_end)
         day();
     audit();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        flat(all[i]);
+        series_flat(all[i]);
     soak_end();
 }
 

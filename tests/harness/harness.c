@@ -250,6 +250,21 @@ size_t harness_lines(const char *path)
     return harness_lines_with(path, "");
 }
 
+bool harness_next_line(const char *path, long *at, char *line, size_t room)
+{
+    FILE *f = fopen(harness_path("%s", path), "re");
+    bool whole = false;
+
+    if (!f)
+        return false;
+    if (fseek(f, *at, SEEK_SET) == 0 && fgets(line, (int)room, f))
+        whole = strchr(line, '\n') != NULL;
+    if (whole)
+        *at = ftell(f);
+    fclose(f);
+    return whole;
+}
+
 /* ---- waiting ---- */
 
 uint64_t harness_now_ms(void)

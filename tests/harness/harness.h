@@ -135,6 +135,9 @@ bool harness_exists(const char *path);
 size_t harness_lines(const char *path);
 /* Lines that contain `text`. */
 size_t harness_lines_with(const char *path, const char *text);
+/* The next whole line of a file that grows, from byte *at on; *at is behind it
+ * then. False while there is none. */
+bool harness_next_line(const char *path, long *at, char *line, size_t room);
 
 /* ---- waiting: for the thing itself, never for time to pass ---- */
 

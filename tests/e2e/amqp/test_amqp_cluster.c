@@ -62,23 +62,6 @@ static struct entry *entry(unsigned long n)
     return &ledger->entries[n];
 }
 
-/* next_line - the next whole one of a file that grows; `at` is behind it then
- */
-static bool next_line(const char *name, long *at, char line[128])
-{
-    FILE *f = fopen(harness_path("%s", name), "re");
-    bool whole = false;
-
-    if (!f)
-        return false;
-    if (fseek(f, *at, SEEK_SET) == 0 && fgets(line, 128, f))
-        whole = strchr(line, '\n') != NULL;
-    if (whole)
-        *at = ftell(f);
-    fclose(f);
-    return whole;
-}
-
 static void pause_note(uint64_t *last, uint64_t *longest, uint64_t now)
 {
     if (*last && now > *last && now - *last > *longest)
@@ -118,7 +101,7 @@ static void ledger_read(void)
     unsigned long n;
     uint64_t at;
 
-    while (next_line("sent", &ledger->sent_at, line)) {
+    while (harness_next_line("sent", &ledger->sent_at, line, sizeof line)) {
         cr_assert_eq(sscanf(line, "%lu %" SCNu64, &n, &at), 2);
         pause_note(&ledger->sent_last, &ledger->sent_pause, at);
         for (unsigned i = 0; i < BATCH; i++) {
@@ -127,9 +110,9 @@ static void ledger_read(void)
         }
         ledger->messages += BATCH;
     }
-    while (next_line("began", &ledger->began_at, line))
+    while (harness_next_line("began", &ledger->began_at, line, sizeof line))
         began_read(line);
-    while (next_line("ended", &ledger->ended_at, line)) {
+    while (harness_next_line("ended", &ledger->ended_at, line, sizeof line)) {
         cr_assert_eq(sscanf(line, "%lu %" SCNu64, &n, &at), 2);
         if (!harness_exists("stop"))
             pause_note(&ledger->ended_last, &ledger->ended_pause, at);
