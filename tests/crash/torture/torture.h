@@ -46,6 +46,8 @@ enum torture_path {
     PATHS,
 };
 
+enum torture_spool { SPOOL_OFF, SPOOL_WAITING, SPOOL_ALWAYS };
+
 enum torture_sync { SYNCER_ALWAYS, SYNCER_LEGS, SYNCER_NEVER };
 
 struct torture_options {

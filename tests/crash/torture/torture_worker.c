@@ -84,10 +84,22 @@ static _Noreturn void become(struct torture *t, const char **argv,
     _exit(127);
 }
 
-/* What --spool of this program is to the worker. */
-static const char *const waiting[] = {"--spool", NULL};
-static const char *const always[] = {"--spool", "--spool-sync", "always", NULL};
-static const char *const *const spools[] = {NULL, waiting, always};
+/* spool_arguments - what --spool of this program is to the worker. A process
+ * for each message is slower than its senders: with a bound a leg ends within
+ * seconds, and a spool that is full is killed, too. */
+static size_t spool_arguments(const struct torture *t, const char **argv,
+                              size_t n)
+{
+    static const char *const bound[] = {"--spool=1000", NULL};
+    static const char *const most[] = {"--spool", NULL};
+    static const char *const always[] = {"--spool-sync", "always", NULL};
+
+    if (t->options->spool == SPOOL_OFF)
+        return n;
+    n = arguments_add(argv, n, t->kind == TORTURE_EXEC ? bound : most);
+    return t->options->spool == SPOOL_ALWAYS ? arguments_add(argv, n, always)
+                                             : n;
+}
 
 void worker_start(struct torture *t, const char *kill_at,
                   const char *const *more)
@@ -114,7 +126,7 @@ void worker_start(struct torture *t, const char *kill_at,
     snprintf(program, sizeof program, "%.4000s/mqworker", t->bins);
     snprintf(state, sizeof state, "%s", place_path(t, "state"));
     n = arguments_add(argv, n, more);
-    n = arguments_add(argv, n, spools[t->options->spool]);
+    n = spool_arguments(t, argv, n);
     argv[n++] = t->queue;
     handler_arguments(t, argv, n, handler);
     t->worker.generation++;
