@@ -249,7 +249,10 @@ static int begin(struct publisher *b, struct problem *p)
     b->numbers = 0;
     (void)rabbit.amqp_confirm_select(b->link->c, LINK_CHANNEL);
     err = link_reply(b->link, rabbit.amqp_get_rpc_reply(b->link->c));
-    return err ? problem_set(p, EX_UNAVAILABLE, -err, "no confirms: %s",
+    return err ? problem_set(p, EX_UNAVAILABLE, -err,
+                             "lost the connection to %s before it was used: "
+                             "%s; run it again",
+                             b->setup.link.operand->hosts[b->host].name,
                              b->link->why)
                : 0;
 }

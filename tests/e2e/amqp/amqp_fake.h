@@ -29,6 +29,7 @@ struct fake {
     const char *product, *version;
     const char *message;            /* to a consumer; NULL: none */
     unsigned nacked;                /* connections that are nacked for ever */
+    bool leaves;                    /* when it is asked for confirms */
     unsigned port;                  /* out */
     atomic_uint publishers;         /* out: connections that published, and */
     atomic_uint published;          /* messages, */
@@ -195,6 +196,8 @@ static inline void fake_method_use(struct fake_link *l, unsigned channel,
         {60 << 16 | 20, 60, 21, 9},  /* basic.consume: the tag */
     };
 
+    if (id == (85U << 16 | 10) && l->f->leaves)
+        _exit(0);
     if (id == (60U << 16 | 80))
         atomic_fetch_add(atomic_load(&l->f->confirmed) ? &l->f->acked
                                                        : &l->f->acked_early,

@@ -60,3 +60,16 @@ Test(amqp_fake, a_worker_takes_a_nack_for_the_end_of_a_connection_only)
     cr_assert_eq(f->acks, 1);
     cr_assert_eq(f->acked_early, 0, "the letter is confirmed first");
 }
+
+Test(amqp_fake, mqsend_says_what_to_do_where_a_broker_dies_as_it_begins)
+{
+    struct fake *f = fake_open(&(struct fake){
+        .product = "RabbitMQ", .version = "3.10.8", .leaves = true});
+    struct harness_result r = harness_run("mqsend", fake_operand(f), "x");
+
+    cr_assert_eq(r.status, 69, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "lost the connection to 127.0.0.1"), "%s",
+                       r.err);
+    cr_assert_not_null(strstr(r.err, "; run it again"), "%s", r.err);
+    cr_assert_eq(f->published, 0);
+}
