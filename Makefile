@@ -69,8 +69,9 @@ test     = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
 # named,NAMES,TESTS: those tests whose file is test_NAME (stress_, fuzz_)
 named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
 # Three nodes of a broker leave no processor to other tests, and alarms, limits
-# and lost queues of one make its tests wait: make check ONLY="amqp_traps".
-BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_traps)
+# and lost queues of one make its tests wait: make check ONLY="amqp_traps". So
+# does a node that dies in each round.
+BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_soak amqp_traps)
 only     = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
@@ -395,11 +396,13 @@ CLUSTER_SECONDS ?= 1800
 cluster:
 	@MQW_CLUSTER_SECONDS=$(CLUSTER_SECONDS) TESTFLAGS="-j1 --timeout $$(($(CLUSTER_SECONDS) + 600))" \
 	    $(MAKE) -s check ONLY=amqp_cluster && grep ^cluster: $(BUILD)/tests/e2e/amqp/test_amqp_cluster.log
-# Days of work, one after the other, for that long.
+# Days of work, one after the other, for that long; beside them a worker whose
+# broker dies again and again, where there is one.
 SOAK_SECONDS ?= 3600
 soak:
-	@MQW_SOAK_SECONDS=$(SOAK_SECONDS) TESTFLAGS="-j1 --timeout $$(($(SOAK_SECONDS) + 600)) --filter=soak/nothing*" \
-	    $(MAKE) -s check ONLY=soak && grep ^soak: $(BUILD)/tests/crash/test_soak.log
+	@MQW_SOAK_SECONDS=$(SOAK_SECONDS) TESTFLAGS="-j1 --timeout $$(($(SOAK_SECONDS) + 600)) --filter=*soak/nothing*" \
+	    $(MAKE) -s check ONLY="soak $(if $(AMQP),amqp_soak)" && \
+	    grep -h ^soak: $(BUILD)/tests/crash/test_soak.log $(if $(AMQP),$(BUILD)/tests/e2e/amqp/test_amqp_soak.log)
 # The state directory as a power cut may leave it, at each point of a run.
 power-cuts: $(POWER) $(HANDLERS) $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
