@@ -104,6 +104,32 @@ Test(amqp_worker, a_message_that_kills_the_worker_is_buried_its_neighbour_not)
     cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);
 }
 
+static struct harness_process *plugin_of_four(void)
+{
+    return amqp_worker("-c", "4", "--max-crashes", "2", "--plugin",
+                       harness_plugin("act"));
+}
+
+/* Fails where all four run beside each other again after a crash: then none of
+ * them is to blame for sure, and the worker crashes for ever. */
+Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
+{
+    struct harness_process *w = plugin_of_four();
+
+    for (int i = 0; i < 3; i++)
+        amqp_send("nap");
+    amqp_send("abort");
+    cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    w = plugin_of_four();
+    cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    w = plugin_of_four();
+    harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "abort 1"), 2);
+    cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);
+    cr_assert_eq(amqp_ready(amqp_queue), 0);
+}
+
 /* due - a header that says when it may run */
 static amqp_table_entry_t due(uint64_t in_ms)
 {

@@ -121,7 +121,7 @@ struct source_amqp {
     struct run_file *runs;                /* c */
     struct amqp_message **lanes; /* c  what each may read still; a lane's
                                     *    thread's */
-    int ready_fd;                /* c  readable while one has arrived */
+    int ready_fd;                /* c  readable while one may be taken */
     bool started;                /* c  after it; the engine */
     struct amqp_side inbox, outbox;
     struct inbox_part part; /* the inbox's */
@@ -139,6 +139,9 @@ struct source_amqp {
     pthread_cond_t changed;               /* q  a count came, or jobs ended */
     struct amqp_list arrived, held, lent; /* q  held: by due_ns */
     unsigned arrived_count, held_count, lent_count; /* q */
+    unsigned late_count;        /* q  of those lent: no handler has them */
+    bool ready_said;            /* q  ready_fd is readable */
+    struct amqp_message *alone; /* q  a suspect that is lent; NULL: none */
     uint64_t epoch;             /* q  of the inbox's connection; 0: none */
     uint64_t epochs;            /* q  that there were */
     uint64_t seq;               /* q  of the last message */
@@ -197,6 +200,8 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out);
 /* What is due now is not held any more. How long until the next one is;
  * UINT64_MAX none. */
 uint64_t amqp_due(struct source_amqp *q);
+/* Whether one may be taken may be another thing now; mtx is held. */
+void amqp_ready_locked(struct source_amqp *q);
 /* The inbox's connection is gone: what was not lent is forgotten, what is lent
  * is stale. */
 void amqp_void_claims(struct source_amqp *q);

@@ -41,13 +41,23 @@ void amqp_release(struct source *s, struct message *message)
     side_wake(&q->inbox);
 }
 
+/* ran - no handler has it any more, so that others may run; mtx is held */
+static void ran(struct source_amqp *q, const struct amqp_message *m)
+{
+    if (q->alone == m)
+        q->alone = NULL;
+    amqp_ready_locked(q);
+}
+
 /* unlend - it has no index any more; mtx is held */
 static void unlend(struct source_amqp *q, struct amqp_message *m)
 {
     TAILQ_REMOVE(&q->lent, m, link);
     q->lent_count--;
+    q->late_count -= m->at == AMQP_LATE;
     run_file_unrun(q->runs, m->m.index);
     q->free_index[q->free_count++] = m->m.index;
+    ran(q, m);
 }
 
 /* ---- jobs ---- */
@@ -172,7 +182,8 @@ static int put_off(struct source_amqp *q, struct amqp_message *m,
     return 0;
 }
 
-/* late - its copy goes out first */
+/* late - its copy goes out first; no handler has it, so a crash from here on is
+ * none of its */
 static int late(struct source_amqp *q, struct amqp_message *m, struct settle *s)
 {
     uint64_t now = clock_steady_ns();
@@ -182,6 +193,9 @@ static int late(struct source_amqp *q, struct amqp_message *m, struct settle *s)
     if (s->kind == SETTLE_RETRY)
         m->job.due_wall_ns =
             clock_wall_ns() + (s->due_ns > now ? s->due_ns - now : 0);
+    q->late_count++;
+    run_file_unrun(q->runs, m->m.index);
+    ran(q, m);
     amqp_job_locked(q, m);
     return -EINPROGRESS;
 }

@@ -58,11 +58,37 @@ static const struct message_ops message_ops = {.run = run,
 
 /* ---- lists; mtx is held ---- */
 
-/* ready - poll_fd says whether one has arrived */
-static void ready_set(struct source_amqp *q, bool is)
+/* within - handlers are functions of this process: one that crashes takes it
+ * along, and all that runs beside it */
+static bool within(const struct source_amqp *q)
+{
+    return q->set->plugin || q->set->inproc;
+}
+
+/* suspect - the process may have crashed under it: it runs alone now, so that
+ * the next crash counts for the right one, and its neighbours are done */
+static bool suspect(const struct source_amqp *q, const struct amqp_message *m)
+{
+    return m->m.crashes > 0 && within(q);
+}
+
+/* may_take - the first that has arrived; behind a suspect all wait until it has
+ * its verdict, and it waits for those that run */
+static bool may_take(const struct source_amqp *q)
+{
+    const struct amqp_message *m = TAILQ_FIRST(&q->arrived);
+
+    return m && !q->alone && (!suspect(q, m) || q->lent_count == q->late_count);
+}
+
+void amqp_ready_locked(struct source_amqp *q)
 {
     uint64_t n = 1;
+    bool is = may_take(q);
 
+    if (is == q->ready_said)
+        return;
+    q->ready_said = is;
     if (is)
         (void)!write(q->ready_fd, &n, sizeof n);
     else
@@ -73,8 +99,8 @@ static void arrived_put(struct source_amqp *q, struct amqp_message *m)
 {
     m->at = AMQP_ARRIVED;
     TAILQ_INSERT_TAIL(&q->arrived, m, link);
-    if (q->arrived_count++ == 0)
-        ready_set(q, true);
+    q->arrived_count++;
+    amqp_ready_locked(q);
 }
 
 static struct amqp_message *arrived_take(struct source_amqp *q)
@@ -82,8 +108,7 @@ static struct amqp_message *arrived_take(struct source_amqp *q)
     struct amqp_message *m = TAILQ_FIRST(&q->arrived);
 
     TAILQ_REMOVE(&q->arrived, m, link);
-    if (--q->arrived_count == 0)
-        ready_set(q, false);
+    q->arrived_count--;
     return m;
 }
 
@@ -151,9 +176,7 @@ static bool known(struct source_amqp *q, const struct amqp_message *m)
 static bool crashed_last(const struct source_amqp *q,
                          const struct amqp_message *m)
 {
-    bool within = q->set->plugin || q->set->inproc;
-
-    return m->m.crashes >= q->set->max_crashes && (!within || m->alone);
+    return m->m.crashes >= q->set->max_crashes && (!within(q) || m->alone);
 }
 
 /* place - where it is from here on; mtx is held */
@@ -265,6 +288,7 @@ void amqp_void_claims(struct source_amqp *q)
     q->epoch = 0;
     while (q->arrived_count > 0)
         amqp_free(arrived_take(q));
+    amqp_ready_locked(q);
     while ((m = TAILQ_FIRST(&q->held)) != NULL) {
         TAILQ_REMOVE(&q->held, m, link);
         amqp_free(m);
@@ -287,7 +311,7 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
     /* Two copies may have come before either of them ran. */
-    while (!m && q->arrived_count > 0 && q->free_count > 0) {
+    while (!m && may_take(q) && q->free_count > 0) {
         m = arrived_take(q);
         if (known(q, m)) {
             amqp_free(m);
@@ -304,7 +328,9 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
         m->m.received_ns = m->first_ns;
         TAILQ_INSERT_TAIL(&q->lent, m, link);
         q->lent_count++;
+        q->alone = suspect(q, m) ? m : NULL;
     }
+    amqp_ready_locked(q);
     pthread_mutex_unlock(&q->mtx);
     if (!m)
         return -EAGAIN;
