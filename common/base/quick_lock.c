@@ -1,19 +1,55 @@
 /* quick_lock.c - the slow way of a lock (see quick_lock.h) */
 #include "common/base/quick_lock.h"
 
-#include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-/* quick_lock_wait - whoever gets it here leaves it as 2, as others may wait;
- * the kernel goes to sleep only while it is 2, so no wake-up is missed. A call
- * that fails, or returns early, tries again. */
+#include "common/base/cpu_pause.h"
+#include "common/base/far_barrier.h"
+
+#define TRIES 20 /* before it is slept for: as long as it is held mostly */
+
+/* What a wake-up that is missed costs, where there is no barrier. */
+static const struct timespec missed = {.tv_nsec = 1000000};
+
+/* spun - it was given back within the tries */
+static bool spun(struct quick_lock *l)
+{
+    for (int i = 0; i < TRIES; i++) {
+        cpu_pause();
+        if (quick_lock_try(l))
+            return true;
+    }
+    return false;
+}
+
+/* barrier - all threads pass one; the process may not have asked for it yet */
+static bool barrier(void)
+{
+    return far_barrier() || (far_barrier_open() && far_barrier());
+}
+
+/* quick_lock_wait - counted before the barrier, it sleeps after it
+ * Whoever stored 0 before the barrier has done so for the kernel, too, which
+ * goes to sleep only while it is 1. Whoever stores it after the barrier looks at
+ * `waiters` after it as well, and wakes one. So no wake-up is missed. One that
+ * is woken and comes too late sleeps again; who was quicker wakes the next.
+ * A call that fails, or returns early, tries again.
+ */
 void quick_lock_wait(struct quick_lock *l)
 {
-    while (atomic_exchange_explicit(&l->state, 2, memory_order_acquire) != 0)
-        (void)syscall(SYS_futex, &l->state, FUTEX_WAIT_PRIVATE, 2, NULL);
+    const struct timespec *most;
+
+    if (spun(l))
+        return;
+    atomic_fetch_add(&l->waiters, 1);
+    most = barrier() ? NULL : &missed;
+    while (!quick_lock_try(l))
+        (void)syscall(SYS_futex, &l->state, FUTEX_WAIT_PRIVATE, 1, most);
+    atomic_fetch_sub(&l->waiters, 1);
 }
 
 void quick_lock_wake(struct quick_lock *l)

@@ -4,7 +4,7 @@
  * it is company (the gate has set the bit before gate_enter returned), then
  * looks at `inside`. Of two that do so, one must see what the other did; for
  * that, both would need a full barrier between the two. Only the one that joins
- * has one: membarrier(2) has each thread of the process that runs now pass one,
+ * has one: far_barrier has each thread of the process that runs now pass one,
  * too, wherever it is. If that was before the store of the other, its look
  * comes after the bit, and it goes for the mutex. If it was after it, the store
  * is seen here, and waited for.
@@ -16,13 +16,11 @@
 #include "worker/gate/solo.h"
 
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/base/errno_text.h"
+#include "common/base/far_barrier.h"
 #include "common/base/panic.h"
 #include "worker/gate/spin.h"
 
@@ -30,16 +28,11 @@
 #define VAIN_MOST 4  /* in a row; then it is slept for at once */
 #define VAIN_SKIP 64 /* times, until it is tried again */
 
-static long barrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0);
-}
-
 void solo_init(struct solo *s, struct attention *attention)
 {
     s->attention = attention;
     pthread_mutex_init(&s->mtx, NULL);
-    s->barrier = barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+    s->barrier = far_barrier_open();
     if (!s->barrier)
         attention_on(attention, ATTEND_LOCK);
 }
@@ -56,7 +49,7 @@ static void outside(struct solo *s)
 {
     if (!s->barrier)
         return;
-    if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0)
+    if (!far_barrier())
         panic("membarrier is refused, and was not at the start: %s",
               errno_text(errno));
     while (atomic_load_explicit(&s->inside, memory_order_acquire))

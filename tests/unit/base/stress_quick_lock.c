@@ -52,5 +52,5 @@ int main(int argc, char **argv)
     printf("%llu rounds, %u wrong\n", (unsigned long long)one,
            atomic_load(&wrong));
     return atomic_load(&wrong) > 0 || one != (uint64_t)rounds * THREADS ||
-           atomic_load(&lock.state) != 0;
+           atomic_load(&lock.state) != 0 || atomic_load(&lock.waiters) != 0;
 }
