@@ -1,108 +1,129 @@
 /* call_deadline.c - one call of a C function (see call_deadline.h)
  *
- * Two threads meet at the deadline: the item's, which sets it and takes it
- * back, and the peeker's, which marks it as passed. The first of them
- * decides, by one atomic operation, so a call is late exactly if `late` was
- * called for it.
+ * Two threads meet at the end of a call: the item's, which takes its message
+ * back, and the peeker's, which decides that its limit has passed, or that it
+ * is seized. The item stores NULL, then looks at `asked`. The peeker has the
+ * lock, stores `asked`, has all threads pass a barrier, and then looks at the
+ * message. An item that stored before its barrier has left: NULL is seen here,
+ * or the next call. One that stores after it looks after it, too, and waits for
+ * the lock: so the call that is seen here stays where it is until the lock is
+ * given back, with what belongs to it, and learns then what was decided.
+ * So a call is late exactly if `late` was called for it, and one that was
+ * seized never leaves.
  *
- * Whether the timer must be started is asked without a lock. The item stores
- * the deadline, then reads `pending`; the callback clears `pending`, then reads
- * the deadline. All four are sequentially consistent, so at least one of the
- * two sees what the other wrote, and starts the timer.
+ * Whether the timer must be started is asked in the same way. The item stores
+ * its deadline and message, then reads `pending`; the callback clears
+ * `pending`, has all pass the barrier, then reads message and deadline: at
+ * least one of the two sees what the other wrote, and starts the timer.
+ *
+ * Where the kernel has no such barrier `asked` is never cleared, so each call
+ * takes the lock at its end; and at its begin its message is stored with a
+ * barrier of the item's own.
  */
 #include "worker/handlers/call_deadline.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
+#include "common/base/far_barrier.h"
+#include "common/base/panic.h"
 
-static char seized; /* its address is no message's */
-#define SEIZED ((struct message *)(void *)&seized)
-
-/* timer_by - the timer fires at `when` or before */
-static void timer_by(struct call_deadline *p, uint64_t when)
+void call_deadline_timer(struct call_deadline *p, uint64_t when)
 {
     atomic_store(&p->pending, when);
     timers_start_earlier(p->timers, &p->timer, when);
 }
 
+/* ask_locked - what runs now, and stays until the lock is given back; NULL:
+ * nothing does, or it is about to leave */
+static struct message *ask_locked(struct call_deadline *p)
+{
+    atomic_store(&p->asked, true);
+    if (p->barrier && !far_barrier())
+        panic("membarrier is refused, and was not at the start: %s",
+              errno_text(errno));
+    return atomic_load(&p->message);
+}
+
+/* answered_locked - who leaves from here on has to look only if something was
+ * decided */
+static void answered_locked(struct call_deadline *p)
+{
+    atomic_store(&p->asked,
+                 p->passed || atomic_load(&p->seized) || !p->barrier);
+}
+
 /* due - the deadline of the call that is there now, if any, has passed, or not
  * yet
- * The call cannot end between the exchange and the return of `late`: leave
- * waits for it.
+ * The call cannot end before `late` returns: leave waits for the lock.
  */
 static void due(struct timer *timer)
 {
     struct call_deadline *p = CONTAINER_OF(timer, struct call_deadline, timer);
-    uint64_t deadline;
+    uint64_t deadline = UINT64_MAX;
 
+    pthread_mutex_lock(&p->mtx);
     atomic_store(&p->pending, 0);
-    deadline = atomic_load(&p->deadline);
-    if (deadline <= CALL_PASSED)
-        return;
-    if (deadline > clock_mono_ns())
-        timer_by(p, deadline);
-    else if (atomic_compare_exchange_strong(&p->deadline, &deadline,
-                                            CALL_PASSED))
+    if (ask_locked(p) && !p->passed)
+        deadline = atomic_load(&p->deadline);
+    if (deadline <= clock_mono_ns()) {
+        p->passed = true;
         p->late(p->call);
+    } else if (deadline != UINT64_MAX) {
+        call_deadline_timer(p, deadline);
+    }
+    answered_locked(p);
+    pthread_mutex_unlock(&p->mtx);
 }
 
 void call_deadline_init(struct call_deadline *p, struct timers *timers,
                         void (*late)(void *call), void *call)
 {
     *p = (struct call_deadline){.timers = timers, .late = late, .call = call};
+    pthread_mutex_init(&p->mtx, NULL);
+    p->barrier = far_barrier_open();
+    atomic_store(&p->asked, !p->barrier);
     timer_init(&p->timer, due);
 }
 
 void call_deadline_fini(struct call_deadline *p)
 {
     timers_cancel_sync(p->timers, &p->timer);
+    pthread_mutex_destroy(&p->mtx);
 }
 
-void call_deadline_set(struct call_deadline *p, uint64_t deadline_ns)
+/* call_deadline_decided - it is out, and somebody asked: what was decided? */
+bool call_deadline_decided(struct call_deadline *p)
 {
-    uint64_t pending;
+    bool passed;
 
-    atomic_store(&p->deadline, deadline_ns);
-    pending = atomic_load(&p->pending);
-    if (pending == 0 || pending > deadline_ns)
-        timer_by(p, deadline_ns);
+    pthread_mutex_lock(&p->mtx);
+    passed = p->passed;
+    p->passed = false;
+    answered_locked(p);
+    pthread_mutex_unlock(&p->mtx);
+    while (atomic_load(&p->seized))
+        pause(); /* until the process ends: there is nothing to settle */
+    return passed;
 }
 
-/* call_deadline_leave - a call without a limit has no deadline to take back */
-bool call_deadline_leave(struct call_deadline *p)
-{
-    bool late = false;
-
-    if (atomic_load_explicit(&p->deadline, memory_order_relaxed))
-        late = atomic_exchange(&p->deadline, 0) == CALL_PASSED;
-    if (late) {
-        timers_cancel_sync(p->timers, &p->timer);
-        atomic_store(&p->pending, 0);
-    }
-    if (atomic_exchange(&p->message, NULL) == SEIZED) {
-        atomic_store(&p->message, SEIZED);
-        for (;;)
-            pause(); /* until the process ends: there is nothing to settle */
-    }
-    return late;
-}
-
-/* call_deadline_seize - the exchange in call_deadline_leave comes before this
- * one or after it:
- * either the call is over and settles, or it never does */
+/* call_deadline_seize - either the call is over and settles, or it never does
+ * Of a place without a call nobody is asked: most are like that. */
 struct message *call_deadline_seize(struct call_deadline *p)
 {
-    struct message *message = atomic_load(&p->message);
+    struct message *message = NULL;
 
-    if (message && message != SEIZED &&
-        atomic_compare_exchange_strong(&p->message, &message, SEIZED))
-        return message;
-    return NULL;
-}
-
-bool place_seized(const struct call_deadline *p)
-{
-    return atomic_load(&p->message) == SEIZED;
+    if (!atomic_load(&p->message))
+        return NULL;
+    pthread_mutex_lock(&p->mtx);
+    if (!atomic_load(&p->seized))
+        message = ask_locked(p);
+    if (message)
+        atomic_store(&p->seized, true);
+    answered_locked(p);
+    pthread_mutex_unlock(&p->mtx);
+    return message;
 }

@@ -1,19 +1,21 @@
 /* call_deadline.h - one call of a C function: what it runs for, and its time
  * limit
  *
- * WHAT   A work item has one place, and in it one call at a time. The time
- *        limit costs a call two atomic operations and no lock: the timer of the
- *        place stays started from one call to the next, and when it fires it
- *        looks at the deadline of the call that is there then. One more says
- *        at the end of a call whether it was seized.
- * WHO    enter, leave: the thread of the work item. message: any thread.
- *        Callbacks, seize: the peeker.
+ * WHAT   A work item has one place, and in it one call at a time. A call costs
+ *        its thread a few plain stores, with a time limit or without, and no
+ *        lock: the timer of the place stays started from one call to the next,
+ *        and when it fires it looks at the deadline of the call that is there
+ *        then. Who decides something about a call that runs (its limit has
+ *        passed, it is seized) pays for both (far_barrier.h).
+ * WHO    enter, leave: the thread of the work item. Callbacks, seize: the
+ *        peeker.
  * OWNS   Its timer. The call is the caller's, and stays until leave returned.
  * FAILS  Never.
  */
 #ifndef WORKER_HANDLERS_CALL_DEADLINE_H
 #define WORKER_HANDLERS_CALL_DEADLINE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,16 +24,19 @@
 
 struct message;
 
-#define CALL_PASSED 1 /* no deadline: the clock was there at boot */
-
-/* a = atomic   c = constant after init */
+/* a = atomic   c = constant after init   m = under mtx */
 struct call_deadline {
-    /* a  NULL: nothing runs; SEIZED of call_deadline.c */
-    _Alignas(64) _Atomic(struct message *) message;
-    _Atomic uint64_t deadline; /* a  monotonic; 0: none, 1: it has passed */
-    _Atomic uint64_t pending;  /* a  when the timer fires, or later; 0: not */
+    _Alignas(64) _Atomic(struct message *) message; /* a  NULL: nothing runs */
+    _Atomic uint64_t
+        deadline;             /* a  monotonic, of what runs; UINT64_MAX: none */
+    _Atomic uint64_t pending; /* a  when the timer fires, or later; 0: not */
+    atomic_bool asked;  /* a  leave has to look at what is under the lock */
+    atomic_bool seized; /* a  set under mtx: that call does not leave */
+    bool barrier;       /* c  far_barrier.h; else each leave has to */
+    bool passed;        /* m  the limit of the call that runs */
     struct timers *timers;
     struct timer timer;
+    pthread_mutex_t mtx;      /* held while something is decided */
     void (*late)(void *call); /* c */
     void *call;               /* c */
 };
@@ -43,38 +48,54 @@ void call_deadline_init(struct call_deadline *p, struct timers *timers,
 void call_deadline_fini(
     struct call_deadline *p); /* nothing runs in it any more */
 
-/* Inside of call_deadline_enter. */
-void call_deadline_set(struct call_deadline *p, uint64_t deadline_ns);
+/* The timer fires at `when` or before. */
+void call_deadline_timer(struct call_deadline *p, uint64_t when);
+/* Inside of call_deadline_enter: the call has a limit. Of the two that come
+ * last one must see what the other side did (call_deadline.c). */
+static inline void call_deadline_armed(struct call_deadline *p,
+                                       struct message *message,
+                                       uint64_t deadline_ns)
+{
+    uint64_t pending;
+
+    if (__builtin_expect(!p->barrier, 0))
+        atomic_store(&p->message, message);
+    atomic_signal_fence(memory_order_seq_cst);
+    pending = atomic_load(&p->pending);
+    if (__builtin_expect(pending == 0 || pending > deadline_ns, 0))
+        call_deadline_timer(p, deadline_ns);
+}
 /* A call begins that may take until `deadline_ns`, monotonic; UINT64_MAX: it
  * has no limit. */
 static inline void call_deadline_enter(struct call_deadline *p,
                                        struct message *message,
                                        uint64_t deadline_ns)
 {
+    atomic_store_explicit(&p->deadline, deadline_ns, memory_order_release);
     atomic_store_explicit(&p->message, message, memory_order_release);
     if (deadline_ns != UINT64_MAX)
-        call_deadline_set(p, deadline_ns);
+        call_deadline_armed(p, message, deadline_ns);
 }
-/* The short way to leave: true if the call is over, and its limit had not come.
- * False: call_deadline_leave has to find out what did. */
-static inline bool call_deadline_left(struct call_deadline *p,
-                                      struct message *message)
-{
-    uint64_t deadline =
-        atomic_load_explicit(&p->deadline, memory_order_relaxed);
 
-    if (deadline != 0 &&
-        (deadline == CALL_PASSED ||
-         !atomic_compare_exchange_strong(&p->deadline, &deadline, 0)))
-        return false;
-    return atomic_compare_exchange_strong(&p->message, &message, NULL);
-}
+/* Inside of call_deadline_leave. */
+bool call_deadline_decided(struct call_deadline *p);
 /* It is over; true: the limit came first, and `late` has returned. Does not
  * return if the call was seized. */
-bool call_deadline_leave(struct call_deadline *p);
+static inline bool call_deadline_leave(struct call_deadline *p)
+{
+    atomic_store_explicit(&p->message, NULL, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    return __builtin_expect(
+               atomic_load_explicit(&p->asked, memory_order_relaxed), 0) &&
+           call_deadline_decided(p);
+}
+
 /* What runs in it now will not leave it: its message, which is the caller's
  * from here on; NULL: nothing runs. */
 struct message *call_deadline_seize(struct call_deadline *p);
-bool place_seized(const struct call_deadline *p);
+static inline bool call_deadline_seized(const struct call_deadline *p)
+{
+    return atomic_load(&p->seized);
+}
 
 #endif

@@ -273,9 +273,9 @@ __attribute__((noinline)) static void too_late(struct call *c, int returned,
 /* ended - a call that was late, or did not return just DONE; not inline, as the
  * usual way has a small frame */
 __attribute__((noinline)) static void ended(struct place *place, int returned,
-                                            struct outcome *out)
+                                            bool late, struct outcome *out)
 {
-    if (call_deadline_leave(&place->deadline))
+    if (late)
         too_late(&place->call, returned, out);
     else
         judge(&place->call, returned, out);
@@ -287,6 +287,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     struct place *place = &h->places[d->place];
     struct call *c = &place->call;
     int returned;
+    bool late;
 
     if (__builtin_expect(!place->deadline.timers, 0))
         place_init(place, h);
@@ -302,9 +303,9 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     call_deadline_enter(&place->deadline, d->message,
                         ns_add(d->begun_ns, c->limit_ns));
     returned = h->what.handle(&c->message, &c->context);
-    if (returned != MQW_DONE ||
-        !call_deadline_left(&place->deadline, d->message))
-        ended(place, returned, out);
+    late = call_deadline_leave(&place->deadline);
+    if (late || returned != MQW_DONE)
+        ended(place, returned, late, out);
 }
 
 bool inproc_hears(const struct handler *h)
@@ -340,7 +341,7 @@ unsigned inproc_seize(struct handler *h)
 
         if (m)
             m->ops->unrun(m, true);
-        taken += place_seized(&h->places[i].deadline);
+        taken += call_deadline_seized(&h->places[i].deadline);
     }
     return taken;
 }

@@ -45,7 +45,7 @@ static void once(unsigned thread, unsigned *state)
     struct call c = {.not_before = now + limit};
 
     now_in[thread] = &c;
-    call_deadline_enter(p, NULL,
+    call_deadline_enter(p, (struct message *)(void *)&c,
                         rand_r(state) % 8 || surely ? now + limit : UINT64_MAX);
     while (surely ? atomic_load(&c.told) == 0 && clock_mono_ns() < now + STUCK
                   : clock_mono_ns() < until)
