@@ -8,9 +8,20 @@
 
 #include "common/base/clock.h"
 #include "worker/gate/solo.h"
+#include "worker/gate/spin.h"
 
 static struct attention attention;
 static struct solo solo;
+/* So many pauses between two tries of the mutex, and whoever has it gives it
+ * back; 0: it is not given back in one. */
+static unsigned pauses;
+
+/* spin_pause - in place of that of spin.c: what happens between two tries */
+void spin_pause(void)
+{
+    if (pauses > 0 && --pauses == 0)
+        pthread_mutex_unlock(&solo.mtx);
+}
 
 static void setup(void)
 {
@@ -128,4 +139,27 @@ Test(solo, after_waits_in_vain_it_is_slept_for_and_tried_again_later)
         }
     cr_assert_geq(rounds, 2);
     cr_assert_eq(atomic_load(&solo.vain), 0);
+}
+
+Test(solo, a_try_that_pays_resets_the_waits_in_vain)
+{
+    attention_on(&attention, ATTEND_COMPANY);
+    atomic_store(&solo.vain, 3); /* one more, and none would be tried */
+    pthread_mutex_lock(&solo.mtx);
+    pauses = 5;
+    cr_assert_not(solo_enter(&solo));
+    cr_assert_eq(pauses, 0, "it was not tried until it was given back");
+    cr_assert(locked());
+    cr_assert_eq(atomic_load(&solo.vain), 0);
+    solo_leave(&solo, false);
+    cr_assert_not(locked());
+}
+
+Test(solo, a_mutex_that_is_free_says_nothing_of_waits)
+{
+    attention_on(&attention, ATTEND_COMPANY);
+    atomic_store(&solo.vain, 3);
+    cr_assert_not(solo_enter(&solo));
+    solo_leave(&solo, false);
+    cr_assert_eq(atomic_load(&solo.vain), 3);
 }
