@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -105,6 +106,9 @@ void tally_start(struct tally *t, const struct task *task)
     t->fill = (unsigned long)task->depth;
     t->n -= t->n % t->fill;
     t->size = task->size;
+    t->fills = calloc(t->n / t->fill, sizeof *t->fills);
+    if (!t->fills)
+        fail(ENOMEM, "%lu fillings", t->n / t->fill);
     t->mq = feed_open(O_WRONLY | O_NONBLOCK);
     feed_body(t->body);
     queue_fill(t);
@@ -127,6 +131,9 @@ bool tally_mark(struct tally *t, unsigned long at)
     }
     t->ns += now - t->from_ns;
     t->timed += at - t->from;
+    if (t->fill)
+        t->fills[t->emptied++] =
+            (double)(now - t->from_ns) / (double)(at - t->from);
     t->from_ns = 0;
     if (at == t->n)
         return true;
@@ -139,5 +146,7 @@ double tally_rate(struct tally *t)
 {
     if (t->sender)
         child_done(t->sender, "the sender");
+    if (t->fill)
+        return 1e9 / at_part(t->fills, t->emptied, 0.5);
     return (double)t->timed * 1e9 / (double)t->ns;
 }

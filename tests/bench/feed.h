@@ -36,6 +36,8 @@ struct tally {
     unsigned long from;  /* and since that message */
     uint64_t ns;         /* it ran */
     unsigned long timed; /* messages in that time */
+    double *fills;       /* ns a message of each filling that was emptied */
+    size_t emptied;
     mqd_t mq;
     int sender;
     char body[FEED_MOST];
@@ -47,7 +49,8 @@ void tally_plan(struct tally *t, unsigned long n);
 void tally_start(struct tally *t, const struct task *task);
 /* tally_count's rare case. */
 bool tally_mark(struct tally *t, unsigned long at);
-/* Messages a second; after the last one. */
+/* Messages a second; after the last one. Of fillings the median: what else ran
+ * meanwhile has taken its time from few of them. */
 double tally_rate(struct tally *t);
 
 /* tally_count - one was delivered; true for the last. The same few

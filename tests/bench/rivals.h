@@ -19,6 +19,11 @@ measure bare_rate;
  * (asleep), the priority is asked for, bodies go to slots in a mapped file. No
  * consumer with these can be faster. */
 measure floor_rate;
+/* The same, and what keeps each message from being lost by a kill, wherever it
+ * comes: a record in the file that is marked before the kernel is asked and
+ * cleared at the end. And with a look at the clock for each message, without
+ * which nobody knows how long a handler took. */
+measure custody_rate, custody_clock_rate;
 /* As bare_rate, and a pwrite of each body to the end of a file: what people do
  * who fear a crash. (A kill between the two still loses the message.) */
 measure journal_rate;

@@ -4,8 +4,9 @@
  * waits for room, as producers do; what the scheduler and the queue's lock make
  * of it is part of it, and what must be reached is meant so. "drain": the same
  * thread fills the queue and then empties it, and the clock runs while it is
- * emptied. Nobody else takes part, so this shows what a message costs, ns by
- * ns, and nothing that waits for a sender hides it.
+ * emptied; the median of all fillings counts. Nobody else takes part, so this
+ * shows what a message costs, ns by ns, and nothing that waits for a sender
+ * hides it.
  * Either way both sides have the same sender, queue and counting.
  */
 #include "tests/bench/bench.h"
@@ -45,6 +46,26 @@ static const struct duel duels[] = {
      .ours = {.go = floor_rate},
      .rival = {.go = bare_rate},
      .task = {.n = 100000, .depth = DEEP, .size = 4096}},
+    {.rows = {{"floor-custody",
+               "64 B, a loop that loses none to a kill / bare loop, queue "
+               "filled before",
+               "/s", MORE, 0, 0}},
+     .ours = {.go = custody_rate},
+     .rival = {.go = bare_rate},
+     .task = {.n = 200000, .depth = DEEP, .size = 64}},
+    {.rows = {{"drain-custody",
+               "no-op, 64 B, -c 1 / a loop that loses none to a kill, queue "
+               "filled before",
+               "/s", MORE, 0.90, 1.0}},
+     .ours = OURS(1),
+     .rival = {.go = custody_rate},
+     .task = {.n = 200000, .depth = DEEP, .size = 64}},
+    {.rows = {{"drain-clock",
+               "the same / such a loop that looks at the clock once a message",
+               "/s", MORE, 0, 0}},
+     .ours = OURS(1),
+     .rival = {.go = custody_clock_rate},
+     .task = {.n = 200000, .depth = DEEP, .size = 64}},
     {.rows = {{"sender-64", "no-op, 64 B, -c 1 / bare loop, a sender beside",
                "/s", MORE, 0.90, 1.0}},
      .ours = OURS(1),
