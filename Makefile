@@ -309,18 +309,17 @@ check-man:
 	@command -v mandoc >/dev/null || exit 0; \
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
 
-# Not under sanitizers: tests of documents, packages and measurements, and what a
-# browser makes of the pages: it is sanitized by nobody, and the other tests of
-# mqctl serve ask for what it asks for. Nor, for the thread sanitizer, programs
-# without threads. What of these speaks to a broker has a worker beside it that
-# amqp_worker tests, and the programs with fault points are built without it.
+# Not under sanitizers: tests of documents, packages and measurements; and, for
+# the thread sanitizer, of programs without threads. What of these speaks to a
+# broker has a worker beside it that amqp_worker tests, and the programs with
+# fault points are built without it.
 DRY     := bench completion container demo docs docs_agree docs_pages docs_producers \
            every_instruction hardening install instructions latency man power \
-           run_tests runbook schedules serve_browser soak
+           run_tests runbook schedules soak
 SINGLE  := amqp_doctor amqp_letters amqp_move amqp_send amqp_serve \
            damaged_state faults_look faults_tools harness hostile_state \
            hostile_text mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend \
-           serve serve_confined serve_described serve_further serve_limits \
+           serve serve_browser serve_confined serve_described serve_further serve_limits \
            serve_readers serve_ways torture_points worker_limits
 # build-asan, build-tsan and build-fuzz: all that check-asan, check-tsan and fuzz
 # build, and nothing is run.
