@@ -68,8 +68,7 @@ const char *folder_user(uid_t uid, char out[FOLDER_USER])
     return out;
 }
 
-/* sudo_user - how sudo(8) is told of a user */
-static const char *sudo_user(uid_t uid, char out[FOLDER_USER])
+const char *folder_sudo_user(uid_t uid, char out[FOLDER_USER])
 {
     if (strncmp(folder_user(uid, out), "uid ", 4) == 0)
         snprintf(out, FOLDER_USER, "'#%u'", (unsigned)uid);
@@ -163,7 +162,8 @@ int folder_look(const char *path, struct stat *st,
                        "as %s; run as its owner: sudo -u %s %s ..., or give "
                        "another %s",
                        path, errno_text(err), dir, folder_user(owner, his),
-                       folder_user(geteuid(), ours), sudo_user(owner, sudo),
+                       folder_user(geteuid(), ours),
+                       folder_sudo_user(owner, sudo),
                        program_invocation_short_name, kind->flag);
 }
 
@@ -186,8 +186,19 @@ static int owner_refuse(const char *path, uid_t is,
                        "%s belongs to %s, and this runs as %s; run as its "
                        "owner: sudo -u %s %s ..., or give another %s",
                        path, folder_user(is, his), folder_user(geteuid(), ours),
-                       sudo_user(is, sudo), program_invocation_short_name,
-                       kind->flag);
+                       folder_sudo_user(is, sudo),
+                       program_invocation_short_name, kind->flag);
+}
+
+bool folder_others(const char *path, const struct folder_kind *kind,
+                   struct problem *p)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0 || st.st_uid == geteuid())
+        return false;
+    (void)owner_refuse(path, st.st_uid, kind, p);
+    return true;
 }
 
 /* mode_refuse - and who may change the mode */

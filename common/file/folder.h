@@ -33,6 +33,8 @@ bool folder_join(char out[PATH_MAX], const char *a, const char *b,
 const char *folder_variable(const char *name);
 /* The name of a user, or "uid N" if it has none; returns `out`. */
 const char *folder_user(uid_t uid, char out[FOLDER_USER]);
+/* The same as sudo -u wants it: a number in quotes and with a #. */
+const char *folder_sudo_user(uid_t uid, char out[FOLDER_USER]);
 
 /* Make a directory, mode 0700, and the parents it lacks; the entries are on
  * the disk. 0 or -errno. */
@@ -55,6 +57,9 @@ int folder_look(const char *path, struct stat *st,
 int folder_node(const char *path, const struct stat *st, mode_t type,
                 uid_t owner, mode_t forbidden, const struct folder_kind *kind,
                 struct problem *p);
+/* Whether a directory is somebody else's; then the problem says whose. */
+bool folder_others(const char *path, const struct folder_kind *kind,
+                   struct problem *p);
 /* The directory with one folder for each queue, if it is there. It must be ours
  * or root's; root may look at anybody's with `create` false. `link`: it may be
  * a symbolic link that root owns. A runtime directory may be, or lie in, a

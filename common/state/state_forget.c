@@ -41,6 +41,8 @@ static int names_make(struct state_forget *f, const struct statedir *dir,
 
 static int cannot(const char *path, int err, struct problem *p)
 {
+    if (err == EROFS)
+        return folder_read_only(path, p);
     return problem_set(
         p, err == EACCES || err == EPERM ? EX_NOPERM : EX_CANTCREAT, err,
         "cannot remove %s: %s; its owner and root may", path, errno_text(err));

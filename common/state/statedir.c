@@ -59,6 +59,15 @@ int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
     return 0;
 }
 
+int statedir_shut(const char *root, int err, struct problem *p)
+{
+    if (err == EACCES && folder_others(root, &folder_state, p))
+        return -err;
+    return problem_set(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT, err,
+                       "state directory %s: %s; see --state-dir", root,
+                       errno_text(err));
+}
+
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p)
 {

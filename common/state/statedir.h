@@ -31,6 +31,10 @@ struct statedir {
  * looked at. */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 
+/* Why that directory cannot be opened, after an open that failed with `err`;
+ * -err. */
+int statedir_shut(const char *root, int err, struct problem *p);
+
 /* The folder of queue "/orders" (root/orders). With `create`: made with mode
  * 0700, parents too. Checked: a directory, no symbolic link, owned by us (or
  * we are root), not writable by group or others. So is the state directory

@@ -252,6 +252,7 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
     char beside[PATH_MAX], user[FOLDER_USER];
     int fd, ok;
     FILE *out;
+    int err;
 
     if (snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid()) >=
         (int)sizeof beside)
@@ -259,12 +260,12 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
     fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
               0644);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
+    err = errno; /* folder_user has one of its own */
     if (!out)
         return complain(EX_CANTCREAT,
                         "cannot make %s: %s; give a --textfile in a "
                         "folder that %s may write",
-                        beside, errno_text(errno),
-                        folder_user(geteuid(), user));
+                        beside, errno_text(err), folder_user(geteuid(), user));
     print_all(out, all, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
     ok = fclose(out) == 0 && ok && rename(beside, path) == 0;

@@ -157,9 +157,8 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
         return entries_add(n, fd, own_folder, name_add);
-    snprintf(n->folder_trouble, sizeof n->folder_trouble,
-             "state directory %.150s: %s; see --state-dir", root,
-             errno_text(errno));
+    (void)statedir_shut(root, errno, &p);
+    strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
     return 0;
 }
 

@@ -13,12 +13,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/base/problem.h"
+
 struct queue_list {
     char **at;
     size_t count;
-    bool complete;            /* the kernel's own list was read */
-    char missing[256];        /* why it was not, and what to do */
-    char folder_trouble[256]; /* why the state directory was not; "": it was */
+    bool complete;     /* the kernel's own list was read */
+    char missing[256]; /* why it was not, and what to do */
+    /* Why the state directory was not; "": it was. */
+    char folder_trouble[sizeof((struct problem *)0)->text];
 };
 
 /* Those with a folder in the state directory. 0 or -ENOMEM. */

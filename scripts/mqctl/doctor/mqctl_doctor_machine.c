@@ -173,8 +173,9 @@ static void left_check(struct findings *f, const char *root,
                           "room: mqdlq purge --older-than 30d QUEUE");
     if (left < FULL)
         FOUND(f, BAD, "state directory", room,
-              "%s is full: %s free; no retry and no dead letter can be "
-              "written, so nothing is taken; nothing is lost",
+              "%s is full: %s free; retries and dead letters have only the "
+              "room that is left in their file, and after that nothing is "
+              "taken; nothing is lost",
               root, text);
     else
         FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
@@ -220,10 +221,14 @@ static void folder_check(struct findings *f, const struct options *o)
         return;
     }
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        FOUND(f, NOTE, "state directory", NULL,
+              "%s: %s; the first worker makes it", root, errno_text(ENOENT));
+        return;
+    }
     if (fd < 0) {
-        FOUND(f, errno == ENOENT ? NOTE : BAD, "state directory", NULL,
-              "%s: %s%s", root, errno_text(errno),
-              errno == ENOENT ? "; the first worker makes it" : "");
+        (void)statedir_shut(root, errno, &p);
+        FOUND(f, BAD, "state directory", NULL, "%s", p.text);
         return;
     }
     close(fd);

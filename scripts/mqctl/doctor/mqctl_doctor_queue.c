@@ -17,9 +17,27 @@
 #include "common/custody/custody_look.h"
 #include "common/file/fs_type.h"
 #include "common/file/mount_point.h"
+#include "common/file/folder.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_proc.h"
+
+/* start_command - what starts a worker of the queue; as the one whose state it
+ * is, if that is not who asks: root may look at it, and keeps nothing there */
+static const char *start_command(struct findings *f, const struct snapshot *v)
+{
+    char user[FOLDER_USER];
+    struct stat st;
+
+    if (!v->has_folder || stat(v->dir.folder, &st) < 0 ||
+        st.st_uid == geteuid())
+        return fix(f, "mqworker %s -- COMMAND", v->queue);
+    return fix(f,
+               "systemctl start mqworker@%s if that is its unit, else sudo -u "
+               "%s mqworker --state-dir %s %s -- COMMAND",
+               v->queue + 1, folder_sudo_user(st.st_uid, user), v->dir.root,
+               v->queue);
+}
 
 /* drained_by - a command that makes room in a full queue; NULL: neither more
  * handlers nor a second worker would */
@@ -29,7 +47,7 @@ static const char *drained_by(struct findings *f, const struct snapshot *v,
     if (away)
         return NULL;
     if (v->worker != SNAPSHOT_RUNS)
-        return fix(f, "mqworker %s -- COMMAND", v->queue);
+        return start_command(f, v);
     if (snapshot_rate_reached(v))
         return fix(f, "mqctl set %s rate=off", v->queue);
     if (!v->live || strcmp(snapshot_state(v), "running") != 0)
@@ -236,13 +254,13 @@ static void killed_check(struct findings *f, const struct snapshot *v)
               "finished is in %s, which is not understood here",
               (int)v->pid, path);
     else if (v->custody < 0)
-        FOUND(f, BAD, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, BAD, "worker", start_command(f, v),
               "its last one, pid %d, was killed, and what it had received and "
               "not finished is not found: its runtime directory is gone, or "
               "the machine was started again",
               (int)v->pid);
     else
-        FOUND(f, BAD, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, BAD, "worker", start_command(f, v),
               "its last one, pid %d, was killed; %" PRId64 " message%s that it "
               "had received and not finished wait%s in %s",
               (int)v->pid, v->custody, v->custody == 1 ? "" : "s",
@@ -261,7 +279,7 @@ static void worker_check(struct findings *f, const struct snapshot *v)
               "be asked",
               v->dir.folder, STATEDIR_PIDFILE);
     else if (v->depth > 0 || snapshot_waits(v) > 0)
-        FOUND(f, WARN, "worker", fix(f, "mqworker %s -- COMMAND", v->queue),
+        FOUND(f, WARN, "worker", start_command(f, v),
               "none runs, and messages wait: %ld in the queue, %" PRId64
               " in custody, %" PRId64 " in the store, %" PRId64 " in the spool",
               v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,

@@ -189,6 +189,38 @@ Test(mqctl, a_folder_of_somebody_else_is_77_and_nothing_is_said_of_chown)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* Nobody can open the state directory; root can, and is not told to run a
+ * worker there that would be refused. */
+Test(mqctl, doctor_says_whose_a_shut_state_directory_is)
+{
+    const char *q = harness_queue(0, 0);
+    char want[4352];
+    struct harness_process *w;
+    struct harness_result r;
+
+    if (geteuid() != 0 ||
+        harness_run("setpriv", "--reuid=65534", "--clear-groups",
+                    harness_bin("mqctl"), "--version")
+                .status != 0)
+        cr_skip_test("nobody else can be asked here");
+    w = ctl_worker(q, "--", "true");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    ctl_send(q, "waits");
+    cr_assert_eq(chmod(harness_dir(), 0755), 0);
+    r = foreign("doctor", q);
+    cr_assert(strstr(r.out, "belongs to root"), "%s", r.out);
+    cr_assert(strstr(r.out, "sudo -u root mqctl"), "%s", r.out);
+    r = foreign("queues", NULL);
+    cr_assert(strstr(r.err, "sudo -u root mqctl"), "%s", r.err);
+    cr_assert_eq(
+        harness_run("chown", "-R", "34567", harness_state_dir()).status, 0);
+    snprintf(want, sizeof want,
+             "sudo -u '#34567' mqworker --state-dir %s %s -- COMMAND",
+             harness_state_dir(), q);
+    r = ctl("doctor", q);
+    cr_assert(strstr(r.out, want), "%s", r.out);
+}
+
 Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
 {
     const char *q = harness_queue(0, 0);

@@ -189,12 +189,14 @@ Test(mqctl_metrics, metrics_replace_a_file_whole_or_leave_it)
     static struct exposition e;
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
 
     harness_write("m.prom", "old\n", 4);
     ctl_out("metrics", "--textfile", harness_path("m.prom"));
     parse(&e, harness_read("m.prom", NULL));
-    cr_assert_eq(ctl("metrics", "--textfile", harness_path("no/m.prom")).status,
-                 73);
+    r = ctl("metrics", "--textfile", harness_path("no/m.prom"));
+    cr_assert_eq(r.status, 73);
+    cr_assert(strstr(r.err, "No such file or directory"), "%s", r.err);
     cr_assert_str_eq(harness_run("sh", "-c", "ls m.prom*").out, "m.prom\n");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

@@ -275,6 +275,15 @@ Test(worker_disk, a_read_only_file_system_is_named_with_its_mount_point)
               r.err);
     cr_assert_null(strstr(DOCTOR(q).out, "as their owner"), "%s",
                    DOCTOR(q).out);
+    r = harness_run("mqctl", "forget", "--force", "--state-dir",
+                    harness_state_dir(), q);
+    cr_assert_eq(r.status, 73, "%s", r.err);
+    cr_assert(strstr(r.err, want) && !strstr(r.err, "its owner"), "%s", r.err);
+    snprintf(want, sizeof want, "%s/m.prom", harness_state_dir());
+    r = harness_run("mqctl", "metrics", "--state-dir", harness_state_dir(),
+                    "--textfile", want);
+    cr_assert_eq(r.status, 73);
+    cr_assert(strstr(r.err, "Read-only file system"), "%s", r.err);
 }
 
 /* df -h has room then. */
