@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* Raised when a program or plugin must be compiled anew. New fields at the end
+/* Raised when a program or plugin must be recompiled. New fields at the end
  * of mqw_options and mqw_message do not raise it. */
 #define MQW_ABI   1
 #define MQW_NEVER UINT64_MAX /* a duration: no limit */
@@ -239,8 +239,8 @@ mqw_group_list(struct mqw_worker *worker, const char *group, size_t group_size,
                int (*visit)(const struct mqw_queued *queued, void *arg),
                void *arg);
 /* Deliver what the group has, refuse what comes meanwhile (a dead letter, of
- * reason group-closed), then forget the group; a later message starts it anew.
- * It closes only what is in memory: of a group that has all of its messages in
+ * reason group-closed), then forget the group; a later message starts a new
+ * one. It closes only what is in memory: of a group that has all of its messages in
  * the spool there is none. -ENOENT: there is none; -ENOMEM. */
 MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
                                size_t group_size);

@@ -173,6 +173,7 @@ Test(docs_agree, pages_messages_and_comments_use_plain_words)
         "grep -rnwiE 'mend(s|ed|ing)?|belongs? into|shall|made anew' README.md"
         "  docs common worker scripts tests --exclude=test_docs_agree.c || "
         "true;"
+        "grep -rnw anew README.md docs worker/mqworker.h || true;"
         "grep -rnwiE '(stands?|stood) in' README.md docs |"
         "grep -viE '(stands?|stood) in (front|the|a|line|its|this|that|which)'"
         " || true;"
