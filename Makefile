@@ -158,7 +158,7 @@ $(call obj,common/state/counters.c common/state/histogram.c): private INNER = -f
 # call is optimized, they are not much. Two warnings guess without -O2, so they
 # are shown and no error.
 $(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/%.o,$(UNITS) $(call test,e2e,test) $(call test,crash,test)): \
-    private INNER = $(if $(OPTIMIZED),$(if $(SANITIZE),-O0,-O1 -Wno-error=format-truncation -Wno-error=maybe-uninitialized))
+    private INNER = $(if $(OPTIMIZED),$(if $(SANITIZE),-O0,-O1) -Wno-error=format-truncation -Wno-error=maybe-uninitialized)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(COMPILE) -MMD -MP -c -o $@ $<

@@ -240,8 +240,8 @@ mqw_group_list(struct mqw_worker *worker, const char *group, size_t group_size,
                void *arg);
 /* Deliver what the group has, refuse what comes meanwhile (a dead letter, of
  * reason group-closed), then forget the group; a later message starts a new
- * one. It closes only what is in memory: of a group that has all of its messages in
- * the spool there is none. -ENOENT: there is none; -ENOMEM. */
+ * one. It closes only what is in memory: of a group that has all of its
+ * messages in the spool there is none. -ENOENT: there is none; -ENOMEM. */
 MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
                                size_t group_size);
 

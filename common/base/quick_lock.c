@@ -34,9 +34,9 @@ static bool barrier(void)
 
 /* quick_lock_wait - counted before the barrier, it sleeps after it
  * Whoever stored 0 before the barrier has done so for the kernel, too, which
- * goes to sleep only while it is 1. Whoever stores it after the barrier looks at
- * `waiters` after it as well, and wakes one. So no wake-up is missed. One that
- * is woken and comes too late sleeps again; who was quicker wakes the next.
+ * goes to sleep only while it is 1. Whoever stores it after the barrier looks
+ * at `waiters` after it as well, and wakes one. So no wake-up is missed. One
+ * that is woken and comes too late sleeps again; who was quicker wakes the next.
  * A call that fails, or returns early, tries again.
  */
 void quick_lock_wait(struct quick_lock *l)

@@ -3,7 +3,7 @@
  *
  * WHAT   0 free, 1 taken; and how many wait. Who gives it back stores 0, then
  *        looks whether somebody waits, with no barrier between the two: whoever
- *        waits has all threads pass one before it goes to sleep (far_barrier.h).
+ *        waits has all threads pass one before it sleeps (far_barrier.h).
  *        For locks of the hot path that are held for some 20 ns; any other is a
  *        pthread_mutex_t.
  * WHO    Any thread of one process. Not recursive, not fair.

@@ -154,7 +154,7 @@ Test(top_view, head_names_the_machine_the_state_directory_and_the_queues)
 Test(top_view, the_sum_of_all_queues_counts_also_those_that_are_not_shown)
 {
     static char names[30][16];
-    struct view_queue q[30];
+    struct view_queue q[30] = {0};
     struct view v = a_view(q, 30);
 
     for (size_t i = 0; i < 30; i++) {
