@@ -36,7 +36,7 @@ static bool barrier(void)
  * Whoever stored 0 before the barrier has done so for the kernel, too, which
  * goes to sleep only while it is 1. Whoever stores it after the barrier looks
  * at `waiters` after it as well, and wakes one. So no wake-up is missed. One
- * that is woken and comes too late sleeps again; who was quicker wakes the next.
+ * that is woken and comes too late sleeps again; who was quicker wakes another.
  * A call that fails, or returns early, tries again.
  */
 void quick_lock_wait(struct quick_lock *l)

@@ -129,9 +129,8 @@ Test(groups_kill, order_holds_while_messages_are_parked_and_come_back)
     turns_produce(q, &plan);
     for (long long i = 0; i < ROUNDS; i++) {
         w = worker_start(q, "16", "1", "0");
-        harness_until(!harness_running(w) ||
-                          turns_rows(q, TURNS_PARKED) >
-                              i * (3 * EACH - 100) / ROUNDS,
+        harness_until(!harness_running(w) || turns_rows(q, TURNS_PARKED) >
+                                                 i * (3 * EACH - 100) / ROUNDS,
                       60000);
         kill_soon(w);
     }

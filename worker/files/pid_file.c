@@ -29,7 +29,7 @@
 #define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */
 #define TOLD_NS    NS_PER_S
 #define LOOK_MS    2
-#define HIGH       48 /* a descriptor above those that are slow to close */
+#define HIGH       48  /* a descriptor above those that are slow to close */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
 
 struct pid_file {
