@@ -25,9 +25,15 @@ static inline bool far_barrier_open(void)
                    0) == 0;
 }
 
-static inline bool far_barrier(void)
+static inline bool far_barrier_once(void)
 {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* A process that was restored from a checkpoint has to open it again. */
+static inline bool far_barrier(void)
+{
+    return far_barrier_once() || (far_barrier_open() && far_barrier_once());
 }
 
 #endif

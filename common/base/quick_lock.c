@@ -26,12 +26,6 @@ static bool spun(struct quick_lock *l)
     return false;
 }
 
-/* barrier - all threads pass one; the process may not have asked for it yet */
-static bool barrier(void)
-{
-    return far_barrier() || (far_barrier_open() && far_barrier());
-}
-
 /* quick_lock_wait - counted before the barrier, it sleeps after it
  * Whoever stored 0 before the barrier has done so for the kernel, too, which
  * goes to sleep only while it is 1. Whoever stores it after the barrier looks
@@ -46,7 +40,7 @@ void quick_lock_wait(struct quick_lock *l)
     if (spun(l))
         return;
     atomic_fetch_add(&l->waiters, 1);
-    most = barrier() ? NULL : &missed;
+    most = far_barrier() ? NULL : &missed;
     while (!quick_lock_try(l))
         (void)syscall(SYS_futex, &l->state, FUTEX_WAIT_PRIVATE, 1, most);
     atomic_fetch_sub(&l->waiters, 1);

@@ -50,7 +50,8 @@ static void outside(struct solo *s)
     if (!s->barrier)
         return;
     if (!far_barrier())
-        panic("membarrier is refused, and was not at the start: %s",
+        panic("membarrier is refused, and was not at the start: %s; let "
+              "the filter of system calls that was set since then allow it",
               errno_text(errno));
     while (atomic_load_explicit(&s->inside, memory_order_acquire))
         sched_yield(); /* for as long as one message is received */

@@ -43,7 +43,8 @@ static struct message *ask_locked(struct call_deadline *p)
 {
     atomic_store(&p->asked, true);
     if (p->barrier && !far_barrier())
-        panic("membarrier is refused, and was not at the start: %s",
+        panic("membarrier is refused, and was not at the start: %s; let "
+              "the filter of system calls that was set since then allow it",
               errno_text(errno));
     return atomic_load(&p->message);
 }

@@ -148,13 +148,27 @@ static int token_fill(int fd, const char *text, gid_t readers)
 #define NEW_MARK ".new-"
 #define NEW_TAIL "XXXXXX" /* mkostemp(3) */
 
+/* left_over - a name that mkostemp made, of a file of ours that holds no more
+ * than a token */
+static bool left_over(int folder, const char *at, const char *name)
+{
+    size_t size = strlen(name), mark = strlen(NEW_MARK);
+    struct stat st;
+
+    return strncmp(at, name, size) == 0 &&
+           strncmp(at + size, NEW_MARK, mark) == 0 &&
+           strlen(at + size + mark) == strlen(NEW_TAIL) &&
+           fstatat(folder, at, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           st.st_size <= SERVE_TOKEN;
+}
+
 /* leftovers_remove - the files beside the token's own that a killed start left
  * One that another start is making just now goes as well: that start finds it
  * gone, and begins again. */
 static void leftovers_remove(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t size = strlen(name), mark = strlen(NEW_MARK);
     char folder[PATH_MAX];
     struct dirent *entry;
     DIR *dir = NULL;
@@ -163,12 +177,8 @@ static void leftovers_remove(const char *path)
         file_parent(folder))
         dir = opendir(folder);
     while (dir && (entry = readdir(dir))) {
-        const char *at = entry->d_name;
-
-        if (strncmp(at, name, size) == 0 &&
-            strncmp(at + size, NEW_MARK, mark) == 0 &&
-            strlen(at + size + mark) == strlen(NEW_TAIL))
-            (void)unlinkat(dirfd(dir), at, 0); /* the next start tries again */
+        if (left_over(dirfd(dir), entry->d_name, name))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0); /* or the next does */
     }
     if (dir)
         closedir(dir);

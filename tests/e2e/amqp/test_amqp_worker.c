@@ -124,6 +124,8 @@ Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
     cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
     w = plugin_of_four();
     harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
+    amqp_send("the last");
+    harness_until(harness_lines_with("runs", "the last 1") == 1, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(harness_lines_with("runs", "abort 1"), 2);
     cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);

@@ -219,7 +219,7 @@ Test(mqctl_spool, list_has_what_is_due_before_it)
     /* One that is due when it is received goes to the spool as any other. */
     for (int i = 0; i < 2; i++)
         cr_assert_eq(
-            harness_run("mqsend", "--delay", "1s", q, i ? "due 1" : "due 0")
+            harness_run("mqsend", "--delay", "5s", q, i ? "due 1" : "due 0")
                 .status,
             0);
     cr_assert_eq(harness_run("mqsend", "--delay", "1h", q, "late").status, 0);

@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/cpu_pause.h"
 
 enum { THREADS = 4 };
 
@@ -35,6 +38,51 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* ---- the last one to give it back: nobody after it wakes who sleeps ---- */
+
+enum { LAST_ROUNDS = 2000, PAUSES = 400, STUCK_S = 300 };
+
+static pthread_barrier_t meet;
+static atomic_uint has;
+
+static void *sleeper(void *arg)
+{
+    (void)arg;
+    for (unsigned r = 0; r < LAST_ROUNDS; r++) {
+        pthread_barrier_wait(&meet);
+        while (atomic_load(&has) != r + 1)
+            sched_yield();
+        quick_lock(&lock);
+        quick_unlock(&lock);
+        pthread_barrier_wait(&meet);
+    }
+    return NULL;
+}
+
+/* last_ones - it is given back once in a round, about when the other one goes
+ * to sleep; SIGALRM ends a round that does not end */
+static bool last_ones(void)
+{
+    unsigned state = 1;
+    pthread_t thread;
+
+    if (pthread_barrier_init(&meet, NULL, 2) != 0 ||
+        pthread_create(&thread, NULL, sleeper, NULL) != 0)
+        return false;
+    alarm(STUCK_S);
+    for (unsigned r = 0; r < LAST_ROUNDS; r++) {
+        pthread_barrier_wait(&meet);
+        quick_lock(&lock);
+        atomic_store(&has, r + 1);
+        for (int i = rand_r(&state) % PAUSES; i > 0; i--)
+            cpu_pause();
+        quick_unlock(&lock);
+        pthread_barrier_wait(&meet);
+    }
+    alarm(0);
+    return pthread_join(thread, NULL) == 0;
+}
+
 int main(int argc, char **argv)
 {
     pthread_t thread[THREADS];
@@ -49,6 +97,8 @@ int main(int argc, char **argv)
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
+    if (!last_ones())
+        return 1;
     printf("%llu rounds, %u wrong\n", (unsigned long long)one,
            atomic_load(&wrong));
     return atomic_load(&wrong) > 0 || one != (uint64_t)rounds * THREADS ||

@@ -21,6 +21,8 @@ Test(spool_left, senders_are_named_only_where_there_was_room_and_time)
          "they are too many for 5s", "stop the senders");
     told((struct spool_last){.got = 0}, "no slot is free",
          "start and stop a worker, which finds free slots");
+    told((struct spool_last){.got = 7}, "no slot is free",
+         "start and stop a worker, which finds free slots");
     told((struct spool_last){.got = 0, .full = true}, "the spool is full",
          "a larger --spool");
     told((struct spool_last){.got = -EBADF, .slot_free = true},

@@ -6,7 +6,7 @@
  *        cost what one costs, and a restart reads nothing but the first.
  * WHO    Any thread.
  * OWNS   Row numbers; a row that was taken is not handed out again until it
- *        released.
+ *        is released.
  * FAILS  due_rows_take: -EAGAIN none is due, or the store's error.
  */
 #ifndef WORKER_SOURCE_MQ_DUE_ROWS_H

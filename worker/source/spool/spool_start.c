@@ -210,7 +210,7 @@ const char *spool_left_next(const struct spool_last *last)
     if (last->got >= 0 && last->full)
         return "they stay in the kernel queue, and are gone with the next "
                "boot; before that, start a worker with a larger --spool";
-    if (last->got == 0 && !last->slot_free)
+    if (last->got >= 0 && !last->slot_free)
         return "they stay in the kernel queue, and are gone with the next "
                "boot; before that, start and stop a worker, which finds free "
                "slots or adds some";
