@@ -85,7 +85,7 @@ static bool dying(pid_t pid)
 
 /* has_open - whether the process has the file open; true where it is seen and
  * its descriptors are not. Of another PID namespace, or with hidepid=2, it is
- * not seen: false, and a start waits as for one that is dying. */
+ * not seen: false, and a start waits as for one that is gone. */
 static bool has_open(pid_t pid, const char *path)
 {
     const struct dirent *entry;
