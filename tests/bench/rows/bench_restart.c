@@ -23,6 +23,8 @@
 #include "tests/bench/program.h"
 
 #define LIMIT_MS 60000
+/* Above each row: at its limit a worker takes nothing from the queue. */
+#define WAITING_MOST "2000000"
 
 /* store_path - of the queue; the folder is made */
 static void store_path(char path[PATH_MAX])
@@ -33,6 +35,17 @@ static void store_path(char path[PATH_MAX])
     if (statedir_open(&dir, place->state, place->queue, true, &p) < 0 ||
         statedir_path(&dir, STATEDIR_STORE, path, &p) < 0)
         fail(0, "%s", p.text);
+}
+
+/* store_sync - what was written has been on the disk for long; else the first
+ * sync of the worker waits for all of it */
+static void store_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || fsync(fd) < 0)
+        fail(errno, "%s", path);
+    close(fd);
 }
 
 /* store_fill - one transaction, as a worker of a busy year would leave it */
@@ -62,6 +75,7 @@ static void store_fill(uint64_t rows, unsigned how)
         sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK)
         fail(0, "%s: %s", path, why ? why : sqlite3_errmsg(db));
     sqlite3_close(db);
+    store_sync(path);
 }
 
 /* stdout_catch - what is written to stdout from now on */
@@ -94,8 +108,9 @@ static enum measured start(const struct task *task, double value[ROWS_MOST])
     if (task->n == 0 || !(task->how & HOW_NOW))
         program_send((int)feed_open(O_WRONLY), 1, task->size);
     before = clock_mono_ns();
-    pid = program_start(
-        (const char *[]){"-c", "2", "--", "/bin/echo", "x", NULL});
+    pid =
+        program_start((const char *[]){"-c", "2", "--max-waiting", WAITING_MOST,
+                                       "--", "/bin/echo", "x", NULL});
     first_wait(out);
     value[0] = (double)(clock_mono_ns() - before);
     value[1] = status_bytes(pid, "RssAnon:");
