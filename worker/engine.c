@@ -196,6 +196,7 @@ static void engine_init(struct engine *e, struct settings *set,
     (void)clock_steady_ns(); /* its first call fixes what it starts from */
     solo_init(&e->flow.solo, &e->flow.gate.attention);
     items_init(&e->flow.items, ops->guess_ns);
+    quick_clock_open(&e->flow.items.clock);
     gate_init(&e->flow.gate, set, on_gate, e);
     stop_init(&e->stop, &e->flow, on_last, e);
     e->orders = (struct orders){
@@ -372,6 +373,7 @@ int engine_run(struct engine *e)
     e->flow.source->ops->start(e->flow.source);
     status_count(&e->status);
     run_limits_start(&e->flow);
+    (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
     if (e->file_watch)
         file_watch_start(e->file_watch);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)

@@ -10,13 +10,13 @@
 #include <limits.h>
 #include <string.h>
 
-/* Measured 499. */
-#define PLAIN_MOST 514
-/* With --timeout, each message with a group. Measured 738. */
-#define ALL_ON_MOST 750
+/* Measured 434. */
+#define PLAIN_MOST 447
+/* With --timeout, each message with a group. Measured 671. */
+#define ALL_ON_MOST 691
 
-/* On a busy machine a look at the wall clock falls due in most of the messages
- * of a run; not in those of each run. */
+/* On a busy machine a look at the kernel's clocks falls due in most of the
+ * messages of a run; not in those of each run. */
 #define RUNS 10
 
 TestSuite(instructions, .init = harness_init, .fini = harness_fini,

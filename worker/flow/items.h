@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <bsd/sys/queue.h>
 
+#include "worker/loop/quick_clock.h"
+
 struct counters;
 struct flow;
 struct coprocess;
@@ -24,6 +26,7 @@ struct receive; /* receive_inner.h: one work item */
 /* a = atomic   m = under mtx   c = constant once the worker runs */
 struct items {
     struct counters *counters; /* c */
+    struct quick_clock clock;  /* c  each item has a copy */
     _Atomic uint64_t pace_ns;  /* a  moving mean of handler time */
     atomic_uint wants;         /* a  items on the wanting list */
     uint64_t seen; /* deliveries at the last quiet round; the loop's */

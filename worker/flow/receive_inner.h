@@ -43,6 +43,7 @@ struct receive {
     unsigned turn;   /* groups, due and fresh messages take turns */
     struct message *later[SETTLE_LATER_MOST]; /* not due yet */
     size_t later_count;
+    struct quick_clock clock;
     uint64_t now_ns;   /* the last look at the clock, monotonic */
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
@@ -66,13 +67,13 @@ enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CONTENDED };
 
 /* ---- items.c ---- */
 
-void receive_wall_look(struct receive *item);
+/* The kernel's clocks. */
+__attribute__((noinline)) void receive_clock_look(struct receive *item);
 /* What time it is; one look a message, where handlers are quick. */
 static inline uint64_t receive_look(struct receive *item)
 {
-    item->now_ns = clock_mono_ns();
-    if (__builtin_expect(item->now_ns >= item->wall_old, 0))
-        receive_wall_look(item);
+    if (!quick_clock_read(&item->clock, &item->now_ns))
+        receive_clock_look(item);
     return item->now_ns;
 }
 /* The last look, on the wall clock. */
