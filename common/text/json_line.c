@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 #include "common/text/base64.h"
 #include "common/text/term.h"
 
@@ -63,6 +64,25 @@ const char *json_as_text(const json_t *value, char buf[JSON_TEXT])
     snprintf(buf, JSON_TEXT, "%" JSON_INTEGER_FORMAT,
              json_integer_value(value));
     return buf;
+}
+
+json_t *json_printable(const char *text)
+{
+    json_t *value = json_string(text);
+    char *safe = NULL;
+    size_t size;
+    FILE *out;
+
+    if (value || !text)
+        return value;
+    out = open_memstream(&safe, &size);
+    if (!out)
+        return NULL;
+    safe_text(out, text, strlen(text), true);
+    if (fclose(out) == 0)
+        value = json_string(safe);
+    free(safe);
+    return value;
 }
 
 json_t *json_time(uint64_t wall_ns)

@@ -22,6 +22,9 @@ json_t *json_known(int64_t value);
 #define JSON_TEXT 24
 /* The text of a string, or of a whole number, in `buf`; NULL: it is neither. */
 const char *json_as_text(const json_t *value, char buf[JSON_TEXT]);
+/* A text that a queue's name may be in. Where that is no UTF-8, what people are
+ * shown, with \xNN: JSON has no other text, and no queue is without a name. */
+json_t *json_printable(const char *text);
 /* A time as text; 0, which has not come: null. */
 json_t *json_time(uint64_t wall_ns);
 /* Untrusted bytes as field NAME: a string where they can be one, else base64 as

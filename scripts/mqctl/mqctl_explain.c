@@ -382,8 +382,9 @@ static int tell(struct search *s, const struct options *o)
     if (s->named)
         id = ulid_print(s->id, s->text_id);
     if (o->json) {
-        out = json_pack("{s:s, s:s, s:s, s:s}", "queue", s->v.queue, "id", id,
-                        "where", s->where, "text", s->text);
+        out = json_pack("{s:o, s:s, s:s, s:o}", "queue",
+                        json_printable(s->v.queue), "id", id, "where", s->where,
+                        "text", json_printable(s->text));
         json_object_update(out, s->more);
         if (json_print_line(out, stdout) < 0)
             return complain_memory();

@@ -53,7 +53,7 @@ static json_t *user_of(const struct snapshot *v)
 /* text - null for none */
 static json_t *text(const char *s)
 {
-    return *s ? json_string(s) : json_null();
+    return *s ? json_printable(s) : json_null();
 }
 
 /* breaker_why - of the worker itself, else as it wrote it */
@@ -114,7 +114,7 @@ NUMBER(handler_p99, quantile(v, false, 0.99))
 NUMBER(handler_max, v->sum.longest_ns ? (int64_t)v->sum.longest_ns : -1)
 NUMBER(latency_p50, quantile(v, true, 0.5))
 NUMBER(latency_p99, quantile(v, true, 0.99))
-VALUE(queue, json_string(v->queue))
+VALUE(queue, json_printable(v->queue))
 VALUE(engine, json_string(snapshot_engine(v)))
 VALUE(state, json_string(snapshot_state(v)))
 VALUE(in_flight, json_integer(in_flight_of(v)))
@@ -131,7 +131,7 @@ VALUE(version, running(v, "version"))
 VALUE(handler, running(v, "handler"))
 VALUE(command, running(v, "command"))
 VALUE(path, running(v, "path"))
-VALUE(state_dir, v->has_folder ? json_string(v->dir.folder) : json_null())
+VALUE(state_dir, v->has_folder ? json_printable(v->dir.folder) : json_null())
 VALUE(user, user_of(v))
 VALUE(flags, running(v, "flags"))
 

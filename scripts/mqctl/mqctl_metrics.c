@@ -19,6 +19,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/file/folder.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
@@ -30,11 +32,15 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-/* labels - a queue's name, with \ and " escaped, and what it is a queue of */
+/* labels - a queue's name, as UTF-8 and with \ and " escaped, and what it is a
+ * queue of */
 static void labels(FILE *out, const struct snapshot *v)
 {
+    char name[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
+
+    safe_text_copy(name, sizeof name, v->queue, strlen(v->queue));
     fputs("{queue=\"", out);
-    for (const char *c = v->queue; *c; c++) {
+    for (const char *c = name; *c; c++) {
         if (*c == '\\' || *c == '"')
             fputc('\\', out);
         fputc(*c, out);
@@ -164,8 +170,9 @@ static void print_all(FILE *out, const struct snapshot *all, size_t n)
 static int object_print(const struct snapshot *v, const char *name,
                         const char *type, const char *value_name, json_t *value)
 {
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s}", "queue", v->queue, "engine",
-                          snapshot_engine(v), "name", name, "type", type);
+    json_t *o =
+        json_pack("{s:o,s:s,s:s,s:s}", "queue", json_printable(v->queue),
+                  "engine", snapshot_engine(v), "name", name, "type", type);
 
     if (json_object_set_new(o, value_name, value) == 0)
         return json_print_line(o, stdout);

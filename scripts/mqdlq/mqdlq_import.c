@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/base/errno_text.h"
+#include "common/text/json_line.h"
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/term.h"
@@ -177,7 +178,8 @@ int import_run(struct context *ctx)
         if (err)
             status = batch_failed(i, err);
         else if (!status &&
-                 !summary_told(ctx, json_pack("{s:s, s:I}", "queue", ctx->queue,
+                 !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
+                                              json_printable(ctx->queue),
                                               "imported", (json_int_t)i->in)))
             printf("%" PRIu64 " letter%s imported\n", i->in,
                    term_plural(i->in));

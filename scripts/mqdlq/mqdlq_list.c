@@ -124,7 +124,8 @@ static int list_count(struct context *ctx)
                               tally_count, &summary);
     if (err)
         return store_failed("count the letters", err);
-    if (!summary_told(ctx, json_pack("{s:s, s:I}", "queue", ctx->queue, "count",
+    if (!summary_told(ctx, json_pack("{s:o, s:I}", "queue",
+                                     json_printable(ctx->queue), "count",
                                      (json_int_t)summary.total)))
         printf("%" PRIu64 "\n", summary.total);
     return 0;

@@ -55,8 +55,9 @@ static void removed_tell(const struct context *ctx, const struct selection *c,
 {
     bool dry = ctx->o->dry_run;
 
-    if (summary_told(ctx, json_pack("{s:s, s:I, s:I, s:b}", "queue", ctx->queue,
-                                    "chosen", (json_int_t)c->count, "removed",
+    if (summary_told(ctx, json_pack("{s:o, s:I, s:I, s:b}", "queue",
+                                    json_printable(ctx->queue), "chosen",
+                                    (json_int_t)c->count, "removed",
                                     (json_int_t)gone, "dry_run", dry)))
         return;
     if (dry)

@@ -130,12 +130,13 @@ static void message_foretell(const struct replay *r)
     bool moves = p->kind != ENCODING_TRACKED;
 
     if (r->context->o->json) {
-        (void)json_print_line(
-            json_pack("{s:I, s:s, s:I, s:I, s:b}", "id",
-                      (json_int_t)p->mark.row, "to", queue_label(r->queue),
-                      "size", (json_int_t)p->size, "priority",
-                      (json_int_t)p->priority, "removed", moves),
-            stdout);
+        (void)json_print_line(json_pack("{s:I, s:o, s:I, s:I, s:b}", "id",
+                                        (json_int_t)p->mark.row, "to",
+                                        json_printable(queue_label(r->queue)),
+                                        "size", (json_int_t)p->size, "priority",
+                                        (json_int_t)p->priority, "removed",
+                                        moves),
+                              stdout);
         return;
     }
     printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32
@@ -387,9 +388,10 @@ static void summary(const struct replay *r)
     size_t total = r->selection.count;
 
     if (summary_told(r->context,
-                     json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I, s:b}", "queue",
-                               r->context->queue, "to",
-                               r->queue ? queue_label(r->queue) : NULL,
+                     json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "queue",
+                               json_printable(r->context->queue), "to",
+                               r->queue ? json_printable(queue_label(r->queue))
+                                        : json_null(),
                                "chosen", (json_int_t)total, "sent",
                                (json_int_t)r->sent, "refused",
                                (json_int_t)r->refused, "on_way",

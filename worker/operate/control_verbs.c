@@ -13,6 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
@@ -143,13 +144,14 @@ static json_t *status(struct request *r)
     struct counters_sum s;
     size_t unlocked;
     json_t *out;
-    char why[160];
+    char why[160], queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
 
+    safe_text_copy(queue, sizeof queue, f->set->queue, strlen(f->set->queue));
     counters_sum(f->counters, &s);
     breaker_reason(&f->gate.breaker, why, sizeof why);
     out = json_pack(
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
-        "pid", (int)getpid(), "queue", f->set->queue, "max_concurrency",
+        "pid", (int)getpid(), "queue", queue, "max_concurrency",
         (int)atomic_load(&f->gate.cap), "in_flight", (json_int_t)s.running,
         "busy", (int)atomic_load(&f->gate.running), "state",
         counters_holds_text(holds), "paused", (holds & HOLD_PAUSE) != 0,

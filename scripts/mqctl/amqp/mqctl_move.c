@@ -250,8 +250,9 @@ static int connected(struct move *m, struct problem *p)
 
 static void as_json(const struct move *m)
 {
-    json_t *all = json_pack("{s:s, s:s, s:I}", "queue", m->v.queue, "to",
-                            m->to.shown, "moved", (json_int_t)m->total);
+    json_t *all =
+        json_pack("{s:o, s:s, s:I}", "queue", json_printable(m->v.queue), "to",
+                  m->to.shown, "moved", (json_int_t)m->total);
     const struct {
         const char *key;
         uint64_t n;

@@ -27,8 +27,10 @@ static void as_json(const struct findings *f, const struct finding *what,
                     const char *text)
 {
     json_t *o = json_pack(
-        "{s:s?, s:s, s:s, s:s, s:s?}", "queue", f->queue, "check", what->check,
-        "level", levels[what->level].name, "text", text, "fix", what->fix);
+        "{s:o, s:s, s:s, s:o, s:o}", "queue",
+        f->queue ? json_printable(f->queue) : json_null(), "check", what->check,
+        "level", levels[what->level].name, "text", json_printable(text), "fix",
+        what->fix ? json_printable(what->fix) : json_null());
 
     (void)json_print_line(o, stdout);
 }

@@ -39,7 +39,7 @@ static int told(const struct group_order *x, json_t *answer, const char *text)
         return 0;
     }
     if (answer &&
-        (json_object_set_new(answer, "queue", json_string(x->queue)) < 0 ||
+        (json_object_set_new(answer, "queue", json_printable(x->queue)) < 0 ||
          json_put_bytes(answer, "group", x->key, x->size) < 0)) {
         json_decref(answer);
         answer = NULL;

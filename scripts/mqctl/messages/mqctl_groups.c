@@ -85,9 +85,10 @@ static json_t *group_json(const struct groups_list *l,
     int err;
 
     snprintf(cursor, sizeof cursor, CURSOR "%s", l->last);
-    o = json_pack("{s:s, s:s, s:b, s:I, s:o, s:s?, s:s}", "queue", l->m.queue,
-                  "state", group_where_text(s->where), "closing", s->closing,
-                  "waiting", (json_int_t)s->waiting, "letter",
+    o = json_pack("{s:o, s:s, s:b, s:I, s:o, s:s?, s:s}", "queue",
+                  json_printable(l->m.queue), "state",
+                  group_where_text(s->where), "closing", s->closing, "waiting",
+                  (json_int_t)s->waiting, "letter",
                   s->letter ? json_integer(s->letter) : json_null(), "head",
                   named ? ulid_print(s->head, id) : NULL, "cursor", cursor);
     err = o ? json_put_bytes(o, "group", s->key, s->size) : -ENOMEM;

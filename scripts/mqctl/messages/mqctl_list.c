@@ -74,9 +74,10 @@ static json_t *message_json(const struct listing *l,
     char id[ULID_TEXT], cursor[CURSOR_TEXT];
     bool named = memcmp(&seen->id, &none, sizeof none) != 0;
     json_t *o = json_pack(
-        "{s:s, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
-        "queue", l->m->queue, "id", named ? ulid_print(seen->id, id) : NULL,
-        "row", seen->row ? json_integer(seen->row) : json_null(), "state",
+        "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
+        "queue", json_printable(l->m->queue), "id",
+        named ? ulid_print(seen->id, id) : NULL, "row",
+        seen->row ? json_integer(seen->row) : json_null(), "state",
         waiting_state_text(seen->state), "failures", (json_int_t)seen->failures,
         "attempt", seen->attempt ? json_integer(seen->attempt) : json_null(),
         "pid", seen->pid ? json_integer(seen->pid) : json_null(), "crashes",

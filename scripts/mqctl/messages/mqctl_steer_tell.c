@@ -134,8 +134,9 @@ void steered_tell(const struct steered_sums *n, const struct messages *m,
                n->result[WAITING_NOT_SO];
     if (o->json) {
         if (json_print_line(
-                json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
-                          m->queue, "chosen", (json_int_t)n->chosen, "done",
+                json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                          json_printable(m->queue), "chosen",
+                          (json_int_t)n->chosen, "done",
                           (json_int_t)n->result[WAITING_STEERED], "already",
                           (json_int_t)n->result[WAITING_NOT_SO], "gone",
                           (json_int_t)n->result[WAITING_GONE], "in_flight",

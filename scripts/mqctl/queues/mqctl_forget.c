@@ -61,11 +61,11 @@ static void forgotten_tell(const struct options *o, const char *queue,
 
     if (o->json)
         (void)json_print_line(
-            json_pack("{s:s, s:b, s:I, s:I, s:I, s:I}", "queue", queue,
-                      "forgotten", !o->dry_run, "waiting",
-                      (json_int_t)k->waiting, "spooled", (json_int_t)k->spooled,
-                      "in_flight", (json_int_t)k->in_flight, "dead",
-                      (json_int_t)k->dead),
+            json_pack("{s:o, s:b, s:I, s:I, s:I, s:I}", "queue",
+                      json_printable(queue), "forgotten", !o->dry_run,
+                      "waiting", (json_int_t)k->waiting, "spooled",
+                      (json_int_t)k->spooled, "in_flight",
+                      (json_int_t)k->in_flight, "dead", (json_int_t)k->dead),
             stdout);
     else if (!o->quiet)
         printf("%s: %s%s%s%s\n", queue,

@@ -63,13 +63,13 @@ static void row(struct term_table *t, const struct snapshot *v)
 
 static json_t *object(const struct snapshot *v)
 {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
-                     v->queue, "depth", json_known(v->depth), "queue_depth",
-                     json_known(v->depth_max), "bytes", json_known(v->bytes),
-                     "message_size", json_known(v->message_size), "charged",
-                     json_known(charged(v)), "pid",
-                     json_known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1),
-                     "worker", worker_text(v));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
+        json_printable(v->queue), "depth", json_known(v->depth), "queue_depth",
+        json_known(v->depth_max), "bytes", json_known(v->bytes), "message_size",
+        json_known(v->message_size), "charged", json_known(charged(v)), "pid",
+        json_known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1), "worker",
+        worker_text(v));
 }
 
 /* list - all that were found */
@@ -135,9 +135,10 @@ int create_run(const struct options *o)
         return complain_of(&p);
     if (created && o->json)
         (void)json_print_line(
-            json_pack("{s:s, s:b, s:I, s:I}", "queue", queue_label(q),
-                      "created", 1, "queue_depth", (json_int_t)queue_depth(q),
-                      "message_size", (json_int_t)queue_message_size(q)),
+            json_pack("{s:o, s:b, s:I, s:I}", "queue",
+                      json_printable(queue_label(q)), "created", 1,
+                      "queue_depth", (json_int_t)queue_depth(q), "message_size",
+                      (json_int_t)queue_message_size(q)),
             stdout);
     else if (created && !o->quiet)
         printf("%s: made, room for %zu messages of %zu bytes\n", queue_label(q),
@@ -282,11 +283,12 @@ static void removed_tell(const struct options *o, struct snapshot *v, long lost)
         snprintf(thrown, sizeof thrown, " with %ld message%s in it", lost,
                  lost == 1 ? "" : "s");
     if (o->json)
-        (void)json_print_line(json_pack("{s:s, s:b, s:o, s:s?}", "queue",
-                                        v->queue, "removed", 1, "lost",
-                                        json_known(lost), "kept_in",
-                                        v->has_folder ? v->dir.folder : NULL),
-                              stdout);
+        (void)json_print_line(
+            json_pack("{s:o, s:b, s:o, s:o}", "queue", json_printable(v->queue),
+                      "removed", 1, "lost", json_known(lost), "kept_in",
+                      v->has_folder ? json_printable(v->dir.folder)
+                                    : json_null()),
+            stdout);
     if (o->json || o->quiet)
         return;
     printf("%s: removed%s", v->queue, thrown);

@@ -64,10 +64,10 @@ static struct job *find(int64_t id)
 static json_t *tell(const struct job *j)
 {
     return json_pack(
-        "{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
+        "{s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
         "id", json_sprintf("%" PRId64, j->id), "what",
-        j->discard ? "discard" : "replay", "queue", j->queue, "state",
-        states[j->state], "count", (json_int_t)j->count, "taken",
+        j->discard ? "discard" : "replay", "queue", json_printable(j->queue),
+        "state", states[j->state], "count", (json_int_t)j->count, "taken",
         (json_int_t)j->next, "changed", (json_int_t)j->changed, "refused",
         (json_int_t)j->refused, "rate", j->rate, "canary", j->canary,
         "started_at", json_time(j->started_ns), "ended_at",

@@ -29,8 +29,9 @@ static void row_print(const struct top_row *r)
     json_t *o;
 
     if (!r->looked || !r->v.has_folder) {
-        (void)json_print_line(
-            json_pack("{s:s, s:b}", "queue", r->queue, "gone", 1), stdout);
+        (void)json_print_line(json_pack("{s:o, s:b}", "queue",
+                                        json_printable(r->queue), "gone", 1),
+                              stdout);
         return;
     }
     o = snapshot_json(&r->v);

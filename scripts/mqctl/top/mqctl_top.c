@@ -51,9 +51,10 @@ static void line_text(const struct top_row *r)
 static int line_json(const struct top_row *r)
 {
     char when[TIME_TEXT];
-    json_t *o = r->looked ? snapshot_json(&r->v)
-                          : json_pack("{s:s, s:s}", "queue", r->queue, "error",
-                                      r->problem.text);
+    json_t *o = r->looked
+                    ? snapshot_json(&r->v)
+                    : json_pack("{s:o, s:o}", "queue", json_printable(r->queue),
+                                "error", json_printable(r->problem.text));
     json_t *last = json_pack("{s:s, s:f, s:I, s:I, s:I}", "time",
                              time_print(clock_wall_ns(), when), "rate", r->rate,
                              "interval_handler_p50_ns", (json_int_t)r->p50,

@@ -145,6 +145,58 @@ Test(hostile_text, mqdlq_as_json_is_json_and_gives_the_bytes_back)
     cr_assert_arr_eq(r.out, bytes, BYTES);
 }
 
+/* queue_shown - how many lines of `text`, each an object, are of that queue */
+static size_t queue_shown(const char *text, const char *name)
+{
+    size_t n = 0;
+    for (const char *end; (end = strchr(text, '\n')); text = end + 1) {
+        json_t *o = json_loadb(text, (size_t)(end - text), 0, NULL);
+        const char *is = json_string_value(json_object_get(o, "queue"));
+        cr_assert(json_is_object(o), "%s", text);
+        n += is && strcmp(is, name) == 0;
+        json_decref(o);
+    }
+    return n;
+}
+
+Test(hostile_text, a_queue_whose_name_is_no_utf8_has_one_in_json)
+{
+    static const struct {
+        const char *tool, *verb, *flag, *row;
+        bool all; /* asks of all queues */
+    } asked[] = {
+        {"mqdlq", "list", "--count", NULL, false},
+        {"mqctl", "status", "--json", NULL, true},
+        {"mqctl", "queues", "--json", NULL, true},
+        {"mqctl", "metrics", "--json", NULL, true},
+        {"mqctl", "top", "--rounds=1", NULL, true},
+        {"mqctl", "list", "--json", NULL, false},
+        {"mqctl", "explain", "--json", "1", false},
+        {"mqctl", "doctor", "--json", NULL, false},
+        {"mqctl", "run-now", "--json", "1", false},
+        {"mqctl", "remove", "--force", NULL, false},
+        {"mqctl", "forget", "--force", NULL, false},
+    };
+    const char *name = harness_queue_name();
+    char q[128], shown[128];
+    snprintf(q, sizeof q, "%s\377", name);
+    snprintf(shown, sizeof shown, "%s\\xff", name);
+    struct harness_result r =
+        harness_run("mqsend", "--create", "--delay", "1h", q, "late");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    r = harness_run("mqworker", "--state-dir", harness_state_dir(),
+                    "--exit-when-idle", q, "--", "false");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        const char *first = asked[i].all ? "--json" : q;
+        r = harness_run(asked[i].tool, asked[i].verb, "--state-dir",
+                        harness_state_dir(), "--json", asked[i].flag, first,
+                        asked[i].row);
+        cr_expect(queue_shown(r.out, shown) > 0, "%s: %s%s", asked[i].verb,
+                  r.out, r.err);
+    }
+}
+
 /* on_terminal - what a program of ours writes where it sees a terminal */
 static const char *on_terminal(const char *command, size_t *size)
 {

@@ -23,7 +23,8 @@ static int tally_add(const struct letter_tally *t, void *arg)
     if (json_array_size(all->list) < GROUPS_SHOWN)
         json_array_append_new(
             all->list,
-            json_pack("{s:s, s:o, s:o, s:I, s:o}", "queue", all->queue, "error",
+            json_pack("{s:o, s:o, s:o, s:I, s:o}", "queue",
+                      json_printable(all->queue), "error",
                       ask_text(t->value, t->size, true), "error_line",
                       ask_error_line(t->value, t->text), "count",
                       (json_int_t)t->count, "newest", json_time(t->newest_ns)));
@@ -65,8 +66,9 @@ json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
         json_decref(t.list);
         return NULL;
     }
-    return json_pack("{s:s, s:o, s:I, s:o}", "queue", t.queue, "groups", t.list,
-                     "total", (json_int_t)t.total, "since", since);
+    return json_pack("{s:o, s:o, s:I, s:o}", "queue", json_printable(t.queue),
+                     "groups", t.list, "total", (json_int_t)t.total, "since",
+                     since);
 }
 
 /* dead_of - the letters of a queue, by its line of a list */
@@ -100,9 +102,10 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
             continue;
         }
         if (!json_is_null(since))
-            json_array_append_new(
-                cut, json_pack("{s:s, s:I, s:I}", "queue", t.queue, "total",
-                               (json_int_t)t.total, "dead", dead_of(one)));
+            json_array_append_new(cut, json_pack("{s:o, s:I, s:I}", "queue",
+                                                 json_printable(t.queue),
+                                                 "total", (json_int_t)t.total,
+                                                 "dead", dead_of(one)));
         json_decref(since);
     }
     json_decref(queues);

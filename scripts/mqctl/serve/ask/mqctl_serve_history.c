@@ -158,8 +158,9 @@ json_t *history_json(const char *queue, int minutes)
     const struct history *h = find(queue);
     uint64_t now = clock_wall_ns() / NS_PER_S;
     json_t *o =
-        json_pack("{s:s, s:i, s:o}", "queue", queue, "step_s", minutes ? 60 : 1,
-                  "end", json_time((minutes ? now / 60 * 60 : now) * NS_PER_S));
+        json_pack("{s:o, s:i, s:o}", "queue", json_printable(queue), "step_s",
+                  minutes ? 60 : 1, "end",
+                  json_time((minutes ? now / 60 * 60 : now) * NS_PER_S));
 
     for (int i = 0; i < SERIES && h; i++)
         json_object_set_new(o, kinds[i].name,

@@ -247,8 +247,8 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
         next = json_sprintf("%" PRIu64 ".1", f.since_ns);
     else
         next = json_null();
-    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:b, s:b}", "queue",
-                     a->path.queue, "letters", g.list, "dead",
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:b}", "queue",
+                     json_printable(a->path.queue), "letters", g.list, "dead",
                      s ? (json_int_t)store_count(s, STORE_DEAD) : 0, "next",
                      next, "since", ask_since(narrowed, &f), "looked_to",
                      narrowed > 0 ? json_time(f.since_ns) : json_null(),
@@ -332,7 +332,7 @@ static int letter_full(const struct letter *l, void *arg)
     bool bodies = !g->ask->o->no_bodies;
     json_t *o = letter_brief(l, false);
 
-    json_object_set_new(o, "queue", json_string(g->ask->path.queue));
+    json_object_set_new(o, "queue", json_printable(g->ask->path.queue));
     json_object_set_new(o, "first_received_at",
                         json_time(l->m.first_received_ns));
     json_object_set_new(o, "priority", json_integer(l->m.priority));

@@ -5,6 +5,7 @@
 
 #include "common/broker/broker_operand.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
+#include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
 
 #define PAGE_MOST 100
@@ -72,8 +73,9 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
             json_object_del(one, "body");
     }
     next = page_cut(list);
-    return json_pack("{s:s, s:o, s:o, s:b}", "queue", a->path.queue, "messages",
-                     list, "next", next, "bodies", !a->o->no_bodies);
+    return json_pack("{s:o, s:o, s:o, s:b}", "queue",
+                     json_printable(a->path.queue), "messages", list, "next",
+                     next, "bodies", !a->o->no_bodies);
 }
 
 /* known - that nothing is there is an answer only for a queue that is known */
@@ -100,6 +102,6 @@ json_t *ask_groups(const struct serve_ask *a, struct problem *p)
         return NULL;
     }
     next = page_cut(list);
-    return json_pack("{s:s, s:o, s:o}", "queue", a->path.queue, "groups", list,
-                     "next", next);
+    return json_pack("{s:o, s:o, s:o}", "queue", json_printable(a->path.queue),
+                     "groups", list, "next", next);
 }
