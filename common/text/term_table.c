@@ -12,8 +12,10 @@
 
 #define CELL_MIN 4  /* columns that a cut cell keeps: a letter and "..." */
 #define NAME_MIN 24 /* columns that names keep while others can give */
-#define MARK     3  /* columns of "..." */
-#define GAP      2  /* columns between two cells */
+#define READABLE \
+    12         /* columns that a cut cell keeps while extra ones are there */
+#define MARK 3 /* columns of "..." */
+#define GAP  2 /* columns between two cells */
 
 struct term_table {
     struct term_column *columns;
@@ -121,7 +123,7 @@ static int width_give(const struct term_column *c, int *width, int least,
     int title = term_columns(c->title), give;
 
     give = *width - (title > least ? title : least);
-    if (c->cut == TERM_WHOLE || give <= 0 || over <= 0)
+    if (c->cut == TERM_WHOLE || c->cut == TERM_EXTRA || give <= 0 || over <= 0)
         return 0;
     give = give < over ? give : over;
     *width -= give;
@@ -130,27 +132,85 @@ static int width_give(const struct term_column *c, int *width, int least,
 
 #define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
 
+/* widths_start - each column as wide as it is, without the empty spare ones;
+ * returns how many columns are over `limit` */
+static int widths_start(const struct term_table *t, int limit, int *widths)
+{
+    int over = (int)(t->n - 1) * GAP - limit;
+
+    for (size_t i = 0; i < t->n; i++) {
+        bool spare = t->columns[i].cut == TERM_SPARE && !t->filled[i];
+
+        widths[i] = spare ? LEFT_OUT : t->widths[i];
+        over += widths[i];
+    }
+    return over;
+}
+
+/* extras_leave - the last first, until what is cut stays readable; returns how
+ * many columns are over then */
+static int extras_leave(const struct term_table *t, int over, int *widths)
+{
+    int readable = 0; /* columns that the others can give */
+
+    for (size_t i = 0; i < t->n; i++) {
+        int width = widths[i];
+
+        readable += width_give(&t->columns[i], &width, READABLE, width);
+    }
+    for (size_t i = t->n; i-- > 0 && over > readable;) {
+        if (t->columns[i].cut != TERM_EXTRA)
+            continue;
+        over -= widths[i] - LEFT_OUT;
+        widths[i] = LEFT_OUT;
+    }
+    return over;
+}
+
+/* widest_give - a column each time, until nothing is over or none can give;
+ * names when `names`, else the others; returns how many columns are over */
+static int widest_give(const struct term_table *t, int over, bool names,
+                       int *widths)
+{
+    size_t widest;
+
+    for (; over > 0; over--, widths[widest]--) {
+        widest = t->n;
+        for (size_t i = 0; i < t->n; i++) {
+            const struct term_column *c = &t->columns[i];
+            int width = widths[i];
+
+            if ((c->cut == TERM_MIDDLE) == names &&
+                width_give(c, &width, CELL_MIN, 1) &&
+                (widest == t->n || widths[i] >= widths[widest]))
+                widest = i;
+        }
+        if (widest == t->n)
+            break;
+    }
+    return over;
+}
+
 /* widths_fit - column widths for `limit` columns (0 = none): names give way as
- * long as they can still be told apart, then the last column first; returns how
+ * long as they can still be told apart, then the widest column; returns how
  * many columns are not left out */
 static size_t widths_fit(const struct term_table *t, int limit, int *widths)
 {
-    int over = (int)(t->n - 1) * GAP - limit;
     size_t shown = t->n;
+    int over;
 
-    for (size_t i = 0; i < t->n; i++) {
-        widths[i] = t->widths[i];
-        if (limit > 0 && t->columns[i].cut == TERM_SPARE && !t->filled[i]) {
-            widths[i] = LEFT_OUT;
-            shown--;
-        }
-        over += widths[i];
+    if (limit == 0) {
+        memcpy(widths, t->widths, t->n * sizeof *widths);
+        return shown;
     }
-    for (size_t i = 0; limit > 0 && i < t->n; i++)
+    over = extras_leave(t, widths_start(t, limit, widths), widths);
+    for (size_t i = 0; i < t->n; i++)
         if (t->columns[i].cut == TERM_MIDDLE)
             over -= width_give(&t->columns[i], &widths[i], NAME_MIN, over);
-    for (size_t i = t->n; limit > 0 && i-- > 0;)
-        over -= width_give(&t->columns[i], &widths[i], CELL_MIN, over);
+    over = widest_give(t, over, false, widths);
+    widest_give(t, over, true, widths);
+    for (size_t i = 0; i < t->n; i++)
+        shown -= widths[i] == LEFT_OUT;
     return shown;
 }
 

@@ -19,10 +19,11 @@ struct term_table; /* opaque */
 enum term_align { TERM_LEFT, TERM_RIGHT };
 /* How a column is cut: names of one kind begin alike, so the middle goes. A
  * spare one is cut at its end, and left out on a terminal until a cell of it
- * has text; elsewhere, where a program counts columns, it is kept. */
-enum term_cut { TERM_WHOLE, TERM_END, TERM_MIDDLE, TERM_SPARE };
-/* Columns are fixed at open; those that can be cut are when it gets narrow, the
- * last such column first. */
+ * has text; elsewhere, where a program counts columns, it is kept. An extra one
+ * is whole, and left out where others would have to be cut to a few letters. */
+enum term_cut { TERM_WHOLE, TERM_END, TERM_MIDDLE, TERM_SPARE, TERM_EXTRA };
+/* Columns are fixed at open; when it gets narrow names are cut, then the widest
+ * of those that can be. */
 struct term_column {
     const char *title;
     enum term_align align;

@@ -75,7 +75,7 @@ static int list_table(struct context *ctx)
         {"ID", TERM_RIGHT, TERM_WHOLE},    {"DIED", TERM_LEFT, TERM_WHOLE},
         {"TRIES", TERM_RIGHT, TERM_WHOLE}, {"REASON", TERM_LEFT, TERM_WHOLE},
         {"ERROR", TERM_LEFT, TERM_END},    {"GROUP", TERM_LEFT, TERM_SPARE},
-        {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"BODY", TERM_LEFT, TERM_END},
+        {"SIZE", TERM_RIGHT, TERM_EXTRA},  {"BODY", TERM_LEFT, TERM_END},
     };
     struct listing listing = {
         .numbered = !ctx->broker,

@@ -315,6 +315,64 @@ Test(term, a_name_is_cut_in_the_middle_and_before_other_columns)
     fclose(out);
 }
 
+/* Neither of two texts is cut to a letter while the other is whole. */
+Test(term, the_widest_column_is_cut_first)
+{
+    int master;
+    setenv("NO_COLOR", "1", 1);
+    FILE *out = terminal(32, &master);
+    struct term_table *t = term_table_open(three, 3);
+    term_cellf(t, "7");
+    term_cellf(t, "exit 1: the bank does not answer");
+    term_cellf(t, "{\"invoice\": 12}");
+    term_table_print(t, out);
+    cr_assert_str_eq(shown(master, out),
+                     "ID  WHAT           BODY\r\n"
+                     " 7  exit 1: th...  {\"invoice\"...\r\n");
+    term_table_close(&t);
+    fclose(out);
+}
+
+/* extra_print - a table with two extra columns on `columns` of a terminal */
+static const char *extra_print(int columns)
+{
+    static const struct term_column extra[] = {
+        {"ID", TERM_LEFT, TERM_WHOLE},    {"PRIO", TERM_RIGHT, TERM_EXTRA},
+        {"ERROR", TERM_LEFT, TERM_SPARE}, {"SIZE", TERM_RIGHT, TERM_EXTRA},
+        {"BODY", TERM_LEFT, TERM_END},
+    };
+    int master;
+    FILE *out = terminal(columns, &master);
+    struct term_table *t = term_table_open(extra, 5);
+    const char *text;
+
+    term_cellf(t, "7");
+    term_cellf(t, "0");
+    term_cellf(t, "exit 1: the bank sleeps");
+    term_cellf(t, "15");
+    term_cellf(t, "{\"invoice\": 12}");
+    term_table_print(t, out);
+    text = shown(master, out);
+    term_table_close(&t);
+    fclose(out);
+    return text;
+}
+
+Test(term, extra_columns_leave_the_last_first_before_others_are_unreadable)
+{
+    setenv("NO_COLOR", "1", 1);
+    cr_assert_str_eq(
+        extra_print(60),
+        "ID  PRIO  ERROR                    SIZE  BODY\r\n"
+        "7      0  exit 1: the bank sleeps    15  {\"invoice\": 12}\r\n");
+    cr_assert_str_eq(extra_print(36), "ID  PRIO  ERROR         BODY\r\n"
+                                      "7      0  exit 1: t...  "
+                                      "{\"invoice...\r\n");
+    cr_assert_str_eq(extra_print(30), "ID  ERROR         BODY\r\n"
+                                      "7   exit 1: t...  "
+                                      "{\"invoice...\r\n");
+}
+
 static const struct term_column spare[] = {
     {"ID", TERM_RIGHT, TERM_WHOLE},
     {"GROUP", TERM_LEFT, TERM_SPARE},
