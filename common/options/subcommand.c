@@ -164,6 +164,10 @@ int subcommand_names_check(const struct subcommand_table *t,
         const char *word = line->operands[i];
 
         snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+        if (word_among(verb->words, word))
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "%s: \"%s\" is given no value; give %s=VALUE",
+                               verb->name, word, word);
         if (!word_among(verb->words, name))
             return problem_set(p, EX_USAGE, EINVAL,
                                "%s: \"%s\" cannot be set; give %s", verb->name,

@@ -91,6 +91,9 @@ struct options {
 
 extern const struct subcommand_table mqctl_table;
 
+/* Whether only some messages are asked for. */
+bool filter_given(const struct options *o);
+
 /* Every queue that can be found, with its worker. */
 int queues_run(const struct options *o);
 int create_run(const struct options *o);

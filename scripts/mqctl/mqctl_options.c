@@ -379,6 +379,14 @@ static int group_check(const struct serve_options *s, struct problem *p)
     return 0;
 }
 
+bool filter_given(const struct options *o)
+{
+    const struct waiting_filter *f = &o->filter;
+
+    return f->states != WAITING_ALL || f->error_glob || f->group || f->match ||
+           f->since_ns || f->until_ns || o->limit;
+}
+
 /* options_check - a verb that changes messages must be told of which, and not
  * twice */
 static int options_check(void *options, struct problem *p)
@@ -386,8 +394,7 @@ static int options_check(void *options, struct problem *p)
     const struct options *o = options;
     const struct waiting_filter *f = &o->filter;
     bool ids = o->line.operand_count > 1;
-    bool narrowed = f->states != WAITING_ALL || f->error_glob || f->group ||
-                    f->match || f->since_ns || f->until_ns || o->limit;
+    bool narrowed = filter_given(o);
 
     if (o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]) &&
         (1u << o->line.verb & NO_BROKER))
@@ -447,7 +454,6 @@ static const struct subcommand_exit exits[] = {
     {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
     {V(SERVE), EX_UNAVAILABLE, "built without it"},
     {V(MOVE), EX_UNAVAILABLE, "a worker has the queue, or no broker"},
-    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
     {EVERY, EX_OSERR, "system limit"},
     {EVERY & ~V(CREATE), EX_CANTCREAT, "state directory"},
     {V(METRICS), EX_CANTCREAT, "a file that cannot be written"},
@@ -457,6 +463,7 @@ static const struct subcommand_exit exits[] = {
     {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
     {STEER, EX_TEMPFAIL, "the message is in flight"},
     {V(SERVE), EX_TEMPFAIL, "the address is in use"},
+    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
     {EVERY, EX_NOPERM, "no permission"},
     {EVERY & ~V(CREATE), EX_CONFIG, "file of another version"},
     {V(MOVE), EX_CONFIG, "queue of another kind, or password or TLS file"},

@@ -138,6 +138,13 @@ static int cursor_read(const char *cursor, char key[HEADER_VALUE_MAX])
                : -EINVAL;
 }
 
+/* all_wanted - whether no flag left out a group */
+static bool all_wanted(const struct options *o)
+{
+    return o->groups == (1u << GROUP_IS_COUNT) - 1 && !o->filter.group &&
+           !o->after;
+}
+
 /* list_end - what became of the visit; an exit status */
 static int list_end(const struct groups_list *l, int err)
 {
@@ -149,7 +156,11 @@ static int list_end(const struct groups_list *l, int err)
     if (err == LIST_FULL)
         complain(0, "there are more: --after " CURSOR "%s", l->last);
     else if (l->rows == 0)
-        complain(0, "%s has no group that was asked for", l->m.queue);
+        complain(0,
+                 all_wanted(l->o)
+                     ? "%s has no group with a message whose time has come"
+                     : "%s has no group that was asked for",
+                 l->m.queue);
     if (l->rows && !l->m.runs)
         complain(0,
                  "no worker runs on %s: this is what the last one left; with "
@@ -199,7 +210,7 @@ int groups_run(const struct options *o)
         return status;
     err = groups_seen_each(&l.g, after, (size_t)size, o->filter.group,
                            group_show, &l);
-    if (l.table && term_table_print(l.table, stdout) < 0 && err >= 0)
+    if (l.table && l.rows && term_table_print(l.table, stdout) < 0 && err >= 0)
         err = -ENOMEM;
     status = list_end(&l, err);
     term_table_close(&l.table);

@@ -142,7 +142,12 @@ static int list_end(const struct listing *l, const char *queue, int err)
     if (err == LIST_FULL && l->table)
         complain(0, "there are more: --after %s", l->last);
     else if (!err && l->rows == 0 && l->table)
-        complain(0, "%s has no message that was asked for", queue);
+        complain(0,
+                 filter_given(l->o)
+                     ? "%s has no message that was asked for"
+                     : "%s has no message that runs or waits; those "
+                       "still in the queue are not listed",
+                 queue);
     return 0;
 }
 
@@ -152,9 +157,9 @@ static int list_open(struct listing *l, struct messages *m)
     static const struct term_column columns[] = {
         {"ID", TERM_LEFT, TERM_WHOLE},    {"STATE", TERM_LEFT, TERM_WHOLE},
         {"DUE", TERM_LEFT, TERM_WHOLE},   {"TRIES", TERM_RIGHT, TERM_WHOLE},
-        {"PRIO", TERM_RIGHT, TERM_WHOLE}, {"GROUP", TERM_LEFT, TERM_SPARE},
-        {"AGE", TERM_RIGHT, TERM_WHOLE},  {"ERROR", TERM_LEFT, TERM_SPARE},
-        {"SIZE", TERM_RIGHT, TERM_WHOLE}, {"BODY", TERM_LEFT, TERM_END},
+        {"PRIO", TERM_RIGHT, TERM_EXTRA}, {"GROUP", TERM_LEFT, TERM_SPARE},
+        {"AGE", TERM_RIGHT, TERM_EXTRA},  {"ERROR", TERM_LEFT, TERM_SPARE},
+        {"SIZE", TERM_RIGHT, TERM_EXTRA}, {"BODY", TERM_LEFT, TERM_END},
     };
     struct options o = *l->o;
     int status;

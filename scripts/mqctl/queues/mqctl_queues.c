@@ -14,6 +14,7 @@
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
+#include "common/text/term.h"
 #include "common/text/term_table.h"
 #include "scripts/mqctl/mqctl_proc.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
@@ -93,7 +94,7 @@ static int list(const struct options *o, const struct queue_list *n)
             status = complain_memory();
         snapshot_close(&v);
     }
-    if (!o->json)
+    if (!o->json && n->count > 0)
         term_table_print(table, stdout);
     term_table_close(&table);
     return status;
@@ -205,15 +206,17 @@ static int in_the_way(const struct snapshot *v)
     if (v->depth > 0)
         return complain(
             EX_UNAVAILABLE,
-            "%s holds %ld messages, which would be lost; let a worker "
-            "take them, or give --force",
-            v->queue, v->depth);
+            "%s holds %ld message%s, which would be lost; let a worker "
+            "take %s, or give --force",
+            v->queue, v->depth, term_plural((uint64_t)v->depth),
+            v->depth == 1 ? "it" : "them");
     if (v->spooled > 0)
         return complain(EX_UNAVAILABLE,
-                        "%" PRId64 " messages of %s are in its spool, in %s, "
-                        "and have not run; let a worker run them, or give "
+                        "%s has %" PRId64 " message%s in its spool, in %s, "
+                        "that %s not run; let a worker do that, or give "
                         "--force: then they stay there for the next one",
-                        v->spooled, v->queue, v->dir.folder);
+                        v->queue, v->spooled, term_plural((uint64_t)v->spooled),
+                        v->dir.folder, v->spooled == 1 ? "has" : "have");
     if (!v->has_queue && v->no_queue.status != EX_NOINPUT)
         return complain(
             v->no_queue.status,

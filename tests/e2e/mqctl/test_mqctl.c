@@ -387,6 +387,9 @@ Test(mqctl, set_without_a_worker_tells_what_can_be_set)
     cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert(strstr(r.err, "\"nothing\" cannot be set; give max-concurr"),
               "%s", r.err);
+    r = ctl("set", q, "timeout", "5s");
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert(strstr(r.err, "no value; give timeout=VALUE"), "%s", r.err);
     r = ctl("set", q, "timeout=5s");
     cr_assert_eq(r.status, 69, "%s", r.err);
     r = ctl("set", q);

@@ -355,7 +355,13 @@ Test(mqctl_groups, what_is_wrong_is_told)
     cr_assert_not_null(strstr(r.err, "did you mean release"), "%s", r.err);
     cr_assert_eq(ctl("group", q, "", "close").status, 64);
     cr_assert_eq(ctl("groups", "--state", "parked", q).status, 64);
-    cr_assert_eq(ctl("groups", q).status, 0, "nothing of it yet");
+    r = ctl("groups", q);
+    cr_assert_eq(r.status, 0, "nothing of it yet");
+    cr_assert_str_eq(r.out, "", "no titles without a line below them");
+    cr_assert_not_null(strstr(r.err, "no group with a message"), "%s", r.err);
+    r = ctl("groups", "--state", "held", q);
+    cr_assert_not_null(strstr(r.err, "no group that was asked for"), "%s",
+                       r.err);
 }
 
 /* gone - whether neither the queue nor the spool has anything */

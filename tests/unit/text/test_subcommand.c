@@ -263,8 +263,12 @@ Test(verbs, names_of_settings_are_told_and_are_no_flags)
 
 Test(verbs, names_of_settings_are_checked_when_asked)
 {
-    cr_assert_eq(READS(1, "/a", "size=3", "colour"), 0);
+    cr_assert_eq(READS(1, "/a", "size=3", "colour=red"), 0);
     cr_assert_eq(subcommand_names_check(&table, &v.line, &p), 0);
+    cr_assert_eq(READS(1, "/a", "size", "3"), 0);
+    cr_assert_lt(subcommand_names_check(&table, &v.line, &p), 0);
+    cr_assert_str_eq(p.text,
+                     "wipe: \"size\" is given no value; give size=VALUE");
     cr_assert_eq(READS(1, "/a", "size=3", "sise=3"), 0);
     cr_assert_lt(subcommand_names_check(&table, &v.line, &p), 0);
     cr_assert_str_eq(p.text,
