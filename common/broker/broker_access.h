@@ -26,22 +26,21 @@ struct broker_access {
     {                                                                        \
         "password-file", 0, OPT_STRING,                                      \
             .value = "FILE", __VA_ARGS__,                                    \
-            .help = "what opens a queue on a broker; else "                  \
+            .help = "file with the password for a broker; else "             \
                     "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD" \
     }
-#define BROKER_TLS_CA(...)                                                     \
-    {                                                                          \
-        "tls-ca", 0, OPT_STRING,                                               \
-            .value = "FILE", __VA_ARGS__,                                      \
-            .help =                                                            \
-                "who may have signed the certificate of a broker (amqps://); " \
-                "without it those that the system trusts"                      \
+#define BROKER_TLS_CA(...)                                                   \
+    {                                                                        \
+        "tls-ca", 0, OPT_STRING,                                             \
+            .value = "FILE", __VA_ARGS__,                                    \
+            .help =                                                          \
+                "authorities that may have signed the broker's certificate " \
+                "(amqps://); without this, those that the system trusts"     \
     }
-#define BROKER_TLS_CERT(...)                               \
-    {                                                      \
-        "tls-cert", 0, OPT_STRING,                         \
-            .value = "FILE", __VA_ARGS__,                  \
-            .help = "certificate that the broker is shown" \
+#define BROKER_TLS_CERT(...)                                                   \
+    {                                                                          \
+        "tls-cert", 0, OPT_STRING, .value = "FILE", __VA_ARGS__,               \
+                                   .help = "certificate to show to the broker" \
     }
 #define BROKER_TLS_KEY(...)                                     \
     {                                                           \

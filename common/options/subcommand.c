@@ -408,6 +408,6 @@ void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
     fprintf(out, "Usage: %s %s\n\n%s\n", t->program, t->usage, t->about);
     verbs_print(t, out);
     notes_make(notes, t, ~0u);
-    fprintf(out, "\n%s VERB --help tells the options of a verb.\n%s\n",
+    fprintf(out, "\n%s VERB --help lists the options of a verb.\n%s\n",
             t->program, notes);
 }

@@ -19,7 +19,7 @@ static const struct subcommand_row verbs[] = {
                    "Show letters with the history of their attempts.",
                    .least = 1, .most = SUBCOMMAND_ANY},
     [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
-                     "Send letters into the queue again, oldest first.",
+                     "Send letters to the queue again, oldest first.",
                      .least = 1, .most = SUBCOMMAND_ANY, .also = "retry"},
     [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
                       "Remove letters for good.", .least = 1,
@@ -28,11 +28,10 @@ static const struct subcommand_row verbs[] = {
                     "Remove letters that died long ago for good.", .least = 1,
                     .most = SUBCOMMAND_ANY},
     [VERB_EXPORT] = {"export", "[options] QUEUE [ID...|-]",
-                     "Print letters as JSON, one a line, oldest first.",
+                     "Print letters as JSON, one on each line, oldest first.",
                      .least = 1, .most = SUBCOMMAND_ANY},
     [VERB_IMPORT] = {"import", "[options] QUEUE [FILE]",
-                     "Put in letters that export printed, from FILE or "
-                     "stdin.",
+                     "Add letters that export printed, from FILE or stdin.",
                      .least = 1, .most = 2},
 };
 /* read_reason - --reason */
@@ -93,7 +92,7 @@ static const struct subcommand_flag flags[] = {
     {FILTER,
      {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
       .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
-      .help = "only letters that died of exhausted, rejected, expired, "
+      .help = "only letters with this reason: exhausted, rejected, expired, "
               "crashed, bad-header or group-closed"}},
     {FILTER,
      {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
@@ -116,8 +115,8 @@ static const struct subcommand_flag flags[] = {
       AT(filter.limit), .help = "only the N newest of them"}},
     {FILTER,
      {"replayed", 0, OPT_FLAG, AT(filter.replayed),
-      .help = "letters on their way through the queue, instead of "
-              "dead ones"}},
+      .help = "choose letters on their way through the queue instead of dead "
+              "ones"}},
     {REMOVE, {"all", 'a', OPT_FLAG, AT(all), .help = "all letters"}},
     {V(PURGE),
      {"older-than", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
@@ -125,9 +124,10 @@ static const struct subcommand_flag flags[] = {
       .help = "only letters that died longer ago than DUR"}},
     {EVERY & ~V(EXPORT),
      {"json", 'j', OPT_FLAG, AT(json),
-      .help = "one JSON object a line: letters with their history, numbers"}},
+      .help = "print JSON, one object on each line: letters with their "
+              "history, or counts"}},
     {REMOVE | V(IMPORT),
-     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only what goes wrong"}},
+     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
     {V(LIST),
      {"count", 0, OPT_FLAG, AT(count),
       .help = "print only how many there are"}},
@@ -147,42 +147,40 @@ static const struct subcommand_flag flags[] = {
               "then removed"}},
     {V(REPLAY),
      {"reset-expiry", 0, OPT_FLAG, AT(reset_expiry),
-      .help = "drop the time a letter expires at; one that has "
-              "passed is refused without this"}},
+      .help = "drop the time at which a letter expires; without this, an "
+              "expired letter is refused"}},
     {V(REPLAY),
      {"again", 0, OPT_FLAG, AT(again),
-      .help = "send letters once more that are on their way already: "
-              "those that are named, or --replayed"}},
+      .help = "send letters once more that are already on their way: those "
+              "that are named, or --replayed"}},
     {V(REPLAY),
      {"canary", 0, OPT_FLAG, AT(canary),
-      .help = "send one first, and the others only if it ended "
-              "done"}},
+      .help = "send one first, and the others only if that one is done"}},
     {V(REPLAY),
      {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000,
       AT(rate), .help = "send N a second"}},
     {V(REPLAY),
      {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
       SEEN(has_wait),
-      .help = "wait at most DUR for room in the queue, for each "
-              "letter, and for the canary; without this as long as "
-              "it takes"}},
+      .help = "wait at most DUR for room in the queue, for each letter, and "
+              "for the canary; without this, as long as it takes"}},
     {REMOVE,
      {"dry-run", 'n', OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
     {EVERY & ~(V(EXPORT) | V(IMPORT)),
      {"utc", 0, OPT_FLAG, AT(utc),
-      .help = "times in UTC (RFC 3339) on a terminal, too"}},
+      .help = "print times in UTC (RFC 3339) on a terminal, too"}},
     {EVERY & ~(V(EXPORT) | V(IMPORT)),
      {"local", 0, OPT_FLAG, AT(local),
-      .help = "times as on a terminal where there is none"}},
+      .help = "print times as on a terminal even if there is none"}},
     {EVERY, BROKER_PASSWORD_FILE(AT(access.password_file))},
     {EVERY, BROKER_TLS_CA(AT(access.tls.ca))},
     {EVERY, BROKER_TLS_CERT(AT(access.tls.cert))},
     {EVERY, BROKER_TLS_KEY(AT(access.tls.key))},
     {EVERY,
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
-      .help = "state directory of the worker; without this as the "
-              "worker finds it"}},
+      .help = "state directory of the worker; without this, found as by the "
+              "worker"}},
     {EVERY,
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };

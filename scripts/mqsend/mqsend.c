@@ -50,28 +50,28 @@ static const struct option_row rows[] = {
      .help = "id of the message, a ULID; only for one message"},
     {"delay", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
      AT(envelope.delay_ns), SEEN(has_delay),
-     .help = "the worker holds the message that long before it runs"},
+     .help = "the worker holds the message for DUR after it was sent"},
     {"at", 0, OPT_CALL, .value = "TIME", AT(envelope), .call = flag_at,
      .help = "the worker holds the message until then: 14:30, \"tomorrow "
              "08:00\", 2026-11-23T14:30 in local time, or with a zone"},
     {"ttl", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
      AT(envelope.ttl_ns),
-     .help = "the message is dead if it was not started by then"},
+     .help = "the message is dead if it is not started within DUR"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .min = 1,
      .max = DURATION_MAX, AT(timeout_ns),
      .help = "time limit of its handler, in whole ms"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1,
      .max = HEADER_ATTEMPTS, AT(envelope.max_attempts),
-     .help = "failed deliveries before it is dead, instead of the worker's "
-             "number"},
+     .help = "failed deliveries after which it is dead, instead of the "
+             "worker's number"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope),
      .call = flag_backoff,
-     .help = "how long it waits for its retries, like exp:1s,5m or 1s,5s,30s, "
-             "instead of the worker's"},
+     .help = "how long it waits before each retry, like exp:1s,5m or "
+             "1s,5s,30s, instead of the worker's"},
     {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", AT(envelope),
      .call = flag_unique,
      .help = "the worker discards it if it has received another message with "
-             "that key within DUR, 1h"},
+             "that key within DUR (1h)"},
     {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", AT(envelope),
      .call = flag_header,
      .help = "a line of your own in the header; may be repeated"},
@@ -90,7 +90,7 @@ static const struct option_row rows[] = {
     {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
      SEEN(has_wait), .under = "A queue without room",
      .help = "wait at most DUR for room in a full queue, for each message; "
-             "without this as long as it takes"},
+             "without this, as long as it takes"},
     {"no-wait", 0, OPT_FLAG, AT(no_wait),
      .help = "do not wait for room in a full queue"},
     {"create", 0, OPT_FLAG, AT(create), .under = "A queue that is missing",
@@ -109,12 +109,12 @@ static const struct option_row rows[] = {
     BROKER_TLS_CERT(AT(access.tls.cert)),
     BROKER_TLS_KEY(AT(access.tls.key)),
     {"print-id", 0, OPT_FLAG, AT(print_id), .under = "Output",
-     .help = "print the id of each message that was sent, one a line"},
+     .help = "print the id of each message that was sent, one on each line"},
     {"json", 'j', OPT_FLAG, AT(json),
-     .help = "print queue and id of each message that was sent, one JSON "
-             "object a line"},
+     .help = "print queue and id of each message that was sent as JSON, one "
+             "object on each line"},
     {"quiet", 'q', OPT_FLAG, AT(quiet),
-     .help = "print only what goes wrong: no progress, no note of a wait"},
+     .help = "print only errors: no progress bar, no notes"},
     {"help", 'h', OPT_FLAG, AT(help), .under = "Help",
      .help = "print this and exit"},
     {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
@@ -125,8 +125,7 @@ static const struct option_table table = {
     .usage = "[options] QUEUE [BODY]",
     .about = "Send messages to a POSIX message queue, or to a RabbitMQ quorum "
              "queue (amqp://USER@HOST/VHOST/QUEUE).",
-    .notes = "The body is BODY, else FILE, else what stdin gives until its "
-             "end.\n"
+    .notes = "The body is BODY, else the contents of FILE, else all of stdin.\n"
              "Exit status: 0; 64 usage; 65 body too large; 66 no such queue;\n"
              "71 system limit; 75 the queue stayed full; 77 no permission.\n"
              "See mqsend(1).",

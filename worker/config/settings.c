@@ -106,13 +106,13 @@ static const struct option_row rows[] = {
      .under = "Deliveries", .help = "handlers at once, all kinds together"},
     {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = "1s", AT(batch_limit_ns),
-     .help = "how long one receive work item keeps its thread; 0 is one "
-             "message, none is until the queue is empty"},
+     .help = "how long a work item keeps its thread; 0: for one message, none: "
+             "until the queue is empty"},
     {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
      AT(rate), .call = read_rate,
-     .help = "at most so many deliveries in a second, minute or hour, retries "
-             "included, and BURST of them at once; without BURST what comes in "
-             "a tenth of a second, 1 at least"},
+     .help = "at most N deliveries in a second, minute or hour, retries "
+             "included, and BURST of them at once; without BURST, as many as "
+             "are allowed in a tenth of a second, but at least 1"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
      .preset = "5", AT(max_attempts), .under = "Failures",
      .help = "failed deliveries before a message is dead"},
@@ -126,13 +126,14 @@ static const struct option_row rows[] = {
              "random; a retry never comes earlier than the backoff says"},
     {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,
      .preset = "none", AT(retry_for_ns),
-     .help = "a failure of a message that was received DUR ago or earlier is "
-             "its last"},
+     .help = "a message that fails and was received DUR ago or earlier is not "
+             "tried again"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
      .preset = "3", AT(max_crashes),
-     .help = "times the worker may die under a message before it is dead"},
+     .help = "times the worker may die while a message runs before the message "
+             "is dead"},
     {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
-     .help = "exit code to verdict, like 3=discard,70=dead; verdicts: done, "
+     .help = "verdicts for exit codes, like 3=discard,70=dead; verdicts: done, "
              "retry, dead, discard"},
     {"breaker-failures", 0, OPT_NUMBER, .value = "N", .max = 1000000,
      .preset = "0", AT(breaker_failures),
@@ -140,38 +141,41 @@ static const struct option_row rows[] = {
     {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
      .preset = "10s", AT(breaker_pause_ns),
      .help = "how long nothing is taken once the breaker is open; then one "
-             "probe"},
+             "message runs as a probe"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
      .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
      .under = "Time limits of handlers",
      .help = "time limit of a handler: SIGTERM to its process group; a "
-             "message's own timeout goes before it"},
+             "message's own timeout replaces it"},
     {"max-timeout", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .min = NS_PER_MS, .preset = "none", AT(max_timeout_ns),
      .help = "the longest time limit that a message may ask for; a longer one "
              "counts as this"},
     {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort),
-     .help = "a plugin that runs on for --kill-after past its time limit ends "
-             "the worker, as a crash; the next start brings the message back"},
+     .help = "a plugin's function that runs for its time limit and "
+             "--kill-after ends the worker, which counts as a crash; the next "
+             "start runs the message again"},
     {"kill-after", 0, OPT_DURATION, .value = "DUR", .preset = "5s",
      AT(kill_after_ns),
-     .help = "how long after that SIGKILL follows, to all it started"},
+     .help = "how long after SIGTERM to send SIGKILL, to all that the handler "
+             "started"},
     {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
-     .help = "at SIGTERM or SIGINT, how long running handlers may finish; a "
-             "second signal skips the rest"},
+     .help = "how long running handlers may take to finish after SIGTERM or "
+             "SIGINT; a second signal skips the rest"},
     {"run-for", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
      AT(run_for_ns), .under = "Runs that end by themselves",
-     .help = "bounded run: take no message that might not be finished by then, "
-             "and exit 0"},
+     .help = "bounded run: take no message that might not be finished within "
+             "DUR from the start, and exit 0"},
     {"estimated-duration", 0, OPT_DURATION, .value = "DUR", .preset = "2s",
      AT(estimated_duration_ns),
-     .help = "of a handler, for a bounded run, until one has been measured"},
+     .help = "how long a handler takes, for a bounded run, until one has been "
+             "measured"},
     {"tolerance-factor", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
      .preset = "5", AT(tolerance_factor),
      .help = "a bounded run leaves N times the mean handler time at its end"},
     {"exit-when-idle", 0, OPT_DURATION, true, .value = "DUR", .preset = "0s",
      AT(exit_when_idle_ns), SEEN(exit_when_idle),
-     .help = "exit once the queue has been empty and nothing ran for DUR; "
+     .help = "exit once the queue has been empty and nothing has run for DUR; "
              "retries that wait do not count, the next run takes them"},
     {"max-deliveries", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      AT(max_deliveries), .help = "exit after N deliveries"},
@@ -180,24 +184,24 @@ static const struct option_row rows[] = {
      .help = "messages that may be held for ordered groups"},
     {"group-quantum", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
      .preset = "10", AT(group_quantum),
-     .help = "messages run from one group before others get the thread"},
+     .help = "messages of one group that run in a row before other groups get "
+             "the thread"},
     {"max-parked", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      .preset = "100000", AT(max_parked),
-     .help = "messages behind blocked groups that the store takes; at this "
-             "number nothing more is received"},
+     .help = "messages of blocked groups that may be parked in the store; at "
+             "this number nothing more is received"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
      .words = "continue|hold", .preset = "continue", AT(on_group_dead),
-     .help = "what a group does whose head died: go on with the next, or wait "
-             "until mqdlq has replayed or discarded it"},
+     .help = "what a group does when its first message has died: go on with "
+             "the next, or wait until mqdlq has replayed or discarded it"},
     {"group-separator", 0, OPT_CALL, .value = "CHAR", AT(group_separator),
      .call = header_separator,
-     .help = "the group of a message without a header is what stands before "
-             "the first CHAR of its body"},
+     .help = "the group of a message without a header is the text before the "
+             "first CHAR of its body"},
     {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      .preset = "1000000", AT(max_waiting), .under = "Messages that wait",
-     .help =
-         "messages that may wait in the store, for whatever; at this number "
-         "nothing more is taken from the queue"},
+     .help = "messages that may wait in the store, for any reason; at this "
+             "number nothing more is taken from the queue"},
     {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = HEADER_MAX_DELAY, AT(max_delay_ns),
      .help = "a message whose not-before lies further ahead is dead; a handler "
@@ -208,17 +212,18 @@ static const struct option_row rows[] = {
              "wait, and what waits survives a reboot; 0 is off"},
     {"spool-sync", 0, OPT_CHOICE, .value = "waiting|always",
      .words = "waiting|always", .preset = "waiting", AT(spool_sync),
-     .help = "which messages a spool writes: those that wait, or each before "
-             "it runs"},
+     .help = "which messages a spool writes to the disk: those that wait, or "
+             "each one before it runs"},
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
      .call = read_queue_name, .under = "Dead letters",
-     .help = "also move dead letters into this POSIX queue as it has room"},
+     .help = "move dead letters to this POSIX queue when it has room"},
     {"keep-dead", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .min = NS_PER_MS, .preset = "none", AT(keep_dead_ns),
-     .help = "remove dead letters that died DUR ago"},
+     .help = "remove dead letters DUR after they died"},
     {"max-dead", 0, OPT_NUMBER, .value = "N", .max = INT64_MAX, .preset = "0",
      AT(max_dead),
-     .help = "keep N dead letters at most: the oldest are removed; 0 is all"},
+     .help =
+         "keep at most N dead letters: the oldest are removed; 0 keeps all"},
     {"on-dead", 0, OPT_STRING, .value = "COMMAND", AT(on_dead),
      .help = "run by sh -c once for each message that becomes a dead letter, "
              "with the letter as JSON on stdin"},
@@ -232,13 +237,12 @@ static const struct option_row rows[] = {
              "messages from stdin and writes verdicts to stdout"},
     {"window", 0, OPT_NUMBER, .value = "N", .min = 1, .max = WINDOW_MAX,
      .preset = "1", AT(window),
-     .help = "messages that each child of --stream may have open"},
+     .help = "messages that each child of --stream may have open at once"},
     {"max-requests", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      AT(max_requests), .help = "replace a child of --stream after N messages"},
     {"max-rss", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = INT64_MAX,
      AT(max_rss),
-     .help = "replace a child of --stream whose resident memory has grown over "
-             "SIZE"},
+     .help = "replace a child of --stream whose resident memory is over SIZE"},
     {"no-create", 0, OPT_FLAG, AT(no_create), .under = "The queue",
      .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
@@ -253,15 +257,15 @@ static const struct option_row rows[] = {
     BROKER_TLS_CERT(AT(access.tls.cert)),
     BROKER_TLS_KEY(AT(access.tls.key)),
     {"allow-unreplicated", 0, OPT_FLAG, AT(allow_unreplicated),
-     .help = "take a queue of a broker that is on one node only: it is lost "
-             "with that"},
+     .help = "accept a queue on a broker that is on one node only, and is lost "
+             "with that node"},
     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
      .under = "State", .help = "where retries and dead letters are kept"},
     {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
      .help = "where messages in flight are kept, on a tmpfs"},
     {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
-     .help = "run also where no tmpfs is: a kill while the disk is written may "
-             "lose the message in hand"},
+     .help = "run even if there is no tmpfs: a kill while the disk is written "
+             "may lose the message that is being received"},
     {"log-format", 0, OPT_CHOICE, .value = "FORMAT",
      .words = "text|json|human|auto", .preset = "auto", AT(log_format),
      .under = "Log",
@@ -271,7 +275,7 @@ static const struct option_row rows[] = {
     {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
      .preset = "200", AT(stderr_rate),
      .help = "lines a second that are logged of what handlers write to stderr, "
-             "ten seconds' worth at once; 0 is all"},
+             "ten seconds' worth at once; 0 logs all"},
     {"verbose", 'v', OPT_COUNT, AT(verbose),
      .help = "log each delivery that ends well, too"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "log warnings and errors only"},
