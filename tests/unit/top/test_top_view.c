@@ -270,6 +270,20 @@ Test(top_view, names_are_cut_in_the_middle_with_a_mark)
     canvas_close(&drawn);
 }
 
+/* They differ in neither their beginning nor the half of the end. */
+Test(top_view, names_that_are_cut_are_told_apart)
+{
+    struct view_queue q[] = {a_queue("/new-invoices-queue-name-eu-west"),
+                             a_queue("/new-invoices-queue-name-us-west"),
+                             a_queue("/orders")};
+    struct view v = a_view(q, 3);
+
+    draw(&v, 80, 24);
+    says("...eu-west running");
+    says("...us-west running");
+    canvas_close(&drawn);
+}
+
 Test(top_view, empty_lists_say_so)
 {
     struct view_queue q[] = {a_queue("/orders")};

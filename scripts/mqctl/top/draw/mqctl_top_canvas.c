@@ -11,9 +11,6 @@
 #include "common/base/safe_text.h"
 #include "common/text/term.h"
 
-#define TEXT 1024 /* bytes of one part */
-#define MARK 3    /* columns of "..." */
-
 int canvas_open(struct canvas *c, int columns, int rows)
 {
     *c = (struct canvas){.columns = columns, .rows = rows, .end = rows};
@@ -82,7 +79,7 @@ static void add(const struct canvas *c, struct canvas_line *l, int x,
 void canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...)
 {
     struct canvas_line *l = current(c);
-    char text[TEXT], safe[TEXT];
+    char text[CANVAS_TEXT], safe[CANVAS_TEXT];
     va_list args;
 
     if (!l)
@@ -94,25 +91,27 @@ void canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...)
     add(c, l, x, paint, safe);
 }
 
-/* cut - what a cell has room for, with a mark where something is missing */
-static void cut(char out[TEXT], const char *text, int width,
-                enum canvas_side side)
+void canvas_cut(char out[CANVAS_TEXT], const char *text, int width, int tail)
 {
-    const char *tail = "";
-    int mark = width > 2 * MARK ? MARK : 0, taken;
+    int mark = width > 2 * CANVAS_MARK ? CANVAS_MARK : 0, taken;
+    const char *end = "";
 
-    if (side == CANVAS_MIDDLE)
-        tail = term_tail(text, (width - mark) / 2);
-    snprintf(out, TEXT, "%.*s%.*s%s",
-             (int)term_fit(text, width - mark - term_columns(tail), &taken),
-             text, mark, "...", tail);
+    if (term_columns(text) <= width) {
+        snprintf(out, CANVAS_TEXT, "%s", text);
+        return;
+    }
+    if (tail > 0)
+        end = term_tail(text, tail < width - mark ? tail : width - mark);
+    snprintf(out, CANVAS_TEXT, "%.*s%.*s%s",
+             (int)term_fit(text, width - mark - term_columns(end), &taken),
+             text, mark, "...", end);
 }
 
 void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
                  enum paint paint, const char *text)
 {
     struct canvas_line *l = current(c);
-    char safe[TEXT], part[TEXT];
+    char safe[CANVAS_TEXT], part[CANVAS_TEXT];
     int columns;
 
     if (!l || width <= 0)
@@ -120,7 +119,8 @@ void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
     safe_text_copy(safe, sizeof safe, text, strlen(text));
     columns = term_columns(safe);
     if (columns > width) {
-        cut(part, safe, width, side);
+        canvas_cut(part, safe, width,
+                   side == CANVAS_MIDDLE ? (width - CANVAS_MARK) / 2 : 0);
         add(c, l, x, paint, part);
     } else {
         add(c, l, side == CANVAS_RIGHT ? x + width - columns : x, paint, safe);

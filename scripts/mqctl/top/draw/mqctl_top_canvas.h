@@ -54,6 +54,11 @@ canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...);
 enum canvas_side { CANVAS_LEFT, CANVAS_MIDDLE, CANVAS_RIGHT };
 void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
                  enum paint paint, const char *text);
+/* What `width` columns have room for; of what does not fit `tail` columns of
+ * the end stay, behind "..." where there is room for that. */
+#define CANVAS_TEXT 1024 /* bytes */
+#define CANVAS_MARK 3    /* columns of "..." */
+void canvas_cut(char out[CANVAS_TEXT], const char *text, int width, int tail);
 /* Mark the current line. */
 void canvas_choose(struct canvas *c);
 

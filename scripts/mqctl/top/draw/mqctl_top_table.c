@@ -17,6 +17,7 @@
 #define CURVE_LEAST 16
 #define CURVES      3
 #define CELL        64 /* bytes */
+#define COMPARED    64 /* names, each with all others, for each picture */
 
 /* ---- what needs a person ---- */
 
@@ -213,6 +214,7 @@ void view_sort(struct view_queue *queues, size_t count, size_t sort,
 /* Where what is, on this screen. */
 struct places {
     int name, state; /* columns wide */
+    int tail;        /* columns of the end of a name that is cut */
     int curves;      /* where the first one begins */
     int curve;       /* columns of each; 0: there is no room */
 };
@@ -238,6 +240,36 @@ static int clamp(int least, int n, int most)
     return n > least ? n : least;
 }
 
+/* alike - whether two queues would have one name on the screen */
+static bool alike(const struct view *v, int width, int tail)
+{
+    char one[CANVAS_TEXT], other[CANVAS_TEXT];
+
+    for (size_t i = 0; i < v->count; i++) {
+        canvas_cut(one, v->queues[i].name, width, tail);
+        for (size_t k = 0; k < i; k++) {
+            canvas_cut(other, v->queues[k].name, width, tail);
+            if (strcmp(one, other) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* tail_find - half of what is shown of a name; where that does not tell all
+ * queues apart, as much as does, and one more: a letter alone says little */
+static int tail_find(const struct view *v, int width)
+{
+    int half = (width - CANVAS_MARK) / 2, most = width - CANVAS_MARK, tail;
+
+    if (longest(v, false) <= width || v->count > COMPARED ||
+        !alike(v, width, half))
+        return half;
+    for (tail = half + 1; tail < most && alike(v, width, tail);)
+        tail++;
+    return alike(v, width, tail) ? half : tail + (tail < most);
+}
+
 /* places_find - names first, then states, then curves have what is left */
 static struct places places_find(const struct view *v, const struct canvas *c)
 {
@@ -248,6 +280,7 @@ static struct places places_find(const struct view *v, const struct canvas *c)
         numbers += 1 + columns[i].width;
     room = c->columns - numbers - 2; /* with a blank after name and state */
     p.name = clamp(NAME_LEAST, longest(v, false), room - STATE_LEAST);
+    p.tail = tail_find(v, p.name);
     room -= p.name;
     p.state = clamp(STATE_LEAST, longest(v, true),
                     room < STATE_MOST ? room : STATE_MOST);
@@ -329,11 +362,13 @@ static void row(const struct view *v, struct canvas *c, const struct places *p,
 {
     const struct view_queue *q = &v->queues[i];
     const struct history *h = q->past;
+    char name[CANVAS_TEXT];
     int next = p->curve + 2;
 
     if (i == v->chosen)
         canvas_choose(c);
-    canvas_cell(c, 0, p->name, CANVAS_MIDDLE, PAINT_PLAIN, q->name);
+    canvas_cut(name, q->name, p->name, p->tail);
+    canvas_cell(c, 0, p->name, CANVAS_LEFT, PAINT_PLAIN, name);
     if (q->problem) {
         canvas_put(c, p->name + 1, PAINT_BAD, "%s", q->problem);
         c->y++;
