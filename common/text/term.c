@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "common/base/safe_text.h"
 #include "common/base/utf8.h"
 
 #define DEFAULT_WIDTH 80
@@ -110,4 +111,31 @@ const char *term_tail(const char *text, int columns)
         return text;
     at = term_fit(text, over, &taken);
     return text + (taken < over ? term_fit(text, over + 1, &taken) : at);
+}
+
+void term_words(FILE *out, const char *text, int at, int indent, int width)
+{
+    char safe[4096];
+    int taken;
+
+    safe_text_copy(safe, sizeof safe, text, strlen(text));
+    for (const char *word = safe; *word; word += strspn(word, " ")) {
+        size_t size = strcspn(word, " ");
+        bool first = word == safe;
+        char copy[sizeof safe];
+
+        memcpy(copy, word, size);
+        copy[size] = '\0';
+        taken = term_columns(copy);
+        if (width && !first && at + 1 + taken > width && at > indent) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', out);
+            at++;
+        }
+        fputs(copy, out);
+        at += taken;
+        word += size;
+    }
 }

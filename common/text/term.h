@@ -37,6 +37,11 @@ size_t term_fit(const char *text, int columns, int *taken);
 /* The end of `text` that takes at most `columns`. */
 const char *term_tail(const char *text, int columns);
 
+/* A text that is made safe to print, its words on lines of at most `width`
+ * columns (0: one line), each but the first indented; `at` columns of the first
+ * are taken. */
+void term_words(FILE *out, const char *text, int at, int indent, int width);
+
 /* The end of a noun after a number: "", or "s". */
 static inline const char *term_plural(uint64_t n)
 {

@@ -35,37 +35,6 @@ static void as_json(const struct findings *f, const struct finding *what,
     (void)json_print_line(o, stdout);
 }
 
-/* words_put - a text that is safe to print, its words on lines of at most
- * `width` columns (0: one line), each but the first indented; `at` columns of
- * the first are taken */
-static void words_put(FILE *out, const char *text, int at, int indent,
-                      int width)
-{
-    char safe[4096];
-    int taken;
-
-    safe_text_copy(safe, sizeof safe, text, strlen(text));
-    for (const char *word = safe; *word; word += strspn(word, " ")) {
-        size_t size = strcspn(word, " ");
-        bool first = word == safe;
-        char copy[sizeof safe];
-
-        memcpy(copy, word, size);
-        copy[size] = '\0';
-        taken = term_columns(copy);
-        if (width && !first && at + 1 + taken > width && at > indent) {
-            fprintf(out, "\n%*s", indent, "");
-            at = indent;
-        } else if (!first) {
-            fputc(' ', out);
-            at++;
-        }
-        fputs(copy, out);
-        at += taken;
-        word += size;
-    }
-}
-
 /* as_text - a line, and one more for what fixes it: that one is never broken,
  * so that it can be copied */
 static void as_text(struct findings *f, const struct finding *what,
@@ -80,8 +49,8 @@ static void as_text(struct findings *f, const struct finding *what,
             levels[what->level].name, term_colour(stdout, TERM_PLAIN));
     safe_text(out, lead, strlen(lead), true);
     fputc(' ', out);
-    words_put(out, text, INDENT + term_columns(lead) + 1, INDENT,
-              term_width(stdout));
+    term_words(out, text, INDENT + term_columns(lead) + 1, INDENT,
+               term_width(stdout));
     if (what->fix) {
         fprintf(out, "\n%*s-> ", INDENT, "");
         safe_text(out, what->fix, strlen(what->fix), true);
