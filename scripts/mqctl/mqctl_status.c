@@ -46,15 +46,23 @@ static void row(struct term_table *t, const struct snapshot *v)
 
 /* ---- one in detail ---- */
 
-static void line(const char *name, const char *text)
+#define INDENT 17 /* columns of a name and the blank behind it */
+
+static void name_put(const char *name)
 {
     printf("%s%-16s%s ", term_colour(stdout, TERM_BOLD), name,
            term_colour(stdout, TERM_PLAIN));
+}
+
+/* line - a text that is never broken, so that it can be copied */
+static void line(const char *name, const char *text)
+{
+    name_put(name);
     safe_text(stdout, text, strlen(text), true);
     putchar('\n');
 }
 
-/* linef - a line that is put together */
+/* linef - words that are put together, on lines of the terminal */
 __attribute__((format(printf, 2, 3))) static void linef(const char *name,
                                                         const char *fmt, ...)
 {
@@ -65,7 +73,9 @@ __attribute__((format(printf, 2, 3))) static void linef(const char *name,
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    line(name, text);
+    name_put(name);
+    term_words(stdout, text, INDENT, INDENT, term_width(stdout));
+    putchar('\n');
 }
 
 /* times - three quantiles of a histogram, as durations; none is over `most` */
@@ -279,9 +289,9 @@ static void details(const struct snapshot *v)
               "bytes each",
               v->depth, v->depth_max, v->bytes, v->message_size);
     else
-        line("in the queue", v->no_queue.text);
+        linef("in the queue", "%s", v->no_queue.text);
     if (snapshot_why(v))
-        line("takes no more", snapshot_why(v));
+        linef("takes no more", "%s", snapshot_why(v));
     if (v->worker == SNAPSHOT_RUNS)
         in_flight(v);
     in_custody(v);

@@ -315,6 +315,22 @@ Test(term, a_name_is_cut_in_the_middle_and_before_other_columns)
     fclose(out);
 }
 
+Test(term, words_go_to_the_next_line_whole_and_indented)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    fputs("name ", out);
+    term_words(out, "0 wait for a retry, 1 dead\n", 5, 5, 20);
+    fputs("|", out);
+    term_words(out, "0 wait for a retry, 1 dead", 5, 5, 0);
+    fclose(out);
+    cr_assert_str_eq(text, "name 0 wait for a\n"
+                           "     retry, 1 dead\\n"
+                           "|0 wait for a retry, 1 dead");
+    free(text);
+}
+
 /* Neither of two texts is cut to a letter while the other is whole. */
 Test(term, the_widest_column_is_cut_first)
 {
