@@ -147,7 +147,7 @@ socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
             AMQP_STATUS_OK) {
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "--tls-cert %s and --tls-key %s: cannot be read, or "
-                          "are no pair",
+                          "do not belong together",
                           setup->tls.cert, setup->tls.key);
         return NULL;
     }

@@ -155,8 +155,8 @@ static int port_read(struct broker_operand *o, struct broker_host *h,
         return 0;
     /* Not repeated: it may be a password with a slash in it. */
     return problem_set(p, EX_USAGE, EINVAL,
-                       "what stands behind the : of a host is no number from 1 "
-                       "to 65535: give a port, and no password, " LIKE);
+                       "what follows the : of a host is not a number from 1 to "
+                       "65535: give a port, and no password, " LIKE);
 }
 
 /* host_plain - what a name or an address may have */
@@ -185,7 +185,8 @@ static int host_read(struct broker_operand *o, struct part part,
     else if (bracketed && at < end)
         return refuse(p, "host", part, "has something behind its ]");
     if (!host_plain(name, bracketed))
-        return refuse(p, "host", part, "is no name or address of a machine");
+        return refuse(p, "host", part,
+                      "is not the name or address of a machine");
     if (name.size >= sizeof h->name)
         return refuse(p, "host", part, "is too long");
     memcpy(h->name, name.at, name.size);

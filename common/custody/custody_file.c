@@ -235,7 +235,7 @@ int custody_head_check(const struct custody_head *h, const char *path,
 {
     if (memcmp(h->magic, MAGIC, sizeof h->magic) != 0)
         return problem_set(p, EX_CONFIG, EINVAL,
-                           "%s is no custody file of mqworker; it was left "
+                           "%s is not a custody file of mqworker; it was left "
                            "untouched: move it away to start with a new one",
                            path);
     if ((h->version != CUSTODY_VERSION && h->version != 2) ||

@@ -38,7 +38,7 @@ int backoff_parse(const char *spec, struct backoff *out, struct problem *p)
         if (b.count == BACKOFF_STEPS)
             return refuse(p, spec, "has too many entries");
         if (duration_parse(entry, &b.step_ns[b.count++]) < 0)
-            return refuse(p, spec, "has an entry that is no duration");
+            return refuse(p, spec, "has an entry that is not a duration");
     }
     if (b.exponential && b.count != 2)
         return refuse(p, spec, "needs a base and a maximum");

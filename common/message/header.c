@@ -197,7 +197,7 @@ static int number_read(const struct line *line, const struct field *field,
         *out <= field->max)
         return 0;
     snprintf(range, sizeof range,
-             "is no plain decimal number from %" PRIu64 " to %" PRIu64,
+             "is not a plain decimal number from %" PRIu64 " to %" PRIu64,
              field->min, field->max);
     return value_refuse(line, range);
 }
@@ -223,7 +223,7 @@ static int backoff_read(const struct line *line, struct header_text *into)
     *into = line->value;
     if (header_backoff(line->value, &b))
         return 0;
-    return value_refuse(line, "is no backoff, like exp:1s,5m or 1s,5s,30s");
+    return value_refuse(line, "is not a backoff, like exp:1s,5m or 1s,5s,30s");
 }
 
 /* field_read - the value of a known field into `out` */
@@ -242,7 +242,7 @@ static int field_read(const struct line *line, const struct field *field,
     else if (field->type == FIELD_NUMBER)
         err = number_read(line, field, into);
     else if (ulid_parse(line->value.at, line->value.size, into) != 0)
-        err = value_refuse(line, "is no ULID: 26 characters, 0-9 and A-Z "
+        err = value_refuse(line, "is not a ULID: 26 characters, 0-9 and A-Z "
                                  "without I L O U, up to 7ZZ...");
     if (!err)
         out->fields |= field->bit;

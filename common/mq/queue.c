@@ -307,11 +307,11 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
         return 0;
     safe_text_copy(safe, sizeof safe, label, strlen(label));
     if (err == -EBADF)
-        return problem_set(p, EX_USAGE, EBADF,
-                           "queue %s: descriptor %d that was passed in is no "
-                           "open message queue; see ListenMessageQueue= in the "
-                           "socket unit",
-                           safe, fd);
+        return problem_set(
+            p, EX_USAGE, EBADF,
+            "queue %s: descriptor %d that was passed in is not an open message "
+            "queue; see ListenMessageQueue= in the socket unit",
+            safe, fd);
     return problem_set(p, EX_OSERR, -err,
                        "queue %s: cannot take over descriptor %d: %s", safe, fd,
                        errno_text(-err));

@@ -208,7 +208,7 @@ static int dashed_check(const struct subcommand_row *verb, int argc,
                  argv[i] + 2);
         if (word_among(verb->words, name))
             return problem_set(p, EX_USAGE, EINVAL,
-                               "%s: \"%s\" is no flag here; give %s=VALUE",
+                               "%s: \"%s\" is not a flag here; give %s=VALUE",
                                verb->name, argv[i], name);
     }
     return 0;

@@ -138,13 +138,13 @@ static int given(char out[PATH_MAX], const struct runtimedir_wish *wish,
     strlcpy(out, wish->dir, PATH_MAX);
     *disk = !in_memory(out, &l);
     if (*disk && !wish->allow_disk)
-        return problem_set(p, EX_CANTCREAT, EXDEV,
-                           "--runtime-dir: %s is no tmpfs, and on a disk a "
-                           "kill during writeback loses the message in hand; "
-                           "give a directory on a tmpfs (mount -t tmpfs tmpfs "
-                           "DIR; " DOCKER "), or take the risk with "
-                           "--allow-disk-custody",
-                           l.text);
+        return problem_set(
+            p, EX_CANTCREAT, EXDEV,
+            "--runtime-dir: %s is not a tmpfs, and on a disk a kill during "
+            "writeback loses the message in hand; give a directory on a tmpfs "
+            "(mount -t tmpfs tmpfs DIR; " DOCKER "), or take the risk with "
+            "--allow-disk-custody",
+            l.text);
     return 0;
 }
 

@@ -181,8 +181,8 @@ int state_forget_run(struct state_forget *f, struct problem *p)
     err = files_each(f->dir.folder, true);
     if (err == -EISDIR)
         return problem_set(p, EX_CANTCREAT, EISDIR,
-                           "%s has folders in it, so it is no queue's; nothing "
-                           "was removed",
+                           "%s has folders in it, so it is not that of a "
+                           "queue; nothing was removed",
                            f->dir.folder);
     if (err)
         return cannot(f->dir.folder, -err, p);

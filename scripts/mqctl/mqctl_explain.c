@@ -365,11 +365,11 @@ static int id_read(struct search *s, const char *text, struct problem *p)
     s->row = strtoll(text, &end, 10);
     if (*text && !*end && !errno && s->row > 0)
         return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "explain: \"%.64s\" is no id; give the 26 characters "
-                       "of a message's id, or the number that mqdlq list "
-                       "shows",
-                       text);
+    return problem_set(
+        p, EX_USAGE, EINVAL,
+        "explain: \"%.64s\" is not an id; give the 26 characters of a "
+        "message's id, or the number that mqdlq list shows",
+        text);
 }
 
 /* tell - the answer, in the form that was asked for */

@@ -375,10 +375,10 @@ static int group_check(const struct serve_options *s, struct problem *p)
                            "out --allow-write, or start a second server for "
                            "those who steer");
     if (s->group && !s->token_file)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "serve: --group needs a --token-file in a folder "
-                           "that the group can get into; the state directory "
-                           "is none");
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "serve: --group needs a --token-file in a folder that the group "
+            "can get into; the state directory is not one");
     return 0;
 }
 
@@ -401,15 +401,15 @@ static int options_check(void *options, struct problem *p)
 
     if (o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]) &&
         (1u << o->line.verb & NO_BROKER))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s cannot be for a queue on a broker; status, top, "
-                           "pause, resume, set, drain, stop and quit are for "
-                           "its worker on this machine, rabbitmqctl for the "
-                           "queue, mqdlq for dead letters",
-                           mqctl_table.verbs[o->line.verb].name);
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "%s cannot be used with a queue on a broker; status, top, pause, "
+            "resume, set, drain, stop and quit are for its worker on this "
+            "machine, rabbitmqctl is for the queue, mqdlq for dead letters",
+            mqctl_table.verbs[o->line.verb].name);
     if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
         return problem_set(p, EX_USAGE, EINVAL,
-                           "move: %s is no queue on a broker; give "
+                           "move: %s is not a queue on a broker; give "
                            "amqp://USER@HOST/VHOST/QUEUE",
                            o->line.operands[1]);
     if (broker_flags_check(o, p) < 0 || group_check(&o->serve, p) < 0)

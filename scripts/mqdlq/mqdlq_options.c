@@ -258,8 +258,8 @@ static int broker_check(const struct options *o, struct problem *p)
             ? "--canary cannot be: a broker does not tell how a message ended; "
               "replay one by its id, see mqdlq list, then the others"
         : o->again || o->filter.replayed
-            ? "--again and --replayed cannot be: a letter that was sent again "
-              "is no letter any more"
+            ? "--again and --replayed cannot be used here: a letter that was "
+              "sent again is not a letter any more"
         : o->raw ? "--raw cannot be: on a broker a message has properties, "
                    "which it keeps"
         : o->line.verb == VERB_IMPORT

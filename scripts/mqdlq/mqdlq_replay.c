@@ -117,7 +117,7 @@ static int letter_pack(const struct letter *l, void *arg)
     else if (o->canary && r->sent == 0 && r->encoding.kind != ENCODING_TRACKED)
         letter_refuse(r, l->m.row, EX_DATAERR,
                       "behind a header it would be too large for the queue, "
-                      "and without one it is no canary");
+                      "and without one it cannot be the canary");
     else
         r->packed = true;
     return 0;

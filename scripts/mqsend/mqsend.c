@@ -312,12 +312,12 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
                                                    : NULL;
 
     if (broker && never)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s cannot be with a queue on a broker: a "
-                           "replicated queue has neither priorities, groups "
-                           "nor keys here, its limits are the broker's, and "
-                           "how it is tried again is the worker's",
-                           never);
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "%s cannot be used with a queue on a broker: it has no priorities, "
+            "groups or unique keys here, its limits are the broker's, and "
+            "retries are up to the worker; leave it out",
+            never);
     return broker_access_check(&o->access, broker, p);
 }
 

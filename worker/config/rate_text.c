@@ -85,11 +85,11 @@ int rate_parse(const char *text, uint64_t *out, struct problem *p)
         at++;
     burst = given ? number_cut(&at) : unit == 0 ? (n + 9) / 10 : 1;
     if (!n || unit == UNITS || !burst || *at)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--rate: \"%.64s\" is no rate; give N, N/s, N/m or "
-                           "N/h, and a burst, like 100/s,20, each 1 to %d; or "
-                           "off",
-                           text, RATE_MOST);
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "--rate: \"%.64s\" is not a rate; give N, N/s, N/m or N/h, and a "
+            "burst, like 100/s,20, each 1 to %d; or off",
+            text, RATE_MOST);
     *out =
         IS_RATE | (uint64_t)unit << 2 * FIELD | (burst - 1) << FIELD | (n - 1);
     return 0;

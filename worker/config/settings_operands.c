@@ -134,9 +134,9 @@ static int command_check(const struct settings *s, char *const *command,
                            flag);
     if (s->stream && exits_mapped(s))
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--stream and --on-exit: the exit of a long-lived "
-                           "command is no verdict, it answers OK, RETRY, DEAD "
-                           "or DISCARD; leave out --on-exit");
+                           "--stream and --on-exit: the exit code of a "
+                           "long-lived command is not a verdict; it answers "
+                           "OK, RETRY, DEAD or DISCARD; leave out --on-exit");
     return 0;
 }
 
@@ -202,7 +202,7 @@ static int broker_take(struct settings *s, const char *operand,
 #endif
     flag = not_on_broker(s, &why);
     if (flag)
-        return problem_set(p, EX_USAGE, EINVAL, "%s cannot be with %s: %s",
+        return problem_set(p, EX_USAGE, EINVAL, "%s cannot be used with %s: %s",
                            flag, s->broker.shown, why);
     snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
     return 0;
@@ -222,7 +222,7 @@ static int queue_take(struct settings *s, const char *operand,
     if (flag)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s is for a queue on a broker (amqp://), and %s is "
-                           "none: leave it out",
+                           "not one: leave it out",
                            flag, operand);
     return queue_name(operand, s->queue, p);
 }

@@ -43,8 +43,8 @@ static int object_open(void **object, const char *file, struct problem *p)
         return refuse(p, file, "the path is too long");
     /* dlopen would wait for ever at a named pipe. */
     if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size == 0))
-        return refuse(p, file,
-                      "is no shared object; build one with cc -shared -fPIC");
+        return refuse(
+            p, file, "is not a shared object; build one with cc -shared -fPIC");
     *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (*object)
         return 0;
@@ -63,7 +63,7 @@ static int version_check(void *object, const char *file, struct problem *p)
 
     if (!abi)
         return refuse(p, file,
-                      "it has no mqw_abi, so it is no plugin: include "
+                      "it has no mqw_abi, so it is not a plugin: include "
                       "mqworker.h where mqw_handle is defined");
     if (*abi == MQW_ABI)
         return 0;

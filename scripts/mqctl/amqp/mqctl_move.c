@@ -116,9 +116,10 @@ static int owner_check(const struct move *m, struct problem *p)
     struct stat st;
 
     if (stat(m->dir.folder, &st) == 0 && st.st_uid != geteuid())
-        return problem_set(p, EX_NOPERM, EPERM,
-                           "%s is of %s: run it as that user, as its worker is",
-                           m->dir.folder, folder_user(st.st_uid, user));
+        return problem_set(
+            p, EX_NOPERM, EPERM,
+            "%s belongs to %s: run mqctl move as that user, like its worker",
+            m->dir.folder, folder_user(st.st_uid, user));
     return 0;
 }
 
@@ -291,9 +292,10 @@ static void told_unsent(const struct move *m)
                  m->repeats);
     if (m->inferred)
         complain(0,
-                 "%" PRIu64 " were received as something was killed, and their "
-                 "length was inferred (docs/formats/custody.md), which a "
-                 "message on a broker cannot say",
+                 "%" PRIu64
+                 " were received when a worker was killed, and their length "
+                 "was inferred (docs/formats/custody.md), which cannot be "
+                 "noted in a message on a broker",
                  m->inferred);
 }
 
@@ -312,9 +314,9 @@ static void told_stays(const struct move *m)
                  m->grouped, m->v.queue);
     if (m->untold)
         complain(0,
-                 "%" PRIu64 " dead letters stay here, as --on-dead has not "
-                 "been told of them: start the worker of %s, drain it, and "
-                 "move them then",
+                 "%" PRIu64
+                 " dead letters stay here, as --on-dead has not run for them "
+                 "yet: start the worker of %s, drain it, and move them then",
                  m->untold, m->v.queue);
 }
 

@@ -196,8 +196,8 @@ int group_run(const struct options *o)
     x.size = strlen(x.key);
     if (!header_value_ok(x.key, x.size))
         return complain(EX_USAGE,
-                        "group: \"%.80s\" is no key of a group; it has 1 to %d "
-                        "bytes of printable UTF-8",
+                        "group: \"%.80s\" is not the key of a group; a key has "
+                        "1 to %d bytes of printable UTF-8",
                         x.key, HEADER_VALUE_MAX);
     if (queue_name(o->line.operands[0], x.queue, &p) < 0 ||
         snapshot_folder(&x.dir, o->state_dir, x.queue, &p) < 0)

@@ -376,11 +376,12 @@ static int ids_take(struct order *x)
 
         err = id_find(x, text, &row, &slot);
         if (err == -EINVAL) {
-            x->status = complain(EX_USAGE,
-                                 "\"%.64s\" is no id; give the 26 characters "
-                                 "of a message's id, the number of its row, or "
-                                 "the spool-KEY that list --json has of it",
-                                 text);
+            x->status =
+                complain(EX_USAGE,
+                         "\"%.64s\" is not an id; give the 26 characters of a "
+                         "message's id, the number of its row, or the "
+                         "spool-KEY that list --json has of it",
+                         text);
             break;
         }
         x->sums.chosen++;

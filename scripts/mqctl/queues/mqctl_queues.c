@@ -145,17 +145,15 @@ int create_run(const struct options *o)
         printf("%s: made, room for %zu messages of %zu bytes\n", queue_label(q),
                queue_depth(q), queue_message_size(q));
     else if (!created && queue_differs(q, &want, text, sizeof text))
-        status =
-            complain(EX_CANTCREAT,
-                     "%s is there already, and differs: %s; remove it first, "
-                     "with mqctl remove %s",
-                     queue_label(q), text, queue_label(q));
+        status = complain(EX_CANTCREAT,
+                          "%s exists already, and differs: %s; remove it "
+                          "first, with mqctl remove %s",
+                          queue_label(q), text, queue_label(q));
     else if (!created)
-        status =
-            complain(EX_CANTCREAT,
-                     "%s is there already, with room for %zu messages of %zu "
-                     "bytes",
-                     queue_label(q), queue_depth(q), queue_message_size(q));
+        status = complain(
+            EX_CANTCREAT,
+            "%s exists already, with room for %zu messages of %zu bytes",
+            queue_label(q), queue_depth(q), queue_message_size(q));
     queue_close(&q);
     return status;
 }

@@ -355,7 +355,8 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
                      "%d jobs run already; wait for one, or stop it",
                      JOBS_RUNNING);
     else if (!told(j, a))
-        problem_fill(p, EX_USAGE, "rate is no whole number from 1 to 1000000");
+        problem_fill(p, EX_USAGE,
+                     "rate is not a whole number from 1 to 1000000");
     else
         p->status = 0;
     if (n < 0 || p->status) {

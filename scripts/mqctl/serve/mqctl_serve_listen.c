@@ -39,7 +39,7 @@ static int parse(const char *text, union address *out, struct problem *p)
     if (!colon || size == 0 || size >= sizeof name || !colon[1] || *end ||
         port > 65535)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--listen: \"%.64s\" is no address; give "
+                           "--listen: \"%.64s\" is not an address; give "
                            "127.0.0.1:8480, [::1]:8480 or unix:PATH",
                            text);
     memcpy(name, text, size);
@@ -60,8 +60,8 @@ static int parse(const char *text, union address *out, struct problem *p)
         }
     }
     return problem_set(p, EX_USAGE, EINVAL,
-                       "--listen: \"%.64s\" is no address; give a number like "
-                       "127.0.0.1 or [::1], and names by --allow-host",
+                       "--listen: \"%.64s\" is not an address; give a number "
+                       "like 127.0.0.1 or [::1], and names by --allow-host",
                        text);
 }
 
@@ -145,7 +145,7 @@ static int listen_unix(const char *path, struct problem *p)
     }
     if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
         return problem_set(p, EX_CANTCREAT, EEXIST,
-                           "%s is there and is no socket; remove it, or give "
+                           "%s exists and is not a socket; remove it, or give "
                            "another --listen",
                            path);
     fd = unix_socket_listen(path, BACKLOG);

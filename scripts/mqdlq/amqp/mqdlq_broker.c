@@ -213,8 +213,8 @@ static int count_failed(struct context *ctx, int err)
                         ctx->queue, b->operand.vhost, b->dead);
     if (err == -EBUSY)
         return complain(EX_TEMPFAIL,
-                        "another program consumes %s, and one at a time can: "
-                        "end it, or try again",
+                        "another program consumes %s, and only one can at a "
+                        "time: end it, or try again later",
                         b->dead);
     if (b->link->code == AMQP_ACCESS_REFUSED)
         return complain(EX_NOPERM,

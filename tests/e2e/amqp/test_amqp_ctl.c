@@ -48,7 +48,8 @@ Test(amqp_ctl, what_cannot_be_is_refused_in_words)
         struct harness_result r = harness_run("mqctl", verbs[i], OP);
 
         cr_assert_eq(r.status, 64, "%s: %s", verbs[i], r.err);
-        cr_assert_not_null(strstr(r.err, "cannot be for a queue on a broker"),
-                           "%s", r.err);
+        cr_assert_not_null(
+            strstr(r.err, "cannot be used with a queue on a broker"), "%s",
+            r.err);
     }
 }

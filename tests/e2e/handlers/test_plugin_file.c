@@ -48,11 +48,11 @@ Test(plugin_file, one_that_is_none_says_what_to_do)
 {
     refused("/nowhere.so", "-q", 64, "No such file or directory");
     refused(harness_dir(), "-q", 64,
-            "is no shared object; build one with cc -shared -fPIC");
+            "is not a shared object; build one with cc -shared -fPIC");
     cr_assert_eq(mkfifo(harness_path("pipe.so"), 0600), 0);
-    refused(harness_path("pipe.so"), "-q", 64, "is no shared object");
+    refused(harness_path("pipe.so"), "-q", 64, "is not a shared object");
     harness_write("empty.so", "", 0);
-    refused(harness_path("empty.so"), "-q", 64, "is no shared object");
+    refused(harness_path("empty.so"), "-q", 64, "is not a shared object");
     harness_write("text.so", "int mqw_handle(void);\n", 22);
     refused(harness_path("text.so"), "-q", 64,
             "shows what it lacks, cc -shared -fPIC builds one");

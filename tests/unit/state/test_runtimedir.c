@@ -174,7 +174,7 @@ Test(runtimedir, without_memory_it_says_what_was_looked_at_and_the_ways_out)
     refused_root(NULL, "--runtime-dir DIR on a tmpfs");
     refused_root(NULL, "docker run --tmpfs");
     refused_root(NULL, "--allow-disk-custody");
-    refused_root(top, "is no tmpfs");
+    refused_root(top, "is not a tmpfs");
     refused_root(top, "--allow-disk-custody");
     refused_root("", "--runtime-dir is empty");
     refused_root(below("mem/a\nb"), "newline");
@@ -485,8 +485,8 @@ Test(runtimedir, a_link_to_a_disk_is_called_a_link)
 
     cr_assert_eq(symlink(top, link), 0);
     refused_root(link, "link (a symbolic link to /tmp/mqw-runtimedir-");
-    refused_root(link, ", on ext4) is no tmpfs");
-    refused_root(top, " (ext4) is no tmpfs");
+    refused_root(link, ", on ext4) is not a tmpfs");
+    refused_root(top, " (ext4) is not a tmpfs");
 }
 
 Test(runtimedir, a_start_that_fails_leaves_no_folder)

@@ -255,7 +255,7 @@ Test(verbs, names_of_settings_are_told_and_are_no_flags)
     cr_assert_null(strstr(help(0), "NAME"));
     cr_assert_lt(READS(1, "/a", "--size=3"), 0);
     cr_assert_str_eq(p.text,
-                     "wipe: \"--size=3\" is no flag here; give size=VALUE");
+                     "wipe: \"--size=3\" is not a flag here; give size=VALUE");
     cr_assert_lt(READS(0, "/a", "--size=3"), 0);
     cr_assert_not_null(strstr(p.text, "unknown flag"), "%s", p.text);
     cr_assert_eq(READS(1, "/a", "size=3"), 0);

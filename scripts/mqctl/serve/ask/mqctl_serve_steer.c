@@ -39,7 +39,7 @@ static int steer_words(const struct serve_ask *a,
 
     if (!json_is_object(body))
         n = problem_set(p, EX_USAGE, EINVAL,
-                        "the body is no JSON object; give {\"NAME\": "
+                        "the body is not a JSON object; give {\"NAME\": "
                         "\"VALUE\"}, or {\"for\": \"10m\"} to pause");
     json_object_foreach(body, name, value)
     {
@@ -55,7 +55,7 @@ static int steer_words(const struct serve_ask *a,
         n = ok ? n + 1
                : problem_set(p, EX_USAGE, EINVAL,
                              "\"%.64s\" is not understood here, or its value "
-                             "is no word and no whole number",
+                             "is neither a word nor a whole number",
                              name);
         if (n < 0)
             break;
