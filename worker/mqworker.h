@@ -7,15 +7,15 @@
  * WHAT   A worker takes messages from one queue and calls a function for each.
  *        What the function returns is the verdict. A message once taken ends
  *        as done, dead or discarded, whatever kills the process; it may run
- *        twice, and then says so.
- * WHO    mqw_open, mqw_work and mqw_close (or mqw_run) by one thread. The
+ *        twice, and is then marked as redelivered.
+ * WHO    One thread calls mqw_open, mqw_work and mqw_close (or mqw_run). The
  *        handler and the call-backs run on threads of the worker, several at
- *        once, with no lock held; their stack is 256 KiB. All other calls: any
- *        thread.
- * OWNS   A message, its body and all that it points to are the worker's and are
- *        readable until the handler returns.
- * FAILS  0 or -errno, as errno(3). Times are ns: uint64_t, on the clock since
- *        the epoch (_ns of a point in time) or a duration.
+ *        once, with no lock held; their stack is 256 KiB. Any thread may make
+ *        all other calls.
+ * OWNS   A message, its body and all that it points to belong to the worker,
+ *        and are readable until the handler returns.
+ * FAILS  0 or -errno, as errno(3). Times are uint64_t, in ns: a duration, or a
+ *        point in time since the epoch.
  */
 #ifndef MQWORKER_H
 #define MQWORKER_H
@@ -66,16 +66,16 @@ struct mqw_message {
                                docs/formats/custody.md */
 };
 
-/* Its id, 26 characters and NUL: the same in each delivery and each replay. In
- * the thread that the message was given to. */
+/* Its id, 26 characters and NUL: the same in each delivery and each replay.
+ * Only for the thread that the message was given to. */
 MQW_PUBLIC const char *mqw_id(const struct mqw_message *message);
 /* Value of the header line `name` ("x-trace", "expires"), *size bytes and no
  * NUL, as it came; NULL if there is none. */
 MQW_PUBLIC const char *mqw_header(const struct mqw_message *message,
                                   const char *name, size_t *size);
-/* 1 once its time limit has passed, or the worker ends what runs: return soon.
- * After the time limit the verdict is MQW_RETRY whatever is returned. Any
- * thread, while the handler runs. */
+/* 1 once its time limit has passed, or the worker wants handlers to end: return
+ * soon. After the time limit the verdict is MQW_RETRY, whatever is returned.
+ * Any thread may ask, while the handler runs. */
 MQW_PUBLIC int mqw_cancelled(const struct mqw_message *message);
 
 /* ---- a handler ---- */
@@ -90,26 +90,27 @@ typedef int mqw_handler(const struct mqw_message *message,
 
 /* What was given to mqw_open or mqw_run, or set by mqw_init. */
 MQW_PUBLIC void *mqw_user(const struct mqw_context *context);
-/* The worker that calls; NULL in a plugin, whose worker is steered by mqctl(1)
- * and signals. All calls take NULL: they do nothing, or return -EINVAL. */
+/* The worker that called the handler; NULL in a plugin, whose worker is steered
+ * by mqctl(1) and signals. All calls accept NULL: they do nothing, or return
+ * -EINVAL. */
 MQW_PUBLIC struct mqw_worker *mqw_worker_of(const struct mqw_context *context);
-/* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff, until
- * April 2262 at most. */
+/* With MQW_RETRY: wait this long (ns, 0 and up) instead of the backoff, but no
+ * longer than max_delay, nor beyond April 2262. */
 MQW_PUBLIC void mqw_set_delay(struct mqw_context *context, uint64_t delay_ns);
-/* With all verdicts but MQW_DONE: why; it is logged and kept as the attempt's
- * error. Copied, cut at 159 bytes. */
+/* With all verdicts except MQW_DONE: the reason, which is logged and kept as
+ * the attempt's error. Copied, cut at 159 bytes. */
 MQW_PUBLIC void mqw_set_reason(struct mqw_context *context, const char *text);
 
 /* ---- options ---- */
 
 enum mqw_log_level { MQW_LOG_DEBUG, MQW_LOG_INFO, MQW_LOG_WARN, MQW_LOG_ERROR };
 
-/* All as the flag of the same name of mqworker(8), with the same defaults and
- * ranges. Strings are read by mqw_open and need not outlive it. */
+/* Each is like the flag of the same name in mqworker(8), with the same default
+ * and range. Strings are read by mqw_open and need not outlive it. */
 struct mqw_options {
     size_t struct_size;            /* set by mqw_options_init */
     const char *queue;             /* "/orders" or "orders"; must be given */
-    const char *state_dir;         /* NULL: found as mqworker(8) does */
+    const char *state_dir;         /* NULL: found as by mqworker(8) */
     const char *backoff;           /* NULL: "exp:1s,5m" */
     const char *dead_letter_queue; /* NULL: none */
     uint64_t max_concurrency;      /* 1 to 1024; processors */
@@ -143,79 +144,84 @@ struct mqw_options {
     int take_signals; /* 1: the worker takes TERM INT QUIT HUP USR2 CONT TTIN
                           TTOU as mqworker does, and ignores PIPE and XFSZ,
                           from mqw_open to mqw_close in that thread; open before
-                          other threads start. One worker of a process may, for
-                          a second one mqw_open is -EBUSY. 0: the signals stay
-                          the program's; if its files are limited
-                          (RLIMIT_FSIZE), ignore XFSZ */
-    /* A verdict is durable. `took_ns`: the handler, 0 if it did not run. The
-     * message is readable until it returns; its group goes on meanwhile.
-     * Not called for a verdict that a crash came in front of. NULL: nobody. */
+                          other threads start. Only one worker of a process
+                          may: for a second one mqw_open returns -EBUSY. 0: the
+                          signals are left to the program; if the size of its
+                          files is limited (RLIMIT_FSIZE), ignore XFSZ */
+    /* Called when a verdict is durable. `took_ns`: how long the handler ran, 0
+     * if it did not. The message is readable until the call returns; its group
+     * goes on meanwhile. Not called if a crash comes between the verdict and
+     * the call. NULL: nothing is called. */
     void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user);
-    /* One line of the log, without its newline, NUL-terminated, on any thread.
-     * The process has one log, with the level and format that go with it: that
-     * of the worker which was opened last, of those that are open. It must not
-     * open or close a worker, and who opens or closes one must hold no lock
-     * that it takes; after mqw_close it is not called. NULL: stderr. */
+    /* Called with each line of the log, without its newline, NUL-terminated,
+     * on any thread. The process has one log, with its level and format: that
+     * of the worker that was opened last, of those that are open. The call
+     * must not open or close a worker, and a thread that opens or closes one
+     * must hold no lock that the call takes; after mqw_close it is not called.
+     * NULL: the log goes to stderr. */
     void (*log)(enum mqw_log_level level, const char *line, size_t size,
                 void *user);
-    int log_level;  /* enum mqw_log_level: the least that is told; INFO */
+    int log_level;  /* enum mqw_log_level: the lowest that is logged; INFO */
     int log_format; /* 0: key=value text, 1: JSON; 0 */
-    /* Why mqw_open failed, in one line that says what to do. NULL: no. */
+    /* Filled if mqw_open fails: why, and what to do, in one line. Or NULL. */
     char *problem;
     size_t problem_size;
-    /* Later than those above: an older program leaves them at their
+    /* Added later than those above: for an older program they have their
      * defaults. */
     uint64_t max_delay;   /* ns, MQW_NEVER: any; 400 days */
     uint64_t max_timeout; /* ns, 1 ms and up; MQW_NEVER: any */
     uint64_t max_waiting; /* 1 and up; 1000000 */
-    /* Where messages in flight are, on a tmpfs. NULL: found as mqworker(8)
-     * does. */
+    /* Where messages in flight are kept, on a tmpfs. NULL: found as by
+     * mqworker(8). */
     const char *runtime_dir;
-    uint64_t allow_disk_custody; /* 1: run also where no tmpfs is, although a
-                                    kill may lose a message there; 0 */
+    uint64_t allow_disk_custody; /* 1: run even if there is no tmpfs, although
+                                    a kill may then lose a message; 0 */
     const char *rate;    /* as --rate of mqworker(8), like "100/s"; NULL: off */
     uint64_t spool;      /* messages that may wait on the disk instead of in the
                          queue; 0: off */
-    uint64_t spool_sync; /* of them: 0: those that wait are written, 1: each
-                            before it runs; 0 */
+    uint64_t spool_sync; /* which of them are written: 0: those that wait, 1:
+                            each before it runs; 0 */
     uint64_t keep_dead;  /* ns, 1 ms and up, for dead letters; MQW_NEVER */
     uint64_t max_dead;   /* dead letters at most; 0: no bound */
-    /* Run by sh -c for each dead letter, as --on-dead. A child of the process:
-     * do not ignore SIGCHLD, nor wait for any child. NULL: nobody. */
+    /* Run by sh -c for each dead letter, as --on-dead. It is a child of the
+     * process: do not ignore SIGCHLD, nor wait for any child. NULL: nothing. */
     const char *on_dead;
 };
 
 /* Fill in the defaults. `size` is sizeof *options, as you compiled it. -EINVAL:
- * the library is older than that. */
+ * the library is older than the program. */
 MQW_PUBLIC int mqw_options_init(struct mqw_options *options, size_t size);
 
 /* ---- a worker ---- */
 
 /* Open the queue, take custody of what the last worker left. `user` is given to
- * the handler and the call-backs. *out is NULL on failure. -EINVAL an option,
- * -EEXIST the queue has a worker, -ENOENT, -EACCES, -EMFILE ... */
+ * the handler and the call-backs. On failure *out is NULL. -EINVAL: an option
+ * is wrong; -EEXIST: the queue has a worker; -ENOENT, -EACCES, -EMFILE ... */
 MQW_PUBLIC int mqw_open(struct mqw_worker **out,
                         const struct mqw_options *options, mqw_handler *handler,
                         void *user);
-/* Consume until stopped; once, by the thread that called mqw_open. Returns when
- * the last handler has. 0 in good order, else the exit status (sysexits.h) with
- * which mqworker would have ended. NULL: -EINVAL. */
+/* Consume until stopped; once, in the thread that called mqw_open. Returns when
+ * the last handler has returned: 0 if all went well, else the exit status
+ * (sysexits.h) with which mqworker would have ended. NULL: -EINVAL. */
 MQW_PUBLIC int mqw_work(struct mqw_worker *worker);
-/* NULL-safe, both; sets *worker = NULL. No other call may be under way. */
+/* `worker` and *worker may be NULL; sets *worker = NULL. No other call may be
+ * under way. */
 MQW_PUBLIC void mqw_close(struct mqw_worker **worker);
-/* The three together: -errno, or what mqw_work returned. */
+/* All three together: the -errno of mqw_open, or what mqw_work returned. */
 MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,
                        void *user);
 
-/* Take no more and let mqw_work return once what runs is done; after the grace
- * handlers see mqw_cancelled. A second call skips the grace. Any thread, and
- * signal handlers, up to mqw_close; NULL does nothing. */
+/* Take no more messages, and let mqw_work return when running handlers have;
+ * after the grace mqw_cancelled is 1 for them. A second call skips the grace.
+ * Any thread and signal handlers may call it, until mqw_close; NULL: nothing
+ * happens. */
 MQW_PUBLIC void mqw_stop(struct mqw_worker *worker);
-/* Take no more until mqw_resume; what runs, runs on. As mqw_stop. */
+/* Take no more messages until mqw_resume; running handlers go on. Both may be
+ * called like mqw_stop. */
 MQW_PUBLIC void mqw_pause(struct mqw_worker *worker);
 MQW_PUBLIC void mqw_resume(struct mqw_worker *worker);
-/* Handlers at once, from now on. -EINVAL outside 1 to 1024. */
+/* How many handlers may run at once, from now on. -EINVAL outside 1 to 1024. */
 MQW_PUBLIC int mqw_set_concurrency(struct mqw_worker *worker, unsigned most);
 /* Time limit (ns, MQW_NEVER) of handlers that start from now on. -EINVAL below
  * 1 ms. */
@@ -223,44 +229,45 @@ MQW_PUBLIC int mqw_set_timeout(struct mqw_worker *worker, uint64_t timeout_ns);
 
 /* ---- ordered groups ---- */
 
-/* A message that waits in front of its group. */
+/* A message that waits in its group. */
 struct mqw_queued {
     char id[27];
     uint32_t priority;
     size_t size;          /* bytes with its header, if it has one */
     uint64_t received_ns; /* since the epoch */
 };
-/* Visit what waits for a group in memory, in the order in which it would run,
- * until `visit` returns 0; messages parked in the store behind a failed one are
- * not visited. A lock is held: `visit` calls nothing of ours. -ENOENT: no such
- * group now. */
+/* Visit the messages of a group that wait in memory, in the order in which they
+ * would run, until `visit` returns 0; messages parked in the store behind a
+ * failed one are not visited. A lock is held: `visit` must not call the
+ * library. -ENOENT: there is no such group now. */
 MQW_PUBLIC int
 mqw_group_list(struct mqw_worker *worker, const char *group, size_t group_size,
                int (*visit)(const struct mqw_queued *queued, void *arg),
                void *arg);
-/* Deliver what the group has, refuse what comes meanwhile (a dead letter, of
- * reason group-closed), then forget the group; a later message starts a new
- * one. It closes only what is in memory: of a group that has all of its
- * messages in the spool there is none. -ENOENT: there is none; -ENOMEM. */
+/* Deliver the messages that the group has, refuse those that come meanwhile
+ * (dead letters, reason group-closed), then forget the group; a later message
+ * starts a new one. Only for a group in memory: one that has all of its
+ * messages in the spool is not. -ENOENT: there is no such group; -ENOMEM. */
 MQW_PUBLIC int mqw_group_close(struct mqw_worker *worker, const char *group,
                                size_t group_size);
 
 /* ---- a plugin: mqworker --plugin FILE.so ---- */
 
-/* Defined by the plugin; C++ and hidden visibility need nothing more. */
+/* Defined by the plugin; works with C++ and hidden visibility as it is. */
 MQW_PUBLIC int mqw_handle(const struct mqw_message *message,
                           struct mqw_context *context);
-/* Optional. Before the first message; `arg` is --plugin-arg or NULL; what it
- * leaves in *user is mqw_user. Not 0: the worker does not start. */
+/* Optional. Called before the first message; `arg` is --plugin-arg or NULL;
+ * mqw_user returns what it leaves in *user. If it does not return 0, the worker
+ * does not start. */
 MQW_PUBLIC int mqw_init(const char *arg, void **user);
-/* Optional. After the last message. */
+/* Optional. Called after the last message. */
 MQW_PUBLIC void mqw_fini(void *user);
-/* Optional. As the settled of mqw_options. */
+/* Optional. Called as `settled` of mqw_options is. */
 MQW_PUBLIC void mqw_settled(const struct mqw_message *message,
                             enum mqw_verdict verdict, uint64_t took_ns,
                             void *user);
 
-/* The version that a plugin was compiled for; it comes with this header. */
+/* The version that a plugin was compiled for; this header defines it. */
 #if defined(__GNUC__) && !defined(MQW_NO_PLUGIN)
 extern MQW_PUBLIC __attribute__((weak)) const unsigned mqw_abi;
 const unsigned mqw_abi = MQW_ABI;
