@@ -106,7 +106,8 @@ struct slot_word slot_word(const struct slot *slot);
 /* FREE: the word is 0. */
 bool slot_free(const struct slot *slot);
 
-/* FREE -> RECEIVING, ready for the kernel to write into. */
+/* FREE -> RECEIVING, ready for the kernel to write into. Here and in slot_scrub
+ * 64 bytes from the body on are the slot's, however small its room is. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
 /* Take the write fault of each page of a body of `room` bytes now, just before
  * the kernel writes to it; `from`: bytes that slot_arm has stored to itself,

@@ -318,6 +318,13 @@ __attribute__((noinline)) static void finished(struct flow *f,
     give(f, &dec);
 }
 
+int settle_listed(struct flow *f, const struct delivery *d)
+{
+    struct settle s = {.m = d->message, .kind = SETTLE_DONE, .lane = d->place};
+
+    return f->source->ops->settle(f->source, &s, 1);
+}
+
 /* settle_not - the source did not take it */
 void settle_not(struct flow *f, const struct delivery *d,
                 const struct outcome *out, int err)

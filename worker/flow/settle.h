@@ -69,6 +69,10 @@ __attribute__((noinline)) void settle_named(struct flow *f,
                                             const struct delivery *d,
                                             const struct outcome *out);
 
+/* Done, of a source that takes a list only. */
+__attribute__((noinline)) int settle_listed(struct flow *f,
+                                            const struct delivery *d);
+
 /* On the wall clock, without a look at it. */
 static inline uint64_t settle_ended_at(const struct delivery *d,
                                        const struct outcome *out)
@@ -79,14 +83,11 @@ static inline uint64_t settle_ended_at(const struct delivery *d,
 static inline void settle_plain(struct flow *f, struct delivery *d,
                                 const struct outcome *out)
 {
+    const struct source_ops *source = f->source->ops;
     struct message *m = d->message;
-    struct settle s; /* of DONE nothing else is read */
-    int err;
+    int err = source->done ? source->done(f->source, m, d->place)
+                           : settle_listed(f, d);
 
-    s.m = m;
-    s.kind = SETTLE_DONE;
-    s.lane = d->place;
-    err = f->source->ops->settle(f->source, &s, 1);
     if (err) {
         settle_not(f, d, out, err);
         return;

@@ -284,6 +284,9 @@ struct source_ops {
      * one commit, all or none of them: their errors are the same, and neither
      * -ESTALE nor -EINPROGRESS. Up to SETTLE_MOST. */
     int (*settle)(struct source *s, struct settle *list, size_t n);
+    /* The usual end, without a list: one message, DONE, that is not
+     * MESSAGE_STORED, with a lane. NULL: settle it is. */
+    int (*done)(struct source *s, struct message *m, unsigned lane);
     /* Settled with LANE_NONE, and nobody reads it any more. */
     void (*release)(struct source *s, struct message *m);
     /* The lane will take again soon, but waits: have ready what that needs. */

@@ -183,8 +183,7 @@ __attribute__((noinline)) static int settle_spooled(struct source_mq *q,
     return err;
 }
 
-/* mq_settle - the usual end, of a message that nobody but the queue has heard
- * of, is short; one that is parked is one of many, but for the number */
+/* mq_settle - one that is parked is one of many, but for the number */
 int mq_settle(struct source *s, struct settle *list, size_t n)
 {
     struct source_mq *q = source_mq_of(s);
@@ -199,4 +198,27 @@ int mq_settle(struct source *s, struct settle *list, size_t n)
     slot_retire(l->slot);
     mq_lane_keep(q, list->lane, l);
     return list->err = 0;
+}
+
+/* done_listed - there is a row of it after all; not inline, as mq_done is
+ * short */
+__attribute__((noinline)) static int
+done_listed(struct source *s, struct message *m, unsigned lane)
+{
+    struct settle st = {.m = m, .kind = SETTLE_DONE, .lane = lane};
+
+    return mq_settle(s, &st, 1);
+}
+
+/* mq_done - the usual end, of a message that nobody but the queue has heard of:
+ * one store to its slot */
+int mq_done(struct source *s, struct message *m, unsigned lane)
+{
+    struct lent *l = lent_of(m);
+
+    if ((l->slot->row | l->spooled) != 0)
+        return done_listed(s, m, lane);
+    slot_retire(l->slot);
+    mq_lane_keep(source_mq_of(s), lane, l);
+    return 0;
 }

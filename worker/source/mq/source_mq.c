@@ -206,6 +206,7 @@ static const struct source_ops mq_ops = {
     .link = mq_link,
     .claim = mq_claim,
     .settle = mq_settle,
+    .done = mq_done,
     .steer = mq_steer,
     .next_seq = mq_next_seq,
     .queued = mq_queued,

@@ -159,6 +159,7 @@ int mq_take_due(struct source *s, unsigned lane, struct message **out);
 int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
               const struct message *before, struct message **out);
 int mq_settle(struct source *s, struct settle *list, size_t n);
+int mq_done(struct source *s, struct message *m, unsigned lane);
 int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
              size_t n, enum steered *out);
 int mq_groups(struct source *s,
