@@ -62,7 +62,7 @@ static const struct duel duels[] = {
      .task = {.n = 200000, .depth = DEEP, .size = 64}},
     {.rows = {{"drain-clock",
                "the same / such a loop that looks at the clock once a message",
-               "/s", MORE, 0, 0}},
+               "/s", MORE, 0.90, 1.0}},
      .ours = OURS(1),
      .rival = {.go = custody_clock_rate},
      .task = {.n = 200000, .depth = DEEP, .size = 64}},
