@@ -277,7 +277,7 @@ Test(mqctl_spool, a_queue_is_not_removed_over_it_and_with_force_it_stays)
     harness_kill(w);
     r = ctl("remove", q);
     cr_assert_eq(r.status, 69);
-    cr_assert_not_null(strstr(r.err, "20 messages of"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "20 messages in its spool"), "%s", r.err);
     cr_assert_not_null(strstr(r.err, "--force"), "%s", r.err);
     cr_assert_geq(harness_queue_length(q), 0, "the queue is there");
     r = ctl("remove", "--force", q);
