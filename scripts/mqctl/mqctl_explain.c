@@ -330,10 +330,10 @@ static void unknown(struct search *s)
 {
     if (!s->named) {
         found(s, "unknown",
-              "there is no letter of that number, or not any more: a letter "
-              "that was sent again and ended done, or was discarded, is gone; "
-              "what became of its message is known by its id of 26 "
-              "characters: mqctl explain %s ID",
+              "there is no letter of that number, or no longer: a letter that "
+              "was discarded, or sent again and done, is gone; ask by the "
+              "message's id of 26 characters what became of it: mqctl explain "
+              "%s ID",
               s->v.queue);
         return;
     }

@@ -352,11 +352,10 @@ static int absent(const struct snapshot *v)
                         term_time_both(v->head.gauges[COUNTERS_ENDED_NS], when),
                         kept(v, buf));
     if (v->worker == SNAPSHOT_UNSEEN && !v->shut)
-        return complain(
-            EX_UNAVAILABLE,
-            "whether a worker runs on %s is not seen from here: the "
-            "lock %s/%s cannot be asked",
-            v->queue, v->dir.folder, STATEDIR_PIDFILE);
+        return complain(EX_UNAVAILABLE,
+                        "whether a worker runs on %s is not seen from here: "
+                        "the lock %s/%s cannot be checked",
+                        v->queue, v->dir.folder, STATEDIR_PIDFILE);
     if (v->has_folder && v->no_counters.text[0])
         return complain_of(&v->no_counters);
     if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)

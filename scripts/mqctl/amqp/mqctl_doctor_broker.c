@@ -56,7 +56,7 @@ static void worker_look(struct visit *t)
     else if (v->worker == SNAPSHOT_UNSEEN)
         FOUND(t->f, WARN, "worker", NULL,
               "whether one runs is not seen from here: the lock %s/%s cannot "
-              "be asked",
+              "be checked",
               v->dir.folder, STATEDIR_PIDFILE);
     else
         FOUND(t->f, NOTE, "worker", NULL, "none runs on this machine");

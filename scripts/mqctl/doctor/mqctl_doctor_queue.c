@@ -276,7 +276,7 @@ static void worker_check(struct findings *f, const struct snapshot *v)
     else if (v->worker == SNAPSHOT_UNSEEN)
         FOUND(f, WARN, "worker", NULL,
               "whether one runs is not seen from here: the lock %s/%s cannot "
-              "be asked",
+              "be checked",
               v->dir.folder, STATEDIR_PIDFILE);
     else if (v->depth > 0 || snapshot_waits(v) > 0)
         FOUND(f, WARN, "worker", start_command(f, v),

@@ -42,7 +42,7 @@ static void waits_tell(const struct steered_sums *n, const struct messages *m,
     if (at[WAITING_HELD])
         complain(0,
                  "%" PRIu64 " wait%s for a dead letter of a group; mqctl group "
-                 "%s KEY release has the group go on without it",
+                 "%s KEY release lets the group go on without it",
                  S(at[WAITING_HELD]), m->queue);
 }
 
@@ -59,9 +59,10 @@ static void runs_tell(uint64_t n, const struct messages *m, bool running)
                  n, n == 1 ? "it" : "them");
     else
         complain(0,
-                 "%" PRIu64 " in flight, left alone, as a handler of the "
-                 "killed worker may be at work still; with --running %s "
-                 "cancelled, and the next start ends that handler",
+                 "%" PRIu64
+                 " in flight, left alone, as a handler of the killed worker "
+                 "may still be at work; with --running %s cancelled, and the "
+                 "next start ends that handler",
                  n, n == 1 ? "it is" : "they are");
 }
 
@@ -118,9 +119,9 @@ static void others_tell(const struct steered_sums *n, const struct messages *m,
                  "what is listed then",
                  n->spooled);
     if (n->blind && n->result[WAITING_STEERED])
-        complain(0, "the file of what was in flight is gone: if the machine "
-                    "has not been started since, a handler of the last worker "
-                    "may be at work on what was cancelled");
+        complain(0, "the file of the messages in flight is gone: unless the "
+                    "machine was restarted since, a handler of the last worker "
+                    "may be at work on a message that was cancelled");
 }
 
 void steered_tell(const struct steered_sums *n, const struct messages *m,

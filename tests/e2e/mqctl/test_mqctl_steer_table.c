@@ -165,7 +165,7 @@ Test(mqctl_steer_table, cancel_after_a_stop)
 Test(mqctl_steer_table, cancel_after_a_kill)
 {
     static const struct answer cancel[STATES] = {
-        [RUNNING] = {75, "killed worker may be at work"}};
+        [RUNNING] = {75, "killed worker may still be at work"}};
     const char *q = harness_queue(0, 0);
     struct harness_process *w = scene(q);
 
