@@ -2,7 +2,7 @@
  *
  * WHAT   Runs write operations on the one writing connection. While a leader
  *        syncs, others queue up; the oldest of them leads next and takes all
- *        that are there into its transaction. Nobody waits for company.
+ *        that are there into its transaction. Nobody waits for more to come.
  * WHO    Any thread; it blocks until its own operation is on the disk or
  *        failed.
  * OWNS   Borrows the connection; nobody else may use it meanwhile.

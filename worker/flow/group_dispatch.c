@@ -67,7 +67,7 @@ int dispatch_restore(struct flow *f)
 
 bool dispatch_ready(const struct flow *f)
 {
-    return groups_ready(f->dispatch->groups) > 0 || dispatch_stuck(f);
+    return groups_ready(f->dispatch->groups) > 0 || dispatch_must_park(f);
 }
 
 bool dispatch_empty(const struct flow *f)

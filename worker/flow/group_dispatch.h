@@ -47,7 +47,7 @@ bool dispatch_room(struct flow *f);
 /* Whether a group has something to deliver, or something is to be parked. */
 bool dispatch_ready(const struct flow *f);
 /* Whether something is to be parked, and nobody does. */
-bool dispatch_stuck(const struct flow *f);
+bool dispatch_must_park(const struct flow *f);
 /* A message of a group, read, to its place there: HANDED_OVER, or -ENOMEM.
  * Whether its group is closed is not asked. */
 int dispatch_add(struct flow *f, struct delivery *d);

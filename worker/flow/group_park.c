@@ -25,7 +25,7 @@ static bool crowded(const struct flow *f)
              groups_parked(g) < f->set->max_parked));
 }
 
-bool dispatch_stuck(const struct flow *f)
+bool dispatch_must_park(const struct flow *f)
 {
     return crowded(f) && !atomic_load(&f->dispatch->parking);
 }

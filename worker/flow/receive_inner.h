@@ -112,7 +112,7 @@ void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 /* The next message that a handler is to get: read, in item->d. What needs no
  * handler is settled: TAKEN_NONE. -EAGAIN none (or no more), or trouble. */
 int take(struct receive *item);
-/* The same while nothing needs attention but company: a fresh one. */
+/* The same while nothing needs attention but that others run: a fresh one. */
 int take_straight(struct receive *item);
 /* What was taken needs no handler: TAKEN_NONE, else `err`. */
 int receive_needs_none(struct receive *item, int err);

@@ -128,7 +128,7 @@ static void item_run(struct pool_job *job)
     do {
         enum why why;
 
-        if (attention_look(&f->gate.attention) & ATTEND_COMPANY)
+        if (attention_look(&f->gate.attention) & ATTEND_OTHERS)
             solo_joined(&f->solo);
         why = f->ops->coprocesses ? receive_window_batch(item)
                                   : receive_batch(item);
@@ -181,7 +181,7 @@ static bool peeks(struct flow *f)
      * room, or else takes a delay (HOLD_QUEUE). */
     slots = source->room(f->source) > 0;
     room = slots && gate_takes(&f->gate) && dispatch_room(f);
-    if (ready_waiting(&f->ready) || (!slots && dispatch_stuck(f)) ||
+    if (ready_waiting(&f->ready) || (!slots && dispatch_must_park(f)) ||
         (slots && (source_due(f->source) || dispatch_ready(f))) ||
         (room && source->pending(f->source))) {
         schedule_start(f);

@@ -26,7 +26,7 @@ static unsigned attend_bits(struct gate *g)
     if (running > atomic_load(&g->cap))
         bits |= ATTEND_CAP;
     if (running > 1)
-        bits |= ATTEND_COMPANY;
+        bits |= ATTEND_OTHERS;
     if (atomic_load(&g->suspects.any))
         bits |= ATTEND_SUSPECT;
     if (breaker_state(&g->breaker) != BREAKER_CLOSED ||
@@ -53,14 +53,13 @@ static void attend(struct gate *g)
 
 /* counted - after `running` became `n`, and before one that was counted in
  * takes anything
- * A single work item is over no cap, which is 1 at least, and has no company:
- * the bits are worked out where there were two, or where one of them is set. If
- * it is set just now, whoever sets it looks at `running` after that.
+ * A single work item is over no cap, which is 1 at least, and has none
+ * beside it: the bits are worked out where there were two, or where one of them
+ * is set. If it is set just now, whoever sets it looks at `running` after that.
  */
 static void counted(struct gate *g, unsigned n)
 {
-    if (n > 1 ||
-        atomic_load(&g->attention.bits) & (ATTEND_COMPANY | ATTEND_CAP))
+    if (n > 1 || atomic_load(&g->attention.bits) & (ATTEND_OTHERS | ATTEND_CAP))
         attend(g);
 }
 

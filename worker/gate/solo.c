@@ -1,13 +1,13 @@
 /* solo.c - one work item takes at a time (see solo.h)
  *
- * The one that is alone stores `inside`, then looks for company. One that joins
- * it is company (the gate has set the bit before gate_enter returned), then
- * looks at `inside`. Of two that do so, one must see what the other did; for
- * that, both would need a full barrier between the two. Only the one that joins
- * has one: far_barrier has each thread of the process that runs now pass one,
- * too, wherever it is. If that was before the store of the other, its look
- * comes after the bit, and it goes for the mutex. If it was after it, the store
- * is seen here, and waited for.
+ * The one that is alone stores `inside`, then looks at the bit that says
+ * whether others run (the gate has set it before gate_enter of the one that
+ * joins returned). The one that joins then looks at `inside`. Of two that do
+ * so, one must see what the other did; for that, both would need a full barrier
+ * between the two. Only the one that joins has one: far_barrier has each thread
+ * of the process that runs now pass one, too, wherever it is. If that was
+ * before the store of the other, its look comes after the bit, and it goes for
+ * the mutex. If it was after it, the store is seen here, and waited for.
  *
  * Two are never alone at once: the bit is clear only while at most one is
  * counted, and each has counted itself out after it was inside for the last

@@ -19,7 +19,7 @@
 
 struct peeker; /* opaque; body in peeker.c */
 
-/* A handler that takes longer gets company. */
+/* A handler that takes longer: another thread waits for the queue, too. */
 #define PEEKER_STUCK_MS 2
 
 /* Constant while the peeker is open. The calls are made with `arg`. */

@@ -117,16 +117,16 @@ static int read_left(struct flow *f, struct message *m, struct delivery *d)
     return known_look(f, d);
 }
 
-/* bury - dead by crashes, or by a machine that went down under it; its letter
- * becomes this one, no second one */
-static int bury(struct flow *f, struct message *m, const char *error)
+/* settle_crashed - dead by crashes, or by a machine that went down under it;
+ * its letter becomes this one, no second one */
+static int settle_crashed(struct flow *f, struct message *m, const char *error)
 {
     struct delivery d = {0};
     int err = read_left(f, m, &d);
 
     if (err)
         return err;
-    FAULT_POINT("recover_before_bury");
+    FAULT_POINT("recover_before_dead");
     if (d.repeat || d.duplicate)
         settle_repeat(f, &d);
     else
@@ -180,9 +180,9 @@ static int on_left(void *arg, const struct source_left *left)
     if (left->ran)
         count_crash(f);
     if (left->torn && !left->waits)
-        return bury(f, left->m, TORN);
+        return settle_crashed(f, left->m, TORN);
     if (crashed_last(found, left))
-        return bury(f, left->m, CRASHED);
+        return settle_crashed(f, left->m, CRASHED);
     if (left->ran)
         tell_crash(f, left->m);
     if (left->waits)
@@ -249,7 +249,7 @@ static int revive_all(struct found *found, struct problem *p)
 static bool goes_on(const struct flow *f)
 {
     return f->source->ops->pending(f->source) || ready_waiting(&f->ready) > 0 ||
-           unsettled_count(&f->unsettled) > 0 || dispatch_stuck(f);
+           unsettled_count(&f->unsettled) > 0 || dispatch_must_park(f);
 }
 
 /* room_make - what waits in its group must be lent to be run

@@ -9,7 +9,7 @@
  *            ATTEND_CAP      gate: more work items run than may
  *            ATTEND_SUSPECT  gate: suspects are left
  *            ATTEND_BREAKER  gate: not closed, or it counts failures
- *            ATTEND_COMPANY  gate: more than one work item runs
+ *            ATTEND_OTHERS  gate: more than one work item runs
  *            ATTEND_READY    ready: a held message waits for a thread
  *            ATTEND_GROUP    groups: one waits, is parked, or may run
  *            ATTEND_DUE      source: take_due may have something
@@ -47,7 +47,7 @@ enum {
     ATTEND_CAP = 1 << 1,
     ATTEND_SUSPECT = 1 << 2,
     ATTEND_BREAKER = 1 << 3,
-    ATTEND_COMPANY = 1 << 4,
+    ATTEND_OTHERS = 1 << 4,
     ATTEND_READY = 1 << 5,
     ATTEND_GROUP = 1 << 6,
     ATTEND_DUE = 1 << 7,
@@ -57,9 +57,9 @@ enum {
     ATTEND_RATE = 1 << 11,
     /* What may have a work item leave; the gate's. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
-                   ATTEND_COMPANY,
+                   ATTEND_OTHERS,
     /* What needs another way than the short one. */
-    ATTEND_ASK = ~(ATTEND_COMPANY | ATTEND_LOCK),
+    ATTEND_ASK = ~(ATTEND_OTHERS | ATTEND_LOCK),
     /* What hears of the end of a message that nobody but its origin knew. */
     ATTEND_END = ATTEND_SUSPECT | ATTEND_BREAKER | ATTEND_LATE,
 };

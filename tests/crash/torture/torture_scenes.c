@@ -290,7 +290,7 @@ static const struct scene scenes[] = {
     {"custody_grow_", .ask = ask_more},
     {"custody_fix_", .before = "slot_run_after_word:3", .prepare = power_cut,
      .once = true},
-    {"recover_before_bury", .before = "slot_run_after_word:3",
+    {"recover_before_dead", .before = "slot_run_after_word:3",
      .prepare = power_cut, .once = true},
     {"recover_settled_", .before = "commit_after:2", .once = true},
     {"recover_row_", .before = "slot_hold_after_word:2", .once = true},

@@ -85,7 +85,7 @@ static void check(void)
 {
     unsigned running = gate_running(&gate);
 
-    expect("company", ATTEND_COMPANY, running > 1);
+    expect("others", ATTEND_OTHERS, running > 1);
     expect("cap", ATTEND_CAP, running > atomic_load(&gate.cap));
     expect("breaker", ATTEND_BREAKER, atomic_load(&gate.breaker.limit) > 0);
     expect("due", ATTEND_DUE, source_due(&source));

@@ -47,9 +47,9 @@ Test(attention, company_and_a_cap_that_fell_are_bits_until_one_leaves)
     cr_assert(gate_enter(&flow.gate));
     cr_assert_eq(bits(), 0);
     cr_assert(gate_enter(&flow.gate));
-    cr_assert_eq(bits(), ATTEND_COMPANY);
+    cr_assert_eq(bits(), ATTEND_OTHERS);
     gate_set_cap(&flow.gate, 1);
-    cr_assert_eq(bits(), ATTEND_COMPANY | ATTEND_CAP);
+    cr_assert_eq(bits(), ATTEND_OTHERS | ATTEND_CAP);
     cr_assert(gate_leave_over(&flow.gate, 1));
     cr_assert_eq(bits(), 0);
     gate_leave(&flow.gate);

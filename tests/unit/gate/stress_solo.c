@@ -55,7 +55,7 @@ static void *work(void *arg)
 
         if (!gate_enter(&gate))
             continue;
-        if (attention_look(&gate.attention) & ATTEND_COMPANY)
+        if (attention_look(&gate.attention) & ATTEND_OTHERS)
             solo_joined(&solo);
         for (unsigned i = 0; i < takes; i++) {
             take(&state);

@@ -63,7 +63,7 @@ Test(solo, one_that_has_company_takes_the_lock)
 {
     bool alone;
 
-    attention_on(&attention, ATTEND_COMPANY);
+    attention_on(&attention, ATTEND_OTHERS);
     alone = solo_enter(&solo);
     cr_assert_not(alone);
     cr_assert(locked());
@@ -96,7 +96,7 @@ Test(solo, without_a_barrier_the_lock_is_taken_each_time)
     solo_leave(&solo, alone);
 }
 
-/* enter_once - as one that has company */
+/* enter_once - as one that is not alone */
 static void *enter_once(void *arg)
 {
     solo_leave(&solo, solo_enter(&solo));
@@ -120,7 +120,7 @@ static void held_for(uint64_t ns)
 /* The other one may come too late; then it is tried again, with more time. */
 Test(solo, a_wait_in_vain_is_counted)
 {
-    attention_on(&attention, ATTEND_COMPANY);
+    attention_on(&attention, ATTEND_OTHERS);
     for (uint64_t ns = NS_PER_MS; atomic_load(&solo.vain) == 0; ns *= 2)
         held_for(ns);
     cr_assert_eq(atomic_load(&solo.vain), 1);
@@ -130,7 +130,7 @@ Test(solo, after_waits_in_vain_it_is_slept_for_and_tried_again_later)
 {
     unsigned rounds = 0;
 
-    attention_on(&attention, ATTEND_COMPANY);
+    attention_on(&attention, ATTEND_OTHERS);
     atomic_store(&solo.vain, 62);
     for (uint64_t ns = NS_PER_MS; atomic_load(&solo.vain) >= 62; ns *= 2)
         for (unsigned i = 0; i < 2 && atomic_load(&solo.vain) >= 62; i++) {
@@ -143,7 +143,7 @@ Test(solo, after_waits_in_vain_it_is_slept_for_and_tried_again_later)
 
 Test(solo, a_try_that_pays_resets_the_waits_in_vain)
 {
-    attention_on(&attention, ATTEND_COMPANY);
+    attention_on(&attention, ATTEND_OTHERS);
     atomic_store(&solo.vain, 3); /* one more, and none would be tried */
     pthread_mutex_lock(&solo.mtx);
     pauses = 5;
@@ -157,7 +157,7 @@ Test(solo, a_try_that_pays_resets_the_waits_in_vain)
 
 Test(solo, a_mutex_that_is_free_says_nothing_of_waits)
 {
-    attention_on(&attention, ATTEND_COMPANY);
+    attention_on(&attention, ATTEND_OTHERS);
     atomic_store(&solo.vain, 3);
     cr_assert_not(solo_enter(&solo));
     solo_leave(&solo, false);

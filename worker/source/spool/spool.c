@@ -138,7 +138,7 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
 static int stall(struct spool *sp)
 {
     atomic_store(&sp->stalled, true);
-    if (!atomic_load(&sp->stuck))
+    if (!atomic_load(&sp->disk_fails))
         spool_wake(sp);
     return -EAGAIN;
 }
@@ -175,7 +175,7 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     if (err)
         return err == -EINPROGRESS ? stall(sp) : err;
     /* What the queue has may come before all of them. */
-    if (got == -ENOBUFS && on_its_way(sp) && !atomic_load(&sp->stuck))
+    if (got == -ENOBUFS && on_its_way(sp) && !atomic_load(&sp->disk_fails))
         return stall(sp);
     if (write < wait && write < row)
         return stall(sp);

@@ -73,7 +73,7 @@ struct spool {
 
     _Atomic uint64_t direct; /* a  received by who lends it */
     atomic_bool full;        /* a  there is no room for more */
-    atomic_bool stuck;       /* a  the disk takes nothing */
+    atomic_bool disk_fails;  /* a  the disk takes nothing */
     bool told_full;          /* t */
 };
 

@@ -21,7 +21,7 @@
 #define LEAVE_MS    1
 #define LEAVE_LEAST 64
 /* How long a sender may take to bring the next message of a batch. */
-#define COMPANY_NS (50 * NS_PER_US)
+#define GATHER_NS (50 * NS_PER_US)
 /* What ended stays on the disk for so long at most. */
 #define ENDS_MS 200
 /* After a write that failed. */
@@ -52,7 +52,7 @@ static int gather_piece(struct spool *sp, int *n)
 /* more_comes - whether the sender brings more before it is worth a commit */
 static bool more_comes(struct spool *sp)
 {
-    const struct timespec most = {.tv_nsec = COMPANY_NS};
+    const struct timespec most = {.tv_nsec = GATHER_NS};
     struct pollfd fd = {.fd = queue_fd(sp->q->queue), .events = POLLIN};
 
     return ppoll(&fd, 1, &most, NULL) > 0;
@@ -104,15 +104,15 @@ static void tell_full(struct spool *sp)
 /* tell_err - once, until it is well */
 static void tell_err(struct spool *sp, int err)
 {
-    bool stuck = atomic_exchange(&sp->stuck, err != 0);
+    bool disk_fails = atomic_exchange(&sp->disk_fails, err != 0);
 
-    if (err && !stuck)
+    if (err && !disk_fails)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
                   F_STR("error", errno_text(-err)),
                   F_STR("next", "nothing is lost: messages stay in the queue, "
                                 "and what was taken is in custody; make room "
                                 "on the disk of --state-dir"));
-    else if (!err && stuck)
+    else if (!err && disk_fails)
         log_info("spool_well", F_STR("queue", sp->q->set->queue));
 }
 
@@ -143,12 +143,12 @@ static bool has_room(struct spool *sp)
  * about it */
 static bool wait_for(struct spool *sp)
 {
-    bool stuck = atomic_load(&sp->stuck);
-    bool room = !stuck && has_room(sp);
+    bool disk_fails = atomic_load(&sp->disk_fails);
+    bool room = !disk_fails && has_room(sp);
     struct pollfd fds[2] = {
         {.fd = sp->wake, .events = POLLIN},
         {.fd = room ? queue_fd(sp->q->queue) : -1, .events = POLLIN}};
-    int ms = stuck                      ? RETRY_MS
+    int ms = disk_fails                 ? RETRY_MS
              : to_write(sp)             ? 0
              : ends_count(sp->ends) > 0 ? ENDS_MS
                                         : -1;

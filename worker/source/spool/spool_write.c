@@ -238,8 +238,8 @@ static int large_read(struct spool *sp, int64_t key, struct store_spooled *m,
     return n < 0 ? n : -ENOENT;
 }
 
-/* large_bury - it cannot be run: nothing is lost, it is a letter */
-static int large_bury(struct spool *sp)
+/* large_dead - it cannot be run: nothing is lost, it is a letter */
+static int large_dead(struct spool *sp)
 {
     int64_t key = atomic_load(&sp->large);
     struct store_spooled m;
@@ -312,7 +312,7 @@ static int commit(struct spool *sp, bool waiting, size_t *in)
  * rows */
 int spool_write(struct spool *sp, bool waiting)
 {
-    int large = waiting ? large_bury(sp) : 0;
+    int large = waiting ? large_dead(sp) : 0;
     size_t in;
     int err = commit(sp, waiting, &in);
 
