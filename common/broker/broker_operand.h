@@ -15,10 +15,11 @@
 #include "common/base/problem.h"
 #include "common/base/queue_name.h"
 
-#define BROKER_HOSTS 8
-#define BROKER_HOST  254 /* a name in the DNS, and NUL */
-#define BROKER_USER  128
-#define BROKER_VHOST 128
+#define BROKER_HOSTS      8
+#define BROKER_PARTITIONS 64  /* of one queue, at most */
+#define BROKER_HOST       254 /* a name in the DNS, and NUL */
+#define BROKER_USER       128
+#define BROKER_VHOST      128
 /* An AMQP name has 255 bytes, and NAME.wait.86400000 is one of ours. */
 #define BROKER_QUEUE  224
 #define BROKER_FOLDER 768
