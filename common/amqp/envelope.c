@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/amqp/field.h"
+#include "common/amqp/partition.h"
 #include "common/base/clock.h"
 
 #define POOL_PAGE 4096
@@ -55,6 +56,22 @@ static void foreign(struct reading *r, const amqp_table_entry_t *t)
         r->x[r->x_count++] = (struct header_x){name, value};
 }
 
+/* group - it says where the message belongs, whether it can be one or not */
+static void group(struct reading *r, const amqp_table_entry_t *t)
+{
+    struct envelope *e = r->e;
+    struct header_text key;
+
+    e->has_group = true;
+    e->good_group = text(&t->value, &key) && key.size > 0 &&
+                    header_value_ok(key.at, key.size);
+    if (!e->good_group)
+        return;
+    e->group_crc = partition_crc(key.at, key.size);
+    r->h.group = key;
+    r->h.fields |= HEADER_GROUP;
+}
+
 /* header - one of the message's headers; what cannot be what it says is left
  * out: another producer may use the name for something else */
 static void header(struct reading *r, const amqp_table_entry_t *t)
@@ -69,7 +86,7 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
         r->named =
             text(&t->value, &id) && ulid_parse(id.at, id.size, &e->id) == 0;
     } else if (field_named(t->key, "mqw-group")) {
-        e->has_group = true;
+        group(r, t);
     } else if (!field_number(&t->value, &n)) {
         return;
     } else if (field_named(t->key, "mqw-sent")) {

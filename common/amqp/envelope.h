@@ -36,8 +36,10 @@ struct envelope {
     uint64_t first_ns; /* wall; when a worker first had it; 0: never */
     uint64_t due_ns;   /* wall; before that it is not to run; 0: now */
     uint32_t priority;
-    bool has_group; /* it names one */
-    size_t head;    /* bytes of the header that was written */
+    bool has_group;     /* it names one */
+    bool good_group;    /* and that is in the header which was written */
+    uint32_t group_crc; /* partition.h; of a good one */
+    size_t head;        /* bytes of the header that was written */
 };
 
 #define ENVELOPE_ERROR   160

@@ -6,6 +6,7 @@
 
 #include "common/amqp/envelope_made.h"
 #include "common/amqp/letter_envelope.h"
+#include "common/amqp/partition.h"
 #include "common/base/clock.h"
 
 static struct problem p;
@@ -368,4 +369,23 @@ Test(envelope, one_that_is_made_says_what_a_message_of_a_posix_queue_said)
     cr_assert(h.sent_ns == 5 && h.expires_ns == 7 && h.timeout_ms == 9);
     cr_assert_eq(h.x_count, 1);
     envelope_made_free(&made);
+}
+
+Test(envelope, a_group_is_in_the_header_if_it_can_be_one)
+{
+    amqp_table_entry_t group = said("mqw-group", "customer-17");
+    struct header h;
+
+    begin();
+    cr_assert_eq(envelope_read(&e, with(&group, 1), "body", 4, head), 0);
+    h = header_of("body");
+    cr_assert(e.has_group && e.good_group);
+    cr_assert_eq(e.group_crc, partition_crc("customer-17", 11));
+    cr_assert(h.group.size == 11 && !memcmp(h.group.at, "customer-17", 11));
+    group = said("mqw-group", "two\nlines");
+    cr_assert_eq(envelope_read(&e, with(&group, 1), "body", 4, head), 0);
+    cr_assert(e.has_group && !e.good_group);
+    group = number("mqw-group", 17);
+    cr_assert_eq(envelope_read(&e, with(&group, 1), "body", 4, head), 0);
+    cr_assert(e.has_group && !e.good_group);
 }
