@@ -410,12 +410,13 @@ uint64_t publisher_confirmed(const struct publisher *b)
     return b->confirmed;
 }
 
-int publisher_wait_queue(struct publisher *b, uint64_t ms, struct problem *p)
+int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
+                         struct problem *p)
 {
     /* It may have been lost with the last confirm. */
     int err = b->link ? 0 : begin(b, p);
 
-    return err ? err : topology_wait(b->link, &b->setup.topology, ms, p);
+    return err ? err : topology_wait(b->link, &b->setup.topology, part, ms, p);
 }
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
@@ -433,7 +434,11 @@ int publisher_open(struct publisher **out, const struct publisher_setup *setup,
     STAILQ_INIT(&b->list);
     err = begin(b, p);
     if (!err && setup->create)
+        err = topology_unlike(b->link, &b->setup.topology, p);
+    if (!err && setup->create)
         err = topology_open(b->link, &b->setup.topology, p);
+    else if (!err)
+        err = topology_number(b->link, &b->setup.topology, p);
     if (err)
         publisher_close(out);
     return err;

@@ -50,7 +50,8 @@ int publisher_put(struct publisher *b, const struct publication *m,
 int publisher_flush(struct publisher *b, struct problem *p);
 uint64_t publisher_confirmed(const struct publisher *b);
 /* A queue for messages that wait, made if it is missing. */
-int publisher_wait_queue(struct publisher *b, uint64_t ms, struct problem *p);
+int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
+                         struct problem *p);
 void publisher_close(struct publisher **publisher); /* NULL-safe; sets NULL */
 
 #endif

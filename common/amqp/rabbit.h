@@ -33,6 +33,7 @@
     X(amqp_destroy_connection)          \
     X(amqp_encode_properties)           \
     X(amqp_error_string2)               \
+    X(amqp_exchange_declare)            \
     X(amqp_frames_enqueued)             \
     X(amqp_get_heartbeat)               \
     X(amqp_get_frame_max)               \
@@ -43,6 +44,7 @@
     X(amqp_maybe_release_buffers)       \
     X(amqp_new_connection)              \
     X(amqp_pool_alloc)                  \
+    X(amqp_queue_bind)                  \
     X(amqp_queue_declare)               \
     X(amqp_queue_delete)                \
     X(amqp_queue_purge)                 \

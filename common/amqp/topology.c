@@ -17,7 +17,11 @@
 #include <sysexits.h>
 
 #define ARGUMENTS 8
-#define SERVER_4  0x040000 /* counts deliveries, and drops after 20 of them */
+#define PARTED    ".partitions."
+#define DEAD_KEY  "dead" /* of the exchange: to NAME.dead */
+/* Arguments of spec_init that begin with the exchange of the net. */
+#define NET_ENTRIES 4
+#define SERVER_4    0x040000 /* counts deliveries, and drops after 20 of them */
 
 /* ms; the longest is a day, and what waits for longer waits for several. */
 static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
@@ -81,11 +85,40 @@ const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME])
     return out;
 }
 
-const char *topology_waits(const struct topology *t, uint64_t ms,
+const char *topology_queue(const struct topology *t, unsigned part,
                            char out[TOPOLOGY_NAME])
 {
-    snprintf(out, TOPOLOGY_NAME, "%s.wait.%" PRIu64, t->operand->queue, ms);
+    if (t->partitions)
+        snprintf(out, TOPOLOGY_NAME, "%s.%u", t->operand->queue, part);
+    else
+        snprintf(out, TOPOLOGY_NAME, "%s", t->operand->queue);
     return out;
+}
+
+const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
+                           char out[TOPOLOGY_NAME])
+{
+    size_t n = strlen(topology_queue(t, part, out));
+
+    snprintf(out + n, TOPOLOGY_NAME - n, ".wait.%" PRIu64, ms);
+    return out;
+}
+
+const char *topology_exchange(const struct topology *t, char out[TOPOLOGY_NAME])
+{
+    snprintf(out, TOPOLOGY_NAME, "%s" PARTED "%u", t->operand->queue,
+             t->partitions);
+    return out;
+}
+
+/* part_init - one part of NAME: its net has the number of parts in its name, so
+ * that the broker refuses another number */
+static void part_init(struct queue_spec *q, const struct link *l,
+                      const char *name, const char *exchange)
+{
+    spec_init(q, l, name, DEAD_KEY);
+    q->entries[q->count - NET_ENTRIES].value.value.bytes = bytes(exchange);
+    add_single(q);
 }
 
 void topology_time_to_live(const struct topology *t, const char *name,
@@ -93,8 +126,11 @@ void topology_time_to_live(const struct topology *t, const char *name,
 {
     size_t own = strlen(t->operand->queue);
 
-    if (strncmp(name, t->operand->queue, own) != 0 ||
-        strncmp(name + own, ".wait.", 6) != 0)
+    if (strncmp(name, t->operand->queue, own) != 0)
+        return;
+    if (t->partitions && name[own] == '.')
+        own += 1 + strspn(name + own + 1, "0123456789");
+    if (strncmp(name + own, ".wait.", 6) != 0)
         return;
     p->_flags |= AMQP_BASIC_EXPIRATION_FLAG;
     p->expiration = bytes(name + own + 6);
@@ -166,6 +202,12 @@ static int refused(struct link *l, const struct topology *t, const char *name,
                           "rabbitmqctl set_permissions, or --no-create where "
                           "somebody else has declared it",
                           o->user, name, l->why);
+    else if (strstr(l->why, PARTED))
+        (void)problem_set(p, EX_CONFIG, EINVAL,
+                          "queue %s has another number of partitions: %s; give "
+                          "--partitions as its other workers and senders do, "
+                          "or use another name: the number is fixed",
+                          o->queue, l->why);
     else if (strstr(l->why, "x-queue-type"))
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "queue %s is not replicated (%s): a node that dies "
@@ -194,6 +236,96 @@ static int ready(struct link *l, const struct topology *t,
     return err ? refused(l, t, q->name, err, p) : 0;
 }
 
+/* ---- partitions ---- */
+
+static int exchange_declare(struct link *l, const char *name, bool passive)
+{
+    (void)rabbit.amqp_exchange_declare(l->c, LINK_CHANNEL, bytes(name),
+                                       bytes("direct"), passive, 1, 0, 0,
+                                       (amqp_table_t){0, NULL});
+    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+}
+
+static int bind(struct link *l, const char *exchange, const char *queue,
+                const char *key)
+{
+    (void)rabbit.amqp_queue_bind(l->c, LINK_CHANNEL, bytes(queue),
+                                 bytes(exchange), bytes(key),
+                                 (amqp_table_t){0, NULL});
+    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+}
+
+/* exchange_open - each part by its number, and the dead letters */
+static int exchange_open(struct link *l, const struct topology *t,
+                         const char *dead, struct problem *p)
+{
+    char exchange[TOPOLOGY_NAME], queue[TOPOLOGY_NAME], key[12];
+    int err = exchange_declare(l, topology_exchange(t, exchange), t->no_create);
+
+    if (!err && !t->no_create)
+        err = bind(l, exchange, dead, DEAD_KEY);
+    for (unsigned i = 0; i < t->partitions && !err && !t->no_create; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        err = bind(l, exchange, topology_queue(t, i, queue), key);
+    }
+    return err ? refused(l, t, exchange, err, p) : 0;
+}
+
+/* parts_open - the queues first: the broker refuses another number of them
+ * before anything of that is made */
+static int parts_open(struct link *l, const struct topology *t,
+                      const char *dead, struct problem *p)
+{
+    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME];
+    struct queue_spec q;
+    int err = 0;
+
+    topology_exchange(t, exchange);
+    for (unsigned i = 0; i < t->partitions && !err; i++) {
+        part_init(&q, l, topology_queue(t, i, name), exchange);
+        err = ready(l, t, &q, false, p);
+    }
+    return err ? err : exchange_open(l, t, dead, p);
+}
+
+/* topology_unlike - a queue without partitions would never be emptied by a
+ * worker with them */
+int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
+{
+    uint32_t messages, consumers;
+    int err;
+
+    if (!t->partitions)
+        return 0;
+    err = topology_count(l, t->operand->queue, &messages, &consumers);
+    if (err == -EPROTO && l->code == AMQP_NOT_FOUND)
+        return link_channel(l);
+    if (err)
+        return refused(l, t, t->operand->queue, err, p);
+    return problem_set(p, EX_CONFIG, EEXIST,
+                       "queue %s is there without partitions, and holds "
+                       "%" PRIu32 " messages: leave out --partitions, or use "
+                       "another name for a queue that has them",
+                       t->operand->queue, messages);
+}
+
+int topology_number(struct link *l, const struct topology *t, struct problem *p)
+{
+    char exchange[TOPOLOGY_NAME];
+    int err = t->partitions
+                  ? exchange_declare(l, topology_exchange(t, exchange), true)
+                  : 0;
+
+    if (err != -EPROTO || l->code != AMQP_NOT_FOUND)
+        return err ? refused(l, t, exchange, err, p) : 0;
+    return problem_set(p, EX_NOINPUT, ENOENT,
+                       "queue %s has no %u partitions in virtual host %s (no "
+                       "exchange %s): give the number that its worker has, or "
+                       "start that first",
+                       t->operand->queue, t->partitions, t->operand->vhost,
+                       exchange);
+}
+
 /* topology_open - the nets first: a queue whose net is missing would keep what
  * it drops where nobody sees it */
 int topology_open(struct link *l, const struct topology *t, struct problem *p)
@@ -213,17 +345,20 @@ int topology_open(struct link *l, const struct topology *t, struct problem *p)
     err = ready(l, t, &q, false, p);
     if (err)
         return err;
+    if (t->partitions)
+        return parts_open(l, t, dead, p);
     spec_init(&q, l, t->operand->queue, dead);
     return ready(l, t, &q, t->allow_unreplicated, p);
 }
 
-int topology_wait(struct link *l, const struct topology *t, uint64_t ms,
-                  struct problem *p)
+int topology_wait(struct link *l, const struct topology *t, unsigned part,
+                  uint64_t ms, struct problem *p)
 {
-    char name[TOPOLOGY_NAME];
+    char name[TOPOLOGY_NAME], back[TOPOLOGY_NAME];
     struct queue_spec q;
 
-    spec_init(&q, l, topology_waits(t, ms, name), t->operand->queue);
+    spec_init(&q, l, topology_waits(t, part, ms, name),
+              topology_queue(t, part, back));
     add_number(&q, "x-message-ttl", (int64_t)ms);
     return ready(l, t, &q, false, p);
 }
@@ -288,36 +423,62 @@ static int look(struct link *l, const struct queue_spec *q,
     return link_channel(l);
 }
 
+/* Names of a look: all that specs point to. */
+struct names {
+    char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8];
+    char exchange[TOPOLOGY_NAME], part[TOPOLOGY_NAME], wait[TOPOLOGY_NAME];
+};
+
+/* spec_at - the queue of that number: the parts of NAME, or itself; the dead
+ * letters and their net; the wait queues of each part. False: there are no
+ * more. */
+static bool spec_at(struct queue_spec *q, const struct link *l,
+                    const struct topology *t, unsigned i, struct names *n,
+                    uint64_t *wait_ms)
+{
+    unsigned parts = t->partitions ? t->partitions : 1, part;
+
+    *wait_ms = 0;
+    if (i < parts && t->partitions) {
+        part_init(q, l, topology_queue(t, i, n->part), n->exchange);
+    } else if (i < parts) {
+        spec_init(q, l, t->operand->queue, n->dead);
+    } else if (i == parts) {
+        spec_init(q, l, n->dead, n->kept);
+        add_single(q);
+    } else if (i == parts + 1) {
+        spec_init(q, l, n->kept, NULL);
+    } else if (i < parts + 2 + parts * TOPOLOGY_LENGTHS) {
+        part = (i - parts - 2) / TOPOLOGY_LENGTHS;
+        *wait_ms = lengths[(i - parts - 2) % TOPOLOGY_LENGTHS];
+        spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait),
+                  topology_queue(t, part, n->part));
+        add_number(q, "x-message-ttl", (int64_t)*wait_ms);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg)
 {
-    char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8], wait[TOPOLOGY_NAME];
+    struct topology_seen seen = {0};
+    struct queue_spec q;
     char why[LINK_WHY];
+    struct names n;
     int err = 0;
 
-    topology_dead(t, dead);
-    snprintf(kept, sizeof kept, "%s.kept", dead);
-    for (unsigned i = 0; i < 3 + TOPOLOGY_LENGTHS && !err; i++) {
-        struct topology_seen seen = {.wait_ms = i < 3 ? 0 : lengths[i - 3]};
-        struct queue_spec q;
-
-        if (i == 0)
-            spec_init(&q, l, t->operand->queue, dead);
-        else if (i == 1)
-            spec_init(&q, l, dead, kept);
-        else if (i == 2)
-            spec_init(&q, l, kept, NULL);
-        else
-            spec_init(&q, l, topology_waits(t, seen.wait_ms, wait),
-                      t->operand->queue);
-        if (i == 1)
-            add_single(&q);
-        if (seen.wait_ms)
-            add_number(&q, "x-message-ttl", (int64_t)seen.wait_ms);
+    topology_dead(t, n.dead);
+    topology_exchange(t, n.exchange);
+    snprintf(n.kept, sizeof n.kept, "%s.kept", n.dead);
+    for (unsigned i = 0; !err && spec_at(&q, l, t, i, &n, &seen.wait_ms); i++) {
         err = look(l, &q, &seen, why);
-        if (!err)
+        if (!err) {
+            seen.part = !seen.wait_ms && i < t->partitions;
             visit(&seen, arg);
+        }
     }
     return err;
 }

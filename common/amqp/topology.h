@@ -1,8 +1,10 @@
 /* topology.h - the queues that a worker's queue needs on a broker
  *
  * WHAT   NAME has the messages; NAME.wait.<ms> those that wait, one for each of
- *        a few lengths; NAME.dead the dead letters, and NAME.dead.kept what the
- *        broker would drop of those. All are quorum queues with at-least-once
+ *        a few lengths; with partitions NAME is NAME.0 and up, each with wait
+ *        queues of its own, and the exchange NAME.partitions.<N> in front;
+ *        NAME.dead the dead letters, and NAME.dead.kept what the broker would
+ *        drop of those. All are quorum queues with at-least-once
  *        dead lettering, so that each hop inside the broker is confirmed. What
  *        the broker itself would drop goes to the next net.
  * WHO    The thread that has the link.
@@ -25,13 +27,22 @@ struct topology {
     const struct broker_operand *operand;
     bool no_create;          /* what is there is taken as it is */
     bool allow_unreplicated; /* a classic queue is taken as it is */
+    unsigned partitions;     /* partition.h; 0: it is one queue */
 };
 
 /* NAME, NAME.dead and the net. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p);
-/* The queue for messages that wait for `ms`, which is one of the lengths. */
-int topology_wait(struct link *l, const struct topology *t, uint64_t ms,
-                  struct problem *p);
+/* For a start: 0 if NAME is not there with another number of partitions, or
+ * without any. */
+int topology_unlike(struct link *l, const struct topology *t,
+                    struct problem *p);
+/* For who makes nothing: 0 if it has that number of partitions, if any. */
+int topology_number(struct link *l, const struct topology *t,
+                    struct problem *p);
+/* The queue for messages of that part that wait for `ms`, which is one of the
+ * lengths. */
+int topology_wait(struct link *l, const struct topology *t, unsigned part,
+                  uint64_t ms, struct problem *p);
 /* Messages in a queue that is there, and who consumes: 0, or -errno. */
 int topology_count(struct link *l, const char *queue, uint32_t *messages,
                    uint32_t *consumers);
@@ -46,6 +57,7 @@ enum topology_is {
 struct topology_seen {
     const char *name;
     uint64_t wait_ms; /* of a wait queue; 0: another one */
+    bool part;        /* one part of NAME */
     enum topology_is is;
     uint32_t messages, consumers;
     const char *why; /* of the broker; "" */
@@ -68,9 +80,15 @@ void topology_time_to_live(const struct topology *t, const char *name,
 uint64_t topology_length(uint64_t ms);
 /* Which of the lengths `ms` is: below TOPOLOGY_LENGTHS. */
 unsigned topology_index(uint64_t ms);
-/* "NAME.dead", "NAME.wait.4000" (ms > 0). */
-const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME]);
-const char *topology_waits(const struct topology *t, uint64_t ms,
+/* "NAME", or "NAME.3"; "NAME.dead"; "NAME.wait.4000", or "NAME.3.wait.4000"
+ * (ms > 0). */
+const char *topology_queue(const struct topology *t, unsigned part,
                            char out[TOPOLOGY_NAME]);
+const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME]);
+const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
+                           char out[TOPOLOGY_NAME]);
+/* "NAME.partitions.8". */
+const char *topology_exchange(const struct topology *t,
+                              char out[TOPOLOGY_NAME]);
 
 #endif

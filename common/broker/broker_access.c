@@ -12,6 +12,7 @@ const char *broker_access_given(const struct broker_access *a)
            : a->tls.ca      ? "--tls-ca"
            : a->tls.cert    ? "--tls-cert"
            : a->tls.key     ? "--tls-key"
+           : a->partitions  ? "--partitions"
                             : NULL;
 }
 

@@ -10,8 +10,10 @@
 #define COMMON_BROKER_BROKER_ACCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/problem.h"
+#include "common/broker/broker_operand.h"
 
 struct broker_tls {
     const char *ca, *cert, *key; /* NULL: the system's; none */
@@ -19,6 +21,7 @@ struct broker_tls {
 struct broker_access {
     const char *password_file; /* NULL: broker_password.h */
     struct broker_tls tls;
+    uint64_t partitions; /* of the queue; 0: it has none */
 };
 
 /* The rows; told of each is where it goes: BROKER_TLS_CA(AT(access.tls.ca)). */
@@ -46,6 +49,16 @@ struct broker_access {
     {                                                           \
         "tls-key", 0, OPT_STRING, .value = "FILE", __VA_ARGS__, \
                                   .help = "its private key"     \
+    }
+
+#define BROKER_PARTITIONS_ROW(...)                                         \
+    {                                                                      \
+        "partitions", 0, OPT_NUMBER,                                       \
+            .value = "N", .min = 1, .max = BROKER_PARTITIONS, __VA_ARGS__, \
+            .help = "the queue is N queues of a "                          \
+                    "broker, and each group is in one "                    \
+                    "of them: all its workers and "                        \
+                    "senders give the same N"                              \
     }
 
 /* The first that was given, "--tls-ca"; NULL: none. */

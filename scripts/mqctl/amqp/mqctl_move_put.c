@@ -63,11 +63,11 @@ static int shape_find(struct move *m, const struct move_message *msg,
     snprintf(s->queue, sizeof s->queue, "%s", m->to.queue);
     if (s->wait_ms == 0)
         return 0;
-    topology_waits(&m->topology, s->wait_ms, s->queue);
+    topology_waits(&m->topology, 0, s->wait_ms, s->queue);
     if (m->declared & 1U << topology_index(s->wait_ms))
         return 0;
     m->declared |= 1U << topology_index(s->wait_ms);
-    return publisher_wait_queue(m->publisher, s->wait_ms, p);
+    return publisher_wait_queue(m->publisher, 0, s->wait_ms, p);
 }
 
 /* mix - FNV-1a */

@@ -78,11 +78,11 @@ static int target(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
         snprintf(name, TOPOLOGY_NAME, "%s", r->post->operand->queue);
         return 0;
     }
-    topology_waits(&r->topology, ms, name);
+    topology_waits(&r->topology, 0, ms, name);
     bit = 1U << topology_index(ms);
     if (r->declared & bit)
         return 0;
-    err = publisher_wait_queue(r->publisher, ms, p);
+    err = publisher_wait_queue(r->publisher, 0, ms, p);
     if (!err)
         r->declared |= bit;
     return err;

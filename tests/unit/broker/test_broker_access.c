@@ -21,6 +21,7 @@ static const struct option_row rows[] = {
     BROKER_TLS_CA(AT(access.tls.ca)),
     BROKER_TLS_CERT(AT(access.tls.cert)),
     BROKER_TLS_KEY(AT(access.tls.key)),
+    BROKER_PARTITIONS_ROW(AT(access.partitions)),
 };
 static const struct option_table table = {
     .program = "test",
@@ -49,11 +50,12 @@ static const char *check(char *one, char *two, bool on_broker)
 }
 
 static char password[] = "--password-file=x", ca[] = "--tls-ca=x",
-            cert[] = "--tls-cert=x", key[] = "--tls-key=x";
+            cert[] = "--tls-cert=x", key[] = "--tls-key=x",
+            partitions[] = "--partitions=8";
 
 Test(broker_access, without_a_broker_each_of_them_is_named)
 {
-    char *const flags[] = {password, ca, cert, key};
+    char *const flags[] = {password, ca, cert, key, partitions};
 
     cr_assert_str_empty(check(NULL, NULL, false));
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

@@ -46,11 +46,11 @@ static int target(struct source_amqp *q, struct amqp_job *j,
         snprintf(name, TOPOLOGY_NAME, "%s", q->operand->queue);
         return 0;
     }
-    topology_waits(&q->topology, ms, name);
+    topology_waits(&q->topology, 0, ms, name);
     bit = 1U << topology_index(ms);
     if (q->declared & bit)
         return 0;
-    if (topology_wait(q->outbox.link, &q->topology, ms, &p) < 0) {
+    if (topology_wait(q->outbox.link, &q->topology, 0, ms, &p) < 0) {
         log_error("wait_queue", F_STR("queue", name), F_STR("error", p.text),
                   F_STR("next", "messages that are to wait stay where they "
                                 "are, unacknowledged, until it can be used"));
