@@ -137,6 +137,7 @@ static int broker_open(struct engine *e, const struct source_events *events,
                                         .operand = &set->broker,
                                         .password = password,
                                         .runs = e->runs,
+                                        .attention = &e->flow.gate.attention,
                                         .events = *events},
             p);
     explicit_bzero(password, sizeof password);

@@ -256,6 +256,7 @@ static const struct option_row rows[] = {
     BROKER_TLS_CA(AT(access.tls.ca)),
     BROKER_TLS_CERT(AT(access.tls.cert)),
     BROKER_TLS_KEY(AT(access.tls.key)),
+    BROKER_PARTITIONS_ROW(AT(access.partitions)),
     {"allow-unreplicated", 0, OPT_FLAG, AT(allow_unreplicated),
      .help = "accept a queue on a broker that is on one node only, and is lost "
              "with that node"},

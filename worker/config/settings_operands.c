@@ -13,7 +13,11 @@
 #include "common/base/queue_name.h"
 
 #define PATH_TEXT 300
-#define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */
+/* More than a source has in hand of all partitions (partition.h): a message of
+ * any group may be taken. */
+#define IN_HAND      2048
+#define IN_HAND_MOST (1200 * NS_PER_S)
+#define FLAG_TEXT    64 /* "--max-requests 9223372036854775807" */
 
 /* queue_check - one operand, and it stands where a queue does */
 static int queue_check(int count, char **command, char **before,
@@ -183,6 +187,29 @@ static const char *not_on_broker(const struct settings *s, const char **why)
     return NULL;
 }
 
+/* partitions_take - a head that failed waits in hand, and what is behind it: as
+ * much as the broker gives, and no longer than it waits for an answer
+ */
+static int partitions_take(struct settings *s, struct problem *p)
+{
+    uint64_t sum = 0;
+    char text[DURATION_TEXT];
+    struct backoff b;
+
+    settings_backoff(s, &b);
+    for (uint32_t n = 1; n < s->max_attempts && sum < IN_HAND_MOST; n++)
+        sum += backoff_delay(&b, n, 0);
+    if (sum >= IN_HAND_MOST)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--partitions: the waits between --max-attempts "
+                           "%" PRIu64 " by --backoff are %s or more in sum, "
+                           "and a broker gives to another worker what has no "
+                           "answer for 30m: make them less than 20m",
+                           s->max_attempts, duration_print(IN_HAND_MOST, text));
+    s->lookahead = IN_HAND;
+    return 0;
+}
+
 /* broker_take - the operand names a queue on a broker */
 static int broker_take(struct settings *s, const char *operand,
                        struct problem *p)
@@ -205,7 +232,7 @@ static int broker_take(struct settings *s, const char *operand,
         return problem_set(p, EX_USAGE, EINVAL, "%s cannot be used with %s: %s",
                            flag, s->broker.shown, why);
     snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
-    return 0;
+    return s->access.partitions ? partitions_take(s, p) : 0;
 }
 
 /* queue_take - a POSIX queue, or one on a broker */

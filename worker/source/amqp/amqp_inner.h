@@ -1,7 +1,7 @@
 /* amqp_inner.h - inside of source_amqp
  *
  * WHAT   What its files share: the struct, its messages, and their lists.
- * WHO    inbox.c, outbox.c, amqp_take.c, amqp_settle.c, source_amqp.c.
+ * WHO    The files of this folder.
  * OWNS   -
  * FAILS  -
  *
@@ -16,13 +16,17 @@
 
 #include "common/amqp/envelope.h"
 #include "common/amqp/link.h"
+#include "common/amqp/partition.h"
 #include "common/amqp/topology.h"
 #include "common/base/container.h"
 #include "worker/source/amqp/run_file.h"
 #include "worker/source/amqp/source_amqp.h"
 
 #define AMQP_CRASHED "the worker died while a handler had it"
-#define AMQP_GROUPED "it names a group, and a queue on a broker keeps no order"
+#define AMQP_GROUPED \
+    "it names a group, and a queue without partitions keeps no order"
+#define AMQP_NO_GROUP  "what it names in mqw-group cannot be a group"
+#define AMQP_MISPLACED "it is not in the partition of its group"
 
 #pragma GCC visibility push(hidden)
 
@@ -33,6 +37,7 @@ enum amqp_at {
     AMQP_LATE,    /* its verdict is on its way */
     AMQP_HOP,     /* it goes on waiting in another queue */
     AMQP_PUT_OFF, /* to be held, once nobody reads it */
+    AMQP_DUE,     /* take_due gives it: the head of its group, again */
     AMQP_OVER,    /* settled; somebody may read it still */
 };
 
@@ -53,22 +58,30 @@ TAILQ_HEAD(amqp_jobs, amqp_job);
  * t = of the thread that runs it */
 struct amqp_message {
     struct message m;
-    struct source_amqp *q; /* c */
-    struct ulid id;        /* c */
-    struct run_key key;    /* c */
-    uint64_t epoch, tag;   /* q  the claim: good while the inbox's epoch is
+    struct source_amqp *q;  /* c */
+    struct ulid id;         /* c */
+    struct run_key key;     /* c */
+    uint64_t epoch, tag;    /* q  the claim: good while the inbox's epoch is
                              *    the same */
-    uint64_t due_ns;       /* q  HELD: clock_steady_ns */
-    uint64_t due_wall_ns;  /* c  as its header says; 0: now */
-    uint64_t first_ns;     /* c  wall */
-    enum amqp_at at;       /* q */
-    bool alone;            /* c  its last crash was that of nothing else */
-    bool grouped;          /* c  it names a group */
-    bool derived;          /* c  an equal message has the same id */
-    uint64_t line;         /* q  of its copies; 0: it has none yet */
-    struct amqp_job job;   /* q, then of the outbox's thread */
+    uint64_t due_ns;        /* q  HELD: clock_steady_ns */
+    uint64_t due_wall_ns;   /* c  as its header says; 0: now */
+    uint64_t first_ns;      /* c  wall */
+    enum amqp_at at;        /* q */
+    bool alone;             /* c  its last crash was that of nothing else */
+    bool grouped;           /* c  it names a group */
+    const char *misgrouped; /* c  why it cannot be in that; NULL: it can */
+    unsigned part;          /* c  of the queue; 0 where it has none */
+    /* Of a group, and failed: it waits in hand, as nothing at the broker would
+     * keep it in front of those behind it. */
+    bool again;          /* t */
+    uint32_t tries;      /* t  failures, for its next run */
+    void *own_raw;       /* t  what `raw` is in after a failure; NULL */
+    atomic_bool runs;    /* a handler has it */
+    bool derived;        /* c  an equal message has the same id */
+    uint64_t line;       /* q  of its copies; 0: it has none yet */
+    struct amqp_job job; /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */
-    amqp_bytes_t raw;               /* c  encoded properties */
+    amqp_bytes_t raw;               /* t  encoded properties */
     const unsigned char *body;      /* c */
     size_t body_size;               /* c */
     unsigned char bytes[];          /* properties, room for a header, body */
@@ -97,6 +110,7 @@ struct inbox_part {
     struct amqp_message *m; /* NULL: its header is not there yet */
     size_t filled;
     uint64_t tag;
+    unsigned queue; /* part of ours that it comes from */
     bool expected, redelivered;
 };
 
@@ -126,8 +140,11 @@ struct source_amqp {
     struct amqp_side inbox, outbox;
     struct inbox_part part; /* the inbox's */
     struct amqp_jobs sent;  /* the outbox's, in order of their number */
-    unsigned declared;      /* the outbox's: bits of the wait queues */
-    bool missing;           /* the outbox's: a queue of ours is gone */
+    /* The outbox's: of each part, bits of the wait queues. */
+    unsigned declared[PARTITIONS_MAX];
+    char (*parts)[TOPOLOGY_NAME]; /* c  NAME, or NAME.0 and up */
+    unsigned part_count;          /* c */
+    bool missing;                 /* the outbox's: a queue of ours is gone */
     uint64_t refused_ns;    /* the outbox's: the pause after the next refusal */
     uint64_t published;     /* the outbox's, on this connection */
     atomic_bool stopping;   /* a */
@@ -138,6 +155,7 @@ struct source_amqp {
     pthread_mutex_t mtx;
     pthread_cond_t changed;               /* q  a count came, or jobs ended */
     struct amqp_list arrived, held, lent; /* q  held: by due_ns */
+    struct amqp_list due;                 /* q  AMQP_DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
     unsigned late_count;        /* q  of those lent: no handler has them */
     bool ready_said;            /* q  ready_fd is readable */
@@ -173,6 +191,9 @@ static inline struct amqp_message *amqp_job_message(struct amqp_job *j)
 
 /* Nobody reads it any more. */
 void amqp_free(struct amqp_message *m);
+/* Nobody reads it any more: one that was put off is held from here on. mtx is
+ * not held. */
+void amqp_let_go(struct source_amqp *q, struct amqp_message *m);
 /* What a lane may read is put away; NULL: nothing else takes its place. */
 void amqp_lane_keep(struct source_amqp *q, unsigned lane,
                     struct amqp_message *m);
@@ -200,11 +221,27 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out);
 /* What is due now is not held any more. How long until the next one is;
  * UINT64_MAX none. */
 uint64_t amqp_due(struct source_amqp *q);
-/* Whether one may be taken may be another thing now; mtx is held. */
-void amqp_ready_locked(struct source_amqp *q);
+/* Whether one may be taken may be another thing now; mtx is held. True:
+ * take_due has something now, and events.changed is told once mtx is not held.
+ */
+bool amqp_ready_locked(struct source_amqp *q);
 /* The inbox's connection is gone: what was not lent is forgotten, what is lent
  * is stale. */
 void amqp_void_claims(struct source_amqp *q);
+
+/* ---- in_hand.c: retries of groups ---- */
+
+static inline bool amqp_parted(const struct source_amqp *q)
+{
+    return q->topology.partitions > 0;
+}
+/* It failed, and is to be put off. mtx is held. */
+void amqp_again(struct source_amqp *q, struct amqp_message *m,
+                const struct settle *s);
+/* It is due, or its claim is gone and its group is to go on; mtx is held. */
+void amqp_due_locked(struct source_amqp *q, struct amqp_message *m);
+/* The next that is due, off its list; NULL: none. mtx is held. */
+struct amqp_message *amqp_due_take(struct source_amqp *q);
 
 /* ---- amqp_settle.c ---- */
 

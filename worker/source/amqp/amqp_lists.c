@@ -8,6 +8,7 @@
 
 void amqp_free(struct amqp_message *m)
 {
+    free(m->own_raw);
     free(m);
 }
 
@@ -37,7 +38,32 @@ void amqp_lane_keep(struct source_amqp *q, unsigned lane,
     last = q->lanes[lane];
     q->lanes[lane] = m;
     if (last)
-        amqp_free(last);
+        amqp_let_go(q, last);
+}
+
+/* amqp_let_go - one that was put off is held only now, as it could be lent
+ * again, and gone, while its reader is not done; one whose group waits for it
+ * is never just forgotten */
+void amqp_let_go(struct source_amqp *q, struct amqp_message *m)
+{
+    bool due;
+
+    if (m->at != AMQP_PUT_OFF) {
+        amqp_free(m);
+        return;
+    }
+    pthread_mutex_lock(&q->mtx);
+    if (m->epoch == q->epoch)
+        amqp_hold_locked(q, m);
+    else if (m->again)
+        amqp_due_locked(q, m);
+    else
+        amqp_free(m);
+    due = amqp_ready_locked(q);
+    pthread_mutex_unlock(&q->mtx);
+    side_wake(&q->inbox);
+    if (due)
+        q->events.changed(q->events.arg);
 }
 
 /* ---- acknowledgements ---- */

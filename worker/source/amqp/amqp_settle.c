@@ -21,24 +21,9 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 
-/* amqp_release - one that was put off is held only now, as it could be lent
- * again, and gone, while its reader is not done */
 void amqp_release(struct source *s, struct message *message)
 {
-    struct source_amqp *q = source_amqp_of(s);
-    struct amqp_message *m = amqp_message_of(message);
-
-    if (m->at != AMQP_PUT_OFF) {
-        amqp_free(m);
-        return;
-    }
-    pthread_mutex_lock(&q->mtx);
-    if (m->epoch == q->epoch)
-        amqp_hold_locked(q, m);
-    else
-        amqp_free(m);
-    pthread_mutex_unlock(&q->mtx);
-    side_wake(&q->inbox);
+    amqp_let_go(source_amqp_of(s), amqp_message_of(message));
 }
 
 /* ran - no handler has it any more, so that others may run; mtx is held */
@@ -46,7 +31,7 @@ static void ran(struct source_amqp *q, const struct amqp_message *m)
 {
     if (q->alone == m)
         q->alone = NULL;
-    amqp_ready_locked(q);
+    (void)amqp_ready_locked(q); /* who settles looks at what is due itself */
 }
 
 /* unlend - it has no index any more; mtx is held */
@@ -71,7 +56,7 @@ void amqp_change(const struct source_amqp *q, const struct amqp_job *j,
     const struct attempt *a = s ? s->attempt : NULL;
 
     *out = (struct envelope_change){.id = &m->id,
-                                    .attempt = m->key.attempt + (a != NULL),
+                                    .attempt = m->m.failures + (a != NULL),
                                     .first_ns = m->first_ns,
                                     .due_ns = j->due_wall_ns,
                                     .hop = m->key.hop,
@@ -118,6 +103,7 @@ void amqp_confirmed(struct source_amqp *q, struct amqp_job *j)
 {
     struct amqp_message *m = amqp_job_message(j);
     struct settle *verdict;
+    bool due;
 
     FAULT_POINT("amqp_confirmed");
     pthread_mutex_lock(&q->mtx);
@@ -138,8 +124,12 @@ void amqp_confirmed(struct source_amqp *q, struct amqp_job *j)
     pthread_mutex_lock(&q->mtx);
     if (--q->job_count == 0)
         pthread_cond_broadcast(&q->changed);
+    /* What is behind it in its group may run, and no work item looks. */
+    due = m->grouped || source_due(&q->source);
     pthread_mutex_unlock(&q->mtx);
     amqp_free(m);
+    if (due)
+        q->events.changed(q->events.arg);
 }
 
 /* ---- settling ---- */
@@ -167,18 +157,14 @@ static int stale(struct source_amqp *q, struct amqp_message *m)
     return -ESTALE;
 }
 
-/* put_off - it is lent again when it is due; until then it is nobody's */
+/* put_off - it is lent again when it is due; until then it is nobody's, but its
+ * lane may read it for a while */
 static int put_off(struct source_amqp *q, struct amqp_message *m,
                    const struct settle *s)
 {
     unlend(q, m);
     m->due_ns = s->due_ns;
-    if (s->lane == LANE_NONE) {
-        m->at = AMQP_PUT_OFF;
-        return 0;
-    }
-    amqp_hold_locked(q, m);
-    side_wake(&q->inbox);
+    m->at = AMQP_PUT_OFF;
     return 0;
 }
 
@@ -209,7 +195,9 @@ static int settle_one(struct source_amqp *q, struct settle *s)
         return done(q, m);
     if (m->epoch != q->epoch)
         return stale(q, m);
-    if (s->kind == SETTLE_RETURN)
+    if (s->kind == SETTLE_RETRY && m->grouped)
+        amqp_again(q, m, s);
+    if (s->kind == SETTLE_RETURN || (s->kind == SETTLE_RETRY && m->grouped))
         return put_off(q, m, s);
     return late(q, m, s);
 }
@@ -220,7 +208,6 @@ int amqp_settle(struct source *source, struct settle *list, size_t n)
     struct source_amqp *q = source_amqp_of(source);
     struct amqp_message *m = amqp_message_of(list->m);
     unsigned lane = list->lane;
-    bool again = list->kind == SETTLE_RETURN;
     int err;
 
     (void)n;
@@ -232,7 +219,7 @@ int amqp_settle(struct source *source, struct settle *list, size_t n)
     list->err = err;
     if (err == -ESTALE && lane == LANE_NONE)
         amqp_free(m);
-    else if (err == -ESTALE || !again)
+    else
         amqp_lane_keep(q, lane, m);
     return err;
 }

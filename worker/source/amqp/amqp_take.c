@@ -31,6 +31,7 @@ static void run(struct message *m, uint64_t started_ns)
     struct amqp_message *a = amqp_message_of(m);
 
     (void)started_ns;
+    atomic_store(&a->runs, true);
     run_file_run(source_of(m)->runs, m->index, &a->key, m->seq);
 }
 
@@ -47,6 +48,7 @@ static void handler_group(struct message *m, pid_t group)
 static void unrun(struct message *m, bool may_have_run)
 {
     run_file_unrun(source_of(m)->runs, m->index);
+    atomic_store(&amqp_message_of(m)->runs, false);
     if (may_have_run)
         m->flags |= MESSAGE_REDELIVERED;
 }
@@ -72,27 +74,35 @@ static bool suspect(const struct source_amqp *q, const struct amqp_message *m)
     return m->m.crashes > 0 && within(q);
 }
 
-/* may_take - the first that has arrived; behind a suspect all wait until it has
- * its verdict, and it waits for those that run */
-static bool may_take(const struct source_amqp *q)
+/* may_lend - behind a suspect all wait until it has its verdict, and it waits
+ * for those that run */
+static bool may_lend(const struct source_amqp *q, const struct amqp_message *m)
 {
-    const struct amqp_message *m = TAILQ_FIRST(&q->arrived);
-
     return m && !q->alone && (!suspect(q, m) || q->lent_count == q->late_count);
 }
 
-void amqp_ready_locked(struct source_amqp *q)
+static bool may_take(const struct source_amqp *q)
+{
+    return may_lend(q, TAILQ_FIRST(&q->arrived));
+}
+
+bool amqp_ready_locked(struct source_amqp *q)
 {
     uint64_t n = 1;
-    bool is = may_take(q);
+    bool is = may_take(q), due = may_lend(q, TAILQ_FIRST(&q->due));
 
-    if (is == q->ready_said)
-        return;
-    q->ready_said = is;
-    if (is)
+    if (is != q->ready_said && is)
         (void)!write(q->ready_fd, &n, sizeof n);
-    else
+    else if (is != q->ready_said)
         (void)!read(q->ready_fd, &n, sizeof n);
+    q->ready_said = is;
+    if (due == source_due(&q->source))
+        return false;
+    if (due)
+        source_due_set(&q->source, 1);
+    else
+        source_due_clear(&q->source, 1);
+    return due;
 }
 
 static void arrived_put(struct source_amqp *q, struct amqp_message *m)
@@ -100,7 +110,7 @@ static void arrived_put(struct source_amqp *q, struct amqp_message *m)
     m->at = AMQP_ARRIVED;
     TAILQ_INSERT_TAIL(&q->arrived, m, link);
     q->arrived_count++;
-    amqp_ready_locked(q);
+    (void)amqp_ready_locked(q);
 }
 
 static struct amqp_message *arrived_take(struct source_amqp *q)
@@ -116,20 +126,35 @@ uint64_t amqp_due(struct source_amqp *q)
 {
     uint64_t now = clock_steady_ns(), next = UINT64_MAX;
     struct amqp_message *m;
+    bool due;
 
     pthread_mutex_lock(&q->mtx);
     while ((m = TAILQ_FIRST(&q->held)) != NULL && m->due_ns <= now) {
         TAILQ_REMOVE(&q->held, m, link);
         q->held_count--;
-        arrived_put(q, m);
+        if (m->again)
+            amqp_due_locked(q, m);
+        else
+            arrived_put(q, m);
     }
     if (m)
         next = m->due_ns - now;
+    due = amqp_ready_locked(q);
     pthread_mutex_unlock(&q->mtx);
+    if (due)
+        q->events.changed(q->events.arg);
     return next;
 }
 
 /* ---- arriving ---- */
+
+/* in_line - it waits behind others of its group, and its claim is gone: those
+ * before it may come again behind it, so it does, too */
+static bool in_line(const struct source_amqp *q, const struct amqp_message *m)
+{
+    return m->grouped && m->epoch != q->epoch && m->at == AMQP_LENT &&
+           !atomic_load(&m->runs);
+}
 
 /* twin_of - the same message, which is here: its claim went with its
  * connection, or it is a copy that we published twice */
@@ -139,7 +164,7 @@ static struct amqp_message *twin_of(struct source_amqp *q,
     struct amqp_message *twin;
 
     TAILQ_FOREACH (twin, &q->lent, link)
-        if ((twin->epoch != q->epoch || m->line) &&
+        if ((twin->epoch != q->epoch || m->line) && !in_line(q, twin) &&
             memcmp(&twin->key, &m->key, sizeof m->key) == 0)
             return twin;
     return NULL;
@@ -184,8 +209,8 @@ static void place(struct source_amqp *q, struct amqp_message *m)
 {
     uint64_t now = clock_wall_ns();
 
-    if (m->grouped) {
-        amqp_bury_locked(q, m, REASON_BAD_HEADER, AMQP_GROUPED);
+    if (m->misgrouped) {
+        amqp_bury_locked(q, m, REASON_BAD_HEADER, m->misgrouped);
     } else if (crashed_last(q, m)) {
         amqp_bury_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
     } else if (m->due_wall_ns > now &&
@@ -218,6 +243,33 @@ static void key_set(struct amqp_message *m, const struct envelope *e)
     memcpy(m->key.id.bytes, &part, sizeof part);
 }
 
+/* group_set - its group, or why it cannot be in one: only what comes to one
+ * part has an order */
+static void group_set(struct source_amqp *q, struct amqp_message *m,
+                      const struct envelope *e)
+{
+    unsigned parts = q->topology.partitions;
+
+    m->grouped = true;
+    if (!parts)
+        m->misgrouped = AMQP_GROUPED;
+    else if (!e->good_group)
+        m->misgrouped = AMQP_NO_GROUP;
+    else if (e->group_crc % parts != m->part)
+        m->misgrouped = AMQP_MISPLACED;
+    if (m->misgrouped && !atomic_exchange(&q->group_told, true))
+        log_error("group_refused", F_STR("queue", q->operand->shown),
+                  F_STR("error", m->misgrouped),
+                  F_STR("next",
+                        parts ? "such messages are dead letters: the routing "
+                                "key is CRC-32 of mqw-group modulo the number "
+                                "of partitions"
+                              : "such messages are dead letters, as several "
+                                "workers would run them in any order; leave "
+                                "out mqw-group, or give --partitions to its "
+                                "workers and senders"));
+}
+
 /* read - what its properties say */
 static int read_envelope(struct source_amqp *q, struct amqp_message *m,
                          bool redelivered)
@@ -244,13 +296,8 @@ static int read_envelope(struct source_amqp *q, struct amqp_message *m,
         m->m.flags |= MESSAGE_REDELIVERED;
     if (e.due_ns)
         m->m.flags |= MESSAGE_STORED;
-    m->grouped = e.has_group;
-    if (e.has_group && !atomic_exchange(&q->group_told, true))
-        log_error("group_refused", F_STR("queue", q->operand->shown),
-                  F_STR("next", "messages of this queue name groups: they are "
-                                "dead letters, as several workers would run "
-                                "them in any order; leave out mqw-group, or "
-                                "send them to a POSIX queue"));
+    if (e.has_group)
+        group_set(q, m, &e);
     return 0;
 }
 
@@ -283,24 +330,49 @@ void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
 void amqp_void_claims(struct source_amqp *q)
 {
     struct amqp_message *m;
+    bool due;
 
     pthread_mutex_lock(&q->mtx);
     q->epoch = 0;
     while (q->arrived_count > 0)
         amqp_free(arrived_take(q));
-    amqp_ready_locked(q);
     while ((m = TAILQ_FIRST(&q->held)) != NULL) {
         TAILQ_REMOVE(&q->held, m, link);
-        amqp_free(m);
+        if (m->again) /* its group waits for it */
+            amqp_due_locked(q, m);
+        else
+            amqp_free(m);
     }
     q->held_count = 0;
     q->ack_count = 0;
     TAILQ_FOREACH (m, &q->lent, link)
         atomic_store(&m->m.stale, true);
+    TAILQ_FOREACH (m, &q->due, link)
+        atomic_store(&m->m.stale, true);
+    due = amqp_ready_locked(q);
     pthread_mutex_unlock(&q->mtx);
+    if (due)
+        q->events.changed(q->events.arg);
 }
 
 /* ---- taking ---- */
+
+/* lend - mtx is held */
+static void lend(struct source_amqp *q, struct amqp_message *m,
+                 uint64_t wall_ns)
+{
+    m->at = AMQP_LENT;
+    atomic_store(&m->runs, false);
+    m->m.index = q->free_index[--q->free_count];
+    if (m->m.seq == 0)
+        m->m.seq = ++q->seq;
+    if (m->first_ns == 0)
+        m->first_ns = wall_ns;
+    m->m.received_ns = m->first_ns;
+    TAILQ_INSERT_TAIL(&q->lent, m, link);
+    q->lent_count++;
+    q->alone = suspect(q, m) ? m : NULL;
+}
 
 int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
               struct message **out)
@@ -318,19 +390,9 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
             m = NULL;
         }
     }
-    if (m) {
-        m->at = AMQP_LENT;
-        m->m.index = q->free_index[--q->free_count];
-        if (m->m.seq == 0)
-            m->m.seq = ++q->seq;
-        if (m->first_ns == 0)
-            m->first_ns = wall_ns;
-        m->m.received_ns = m->first_ns;
-        TAILQ_INSERT_TAIL(&q->lent, m, link);
-        q->lent_count++;
-        q->alone = suspect(q, m) ? m : NULL;
-    }
-    amqp_ready_locked(q);
+    if (m)
+        lend(q, m, wall_ns);
+    (void)amqp_ready_locked(q);
     pthread_mutex_unlock(&q->mtx);
     if (!m)
         return -EAGAIN;
@@ -339,9 +401,23 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     return 0;
 }
 
-/* amqp_take_due - nothing: what waited comes as take gives it */
+/* amqp_take_due - heads of groups that failed; all else that waited comes as
+ * take gives it */
 int amqp_take_due(struct source *s, unsigned lane, struct message **out)
 {
-    (void)s, (void)lane, (void)out;
-    return -EAGAIN;
+    struct source_amqp *q = source_amqp_of(s);
+    struct amqp_message *m = NULL;
+
+    amqp_lane_keep(q, lane, NULL);
+    pthread_mutex_lock(&q->mtx);
+    if (q->free_count > 0 && may_lend(q, TAILQ_FIRST(&q->due)))
+        m = amqp_due_take(q);
+    if (m)
+        lend(q, m, m->first_ns);
+    (void)amqp_ready_locked(q);
+    pthread_mutex_unlock(&q->mtx);
+    if (!m)
+        return -EAGAIN;
+    *out = &m->m;
+    return 0;
 }

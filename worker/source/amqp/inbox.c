@@ -12,7 +12,7 @@
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 
-#define CONSUMER "mqworker"
+#define CONSUMER "mqworker" /* with partitions, the number of one follows */
 
 static amqp_bytes_t word(const char *text)
 {
@@ -56,6 +56,7 @@ static int header(struct source_amqp *q, const amqp_frame_t *f)
     *m = (struct amqp_message){.q = q,
                                .epoch = q->epoch,
                                .tag = q->part.tag,
+                               .part = q->part.queue,
                                .raw = {raw.len, m->bytes},
                                .body = m->bytes + raw.len + HEADER_MAX,
                                .body_size = (size_t)size};
@@ -81,6 +82,18 @@ static int body(struct source_amqp *q, const amqp_frame_t *f)
     return 0;
 }
 
+/* part_of - from which of our queues, by the consumer's name */
+static unsigned part_of(const struct source_amqp *q, amqp_bytes_t tag)
+{
+    char text[24] = "";
+    size_t from = sizeof CONSUMER; /* behind the dot */
+
+    if (tag.len > from && tag.len < sizeof text)
+        memcpy(text, tag.bytes, tag.len);
+    return (unsigned)strtoul(text + (text[0] ? from : 0), NULL, 10) %
+           q->part_count;
+}
+
 /* method - a message begins, or the broker ends something */
 static int method(struct source_amqp *q, const amqp_method_t *m)
 {
@@ -91,6 +104,7 @@ static int method(struct source_amqp *q, const amqp_method_t *m)
         if (q->part.expected)
             return -EPROTO;
         q->part = (struct inbox_part){.tag = d->delivery_tag,
+                                      .queue = part_of(q, d->consumer_tag),
                                       .expected = true,
                                       .redelivered = d->redelivered != 0};
         return 0;
@@ -177,23 +191,37 @@ static int qos(struct source_amqp *q)
 {
     struct link *l = q->inbox.link;
     unsigned n = atomic_load(&q->prefetch);
+    unsigned each =
+        amqp_parted(q) ? partition_in_hand(q->topology.partitions) : n;
 
-    (void)rabbit.amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)n, 0);
+    (void)rabbit.amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
     q->consumed = n;
     return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
 }
 
-static int consume(struct source_amqp *q)
+static int consume_one(struct source_amqp *q, unsigned part)
 {
     struct link *l = q->inbox.link;
-    int err = qos(q);
+    char tag[24] = CONSUMER;
 
-    if (err)
-        return err;
-    (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(q->operand->queue),
-                                    word(CONSUMER), 0, 0, 0,
+    if (amqp_parted(q))
+        snprintf(tag, sizeof tag, CONSUMER ".%u", part);
+    (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(q->parts[part]),
+                                    word(tag), 0, 0, 0,
                                     (amqp_table_t){0, NULL});
     return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+}
+
+/* consume - of each part the broker has one consumer active: the first. So
+ * workers that start at once begin at different ones. */
+static int consume(struct source_amqp *q)
+{
+    unsigned first = arc4random_uniform(q->part_count);
+    int err = qos(q);
+
+    for (unsigned i = 0; i < q->part_count && !err; i++)
+        err = consume_one(q, (first + i) % q->part_count);
+    return err;
 }
 
 /* again - a consumer keeps the prefetch that it began with */
@@ -285,17 +313,22 @@ void *inbox_main(void *side)
 int inbox_open(struct source_amqp *q, struct problem *p)
 {
     uint32_t messages, consumers;
+    long ready = 0;
     int err = link_open(&q->inbox.link, &q->setup, arc4random(), p);
 
+    if (!err)
+        err = topology_unlike(q->inbox.link, &q->topology, p);
     if (!err)
         err = topology_open(q->inbox.link, &q->topology, p);
     if (err)
         return err;
-    err =
-        topology_count(q->inbox.link, q->operand->queue, &messages, &consumers);
+    for (unsigned i = 0; i < q->part_count && !err; i++) {
+        err = topology_count(q->inbox.link, q->parts[i], &messages, &consumers);
+        ready += err ? 0 : (long)messages;
+    }
     if (err)
         return problem_set(p, EX_UNAVAILABLE, -err, "queue %s: %s",
                            q->operand->queue, q->inbox.link->why);
-    atomic_store(&q->ready, (long)messages);
+    atomic_store(&q->ready, ready);
     return 0;
 }

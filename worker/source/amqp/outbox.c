@@ -32,7 +32,7 @@ static int target(struct source_amqp *q, struct amqp_job *j,
                   char name[TOPOLOGY_NAME])
 {
     uint64_t now = clock_wall_ns(), ms;
-    unsigned bit;
+    unsigned bit, part = amqp_job_message(j)->part;
     struct problem p;
 
     if (j->settle && j->settle->kind == SETTLE_DEAD) {
@@ -43,20 +43,20 @@ static int target(struct source_amqp *q, struct amqp_job *j,
     /* A wait of 1 s has lasted for some time by now. */
     ms = topology_length(ms + ms / SLACK_PART + SLACK_MS);
     if (ms == 0) { /* the inbox holds it for the rest */
-        snprintf(name, TOPOLOGY_NAME, "%s", q->operand->queue);
+        snprintf(name, TOPOLOGY_NAME, "%s", q->parts[part]);
         return 0;
     }
-    topology_waits(&q->topology, 0, ms, name);
+    topology_waits(&q->topology, part, ms, name);
     bit = 1U << topology_index(ms);
-    if (q->declared & bit)
+    if (q->declared[part] & bit)
         return 0;
-    if (topology_wait(q->outbox.link, &q->topology, 0, ms, &p) < 0) {
+    if (topology_wait(q->outbox.link, &q->topology, part, ms, &p) < 0) {
         log_error("wait_queue", F_STR("queue", name), F_STR("error", p.text),
                   F_STR("next", "messages that are to wait stay where they "
                                 "are, unacknowledged, until it can be used"));
         return -EPROTO;
     }
-    q->declared |= bit;
+    q->declared[part] |= bit;
     return 0;
 }
 
@@ -248,7 +248,7 @@ static int ready(struct source_amqp *q)
     struct link *l = q->outbox.link;
     int err = q->missing ? queues_again(q) : 0;
 
-    q->declared = 0;
+    memset(q->declared, 0, sizeof q->declared);
     q->published = 0;
     if (err)
         return err;

@@ -68,12 +68,15 @@ static uint64_t waits(const struct source *s)
 /* ready_ask - a broker that does not answer may have any number */
 static int ready_ask(struct source_amqp *q)
 {
+    long ready = 0;
     uint32_t n;
-    int err = outbox_count(q, q->operand->queue, &n);
 
-    if (err)
-        return -EAGAIN;
-    atomic_store(&q->ready, (long)n);
+    for (unsigned i = 0; i < q->part_count; i++) {
+        if (outbox_count(q, q->parts[i], &n) < 0)
+            return -EAGAIN;
+        ready += (long)n;
+    }
+    atomic_store(&q->ready, ready);
     return 0;
 }
 
@@ -188,7 +191,8 @@ static unsigned lent(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
-    return q->started ? atomic_load(&q->prefetch) : RUN_SLOTS;
+    return q->started && !amqp_parted(q) ? atomic_load(&q->prefetch)
+                                         : RUN_SLOTS;
 }
 
 static int resize(struct source *s, unsigned n, struct problem *p)
@@ -196,6 +200,8 @@ static int resize(struct source *s, unsigned n, struct problem *p)
     struct source_amqp *q = source_amqp_of(s);
 
     (void)p;
+    if (amqp_parted(q)) /* it is the same for all workers */
+        return 0;
     atomic_store(&q->prefetch, n < s->lent_most ? n : s->lent_most);
     side_wake(&q->inbox);
     return 0;
@@ -308,10 +314,22 @@ struct source *source_amqp_source(struct source_amqp *q)
     return &q->source;
 }
 
+/* parts_name - the queues that it consumes */
+static int parts_name(struct source_amqp *q)
+{
+    q->part_count = amqp_parted(q) ? q->topology.partitions : 1;
+    q->parts = calloc(q->part_count, sizeof *q->parts);
+    for (unsigned i = 0; q->parts && i < q->part_count; i++)
+        topology_queue(&q->topology, i, q->parts[i]);
+    return q->parts ? 0 : -ENOMEM;
+}
+
 /* lists_open - in memory */
 static int lists_open(struct source_amqp *q)
 {
-    unsigned want = slots_for(q->set, (unsigned)q->set->concurrency);
+    unsigned parts = q->topology.partitions;
+    unsigned want = parts ? parts * partition_in_hand(parts)
+                          : slots_for(q->set, (unsigned)q->set->concurrency);
     pthread_condattr_t clock;
 
     pthread_mutex_init(&q->mtx, NULL);
@@ -321,6 +339,7 @@ static int lists_open(struct source_amqp *q)
     pthread_condattr_destroy(&clock);
     TAILQ_INIT(&q->arrived);
     TAILQ_INIT(&q->held);
+    TAILQ_INIT(&q->due);
     TAILQ_INIT(&q->lent);
     TAILQ_INIT(&q->jobs);
     TAILQ_INIT(&q->sent);
@@ -330,7 +349,7 @@ static int lists_open(struct source_amqp *q)
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
     q->free_index = calloc(RUN_SLOTS, sizeof *q->free_index);
     q->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!q->lanes || !q->free_index || q->ready_fd < 0)
+    if (!q->lanes || !q->free_index || q->ready_fd < 0 || parts_name(q) < 0)
         return -ENOMEM;
     for (unsigned i = 0; i < RUN_SLOTS; i++)
         q->free_index[i] = RUN_SLOTS - 1 - i;
@@ -348,6 +367,7 @@ static void setup_fill(struct source_amqp *q,
     q->set = set;
     q->operand = setup->operand;
     q->events = setup->events;
+    q->source.attention = setup->attention;
     strlcpy(q->password, setup->password, sizeof q->password);
     if (gethostname(q->machine, sizeof q->machine - 1) < 0)
         strlcpy(q->machine, "?", sizeof q->machine);
@@ -359,6 +379,7 @@ static void setup_fill(struct source_amqp *q,
         .operand = q->operand,
         .no_create = set->no_create,
         .allow_unreplicated = set->allow_unreplicated,
+        .partitions = (unsigned)set->access.partitions,
     };
     topology_dead(&q->topology, q->dead);
 }
@@ -460,6 +481,7 @@ void source_amqp_close(struct source_amqp **source)
     source_amqp_stop(q, 0);
     list_free(&q->arrived);
     list_free(&q->held);
+    list_free(&q->due);
     list_free(&q->lent);
     for (unsigned i = 0; q->lanes && i < ITEMS_MAX; i++)
         if (q->lanes[i])
@@ -476,6 +498,7 @@ void source_amqp_close(struct source_amqp **source)
     pthread_mutex_destroy(&q->mtx);
     free(q->acks);
     free(q->lanes);
+    free(q->parts);
     free(q->free_index);
     free(q);
 }

@@ -26,6 +26,7 @@ struct source_amqp_setup {
     const char *password; /* not needed any more after open */
     const char *runs;     /* path of the run file */
     struct source_events events;
+    struct attention *attention; /* of the worker */
 };
 
 int source_amqp_open(struct source_amqp **out,
