@@ -340,6 +340,7 @@ static const struct subcommand_flag flags[] = {
     {BROKER, BROKER_TLS_CA(AT(access.tls.ca))},
     {BROKER, BROKER_TLS_CERT(AT(access.tls.cert))},
     {BROKER, BROKER_TLS_KEY(AT(access.tls.key))},
+    {BROKER, BROKER_PARTITIONS_ROW(AT(access.partitions))},
     {V(REMOVE),
      {"force", 'f', OPT_FLAG, AT(force),
       .help = "even if it holds messages, which are lost, or has a worker"}},

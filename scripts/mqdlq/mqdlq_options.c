@@ -177,6 +177,7 @@ static const struct subcommand_flag flags[] = {
     {EVERY, BROKER_TLS_CA(AT(access.tls.ca))},
     {EVERY, BROKER_TLS_CERT(AT(access.tls.cert))},
     {EVERY, BROKER_TLS_KEY(AT(access.tls.key))},
+    {V(REPLAY), BROKER_PARTITIONS_ROW(AT(access.partitions))},
     {EVERY,
      {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
       .help = "state directory of the worker; without this, found as by the "

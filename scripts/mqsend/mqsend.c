@@ -108,6 +108,7 @@ static const struct option_row rows[] = {
     BROKER_TLS_CA(AT(access.tls.ca)),
     BROKER_TLS_CERT(AT(access.tls.cert)),
     BROKER_TLS_KEY(AT(access.tls.key)),
+    BROKER_PARTITIONS_ROW(AT(access.partitions)),
     {"print-id", 0, OPT_FLAG, AT(print_id), .under = "Output",
      .help = "print the id of each message that was sent, one on each line"},
     {"json", 'j', OPT_FLAG, AT(json),
@@ -301,7 +302,6 @@ static int run(struct options *o, const char *name, const char *body)
 static int broker_check(const struct options *o, bool broker, struct problem *p)
 {
     const char *never = o->priority                ? "--priority"
-                        : o->envelope.group        ? "--group"
                         : o->envelope.unique.at    ? "--unique"
                         : o->envelope.max_attempts ? "--max-attempts"
                         : o->envelope.backoff      ? "--backoff"
@@ -314,10 +314,16 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
     if (broker && never)
         return problem_set(
             p, EX_USAGE, EINVAL,
-            "%s cannot be used with a queue on a broker: it has no priorities, "
-            "groups or unique keys here, its limits are the broker's, and "
-            "retries are up to the worker; leave it out",
+            "%s cannot be used with a queue on a broker: it has no priorities "
+            "or unique keys here, its limits are the broker's, and retries are "
+            "up to the worker; leave it out",
             never);
+    if (broker && o->envelope.group && !o->access.partitions)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "--group cannot be used with a queue on a broker that "
+            "has no partitions: its workers would run a group "
+            "in any order; give --partitions N here and there");
     return broker_access_check(&o->access, broker, p);
 }
 
@@ -341,6 +347,7 @@ static int broker_send(struct options *o, const struct broker_operand *operand,
         .rate = o->rate,
         .many = o->lines || o->null,
         .create = o->create,
+        .partitions = (unsigned)o->access.partitions,
         .tell = tell_of(o),
         .quiet = o->quiet,
     });

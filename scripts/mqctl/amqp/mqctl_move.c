@@ -359,6 +359,7 @@ int move_run(const struct options *o)
 
     m.o = o;
     m.topology.operand = &m.to;
+    m.topology.partitions = (unsigned)o->access.partitions;
     cli_interrupt_catch();
     (void)gethostname(m.machine, sizeof m.machine - 1);
     if (broker_operand_parse(&m.to, o->line.operands[1], &p) < 0 ||

@@ -19,6 +19,7 @@
 #define SCRIPTS_MQCTL_AMQP_MQCTL_MOVE_H
 
 #include "common/amqp/envelope_made.h"
+#include "common/amqp/partition.h"
 #include "common/amqp/publisher.h"
 #include "common/broker/broker_password.h"
 #include "common/store/store.h"
@@ -41,7 +42,9 @@ struct move {
     char password[BROKER_PASSWORD];
     struct topology topology;
     struct publisher *publisher;
-    unsigned declared; /* bits of wait queues that are there */
+    /* Of each part, bits of wait queues that are there. */
+    unsigned declared[PARTITIONS_MAX];
+    unsigned next; /* part, of the next message */
     char machine[65];
     struct snapshot v; /* of the queue, before it began */
     struct statedir dir;

@@ -45,6 +45,7 @@ static int shape_find(struct move *m, const struct move_message *msg,
 {
     const struct header *h = &s->said.h;
     uint64_t now = clock_wall_ns();
+    unsigned part, bit;
 
     *s = (struct shape){0};
     move_read(m, msg->data, msg->size, msg->stored, &s->said);
@@ -60,14 +61,16 @@ static int shape_find(struct move *m, const struct move_message *msg,
                                                 : 0;
     s->due_ns = s->due_ns > now ? s->due_ns : 0;
     s->wait_ms = topology_length(s->due_ns ? (s->due_ns - now) / NS_PER_MS : 0);
-    snprintf(s->queue, sizeof s->queue, "%s", m->to.queue);
+    part = m->topology.partitions ? m->next++ % m->topology.partitions : 0;
+    topology_queue(&m->topology, part, s->queue);
     if (s->wait_ms == 0)
         return 0;
-    topology_waits(&m->topology, 0, s->wait_ms, s->queue);
-    if (m->declared & 1U << topology_index(s->wait_ms))
+    topology_waits(&m->topology, part, s->wait_ms, s->queue);
+    bit = 1U << topology_index(s->wait_ms);
+    if (m->declared[part] & bit)
         return 0;
-    m->declared |= 1U << topology_index(s->wait_ms);
-    return publisher_wait_queue(m->publisher, 0, s->wait_ms, p);
+    m->declared[part] |= bit;
+    return publisher_wait_queue(m->publisher, part, s->wait_ms, p);
 }
 
 /* mix - FNV-1a */

@@ -237,7 +237,10 @@ static int connect_to(struct context *ctx, struct problem *p)
     if (err)
         return err;
     (void)strlcpy(ctx->queue, b->operand.shown, sizeof ctx->queue);
-    b->topology = (struct topology){.operand = &b->operand, .no_create = true};
+    b->topology =
+        (struct topology){.operand = &b->operand,
+                          .no_create = true,
+                          .partitions = (unsigned)o->access.partitions};
     topology_dead(&b->topology, b->dead);
     b->to = b->operand;
     b->setup = (struct link_setup){.operand = &b->to,

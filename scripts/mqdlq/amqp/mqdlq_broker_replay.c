@@ -19,6 +19,7 @@
 #include <bsd/string.h>
 
 #include "common/amqp/letter_envelope.h"
+#include "common/amqp/partition.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
@@ -74,22 +75,40 @@ static void foretell(const struct replay *r, const struct letter *l)
                l->body_size);
 }
 
+/* queue_of - where its group belongs, if it has one; the others are spread */
+static const char *queue_of(struct replay *r, amqp_bytes_t group,
+                            char name[TOPOLOGY_NAME])
+{
+    struct broker *b = r->b;
+    unsigned parts = b->topology.partitions;
+
+    if (r->ctx->o->to || !parts)
+        return b->to.queue;
+    return topology_queue(&b->topology,
+                          group.len
+                              ? partition_of(group.bytes, group.len, parts)
+                              : b->next++ % parts,
+                          name);
+}
+
 /* publish - the message of a letter; 0, or an exit status */
 static int publish(struct sending *s, const struct letter *l, amqp_bytes_t raw,
-                   uint64_t replays)
+                   amqp_bytes_t group, uint64_t replays)
 {
     const struct options *o = s->r->ctx->o;
     struct broker *b = s->r->b;
     const struct envelope_change change = {
         .id = &l->m.id, .replay = replays + 1, .no_expiry = o->reset_expiry};
+    char name[TOPOLOGY_NAME];
     struct envelope_copy copy;
     struct problem p = {0};
     int err = envelope_copy(&copy, raw, &change, false);
 
     if (err)
         return complain(EX_OSERR, "cannot send a letter: %s", errno_text(-err));
-    err = held_publish(b, b->to.queue, &copy.properties, l->body, l->body_size,
-                       o->has_wait ? o->wait_ns : WAIT_NS, &p);
+    err =
+        held_publish(b, queue_of(s->r, group, name), &copy.properties, l->body,
+                     l->body_size, o->has_wait ? o->wait_ns : WAIT_NS, &p);
     envelope_copy_free(&copy);
     if (err)
         return complain_of(&p);
@@ -127,7 +146,7 @@ static int letter_send(const struct letter *l, void *arg)
         !r->ctx->o->reset_expiry)
         refuse(r, l, EX_DATAERR, why);
     else if (!r->ctx->o->dry_run)
-        s->status = publish(s, l, raw, e.replay);
+        s->status = publish(s, l, raw, died.group, e.replay);
     else {
         foretell(r, l);
         r->sent++;

@@ -37,6 +37,7 @@ struct broker {
     struct topology topology;
     char dead[TOPOLOGY_NAME];
     struct link *link;
+    unsigned next; /* part of the queue, of a letter without a group */
     struct publisher *publisher; /* NULL: nothing was published yet */
     FILE *properties;
     struct held *held;

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <bsd/stdlib.h>
 
+#include "common/amqp/partition.h"
 #include "common/amqp/publisher.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
@@ -30,8 +32,10 @@ struct run {
     struct topology topology;
     struct rate_limit rate;
     struct term_progress bar;
-    uint64_t given;    /* to the publisher */
-    unsigned declared; /* bits of wait queues that are there */
+    uint64_t given; /* to the publisher */
+    /* Of each part, bits of wait queues that are there. */
+    unsigned declared[PARTITIONS_MAX];
+    unsigned next; /* part, of a message without a group */
     char password[BROKER_PASSWORD];
 };
 
@@ -41,6 +45,14 @@ static amqp_table_entry_t number(const char *name, uint64_t n)
         .key = {strlen(name), (void *)(uintptr_t)name},
         .value = {.kind = AMQP_FIELD_KIND_I64,
                   .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
+}
+
+static amqp_table_entry_t group_entry(const char *group)
+{
+    return (amqp_table_entry_t){
+        .key = {9, (void *)(uintptr_t) "mqw-group"},
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = {strlen(group), (void *)(uintptr_t)group}}};
 }
 
 /* headers_fill - what the text header says of a POSIX queue's message */
@@ -56,6 +68,8 @@ static int headers_fill(const struct envelope *e, uint64_t now,
         all[n++] = number("mqw-expires", ns_add(now, e->ttl_ns));
     if (e->timeout_ms)
         all[n++] = number("mqw-timeout", e->timeout_ms);
+    if (e->group)
+        all[n++] = group_entry(e->group);
     for (size_t i = 0; i < e->x_count; i++)
         all[n++] = (amqp_table_entry_t){
             .key = {e->x[i].name.size, (void *)(uintptr_t)e->x[i].name.at},
@@ -65,26 +79,37 @@ static int headers_fill(const struct envelope *e, uint64_t now,
     return n;
 }
 
+/* part_of - that of its group; the others are spread */
+static unsigned part_of(struct run *r)
+{
+    const char *group = r->post->envelope->group;
+
+    if (!r->post->partitions)
+        return 0;
+    return group ? partition_of(group, strlen(group), r->post->partitions)
+                 : r->next++ % r->post->partitions;
+}
+
 /* target - where it waits for its delay, or the queue itself */
 static int target(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
                   struct problem *p)
 {
     uint64_t due = envelope_not_before(r->post->envelope, now);
     uint64_t ms = topology_length(due > now ? (due - now) / NS_PER_MS : 0);
-    unsigned bit;
+    unsigned bit, part = part_of(r);
     int err;
 
     if (ms == 0) {
-        snprintf(name, TOPOLOGY_NAME, "%s", r->post->operand->queue);
+        topology_queue(&r->topology, part, name);
         return 0;
     }
-    topology_waits(&r->topology, 0, ms, name);
+    topology_waits(&r->topology, part, ms, name);
     bit = 1U << topology_index(ms);
-    if (r->declared & bit)
+    if (r->declared[part] & bit)
         return 0;
-    err = publisher_wait_queue(r->publisher, 0, ms, p);
+    err = publisher_wait_queue(r->publisher, part, ms, p);
     if (!err)
-        r->declared |= bit;
+        r->declared[part] |= bit;
     return err;
 }
 
@@ -205,7 +230,10 @@ static int connect_to(struct run *r, struct problem *p)
 
 int broker_post(const struct broker_post *post)
 {
-    struct run r = {.post = post, .topology = {.operand = post->operand}};
+    struct run r = {
+        .post = post,
+        .topology = {.operand = post->operand, .partitions = post->partitions},
+        .next = arc4random()};
     struct problem p = {0};
     int status = 0;
 

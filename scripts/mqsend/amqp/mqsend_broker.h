@@ -26,6 +26,7 @@ struct broker_post {
     uint64_t rate;    /* messages a second; 0: no limit */
     bool many;        /* the number of records is not known */
     bool create, quiet;
+    unsigned partitions;     /* 0: none */
     enum envelope_tell tell; /* of each message that was handed over */
 };
 
