@@ -85,13 +85,12 @@ static int write_try(struct link *l, struct broker_rights *out)
     return err < 0 ? err : 0;
 }
 
-int broker_rights(struct link *l, const struct broker_operand *o, bool there,
-                  struct broker_rights *out)
+int broker_rights(struct link *l, const char *queue, struct broker_rights *out)
 {
     int err = 0;
 
     *out = (struct broker_rights){0};
-    if (there)
-        err = read_try(l, o->queue, out);
+    if (queue)
+        err = read_try(l, queue, out);
     return err ? err : write_try(l, out);
 }

@@ -22,8 +22,7 @@ struct broker_rights {
     bool blocked;  /* it takes none: an alarm */
 };
 
-/* `there`: the queue exists; without it the right to read is not known. */
-int broker_rights(struct link *l, const struct broker_operand *o, bool there,
-                  struct broker_rights *out);
+/* `queue`: one that exists; NULL: the right to read is not known. */
+int broker_rights(struct link *l, const char *queue, struct broker_rights *out);
 
 #endif

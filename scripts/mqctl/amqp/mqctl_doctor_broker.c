@@ -28,12 +28,12 @@ struct visit {
     char password[BROKER_PASSWORD];
     struct snapshot v; /* its worker on this machine */
     bool has_v;
-    struct link *link;            /* to the first host that answers */
-    char cluster[64];             /* its name */
-    uint64_t waits;               /* messages in wait queues */
-    uint32_t messages, consumers; /* of the queue itself */
-    bool there, other;            /* it is there; but it is another kind */
-    bool unlike;                  /* a queue cannot be asked for its kind */
+    struct link *link;       /* to the first host that answers */
+    char cluster[64];        /* its name */
+    uint64_t waits;          /* messages in wait queues */
+    char any[TOPOLOGY_NAME]; /* NAME, or a partition that is there */
+    bool there, other;       /* it is there; but it is another kind */
+    bool unlike;             /* a queue cannot be asked for its kind */
 };
 
 /* ---- the worker of this machine ---- */
@@ -169,7 +169,12 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
 {
     const struct broker_operand *o = &t->operand;
 
-    if (strstr(seen->why, "x-queue-type"))
+    if (strstr(seen->why, ".partitions."))
+        FOUND(t->f, BAD, "partitions",
+              "give --partitions as its workers and senders do; the number is "
+              "fixed",
+              "%s has another number of partitions: %s", o->queue, seen->why);
+    else if (strstr(seen->why, "x-queue-type"))
         FOUND(t->f, BAD, "queue",
               fix(t->f,
                   "let workers empty it; then rabbitmqctl delete_queue -p %s "
@@ -193,7 +198,7 @@ static void absent_found(struct visit *t, const struct topology_seen *seen)
 {
     const char *op = t->o->line.operands[0];
 
-    if (!t->there && strcmp(seen->name, t->operand.queue) == 0)
+    if (!t->there && (seen->part || strcmp(seen->name, t->operand.queue) == 0))
         FOUND(t->f, t->v.worker == SNAPSHOT_RUNS ? BAD : NOTE, "queue",
               fix(t->f, "mqworker %s -- COMMAND, or mqsend --create", op),
               "there is no queue %s in virtual host %s", seen->name,
@@ -207,13 +212,17 @@ static void absent_found(struct visit *t, const struct topology_seen *seen)
 /* own_found - the queue itself */
 static void own_found(struct visit *t, const struct topology_seen *seen)
 {
-    t->messages = seen->messages;
-    t->consumers = seen->consumers;
     if (seen->consumers == 0 && seen->messages > 0)
         FOUND(t->f, WARN, "queue",
               fix(t->f, "mqworker %s -- COMMAND", t->o->line.operands[0]),
               "%" PRIu32 " messages wait in %s, and nobody takes them",
               seen->messages, seen->name);
+    else if (seen->consumers == 0 && seen->part)
+        FOUND(t->f, WARN, "queue",
+              fix(t->f, "mqworker --partitions %" PRIu64 " %s -- COMMAND",
+                  t->o->access.partitions, t->o->line.operands[0]),
+              "nobody takes from the partition %s: its groups would wait",
+              seen->name);
     else
         FOUND(t->f, FINE, "queue", NULL,
               "%s: %" PRIu32 " messages wait, %" PRIu32 " consumer%s",
@@ -249,7 +258,7 @@ static void queue_found(const struct topology_seen *seen, void *arg)
 {
     struct visit *t = arg;
     size_t own = strlen(t->operand.queue);
-    bool itself = seen->name[own] == '\0';
+    bool itself = seen->name[own] == '\0' || seen->part;
 
     if (seen->is == TOPOLOGY_ABSENT) {
         if (!seen->wait_ms)
@@ -262,15 +271,38 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     t->waits += seen->wait_ms ? seen->messages : 0;
     if (itself) {
         t->there = true;
+        snprintf(t->any, sizeof t->any, "%s", seen->name);
         own_found(t, seen);
     } else if (!seen->wait_ms) {
         letters_found(t, seen, strcmp(seen->name + own, ".dead.kept") == 0);
     }
 }
 
+/* parts_look - NAME is not there; it may have partitions, and nobody said so */
+static void parts_look(struct visit *t)
+{
+    const struct topology parted = {.operand = &t->operand, .partitions = 1};
+    uint32_t messages, consumers;
+    char name[TOPOLOGY_NAME];
+    int err = topology_count(t->link, topology_queue(&parted, 0, name),
+                             &messages, &consumers);
+
+    if (!err)
+        FOUND(
+            t->f, BAD, "partitions",
+            fix(t->f, "mqctl doctor --partitions N %s", t->o->line.operands[0]),
+            "%s has partitions (%s is there): give the number that its "
+            "workers have",
+            t->operand.queue, name);
+    else if (err != -EPROTO || link_channel(t->link) < 0)
+        link_close(&t->link);
+}
+
 static void queues_check(struct visit *t)
 {
-    const struct topology topology = {.operand = &t->operand};
+    const struct topology topology = {.operand = &t->operand,
+                                      .partitions =
+                                          (unsigned)t->o->access.partitions};
 
     if (topology_each(t->link, &topology, queue_found, t) < 0) {
         FOUND(t->f, BAD, "host", "try again", "lost the connection: %s",
@@ -278,7 +310,9 @@ static void queues_check(struct visit *t)
         link_close(&t->link);
         return;
     }
-    if (t->waits)
+    if (!t->there && !topology.partitions)
+        parts_look(t);
+    if (t->waits && t->link)
         FOUND(t->f, FINE, "retries", NULL,
               "%" PRIu64 " messages wait for their backoff or delay", t->waits);
 }
@@ -352,7 +386,7 @@ static void broker_check(struct visit *t)
         host_look(t, i);
     if (t->link)
         queues_check(t);
-    if (t->link && broker_rights(t->link, &t->operand, t->there, &r) == 0) {
+    if (t->link && broker_rights(t->link, t->there ? t->any : NULL, &r) == 0) {
         rights_found(t, &r);
         alarm_found(t, &r);
     }

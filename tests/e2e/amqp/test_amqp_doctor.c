@@ -182,3 +182,24 @@ Test(amqp_doctor, a_host_that_does_not_answer_is_named_beside_one_that_does)
     cr_found(r.out, "bad ", "rabbitmqctl add_vhost nowhere");
     cr_assert_eq(DOCTOR("--password-file", "x", "/orders").status, 64);
 }
+
+Test(amqp_doctor, partitions_without_a_worker_and_another_number_are_named)
+{
+    const char *op = amqp_operand(amqp_queue, 1);
+    struct harness_result r;
+
+    cr_assert_eq(harness_run("mqsend", "--create", "--partitions", "3",
+                             "--group", "g", op, "x")
+                     .status,
+                 0);
+    r = DOCTOR("--partitions", "3", op);
+    cr_assert_eq(r.status, 1);
+    cr_found(r.out, "warn", "nobody takes from the partition");
+    cr_found(r.out, "    ", "mqworker --partitions 3 ");
+    cr_found(r.out, "ok", "may declare, read and send");
+    r = DOCTOR("--partitions", "2", op);
+    cr_found(r.out, "bad ", "another number of partitions");
+    r = DOCTOR(op);
+    cr_found(r.out, "bad ", "has partitions");
+    cr_found(r.out, "    ", "mqctl doctor --partitions N ");
+}
