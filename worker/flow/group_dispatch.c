@@ -140,7 +140,7 @@ static int head_lease(struct flow *f, struct delivery *d)
  * gets in line
  * A letter that a stop kept goes before all that is parked, so it is not parked
  * itself; it stays lent and waits for what runs before it, unless that needs
- * the last of the room.
+ * the last of the room. Where nothing can be parked, all of it gets in line.
  */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
@@ -151,7 +151,8 @@ int dispatch_due(struct flow *f, struct delivery *d)
     if (d->message->flags & MESSAGE_FRONT)
         return f->source->ops->room(f->source) > 0 ? dispatch_enter(f, d)
                                                    : -EINPROGRESS;
-    if (groups_waiting(f->dispatch->groups) < f->set->lookahead)
+    if (!dispatch_parks(f) ||
+        groups_waiting(f->dispatch->groups) < f->set->lookahead)
         return dispatch_enter(f, d);
     if (closings_any(&f->dispatch->closings) && close_refuses(f, d))
         return TAKEN;

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/groups/closings.h"
 #include "worker/source/source.h"
@@ -34,6 +35,12 @@ struct dispatch {
     pthread_mutex_t close_mtx;
     struct closings closings; /* x */
 };
+
+/* Whether the source has a place for what waits behind a head. */
+static inline bool dispatch_parks(const struct flow *f)
+{
+    return (f->source->ops->can & SOURCE_PARKS) != 0;
+}
 
 /* group_park.c: a due message to the source again, behind what its group has
  * there: PUT_BY, or -errno as groups_park_one. */

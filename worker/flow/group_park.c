@@ -14,11 +14,14 @@
 #define AGAIN_NS NS_PER_S /* what could not be parked is due again */
 
 /* crowded - half the lookahead is taken and some of it cannot run; or no more
- * can be lent, and what it waits for needs that, whatever the bounds say */
+ * can be lent, and what it waits for needs that, whatever the bounds say. Where
+ * the source has no place for it, all of it stays lent. */
 static bool crowded(const struct flow *f)
 {
     const struct groups *g = f->dispatch->groups;
 
+    if (!dispatch_parks(f))
+        return false;
     return groups_parkable(g) > 0 &&
            (f->source->ops->room(f->source) == 0 ||
             (groups_waiting(g) * 2 >= f->set->lookahead &&

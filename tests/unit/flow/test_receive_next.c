@@ -421,3 +421,46 @@ Test(receive_next, a_full_lookahead_stops_fresh_ones)
     flow_end(other, MQW_DONE, "");
     next_is("g:next");
 }
+
+/* ---- a source that has no place for what waits behind a head ---- */
+
+/* blocked - a group whose head failed, with seven behind it */
+static struct fake_message *blocked(struct fake_message *next[7])
+{
+    struct fake_message *head = fake_give("g:head");
+
+    fake.ops.can &= ~(unsigned)SOURCE_PARKS;
+    cr_assert_eq(taken(), head);
+    flow_end(item, MQW_RETRY, "exit 1");
+    for (unsigned i = 0; i < 7; i++)
+        next[i] = fake_give("g:next");
+    return head;
+}
+
+Test(receive_next, where_nothing_can_be_parked_what_is_behind_a_head_stays_lent)
+{
+    struct fake_message *next[7], *head = blocked(next);
+
+    nothing_is_next();
+    cr_assert_eq(fake_in(FAKE_PARKED), 0);
+    cr_assert_eq(fake_in(FAKE_IS_LENT), 4, "the lookahead is 4");
+    flow_pass(3600 * NS_PER_S);
+    cr_assert_eq(taken(), head);
+    flow_end(item, MQW_DONE, "");
+    for (unsigned i = 0; i < 7; i++) {
+        cr_assert_eq(taken(), next[i], "message %u", i);
+        flow_end(item, MQW_DONE, "");
+    }
+}
+
+Test(receive_next, where_nothing_can_be_parked_what_is_due_gets_in_line)
+{
+    struct fake_message *next[7], *late;
+
+    (void)blocked(next);
+    nothing_is_next();
+    late = fake_group(fake_store("late", clock_steady_ns()), "g");
+    nothing_is_next();
+    cr_assert_eq(late->at, FAKE_IS_LENT);
+    cr_assert_eq(fake_in(FAKE_PARKED), 0);
+}
