@@ -271,7 +271,10 @@ static uint64_t wait_of(struct flow *f, const struct delivery *d,
 }
 
 /* failed - one more failure: again later, or dead; not inline, as the usual way
- * has a small frame, here and in finished */
+ * has a small frame, here and in finished
+ * A source that settles late may keep a retry in hand, and only once nobody
+ * reads it any more: that is now, and not when this lane has its next message.
+ */
 __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
                                              struct outcome *out,
                                              enum dead_reason reason)
@@ -298,6 +301,8 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
     } else {
         dec.wait_ns = delivery_wait_cut(now, wait_of(f, d, out));
         dec.s.due_ns = now + dec.wait_ns;
+        if (f->source->ops->can & SOURCE_ASYNC)
+            dec.s.lane = LANE_NONE;
     }
     give(f, &dec);
 }

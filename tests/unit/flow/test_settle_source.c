@@ -461,6 +461,16 @@ Test(settle_source, a_late_retry_keeps_its_group_waiting_for_it)
     cr_assert_eq(y->runs, 0);
 }
 
+Test(settle_source, a_retry_that_stays_in_hand_is_let_go_at_once)
+{
+    struct fake_message *x = begun("g:1");
+
+    late_source();
+    flow_end(item, MQW_RETRY, "exit 1");
+    cr_assert_eq(x->at, FAKE_WAITS);
+    cr_assert_eq(fake.releases, 1, "its lane may run another for long");
+}
+
 Test(settle_source, a_late_refusal_is_tried_again)
 {
     struct fake_message *x = begun("a");
