@@ -78,6 +78,14 @@ bool dispatch_empty(const struct flow *f)
            groups_ready(o->groups) == 0;
 }
 
+/* priority_in - in the line of its group. Where the source keeps the order, a
+ * priority is a number only: a producer that gives one does not jump its group.
+ */
+static uint32_t priority_in(const struct flow *f, const struct message *m)
+{
+    return dispatch_parks(f) ? m->priority : 0;
+}
+
 /* member_make - a message's place in its group
  * A letter that an operator sent again goes first: it is what a held group
  * waits for.
@@ -88,7 +96,8 @@ static struct member *member_make(struct flow *f, struct message *m)
 
     one->m = m;
     one->item.seq = m->seq;
-    one->item.priority = m->flags & MESSAGE_FRONT ? GROUP_FRONT : m->priority;
+    one->item.priority =
+        m->flags & MESSAGE_FRONT ? GROUP_FRONT : priority_in(f, m);
     return one;
 }
 
@@ -111,7 +120,7 @@ int dispatch_enter(struct flow *f, struct delivery *d)
     if (closings_any(&f->dispatch->closings) && close_refuses(f, d))
         return TAKEN;
     err = groups_pass(f->dispatch->groups, d->group.at, d->group.size,
-                      d->message->priority, &d->lease);
+                      priority_in(f, d->message), &d->lease);
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
@@ -174,7 +183,7 @@ static void take_item(struct flow *f, struct group *lease,
     size_t size;
     const char *key = groups_key(lease, &size);
 
-    groups_take(f->dispatch->groups, lease, item, m->priority);
+    groups_take(f->dispatch->groups, lease, item, priority_in(f, m));
     delivery_read(d, m, 0);
     delivery_regroup(d, key, size);
     d->lease = lease;

@@ -464,3 +464,18 @@ Test(receive_next, where_nothing_can_be_parked_what_is_due_gets_in_line)
     cr_assert_eq(late->at, FAKE_IS_LENT);
     cr_assert_eq(fake_in(FAKE_PARKED), 0);
 }
+
+Test(receive_next, where_nothing_can_be_parked_a_priority_keeps_its_place)
+{
+    struct receive *other = flow_item();
+
+    fake.ops.can &= ~(unsigned)SOURCE_PARKS;
+    fake_give("g:running");
+    cr_assert_eq(take(other), TAKEN);
+    fake_give("g:first");
+    fake_give("g:second")->m.priority = 9;
+    nothing_is_next();
+    flow_end(other, MQW_DONE, "");
+    next_is("g:first");
+    next_is("g:second");
+}
