@@ -233,6 +233,51 @@ Test(amqp_groups, a_delay_and_messages_without_a_group_come_to_a_partition)
     cr_assert_eq(harness_lines_with("runs", " later"), 1);
 }
 
+/* send - to a group, with a number of partitions */
+static void send(const char *partitions, const char *group, const char *body)
+{
+    struct harness_result r =
+        harness_run("mqsend", "--partitions", partitions, "--group", group,
+                    OPERAND, body);
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* one_at_a_time - a worker whose handler takes it along when it crashes */
+static struct harness_process *one_at_a_time(void)
+{
+    return amqp_worker("-c", "1", "--partitions", "2", "--backoff", "1s",
+                       "--plugin", harness_plugin("turns"));
+}
+
+/* Fails where what crashed waits until nothing is lent, and what is lent waits
+ * for it. */
+Test(amqp_groups, a_head_that_crashed_and_then_fails_is_tried_again)
+{
+    struct harness_process *w = one_at_a_time();
+
+    send("2", "g1", "kill");
+    cr_assert_eq(harness_wait(w, 20000), -SIGKILL);
+    send("2", "g1", "1");
+    send("2", "g1", "2");
+    w = one_at_a_time();
+    harness_until_lines("turns", 1 + 1 + 2 + 2 + 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("turns", "b g1 kill"), 3);
+}
+
+Test(amqp_groups, a_head_that_waits_in_hand_is_not_idle)
+{
+    struct harness_process *w = amqp_worker(
+        "--partitions", "2", "--backoff", "4s", "--exit-when-idle=500ms", "--",
+        harness_script("h", "echo $MQW_ATTEMPT >>runs\n"
+                            "[ $MQW_ATTEMPT -gt 1 ]\n"));
+
+    send("2", "g", "x");
+    cr_assert_eq(harness_wait(w, 30000), 0);
+    cr_assert_str_eq(harness_read("runs", NULL), "1\n2\n");
+}
+
 /* ---- what cannot be ---- */
 
 Test(amqp_groups, another_number_of_partitions_is_refused)

@@ -4,9 +4,11 @@
  * A body is a number of its group. The file "turns" has two lines for each run
  * that is done, "b GROUP NUMBER ATTEMPT REDELIVERED PID" and "e GROUP NUMBER
  * PID"; one that a kill cut off has the first. "bad" in place of a number fails
- * each time; each seventh number fails at its first attempt.
+ * each time; each seventh number fails at its first attempt. "kill" ends the
+ * worker, and fails once when it comes again.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,10 +45,12 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     snprintf(body, sizeof body, "%.*s", (int)m->size, (const char *)m->body);
     note(line, snprintf(line, sizeof line, "b %.*s %s %u %d %d\n", size, group,
                         body, m->attempt, m->redelivered, (int)getpid()));
+    if (strcmp(body, "kill") == 0 && !m->redelivered)
+        raise(SIGKILL);
     usleep(10000);
     if (strcmp(body, "bad") == 0)
         return MQW_RETRY;
-    if (strtol(body, NULL, 10) % 7 == 0 && m->attempt == 1)
+    if (strtol(body, NULL, 10) % 7 == 0 && m->attempt == 1) /* "kill", too */
         return MQW_RETRY;
     note(line, snprintf(line, sizeof line, "e %.*s %s %d\n", size, group, body,
                         (int)getpid()));

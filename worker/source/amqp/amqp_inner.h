@@ -70,6 +70,7 @@ struct amqp_message {
     bool alone;             /* c  its last crash was that of nothing else */
     bool grouped;           /* c  it names a group */
     const char *misgrouped; /* c  why it cannot be in that; NULL: it can */
+    uint32_t group_crc;     /* c  of that group */
     unsigned part;          /* c  of the queue; 0 where it has none */
     /* Of a group, and failed: it waits in hand, as nothing at the broker would
      * keep it in front of those behind it. */
@@ -156,6 +157,7 @@ struct source_amqp {
     pthread_cond_t changed;               /* q  a count came, or jobs ended */
     struct amqp_list arrived, held, lent; /* q  held: by due_ns */
     struct amqp_list due;                 /* q  AMQP_DUE */
+    unsigned again_count; /* q  heads in hand: PUT_OFF, HELD or DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
     unsigned late_count;        /* q  of those lent: no handler has them */
     bool ready_said;            /* q  ready_fd is readable */
@@ -238,6 +240,9 @@ static inline bool amqp_parted(const struct source_amqp *q)
 /* It failed, and is to be put off. mtx is held. */
 void amqp_again(struct source_amqp *q, struct amqp_message *m,
                 const struct settle *s);
+/* The head of its group waits in hand, so that nobody runs it. mtx is held. */
+bool amqp_behind_head(const struct source_amqp *q,
+                      const struct amqp_message *m);
 /* It is due, or its claim is gone and its group is to go on; mtx is held. */
 void amqp_due_locked(struct source_amqp *q, struct amqp_message *m);
 /* The next that is due, off its list; NULL: none. mtx is held. */

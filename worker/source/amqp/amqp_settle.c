@@ -165,6 +165,7 @@ static int put_off(struct source_amqp *q, struct amqp_message *m,
     unlend(q, m);
     m->due_ns = s->due_ns;
     m->at = AMQP_PUT_OFF;
+    q->again_count += m->again;
     return 0;
 }
 

@@ -74,16 +74,33 @@ static bool suspect(const struct source_amqp *q, const struct amqp_message *m)
     return m->m.crashes > 0 && within(q);
 }
 
+/* none_runs - nor can begin to: what is lent has its verdict on the way, or
+ * waits behind a head that waits in hand */
+static bool none_runs(const struct source_amqp *q)
+{
+    const struct amqp_message *m;
+
+    if (q->lent_count == q->late_count)
+        return true;
+    TAILQ_FOREACH (m, &q->lent, link)
+        if (m->at == AMQP_LENT && !amqp_behind_head(q, m))
+            return false;
+    return true;
+}
+
 /* may_lend - behind a suspect all wait until it has its verdict, and it waits
  * for those that run */
 static bool may_lend(const struct source_amqp *q, const struct amqp_message *m)
 {
-    return m && !q->alone && (!suspect(q, m) || q->lent_count == q->late_count);
+    return m && !q->alone && (!suspect(q, m) || none_runs(q));
 }
 
+/* may_take - a suspect that is due would wait for ever if more were lent */
 static bool may_take(const struct source_amqp *q)
 {
-    return may_lend(q, TAILQ_FIRST(&q->arrived));
+    const struct amqp_message *due = TAILQ_FIRST(&q->due);
+
+    return (!due || !suspect(q, due)) && may_lend(q, TAILQ_FIRST(&q->arrived));
 }
 
 bool amqp_ready_locked(struct source_amqp *q)
@@ -251,6 +268,7 @@ static void group_set(struct source_amqp *q, struct amqp_message *m,
     unsigned parts = q->topology.partitions;
 
     m->grouped = true;
+    m->group_crc = e->group_crc;
     if (!parts)
         m->misgrouped = AMQP_GROUPED;
     else if (!e->good_group)

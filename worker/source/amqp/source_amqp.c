@@ -82,7 +82,8 @@ static int ready_ask(struct source_amqp *q)
 
 /* is_due - what the broker has sent is not in the queue, and may not be here
  * yet: nothing is due if the look before found nothing either, and nothing came
- * since */
+ * since. A head that waits in hand is: whoever ends now gives it back, and its
+ * failures are forgotten. */
 static int is_due(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -92,7 +93,7 @@ static int is_due(struct source *s)
     if (err || fresh(s) > 0)
         return err ? err : YES;
     pthread_mutex_lock(&q->mtx);
-    still = q->empty_at == q->seq + 1;
+    still = q->empty_at == q->seq + 1 && q->again_count == 0;
     q->empty_at = q->seq + 1;
     pthread_mutex_unlock(&q->mtx);
     return still ? NO : YES;
