@@ -78,6 +78,7 @@ struct settings {
     bool exit_when_idle;
     uint64_t exit_when_idle_ns;
     uint64_t max_deliveries; /* 0: no bound */
+    bool lookahead_given;
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
     _Atomic uint64_t rate;                  /* rate_text.h */

@@ -15,9 +15,8 @@
 #define PATH_TEXT 300
 /* More than a source has in hand of all partitions (partition.h): a message of
  * any group may be taken. */
-#define IN_HAND      2048
-#define IN_HAND_MOST (1200 * NS_PER_S)
-#define FLAG_TEXT    64 /* "--max-requests 9223372036854775807" */
+#define IN_HAND   2048
+#define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */
 
 /* queue_check - one operand, and it stands where a queue does */
 static int queue_check(int count, char **command, char **before,
@@ -165,7 +164,7 @@ static const char *not_on_broker(const struct settings *s, const char **why)
         {atomic_load(&s->spool) != 0, "--spool",
          "a broker holds what waits already"},
         {s->group_separator != 0, "--group-separator",
-         "groups of a queue on a broker have no order yet"},
+         "the group of a message is in its header mqw-group"},
         {s->queue_depth != 0, "--queue-depth",
          "set x-max-length by a policy of the broker"},
         {s->message_size != 0, "--message-size",
@@ -187,27 +186,45 @@ static const char *not_on_broker(const struct settings *s, const char **why)
     return NULL;
 }
 
+int settings_in_hand_check(const struct settings *s, struct problem *p)
+{
+    uint64_t timeout = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
+    uint64_t sum = timeout, wait;
+    char text[DURATION_TEXT];
+    struct backoff b;
+
+    settings_backoff(s, &b);
+    for (uint32_t n = 1; n < s->max_attempts && sum < SETTINGS_IN_HAND_NS;
+         n++) {
+        wait = backoff_delay(&b, n, 0);
+        sum = ns_add(sum, ns_add(wait, wait / 100 * s->jitter_percent));
+        sum = ns_add(sum, timeout);
+    }
+    if (sum < SETTINGS_IN_HAND_NS)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--partitions: --max-attempts %" PRIu64 ", each up to "
+                       "--timeout, with the waits of --backoff and --jitter "
+                       "between them, take %s or more in sum, and a broker "
+                       "gives to another worker what has no answer for 30m: "
+                       "make it less than 20m",
+                       (uint64_t)s->max_attempts,
+                       duration_print(SETTINGS_IN_HAND_NS, text));
+}
+
 /* partitions_take - a head that failed waits in hand, and what is behind it: as
  * much as the broker gives, and no longer than it waits for an answer
  */
 static int partitions_take(struct settings *s, struct problem *p)
 {
-    uint64_t sum = 0;
-    char text[DURATION_TEXT];
-    struct backoff b;
-
-    settings_backoff(s, &b);
-    for (uint32_t n = 1; n < s->max_attempts && sum < IN_HAND_MOST; n++)
-        sum += backoff_delay(&b, n, 0);
-    if (sum >= IN_HAND_MOST)
+    if (s->lookahead_given)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--partitions: the waits between --max-attempts "
-                           "%" PRIu64 " by --backoff are %s or more in sum, "
-                           "and a broker gives to another worker what has no "
-                           "answer for 30m: make them less than 20m",
-                           s->max_attempts, duration_print(IN_HAND_MOST, text));
+                           "--lookahead %" PRIu64 " and --partitions %" PRIu64
+                           ": what a worker has in hand is the same for all "
+                           "workers of such a queue; leave out --lookahead",
+                           s->lookahead, s->access.partitions);
     s->lookahead = IN_HAND;
-    return 0;
+    return settings_in_hand_check(s, p);
 }
 
 /* broker_take - the operand names a queue on a broker */

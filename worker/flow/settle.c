@@ -14,6 +14,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/state/counters.h"
+#include "worker/config/settings_operands.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"
@@ -254,13 +255,17 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
 }
 
 /* wait_of - what the handler asked for, up to --max-delay, else the backoff:
- * the message's own, or the worker's */
+ * the message's own, or the worker's. In a group that stays in hand, no longer
+ * than its source waits for an answer. */
 static uint64_t wait_of(struct flow *f, const struct delivery *d,
                         const struct outcome *out)
 {
     uint64_t most = f->set->max_delay_ns;
     struct backoff b;
 
+    if (d->group.at && !(f->source->ops->can & SOURCE_PARKS) &&
+        most > SETTINGS_IN_HAND_NS)
+        most = SETTINGS_IN_HAND_NS;
     if (out->delayed)
         return out->delay_ns < most ? out->delay_ns : most;
     if (!(d->header.fields & HEADER_BACKOFF) ||

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/options/option_value.h"
 #include "worker/config/rate_text.h"
+#include "worker/config/settings_operands.h"
 #include "worker/operate/cap.h"
 #include "worker/flow/flow.h"
 #include "worker/operate/orders.h"
@@ -146,6 +147,33 @@ void live_settings_print(struct orders *o, const char *name,
     }
 }
 
+/* in_hand_check - with --partitions all attempts have to fit into what a broker
+ * waits; `next` has the new value, and of others what a worker begins with */
+static int in_hand_check(struct orders *o, const char *name,
+                         struct settings *next, struct problem *p)
+{
+    static const char *const numbers[] = {"max-attempts", "jitter", "timeout"};
+    bool is = strcmp(name, BACKOFF) == 0;
+    struct backoff b;
+
+    if (!is) {
+        settings_backoff(o->flow->set, &b);
+        settings_set_backoff(next, &b);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const struct option_row *row = settings_row(numbers[i]);
+
+        if (strcmp(name, numbers[i]) == 0)
+            is = true;
+        else
+            atomic_store(number_at(next, row),
+                         atomic_load(number_at(o->live, row)));
+    }
+    return is && o->flow->set->access.partitions
+               ? settings_in_hand_check(next, p)
+               : 0;
+}
+
 /* number_set - first the part that must be told, then the setting */
 static int number_set(struct orders *o, size_t at, uint64_t value,
                       struct problem *p)
@@ -166,11 +194,17 @@ static int number_set(struct orders *o, size_t at, uint64_t value,
 int live_settings_number(struct orders *o, const char *name, uint64_t value,
                          struct problem *p)
 {
+    struct settings next;
     size_t at;
     int err = find(name, &at, p);
 
     if (!err)
         err = settings_check_number(settings_row(name), value, p);
+    if (!err && strcmp(name, BACKOFF) != 0) {
+        settings_init(&next);
+        atomic_store(number_at(&next, settings_row(name)), value);
+        err = in_hand_check(o, name, &next, p);
+    }
     return err ? err : number_set(o, at, value, p);
 }
 
@@ -196,6 +230,8 @@ int live_settings_ready(struct orders *o, const char *name, const char *text,
     size_t at;
     int err = text_read(name, text, &next, &at, p);
 
+    if (!err)
+        err = in_hand_check(o, name, &next, p);
     if (err || tunables[at].change != concurrency_change)
         return err;
     return cap_ready(o->cap, (unsigned)next.concurrency, p);
@@ -209,6 +245,8 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
     size_t at;
     int err = text_read(name, text, &next, &at, p);
 
+    if (!err)
+        err = in_hand_check(o, name, &next, p);
     if (err)
         return err;
     live_settings_print(o, name, old);

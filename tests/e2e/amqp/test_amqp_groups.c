@@ -313,6 +313,25 @@ Test(amqp_groups, a_queue_without_partitions_gets_none)
     cr_assert_not_null(strstr(r.err, "--max-attempts"), "%s", r.err);
 }
 
+Test(amqp_groups, what_the_broker_would_not_wait_for_is_not_set)
+{
+    struct harness_process *w = worker(0, "2");
+    static const char *const set[] = {"backoff=10m", "max-attempts=100000",
+                                      "timeout=10m"};
+    struct harness_result r;
+
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        r = harness_run("mqctl", "set", "--state-dir", harness_path("state0"),
+                        OPERAND, set[i]);
+        cr_assert_eq(r.status, 64, "%s: %s", set[i], r.err);
+        cr_assert_not_null(strstr(r.err, "less than 20m"), "%s", r.err);
+    }
+    r = harness_run("mqctl", "set", "--state-dir", harness_path("state0"),
+                    OPERAND, "backoff=1m");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(amqp_groups, what_is_not_in_the_partition_of_its_group_is_a_letter)
 {
     struct harness_process *w = worker(0, "2");

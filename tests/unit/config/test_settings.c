@@ -264,3 +264,22 @@ Test(settings, what_was_given_is_told_in_words_that_say_the_same)
         cr_assert_str_eq(told(), lines[i]);
     }
 }
+
+/* ---- partitions ---- */
+
+#define PARTED "mqworker amqp://h/v/q --partitions 2 "
+
+Test(settings, with_partitions_all_attempts_fit_into_what_a_broker_waits)
+{
+#ifndef MQW_AMQP
+    cr_skip_test("without librabbitmq");
+#endif
+    cr_assert_eq(parse(PARTED "--backoff 4m --jitter 0 -- cmd"), 0, "%s",
+                 p.text);
+    refused(PARTED "--backoff 5m --jitter 0 -- cmd", "less than 20m");
+    refused(PARTED "--backoff 4m --jitter 25 -- cmd", "--jitter");
+    refused(PARTED "--backoff 1s --timeout 4m -- cmd", "--timeout");
+    cr_assert_eq(parse(PARTED "--backoff 1s --timeout 3m -- cmd"), 0, "%s",
+                 p.text);
+    refused(PARTED "--lookahead 64 -- cmd", "leave out --lookahead");
+}

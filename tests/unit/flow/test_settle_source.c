@@ -101,6 +101,23 @@ Test(settle_source, a_delay_of_the_handler_counts_up_to_the_most)
     cr_assert_eq(x->due_ns, clock_steady_ns() + set.max_delay_ns);
 }
 
+Test(settle_source, in_hand_a_delay_of_the_handler_counts_up_to_20_minutes)
+{
+    struct fake_message *x = begun("g:1");
+
+    set.max_delay_ns = UINT64_MAX;
+    fake.ops.can = SOURCE_ASYNC;
+    item->out = (struct outcome){.verdict = MQW_RETRY,
+                                 .ran = true,
+                                 .delayed = true,
+                                 .delay_ns = 3600 * NS_PER_S};
+    settle(&flow, item->d, &item->out);
+    cr_assert_eq(x->due_ns, clock_steady_ns() + 1200 * NS_PER_S);
+    x = begun("no group");
+    settle(&flow, item->d, &item->out);
+    cr_assert_eq(x->due_ns, clock_steady_ns() + 3600 * NS_PER_S);
+}
+
 Test(settle_source, the_last_attempt_that_fails_is_a_letter)
 {
     struct fake_message *x = begun("a");

@@ -63,6 +63,17 @@ void side_wait(struct amqp_side *side, uint64_t ns)
         (void)!read(side->wake_fd, &ignored, sizeof ignored);
 }
 
+/* next_of - what to do about it; nothing, but for what we hold too long */
+static const char *next_of(const char *why)
+{
+    return strstr(why, "timed out") && strstr(why, "acknowledgement")
+               ? "a message had no answer for consumer_timeout, and the broker "
+                 "gives all that this worker has to others, too: shorter waits "
+                 "and handlers, more -c, or raise consumer_timeout on each node"
+               : "it connects again by itself, to the next host; what runs "
+                 "goes on";
+}
+
 void side_lost(struct amqp_side *side, const char *why)
 {
     const struct broker_operand *o = side->q->operand;
@@ -71,9 +82,7 @@ void side_lost(struct amqp_side *side, const char *why)
         return;
     log_warn("link_lost", F_STR("queue", o->shown), F_STR("side", side->name),
              F_STR("host", o->hosts[side->link->host].name),
-             F_STR("reason", why),
-             F_STR("next", "it connects again by itself, to the next host; "
-                           "what runs goes on"));
+             F_STR("reason", why), F_STR("next", next_of(why)));
     side->host = side->link->host + 1;
     side->lost_ns = clock_mono_ns();
     link_close(&side->link);
