@@ -464,16 +464,18 @@ int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg)
 {
-    struct topology_seen seen = {0};
+    struct topology_seen seen;
     struct queue_spec q;
     char why[LINK_WHY];
+    uint64_t wait_ms;
     struct names n;
     int err = 0;
 
     topology_dead(t, n.dead);
     topology_exchange(t, n.exchange);
     snprintf(n.kept, sizeof n.kept, "%s.kept", n.dead);
-    for (unsigned i = 0; !err && spec_at(&q, l, t, i, &n, &seen.wait_ms); i++) {
+    for (unsigned i = 0; !err && spec_at(&q, l, t, i, &n, &wait_ms); i++) {
+        seen = (struct topology_seen){.wait_ms = wait_ms};
         err = look(l, &q, &seen, why);
         if (!err) {
             seen.part = !seen.wait_ms && i < t->partitions;
