@@ -288,25 +288,77 @@ static int parts_open(struct link *l, const struct topology *t,
     return err ? err : exchange_open(l, t, dead, p);
 }
 
-/* topology_unlike - a queue without partitions would never be emptied by a
- * worker with them */
-int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
+/* is_there - whether there is a queue of that name, and what waits in it: 1, 0,
+ * or a problem. One that the user may not see is left to topology_open. */
+static int is_there(struct link *l, const struct topology *t, const char *name,
+                    uint32_t *messages, struct problem *p)
 {
-    uint32_t messages, consumers;
-    int err;
+    uint32_t consumers;
+    int err = topology_count(l, name, messages, &consumers);
 
-    if (!t->partitions)
-        return 0;
-    err = topology_count(l, t->operand->queue, &messages, &consumers);
-    if (err == -EPROTO && l->code == AMQP_NOT_FOUND)
-        return link_channel(l);
-    if (err)
-        return refused(l, t, t->operand->queue, err, p);
+    if (!err)
+        return 1;
+    if (err == -EPROTO &&
+        (l->code == AMQP_NOT_FOUND || l->code == AMQP_ACCESS_REFUSED))
+        err = link_channel(l);
+    return err ? refused(l, t, name, err, p) : 0;
+}
+
+/* part_is_there - NAME.0, whatever number of them there is */
+static int part_is_there(struct link *l, const struct topology *t,
+                         struct problem *p)
+{
+    const struct topology parted = {.operand = t->operand, .partitions = 1};
+    char name[TOPOLOGY_NAME];
+    uint32_t messages;
+
+    return is_there(l, t, topology_queue(&parted, 0, name), &messages, p);
+}
+
+/* plain_found - NAME itself, and maybe partitions beside it */
+static int plain_found(struct link *l, const struct topology *t,
+                       uint32_t messages, struct problem *p)
+{
+    const char *name = t->operand->queue;
+    int both = part_is_there(l, t, p);
+
+    if (both < 0)
+        return both;
+    if (both)
+        return problem_set(p, EX_CONFIG, EEXIST,
+                           "queue %s is there with partitions, and without "
+                           "any: both are there; empty %s, which holds %" PRIu32
+                           " messages, with a worker without --partitions, "
+                           "then delete it",
+                           name, name, messages);
     return problem_set(p, EX_CONFIG, EEXIST,
                        "queue %s is there without partitions, and holds "
                        "%" PRIu32 " messages: leave out --partitions, or use "
                        "another name for a queue that has them",
-                       t->operand->queue, messages);
+                       name, messages);
+}
+
+/* topology_unlike - a queue without partitions would never be emptied by a
+ * worker with them. One that is made beside partitions would get nothing, and
+ * its worker would wait in silence: it is asked only where there is none yet.
+ */
+int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
+{
+    uint32_t messages;
+    int there = is_there(l, t, t->operand->queue, &messages, p);
+
+    if (there < 0)
+        return there;
+    if (t->partitions)
+        return there ? plain_found(l, t, messages, p) : 0;
+    there = there ? 0 : part_is_there(l, t, p);
+    if (there <= 0)
+        return there;
+    return problem_set(p, EX_CONFIG, EEXIST,
+                       "queue %s has partitions (%s.0 is there): give "
+                       "--partitions as its other workers and senders do, or "
+                       "use another name",
+                       t->operand->queue, t->operand->queue);
 }
 
 int topology_number(struct link *l, const struct topology *t, struct problem *p)

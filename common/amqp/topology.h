@@ -32,8 +32,8 @@ struct topology {
 
 /* NAME, NAME.dead and the net. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p);
-/* For a start: 0 if NAME is not there with another number of partitions, or
- * without any. */
+/* For a start, which makes what is missing: 0 if NAME is not there without
+ * partitions, or for one without any, not with some. */
 int topology_unlike(struct link *l, const struct topology *t,
                     struct problem *p);
 /* For who makes nothing: 0 if it has that number of partitions, if any. */

@@ -36,6 +36,17 @@ struct visit {
     bool unlike;             /* a queue cannot be asked for its kind */
 };
 
+/* worker_fix - how to start one, with `rest` behind it */
+static const char *worker_fix(struct visit *t, const char *rest)
+{
+    const char *op = t->o->line.operands[0];
+
+    if (t->o->access.partitions)
+        return fix(t->f, "mqworker --partitions %" PRIu64 " %s -- COMMAND%s",
+                   t->o->access.partitions, op, rest);
+    return fix(t->f, "mqworker %s -- COMMAND%s", op, rest);
+}
+
 /* ---- the worker of this machine ---- */
 
 static void worker_look(struct visit *t)
@@ -47,8 +58,7 @@ static void worker_look(struct visit *t)
     else if (v->shut)
         FOUND(t->f, BAD, "worker", NULL, "%s", v->no_live.text);
     else if (v->worker == SNAPSHOT_KILLED)
-        FOUND(t->f, BAD, "worker",
-              fix(t->f, "mqworker %s -- COMMAND", t->o->line.operands[0]),
+        FOUND(t->f, BAD, "worker", worker_fix(t, ""),
               "its last one here, pid %d, was killed; the broker gives what it "
               "had to other workers, and handlers that it left run until the "
               "next one starts here",
@@ -196,16 +206,14 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
 
 static void absent_found(struct visit *t, const struct topology_seen *seen)
 {
-    const char *op = t->o->line.operands[0];
-
     if (!t->there && (seen->part || strcmp(seen->name, t->operand.queue) == 0))
         FOUND(t->f, t->v.worker == SNAPSHOT_RUNS ? BAD : NOTE, "queue",
-              fix(t->f, "mqworker %s -- COMMAND, or mqsend --create", op),
+              worker_fix(t,
+                         t->o->access.partitions ? "" : ", or mqsend --create"),
               "there is no queue %s in virtual host %s", seen->name,
               t->operand.vhost);
     else if (t->there)
-        FOUND(t->f, WARN, "queue",
-              fix(t->f, "mqworker %s -- COMMAND, without --no-create", op),
+        FOUND(t->f, WARN, "queue", worker_fix(t, ", without --no-create"),
               "%s is missing: what would go there cannot", seen->name);
 }
 
@@ -213,14 +221,11 @@ static void absent_found(struct visit *t, const struct topology_seen *seen)
 static void own_found(struct visit *t, const struct topology_seen *seen)
 {
     if (seen->consumers == 0 && seen->messages > 0)
-        FOUND(t->f, WARN, "queue",
-              fix(t->f, "mqworker %s -- COMMAND", t->o->line.operands[0]),
+        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
               "%" PRIu32 " messages wait in %s, and nobody takes them",
               seen->messages, seen->name);
     else if (seen->consumers == 0 && seen->part)
-        FOUND(t->f, WARN, "queue",
-              fix(t->f, "mqworker --partitions %" PRIu64 " %s -- COMMAND",
-                  t->o->access.partitions, t->o->line.operands[0]),
+        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
               "nobody takes from the partition %s: its groups would wait",
               seen->name);
     else

@@ -196,6 +196,7 @@ Test(amqp_doctor, partitions_without_a_worker_and_another_number_are_named)
     cr_assert_eq(r.status, 1);
     cr_found(r.out, "warn", "nobody takes from the partition");
     cr_found(r.out, "    ", "mqworker --partitions 3 ");
+    cr_assert_null(strstr(r.out, "mqworker amqp:"), "%s", r.out);
     cr_found(r.out, "ok", "may declare, read and send");
     r = DOCTOR("--partitions", "2", op);
     cr_found(r.out, "bad ", "another number of partitions");

@@ -304,13 +304,36 @@ Test(amqp_groups, a_queue_without_partitions_gets_none)
     cr_assert_eq(r.status, 0, "%s", r.err);
     r = harness_run("mqsend", "--create", "--partitions", "2", OPERAND, "x");
     cr_assert_eq(r.status, 78, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "without partitions"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "leave out --partitions"), "%s", r.err);
+    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(part(0)), 0, 1, 0, 0,
+                              (amqp_table_t){0, NULL});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    r = harness_run("mqsend", "--create", "--partitions", "2", OPERAND, "x");
+    cr_assert_eq(r.status, 78, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "both are there"), "%s", r.err);
     r = harness_run("mqsend", "--group", "g", OPERAND, "x");
     cr_assert_eq(r.status, 64, "%s", r.err);
     r = harness_run("mqworker", OPERAND, "--partitions", "2", "--backoff",
                     "10m", "--", "true");
     cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "--max-attempts"), "%s", r.err);
+}
+
+/* Its worker would wait in silence, and none with partitions could start. */
+Test(amqp_groups, a_queue_with_partitions_gets_none_without)
+{
+    struct harness_result r;
+
+    cr_assert_eq(harness_run("mqsend", "--create", "--partitions", "2",
+                             OPERAND, "x")
+                     .status,
+                 0);
+    r = harness_run("mqworker", OPERAND, "--", "true");
+    cr_assert_eq(r.status, 78, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "give --partitions"), "%s", r.err);
+    r = harness_run("mqsend", "--create", OPERAND, "x");
+    cr_assert_eq(r.status, 78, "%s", r.err);
+    cr_assert_eq(amqp_ready(amqp_queue), -1, "and it is not made");
 }
 
 Test(amqp_groups, what_the_broker_would_not_wait_for_is_not_set)
