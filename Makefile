@@ -71,7 +71,7 @@ named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fu
 # Three nodes of a broker leave no processor to other tests, and alarms, limits
 # and lost queues of one make its tests wait: make check ONLY="amqp_traps". So
 # does a node that dies in each round.
-BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_soak amqp_traps)
+BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_groups_node amqp_soak amqp_traps)
 only     = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
 # A program in scripts/ is NAME.c and whatever NAME_*.c there is.
@@ -283,10 +283,11 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 # of them is left to run by itself.
 TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 LONELY    := bench mqctl_look mqlimit worker_limits
-LONG      := amqp_letters amqp_move amqp_worker breaker_failures damaged_state \
-             demo every_instruction faults_calls faults_look groups_blocked \
-             groups_kill install kill latency mqctl_spool power run_limits \
-             schedules serve_browser serve_limits torture_points worker_files
+LONG      := amqp_groups amqp_letters amqp_move amqp_worker breaker_failures \
+             damaged_state demo every_instruction faults_calls faults_look \
+             groups_blocked groups_kill install kill latency mqctl_spool power \
+             run_limits schedules serve_browser serve_limits torture_points \
+             worker_files
 beside_others = $(filter-out $(call named,$(LONELY),$(1)),$(1))
 UNDER_TEST ?= $(BUILD)
 define run

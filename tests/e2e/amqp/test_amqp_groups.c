@@ -1,168 +1,25 @@
 /* test_amqp_groups.c - a queue with partitions: each group in its order, with
- * one worker and with several, while workers and the node die */
+ * one worker and with several, while workers die */
 #define AMQP_BROKER 1
-#include "tests/e2e/amqp/amqp_fixture.h"
+#include "tests/e2e/amqp/amqp_turns.h"
 
 #include <signal.h>
 
-#include "common/amqp/partition.h"
+/* Each wait has a limit of its own, which $MQW_TEST_SLOW makes longer. */
+TestSuite(amqp_groups, .init = amqp_init, .fini = amqp_fini, .timeout = 4000);
 
-TestSuite(amqp_groups, .init = amqp_init, .fini = amqp_fini, .timeout = 400);
-
-#define GROUPS  100
-#define EACH    12 /* messages of a group */
 #define WORKERS 4
-#define DRAIN   60000
-
-/* ---- what ran, and in which order ---- */
-
-/* One group, as its lines in "turns" were read. */
-struct turns {
-    bool ended[64], began[64];
-    unsigned open; /* the number that has begun last, and not ended; 0: none */
-    int pid;       /* of that */
-};
-static struct turns turns[GROUPS];
-
-/* began_read - nothing before it is missing, and a second run says so */
-static void began_read(const char *line)
-{
-    unsigned g, n, attempt, redelivered;
-    struct turns *t;
-    int pid;
-
-    cr_assert_eq(
-        sscanf(line, "b g%u %u %u %u %d", &g, &n, &attempt, &redelivered, &pid),
-        5, "%s", line);
-    cr_assert(g < GROUPS && n > 0 && n < 64, "%s", line);
-    t = &turns[g];
-    for (unsigned i = 1; i < n; i++)
-        cr_assert(t->ended[i], "%u of g%u runs before %u is done", n, g, i);
-    cr_assert(!t->began[n] || attempt > 1 || redelivered,
-              "a second run is not marked: %s", line);
-    t->began[n] = true;
-    t->open = n;
-    t->pid = pid;
-}
-
-/* ended_read - no other one of its group began meanwhile */
-static void ended_read(const char *line)
-{
-    unsigned g, n;
-    int pid;
-
-    cr_assert_eq(sscanf(line, "e g%u %u %d", &g, &n, &pid), 3, "%s", line);
-    cr_assert(turns[g].open == n && turns[g].pid == pid,
-              "%u of g%u has begun before %s", turns[g].open, g, line);
-    turns[g].ended[n] = true;
-    turns[g].open = 0;
-}
-
-/* missing - messages that were not run to their end, as far as "turns" tells */
-static unsigned missing(unsigned groups, unsigned each)
-{
-    FILE *f = fopen(harness_path("turns"), "re");
-    unsigned n = groups * each;
-    char line[128];
-
-    memset(turns, 0, sizeof turns);
-    while (f && fgets(line, sizeof line, f) && strchr(line, '\n'))
-        (line[0] == 'b' ? began_read : ended_read)(line);
-    if (f)
-        fclose(f);
-    for (unsigned g = 0; g < groups; g++)
-        for (unsigned i = 1; i <= each; i++)
-            n -= turns[g].ended[i];
-    return n;
-}
-
-/* ---- workers, senders ---- */
-
-#define OPERAND amqp_operand(amqp_queue, 1)
-
-/* worker_start - number `n`, with a state of its own */
-static struct harness_process *worker_start(unsigned n, const char *partitions)
-{
-    return harness_start(&(struct harness_spec){
-        .argv = HARNESS_LIST("mqworker", "--state-dir",
-                             harness_path("state%u", n), OPERAND, "-c", "8",
-                             "--partitions", partitions, "--backoff", "200ms",
-                             "--plugin", harness_plugin("turns"))});
-}
-
-static struct harness_process *worker(unsigned n, const char *partitions)
-{
-    return amqp_started(worker_start(n, partitions));
-}
-
-/* all_confirmed - as amqp_confirmed; of several queues the confirms come in any
- * order */
-static void all_confirmed(void)
-{
-    static bool has[GROUPS * EACH + 1];
-    const struct timeval limit = {.tv_sec = 30};
-    uint64_t left = amqp_published;
-    amqp_frame_t f;
-
-    memset(has, 0, sizeof has);
-    while (left > 0) {
-        const amqp_basic_ack_t *ack;
-
-        cr_assert_eq(
-            rabbit.amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
-            AMQP_STATUS_OK);
-        if (f.frame_type != AMQP_FRAME_METHOD)
-            continue;
-        cr_assert_eq(f.payload.method.id, AMQP_BASIC_ACK_METHOD);
-        ack = f.payload.method.decoded;
-        for (uint64_t i = ack->multiple ? 1 : ack->delivery_tag;
-             i <= ack->delivery_tag; i++) {
-            left -= !has[i];
-            has[i] = true;
-        }
-        rabbit.amqp_maybe_release_buffers(amqp_client);
-    }
-}
-
-/* rounds_publish - all numbers of all groups, by the exchange, as another
- * producer would */
-static void rounds_publish(unsigned groups, unsigned each, unsigned partitions)
-{
-    char group[16], body[16], key[12], exchange[100];
-
-    snprintf(exchange, sizeof exchange, "%s.partitions.%u", amqp_queue,
-             partitions);
-    for (unsigned i = 0; i < groups * each; i++) {
-        amqp_table_entry_t named = {.key = amqp_word("mqw-group"),
-                                    .value = {.kind = AMQP_FIELD_KIND_UTF8}};
-        amqp_basic_properties_t p = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG |
-                                               AMQP_BASIC_HEADERS_FLAG,
-                                     .delivery_mode = 2,
-                                     .headers = {1, &named}};
-
-        snprintf(group, sizeof group, "g%u", i % groups);
-        snprintf(body, sizeof body, "%u", 1 + i / groups);
-        named.value.value.bytes = amqp_word(group);
-        snprintf(key, sizeof key, "%u",
-                 partition_of(group, strlen(group), partitions));
-        cr_assert_eq(rabbit.amqp_basic_publish(
-                         amqp_client, 1, amqp_word(exchange), amqp_word(key), 1,
-                         0, &p, amqp_word(body)),
-                     AMQP_STATUS_OK);
-        amqp_published++;
-    }
-    all_confirmed();
-}
-
-static const char *part(unsigned n)
-{
-    char text[12];
-
-    snprintf(text, sizeof text, "%u", n);
-    return amqp_of(text);
-}
 
 /* ---- what it is ---- */
+
+/* line_of - where a line is in "runs" */
+static ptrdiff_t line_of(const char *line)
+{
+    const char *runs = harness_read("runs", NULL), *at = strstr(runs, line);
+
+    cr_assert_not_null(at, "%s", line);
+    return at - runs;
+}
 
 Test(amqp_groups, a_head_that_fails_holds_back_its_group_only)
 {
@@ -170,6 +27,7 @@ Test(amqp_groups, a_head_that_fails_holds_back_its_group_only)
         "-c", "4", "--partitions", "2", "--backoff", "2s", "--jitter", "0",
         "--",
         harness_script("h", "b=$(cat)\n"
+                            "echo \"$b $MQW_ATTEMPT\" >>$MQW_GROUP\n"
                             "echo \"$MQW_GROUP $b $MQW_ATTEMPT\" >>runs\n"
                             "[ $b != head ] || [ $MQW_ATTEMPT -gt 2 ]\n"));
     static const char *const all[][2] = {
@@ -182,9 +40,11 @@ Test(amqp_groups, a_head_that_fails_holds_back_its_group_only)
                      0);
     harness_until_lines("runs", 6, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_str_eq(harness_read("runs", NULL),
-                     "a head 1\nb other 1\na head 2\na head 3\na next 1\n"
-                     "a last 1\n");
+    cr_assert_str_eq(harness_read("a", NULL),
+                     "head 1\nhead 2\nhead 3\nnext 1\nlast 1\n");
+    cr_assert_str_eq(harness_read("b", NULL), "other 1\n");
+    /* The head waits for seconds, and the other group does not. */
+    cr_assert_lt(line_of("b other 1"), line_of("a head 2"));
 }
 
 Test(amqp_groups, a_letter_has_each_attempt_and_is_replayed_to_its_group)
@@ -236,9 +96,8 @@ Test(amqp_groups, a_delay_and_messages_without_a_group_come_to_a_partition)
 /* send - to a group, with a number of partitions */
 static void send(const char *partitions, const char *group, const char *body)
 {
-    struct harness_result r =
-        harness_run("mqsend", "--partitions", partitions, "--group", group,
-                    OPERAND, body);
+    struct harness_result r = harness_run("mqsend", "--partitions", partitions,
+                                          "--group", group, OPERAND, body);
 
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
@@ -324,10 +183,10 @@ Test(amqp_groups, a_queue_with_partitions_gets_none_without)
 {
     struct harness_result r;
 
-    cr_assert_eq(harness_run("mqsend", "--create", "--partitions", "2",
-                             OPERAND, "x")
-                     .status,
-                 0);
+    cr_assert_eq(
+        harness_run("mqsend", "--create", "--partitions", "2", OPERAND, "x")
+            .status,
+        0);
     r = harness_run("mqworker", OPERAND, "--", "true");
     cr_assert_eq(r.status, 78, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "give --partitions"), "%s", r.err);
@@ -371,15 +230,6 @@ Test(amqp_groups, what_is_not_in_the_partition_of_its_group_is_a_letter)
 }
 
 /* ---- order ---- */
-
-/* until_left - all but so many messages were run to their end */
-static void until_left(unsigned groups, unsigned each, unsigned left)
-{
-    uint64_t end = harness_deadline(DRAIN);
-
-    while (missing(groups, each) > left)
-        harness_nap(end, "messages of groups run");
-}
 
 Test(amqp_groups, eight_partitions_keep_their_groups_over_two_restarts)
 {
@@ -441,56 +291,4 @@ Test(amqp_groups, order_holds_while_four_workers_are_killed)
     for (unsigned i = 0; i < WORKERS; i++)
         cr_assert_eq(harness_stop(w[i], DRAIN), 0);
     cr_assert_eq(missing(GROUPS, EACH), 0);
-}
-
-/* ---- the node ---- */
-
-#define STALLS 3 /* of the server, after which the test gives up */
-
-/* server_answers - RabbitMQ 3.10.8 alone on its node does not always open a
- * queue again after a SIGKILL: each declaration times out for minutes, and its
- * log says "badmatch" and "timeout". A passive one of our own tells. */
-static bool server_answers(void)
-{
-    long n = 0;
-
-    for (unsigned i = 0; i < 2 && n >= 0; i++)
-        n = amqp_ready(part(i));
-    return n >= 0 && amqp_ready(amqp_of("dead")) >= 0;
-}
-
-/* node_again - killed and started until its queues answer */
-static void node_again(void)
-{
-    for (unsigned stalls = 0; stalls < STALLS; stalls++) {
-        amqp_disconnect();
-        amqp_node("kill", 1);
-        amqp_node("up", 1);
-        amqp_connect();
-        rabbit.amqp_set_rpc_timeout(amqp_client,
-                                    &(struct timeval){.tv_sec = 20});
-        if (server_answers())
-            return;
-        fprintf(stderr, "the server does not open its queues: it is "
-                        "started again\n");
-    }
-    cr_assert(false, "the server did not open its queues %d times", STALLS);
-}
-
-Test(amqp_groups, order_holds_when_the_node_is_killed)
-{
-    struct harness_process *w[2];
-    unsigned total = 40 * EACH;
-
-    for (unsigned i = 0; i < 2; i++)
-        w[i] = worker(i, "2");
-    rounds_publish(40, EACH, 2);
-    for (unsigned kills = 1; kills <= 2; kills++) {
-        until_left(40, EACH, total - kills * 120);
-        node_again();
-    }
-    until_left(40, EACH, 0);
-    for (unsigned i = 0; i < 2; i++)
-        cr_assert_eq(harness_stop(w[i], DRAIN), 0);
-    cr_assert_eq(missing(40, EACH), 0);
 }
