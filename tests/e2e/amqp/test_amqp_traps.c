@@ -147,6 +147,23 @@ Test(amqp_traps, a_broker_without_memory_stops_letters_and_not_the_rest)
     cr_assert_eq(harness_lines("runs"), GOOD + 2);
 }
 
+/* The broker looks once a minute unless told. */
+Test(amqp_traps, a_message_that_is_had_for_too_long_is_said)
+{
+    struct harness_process *w;
+
+    EVAL("application:set_env(rabbit, consumer_timeout, 2000), "
+         "application:set_env(rabbit, channel_tick_interval, 500).");
+    w = by_body("1");
+    amqp_send("slow");
+    harness_until_lines("runs", 1, 10000);
+    harness_wait_log(w, "had no answer for consumer_timeout", 20000);
+    EVAL("application:set_env(rabbit, consumer_timeout, 1800000), "
+         "application:set_env(rabbit, channel_tick_interval, 60000).");
+    harness_write("go", "", 0);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(amqp_traps, a_queue_that_was_deleted_is_made_again)
 {
     struct harness_process *w = by_body("1");
