@@ -239,13 +239,23 @@ static int frames_read(struct publisher *b)
 
 /* ---- the connection ---- */
 
-static int begin(struct publisher *b, struct problem *p)
+static int connect_to(struct publisher *b, struct problem *p)
 {
     int err = link_open(&b->link, &b->setup.link, b->host, p);
 
-    if (err || !b->link)
-        return err;
-    b->host = b->link->host;
+    if (!err && b->link)
+        b->host = b->link->host;
+    return err;
+}
+
+/* confirms - from here on; a channel that is opened again has none, as that of
+ * a look for a queue that is not there */
+static int confirms(struct publisher *b, struct problem *p)
+{
+    int err;
+
+    if (!b->link)
+        return 0;
     b->numbers = 0;
     (void)rabbit.amqp_confirm_select(b->link->c, LINK_CHANNEL);
     err = link_reply(b->link, rabbit.amqp_get_rpc_reply(b->link->c));
@@ -255,6 +265,13 @@ static int begin(struct publisher *b, struct problem *p)
                              b->setup.link.operand->hosts[b->host].name,
                              b->link->why)
                : 0;
+}
+
+static int begin(struct publisher *b, struct problem *p)
+{
+    int err = connect_to(b, p);
+
+    return err ? err : confirms(b, p);
 }
 
 /* lost - all that is not confirmed is to be sent again */
@@ -432,13 +449,15 @@ int publisher_open(struct publisher **out, const struct publisher_setup *setup,
     b->wait_ns = WAIT_FIRST;
     b->host = arc4random();
     STAILQ_INIT(&b->list);
-    err = begin(b, p);
+    err = connect_to(b, p);
     if (!err && setup->create)
         err = topology_unlike(b->link, &b->setup.topology, p);
     if (!err && setup->create)
         err = topology_open(b->link, &b->setup.topology, p);
     else if (!err)
         err = topology_number(b->link, &b->setup.topology, p);
+    if (!err)
+        err = confirms(b, p);
     if (err)
         publisher_close(out);
     return err;

@@ -126,7 +126,7 @@ void topology_time_to_live(const struct topology *t, const char *name,
 {
     size_t own = strlen(t->operand->queue);
 
-    if (strncmp(name, t->operand->queue, own) != 0)
+    if (strstr(name, t->operand->queue) != name)
         return;
     if (t->partitions && name[own] == '.')
         own += 1 + strspn(name + own + 1, "0123456789");
@@ -344,7 +344,7 @@ static int plain_found(struct link *l, const struct topology *t,
  */
 int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
-    uint32_t messages;
+    uint32_t messages = 0;
     int there = is_there(l, t, t->operand->queue, &messages, p);
 
     if (there < 0)

@@ -409,6 +409,32 @@ static int run_for_check(const struct settings *s, struct problem *p)
                        duration_print(margin, all));
 }
 
+int settings_in_hand_check(const struct settings *s, struct problem *p)
+{
+    uint64_t timeout = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
+    uint64_t sum = timeout, wait;
+    char text[DURATION_TEXT];
+    struct backoff b;
+
+    settings_backoff(s, &b);
+    for (uint32_t n = 1; n < s->max_attempts && sum < SETTINGS_IN_HAND_NS;
+         n++) {
+        wait = backoff_delay(&b, n, 0);
+        sum = ns_add(sum, ns_add(wait, wait / 100 * s->jitter_percent));
+        sum = ns_add(sum, timeout);
+    }
+    if (sum < SETTINGS_IN_HAND_NS)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--partitions: --max-attempts %" PRIu64 ", each up to "
+                       "--timeout, with the waits of --backoff and --jitter "
+                       "between them, take %s or more in sum, and a broker "
+                       "gives to another worker what has no answer for 30m: "
+                       "make it less than 20m",
+                       (uint64_t)s->max_attempts,
+                       duration_print(SETTINGS_IN_HAND_NS, text));
+}
+
 int settings_check(const struct settings *s, struct problem *p)
 {
     if (strcmp(s->dead_letter_queue, s->queue) == 0)
@@ -416,6 +442,8 @@ int settings_check(const struct settings *s, struct problem *p)
                            "--dead-letter-queue: \"%s\" is the queue that is "
                            "consumed; give another name",
                            s->dead_letter_queue);
+    if (s->access.partitions && settings_in_hand_check(s, p) < 0)
+        return -EINVAL;
     return run_for_check(s, p);
 }
 

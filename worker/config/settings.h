@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/queue_name.h"
 #include "common/options/options.h"
+#include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
@@ -126,6 +127,13 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
 /* What no single setting can tell: a problem that begins with the flag it is
  * about, or 0. */
 int settings_check(const struct settings *s, struct problem *p);
+/* With --partitions what failed stays in hand, without an answer to the broker,
+ * which waits for 30 minutes: no wait of it may be longer. */
+#define SETTINGS_IN_HAND_NS (1200 * NS_PER_S)
+/* Whether all attempts fit into that: their waits, with all of --jitter, and
+ * --timeout of each, if there is one. 0, or a problem with status 64. */
+int settings_in_hand_check(const struct settings *s, struct problem *p);
+
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);

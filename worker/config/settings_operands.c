@@ -186,35 +186,8 @@ static const char *not_on_broker(const struct settings *s, const char **why)
     return NULL;
 }
 
-int settings_in_hand_check(const struct settings *s, struct problem *p)
-{
-    uint64_t timeout = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
-    uint64_t sum = timeout, wait;
-    char text[DURATION_TEXT];
-    struct backoff b;
-
-    settings_backoff(s, &b);
-    for (uint32_t n = 1; n < s->max_attempts && sum < SETTINGS_IN_HAND_NS;
-         n++) {
-        wait = backoff_delay(&b, n, 0);
-        sum = ns_add(sum, ns_add(wait, wait / 100 * s->jitter_percent));
-        sum = ns_add(sum, timeout);
-    }
-    if (sum < SETTINGS_IN_HAND_NS)
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--partitions: --max-attempts %" PRIu64 ", each up to "
-                       "--timeout, with the waits of --backoff and --jitter "
-                       "between them, take %s or more in sum, and a broker "
-                       "gives to another worker what has no answer for 30m: "
-                       "make it less than 20m",
-                       (uint64_t)s->max_attempts,
-                       duration_print(SETTINGS_IN_HAND_NS, text));
-}
-
 /* partitions_take - a head that failed waits in hand, and what is behind it: as
- * much as the broker gives, and no longer than it waits for an answer
- */
+ * much as the broker gives */
 static int partitions_take(struct settings *s, struct problem *p)
 {
     if (s->lookahead_given)
@@ -224,7 +197,7 @@ static int partitions_take(struct settings *s, struct problem *p)
                            "workers of such a queue; leave out --lookahead",
                            s->lookahead, s->access.partitions);
     s->lookahead = IN_HAND;
-    return settings_in_hand_check(s, p);
+    return 0;
 }
 
 /* broker_take - the operand names a queue on a broker */

@@ -11,16 +11,8 @@
 #ifndef WORKER_CONFIG_SETTINGS_OPERANDS_H
 #define WORKER_CONFIG_SETTINGS_OPERANDS_H
 
-#include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "worker/config/settings.h"
-
-/* With --partitions what failed stays in hand, without an answer to the broker,
- * which waits for 30 minutes: no wait of it may be longer. */
-#define SETTINGS_IN_HAND_NS (1200 * NS_PER_S)
-/* Whether all attempts fit into that: their waits, with all of --jitter, and
- * --timeout of each, if there is one. 0, or a problem with status 64. */
-int settings_in_hand_check(const struct settings *s, struct problem *p);
 
 /* `before` are the `count` operands in front of "--", `command` what follows
  * it, NULL-terminated; NULL: there is no "--". */

@@ -13,7 +13,6 @@
 #include "common/base/log.h"
 #include "common/options/option_value.h"
 #include "worker/config/rate_text.h"
-#include "worker/config/settings_operands.h"
 #include "worker/operate/cap.h"
 #include "worker/flow/flow.h"
 #include "worker/operate/orders.h"

@@ -182,11 +182,15 @@ Test(amqp_groups, a_queue_without_partitions_gets_none)
 Test(amqp_groups, a_queue_with_partitions_gets_none_without)
 {
     struct harness_result r;
+    long n;
 
     cr_assert_eq(
         harness_run("mqsend", "--create", "--partitions", "2", OPERAND, "x")
             .status,
         0);
+    n = amqp_ready(part(0));
+    n += amqp_ready(part(1));
+    cr_assert_eq(n, 1, "it was confirmed, and not sent again");
     r = harness_run("mqworker", OPERAND, "--", "true");
     cr_assert_eq(r.status, 78, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "give --partitions"), "%s", r.err);
