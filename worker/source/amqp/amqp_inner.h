@@ -211,6 +211,21 @@ void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m);
 void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m,
                       enum dead_reason reason, const char *error);
 
+/* ---- amqp_turn.c: mtx is held ---- */
+
+/* A handler that crashes takes this process along. */
+bool amqp_within(const struct source_amqp *q);
+/* It may have crashed: it is to run alone. */
+bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
+/* `m`, the first of its list, may be lent; NULL: there is none. */
+bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);
+/* So may the first that has arrived. */
+bool amqp_may_take(const struct source_amqp *q);
+/* Whether one may be taken may be another thing now; mtx is held. True:
+ * take_due has something now, and events.changed is told once mtx is not held.
+ */
+bool amqp_ready_locked(struct source_amqp *q);
+
 /* ---- amqp_take.c ---- */
 
 /* It has all its bytes: to whoever is next to have it. The inbox; the message
@@ -223,10 +238,6 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out);
 /* What is due now is not held any more. How long until the next one is;
  * UINT64_MAX none. */
 uint64_t amqp_due(struct source_amqp *q);
-/* Whether one may be taken may be another thing now; mtx is held. True:
- * take_due has something now, and events.changed is told once mtx is not held.
- */
-bool amqp_ready_locked(struct source_amqp *q);
 /* The inbox's connection is gone: what was not lent is forgotten, what is lent
  * is stale. */
 void amqp_void_claims(struct source_amqp *q);

@@ -60,68 +60,6 @@ static const struct message_ops message_ops = {.run = run,
 
 /* ---- lists; mtx is held ---- */
 
-/* within - handlers are functions of this process: one that crashes takes it
- * along, and all that runs beside it */
-static bool within(const struct source_amqp *q)
-{
-    return q->set->plugin || q->set->inproc;
-}
-
-/* suspect - the process may have crashed under it: it runs alone now, so that
- * the next crash counts for the right one, and its neighbours are done */
-static bool suspect(const struct source_amqp *q, const struct amqp_message *m)
-{
-    return m->m.crashes > 0 && within(q);
-}
-
-/* none_runs - nor can begin to: what is lent has its verdict on the way, or
- * waits behind a head that waits in hand */
-static bool none_runs(const struct source_amqp *q)
-{
-    const struct amqp_message *m;
-
-    if (q->lent_count == q->late_count)
-        return true;
-    TAILQ_FOREACH (m, &q->lent, link)
-        if (m->at == AMQP_LENT && !amqp_behind_head(q, m))
-            return false;
-    return true;
-}
-
-/* may_lend - behind a suspect all wait until it has its verdict, and it waits
- * for those that run */
-static bool may_lend(const struct source_amqp *q, const struct amqp_message *m)
-{
-    return m && !q->alone && (!suspect(q, m) || none_runs(q));
-}
-
-/* may_take - a suspect that is due would wait for ever if more were lent */
-static bool may_take(const struct source_amqp *q)
-{
-    const struct amqp_message *due = TAILQ_FIRST(&q->due);
-
-    return (!due || !suspect(q, due)) && may_lend(q, TAILQ_FIRST(&q->arrived));
-}
-
-bool amqp_ready_locked(struct source_amqp *q)
-{
-    uint64_t n = 1;
-    bool is = may_take(q), due = may_lend(q, TAILQ_FIRST(&q->due));
-
-    if (is != q->ready_said && is)
-        (void)!write(q->ready_fd, &n, sizeof n);
-    else if (is != q->ready_said)
-        (void)!read(q->ready_fd, &n, sizeof n);
-    q->ready_said = is;
-    if (due == source_due(&q->source))
-        return false;
-    if (due)
-        source_due_set(&q->source, 1);
-    else
-        source_due_clear(&q->source, 1);
-    return due;
-}
-
 static void arrived_put(struct source_amqp *q, struct amqp_message *m)
 {
     m->at = AMQP_ARRIVED;
@@ -218,7 +156,7 @@ static bool known(struct source_amqp *q, const struct amqp_message *m)
 static bool crashed_last(const struct source_amqp *q,
                          const struct amqp_message *m)
 {
-    return m->m.crashes >= q->set->max_crashes && (!within(q) || m->alone);
+    return m->m.crashes >= q->set->max_crashes && (!amqp_within(q) || m->alone);
 }
 
 /* place - where it is from here on; mtx is held */
@@ -389,7 +327,7 @@ static void lend(struct source_amqp *q, struct amqp_message *m,
     m->m.received_ns = m->first_ns;
     TAILQ_INSERT_TAIL(&q->lent, m, link);
     q->lent_count++;
-    q->alone = suspect(q, m) ? m : NULL;
+    q->alone = amqp_suspect(q, m) ? m : NULL;
 }
 
 int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
@@ -401,7 +339,7 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
     /* Two copies may have come before either of them ran. */
-    while (!m && may_take(q) && q->free_count > 0) {
+    while (!m && amqp_may_take(q) && q->free_count > 0) {
         m = arrived_take(q);
         if (known(q, m)) {
             amqp_free(m);
@@ -428,7 +366,7 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out)
 
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
-    if (q->free_count > 0 && may_lend(q, TAILQ_FIRST(&q->due)))
+    if (q->free_count > 0 && amqp_may_lend(q, TAILQ_FIRST(&q->due)))
         m = amqp_due_take(q);
     if (m)
         lend(q, m, m->first_ns);

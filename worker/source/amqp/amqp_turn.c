@@ -1,0 +1,68 @@
+/* amqp_turn.c - whether one may be lent now (see amqp_inner.h) */
+#include <unistd.h>
+
+#include "worker/source/amqp/amqp_inner.h"
+
+/* amqp_within - handlers are functions of this process: one that crashes takes
+ * it along, and all that runs beside it */
+bool amqp_within(const struct source_amqp *q)
+{
+    return q->set->plugin || q->set->inproc;
+}
+
+/* amqp_suspect - the process may have crashed under it: it runs alone now, so
+ * that the next crash counts for the right one, and its neighbours are done */
+bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m)
+{
+    return m->m.crashes > 0 && amqp_within(q);
+}
+
+/* none_runs - nor can begin to: what is lent has its verdict on the way, or
+ * waits behind a head that waits in hand */
+static bool none_runs(const struct source_amqp *q)
+{
+    const struct amqp_message *m;
+
+    if (q->lent_count == q->late_count)
+        return true;
+    TAILQ_FOREACH (m, &q->lent, link)
+        if (m->at == AMQP_LENT && !amqp_behind_head(q, m))
+            return false;
+    return true;
+}
+
+/* amqp_may_lend - behind a suspect all wait until it has its verdict, and it
+ * waits for those that run */
+bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m)
+{
+    return m && !q->alone && (!amqp_suspect(q, m) || none_runs(q));
+}
+
+/* amqp_may_take - a suspect that is due would wait for ever if more were
+ * lent */
+bool amqp_may_take(const struct source_amqp *q)
+{
+    const struct amqp_message *due = TAILQ_FIRST(&q->due);
+
+    return (!due || !amqp_suspect(q, due)) &&
+           amqp_may_lend(q, TAILQ_FIRST(&q->arrived));
+}
+
+bool amqp_ready_locked(struct source_amqp *q)
+{
+    uint64_t n = 1;
+    bool is = amqp_may_take(q), due = amqp_may_lend(q, TAILQ_FIRST(&q->due));
+
+    if (is != q->ready_said && is)
+        (void)!write(q->ready_fd, &n, sizeof n);
+    else if (is != q->ready_said)
+        (void)!read(q->ready_fd, &n, sizeof n);
+    q->ready_said = is;
+    if (due == source_due(&q->source))
+        return false;
+    if (due)
+        source_due_set(&q->source, 1);
+    else
+        source_due_clear(&q->source, 1);
+    return due;
+}
