@@ -125,6 +125,39 @@ Test(amqp_groups, a_head_that_crashed_and_then_fails_is_tried_again)
     cr_assert_eq(harness_lines_with("turns", "b g1 kill"), 3);
 }
 
+/* bare - to a group, without an id: equal bodies have one, and one fate */
+static void bare(const char *group, const char *body)
+{
+    amqp_table_entry_t named = {.key = amqp_word("mqw-group"),
+                                .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                          .value.bytes = amqp_word(group)}};
+
+    amqp_publish(part(partition_of(group, strlen(group), 2)), body,
+                 strlen(body), (amqp_table_t){1, &named});
+}
+
+/* Fails where what crashed is to run alone, and is lent behind a head that
+ * waits for all that is lent. */
+Test(amqp_groups, what_crashed_behind_a_head_in_hand_waits_for_it)
+{
+    struct harness_process *w = one_at_a_time();
+
+    bare("g1", "kill");
+    cr_assert_eq(harness_wait(w, 20000), -SIGKILL);
+    /* What the dead one is given comes again marked, and kills nobody. */
+    harness_until(amqp_ready(part(partition_of("g1", 2, 2))) == 1, 20000);
+    bare("g0", "7");
+    bare("g0", "kill");
+    w = one_at_a_time();
+    cr_assert_eq(harness_wait(w, 20000), -SIGKILL);
+    w = one_at_a_time();
+    /* What was done as it died may run once more. */
+    harness_until(harness_lines_with("turns", "e g0 kill") >= 1, 20000);
+    harness_until(harness_lines_with("turns", "e g1 kill") >= 1, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_geq(harness_lines_with("turns", "e g0 7"), 1);
+}
+
 Test(amqp_groups, a_head_that_waits_in_hand_is_not_idle)
 {
     struct harness_process *w = amqp_worker(

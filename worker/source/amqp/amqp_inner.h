@@ -157,6 +157,7 @@ struct source_amqp {
     pthread_cond_t changed;               /* q  a count came, or jobs ended */
     struct amqp_list arrived, held, lent; /* q  held: by due_ns */
     struct amqp_list due;                 /* q  AMQP_DUE */
+    struct amqp_list put_off;             /* q  heads that are PUT_OFF */
     unsigned again_count; /* q  heads in hand: PUT_OFF, HELD or DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
     unsigned late_count;        /* q  of those lent: no handler has them */
@@ -217,10 +218,10 @@ void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m,
 bool amqp_within(const struct source_amqp *q);
 /* It may have crashed: it is to run alone. */
 bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
-/* `m`, the first of its list, may be lent; NULL: there is none. */
+/* `m` may be lent; NULL: there is none. */
 bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);
-/* So may the first that has arrived. */
-bool amqp_may_take(const struct source_amqp *q);
+/* The next of those that have arrived, if it may be lent; NULL: none. */
+struct amqp_message *amqp_may_take(const struct source_amqp *q);
 /* Whether one may be taken may be another thing now; mtx is held. True:
  * take_due has something now, and events.changed is told once mtx is not held.
  */

@@ -53,6 +53,8 @@ void amqp_let_go(struct source_amqp *q, struct amqp_message *m)
         return;
     }
     pthread_mutex_lock(&q->mtx);
+    if (m->again)
+        TAILQ_REMOVE(&q->put_off, m, link);
     if (m->epoch == q->epoch)
         amqp_hold_locked(q, m);
     else if (m->again)

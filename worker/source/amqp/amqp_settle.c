@@ -166,6 +166,8 @@ static int put_off(struct source_amqp *q, struct amqp_message *m,
     m->due_ns = s->due_ns;
     m->at = AMQP_PUT_OFF;
     q->again_count += m->again;
+    if (m->again)
+        TAILQ_INSERT_TAIL(&q->put_off, m, link);
     return 0;
 }
 

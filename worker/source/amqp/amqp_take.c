@@ -68,13 +68,10 @@ static void arrived_put(struct source_amqp *q, struct amqp_message *m)
     (void)amqp_ready_locked(q);
 }
 
-static struct amqp_message *arrived_take(struct source_amqp *q)
+static void arrived_remove(struct source_amqp *q, struct amqp_message *m)
 {
-    struct amqp_message *m = TAILQ_FIRST(&q->arrived);
-
     TAILQ_REMOVE(&q->arrived, m, link);
     q->arrived_count--;
-    return m;
 }
 
 uint64_t amqp_due(struct source_amqp *q)
@@ -290,8 +287,10 @@ void amqp_void_claims(struct source_amqp *q)
 
     pthread_mutex_lock(&q->mtx);
     q->epoch = 0;
-    while (q->arrived_count > 0)
-        amqp_free(arrived_take(q));
+    while ((m = TAILQ_FIRST(&q->arrived)) != NULL) {
+        arrived_remove(q, m);
+        amqp_free(m);
+    }
     while ((m = TAILQ_FIRST(&q->held)) != NULL) {
         TAILQ_REMOVE(&q->held, m, link);
         if (m->again) /* its group waits for it */
@@ -339,8 +338,8 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
     /* Two copies may have come before either of them ran. */
-    while (!m && amqp_may_take(q) && q->free_count > 0) {
-        m = arrived_take(q);
+    while (!m && q->free_count > 0 && (m = amqp_may_take(q)) != NULL) {
+        arrived_remove(q, m);
         if (known(q, m)) {
             amqp_free(m);
             m = NULL;

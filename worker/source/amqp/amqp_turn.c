@@ -38,20 +38,36 @@ bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m)
     return m && !q->alone && (!amqp_suspect(q, m) || none_runs(q));
 }
 
+/* next - the first that has arrived; but a suspect behind a head in hand would
+ * wait for the head, and that for the suspect's verdict. So it, and all behind
+ * a head, come later. */
+static struct amqp_message *next(const struct source_amqp *q)
+{
+    struct amqp_message *m = TAILQ_FIRST(&q->arrived);
+
+    if (!m || !amqp_suspect(q, m) || !amqp_behind_head(q, m))
+        return m;
+    TAILQ_FOREACH (m, &q->arrived, link)
+        if (!amqp_behind_head(q, m))
+            return m;
+    return NULL;
+}
+
 /* amqp_may_take - a suspect that is due would wait for ever if more were
  * lent */
-bool amqp_may_take(const struct source_amqp *q)
+struct amqp_message *amqp_may_take(const struct source_amqp *q)
 {
     const struct amqp_message *due = TAILQ_FIRST(&q->due);
+    struct amqp_message *m = next(q);
 
-    return (!due || !amqp_suspect(q, due)) &&
-           amqp_may_lend(q, TAILQ_FIRST(&q->arrived));
+    return (!due || !amqp_suspect(q, due)) && amqp_may_lend(q, m) ? m : NULL;
 }
 
 bool amqp_ready_locked(struct source_amqp *q)
 {
     uint64_t n = 1;
-    bool is = amqp_may_take(q), due = amqp_may_lend(q, TAILQ_FIRST(&q->due));
+    bool is = amqp_may_take(q) != NULL;
+    bool due = amqp_may_lend(q, TAILQ_FIRST(&q->due));
 
     if (is != q->ready_said && is)
         (void)!write(q->ready_fd, &n, sizeof n);

@@ -62,7 +62,7 @@ static bool heads(const struct amqp_list *list, const struct amqp_message *m)
 bool amqp_behind_head(const struct source_amqp *q, const struct amqp_message *m)
 {
     return m->grouped && !atomic_load(&m->runs) &&
-           (heads(&q->held, m) || heads(&q->due, m));
+           (heads(&q->held, m) || heads(&q->due, m) || heads(&q->put_off, m));
 }
 
 void amqp_due_locked(struct source_amqp *q, struct amqp_message *m)

@@ -341,6 +341,7 @@ static int lists_open(struct source_amqp *q)
     TAILQ_INIT(&q->arrived);
     TAILQ_INIT(&q->held);
     TAILQ_INIT(&q->due);
+    TAILQ_INIT(&q->put_off);
     TAILQ_INIT(&q->lent);
     TAILQ_INIT(&q->jobs);
     TAILQ_INIT(&q->sent);
