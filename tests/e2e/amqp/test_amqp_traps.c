@@ -172,9 +172,11 @@ Test(amqp_traps, a_queue_that_was_deleted_is_made_again)
     harness_until_lines("runs", 1, 10000);
     cr_assert_eq(amqp_ctl("delete_queue", amqp_queue).status, 0);
     harness_wait_log(w, "was the queue deleted?", 20000);
-    harness_until(amqp_ready(amqp_queue) == 0, 20000);
-    amqp_send("good");
-    harness_until_lines("runs", 2, 20000);
+    /* The old one is there for a while yet, then none: a message is lost. */
+    for (uint64_t end = harness_deadline(20000); harness_lines("runs") < 2;) {
+        amqp_send("good");
+        harness_nap(end, "a message runs");
+    }
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
