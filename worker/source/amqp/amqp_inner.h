@@ -19,6 +19,7 @@
 #include "common/amqp/partition.h"
 #include "common/amqp/topology.h"
 #include "common/base/container.h"
+#include "worker/source/amqp/ack_window.h"
 #include "worker/source/amqp/run_file.h"
 #include "worker/source/amqp/source_amqp.h"
 
@@ -89,10 +90,6 @@ struct amqp_message {
 };
 TAILQ_HEAD(amqp_list, amqp_message);
 
-struct amqp_ack {
-    uint64_t epoch, tag;
-};
-
 /* A thread with a connection. c = constant after open  t = the thread's */
 struct amqp_side {
     struct source_amqp *q; /* c */
@@ -140,6 +137,7 @@ struct source_amqp {
     bool started;                /* c  after it; the engine */
     struct amqp_side inbox, outbox;
     struct inbox_part part; /* the inbox's */
+    struct ack_window window; /* the inbox's */
     struct amqp_jobs sent;  /* the outbox's, in order of their number */
     /* The outbox's: of each part, bits of the wait queues. */
     unsigned declared[PARTITIONS_MAX];
@@ -169,7 +167,7 @@ struct source_amqp {
     uint64_t empty_at;          /* q  seq + 1 at a look in vain; 0: none */
     unsigned *free_index;       /* q  a stack of free_count */
     unsigned free_count;        /* q */
-    struct amqp_ack *acks;      /* q */
+    uint64_t *acks;             /* q  tags of this epoch */
     size_t ack_count, ack_room; /* q */
     struct amqp_jobs jobs;      /* q  to be published */
     unsigned job_count;         /* q  those, and those not confirmed */

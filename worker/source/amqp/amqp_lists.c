@@ -78,14 +78,14 @@ void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag)
         return;
     if (q->ack_count == q->ack_room) {
         size_t more = q->ack_room ? 2 * q->ack_room : 64;
-        struct amqp_ack *acks = reallocarray(q->acks, more, sizeof *acks);
+        uint64_t *acks = reallocarray(q->acks, more, sizeof *acks);
 
         if (!acks)
             return;
         q->acks = acks;
         q->ack_room = more;
     }
-    q->acks[q->ack_count++] = (struct amqp_ack){epoch, tag};
+    q->acks[q->ack_count++] = tag;
     if (q->ack_count == 1)
         side_wake(&q->inbox);
 }

@@ -103,6 +103,7 @@ static int method(struct source_amqp *q, const amqp_method_t *m)
         d = m->decoded;
         if (q->part.expected)
             return -EPROTO;
+        ack_window_delivered(&q->window, d->delivery_tag);
         q->part = (struct inbox_part){.tag = d->delivery_tag,
                                       .queue = part_of(q, d->consumer_tag),
                                       .expected = true,
@@ -143,29 +144,28 @@ static int read_frames(struct source_amqp *q)
 
 static int by_tag(const void *a, const void *b)
 {
-    uint64_t x = ((const struct amqp_ack *)a)->tag;
-    uint64_t y = ((const struct amqp_ack *)b)->tag;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
 }
 
-/* send - each tag by itself */
-static int send_acks(struct source_amqp *q, struct amqp_ack *acks, size_t n)
+static int send_ack(void *arg, uint64_t tag, bool all)
 {
-    int err = 0;
+    struct link *l = arg;
 
-    qsort(acks, n, sizeof *acks, by_tag);
-    for (size_t i = 0; i < n && !err; i++)
-        err = link_status(q->inbox.link,
-                          rabbit.amqp_basic_ack(q->inbox.link->c, LINK_CHANNEL,
-                                                acks[i].tag, 0));
-    return err;
+    return link_status(l, rabbit.amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
+}
+
+static int send_acks(struct source_amqp *q, uint64_t *tags, size_t n)
+{
+    qsort(tags, n, sizeof *tags, by_tag);
+    return ack_window_send(&q->window, tags, n, send_ack, q->inbox.link);
 }
 
 /* acks_flush - without the lock: a write may wait for the broker */
 static int acks_flush(struct source_amqp *q)
 {
-    struct amqp_ack *acks;
+    uint64_t *acks;
     size_t n;
     int err;
 
@@ -241,6 +241,7 @@ static int begin(struct source_amqp *q)
     pthread_mutex_lock(&q->mtx);
     q->epoch = ++q->epochs;
     pthread_mutex_unlock(&q->mtx);
+    ack_window_begin(&q->window);
     return consume(q);
 }
 
