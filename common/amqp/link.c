@@ -113,6 +113,12 @@ int link_frame(struct link *l, amqp_frame_t *frame)
     return 1;
 }
 
+bool link_more(const struct link *l)
+{
+    return rabbit.amqp_frames_enqueued(l->c) ||
+           rabbit.amqp_data_in_buffer(l->c);
+}
+
 void link_tidy(struct link *l)
 {
     rabbit.amqp_maybe_release_buffers(l->c);

@@ -51,6 +51,9 @@ int link_open(struct link **out, const struct link_setup *setup, unsigned first,
  * you wait on `fd`. It sends heartbeats that are due. What a frame points to is
  * good until link_tidy. */
 int link_frame(struct link *l, amqp_frame_t *frame);
+/* Whether more of them are here, as far as it is known without asking for
+ * them. */
+bool link_more(const struct link *l);
 /* What the server says of itself, as text: "cluster_name"; "" nothing. */
 void link_property(const struct link *l, const char *name, char *out,
                    size_t room);

@@ -29,6 +29,7 @@
     X(amqp_channel_open)                \
     X(amqp_confirm_select)              \
     X(amqp_connection_close)            \
+    X(amqp_data_in_buffer)              \
     X(amqp_decode_properties)           \
     X(amqp_destroy_connection)          \
     X(amqp_encode_properties)           \

@@ -138,6 +138,8 @@ struct source_amqp {
     struct amqp_side inbox, outbox;
     struct inbox_part part; /* the inbox's */
     struct ack_window window; /* the inbox's */
+    struct amqp_list incoming; /* the inbox's: not placed yet */
+    unsigned incoming_count;   /* the inbox's */
     struct amqp_jobs sent;  /* the outbox's, in order of their number */
     /* The outbox's: of each part, bits of the wait queues. */
     unsigned declared[PARTITIONS_MAX];
@@ -227,10 +229,12 @@ bool amqp_ready_locked(struct source_amqp *q);
 
 /* ---- amqp_take.c ---- */
 
-/* It has all its bytes: to whoever is next to have it. The inbox; the message
- * is another's from here on. */
+/* It has all its bytes. The inbox; the message is another's from here on. */
 void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
                   bool redelivered);
+/* Those that have arrived: to whoever is next to have them. The inbox, before
+ * it waits. */
+void amqp_place_all(struct source_amqp *q);
 int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
               struct message **out);
 int amqp_take_due(struct source *s, unsigned lane, struct message **out);

@@ -17,7 +17,8 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 
-#define SUMMED 4096 /* bytes of a body that tell it from others */
+#define SUMMED        4096 /* bytes of a body that tell it from others */
+#define INCOMING_MOST 32   /* that wait to be placed, while more come */
 
 /* ---- what a handler does to it ---- */
 
@@ -268,11 +269,27 @@ void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
         amqp_free(m);
         return;
     }
+    TAILQ_INSERT_TAIL(&q->incoming, m, link);
+    if (++q->incoming_count == INCOMING_MOST)
+        amqp_place_all(q);
+}
+
+/* amqp_place_all - many with one lock, which the threads that take want, too */
+void amqp_place_all(struct source_amqp *q)
+{
+    struct amqp_message *m;
+
+    if (q->incoming_count == 0)
+        return;
+    q->incoming_count = 0;
     pthread_mutex_lock(&q->mtx);
-    if (known(q, m))
-        amqp_free(m);
-    else
-        place(q, m);
+    while ((m = TAILQ_FIRST(&q->incoming)) != NULL) {
+        TAILQ_REMOVE(&q->incoming, m, link);
+        if (known(q, m))
+            amqp_free(m);
+        else
+            place(q, m);
+    }
     pthread_mutex_unlock(&q->mtx);
 }
 

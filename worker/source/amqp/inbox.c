@@ -136,7 +136,10 @@ static int read_frames(struct source_amqp *q)
             err = body(q, &f);
         /* Its memory is the library's: a large message has many frames. */
         link_tidy(q->inbox.link);
+        if (!link_more(q->inbox.link))
+            amqp_place_all(q);
     }
+    amqp_place_all(q);
     return err;
 }
 

@@ -331,13 +331,19 @@ static int lists_open(struct source_amqp *q)
     unsigned parts = q->topology.partitions;
     unsigned want = parts ? parts * partition_in_hand(parts)
                           : slots_for(q->set, (unsigned)q->set->concurrency);
+    pthread_mutexattr_t kind;
     pthread_condattr_t clock;
 
-    pthread_mutex_init(&q->mtx, NULL);
+    /* It is had for very short: who wants it meanwhile does not sleep. */
+    pthread_mutexattr_init(&kind);
+    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&q->mtx, &kind);
+    pthread_mutexattr_destroy(&kind);
     pthread_condattr_init(&clock);
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&q->changed, &clock);
     pthread_condattr_destroy(&clock);
+    TAILQ_INIT(&q->incoming);
     TAILQ_INIT(&q->arrived);
     TAILQ_INIT(&q->held);
     TAILQ_INIT(&q->due);
