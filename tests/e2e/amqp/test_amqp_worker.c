@@ -122,6 +122,8 @@ Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
     cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
     w = plugin_of_four();
     cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    cr_assert_eq(harness_log_count(w, "event=suspect_alone"), 4,
+                 "each is said to run alone");
     w = plugin_of_four();
     harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
     amqp_send("the last");

@@ -346,6 +346,21 @@ static void lend(struct source_amqp *q, struct amqp_message *m,
     q->alone = amqp_suspect(q, m) ? m : NULL;
 }
 
+/* alone_say - nothing of this worker begins until a suspect has its verdict,
+ * which is no silence to be wondered about. Whoever took it has it still. */
+static void alone_say(const struct source_amqp *q, const struct amqp_message *m)
+{
+    char id[ULID_TEXT];
+
+    if (!amqp_suspect(q, m))
+        return;
+    log_warn("suspect_alone", F_STR("queue", q->operand->shown),
+             F_STR("msg", ulid_print(m->id, id)), F_UINT("crashes", m->m.crashes),
+             F_STR("next", "a worker died while it ran, so nothing runs beside "
+                           "it, and the others of this worker wait; --timeout "
+                           "ends one that hangs"));
+}
+
 int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
               struct message **out)
 {
@@ -369,6 +384,7 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     if (!m)
         return -EAGAIN;
     FAULT_POINT("amqp_taken");
+    alone_say(q, m);
     *out = &m->m;
     return 0;
 }
@@ -390,6 +406,7 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out)
     pthread_mutex_unlock(&q->mtx);
     if (!m)
         return -EAGAIN;
+    alone_say(q, m);
     *out = &m->m;
     return 0;
 }
