@@ -110,6 +110,12 @@ static struct harness_process *plugin_of_four(void)
                        harness_plugin("act"));
 }
 
+static struct harness_process *plugin_of_one(void)
+{
+    return amqp_worker("-c", "1", "--max-crashes", "1", "--plugin",
+                       harness_plugin("act"));
+}
+
 /* Fails where all four run beside each other again after a crash: then none of
  * them is to blame for sure, and the worker crashes for ever. */
 Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
@@ -132,6 +138,33 @@ Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
     cr_assert_eq(harness_lines_with("runs", "abort 1"), 2);
     cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);
     cr_assert_eq(amqp_ready(amqp_queue), 0);
+}
+
+/* A letter whose queue is not confirmed yet is no handler's any more: the crash
+ * of another message is not its own. Fails where its run is counted until the
+ * confirm: then two ran, none is to blame for sure, and one crash is not
+ * enough. */
+Test(amqp_worker, a_copy_that_waits_for_its_confirm_is_not_blamed_for_a_crash)
+{
+    struct harness_process *w = plugin_of_one();
+
+    cr_assert_eq(harness_stop(w, 10000), 0); /* the queues are there */
+    amqp_send("dead");
+    amqp_send("abort");
+    amqp_confirmed();
+    cr_assert_eq(amqp_ctl("set_vm_memory_high_watermark", "0.00001").status, 0);
+    w = plugin_of_one();
+    cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    cr_assert_eq(
+        amqp_ctl("set_vm_memory_high_watermark", "absolute", "2GB").status, 0);
+    w = plugin_of_one();
+    harness_wait_log(w, "event=crashed", 20000);
+    cr_assert_eq(harness_log_count(w, "messages=1"), 1);
+    harness_until(amqp_ready(amqp_of("dead")) == 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "abort 1"), 1);
+    cr_assert_eq(harness_lines_with("runs", "dead 1 0"), 1);
+    cr_assert_eq(harness_log_count(w, "reason=crashed"), 1);
 }
 
 /* due - a header that says when it may run */
@@ -349,4 +382,46 @@ Test(amqp_worker, a_run_ends_when_what_was_there_at_its_start_is_done)
     w = amqp_worker("--exit-when-idle", "--", RECORD);
     cr_assert_eq(harness_wait(w, 30000), 0);
     cr_assert_eq(harness_lines("runs"), 40);
+}
+
+/* switches - how often its threads gave up the processor: each does so once
+ * more after it was woken */
+static long switches(const struct harness_process *w)
+{
+    char command[160];
+
+    snprintf(command, sizeof command,
+             "cat /proc/%d/task/*/status | "
+             "awk '/^voluntary_ctxt/ { n += $2 } END { print n }'",
+             (int)harness_pid(w));
+    return atol(harness_run("sh", "-c", command).out);
+}
+
+/* Each of the two connections hears a heartbeat in 15 s, and sends one. */
+Test(amqp_worker, an_idle_worker_wakes_for_heartbeats_only)
+{
+    enum { IDLE_S = 20, BEAT_S = 15, BEATS = 2 * 2 * (IDLE_S / BEAT_S + 1) };
+    struct harness_process *w =
+        amqp_worker("-c", "2", "--", "sh", "-c", "cat >>runs; echo >>runs");
+    uint64_t deadline = harness_deadline(60000);
+    long before, now = switches(w);
+
+    if (harness_lines_with(harness_path("/proc/%d/maps", harness_pid(w)),
+                           "libtsan") > 0)
+        cr_skip_test("the thread sanitizer's own thread never sleeps");
+    for (int i = 0; i < 10; i++)
+        amqp_send("good");
+    harness_until_lines("runs", 10, 10000);
+    do {
+        before = now;
+        harness_run("sleep", "1.3");
+        now = switches(w);
+        harness_nap(deadline, "a worker that sleeps");
+    } while (now != before);
+    harness_run("sleep", "20");
+    cr_assert_leq(switches(w) - now, BEATS, "%ld in %d s", switches(w) - now,
+                  IDLE_S);
+    amqp_send("good");
+    harness_until_lines("runs", 11, 5000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }
