@@ -217,6 +217,7 @@ $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 # The worker as it is installed, and parts that only the archive shows.
+$(BENCH): private LIBS += $(if $(AMQP),-lrabbitmq)
 $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lm
@@ -353,7 +354,7 @@ coverage:
 	scripts/coverage $(BUILD)/coverage/obj && exit $$status
 
 # make -s bench BENCH_FLAGS="--only sender-64 --json"; --help says what there is
-bench: $(BENCH) $(BIN)
+bench: $(BENCH) $(BIN) $(BUILD)/tests/plugins/meter.so
 	@MQW_BIN=$(abspath $(BUILD)/bin) $(BENCH) $(BENCH_FLAGS)
 
 # Each target for FUZZ_SECONDS (FUZZ_SOON a quarter of it, in which they find all

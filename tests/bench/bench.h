@@ -86,7 +86,8 @@ struct section {
 
 extern const struct section section_queue, section_handler, section_latency,
     section_stream, section_exec, section_memory, section_wheel, section_groups,
-    section_restart, section_threads, section_spool, section_peers;
+    section_restart, section_threads, section_spool, section_peers,
+    section_amqp;
 
 /* ---- where it is measured ---- */
 

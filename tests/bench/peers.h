@@ -41,8 +41,9 @@ void peer_open(const struct peer *peer, struct peer_link *l);
 /* A process that puts `n` bodies of `size` bytes, one after the other. */
 int peer_send(const struct peer *peer, unsigned long n, size_t size);
 
-/* A node of RabbitMQ with a durable queue, empty; `url` of the node. It ends
- * when this process does. */
+/* A node of RabbitMQ, and its port. It ends when this process does. */
+enum measured rabbit_node(unsigned *port);
+/* One with a durable queue, empty; `url` of the node. */
 #define RABBIT_URL   64
 #define RABBIT_QUEUE "bench"
 enum measured rabbit_start(char url[RABBIT_URL]);

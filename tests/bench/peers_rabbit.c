@@ -62,11 +62,10 @@ static bool installed(void)
            WEXITSTATUS(status) == 0;
 }
 
-enum measured rabbit_start(char url[RABBIT_URL])
+enum measured rabbit_node(unsigned *port)
 {
     char dir[PATH_MAX + 16], file[PATH_MAX + 32], word[16] = "";
     FILE *said, *ports;
-    unsigned port = 0;
 
     if (!installed())
         return NOT_BUILT;
@@ -77,9 +76,18 @@ enum measured rabbit_start(char url[RABBIT_URL])
         fail(0, "RabbitMQ did not start");
     snprintf(file, sizeof file, "%s/ports", dir);
     ports = fopen(file, "re");
-    if (!ports || fscanf(ports, "%u", &port) != 1)
+    if (!ports || fscanf(ports, "%u", port) != 1)
         fail(errno, "%s", file);
     fclose(ports);
+    return MEASURED;
+}
+
+enum measured rabbit_start(char url[RABBIT_URL])
+{
+    unsigned port;
+
+    if (rabbit_node(&port) != MEASURED)
+        return NOT_BUILT;
     snprintf(url, RABBIT_URL, "amqp://guest:guest@127.0.0.1:%u", port);
     child_done(program((const char *const[]){"amqp-declare-queue", "-u", url,
                                              "-d", "-q", RABBIT_QUEUE, NULL},
