@@ -31,6 +31,24 @@ static json_t *live(const struct snapshot *v, const char *name)
     return value ? json_incref(value) : json_null();
 }
 
+/* parts_sum - of a number, or of what is so, over all partitions; -1: it has
+ * none */
+static int64_t parts_sum(const struct snapshot *v, const char *name)
+{
+    const json_t *all = json_object_get(v->live, "partitions"), *part, *value;
+    int64_t sum = 0;
+    size_t i;
+
+    if (json_array_size(all) == 0)
+        return -1;
+    json_array_foreach(all, i, part)
+    {
+        value = json_object_get(part, name);
+        sum += json_is_true(value) ? 1 : (int64_t)json_integer_value(value);
+    }
+    return sum;
+}
+
 /* running - what a worker that answers tells of what runs; null without one */
 static json_t *running(const struct snapshot *v, const char *name)
 {
@@ -94,6 +112,8 @@ NUMBER(window, snapshot_window(v))
 NUMBER(capacity, snapshot_capacity(v))
 NUMBER(groups, snapshot_groups(v))
 NUMBER(groups_held, snapshot_groups_held(v))
+NUMBER(parts_here, parts_sum(v, "here"))
+NUMBER(parts_blocked, parts_sum(v, "blocked_groups"))
 NUMBER(paused, snapshot_paused(v))
 NUMBER(rate_reached, snapshot_rate_reached(v))
 NUMBER(tripped, runs(v) && strcmp(snapshot_breaker(v), "closed") != 0)
@@ -126,6 +146,7 @@ VALUE(breaker_why, text(breaker_why(v)))
 VALUE(started, json_time(v->head.started_ns))
 VALUE(error, text(v->head.texts[COUNTERS_LAST_ERROR]))
 VALUE(error_at, json_time(v->head.text_ns[COUNTERS_LAST_ERROR]))
+VALUE(partitions, live(v, "partitions"))
 VALUE(settings, live(v, "settings"))
 VALUE(version, running(v, "version"))
 VALUE(handler, running(v, "handler"))
@@ -219,6 +240,11 @@ const struct snapshot_field snapshot_fields[] = {
     {"latency_p99_ns", COUNTED, latency_p99_of, NULL, NULL, NULL},
     {"last_error", ALWAYS, NULL, error_as, NULL, NULL},
     {"last_error_at", ALWAYS, NULL, error_at_as, NULL, NULL},
+    {"partitions", RUNNING, NULL, partitions_as, NULL, NULL},
+    {NULL, RUNNING, parts_here_of, NULL, "mqworker_partitions_here",
+     "Partitions that have given messages to this worker."},
+    {NULL, RUNNING, parts_blocked_of, NULL, "mqworker_groups_blocked",
+     "Groups of partitions whose head waits for its retry."},
     {"settings", ALWAYS, NULL, settings_as, NULL, NULL},
     {"version", ALWAYS, NULL, version_as, NULL, NULL},
     {"handler", ALWAYS, NULL, handler_as, NULL, NULL},

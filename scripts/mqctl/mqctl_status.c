@@ -257,6 +257,35 @@ static void groups(const struct snapshot *v)
           snapshot_groups_held(v) ? v->queue : "");
 }
 
+/* partitions - which this worker is known to have, and what it has of them */
+static void partitions(const struct snapshot *v)
+{
+    const json_t *all = json_object_get(v->live, "partitions"), *part;
+    json_int_t in_hand = 0, blocked = 0;
+    char here[4 * 64 + 8] = "";
+    size_t i, used = 0;
+
+    if (json_array_size(all) == 0)
+        return;
+    json_array_foreach(all, i, part)
+    {
+        in_hand += json_integer_value(json_object_get(part, "in_hand"));
+        blocked += json_integer_value(json_object_get(part, "blocked_groups"));
+        if (json_is_true(json_object_get(part, "here")))
+            used +=
+                (size_t)snprintf(here + used, sizeof here - used, " %zu", i);
+    }
+    linef("partitions", "%zu; messages have come from%s", json_array_size(all),
+          used ? here
+               : " none of them: another worker has them, or they are "
+                 "empty");
+    linef("in hand",
+          "%" PRId64 " messages of them; %" PRId64
+          " group%s for the retry of the first",
+          (int64_t)in_hand, (int64_t)blocked,
+          blocked == 1 ? " waits" : "s wait");
+}
+
 /* spooled - worth a line where there are any */
 static void spooled(const struct snapshot *v)
 {
@@ -304,6 +333,7 @@ static void details(const struct snapshot *v)
               v->waiting, v->parked, v->dead, v->replayed);
     spooled(v);
     groups(v);
+    partitions(v);
     if (v->counters)
         totals(v);
     what_runs(v);

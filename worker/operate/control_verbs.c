@@ -136,6 +136,27 @@ static json_t *runs_json(struct request *r)
                      "flags", flags);
 }
 
+static void part_put(void *arg, const struct source_part *p)
+{
+    json_array_append_new(arg, json_pack("{s:i, s:b, s:i, s:i}", "partition",
+                                         (int)p->number, "here", p->here,
+                                         "in_hand", (int)p->in_hand,
+                                         "blocked_groups", (int)p->blocked));
+}
+
+/* parts_json - null: the queue is one whole */
+static json_t *parts_json(struct source *s)
+{
+    json_t *all = json_array();
+
+    if (s->ops->parts)
+        s->ops->parts(s, part_put, all);
+    if (json_array_size(all) > 0)
+        return all;
+    json_decref(all);
+    return json_null();
+}
+
 static json_t *status(struct request *r)
 {
     struct flow *f = r->orders->flow;
@@ -166,6 +187,8 @@ static json_t *status(struct request *r)
                       (json_int_t)dispatch_held(f)));
     if (out)
         json_object_set_new(out, "runs", runs_json(r));
+    if (out)
+        json_object_set_new(out, "partitions", parts_json(f->source));
     if (out && f->gate.pause_until_ns)
         json_object_set_new(out, "paused_for_ns",
                             json_integer((json_int_t)(f->gate.pause_until_ns -

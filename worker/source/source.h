@@ -173,6 +173,15 @@ struct source_group {
     uint64_t head;    /* seq of the one that the others wait for; 0: none */
 };
 
+/* A part of the origin that one worker has at a time, as far as this one can
+ * tell. */
+struct source_part {
+    unsigned number;
+    bool here;        /* it has given messages to this worker, so it is its */
+    unsigned in_hand; /* of its messages */
+    unsigned blocked; /* groups of it whose head waits here for its retry */
+};
+
 /* A death that a command is to be told of. */
 struct source_hook {
     int64_t n;      /* of this death */
@@ -344,6 +353,11 @@ struct source_ops {
     int64_t (*count)(struct source *s, enum source_count what);
     /* Whether the origin is unlike what the settings would make; in words. */
     bool (*differs)(const struct source *s, char *text, size_t room);
+    /* Each part, by number; NULL, or none: it is one whole. Any thread; never
+     * waits. */
+    void (*parts)(struct source *s,
+                  void (*visit)(void *arg, const struct source_part *part),
+                  void *arg);
     /* Bytes of messages in flight that may be swapped out. */
     size_t (*unlocked)(const struct source *s);
 

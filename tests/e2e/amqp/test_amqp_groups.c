@@ -47,6 +47,49 @@ Test(amqp_groups, a_head_that_fails_holds_back_its_group_only)
     cr_assert_lt(line_of("b other 1"), line_of("a head 2"));
 }
 
+/* send - to a group, with a number of partitions */
+static void send(const char *partitions, const char *group, const char *body)
+{
+    struct harness_result r = harness_run("mqsend", "--partitions", partitions,
+                                          "--group", group, OPERAND, body);
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+Test(amqp_groups, status_tells_which_partitions_it_has_and_what_waits)
+{
+    struct harness_process *w = amqp_worker(
+        "-c", "1", "--partitions", "4", "--backoff", "2m", "--max-attempts",
+        "3", "--", "sh", "-c", "cat >/dev/null; exit 1");
+    struct harness_result r;
+
+    r = harness_run("mqctl", "status", "--state-dir", harness_state_dir(),
+                    OPERAND);
+    cr_assert_not_null(strstr(r.out, "4; messages have come from none"), "%s",
+                       r.out);
+    /* CRC-32 of "g7" modulo 4 is 0 */
+    send("4", "g7", "bad");
+    send("4", "g7", "behind");
+    harness_wait_log(w, "event=retry", 20000);
+    harness_until(strstr((r = harness_run("mqctl", "status", "--state-dir",
+                                          harness_state_dir(), OPERAND))
+                             .out,
+                         "2 messages of them; 1 group waits for the retry") !=
+                      NULL,
+                  10000);
+    cr_assert_not_null(strstr(r.out, "4; messages have come from 0\n"), "%s",
+                       r.out);
+    r = harness_run("mqctl", "status", "--json", "--state-dir",
+                    harness_state_dir(), OPERAND);
+    cr_assert_not_null(strstr(r.out, "{\"partition\":0,\"here\":true,"
+                                     "\"in_hand\":2,\"blocked_groups\":1}"),
+                       "%s", r.out);
+    r = harness_run("mqctl", "metrics", "--state-dir", harness_state_dir());
+    cr_assert_not_null(strstr(r.out, "mqworker_partitions_here{"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "mqworker_groups_blocked{"), "%s", r.out);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
 Test(amqp_groups, a_letter_has_each_attempt_and_is_replayed_to_its_group)
 {
     struct harness_process *w =
@@ -91,15 +134,6 @@ Test(amqp_groups, a_delay_and_messages_without_a_group_come_to_a_partition)
     harness_until_lines("runs", 7, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(harness_lines_with("runs", " later"), 1);
-}
-
-/* send - to a group, with a number of partitions */
-static void send(const char *partitions, const char *group, const char *body)
-{
-    struct harness_result r = harness_run("mqsend", "--partitions", partitions,
-                                          "--group", group, OPERAND, body);
-
-    cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
 /* one_at_a_time - a worker whose handler takes it along when it crashes */

@@ -136,11 +136,11 @@ struct source_amqp {
     int ready_fd;                /* c  readable while one may be taken */
     bool started;                /* c  after it; the engine */
     struct amqp_side inbox, outbox;
-    struct inbox_part part; /* the inbox's */
-    struct ack_window window; /* the inbox's */
+    struct inbox_part part;    /* the inbox's */
+    struct ack_window window;  /* the inbox's */
     struct amqp_list incoming; /* the inbox's: not placed yet */
     unsigned incoming_count;   /* the inbox's */
-    struct amqp_jobs sent;  /* the outbox's, in order of their number */
+    struct amqp_jobs sent;     /* the outbox's, in order of their number */
     /* The outbox's: of each part, bits of the wait queues. */
     unsigned declared[PARTITIONS_MAX];
     char (*parts)[TOPOLOGY_NAME]; /* c  NAME, or NAME.0 and up */
@@ -160,21 +160,22 @@ struct source_amqp {
     struct amqp_list put_off;             /* q  heads that are PUT_OFF */
     unsigned again_count; /* q  heads in hand: PUT_OFF, HELD or DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
-    unsigned late_count;        /* q  of those lent: no handler has them */
-    bool ready_said;            /* q  ready_fd is readable */
-    struct amqp_message *alone; /* q  a suspect that is lent; NULL: none */
-    uint64_t epoch;             /* q  of the inbox's connection; 0: none */
-    uint64_t epochs;            /* q  that there were */
-    uint64_t seq;               /* q  of the last message */
-    uint64_t empty_at;          /* q  seq + 1 at a look in vain; 0: none */
-    unsigned *free_index;       /* q  a stack of free_count */
-    unsigned free_count;        /* q */
-    uint64_t *acks;             /* q  tags of this epoch */
-    size_t ack_count, ack_room; /* q */
-    struct amqp_jobs jobs;      /* q  to be published */
-    unsigned job_count;         /* q  those, and those not confirmed */
-    unsigned consumed;          /* q  prefetch that the broker knows */
-    struct amqp_count count;    /* q */
+    unsigned late_count;            /* q  of those lent: no handler has them */
+    bool ready_said;                /* q  ready_fd is readable */
+    struct amqp_message *alone;     /* q  a suspect that is lent; NULL: none */
+    uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
+    uint64_t epochs;                /* q  that there were */
+    uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
+    uint64_t seq;                   /* q  of the last message */
+    uint64_t empty_at;              /* q  seq + 1 at a look in vain; 0: none */
+    unsigned *free_index;           /* q  a stack of free_count */
+    unsigned free_count;            /* q */
+    uint64_t *acks;                 /* q  tags of this epoch */
+    size_t ack_count, ack_room;     /* q */
+    struct amqp_jobs jobs;          /* q  to be published */
+    unsigned job_count;             /* q  those, and those not confirmed */
+    unsigned consumed;              /* q  prefetch that the broker knows */
+    struct amqp_count count;        /* q */
 };
 
 static inline struct source_amqp *source_amqp_of(const struct source *s)
@@ -261,6 +262,12 @@ bool amqp_behind_head(const struct source_amqp *q,
 void amqp_due_locked(struct source_amqp *q, struct amqp_message *m);
 /* The next that is due, off its list; NULL: none. mtx is held. */
 struct amqp_message *amqp_due_take(struct source_amqp *q);
+
+/* ---- parts.c ---- */
+
+void amqp_parts(struct source *s,
+                void (*visit)(void *arg, const struct source_part *part),
+                void *arg);
 
 /* ---- amqp_settle.c ---- */
 

@@ -285,6 +285,7 @@ void amqp_place_all(struct source_amqp *q)
     pthread_mutex_lock(&q->mtx);
     while ((m = TAILQ_FIRST(&q->incoming)) != NULL) {
         TAILQ_REMOVE(&q->incoming, m, link);
+        q->given[m->part] = m->epoch;
         if (known(q, m))
             amqp_free(m);
         else
@@ -355,7 +356,8 @@ static void alone_say(const struct source_amqp *q, const struct amqp_message *m)
     if (!amqp_suspect(q, m))
         return;
     log_warn("suspect_alone", F_STR("queue", q->operand->shown),
-             F_STR("msg", ulid_print(m->id, id)), F_UINT("crashes", m->m.crashes),
+             F_STR("msg", ulid_print(m->id, id)),
+             F_UINT("crashes", m->m.crashes),
              F_STR("next", "a worker died while it ran, so nothing runs beside "
                            "it, and the others of this worker wait; --timeout "
                            "ends one that hangs"));

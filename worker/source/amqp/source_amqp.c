@@ -297,6 +297,7 @@ static const struct source_ops amqp_ops = {
     .is_due = is_due,
     .count = count,
     .differs = differs,
+    .parts = amqp_parts,
     .unlocked = unlocked,
     .lent = lent,
     .resize = resize,
