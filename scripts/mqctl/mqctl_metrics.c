@@ -135,19 +135,22 @@ static bool ends_in(const char *name, const char *end)
     return size >= n && strcmp(name + size - n, end) == 0;
 }
 
-/* numbers - one family; times are in ns so far */
+/* numbers - one family, if a queue has any of it; times are in ns so far */
 static void numbers(FILE *out, const struct snapshot_field *f,
                     const struct snapshot *all, size_t n)
 {
     double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
+    bool named = false;
 
-    family(out, f->metric, ends_in(f->metric, "_total") ? "counter" : "gauge",
-           f->help);
     for (size_t i = 0; i < n; i++) {
         double value = snapshot_metric(f, &all[i]);
 
         if (value < 0)
             continue;
+        if (!named)
+            family(out, f->metric,
+                   ends_in(f->metric, "_total") ? "counter" : "gauge", f->help);
+        named = true;
         fputs(f->metric, out);
         labels(out, &all[i]);
         fprintf(out, "} %.17g\n", value / unit);

@@ -622,7 +622,7 @@ Test(queue, a_passed_descriptor_that_is_no_queue_is_refused_and_left_open)
     int fd = open("/dev/null", O_RDONLY);
     cr_assert(queue_adopt(&q, name, fd, &p) == -EBADF && q == NULL);
     cr_assert(p.status == EX_USAGE);
-    SAYS(&p, name, "no open message queue", "ListenMessageQueue=");
+    SAYS(&p, name, "not an open message queue", "ListenMessageQueue=");
     cr_assert(fcntl(fd, F_GETFD) >= 0);
     close(fd);
 }

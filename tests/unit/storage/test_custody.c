@@ -123,14 +123,14 @@ Test(custody, foreign_file_is_refused_with_78)
 {
     made();
     fixture_patch(fixture_file, 0, "SQLite f", 8);
-    refused(EX_CONFIG, "no custody file");
+    refused(EX_CONFIG, "not a custody file");
 }
 
 Test(custody, empty_file_is_refused_with_78)
 {
     made();
     cr_assert_eq(truncate(fixture_file, 0), 0);
-    refused(EX_CONFIG, "no custody file");
+    refused(EX_CONFIG, "not a custody file");
 }
 
 Test(custody, each_damaged_byte_of_the_geometry_is_refused_with_78)

@@ -81,7 +81,7 @@ static const char *page(void)
     cr_assert_not_null(in);
     text[fread(text, 1, sizeof text - 1, in)] = '\0';
     fclose(in);
-    return strstr(text, "\nKeys:\n");
+    return strstr(text, "\nThe keys are:\n");
 }
 
 Test(top_keys, man_page_has_the_same_keys)
