@@ -370,10 +370,10 @@ int engine_run(struct engine *e)
         attention_on(&e->flow.gate.attention, ATTEND_LATE);
     hello(e);
     backlog_look(&e->flow);
+    (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
     e->flow.source->ops->start(e->flow.source);
     status_count(&e->status);
     run_limits_start(&e->flow);
-    (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
     if (e->file_watch)
         file_watch_start(e->file_watch);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)

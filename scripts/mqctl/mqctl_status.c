@@ -271,7 +271,8 @@ static void partitions(const struct snapshot *v)
     {
         in_hand += json_integer_value(json_object_get(part, "in_hand"));
         blocked += json_integer_value(json_object_get(part, "blocked_groups"));
-        if (json_is_true(json_object_get(part, "here")))
+        if (used < sizeof here - 8 &&
+            json_is_true(json_object_get(part, "here")))
             used +=
                 (size_t)snprintf(here + used, sizeof here - used, " %zu", i);
     }

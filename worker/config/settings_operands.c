@@ -13,9 +13,10 @@
 #include "common/base/queue_name.h"
 
 #define PATH_TEXT 300
-/* More than a source has in hand of all partitions (partition.h): a message of
- * any group may be taken. */
-#define IN_HAND   2048
+/* All that a source on a broker can lend: what it has in hand of all partitions
+ * (partition.h), and what lost its claim with a connection and still waits for
+ * its turn. So a message of any group may be taken. */
+#define IN_HAND   8192
 #define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */
 
 /* queue_check - one operand, and it stands where a queue does */

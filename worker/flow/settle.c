@@ -255,17 +255,19 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
 }
 
 /* wait_of - what the handler asked for, up to --max-delay, else the backoff:
- * the message's own, or the worker's. In a group that stays in hand, no longer
- * than its source waits for an answer. */
+ * the message's own, or the worker's. In a group that stays in hand, all waits
+ * together are no longer than its source waits for an answer. */
 static uint64_t wait_of(struct flow *f, const struct delivery *d,
                         const struct outcome *out)
 {
-    uint64_t most = f->set->max_delay_ns;
+    uint64_t most = f->set->max_delay_ns, attempts, each;
     struct backoff b;
 
-    if (d->group.at && !(f->source->ops->can & SOURCE_PARKS) &&
-        most > SETTINGS_IN_HAND_NS)
-        most = SETTINGS_IN_HAND_NS;
+    if (d->group.at && !(f->source->ops->can & SOURCE_PARKS)) {
+        attempts = delivery_max_attempts(d, f->set->max_attempts);
+        each = SETTINGS_IN_HAND_NS / (attempts ? attempts : 1);
+        most = most < each ? most : each;
+    }
     if (out->delayed)
         return out->delay_ns < most ? out->delay_ns : most;
     if (!(d->header.fields & HEADER_BACKOFF) ||

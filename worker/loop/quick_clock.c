@@ -107,7 +107,7 @@ uint64_t quick_clock_told(struct quick_clock *q, const struct quick_reading *r,
     measure(q, r);
     if (ahead > AHEAD_MOST)
         q->rate = 0;
-    if (q->rate) {
+    if (q->rate && r->spent <= SPENT_MOST) {
         q->ticks = r->ticks;
         q->ns = r->ns + ahead;
         q->pace = q->rate - q->rate * ahead / QUICK_CLOCK_NS;
