@@ -263,6 +263,14 @@ void amqp_due_locked(struct source_amqp *q, struct amqp_message *m);
 /* The next that is due, off its list; NULL: none. mtx is held. */
 struct amqp_message *amqp_due_take(struct source_amqp *q);
 
+/* ---- amqp_look.c: as the operations of those names ---- */
+
+unsigned amqp_room(const struct source *s);
+long amqp_fresh(const struct source *s);
+uint64_t amqp_bounded(const struct source *s);
+int amqp_is_due(struct source *s);
+int64_t amqp_count(struct source *s, enum source_count what);
+
 /* ---- parts.c ---- */
 
 void amqp_parts(struct source *s,
