@@ -1,9 +1,9 @@
 /* source.h - where messages come from, and where they go back to
  *
  * WHAT   One origin of messages behind a table of operations: source_mq is a
- *        POSIX queue with its custody file and store. The worker takes
- *        messages, runs handlers and decides; to make the decision durable is
- *        the source's.
+ *        POSIX queue with its custody file and store, source_amqp a queue on a
+ *        broker. The worker takes messages, runs handlers and decides; to make
+ *        the decision durable is the source's.
  * WHO    take: one thread at a time (its lock is the caller's). runs, recover,
  *        start, keep: the engine's thread, when no other uses the source.
  *        resize: one thread at a time. All others: any thread, unless marked
@@ -11,8 +11,9 @@
  * OWNS   Every struct message; lends it from take, take_due, unpark or recover
  *        until settle said 0 or -ESTALE for it, or `settled` came.
  * FAILS  As each says, -errno. take never waits. settle of RETRY, DEAD, PARK
- *        and RETURN may wait for a disk, and so may what is marked so; nothing
- *        waits for a network.
+ *        and RETURN may wait for a disk, and so may what is marked so. is_due
+ *        and count may wait for a broker, for some seconds; nothing else waits
+ *        for a network.
  *
  * The promise of every source: a message that was lent is settled once, or it
  * comes again, with MESSAGE_REDELIVERED if a handler may have seen it. It may
@@ -344,12 +345,16 @@ struct source_ops {
     unsigned (*room)(const struct source *s);
     /* Messages at the origin; -1: not known. */
     long (*fresh)(const struct source *s);
-    /* Messages that wait here for their time, or behind their group's head: a
-     * settle that returned is counted. Never waits. */
+    /* Messages that --max-waiting bounds: those that this machine keeps until
+     * their time, or behind their group's head. A settle that returned is
+     * counted. 0 where something else keeps them, as a broker does. Never
+     * waits. */
     uint64_t (*waits)(const struct source *s);
-    /* Whether something is due: YES, NO or -errno. May wait for a disk. */
+    /* Whether something is due: YES, NO or -errno. May wait for a disk, or for
+     * a broker. */
     int (*is_due)(struct source *s);
-    /* How many there are; -errno. May wait for a disk, and for long. */
+    /* How many there are; -errno. May wait for a disk, and for long; or for a
+     * broker. */
     int64_t (*count)(struct source *s, enum source_count what);
     /* Whether the origin is unlike what the settings would make; in words. */
     bool (*differs)(const struct source *s, char *text, size_t room);

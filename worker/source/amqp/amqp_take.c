@@ -245,7 +245,6 @@ static int read_envelope(struct source_amqp *q, struct amqp_message *m,
     m->m.id = &m->id;
     m->m.priority = e.priority;
     m->m.failures = (uint32_t)e.attempt;
-    m->m.crashes = run_file_crashes(q->runs, &m->key, &m->alone);
     if (redelivered || e.resent)
         m->m.flags |= MESSAGE_REDELIVERED;
     if (e.due_ns)
@@ -286,6 +285,7 @@ void amqp_place_all(struct source_amqp *q)
     while ((m = TAILQ_FIRST(&q->incoming)) != NULL) {
         TAILQ_REMOVE(&q->incoming, m, link);
         q->given[m->part] = m->epoch;
+        m->m.crashes = run_file_crashes(q->runs, &m->key, &m->alone);
         if (known(q, m))
             amqp_free(m);
         else

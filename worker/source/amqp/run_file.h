@@ -64,10 +64,13 @@ unsigned run_file_crashed(struct run_file *f);
 
 /* ---- under the source's lock ---- */
 
-/* How often a worker died under it, and whether it ran alone the last time. */
+/* How often a worker of this machine died while a handler had this message, and
+ * whether nothing ran beside it the last time. */
 uint32_t run_file_crashes(const struct run_file *f, const struct run_key *key,
                           bool *alone);
-/* It has a verdict that holds; its crashes are forgotten. */
+/* The broker has what follows from its verdict, or nothing follows: it does not
+ * run here again, and its crashes are forgotten. Of these the file has the last
+ * 65,536. */
 void run_file_settled(struct run_file *f, const struct run_key *key);
 bool run_file_was_settled(const struct run_file *f, const struct run_key *key);
 
