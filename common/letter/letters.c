@@ -98,7 +98,7 @@ static int letters_ask(struct store *s, sqlite3_stmt **st, enum sql_id id,
         SQL_VALUES(value_u64(range->low.ns), value_int(range->low.row),
                    value_u64(range->high.ns), value_int(range->high.row),
                    value_int(f->reason), value_string(f->group),
-                   value_string(f->error_glob), value_string(f->match),
+                   value_string(f->error_like), value_string(f->match),
                    value_int(f->replayed ? STORE_REPLAYED : STORE_DEAD),
                    value_u64(room), by));
 }

@@ -14,8 +14,7 @@
 /* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
 struct letter_filter {
     enum dead_reason reason;
-    const char *error_glob;      /* fnmatch(3) on the error, on its text, and
-                                  * on both as error_text_join has them */
+    const char *error_like;      /* error_text_like */
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* died: since <= t < until; until 0 = none */

@@ -1,6 +1,7 @@
 /* error_text.c - see error_text.h */
 #include "common/message/error_text.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,4 +43,41 @@ const char *error_text_join(char *buf, size_t room, const char *error,
         second = "";
     snprintf(buf, room, "%s%s%s", first, *first && *second ? ": " : "", second);
     return buf;
+}
+
+/* digit - not by the locale, as bytes are any */
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* part_of - whether `part` is somewhere in `text`, and cuts no number in two */
+static bool part_of(const char *part, const char *text)
+{
+    size_t size = strlen(part);
+
+    if (size == 0)
+        return false;
+    for (const char *at = text; (at = strstr(at, part)); at++) {
+        bool cut_before = at > text && digit(at[-1]) && digit(at[0]);
+        bool cut_behind = digit(at[size - 1]) && digit(at[size]);
+
+        if (!cut_before && !cut_behind)
+            return true;
+    }
+    return false;
+}
+
+bool error_text_like(const char *like, const char *error, const char *text)
+{
+    char both[ERROR_JOINED];
+    const char *in[] = {error, text, both};
+
+    if (!like || (!error && !text))
+        return false;
+    error_text_join(both, sizeof both, error, text);
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        if (in[i] && (part_of(like, in[i]) || fnmatch(like, in[i], 0) == 0))
+            return true;
+    return false;
 }

@@ -25,5 +25,10 @@ const char *error_text(char buf[ERROR_TEXT], const char *error, bool said,
  * same. Returns `buf`. */
 const char *error_text_join(char *buf, size_t room, const char *error,
                             const char *text);
+/* Whether a failure is one that is asked for: `like` is a part of the error or
+ * of its text, or an fnmatch(3) pattern of the error, of the text, or of both
+ * as they are joined. A part does not cut a number in two: "exit 1" is no part
+ * of "exit 12". "" is a part of none. NULL, of all: false. */
+bool error_text_like(const char *like, const char *error, const char *text);
 
 #endif

@@ -1,6 +1,5 @@
 /* store_sql.c - statements and settings of a connection; see store_sql.h */
 #include <errno.h>
-#include <fnmatch.h>
 #include <string.h>
 
 #include "common/base/boot_id.h"
@@ -37,21 +36,15 @@ _Static_assert(STORE_WAITING == 1 && STORE_PARKED == 2 && STORE_DEAD == 3 &&
                    STORE_CANCELLED == 8,
                "the statements and the file's indexes name these numbers");
 
-/* error_like - SQL function error_like(glob, error, text): fnmatch(3) on each,
- * and on both as they are shown */
+/* error_like - SQL function error_like(like, error, text): error_text_like */
 static void error_like(sqlite3_context *context, int n, sqlite3_value **args)
 {
-    const char *glob = (const char *)sqlite3_value_text(args[0]);
+    const char *like = (const char *)sqlite3_value_text(args[0]);
     const char *error = (const char *)sqlite3_value_text(args[1]);
     const char *text = (const char *)sqlite3_value_text(args[2]);
-    char both[ERROR_JOINED];
 
     (void)n;
-    error_text_join(both, sizeof both, error, text);
-    sqlite3_result_int(context,
-                       glob && ((error && fnmatch(glob, error, 0) == 0) ||
-                                (text && fnmatch(glob, text, 0) == 0) ||
-                                (*both && fnmatch(glob, both, 0) == 0)));
+    sqlite3_result_int(context, error_text_like(like, error, text));
 }
 
 /* text_of - SQL function error_text(error, said, stderr) */

@@ -35,7 +35,7 @@ enum waiting_state waiting_state_parse(const char *text, size_t size);
 /* All given conditions must hold. NULL / 0: not given, but for what says so. */
 struct waiting_filter {
     unsigned states;             /* WAITING_BIT()s that are wanted */
-    const char *error_glob;      /* fnmatch(3) on the last error */
+    const char *error_like;      /* error_text_like, of the last error */
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* first received: since <= t < until */

@@ -267,8 +267,9 @@ static const struct subcommand_flag flags[] = {
      {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
       .help = "only that group"}},
     {FILTER,
-     {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
-      .help = "only messages whose last error matches, like 'exit 1*'"}},
+     {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
+      .help = "only messages whose last error contains TEXT or matches it as a "
+              "pattern, like 'timeout*'"}},
     {FILTER,
      {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
       .help = "only messages of that group"}},
@@ -387,7 +388,7 @@ bool filter_given(const struct options *o)
 {
     const struct waiting_filter *f = &o->filter;
 
-    return f->states != WAITING_ALL || f->error_glob || f->group || f->match ||
+    return f->states != WAITING_ALL || f->error_like || f->group || f->match ||
            f->since_ns || f->until_ns || o->limit;
 }
 

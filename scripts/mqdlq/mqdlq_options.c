@@ -95,8 +95,9 @@ static const struct subcommand_flag flags[] = {
       .help = "only letters with this reason: exhausted, rejected, expired, "
               "crashed, bad-header or group-closed"}},
     {FILTER,
-     {"error", 0, OPT_STRING, .value = "GLOB", AT(filter.error_glob),
-      .help = "only letters whose error matches, like 'exit 1*'"}},
+     {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
+      .help = "only letters whose error contains TEXT or matches it as a "
+              "pattern, like 'timeout*'"}},
     {FILTER,
      {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
       .help = "only letters of that group"}},
@@ -206,7 +207,7 @@ bool filter_given(const struct options *o)
 {
     const struct letter_filter *f = &o->filter;
 
-    return f->reason != REASON_NONE || f->error_glob || f->group || f->match ||
+    return f->reason != REASON_NONE || f->error_like || f->group || f->match ||
            f->since_ns || f->until_ns || f->limit || f->replayed;
 }
 

@@ -7,7 +7,6 @@
 #include "scripts/mqctl/messages/mqctl_messages.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -358,19 +357,6 @@ static int failure_keep(const struct waiting_row *w, void *arg)
     return 0;
 }
 
-/* failure_wanted - as SQL's error_like */
-static bool failure_wanted(const struct failure *f, const char *glob)
-{
-    char both[ERROR_JOINED];
-
-    if (!glob)
-        return true;
-    error_text_join(both, sizeof both, f->error, f->text);
-    return f->seen && (fnmatch(glob, f->error, 0) == 0 ||
-                       (f->text[0] && fnmatch(glob, f->text, 0) == 0) ||
-                       fnmatch(glob, both, 0) == 0);
-}
-
 /* slot_pass - one slot, if its error is one that is wanted */
 static int slot_pass(const struct passing *p, const struct slot_seen *s)
 {
@@ -384,7 +370,8 @@ static int slot_pass(const struct passing *p, const struct slot_seen *s)
         err = waiting_get(p->m->store, c->row, f, failure_keep, &fail);
     if (err && err != -ENOENT)
         return err;
-    if (!failure_wanted(&fail, f->error_glob))
+    if (f->error_like &&
+        !(fail.seen && error_text_like(f->error_like, fail.error, fail.text)))
         return 0;
     return p->visit(
         &(struct message_seen){.state = s->state,

@@ -96,7 +96,7 @@ int messages_spooled_each(struct messages *m, int64_t after,
 {
     struct passing p = {m, visit, arg};
 
-    if (!m->store || m->filter.error_glob ||
+    if (!m->store || m->filter.error_like ||
         !(m->filter.states & WAITING_BIT(WAITING_SPOOLED)))
         return 0;
     return store_spool_each(m->store, after, row_pass, &p);

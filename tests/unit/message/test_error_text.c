@@ -49,3 +49,33 @@ Test(error_text, is_shown_beside_the_error_once)
                      "exit 1");
     cr_assert_str_eq(error_text_join(buf, sizeof buf, NULL, NULL), "");
 }
+
+#define LIKE(part)   error_text_like(part, "exit 12", "no such account [7]")
+#define UNLIKE(part) (!LIKE(part))
+
+Test(error_text, is_found_by_a_part_of_it)
+{
+    cr_assert(LIKE("such") && LIKE("o such acc") && LIKE("exit 12"));
+    cr_assert(LIKE("12: no") && LIKE("[7]"), "as it is shown, no pattern");
+    cr_assert(UNLIKE("Such") && UNLIKE("account no") && UNLIKE(""));
+    cr_assert(!error_text_like(NULL, "exit 1", "x"));
+    cr_assert(!error_text_like("x", NULL, NULL));
+    cr_assert(!error_text_like("*", NULL, NULL));
+    cr_assert(error_text_like("x", NULL, "xy") &&
+              error_text_like("x", "xy", NULL));
+}
+
+/* Else a discard of "exit 1" would take letters of "exit 127" with it. */
+Test(error_text, a_part_cuts_no_number_in_two)
+{
+    cr_assert(UNLIKE("exit 1") && UNLIKE("2") && UNLIKE("2: no"));
+    cr_assert(LIKE("12") && LIKE("exit ") && LIKE(" 12"));
+    cr_assert(error_text_like("exit 1", "exit 12", "not exit 1 but exit 12"));
+    cr_assert(error_text_like("1.5", "after 1.5s", NULL));
+}
+
+Test(error_text, is_found_by_a_pattern_of_all_of_it)
+{
+    cr_assert(LIKE("exit*") && LIKE("no such*") && LIKE("exit 1?: no*"));
+    cr_assert(LIKE("*account*") && UNLIKE("account*") && UNLIKE("exit ?"));
+}

@@ -14,9 +14,9 @@ Test(letters, each_filter_selects_what_it_says)
     cr_assert(count(s, (struct letter_filter){.replayed = true}) == 1);
     cr_assert(count(s, (struct letter_filter){.reason = REASON_EXHAUSTED}) ==
               3);
-    cr_assert(count(s, (struct letter_filter){.error_glob = "exit*"}) == 3);
-    cr_assert(count(s, (struct letter_filter){.error_glob = "exit ?"}) == 2);
-    cr_assert(count(s, (struct letter_filter){.error_glob = "*"}) == 4);
+    cr_assert(count(s, (struct letter_filter){.error_like = "exit*"}) == 3);
+    cr_assert(count(s, (struct letter_filter){.error_like = "exit ?"}) == 2);
+    cr_assert(count(s, (struct letter_filter){.error_like = "*"}) == 4);
     cr_assert(count(s, (struct letter_filter){.group = "a"}) == 2);
     cr_assert(count(s, (struct letter_filter){.group = ""}) == 0);
     cr_assert(count(s, (struct letter_filter){.match = "beta"}) == 3);
@@ -161,7 +161,7 @@ static bool kept_matches(const struct kept *k, const struct letter_filter *f)
     snprintf(error, sizeof error, "exit %d", k->error);
     snprintf(group, sizeof group, "g%d", k->group);
     return (!f->reason || f->reason == k->reason) &&
-           (!f->error_glob || !fnmatch(f->error_glob, error, 0)) &&
+           (!f->error_like || !fnmatch(f->error_like, error, 0)) &&
            (!f->group || !strcmp(f->group, group)) && k->died >= f->since_ns &&
            (!f->until_ns || k->died < f->until_ns);
 }
@@ -214,7 +214,7 @@ Test(letters, long_lists_are_as_a_dumb_model_says)
         if (rand_r(&seed) % 3 == 0)
             f.reason = (enum dead_reason)(1 + rand_r(&seed) % 5);
         if (rand_r(&seed) % 3 == 0)
-            f.error_glob = "exit 1*";
+            f.error_like = "exit 1*";
         if (rand_r(&seed) % 3 == 0)
             f.group = "g1";
         if (rand_r(&seed) % 3 == 0)
@@ -305,7 +305,7 @@ Test(letters, a_visitor_may_remove_what_it_sees)
 Test(letters, a_narrowed_filter_looks_at_the_newest_and_at_the_next_then)
 {
     struct store *s = six();
-    struct letter_filter f = {.error_glob = "exit*"};
+    struct letter_filter f = {.error_like = "exit*"};
 
     /* 6, 4 and 3 are looked at, of which 3 matches. */
     cr_assert_eq(letters_narrow(s, &f, 3), 1);
@@ -458,15 +458,16 @@ Test(letters, a_summary_by_error_has_each_text_by_itself)
 Test(letters, an_error_is_found_by_either_half_or_by_both)
 {
     static const struct {
-        const char *glob;
+        const char *like;
         size_t n;
     } of[] = {{"exit 1", 3}, {"no such order", 2}, {"exit 1: no such*", 2},
               {"*", 5},      {"card*", 1},         {"*order", 2},
-              {"exit 2", 0}, {"such", 0}};
+              {"exit 2", 0}, {"such", 2},          {"1: no", 2},
+              {"such*", 0},  {"", 0}};
     struct store *s = five();
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        cr_assert(count(s, (struct letter_filter){.error_glob = of[i].glob}) ==
+        cr_assert(count(s, (struct letter_filter){.error_like = of[i].like}) ==
                       of[i].n,
-                  "%s", of[i].glob);
+                  "%s", of[i].like);
     store_close(&s);
 }

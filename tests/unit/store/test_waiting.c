@@ -133,7 +133,7 @@ Test(waiting, each_filter)
     seen = list(s, f);
     cr_assert(is(&seen, &d, 1), "of a group, too");
     f = all();
-    f.error_glob = "exit ?";
+    f.error_like = "exit ?";
     seen = list(s, f);
     cr_assert(is(&seen, (int64_t[]){d, b}, 2));
     f = all();

@@ -103,7 +103,7 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
                *until = given(a, QUERY_UNTIL);
     int64_t n = PAGE_LEAST;
 
-    *f = (struct letter_filter){.error_glob = given(a, QUERY_ERROR),
+    *f = (struct letter_filter){.error_like = given(a, QUERY_ERROR),
                                 .group = given(a, QUERY_GROUP),
                                 .match = given(a, QUERY_MATCH)};
     if (reason) {

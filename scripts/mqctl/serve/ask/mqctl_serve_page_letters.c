@@ -99,7 +99,7 @@ static void field(FILE *out, const struct serve_ask *a, enum serve_query q,
 static void filter_form(FILE *out, const struct serve_ask *a)
 {
     fputs("<form class=\"filter\" aria-label=\"Filter\">", out);
-    field(out, a, QUERY_ERROR, "Error", "exit 1*");
+    field(out, a, QUERY_ERROR, "Error", "no such account");
     field(out, a, QUERY_REASON, "Reason", "exhausted");
     field(out, a, QUERY_GROUP, "Group", "");
     field(out, a, QUERY_MATCH, "In the body", "");

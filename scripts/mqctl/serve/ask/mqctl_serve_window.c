@@ -45,7 +45,7 @@ static int go_back(struct store *s, struct letter_filter *f)
 
 int window_find(struct store *s, struct letter_filter *f)
 {
-    bool asks = f->error_glob || f->group || f->match || f->reason;
+    bool asks = f->error_like || f->group || f->match || f->reason;
     int got = asks ? go_back(s, f) : FOUND;
 
     if (got < 0 || got == TIME_OVER)
