@@ -7,6 +7,7 @@
 #include <bsd/unistd.h>
 
 #include "common/base/log.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "worker/engine.h"
 #include "worker/handlers/handler_inproc.h"
@@ -24,13 +25,6 @@ static void descriptors_ready(int passed)
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= 2);
     closefrom(3 + passed);
-}
-
-/* refuse - one line, and the exit status that belongs to it */
-static int refuse(const struct problem *p)
-{
-    fprintf(stderr, "mqworker: %s\n", p->text);
-    return p->status;
 }
 
 /* kind_of - the handler that was asked for */
@@ -57,7 +51,7 @@ int main(int argc, char **argv, char **envp)
         return status;
     settings_init(&settings);
     if (settings_parse(&settings, argc, argv, &p) < 0)
-        return refuse(&p);
+        return complain_of(&p);
     if (settings.help) {
         options_help(&settings_table, stdout, term_width(stdout));
         return 0;
@@ -67,14 +61,14 @@ int main(int argc, char **argv, char **envp)
         return 0;
     }
     if (notify_queue(&notify, &settings, &p) < 0)
-        return refuse(&p);
+        return complain_of(&p);
     log_setup(settings.quiet     ? LOG_WARN
               : settings.verbose ? LOG_DEBUG
                                  : LOG_INFO,
               (enum log_format)settings.log_format);
     signals_block();
     if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
-        return refuse(&p);
+        return complain_of(&p);
     notify_begin(&notify, engine);
     status = engine_run(engine);
     notify_end(&notify);

@@ -4,17 +4,34 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
+#include "common/text/term.h"
+
+#define INDENT 4
 
 static const char *name = "mqworker";
 
 void complain_as(const char *program)
 {
     name = program;
+}
+
+/* say - on a terminal cut between words, as that would cut within one */
+static void say(const char *text, size_t size)
+{
+    int width = term_width(stderr);
+
+    fprintf(stderr, "%s: ", name);
+    if (width > 0)
+        term_words(stderr, text, (int)strlen(name) + 2, INDENT, width);
+    else
+        safe_text(stderr, text, size, true);
+    fputc('\n', stderr);
 }
 
 int complain(int status, const char *fmt, ...)
@@ -26,12 +43,9 @@ int complain(int status, const char *fmt, ...)
     va_start(args, fmt);
     size = vasprintf(&text, fmt, args);
     va_end(args);
-    fprintf(stderr, "%s: ", name);
-    if (size >= 0) {
-        safe_text(stderr, text, (size_t)size, true);
+    say(size < 0 ? "" : text, size < 0 ? 0 : (size_t)size);
+    if (size >= 0)
         free(text);
-    }
-    fputc('\n', stderr);
     return status;
 }
 

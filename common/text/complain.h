@@ -1,6 +1,7 @@
 /* complain.h - one line on stderr, and the exit status to go on with
  *
- * WHAT   "program: text", with what a terminal could be tricked by escaped.
+ * WHAT   "program: text", with what a terminal could be tricked by escaped. On
+ *        a terminal that is too narrow for it: several lines, of whole words.
  * WHO    Programs with one thread; main says the program's name first.
  * OWNS   Nothing.
  * FAILS  Never.

@@ -113,6 +113,19 @@ const char *term_tail(const char *text, int columns)
     return text + (taken < over ? term_fit(text, over + 1, &taken) : at);
 }
 
+/* word_size - bytes up to a blank; a command in `...` is one word, as what is
+ * copied from two lines is two commands */
+static size_t word_size(const char *word)
+{
+    size_t size = strcspn(word, " ");
+    const char *open = memchr(word, '`', size);
+    const char *close = open ? strchr(open + 1, '`') : NULL;
+
+    if (!close || close < word + size)
+        return size;
+    return (size_t)(close - word) + strcspn(close, " ");
+}
+
 void term_words(FILE *out, const char *text, int at, int indent, int width)
 {
     char safe[4096];
@@ -120,7 +133,7 @@ void term_words(FILE *out, const char *text, int at, int indent, int width)
 
     safe_text_copy(safe, sizeof safe, text, strlen(text));
     for (const char *word = safe; *word; word += strspn(word, " ")) {
-        size_t size = strcspn(word, " ");
+        size_t size = word_size(word);
         bool first = word == safe;
         char copy[sizeof safe];
 

@@ -39,7 +39,7 @@ const char *term_tail(const char *text, int columns);
 
 /* A text that is made safe to print, its words on lines of at most `width`
  * columns (0: one line), each but the first indented; `at` columns of the first
- * are taken. */
+ * are taken. A command in `...` stays on one line, also if it is too long. */
 void term_words(FILE *out, const char *text, int at, int indent, int width);
 
 /* The end of a noun after a number: "", or "s". */

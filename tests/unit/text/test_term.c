@@ -331,6 +331,33 @@ Test(term, words_go_to_the_next_line_whole_and_indented)
     free(text);
 }
 
+/* What is copied from two lines would be two commands. */
+Test(term, a_command_stays_on_one_line)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    term_words(out, "run `rm a b`, or (`a long command`) and `x", 0, 2, 12);
+    fclose(out);
+    cr_assert_str_eq(text, "run\n  `rm a b`,\n  or\n  (`a long command`)\n"
+                           "  and `x");
+    free(text);
+}
+
+Test(term, a_complaint_is_cut_between_words_on_a_terminal)
+{
+    int master, saved = dup(2);
+    FILE *out = terminal(30, &master);
+    dup2(fileno(out), 2);
+    complain_as("mqsend");
+    complain(0, "the queue is full; no worker runs \033[31m");
+    dup2(saved, 2);
+    cr_assert_str_eq(shown(master, out),
+                     "mqsend: the queue is full; no\r\n"
+                     "    worker runs \\x1b[31m\r\n");
+    fclose(out);
+}
+
 /* Neither of two texts is cut to a letter while the other is whole. */
 Test(term, the_widest_column_is_cut_first)
 {
