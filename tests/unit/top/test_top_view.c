@@ -284,6 +284,21 @@ Test(top_view, names_that_are_cut_are_told_apart)
     canvas_close(&drawn);
 }
 
+/* What cannot be printed takes more columns when it is. */
+Test(top_view, names_that_are_escaped_and_cut_are_told_apart)
+{
+    struct view_queue q[] = {a_queue("/\001\002\003\004\005\006\007-east"),
+                             a_queue("/\001\002\003\004\005\006\007-west")};
+    struct view v = a_view(q, 2);
+
+    draw(&v, 80, 24);
+    says("-east running");
+    says("-west running");
+    draw(&v, 200, 50);
+    says("/\\x01\\x02\\x03\\x04\\x05\\x06\\x07-west running");
+    canvas_close(&drawn);
+}
+
 Test(top_view, empty_lists_say_so)
 {
     struct view_queue q[] = {a_queue("/orders")};

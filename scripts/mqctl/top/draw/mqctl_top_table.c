@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/safe_text.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/top/draw/mqctl_top_view.h"
 
@@ -219,13 +220,25 @@ struct places {
     int curve;       /* columns of each; 0: there is no room */
 };
 
+/* name_of - of a queue, as it can be printed; before anything is cut, so that
+ * what is told apart is what is seen */
+static const char *name_of(const struct view *v, size_t i,
+                           char out[CANVAS_TEXT])
+{
+    const char *name = v->queues[i].name;
+
+    safe_text_copy(out, CANVAS_TEXT, name, strlen(name));
+    return out;
+}
+
 /* longest - columns of the longest name, or state */
 static int longest(const struct view *v, bool state)
 {
+    char name[CANVAS_TEXT];
     int most = 0;
 
     for (size_t i = 0; i < v->count; i++) {
-        const char *text = state ? v->queues[i].state : v->queues[i].name;
+        const char *text = state ? v->queues[i].state : name_of(v, i, name);
         int n = text ? term_columns(text) : 0;
 
         most = n > most ? n : most;
@@ -243,12 +256,12 @@ static int clamp(int least, int n, int most)
 /* alike - whether two queues would have one name on the screen */
 static bool alike(const struct view *v, int width, int tail)
 {
-    char one[CANVAS_TEXT], other[CANVAS_TEXT];
+    char name[CANVAS_TEXT], one[CANVAS_TEXT], other[CANVAS_TEXT];
 
     for (size_t i = 0; i < v->count; i++) {
-        canvas_cut(one, v->queues[i].name, width, tail);
+        canvas_cut(one, name_of(v, i, name), width, tail);
         for (size_t k = 0; k < i; k++) {
-            canvas_cut(other, v->queues[k].name, width, tail);
+            canvas_cut(other, name_of(v, k, name), width, tail);
             if (strcmp(one, other) == 0)
                 return true;
         }
@@ -362,13 +375,13 @@ static void row(const struct view *v, struct canvas *c, const struct places *p,
 {
     const struct view_queue *q = &v->queues[i];
     const struct history *h = q->past;
-    char name[CANVAS_TEXT];
+    char name[CANVAS_TEXT], part[CANVAS_TEXT];
     int next = p->curve + 2;
 
     if (i == v->chosen)
         canvas_choose(c);
-    canvas_cut(name, q->name, p->name, p->tail);
-    canvas_cell(c, 0, p->name, CANVAS_LEFT, PAINT_PLAIN, name);
+    canvas_cut(part, name_of(v, i, name), p->name, p->tail);
+    canvas_cell(c, 0, p->name, CANVAS_LEFT, PAINT_PLAIN, part);
     if (q->problem) {
         canvas_put(c, p->name + 1, PAINT_BAD, "%s", q->problem);
         c->y++;
