@@ -142,6 +142,13 @@ static void ask(const char *shell, const char *script)
     cr_assert_eq(mkdir(harness_path("dir"), 0700), 0);
     const char *q = harness_queue(0, 0);
     char queue[128], all[4096] = "";
+
+    /* Where /dev/mqueue is not mounted, and one may not mount it, a queue is
+     * known by the folder of its worker. */
+    cr_assert_eq(harness_wait(harness_worker(q, "--exit-when-idle=0s", "--",
+                                             "true"),
+                              10000),
+                 0);
     snprintf(queue, sizeof queue, "mqsend %.*s", (int)strlen(q) - 1, q);
 
     for (size_t i = 0; i < TYPED; i++)
