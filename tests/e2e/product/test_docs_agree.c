@@ -155,7 +155,7 @@ Test(docs_agree, settings_that_pages_list_are_those_that_can_be_set)
         "grep -oE '[a-z-]+' | sort >\"$1\"/real;"
         "sed -n '/^What can be set/,/^$/p' docs/formats/control.md | tr '\\n' "
         "' '"
-        " | sed 's/A change is.*//' | grep -oE '`[a-z-]+`' | tr -d '`' | sort |"
+        " | sed 's/A change ap.*//' | grep -oE '`[a-z-]+`' | tr -d '`' | sort |"
         "diff - \"$1\"/real || true;"
         "sed -n '/^Names and values are those/,/^A change/p' docs/mqctl.1 |"
         "sed -n 's/^\\.Ql \\([a-z-]*\\) .*/\\1/p' | sort |"
