@@ -1,382 +1,16 @@
 /* topology.c - the queues that a worker's queue needs on a broker (see
  * topology.h)
  *
- * A time to live of each message would make a message wait behind one that
- * waits longer: the broker looks at the head of a queue only. So a queue has
- * one length. No queue expires: that would delete what is in it.
- *
- * x-dead-letter-strategy and x-overflow go together: without either of them the
- * broker's own hop is at-most-once, and it does not say so.
+ * No queue expires: that would delete what is in it.
  */
 #include "common/amqp/topology.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sysexits.h>
 
-#define ARGUMENTS 8
-#define PARTED    ".partitions."
-#define DEAD_KEY  "dead" /* of the exchange: to NAME.dead */
-/* Arguments of spec_init that begin with the exchange of the net. */
-#define NET_ENTRIES 4
-#define SERVER_4    0x040000 /* counts deliveries, and drops after 20 of them */
-
-/* ms; the longest is a day, and what waits for longer waits for several. */
-static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
-    1000, 4000, 16000, 60000, 240000, 960000, 3600000, 14400000, 86400000};
-
-/* A declaration in the making. */
-struct queue_spec {
-    const char *name;
-    amqp_table_entry_t entries[ARGUMENTS];
-    int count;
-};
-
-static amqp_bytes_t bytes(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
-static void add_text(struct queue_spec *q, const char *name, const char *value)
-{
-    q->entries[q->count++] = (amqp_table_entry_t){
-        .key = bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = bytes(value)}};
-}
-
-static void add_number(struct queue_spec *q, const char *name, int64_t value)
-{
-    q->entries[q->count++] = (amqp_table_entry_t){
-        .key = bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
-}
-
-static void add_single(struct queue_spec *q)
-{
-    q->entries[q->count++] = (amqp_table_entry_t){
-        .key = bytes("x-single-active-consumer"),
-        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
-}
-
-/* spec_init - replicated, and what its broker drops goes to `net` (NULL: none)
- * A limit of deliveries would count each look at a letter. Servers before 4.0
- * have none unless asked; one of -1 deletes at once there.
- */
-static void spec_init(struct queue_spec *q, const struct link *l,
-                      const char *name, const char *net)
-{
-    *q = (struct queue_spec){.name = name};
-    add_text(q, "x-queue-type", "quorum");
-    if (l->server >= SERVER_4)
-        add_number(q, "x-delivery-limit", -1);
-    if (!net)
-        return;
-    add_text(q, "x-dead-letter-exchange", "");
-    add_text(q, "x-dead-letter-routing-key", net);
-    add_text(q, "x-dead-letter-strategy", "at-least-once");
-    add_text(q, "x-overflow", "reject-publish");
-}
-
-const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME])
-{
-    snprintf(out, TOPOLOGY_NAME, "%s.dead", t->operand->queue);
-    return out;
-}
-
-const char *topology_queue(const struct topology *t, unsigned part,
-                           char out[TOPOLOGY_NAME])
-{
-    if (t->partitions)
-        snprintf(out, TOPOLOGY_NAME, "%s.%u", t->operand->queue, part);
-    else
-        snprintf(out, TOPOLOGY_NAME, "%s", t->operand->queue);
-    return out;
-}
-
-const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
-                           char out[TOPOLOGY_NAME])
-{
-    size_t n = strlen(topology_queue(t, part, out));
-
-    snprintf(out + n, TOPOLOGY_NAME - n, ".wait.%" PRIu64, ms);
-    return out;
-}
-
-const char *topology_exchange(const struct topology *t, char out[TOPOLOGY_NAME])
-{
-    snprintf(out, TOPOLOGY_NAME, "%s" PARTED "%u", t->operand->queue,
-             t->partitions);
-    return out;
-}
-
-/* part_init - one part of NAME: its net has the number of parts in its name, so
- * that the broker refuses another number */
-static void part_init(struct queue_spec *q, const struct link *l,
-                      const char *name, const char *exchange)
-{
-    spec_init(q, l, name, DEAD_KEY);
-    q->entries[q->count - NET_ENTRIES].value.value.bytes = bytes(exchange);
-    add_single(q);
-}
-
-void topology_time_to_live(const struct topology *t, const char *name,
-                           amqp_basic_properties_t *p)
-{
-    size_t own = strlen(t->operand->queue);
-
-    if (strstr(name, t->operand->queue) != name)
-        return;
-    if (t->partitions && name[own] == '.')
-        own += 1 + strspn(name + own + 1, "0123456789");
-    if (strncmp(name + own, ".wait.", 6) != 0)
-        return;
-    p->_flags |= AMQP_BASIC_EXPIRATION_FLAG;
-    p->expiration = bytes(name + own + 6);
-}
-
-uint64_t topology_length(uint64_t ms)
-{
-    uint64_t longest = 0;
-
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        if (lengths[i] <= ms)
-            longest = lengths[i];
-    return longest;
-}
-
-unsigned topology_index(uint64_t ms)
-{
-    unsigned i = 0;
-
-    while (i < TOPOLOGY_LENGTHS - 1 && lengths[i] < ms)
-        i++;
-    return i;
-}
-
-static int declare(struct link *l, const struct queue_spec *q, bool passive)
-{
-    const amqp_table_t arguments = {
-        q->count, (amqp_table_entry_t *)(uintptr_t)q->entries};
-
-    (void)rabbit.amqp_queue_declare(l->c, LINK_CHANNEL, bytes(q->name), passive,
-                                    1, 0, 0, arguments);
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-}
-
-/* type_asked - the broker names one difference only; of all, whether it is a
- * quorum queue matters most */
-static void type_asked(struct link *l, const char *name)
-{
-    struct link was = *l;
-    struct queue_spec q = {.name = name};
-
-    add_text(&q, "x-queue-type", "quorum");
-    if (link_channel(l) < 0 || declare(l, &q, false) != -EPROTO ||
-        !strstr(l->why, "x-queue-type"))
-        *l = was;
-}
-
-/* refused - why a queue cannot be used, with both values as the broker has
- * them; the channel is closed */
-static int refused(struct link *l, const struct topology *t, const char *name,
-                   int err, struct problem *p)
-{
-    const struct broker_operand *o = t->operand;
-
-    if (err != -EPROTO)
-        return problem_set(p, EX_UNAVAILABLE, -err,
-                           "lost the connection to %s: %s",
-                           o->hosts[l->host].name, l->why);
-    if (l->code == AMQP_PRECONDITION_FAILED)
-        type_asked(l, name);
-    if (l->code == AMQP_NOT_FOUND)
-        (void)problem_set(p, EX_NOINPUT, ENOENT,
-                          "no queue %s in virtual host %s of %s: leave out "
-                          "--no-create, or declare it",
-                          name, o->vhost, o->hosts[l->host].name);
-    else if (l->code == AMQP_ACCESS_REFUSED)
-        (void)problem_set(p, EX_NOPERM, EACCES,
-                          "user %s may not declare or use queue %s: %s; "
-                          "rabbitmqctl set_permissions, or --no-create where "
-                          "somebody else has declared it",
-                          o->user, name, l->why);
-    else if (strstr(l->why, PARTED))
-        (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "queue %s has another number of partitions: %s; give "
-                          "--partitions as its other workers and senders do, "
-                          "or use another name: the number is fixed",
-                          o->queue, l->why);
-    else if (strstr(l->why, "x-queue-type"))
-        (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "queue %s is not replicated (%s): a node that dies "
-                          "takes its messages along; declare a quorum queue, "
-                          "or give --allow-unreplicated",
-                          name, l->why);
-    else
-        (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "queue %s exists and is another kind: %s; delete it, "
-                          "or take it as it is with --no-create",
-                          name, l->why);
-    return -EPROTO;
-}
-
-/* ready - it is there, as asked; or as it is, where that is wanted */
-static int ready(struct link *l, const struct topology *t,
-                 const struct queue_spec *q, bool as_it_is, struct problem *p)
-{
-    int err = declare(l, q, t->no_create);
-
-    if (err == -EPROTO && as_it_is && l->code == AMQP_PRECONDITION_FAILED) {
-        err = link_channel(l);
-        if (!err)
-            err = declare(l, q, true);
-    }
-    return err ? refused(l, t, q->name, err, p) : 0;
-}
-
-/* ---- partitions ---- */
-
-static int exchange_declare(struct link *l, const char *name, bool passive)
-{
-    (void)rabbit.amqp_exchange_declare(l->c, LINK_CHANNEL, bytes(name),
-                                       bytes("direct"), passive, 1, 0, 0,
-                                       (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-}
-
-static int bind(struct link *l, const char *exchange, const char *queue,
-                const char *key)
-{
-    (void)rabbit.amqp_queue_bind(l->c, LINK_CHANNEL, bytes(queue),
-                                 bytes(exchange), bytes(key),
-                                 (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-}
-
-/* exchange_open - each part by its number, and the dead letters */
-static int exchange_open(struct link *l, const struct topology *t,
-                         const char *dead, struct problem *p)
-{
-    char exchange[TOPOLOGY_NAME], queue[TOPOLOGY_NAME], key[12];
-    int err = exchange_declare(l, topology_exchange(t, exchange), t->no_create);
-
-    if (!err && !t->no_create)
-        err = bind(l, exchange, dead, DEAD_KEY);
-    for (unsigned i = 0; i < t->partitions && !err && !t->no_create; i++) {
-        snprintf(key, sizeof key, "%u", i);
-        err = bind(l, exchange, topology_queue(t, i, queue), key);
-    }
-    return err ? refused(l, t, exchange, err, p) : 0;
-}
-
-/* parts_open - the queues first: the broker refuses another number of them
- * before anything of that is made */
-static int parts_open(struct link *l, const struct topology *t,
-                      const char *dead, struct problem *p)
-{
-    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME];
-    struct queue_spec q;
-    int err = 0;
-
-    topology_exchange(t, exchange);
-    for (unsigned i = 0; i < t->partitions && !err; i++) {
-        part_init(&q, l, topology_queue(t, i, name), exchange);
-        err = ready(l, t, &q, false, p);
-    }
-    return err ? err : exchange_open(l, t, dead, p);
-}
-
-/* is_there - whether there is a queue of that name, and what waits in it: 1, 0,
- * or a problem. One that the user may not see is left to topology_open. */
-static int is_there(struct link *l, const struct topology *t, const char *name,
-                    uint32_t *messages, struct problem *p)
-{
-    uint32_t consumers;
-    int err = topology_count(l, name, messages, &consumers);
-
-    if (!err)
-        return 1;
-    if (err == -EPROTO &&
-        (l->code == AMQP_NOT_FOUND || l->code == AMQP_ACCESS_REFUSED))
-        err = link_channel(l);
-    return err ? refused(l, t, name, err, p) : 0;
-}
-
-/* part_is_there - NAME.0, whatever number of them there is */
-static int part_is_there(struct link *l, const struct topology *t,
-                         struct problem *p)
-{
-    const struct topology parted = {.operand = t->operand, .partitions = 1};
-    char name[TOPOLOGY_NAME];
-    uint32_t messages;
-
-    return is_there(l, t, topology_queue(&parted, 0, name), &messages, p);
-}
-
-/* plain_found - NAME itself, and maybe partitions beside it */
-static int plain_found(struct link *l, const struct topology *t,
-                       uint32_t messages, struct problem *p)
-{
-    const char *name = t->operand->queue;
-    int both = part_is_there(l, t, p);
-
-    if (both < 0)
-        return both;
-    if (both)
-        return problem_set(p, EX_CONFIG, EEXIST,
-                           "queue %s is there with partitions, and without "
-                           "any: both are there; empty %s, which holds %" PRIu32
-                           " messages, with a worker without --partitions, "
-                           "then delete it",
-                           name, name, messages);
-    return problem_set(p, EX_CONFIG, EEXIST,
-                       "queue %s is there without partitions, and holds "
-                       "%" PRIu32 " messages: leave out --partitions, or use "
-                       "another name for a queue that has them",
-                       name, messages);
-}
-
-/* topology_unlike - a queue without partitions would never be emptied by a
- * worker with them. One that is made beside partitions would get nothing, and
- * its worker would wait in silence: it is asked only where there is none yet.
- */
-int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
-{
-    uint32_t messages = 0;
-    int there = is_there(l, t, t->operand->queue, &messages, p);
-
-    if (there < 0)
-        return there;
-    if (t->partitions)
-        return there ? plain_found(l, t, messages, p) : 0;
-    there = there ? 0 : part_is_there(l, t, p);
-    if (there <= 0)
-        return there;
-    return problem_set(p, EX_CONFIG, EEXIST,
-                       "queue %s has partitions (%s.0 is there): give "
-                       "--partitions as its other workers and senders do, or "
-                       "use another name",
-                       t->operand->queue, t->operand->queue);
-}
-
-int topology_number(struct link *l, const struct topology *t, struct problem *p)
-{
-    char exchange[TOPOLOGY_NAME];
-    int err = t->partitions
-                  ? exchange_declare(l, topology_exchange(t, exchange), true)
-                  : 0;
-
-    if (err != -EPROTO || l->code != AMQP_NOT_FOUND)
-        return err ? refused(l, t, exchange, err, p) : 0;
-    return problem_set(p, EX_NOINPUT, ENOENT,
-                       "queue %s has no %u partitions in virtual host %s (no "
-                       "exchange %s): give the number that its worker has, or "
-                       "start that first",
-                       t->operand->queue, t->partitions, t->operand->vhost,
-                       exchange);
-}
+#include "common/amqp/queue_spec.h"
+#include "common/amqp/topology_parts.h"
 
 /* topology_open - the nets first: a queue whose net is missing would keep what
  * it drops where nobody sees it */
@@ -388,19 +22,19 @@ int topology_open(struct link *l, const struct topology *t, struct problem *p)
 
     topology_dead(t, dead);
     snprintf(kept, sizeof kept, "%s.kept", dead);
-    spec_init(&q, l, kept, NULL);
-    err = ready(l, t, &q, false, p);
+    queue_spec_init(&q, l, kept, NULL);
+    err = queue_spec_ready(l, t, &q, false, p);
     if (err)
         return err;
-    spec_init(&q, l, dead, kept);
-    add_single(&q);
-    err = ready(l, t, &q, false, p);
+    queue_spec_init(&q, l, dead, kept);
+    queue_spec_single(&q);
+    err = queue_spec_ready(l, t, &q, false, p);
     if (err)
         return err;
     if (t->partitions)
-        return parts_open(l, t, dead, p);
-    spec_init(&q, l, t->operand->queue, dead);
-    return ready(l, t, &q, t->allow_unreplicated, p);
+        return topology_parts_open(l, t, dead, p);
+    queue_spec_init(&q, l, t->operand->queue, dead);
+    return queue_spec_ready(l, t, &q, t->allow_unreplicated, p);
 }
 
 int topology_wait(struct link *l, const struct topology *t, unsigned part,
@@ -409,24 +43,10 @@ int topology_wait(struct link *l, const struct topology *t, unsigned part,
     char name[TOPOLOGY_NAME], back[TOPOLOGY_NAME];
     struct queue_spec q;
 
-    spec_init(&q, l, topology_waits(t, part, ms, name),
-              topology_queue(t, part, back));
-    add_number(&q, "x-message-ttl", (int64_t)ms);
-    return ready(l, t, &q, false, p);
-}
-
-int topology_count(struct link *l, const char *queue, uint32_t *messages,
-                   uint32_t *consumers)
-{
-    const amqp_queue_declare_ok_t *ok = rabbit.amqp_queue_declare(
-        l->c, LINK_CHANNEL, bytes(queue), 1, 1, 0, 0, (amqp_table_t){0, NULL});
-    int err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-
-    if (err || !ok)
-        return err ? err : -EIO;
-    *messages = ok->message_count;
-    *consumers = ok->consumer_count;
-    return 0;
+    queue_spec_init(&q, l, topology_waits(t, part, ms, name),
+                    topology_queue(t, part, back));
+    queue_spec_number(&q, "x-message-ttl", (int64_t)ms);
+    return queue_spec_ready(l, t, &q, false, p);
 }
 
 /* ---- a look ---- */
@@ -437,7 +57,7 @@ static int kind_asked(struct link *l, const struct queue_spec *q,
                       struct topology_seen *seen, char why[LINK_WHY])
 {
     struct queue_spec type = {.name = q->name};
-    int err = declare(l, q, false);
+    int err = queue_spec_declare(l, q, false);
 
     if (err != -EPROTO)
         return err;
@@ -448,8 +68,8 @@ static int kind_asked(struct link *l, const struct queue_spec *q,
     if (err || seen->is == TOPOLOGY_UNKNOWN)
         return err;
     /* The broker names one difference only, and this one matters most. */
-    add_text(&type, "x-queue-type", "quorum");
-    err = declare(l, &type, false);
+    queue_spec_text(&type, "x-queue-type", "quorum");
+    err = queue_spec_declare(l, &type, false);
     if (err != -EPROTO)
         return err;
     if (strstr(l->why, "x-queue-type"))
@@ -492,20 +112,20 @@ static bool spec_at(struct queue_spec *q, const struct link *l,
 
     *wait_ms = 0;
     if (i < parts && t->partitions) {
-        part_init(q, l, topology_queue(t, i, n->part), n->exchange);
+        topology_part_spec(q, l, topology_queue(t, i, n->part), n->exchange);
     } else if (i < parts) {
-        spec_init(q, l, t->operand->queue, n->dead);
+        queue_spec_init(q, l, t->operand->queue, n->dead);
     } else if (i == parts) {
-        spec_init(q, l, n->dead, n->kept);
-        add_single(q);
+        queue_spec_init(q, l, n->dead, n->kept);
+        queue_spec_single(q);
     } else if (i == parts + 1) {
-        spec_init(q, l, n->kept, NULL);
+        queue_spec_init(q, l, n->kept, NULL);
     } else if (i < parts + 2 + parts * TOPOLOGY_LENGTHS) {
         part = (i - parts - 2) / TOPOLOGY_LENGTHS;
-        *wait_ms = lengths[(i - parts - 2) % TOPOLOGY_LENGTHS];
-        spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait),
-                  topology_queue(t, part, n->part));
-        add_number(q, "x-message-ttl", (int64_t)*wait_ms);
+        *wait_ms = topology_length_at((i - parts - 2) % TOPOLOGY_LENGTHS);
+        queue_spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait),
+                        topology_queue(t, part, n->part));
+        queue_spec_number(q, "x-message-ttl", (int64_t)*wait_ms);
     } else {
         return false;
     }

@@ -80,6 +80,8 @@ void topology_time_to_live(const struct topology *t, const char *name,
 uint64_t topology_length(uint64_t ms);
 /* Which of the lengths `ms` is: below TOPOLOGY_LENGTHS. */
 unsigned topology_index(uint64_t ms);
+/* The length of that number. */
+uint64_t topology_length_at(unsigned i);
 /* "NAME", or "NAME.3"; "NAME.dead"; "NAME.wait.4000", or "NAME.3.wait.4000"
  * (ms > 0). */
 const char *topology_queue(const struct topology *t, unsigned part,
