@@ -109,11 +109,13 @@ static int plain_found(struct link *l, const struct topology *t,
         return both;
     if (both)
         return problem_set(p, EX_CONFIG, EEXIST,
-                           "queue %s is there with partitions, and without "
-                           "any: both are there; empty %s, which holds %" PRIu32
+                           "queue %s is there without partitions, and so is "
+                           "%s.0, a partition of it or another queue of that "
+                           "name: leave out --partitions, or if it has them, "
+                           "empty %s, which holds %" PRIu32
                            " messages, with a worker without --partitions, "
                            "then delete it",
-                           name, name, messages);
+                           name, name, name, messages);
     return problem_set(p, EX_CONFIG, EEXIST,
                        "queue %s is there without partitions, and holds "
                        "%" PRIu32 " messages: leave out --partitions, or use "
@@ -138,9 +140,9 @@ int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
     if (there <= 0)
         return there;
     return problem_set(p, EX_CONFIG, EEXIST,
-                       "queue %s has partitions (%s.0 is there): give "
-                       "--partitions as its other workers and senders do, or "
-                       "use another name",
+                       "queue %s has partitions, or another queue of that "
+                       "name is there (%s.0): give --partitions as its other "
+                       "workers and senders do, or use another name",
                        t->operand->queue, t->operand->queue);
 }
 

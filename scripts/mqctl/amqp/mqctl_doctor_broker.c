@@ -296,8 +296,8 @@ static void parts_look(struct visit *t)
         FOUND(
             t->f, BAD, "partitions",
             fix(t->f, "mqctl doctor --partitions N %s", t->o->line.operands[0]),
-            "%s has partitions (%s is there): give the number that its "
-            "workers have",
+            "%s has partitions, or another queue of that name is there (%s): "
+            "give the number that its workers have",
             t->operand.queue, name);
     else if (err != -EPROTO || link_channel(t->link) < 0)
         link_close(&t->link);
