@@ -5,9 +5,9 @@
  * OWNS   -
  * FAILS  -
  *
- * A message is on one list at a time: arrived, held, or lent; or it is with a
- * lane, which may read it until its next call, or with nobody. While it is
- * lent, or a hop, it can be a job of the outbox, too.
+ * A message is on one list at a time: incoming, arrived, held, lent, or due; or
+ * it is with a lane, which may read it until its next call, or with nobody.
+ * While it is lent, or a hop, it can be a job of the outbox, too.
  */
 #ifndef WORKER_SOURCE_AMQP_AMQP_INNER_H
 #define WORKER_SOURCE_AMQP_AMQP_INNER_H

@@ -123,6 +123,12 @@ static struct amqp_message *twin_of(struct source_amqp *q,
     return NULL;
 }
 
+/* asked_for - it may be known: all others are not looked for */
+static bool asked_for(const struct amqp_message *m)
+{
+    return m->m.flags & MESSAGE_REDELIVERED || m->line;
+}
+
 /* known - it is one that we know the end of, or will: it does not run again.
  * The end of one whose id is derived may be that of an equal message, and so
  * may that of a letter that no worker wrote.
@@ -133,7 +139,7 @@ static bool known(struct source_amqp *q, const struct amqp_message *m)
 {
     struct amqp_message *twin;
 
-    if (!(m->m.flags & MESSAGE_REDELIVERED) && !m->line)
+    if (!asked_for(m))
         return false;
     twin = twin_of(q, m);
     if (twin && twin->epoch != q->epoch) {
@@ -273,16 +279,23 @@ void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
         amqp_place_all(q);
 }
 
-/* amqp_place_all - many with one lock, which the threads that take want, too */
+/* amqp_place_all - many with one lock, which the threads that take want, too:
+ * one that is looked for in all that was settled has a lock of its own */
 void amqp_place_all(struct source_amqp *q)
 {
     struct amqp_message *m;
+    bool searched = false;
 
     if (q->incoming_count == 0)
         return;
     q->incoming_count = 0;
     pthread_mutex_lock(&q->mtx);
     while ((m = TAILQ_FIRST(&q->incoming)) != NULL) {
+        if (searched) {
+            pthread_mutex_unlock(&q->mtx);
+            pthread_mutex_lock(&q->mtx);
+        }
+        searched = asked_for(m);
         TAILQ_REMOVE(&q->incoming, m, link);
         q->given[m->part] = m->epoch;
         m->m.crashes = run_file_crashes(q->runs, &m->key, &m->alone);
