@@ -12,10 +12,10 @@
 #define ARGUMENTS 32
 #define LIMIT_S   60 /* until there is room; it takes a ms or so */
 
-int program_start(const char *const *arguments)
+int program_start_on(const char *queue, const char *const *arguments)
 {
     const char *argv[ARGUMENTS] = {place->mqworker, "-q", "--state-dir",
-                                   place->state, place->queue};
+                                   place->state, queue};
     size_t n = 5;
     int pid;
 
@@ -26,6 +26,11 @@ int program_start(const char *const *arguments)
         return pid;
     execv(argv[0], (char *const *)argv);
     fail(errno, "%s", argv[0]);
+}
+
+int program_start(const char *const *arguments)
+{
+    return program_start_on(place->queue, arguments);
 }
 
 void program_stop(int pid)

@@ -18,6 +18,7 @@
 #include "tests/bench/amqp/broker.h"
 #include "tests/bench/amqp/meter.h"
 #include "tests/bench/feed.h"
+#include "tests/bench/program.h"
 
 #define SIZE      64
 #define WARM_PART 20                 /* one in so many, before the clock runs */
@@ -72,9 +73,10 @@ static int plugin_start(char file[PATH_MAX + 16])
              place->self);
     snprintf(arg, sizeof arg, "%lu %lu %s", meter.warm, meter.n, file);
     snprintf(most, sizeof most, "%lu", meter.n);
-    return broker_worker(
-        &broker, (const char *[]){"-c", "1", "--plugin", plugin, "--plugin-arg",
-                                  arg, "--max-deliveries", most, NULL});
+    return program_start_on(broker.operand,
+                            (const char *[]){"-c", "1", "--plugin", plugin,
+                                             "--plugin-arg", arg,
+                                             "--max-deliveries", most, NULL});
 }
 
 /* plugin_done - and `meter` is what it counted */
@@ -232,8 +234,9 @@ static enum measured exec_rate(const struct task *task, bool ours,
         return NOT_BUILT;
     fd = bodies_open(script);
     snprintf(threads, sizeof threads, "%u", task->threads);
-    pid = ours ? broker_worker(&broker, (const char *[]){"-c", threads, "--",
-                                                         script, NULL})
+    pid = ours ? program_start_on(
+                     broker.operand,
+                     (const char *[]){"-c", threads, "--", script, NULL})
                : fork_bound();
     if (pid == 0) {
         execlp("amqp-consume", "amqp-consume", "-u", broker.url, "-q",
@@ -311,10 +314,11 @@ static enum measured stream_rate(const struct task *task,
 
     if (python_ready(task, warm, n, file) != MEASURED)
         return NOT_BUILT;
-    pid = broker_worker(
-        &broker, (const char *[]){"-c", "1", "--stream", "--window", "8",
-                                  "--max-deliveries", n, "--", PYTHON,
-                                  SCRIPTS "by_stream.py", warm, n, file, NULL});
+    pid = program_start_on(broker.operand,
+                           (const char *[]){"-c", "1", "--stream", "--window",
+                                            "8", "--max-deliveries", n, "--",
+                                            PYTHON, SCRIPTS "by_stream.py",
+                                            warm, n, file, NULL});
     child_done(pid, "mqworker --stream");
     return python_result(file, value);
 }

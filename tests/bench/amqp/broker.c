@@ -6,15 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/amqp/topology.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/peers.h"
 
-#define ARGUMENTS 32
-#define BATCH     1000 /* published before their confirms are read */
-#define USER      "guest"
+#define BATCH 1000 /* published before their confirms are read */
+#define USER  "guest"
 
 static amqp_bytes_t word(const char *text)
 {
@@ -138,20 +136,4 @@ void broker_fill(const struct broker *b, unsigned long n, size_t size)
             confirmed(c, i);
     }
     amqp_destroy_connection(c);
-}
-
-int broker_worker(const struct broker *b, const char *const *arguments)
-{
-    const char *argv[ARGUMENTS] = {place->mqworker, "-q", "--state-dir",
-                                   place->state, b->operand};
-    size_t n = 5;
-    int pid;
-
-    for (size_t i = 0; arguments[i] && n + 1 < ARGUMENTS; i++)
-        argv[n++] = arguments[i];
-    pid = fork_bound();
-    if (pid > 0)
-        return pid;
-    execv(argv[0], (char *const *)argv);
-    fail(0, "%s cannot be started", argv[0]);
 }

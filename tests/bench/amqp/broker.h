@@ -30,7 +30,5 @@ amqp_connection_state_t broker_connect(const struct broker *b);
 void broker_publish(amqp_connection_state_t c, const void *body, size_t size);
 /* `n` messages of `size` bytes, all confirmed. */
 void broker_fill(const struct broker *b, unsigned long n, size_t size);
-/* mqworker -q on it, with what follows, NULL at the end. */
-int broker_worker(const struct broker *b, const char *const *arguments);
 
 #endif

@@ -104,36 +104,6 @@ static inline struct harness_process *worker(unsigned n, const char *partitions)
     return amqp_started(worker_start(n, partitions));
 }
 
-/* all_confirmed - as amqp_confirmed; of several queues the confirms come in any
- * order */
-static inline void all_confirmed(void)
-{
-    static bool has[GROUPS * EACH + 1];
-    const struct timeval limit = {
-        .tv_sec = (long)(harness_deadline(30000) - harness_now_ms()) / 1000};
-    uint64_t left = amqp_published;
-    amqp_frame_t f;
-
-    memset(has, 0, sizeof has);
-    while (left > 0) {
-        const amqp_basic_ack_t *ack;
-
-        cr_assert_eq(
-            rabbit.amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
-            AMQP_STATUS_OK);
-        if (f.frame_type != AMQP_FRAME_METHOD)
-            continue;
-        cr_assert_eq(f.payload.method.id, AMQP_BASIC_ACK_METHOD);
-        ack = f.payload.method.decoded;
-        for (uint64_t i = ack->multiple ? 1 : ack->delivery_tag;
-             i <= ack->delivery_tag; i++) {
-            left -= !has[i];
-            has[i] = true;
-        }
-        rabbit.amqp_maybe_release_buffers(amqp_client);
-    }
-}
-
 /* rounds_publish - all numbers of all groups, by the exchange, as another
  * producer would */
 static inline void rounds_publish(unsigned groups, unsigned each,
@@ -162,7 +132,7 @@ static inline void rounds_publish(unsigned groups, unsigned each,
                      AMQP_STATUS_OK);
         amqp_published++;
     }
-    all_confirmed();
+    amqp_confirmed();
 }
 
 static inline const char *part(unsigned n)
