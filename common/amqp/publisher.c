@@ -202,10 +202,10 @@ static int confirmed(struct publisher *b, const amqp_basic_ack_t *ack)
     return err;
 }
 
-/* returned - the queue of one that is not confirmed yet is missing. Which one is
- * not looked for: returns come before their confirms, so the next confirm ends
- * the sending. It may be that of a message to another queue, which then counts
- * as not known. */
+/* returned - the queue of one that is not confirmed yet is missing. Which one
+ * is not looked for: returns come before their confirms, so the next confirm
+ * ends the sending. It may be that of a message to another queue, which then
+ * counts as not known. */
 static void returned(struct publisher *b)
 {
     struct unconfirmed *u;
