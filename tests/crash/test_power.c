@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/crash/power/power_trace.h"
 #include "tests/harness/harness.h"
 
 #define LIMIT_MS 300000
@@ -13,7 +14,8 @@
 
 TestSuite(power, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
-/* cut - a run to its end; its exit status, and what it found on stderr */
+/* cut - a run to its end; its status as of harness_wait, and what it found on
+ * stderr */
 static int cut(const char *const *argv, const char **found)
 {
     struct harness_process *p =
@@ -33,7 +35,7 @@ Test(power, cut_at_points_of_a_run_loses_nothing_that_was_promised)
                                   "300", "--worker-every", "10"),
                      &found);
 
-    cr_assert_eq(status, 0, "%s", found);
+    cr_assert_eq(status, 0, "status %d: %s", status, found);
 }
 
 Test(power, syncs_that_are_left_out_are_found_and_found_again)
@@ -45,7 +47,7 @@ Test(power, syncs_that_are_left_out_are_found_and_found_again)
                                   "store.db-wal", "--keep", kept),
                      &found);
 
-    cr_assert_eq(status, 1, "%s", found);
+    cr_assert_eq(status, 1, "status %d: %s", status, found);
     cr_assert(strstr(found, LOST), "%s", found);
     at = strstr(found, "--seed ");
     cr_assert(
@@ -57,6 +59,28 @@ Test(power, syncs_that_are_left_out_are_found_and_found_again)
     status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
                               kept, "--seed", seed, "--point", point),
                  &found);
-    cr_assert_eq(status, 1, "the same state again: %s", found);
+    cr_assert_eq(status, 1, "the same state again: status %d: %s", status,
+                 found);
     cr_assert(strstr(found, line), "%s", found);
+}
+
+Test(power, a_record_that_is_cut_short_is_said)
+{
+    const char *kept = harness_path("kept"), *found;
+    struct power_trace trace;
+    int status;
+
+    power_trace_open(&trace, kept, true);
+    trace.head->pid = getpid();
+    power_trace_add(&trace, (struct power_record){.kind = POWER_WORLD}, "", "",
+                    "B 1 1 0\n", 8);
+    power_trace_add(&trace, (struct power_record){.kind = POWER_WRITE}, "", "",
+                    kept, strlen(kept));
+    cr_assert_eq(ftruncate(trace.fd, lseek(trace.fd, 0, SEEK_END) - 1), 0);
+
+    status = cut(HARNESS_LIST(harness_handler("../crash/power"), "--replay",
+                              kept, "--seed", "1", "--point", "1"),
+                 &found);
+    cr_assert_eq(status, 70, "status %d: %s", status, found);
+    cr_assert(strstr(found, "record 1 is cut short"), "%s", found);
 }

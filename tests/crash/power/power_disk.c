@@ -377,11 +377,16 @@ void power_events_read(struct power_events *e, const char *path)
     close(fd);
     e->count = 0;
     for (end = at + st.st_size, at += POWER_PAGE; at < end;) {
-        struct power_record r;
-        size_t all;
+        size_t left = (size_t)(end - at), all;
+        struct power_record r = {0};
 
-        memcpy(&r, at, sizeof r);
+        memcpy(&r, at, left < sizeof r ? left : sizeof r);
         all = sizeof r + r.name + r.name2 + r.size;
+        if (r.kind < POWER_CREATE || r.kind > POWER_WORLD || all > left ||
+            r.size > left)
+            power_fail("%s: record %zu is cut short, or none, %zu bytes before "
+                       "the end: record again",
+                       path, e->count, left);
         memcpy(copy, at, all);
         e->all[e->count++] = (const void *)copy;
         copy += (all + 15) / 16 * 16;

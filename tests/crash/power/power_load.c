@@ -66,20 +66,32 @@ static const char *id_of(unsigned number)
     return id[at];
 }
 
-/* told - a tool has said that it is so */
-static void told(const struct power_place *at, char what, unsigned number)
+static struct power_trace trace_join(const struct power_place *at)
 {
     struct power_trace trace;
-    char line[32];
-    int n = snprintf(line, sizeof line, "%c %u\n", what, number);
 
     power_trace_open(&trace, at->trace, false);
     power_trace_lock(&trace);
+    return trace;
+}
+
+static void trace_leave(struct power_trace *trace)
+{
+    power_trace_unlock(trace);
+    munmap(trace->head, POWER_PAGE);
+    close(trace->fd);
+}
+
+/* told - a tool has said that it is so */
+static void told(const struct power_place *at, char what, unsigned number)
+{
+    struct power_trace trace = trace_join(at);
+    char line[32];
+    int n = snprintf(line, sizeof line, "%c %u\n", what, number);
+
     power_trace_add(&trace, (struct power_record){.kind = POWER_WORLD}, "", "",
                     line, (size_t)n);
-    power_trace_unlock(&trace);
-    munmap(trace.head, POWER_PAGE);
-    close(trace.fd);
+    trace_leave(&trace);
 }
 
 static void sent(const struct power_place *at, unsigned number,
@@ -121,11 +133,28 @@ static void sent_many(const struct power_place *at, unsigned from,
                      __VA_ARGS__, at->queue),                                  \
                 RECORD, "worker")
 
-static void worker_stop(pid_t pid, int signal)
+static void worker_stop(pid_t pid)
 {
-    kill(pid, signal);
-    if (power_end(pid, "mqworker") != (signal == SIGTERM ? 0 : 128 + signal))
-        power_fail("the worker that is recorded fails");
+    int status;
+
+    kill(pid, SIGTERM);
+    status = power_end(pid, "mqworker");
+    if (status != 0)
+        power_fail("the worker that is recorded ends with status %d", status);
+}
+
+/* worker_kill - in no call that is recorded: what was made and has no record,
+ * or a part of one, would be on the disk of the next worker and not on ours */
+static void worker_kill(const struct power_place *at, pid_t pid)
+{
+    struct power_trace trace = trace_join(at);
+    int status;
+
+    kill(pid, SIGKILL);
+    status = power_end(pid, "mqworker");
+    trace_leave(&trace);
+    if (status != 128 + SIGKILL)
+        power_fail("the worker that is killed has ended: %d", status);
 }
 
 /* steered - what tools do to letters and to what waits */
@@ -167,16 +196,16 @@ void power_load(const struct power_place *at)
         sent(at, i, "done", "--unique", "key");
     steered(at);
     until_ended(at, 24);
-    worker_stop(pid, SIGTERM);
+    worker_stop(pid);
 
     pid = WORKER("--spool");
     sent_many(at, 100, 260, "3");
     sent_many(at, 300, 360, "7");
     until_ended(at, 90);
-    worker_stop(pid, SIGKILL);
+    worker_kill(at, pid);
 
     pid = WORKER("--spool", "--spool-sync", "always", "--max-dead", "12");
     sent_many(at, 400, 460, "5");
     until_ended(at, 300);
-    worker_stop(pid, SIGTERM);
+    worker_stop(pid);
 }

@@ -4,7 +4,10 @@
  *        the order of the records is the order in which things happened.
  * WHO    The recorder (tests/harness/plugins/power_record.c), the program that
  *        makes the load, and whoever reads it later.
- * FAILS  Aborts: a trace with a gap proves nothing.
+ * FAILS  Says why on stderr and aborts: a trace with a gap proves nothing.
+ *        Whoever kills a program that is recorded holds the lock meanwhile
+ *        (power_load.c): a SIGKILL in the middle of a write leaves a part of a
+ *        record, and one before it leaves none of a call that was made.
  */
 #ifndef TESTS_CRASH_POWER_TRACE_H
 #define TESTS_CRASH_POWER_TRACE_H
@@ -13,6 +16,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -58,6 +62,13 @@ struct power_trace {
     int fd; /* O_APPEND */
 };
 
+/* power_trace_panic - `what` names the call, errno says the rest */
+static inline void power_trace_panic(const char *what)
+{
+    fprintf(stderr, "power: the trace: %s: %s\n", what, strerror(errno));
+    abort();
+}
+
 /* power_trace_open - `make`: a new one */
 static inline void power_trace_open(struct power_trace *t, const char *path,
                                     int make)
@@ -68,11 +79,11 @@ static inline void power_trace_open(struct power_trace *t, const char *path,
                  O_RDWR | O_APPEND | O_CLOEXEC | (make ? O_CREAT | O_EXCL : 0),
                  0600);
     if (t->fd < 0 || (make && ftruncate(t->fd, POWER_PAGE) < 0))
-        abort();
+        power_trace_panic(path);
     t->head =
         mmap(NULL, POWER_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
     if (t->head == MAP_FAILED)
-        abort();
+        power_trace_panic("mmap");
     if (!make)
         return;
     pthread_mutexattr_init(&attr);
@@ -83,8 +94,9 @@ static inline void power_trace_open(struct power_trace *t, const char *path,
 
 static inline void power_trace_lock(struct power_trace *t)
 {
-    if (pthread_mutex_lock(&t->head->mtx) == EOWNERDEAD)
-        pthread_mutex_consistent(&t->head->mtx);
+    errno = pthread_mutex_lock(&t->head->mtx);
+    if (errno != 0) /* EOWNERDEAD: whoever had it died in a call */
+        power_trace_panic("its lock");
 }
 
 static inline void power_trace_unlock(struct power_trace *t)
@@ -109,7 +121,7 @@ static inline void power_trace_add(struct power_trace *t, struct power_record r,
     parts[3] = (struct iovec){(void *)data, size};
     all = (ssize_t)(sizeof r + r.name + r.name2 + size);
     if (writev(t->fd, parts, 4) != all)
-        abort();
+        power_trace_panic("writev");
 }
 
 #endif
