@@ -237,6 +237,25 @@ Test(install, units_have_nothing_that_systemd_does_not_know)
     cr_assert_str_eq(said, "");
 }
 
+/* What systemd says of each, to 0.3: it weighs more from version to version. */
+Test(install, units_are_as_closed_as_the_docs_say)
+{
+    if (harness_run("sh", "-c", "systemd-analyze --help | grep -e --offline")
+            .status != 0)
+        cr_skip_test("no systemd-analyze here that looks at a file");
+    cr_assert_str_eq(
+        sh("cd \"$1\"; for u in mqworker@i mqctl-serve; do"
+           "  said=$(sed -n \"s/.*level for $u.service: //p\""
+           "    share/doc/mqworker/docs/systemd.md | tr -dc 0-9);"
+           "  for at in $((said + 3)) $((said - 4)); do"
+           "    systemd-analyze security --offline=true --threshold=$at"
+           "      lib/systemd/system/${u%i}.service >out || echo \"$u $at\";"
+           "  done;"
+           "done",
+           installed()),
+        "mqworker@i 29\nmqctl-serve 15\n");
+}
+
 /* One build, one unit: the worker needs no library to say READY. */
 Test(install, unit_waits_for_ready_and_has_a_watchdog)
 {
