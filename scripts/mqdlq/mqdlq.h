@@ -38,10 +38,10 @@ struct options {
     const char *to;        /* NULL: the queue itself */
     struct broker_access access;
     uint64_t by; /* enum letter_by */
-    uint64_t rate, wait_ns, older_than_ns;
+    uint64_t rate, wait_ns, canary_ns, older_than_ns;
     bool all, json, quiet, count, body, raw, dry_run, canary;
     bool reset_expiry, again, utc, local;
-    bool has_by, has_wait, has_older_than;
+    bool has_by, has_wait, has_canary, has_older_than;
 };
 
 extern const struct subcommand_table mqdlq_table;

@@ -158,6 +158,11 @@ static const struct subcommand_flag flags[] = {
      {"canary", 0, OPT_FLAG, AT(canary),
       .help = "send one first, and the others only if that one is done"}},
     {V(REPLAY),
+     {"canary-time", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+      .max = DURATION_MAX, AT(canary_ns), SEEN(has_canary),
+      .help = "of --canary on a broker: it is taken for done if it is no "
+              "letter again DUR after a worker took it"}},
+    {V(REPLAY),
      {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000,
       AT(rate), .help = "send N a second"}},
     {V(REPLAY),
@@ -256,9 +261,11 @@ static int broker_check(const struct options *o, struct problem *p)
     bool broker =
         o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]);
     const char *text =
-        o->canary
-            ? "--canary cannot be: a broker does not tell how a message ended; "
-              "replay one by its id, see mqdlq list, then the others"
+        o->canary && !o->has_canary
+            ? "--canary needs --canary-time DUR here: a broker does not tell "
+              "that a message is done, so the canary is taken for done if it "
+              "is no letter again DUR after a worker took it; give more than "
+              "a handler takes"
         : o->again || o->filter.replayed
             ? "--again and --replayed cannot be used here: a letter that was "
               "sent again is not a letter any more"
@@ -272,6 +279,11 @@ static int broker_check(const struct options *o, struct problem *p)
             ? "--to takes the name of a queue in the same virtual host"
             : NULL;
 
+    if (!broker && o->has_canary)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--canary-time is for a queue on a broker; here "
+                           "the worker tells how the canary ended, and --wait "
+                           "limits how long that may take");
     if (broker && text)
         return problem_set(p, EX_USAGE, EINVAL, "%s", text);
     return broker_access_check(&o->access, broker, p);
@@ -295,6 +307,8 @@ static int options_check(void *options, struct problem *p)
     else if (o->canary && (o->raw || o->to))
         text = "--canary must see how the letter ends, which it cannot with "
                "--raw or --to";
+    else if (o->has_canary && !o->canary)
+        text = "--canary-time is about --canary; give both";
     else if (o->again && (o->raw || o->to))
         text = "--again sends a copy that the worker must know for one, which "
                "it cannot with --raw or --to";

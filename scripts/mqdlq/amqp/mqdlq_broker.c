@@ -274,6 +274,7 @@ int broker_open(struct context *ctx)
         complain(0,
                  "%s has %" PRIu32 " letters: these are the first %d of them",
                  b->dead, count, MOST);
+    b->beyond = count > MOST ? count - MOST : 0;
     status = store_make(ctx);
     return status ? status
                   : held_look(b, ctx->store, count < MOST ? count : MOST);

@@ -39,6 +39,7 @@ struct replay {
     struct selection chosen;
     struct rate_limit rate;
     struct term_progress bar;
+    struct canary canary;
     uint64_t sent, refused;
     int status; /* of letters that were passed over */
 };
@@ -60,21 +61,6 @@ static void refuse(struct replay *r, const struct letter *l, int status,
     complain(0, "letter %s is not sent: %s", ulid_print(l->m.id, id), why);
 }
 
-static void foretell(const struct replay *r, const struct letter *l)
-{
-    char id[ULID_TEXT];
-
-    ulid_print(l->m.id, id);
-    if (r->ctx->o->json)
-        (void)json_print_line(json_pack("{s:s, s:s, s:I}", "message_id", id,
-                                        "to", r->b->to.queue, "size",
-                                        (json_int_t)l->body_size),
-                              stdout);
-    else
-        printf("would send %s to %s: %zu bytes\n", id, r->b->to.queue,
-               l->body_size);
-}
-
 /* queue_of - where its group belongs, if it has one; the others are spread */
 static const char *queue_of(struct replay *r, amqp_bytes_t group,
                             char name[TOPOLOGY_NAME])
@@ -91,28 +77,52 @@ static const char *queue_of(struct replay *r, amqp_bytes_t group,
                           name);
 }
 
-/* publish - the message of a letter; 0, or an exit status */
+static void foretell(struct replay *r, const struct letter *l,
+                     amqp_bytes_t group)
+{
+    char id[ULID_TEXT], name[TOPOLOGY_NAME];
+    const char *to = queue_of(r, group, name);
+
+    ulid_print(l->m.id, id);
+    if (r->ctx->o->json)
+        (void)json_print_line(json_pack("{s:s, s:s, s:I}", "message_id", id,
+                                        "to", to, "size",
+                                        (json_int_t)l->body_size),
+                              stdout);
+    else
+        printf("would send %s to %s: %zu bytes\n", id, to, l->body_size);
+}
+
+/* publish - the message of a letter; 0, or an exit status
+ * A retry of the canary would be seen by nobody: its attempts go on from where
+ * they were, so that one which had used them up is a letter after one more.
+ */
 static int publish(struct sending *s, const struct letter *l, amqp_bytes_t raw,
                    amqp_bytes_t group, uint64_t replays)
 {
     const struct options *o = s->r->ctx->o;
     struct broker *b = s->r->b;
     const struct envelope_change change = {
-        .id = &l->m.id, .replay = replays + 1, .no_expiry = o->reset_expiry};
+        .id = &l->m.id,
+        .attempt = o->canary && s->r->sent == 0 ? l->m.attempts : 0,
+        .replay = replays + 1,
+        .no_expiry = o->reset_expiry};
     char name[TOPOLOGY_NAME];
+    const char *to = queue_of(s->r, group, name);
     struct envelope_copy copy;
     struct problem p = {0};
     int err = envelope_copy(&copy, raw, &change, false);
 
     if (err)
         return complain(EX_OSERR, "cannot send a letter: %s", errno_text(-err));
-    err =
-        held_publish(b, queue_of(s->r, group, name), &copy.properties, l->body,
-                     l->body_size, o->has_wait ? o->wait_ns : WAIT_NS, &p);
+    err = held_publish(b, to, &copy.properties, l->body, l->body_size,
+                       o->has_wait ? o->wait_ns : WAIT_NS, &p);
     envelope_copy_free(&copy);
     if (err)
         return complain_of(&p);
     FAULT_POINT("amqp_replay_confirmed");
+    s->r->canary = (struct canary){.id = l->m.id, .replay = replays + 1};
+    (void)strlcpy(s->r->canary.queue, to, TOPOLOGY_NAME);
     s->r->sent++;
     if (held_ack(b, s->h) < 0 || held_heard(b) < 0)
         return complain(EX_UNAVAILABLE,
@@ -148,7 +158,7 @@ static int letter_send(const struct letter *l, void *arg)
     else if (!r->ctx->o->dry_run)
         s->status = publish(s, l, raw, died.group, e.replay);
     else {
-        foretell(r, l);
+        foretell(r, l, died.group);
         r->sent++;
     }
     letter_envelope_free(&died);
@@ -159,6 +169,7 @@ static int letter_send(const struct letter *l, void *arg)
 static int one(struct replay *r, int64_t row)
 {
     struct sending s = {.r = r, .h = held_at(r->b, row)};
+    uint64_t sent = r->sent;
     int err;
 
     if (!s.h)
@@ -166,7 +177,13 @@ static int one(struct replay *r, int64_t row)
     if (!r->ctx->o->dry_run && rate_limit_wait(&r->rate) != 0)
         return complain(EX_TEMPFAIL, "interrupted");
     err = letters_get(r->ctx->store, row, letter_send, &s);
-    return err ? store_failed("read a letter", err) : s.status;
+    if (err)
+        return store_failed("read a letter", err);
+    if (s.status || !r->ctx->o->canary || r->ctx->o->dry_run || sent > 0 ||
+        r->sent == 0)
+        return s.status;
+    term_progress_clear(&r->bar);
+    return held_canary_wait(r->ctx, &r->canary);
 }
 
 static void summary(const struct replay *r)
@@ -199,6 +216,12 @@ int broker_replay_run(struct context *ctx)
     if (ctx->o->to &&
         strlcpy(r.b->to.queue, ctx->o->to, BROKER_QUEUE) >= BROKER_QUEUE)
         return complain(EX_USAGE, "--to: the name is too long");
+    if (ctx->o->canary && r.b->beyond)
+        return complain(EX_TEMPFAIL,
+                        "--canary: %s has more letters than are looked at, so "
+                        "one that comes back would not be seen; replay or "
+                        "discard some first",
+                        r.b->dead);
     if (r.chosen.count > 1 && !ctx->o->dry_run && !ctx->o->quiet)
         term_progress_start(&r.bar, "replaying", r.chosen.count);
     rate_limit_start(&r.rate, ctx->o->rate, clock_mono_ns());

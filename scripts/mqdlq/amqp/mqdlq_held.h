@@ -37,11 +37,13 @@ struct broker {
     struct topology topology;
     char dead[TOPOLOGY_NAME];
     struct link *link;
-    unsigned next; /* part of the queue, of a letter without a group */
+    unsigned looks; /* that there were */
+    unsigned next;  /* part of the queue, of a letter without a group */
     struct publisher *publisher; /* NULL: nothing was published yet */
     FILE *properties;
     struct held *held;
     size_t count, room;
+    uint32_t beyond; /* letters that are not held, as there are too many */
     char machine[BROKER_MACHINE];
 };
 
@@ -61,6 +63,15 @@ int held_publish(struct broker *b, const char *queue,
 /* The broker has heard of each acknowledgement so far: it does not confirm one,
  * and what is still in a socket goes with a program that is killed. */
 int held_heard(struct broker *b);
+/* The message that was sent first. */
+struct canary {
+    char queue[TOPOLOGY_NAME]; /* that it went to */
+    struct ulid id;
+    uint64_t replay; /* number of times that it was sent again */
+};
+/* Until it is a letter again, or was none for as long as told: 0, or an exit
+ * status, said. */
+int held_canary_wait(struct context *ctx, const struct canary *canary);
 /* What the broker sent meanwhile is read, and it hears that we live. */
 int held_tend(struct broker *b);
 

@@ -38,8 +38,9 @@ struct look {
     struct arriving *all; /* BATCH of them */
     struct letter_import rows[BATCH];
     size_t n;
-    uint32_t wanted; /* letters that are to come */
-    uint64_t tag;    /* of the delivery whose parts come; 0: none */
+    uint32_t wanted;   /* letters that are to come */
+    char consumer[24]; /* its name; one that has letters still takes no more */
+    uint64_t tag;      /* of the delivery whose parts come; 0: none */
     amqp_bytes_t raw;
 };
 
@@ -268,7 +269,7 @@ static int consume(struct look *k)
     if (err)
         return err;
     (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(k->b->dead),
-                                    word(CONSUMER), 0, 0, 0,
+                                    word(k->consumer), 0, 0, 0,
                                     (amqp_table_t){0, NULL});
     return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
 }
@@ -303,6 +304,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     k.all = calloc(BATCH, sizeof *k.all);
     if (!k.all)
         return complain_memory();
+    snprintf(k.consumer, sizeof k.consumer, CONSUMER "-%u", b->looks++);
     err = consume(&k);
     if (!err)
         err = letters_take(&k);
@@ -312,7 +314,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     }
     if (!err) { /* what is acknowledged from here on brings no other one */
         (void)rabbit.amqp_basic_cancel(b->link->c, LINK_CHANNEL,
-                                       word(CONSUMER));
+                                       word(k.consumer));
         err = link_reply(b->link, rabbit.amqp_get_rpc_reply(b->link->c));
     }
     if (!err)

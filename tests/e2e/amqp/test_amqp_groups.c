@@ -110,6 +110,10 @@ Test(amqp_groups, a_letter_has_each_attempt_and_is_replayed_to_its_group)
     r = harness_run("mqdlq", "list", "--json", OPERAND);
     cr_assert_not_null(strstr(r.out, "\"group\":\"g7\""), "%s", r.out);
     cr_assert_not_null(strstr(r.out, "\"attempts\":3"), "%s", r.out);
+    r = harness_run("mqdlq", "replay", "--all", "--partitions", "4",
+                    "--dry-run", OPERAND);
+    /* CRC-32 of "g7" modulo 4 is 0 */
+    cr_assert_not_null(strstr(r.out, amqp_of("0: 3 bytes")), "%s", r.out);
     r = harness_run("mqdlq", "replay", "--all", "--partitions", "4", OPERAND);
     cr_assert_eq(r.status, 0, "%s", r.err);
     harness_until_lines("turns", 6, 20000);

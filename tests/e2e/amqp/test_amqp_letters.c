@@ -158,6 +158,96 @@ Test(amqp_letters, replay_gives_a_new_life_with_its_history)
     cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
 }
 
+/* ---- the canary ---- */
+
+/* canary - replay all, and one before the others */
+static struct harness_result canary(const char *time)
+{
+    return DLQ("replay", OP, "--all", "--canary", "--canary-time", time,
+               "--wait", "60s");
+}
+
+Test(amqp_letters, a_canary_that_dies_again_keeps_the_others)
+{
+    struct harness_result r;
+    struct harness_process *w;
+
+    make(3);
+    w = amqp_worker("-c", "4", "--max-attempts", "2", "--backoff", "30s", "--",
+                    harness_script("g", "echo \"$MQW_ATTEMPT $(cat)\" >>runs\n"
+                                        "echo still >&2\nexit 7\n"));
+    r = canary("50s");
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "died again: exhausted: exit 7"), "%s",
+                       r.err);
+    cr_assert_not_null(strstr(r.out, "1 of 3 letters sent"), "%s", r.out);
+    cr_assert_eq(strncmp(harness_read("runs", NULL), "3 <", 3), 0, "%s",
+                 harness_read("runs", NULL));
+    cr_assert_eq(harness_lines("runs"), 1, "one try, no retry");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 3);
+    cr_assert_eq(amqp_ready(amqp_queue), 0);
+    r = DLQ("list", OP, "--json");
+    cr_assert_not_null(strstr(r.out, "\"attempts\":3,"), "%s", r.out);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+Test(amqp_letters, a_canary_that_is_no_letter_again_lets_the_others_follow)
+{
+    struct harness_result r;
+    struct harness_process *w;
+
+    make(3);
+    w = amqp_worker("-c", "4", "--", "sh", "-c",
+                    "echo \"$MQW_ATTEMPT $(cat)\" >>runs");
+    r = canary("1s");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "no letter again 1s after"), "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "3 of 3 letters sent"), "%s", r.out);
+    harness_until_lines("runs", 3, 20000);
+    cr_assert_eq(strncmp(harness_read("runs", NULL), "3 <", 3), 0, "first");
+    cr_assert_eq(harness_lines_with("runs", "1 <"), 2, "the others begin anew");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+Test(amqp_letters, a_canary_that_nobody_takes_is_not_settled)
+{
+    struct harness_result r;
+
+    make(2);
+    r = DLQ("replay", OP, "--all", "--canary", "--canary-time", "1ms", "--wait",
+            "3s");
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "nobody consumes"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "not settled in time"), "%s", r.err);
+    cr_assert_eq(amqp_ready(amqp_queue), 1, "it waits for a worker");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 1);
+}
+
+/* Another letter is no answer, and is not lost by the look at it. */
+Test(amqp_letters, a_canary_is_not_taken_for_another_letter)
+{
+    struct harness_result r;
+    struct harness_process *w, *p;
+
+    make(2);
+    w = amqp_worker("-c", "4", "--max-attempts", "1", "--",
+                    harness_script("g", "b=$(cat)\necho \"$b\" >>runs\n"
+                                        "case $b in *new*) exit 65; esac\n"));
+    p = harness_start(&(struct harness_spec){
+        .argv =
+            HARNESS_LIST("mqdlq", "replay", "--all", "--canary",
+                         "--canary-time", "4s", amqp_operand(amqp_queue, 1))});
+    harness_until_lines("runs", 1, 20000);
+    amqp_send("new");
+    cr_assert_eq(harness_wait(p, 60000), 0);
+    harness_until_lines("runs", 3, 20000);
+    r = DLQ("list", OP, "--json");
+    cr_assert_not_null(strstr(r.out, "\"body\":\"new\""), "%s", r.out);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 1);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
 Test(amqp_letters, replay_to_another_queue_that_is_missing_loses_nothing)
 {
     struct harness_result r;
@@ -219,7 +309,13 @@ Test(amqp_letters, what_cannot_be_is_refused_in_words)
 {
     struct harness_result r;
 
-    cr_assert_eq(DLQ("replay", OP, "--all", "--canary").status, 64);
+    r = DLQ("replay", OP, "--all", "--canary");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "--canary-time DUR"), "%s", r.err);
+    r = DLQ("replay", OP, "--all", "--canary-time", "1s");
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    r = DLQ("replay", "/q", "--all", "--canary", "--canary-time", "1s");
+    cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert_eq(DLQ("list", OP, "--replayed").status, 64);
     cr_assert_eq(DLQ("replay", OP, "--raw", "--all").status, 64);
     cr_assert_eq(DLQ("import", OP).status, 64);
