@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "worker/source/amqp/run_file.h"
@@ -75,6 +76,51 @@ Test(run_file, a_run_is_found_by_the_next_owner_until_it_is_over)
     cr_assert_eq(seen_group, 1234);
     cr_assert_eq(run_file_nonce(f), nonce);
     cr_assert_gt(run_file_first(f), first + 2, "no number is used again");
+}
+
+/* file_has - all of the file's first bytes, and no more */
+static bool file_has(const char *text)
+{
+    char seen_text[64] = "";
+    FILE *in = fopen(path, "re");
+    size_t n = in ? fread(seen_text, 1, sizeof seen_text, in) : 0;
+
+    if (in)
+        fclose(in);
+    return n == strlen(text) && memcmp(seen_text, text, n) == 0;
+}
+
+static void file_make(const char *text)
+{
+    FILE *out = fopen(path, "we");
+
+    cr_assert(out && fputs(text, out) >= 0 && fclose(out) == 0);
+}
+
+Test(run_file, one_of_another_version_is_refused_and_stays_as_it_is)
+{
+    static const char *const others[] = {"rqmwrun2 and more", "no"};
+
+    for (size_t i = 0; i < 2; i++) {
+        run_file_close(&f);
+        file_make(others[i]);
+        cr_assert_lt(run_file_open(&f, path, &p), 0);
+        cr_expect_null(f);
+        cr_expect_eq(p.status, EX_CONFIG);
+        cr_expect(strstr(p.text, "run the version that wrote it"), "%s",
+                  p.text);
+        cr_expect(file_has(others[i]), "%s", others[i]);
+    }
+}
+
+/* A kill came before the first word. */
+Test(run_file, one_that_is_half_made_is_made)
+{
+    run_file_close(&f);
+    cr_assert_eq(truncate(path, 0), 0);
+    cr_assert_eq(truncate(path, 100), 0);
+    open_file();
+    cr_assert_neq(run_file_nonce(f), 0);
 }
 
 Test(run_file, a_crash_counts_once_and_knows_whether_it_was_alone)

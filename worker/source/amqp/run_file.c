@@ -19,6 +19,8 @@
 
 #include "common/base/errno_text.h"
 
+/* "rqmwrun1". Change a row: another last digit. What another version has noted
+ * is not thrown away, as its handlers may run. */
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
 #define CRASHES 256
@@ -77,8 +79,17 @@ static uint64_t sum_of(const struct run_key *key)
 
 /* ---- open ---- */
 
+/* foreign - a new file, and one that a kill left half made, begins with 0 */
+static bool foreign(int fd)
+{
+    uint64_t magic = 0;
+
+    return pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 &&
+           magic != MAGIC;
+}
+
 /* map - the file at its full size, with its pages: one that is missing later
- * would be a SIGBUS */
+ * would be a SIGBUS. -EPROTO: it is another version's, and stays as it is. */
 static int map(struct run_file *f, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -87,6 +98,10 @@ static int map(struct run_file *f, const char *path)
 
     if (fd < 0)
         return -errno;
+    if (foreign(fd)) {
+        close(fd);
+        return -EPROTO;
+    }
     err = -posix_fallocate(fd, 0, sizeof(struct run_layout));
     if (!err) {
         at = mmap(NULL, sizeof(struct run_layout), PROT_READ | PROT_WRITE,
@@ -106,6 +121,13 @@ int run_file_open(struct run_file **out, const char *path, struct problem *p)
     *out = f;
     if (err || !f->map) {
         run_file_close(out);
+        if (err == -EPROTO)
+            return problem_set(p, EX_CONFIG, EPROTO,
+                               "%s is of another version, or no file of "
+                               "mqworker; it was left untouched: run the "
+                               "version that wrote it until nothing is in "
+                               "flight, or move it away once no handler runs",
+                               path);
         return problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
                            errno_text(-err));
     }
