@@ -8,7 +8,7 @@
 #   make schedules   runs flow under many orders of its threads
 #   make torture     kills the worker again and again and audits each message
 #   make cluster     the same for workers and nodes of a broker: CLUSTER_SECONDS
-#   make soak        weeks in minutes, nothing may grow: SOAK_SECONDS
+#   make soak | soak-asan    weeks in minutes, nothing may grow: SOAK_SECONDS
 #   make power-cuts   opens what a power cut may leave of a state directory
 #   make instructions   counts those of a message, and names their functions
 #   make coverage    the tests once more, then lines and branches that ran
@@ -126,7 +126,7 @@ SOURCES := $(call in,common worker scripts tests,*.[ch])
 
 .PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
-        build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster soak instructions points programs fuzz demo install uninstall deb clean show-cflags
+        build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster soak soak-asan instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
@@ -240,9 +240,10 @@ $(BUILD)/tests/plugins/torture.so: $(call obj,tests/crash/torture/torture_messag
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
-# faults.so comes before the sanitizer's runtime, whose functions it calls. The
-# programs that are started for each message start 20 times faster without it.
-$(BUILD)/obj/tests/harness/plugins/faults.o $(BUILD)/tests/plugins/faults.so \
+# faults.so comes before the sanitizer's runtime, whose functions it calls;
+# clock_shift.so comes into a shell, too. The programs that are started for each
+# message start 20 times faster without it.
+$(foreach p,faults clock_shift,$(BUILD)/obj/tests/harness/plugins/$(p).o $(BUILD)/tests/plugins/$(p).so) \
 $(filter %.o,$(HANDLERS:$(BUILD)/tests/handlers/%=$(BUILD)/obj/tests/harness/handlers/%.o)) \
 $(call obj,tests/crash/torture/torture_message.c tests/crash/torture/torture_witness.c) \
 $(filter $(BUILD)/tests/handlers/%,$(HANDLERS)): override SANITIZE :=
@@ -406,6 +407,11 @@ soak:
 	@MQW_SOAK_SECONDS=$(SOAK_SECONDS) TESTFLAGS="-j1 --timeout $$(($(SOAK_SECONDS) + 600)) --filter=*soak/nothing*" \
 	    $(MAKE) -s check ONLY="soak $(if $(AMQP),amqp_soak)" && \
 	    grep -h ^soak: $(BUILD)/tests/crash/test_soak.log $(if $(AMQP),$(BUILD)/tests/e2e/amqp/test_amqp_soak.log)
+# The same without a broker, under the address and undefined sanitizers.
+soak-asan:
+	@MQW_SOAK_SECONDS=$(SOAK_SECONDS) TESTFLAGS="-j1 --timeout $$(($(SOAK_SECONDS) + 600)) --filter=*soak/nothing*" \
+	    $(MAKE) -s check-asan DRY= ONLY=soak && \
+	    grep -h ^soak: $(BUILD)/asan/tests/crash/test_soak.log
 # The state directory as a power cut may leave it, at each point of a run.
 power-cuts: $(POWER) $(HANDLERS) $(BIN)
 	@MQW_BIN=$(abspath $(BUILD)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
