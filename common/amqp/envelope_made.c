@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM    65536 /* history and stderr have 8 KiB */
-#define ENTRIES (HEADER_X_MAX + 4)
+#define ROOM    65536              /* history and stderr have 8 KiB */
+#define ENTRIES (HEADER_X_MAX + 4) /* and sent, expires, timeout, group */
 
 static amqp_bytes_t word(const char *text)
 {
@@ -78,6 +78,11 @@ int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
         all[n++] = number("mqw-expires", h->expires_ns);
     if (h->fields & HEADER_TIMEOUT)
         all[n++] = number("mqw-timeout", h->timeout_ms);
+    if (h->fields & HEADER_GROUP)
+        all[n++] =
+            (amqp_table_entry_t){.key = word("mqw-group"),
+                                 .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                           .value.bytes = text(h->group)}};
     while (h->bytes && n < ENTRIES &&
            header_next_x(data, h, &cursor, &name, &value))
         all[n++] = (amqp_table_entry_t){.key = text(name),

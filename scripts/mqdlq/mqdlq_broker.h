@@ -11,7 +11,9 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_BROKER_H
 #define SCRIPTS_MQDLQ_MQDLQ_BROKER_H
 
+#include "common/base/problem.h"
 #include "scripts/mqdlq/mqdlq.h"
+#include "scripts/mqdlq/mqdlq_json.h"
 
 #define BROKER_MACHINE 80
 
@@ -24,5 +26,14 @@ int64_t broker_discard(struct context *ctx, const int64_t *rows, size_t n);
 /* letter_json.h: where attempt `n` was. `arg` is the broker. */
 const char *broker_machine(void *arg, int64_t row, unsigned n);
 int broker_replay_run(struct context *ctx);
+/* Letters that an import has dealt with. */
+struct broker_imported {
+    uint64_t in;      /* confirmed */
+    uint64_t present; /* there already, and left out */
+};
+/* The next `n` letters of a file. 0, or -errno and a problem; *sum grows by
+ * what is sure in any case. */
+int broker_import(struct context *ctx, const struct decoding *list, size_t n,
+                  struct broker_imported *sum, struct problem *p);
 
 #endif

@@ -299,16 +299,20 @@ static void read_history(struct reading *r, struct letter_import *l)
     const json_t *letter = r->object, *array = field(r, "history");
     size_t n = json_array_size(array);
     struct store_attempt *history;
+    const char **machines;
 
     if (!array)
         return;
     if (!json_is_array(array))
         refuse(r, "history is not an array");
     history = block_new(r, (n + 1) * sizeof *history);
+    machines = block_new(r, (n + 1) * sizeof *machines);
     for (size_t i = 0; i < n && !r->err; i++) {
         r->object = json_array_get(array, i);
         read_attempt(r, &history[i]);
+        machines[i] = read_bytes(r, "machine").at;
     }
+    r->decoding->machines = machines;
     r->object = letter;
     l->history = history;
     l->history_count = n;
@@ -321,9 +325,11 @@ static void read_letter(struct reading *r)
     struct store_row *m = &l->m;
 
     m->state = STORE_DEAD;
+    r->decoding->named = field(r, "message_id") != NULL;
     read_id(r, m);
     read_reason(r, m);
     m->died_ns = read_time(r, "died_at");
+    r->decoding->dated = m->died_ns != 0;
     if (m->died_ns == 0)
         m->died_ns = clock_wall_ns();
     m->error = read_bytes(r, "error").at;

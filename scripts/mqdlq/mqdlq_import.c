@@ -15,6 +15,7 @@
 #include "common/text/cli_interrupt.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"
+#include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_json.h"
 
 #define BATCH_LETTERS 256
@@ -24,11 +25,12 @@ struct import {
     struct context *context;
     FILE *file;
     struct term_progress bar;
-    uint64_t line; /* lines read */
-    uint64_t read; /* bytes read, for the bar */
-    uint64_t in;   /* letters in the store */
-    size_t count;  /* letters of the batch */
-    size_t bytes;  /* of their lines */
+    uint64_t line;    /* lines read */
+    uint64_t read;    /* bytes read, for the bar */
+    uint64_t in;      /* letters in the store, or confirmed by the broker */
+    uint64_t present; /* letters that the broker had already */
+    size_t count;     /* letters of the batch */
+    size_t bytes;     /* of their lines */
     struct decoding decodings[BATCH_LETTERS];
     struct letter_import letters[BATCH_LETTERS];
 };
@@ -41,45 +43,69 @@ static void batch_free(struct import *i)
     i->bytes = 0;
 }
 
-/* batch_put - the batch into the store, all or nothing; 0 or -errno */
+/* batch_send - to the broker; it has some of a batch that fails */
+static int batch_send(struct import *i)
+{
+    struct broker_imported sum = {0};
+    struct problem p;
+    int err = broker_import(i->context, i->decodings, i->count, &sum, &p);
+
+    i->in += sum.in;
+    i->present += sum.present;
+    if (!err)
+        return 0;
+    term_progress_end(&i->bar);
+    return complain(p.status, "%s%s", p.text,
+                    p.status == EX_DATAERR
+                        ? ""
+                        : "; import the same file again: what is there by now "
+                          "is left out");
+}
+
+/* batch_store - all or nothing */
+static int batch_store(struct import *i)
+{
+    int err = letters_import(i->context->store, i->letters, i->count);
+
+    if (!err) {
+        i->in += i->count;
+        return 0;
+    }
+    term_progress_end(&i->bar);
+    return store_failed("import", err);
+}
+
+/* batch_put - where the letters go; 0, or an exit status, and why is said */
 static int batch_put(struct import *i)
 {
-    int err = 0;
+    int status = i->count == 0        ? 0
+                 : i->context->broker ? batch_send(i)
+                                      : batch_store(i);
 
-    if (i->count > 0)
-        err = letters_import(i->context->store, i->letters, i->count);
-    if (!err)
-        i->in += i->count;
     batch_free(i);
     term_progress_step(&i->bar, i->read);
-    return err;
+    return status;
 }
 
 /* import_stop - put in what is good so far; say why it stops and where */
 static int import_stop(struct import *i, int status, uint64_t from,
                        const char *why)
 {
-    int err = batch_put(i);
+    int failed = batch_put(i);
 
     term_progress_end(&i->bar);
-    if (err)
-        store_failed("import", err);
     return complain(status,
                     "%s; %" PRIu64 " letter%s imported, none from line %" PRIu64
                     " on%s",
                     why, i->in, term_plural(i->in), from,
-                    err ? " nor of some before it" : "");
+                    failed ? " nor of some before it" : "");
 }
 
-/* batch_failed - the store did not take a batch; the exit status */
-static int batch_failed(struct import *i, int err)
+/* batch_failed - a batch was not taken; its exit status */
+static int batch_failed(struct import *i, int status)
 {
-    int status;
-
-    term_progress_end(&i->bar);
-    status = store_failed("import", err);
-    complain(0, "%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
-    return status;
+    return complain(status, "%" PRIu64 " letter%s imported", i->in,
+                    term_plural(i->in));
 }
 
 /* line_import - one line into the batch; 0 or an exit status */
@@ -87,7 +113,7 @@ static int line_import(struct import *i, const char *text, size_t size)
 {
     char why[JSON_WHY] = "", sentence[JSON_WHY + 64];
     struct problem p;
-    int err;
+    int err, status;
 
     if (strspn(text, " \t\r\n") == size)
         return 0;
@@ -101,13 +127,14 @@ static int line_import(struct import *i, const char *text, size_t size)
                  why);
         return import_stop(i, EX_DATAERR, i->line, sentence);
     }
+    i->decodings[i->count].line = i->line;
     i->letters[i->count] = i->decodings[i->count].letter;
     i->count++;
     i->bytes += size;
     if (i->count < BATCH_LETTERS && i->bytes < BATCH_BYTES)
         return 0;
-    err = batch_put(i);
-    return err ? batch_failed(i, err) : 0;
+    status = batch_put(i);
+    return status ? batch_failed(i, status) : 0;
 }
 
 /* lines_import - all of them; 0 or an exit status */
@@ -159,6 +186,26 @@ static int file_open(struct import *i)
     return 0;
 }
 
+/* summary - how many; a broker may have had some */
+static void summary(const struct import *i)
+{
+    const struct context *ctx = i->context;
+    json_t *object =
+        json_pack("{s:o, s:I}", "queue", json_printable(ctx->queue), "imported",
+                  (json_int_t)i->in);
+
+    if (ctx->broker)
+        json_object_set_new(object, "present",
+                            json_integer((json_int_t)i->present));
+    if (summary_told(ctx, object))
+        return;
+    printf("%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
+    if (i->present > 0)
+        printf(", %" PRIu64 " %s there already", i->present,
+               i->present == 1 ? "was" : "were");
+    putchar('\n');
+}
+
 /* import_run - import */
 int import_run(struct context *ctx)
 {
@@ -169,21 +216,13 @@ int import_run(struct context *ctx)
         return store_failed("import", -ENOMEM);
     i->context = ctx;
     status = file_open(i);
-    if (!status) {
-        int err;
-
+    if (!status)
         status = lines_import(i);
-        err = status ? 0 : batch_put(i);
-        term_progress_end(&i->bar);
-        if (err)
-            status = batch_failed(i, err);
-        else if (!status &&
-                 !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
-                                              json_printable(ctx->queue),
-                                              "imported", (json_int_t)i->in)))
-            printf("%" PRIu64 " letter%s imported\n", i->in,
-                   term_plural(i->in));
-    }
+    if (!status && (status = batch_put(i)) != 0)
+        (void)batch_failed(i, status);
+    term_progress_end(&i->bar);
+    if (!status)
+        summary(i);
     batch_free(i);
     if (i->file && i->file != stdin)
         fclose(i->file);

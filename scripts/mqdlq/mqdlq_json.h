@@ -9,6 +9,7 @@
 #ifndef SCRIPTS_MQDLQ_MQDLQ_JSON_H
 #define SCRIPTS_MQDLQ_MQDLQ_JSON_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/letter/letters.h"
@@ -18,6 +19,9 @@
 /* A letter that was read. */
 struct decoding {
     struct letter_import letter;
+    const char **machines; /* where each attempt was; NULL: not known */
+    bool named, dated;     /* its id, its time of death, is the file's */
+    uint64_t line;         /* of the file; the caller's */
     struct decoding_block *blocks; /* what `letter` points to */
 };
 int decoding_read(struct decoding *d, const char *text, size_t size,

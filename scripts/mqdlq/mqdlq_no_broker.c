@@ -33,6 +33,13 @@ const char *broker_machine(void *arg, int64_t row, unsigned n)
     return NULL;
 }
 
+int broker_import(struct context *ctx, const struct decoding *list, size_t n,
+                  struct broker_imported *sum, struct problem *p)
+{
+    (void)ctx, (void)list, (void)n, (void)sum;
+    return problem_set(p, EX_USAGE, ENOTSUP, "built without librabbitmq");
+}
+
 int broker_replay_run(struct context *ctx)
 {
     (void)ctx;

@@ -271,9 +271,6 @@ static int broker_check(const struct options *o, struct problem *p)
               "sent again is not a letter any more"
         : o->raw ? "--raw cannot be: on a broker a message has properties, "
                    "which it keeps"
-        : o->line.verb == VERB_IMPORT
-            ? "import cannot be: letters on a broker are its worker's; send "
-              "what export printed with mqsend"
         : o->state_dir ? "--state-dir cannot be: letters are on the broker"
         : o->to && (o->to[0] == '/' || broker_operand_is(o->to))
             ? "--to takes the name of a queue in the same virtual host"

@@ -31,10 +31,10 @@ static int letter_foretell(const struct letter *l, void *arg)
     ulid_print(l->m.id, id);
     if (ctx->o->json)
         return json_print_line(
-            json_pack("{s:I, s:s, s:o, s:s, s:s?}", "id", (json_int_t)l->m.row,
-                      "message_id", id, "died_at", json_time(l->m.died_ns),
-                      "reason", dead_reason_text(l->m.reason), "error",
-                      l->m.error),
+            json_pack("{s:o*, s:s, s:o, s:s, s:s?}", "id",
+                      ctx->broker ? NULL : json_integer(l->m.row), "message_id",
+                      id, "died_at", json_time(l->m.died_ns), "reason",
+                      dead_reason_text(l->m.reason), "error", l->m.error),
             stdout);
     fputs("would remove ", stdout);
     if (!ctx->broker)

@@ -89,16 +89,22 @@ static bool never(void)
     return false;
 }
 
+int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p)
+{
+    const struct publisher_setup setup = {.link = b->setup,
+                                          .topology = b->topology,
+                                          .wait_ns = wait_ns,
+                                          .stop = cli_interrupt_seen() ? never
+                                                                       : stop};
+
+    return b->publisher ? 0 : publisher_open(&b->publisher, &setup, p);
+}
+
 int held_publish(struct broker *b, const char *queue,
                  const amqp_basic_properties_t *properties, const void *body,
                  size_t size, uint64_t wait_ns, struct problem *p)
 {
-    struct publisher_setup setup = {.link = b->setup,
-                                    .topology = b->topology,
-                                    .wait_ns = wait_ns,
-                                    .stop =
-                                        cli_interrupt_seen() ? never : stop};
-    int err = b->publisher ? 0 : publisher_open(&b->publisher, &setup, p);
+    int err = held_publisher(b, wait_ns, p);
 
     if (err)
         return err;
@@ -206,6 +212,11 @@ static int count_failed(struct context *ctx, int err)
 {
     const struct broker *b = ctx->broker;
 
+    if (err == -ENOENT && ctx->o->line.verb == VERB_IMPORT)
+        return complain(EX_NOINPUT,
+                        "virtual host %s has no queue %s yet: start a worker "
+                        "of %s, which makes it, and import then",
+                        b->operand.vhost, b->dead, ctx->queue);
     if (err == -ENOENT)
         return complain(0,
                         "no dead letters of %s: virtual host %s has no queue "
@@ -412,6 +423,7 @@ int broker_close(struct context *ctx)
     if (b->properties)
         fclose(b->properties);
     explicit_bzero(b->password, sizeof b->password);
+    known_free(&b->known);
     free(b->held);
     free(b);
     ctx->broker = NULL;

@@ -19,6 +19,7 @@
 #include "common/amqp/publisher.h"
 #include "common/amqp/topology.h"
 #include "common/broker/broker_password.h"
+#include "scripts/mqdlq/amqp/mqdlq_known.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 
 /* One letter; row 1 is the first. */
@@ -44,6 +45,8 @@ struct broker {
     struct held *held;
     size_t count, room;
     uint32_t beyond; /* letters that are not held, as there are too many */
+    bool beyond_told;
+    struct known known; /* import's */
     char machine[BROKER_MACHINE];
 };
 
@@ -56,6 +59,8 @@ void *held_properties(struct broker *b, const struct held *h);
 /* It is no letter any more. 0 or -errno: the connection is gone, and it comes
  * back. */
 int held_ack(struct broker *b, struct held *h);
+/* b->publisher is there; `wait_ns` is for each confirm. */
+int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p);
 /* Publish and wait for the confirm. `queue`: as the publisher's operand. */
 int held_publish(struct broker *b, const char *queue,
                  const amqp_basic_properties_t *properties, const void *body,
