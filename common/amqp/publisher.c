@@ -435,6 +435,8 @@ int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
     /* It may have been lost with the last confirm. */
     int err = b->link ? 0 : begin(b, p);
 
+    if (!err && !b->setup.create)
+        err = topology_there(b->link, &b->setup.topology, part, p);
     return err ? err : topology_wait(b->link, &b->setup.topology, part, ms, p);
 }
 

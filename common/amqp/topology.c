@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "common/amqp/queue_spec.h"
 #include "common/amqp/topology_parts.h"
@@ -47,6 +48,22 @@ int topology_wait(struct link *l, const struct topology *t, unsigned part,
                     topology_queue(t, part, back));
     queue_spec_number(&q, "x-message-ttl", (int64_t)ms);
     return queue_spec_ready(l, t, &q, false, p);
+}
+
+int topology_there(struct link *l, const struct topology *t, unsigned part,
+                   struct problem *p)
+{
+    uint32_t messages, consumers;
+    char name[TOPOLOGY_NAME];
+    int err =
+        topology_count(l, topology_queue(t, part, name), &messages, &consumers);
+
+    if (err != -EPROTO || l->code != AMQP_NOT_FOUND)
+        return err ? queue_spec_refused(l, t, name, err, p) : 0;
+    return problem_set(p, EX_NOINPUT, ENOENT,
+                       "no queue %s in virtual host %s: start its worker, or "
+                       "give --create",
+                       name, t->operand->vhost);
 }
 
 /* ---- a look ---- */

@@ -392,6 +392,30 @@ bool filter_given(const struct options *o)
            f->since_ns || f->until_ns || o->limit;
 }
 
+/* broker_check - what a queue on a broker does not have */
+static int broker_check(const struct options *o, struct problem *p)
+{
+    const char *op = o->line.operand_count > 0 ? o->line.operands[0] : "";
+
+    if (!broker_operand_is(op) || !(1u << o->line.verb & NO_BROKER))
+        return 0;
+    if (o->line.verb == VERB_GROUPS || o->line.verb == VERB_GROUP)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "%s cannot be used with a queue on a broker, which does not know "
+            "groups; mqctl status has the partitions of its worker here and "
+            "how many groups wait, mqctl doctor --partitions N the messages "
+            "and consumers of each, rabbitmqctl list_consumers queue_name "
+            "active channel_pid who is the active one",
+            mqctl_table.verbs[o->line.verb].name);
+    return problem_set(
+        p, EX_USAGE, EINVAL,
+        "%s cannot be used with a queue on a broker; status, top, pause, "
+        "resume, set, drain, stop and quit are for its worker on this "
+        "machine, rabbitmqctl is for the queue, mqdlq for dead letters",
+        mqctl_table.verbs[o->line.verb].name);
+}
+
 /* options_check - a verb that changes messages must be told of which, and not
  * twice */
 static int options_check(void *options, struct problem *p)
@@ -401,14 +425,8 @@ static int options_check(void *options, struct problem *p)
     bool ids = o->line.operand_count > 1;
     bool narrowed = filter_given(o);
 
-    if (o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]) &&
-        (1u << o->line.verb & NO_BROKER))
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "%s cannot be used with a queue on a broker; status, top, pause, "
-            "resume, set, drain, stop and quit are for its worker on this "
-            "machine, rabbitmqctl is for the queue, mqdlq for dead letters",
-            mqctl_table.verbs[o->line.verb].name);
+    if (broker_check(o, p) < 0)
+        return -EINVAL;
     if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
         return problem_set(p, EX_USAGE, EINVAL,
                            "move: %s is not a queue on a broker; give "

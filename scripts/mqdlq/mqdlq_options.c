@@ -272,6 +272,9 @@ static int broker_check(const struct options *o, struct problem *p)
         : o->raw ? "--raw cannot be: on a broker a message has properties, "
                    "which it keeps"
         : o->state_dir ? "--state-dir cannot be: letters are on the broker"
+        : o->to && o->access.partitions
+            ? "--to sends to one queue, and --partitions is about another "
+              "one; leave out one of them"
         : o->to && (o->to[0] == '/' || broker_operand_is(o->to))
             ? "--to takes the name of a queue in the same virtual host"
             : NULL;

@@ -52,4 +52,7 @@ Test(amqp_ctl, what_cannot_be_is_refused_in_words)
             strstr(r.err, "cannot be used with a queue on a broker"), "%s",
             r.err);
     }
+    cr_assert_not_null(strstr(CTL("groups", OP).err, "doctor --partitions N"),
+                       "what to use instead");
+    cr_assert_eq(CTL("group", OP, "key", "close").status, 64);
 }

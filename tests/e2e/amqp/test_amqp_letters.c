@@ -417,6 +417,8 @@ Test(amqp_letters, what_cannot_be_is_refused_in_words)
     r = DLQ("replay", "/q", "--all", "--canary", "--canary-time", "1s");
     cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert_eq(DLQ("list", OP, "--replayed").status, 64);
+    r = DLQ("replay", OP, "--all", "--to", "q", "--partitions", "2");
+    cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert_eq(DLQ("replay", OP, "--raw", "--all").status, 64);
     r = DLQ("discard", OP, "--all", "--state-dir", "/tmp");
     cr_assert_eq(r.status, 64, "%s", r.err);

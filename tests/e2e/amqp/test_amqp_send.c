@@ -35,6 +35,17 @@ Test(amqp_send, a_queue_that_is_missing_is_said_to_be)
     cr_assert_not_null(strstr(r.err, "0 confirmed"), "%s", r.err);
 }
 
+/* It would wait, and then for ever. */
+Test(amqp_send, a_delay_to_a_queue_that_is_missing_is_refused)
+{
+    struct harness_result r =
+        SENT("--delay", "5s", amqp_operand("missing", 1), "body");
+
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "no queue missing"), "%s", r.err);
+    cr_assert_eq(amqp_ready("missing.wait.4000"), -1, "nothing is made");
+}
+
 Test(amqp_send, many_are_all_confirmed)
 {
     struct harness_result r = harness_run_spec(&(struct harness_spec){
