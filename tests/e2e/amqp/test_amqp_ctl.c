@@ -12,6 +12,8 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
 {
     struct harness_process *w = amqp_worker("--", harness_handler("record"));
     struct harness_result r = CTL("status", OP, "--json");
+    static const char *const unset[] = {"spool=10", "keep-dead=1d",
+                                        "max-dead=5", "max-parked=5"};
     char up[100];
 
     cr_assert_eq(r.status, 0, "%s", r.err);
@@ -20,6 +22,12 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
     amqp_send("x");
     cr_assert_not_null(strstr(CTL("status", OP).out, "paused"));
     cr_assert_eq(CTL("set", OP, "max-concurrency=3").status, 0);
+    for (size_t i = 0; i < sizeof unset / sizeof unset[0]; i++) {
+        r = CTL("set", OP, "rate=off", unset[i]);
+        cr_assert_eq(r.status, 64, "%s: %s", unset[i], r.err);
+        cr_assert_not_null(strstr(r.err, "for a queue on a broker"), "%s",
+                           r.err);
+    }
     cr_assert_eq(harness_lines("runs"), 0);
     cr_assert_eq(CTL("resume", OP).status, 0);
     harness_until_lines("runs", 1, 20000);
