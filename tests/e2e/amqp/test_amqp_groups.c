@@ -122,6 +122,30 @@ Test(amqp_groups, a_letter_has_each_attempt_and_is_replayed_to_its_group)
     cr_assert_eq(harness_lines_with("turns", "b g7 bad"), 4);
 }
 
+Test(amqp_groups, a_canary_is_looked_for_in_the_partition_of_its_group)
+{
+    struct harness_process *w = amqp_worker(
+        "--partitions", "4", "--max-attempts", "1", "--",
+        harness_script("h",
+                       "[ -e fixed ] || exit 1\ncat >>runs\necho >>runs\n"));
+    struct harness_result r;
+
+    send("4", "g7", "a");
+    send("4", "g8", "b");
+    harness_until(amqp_ready(amqp_of("dead")) == 2, 20000);
+    r = harness_run("mqdlq", "replay", "--all", "--partitions", "4", "--canary",
+                    "--canary-time", "30s", OPERAND);
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "died again"), "%s", r.err);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 2);
+    harness_script("fixed", "");
+    r = harness_run("mqdlq", "replay", "--all", "--partitions", "4", "--canary",
+                    "--canary-time", "1s", OPERAND);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_until_lines("runs", 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(amqp_groups, a_delay_and_messages_without_a_group_come_to_a_partition)
 {
     struct harness_process *w =
