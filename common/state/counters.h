@@ -224,6 +224,13 @@ enum {
         COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE | COUNTERS_READ_ONLY,
 };
 const char *counters_holds_text(uint64_t holds);
+/* Whether a worker in a state, as it is shown, needs a person. */
+enum counters_alarm {
+    COUNTERS_FINE,
+    COUNTERS_LOOK, /* now or later */
+    COUNTERS_BAD,  /* and soon */
+};
+enum counters_alarm counters_alarm(const char *state);
 void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value);
 

@@ -150,6 +150,31 @@ const char *counters_holds_text(uint64_t holds)
                : "running";
 }
 
+enum counters_alarm counters_alarm(const char *state)
+{
+    static const struct {
+        const char *state;
+        enum counters_alarm alarm;
+    } wrong[] = {
+        {"killed", COUNTERS_BAD},
+        {"breaker open", COUNTERS_BAD},
+        {"store.db is gone", COUNTERS_BAD},
+        {"custody is gone", COUNTERS_BAD},
+        {"its disk is read-only", COUNTERS_BAD},
+        {"store cannot be written", COUNTERS_BAD},
+        {"trouble with the queue", COUNTERS_BAD},
+        {"breaker probing", COUNTERS_LOOK},
+        {"paused", COUNTERS_LOOK},
+    };
+
+    if (strncmp(state, "full", 4) == 0)
+        return COUNTERS_LOOK;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (strcmp(state, wrong[i].state) == 0)
+            return wrong[i].alarm;
+    return COUNTERS_FINE;
+}
+
 /* blocks - in use, and inside the file as it was when it was mapped */
 static unsigned blocks(const struct counters *c)
 {

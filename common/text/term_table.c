@@ -19,6 +19,7 @@
 
 struct term_table {
     struct term_column *columns;
+    term_painter **painters; /* of the columns; NULL: none */
     size_t n;
     int *widths;  /* of the widest cell so far, title included */
     bool *filled; /* a cell had text */
@@ -35,9 +36,10 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n)
     if (!t)
         return NULL;
     t->columns = calloc(n, sizeof *t->columns);
+    t->painters = calloc(n, sizeof *t->painters);
     t->widths = calloc(n, sizeof *t->widths);
     t->filled = calloc(n, sizeof *t->filled);
-    if (!t->columns || !t->widths || !t->filled) {
+    if (!t->columns || !t->painters || !t->widths || !t->filled) {
         term_table_close(&t);
         return NULL;
     }
@@ -46,6 +48,13 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n)
     for (size_t i = 0; i < n; i++)
         t->widths[i] = term_columns(columns[i].title);
     return t;
+}
+
+void term_table_paint(struct term_table *t, size_t column,
+                      term_painter *painter)
+{
+    if (t)
+        t->painters[column] = painter;
 }
 
 /* cell_put - take over a safe text, NULL included, as the next cell */
@@ -217,8 +226,11 @@ static size_t widths_fit(const struct term_table *t, int limit, int *widths)
 /* cell_print - one cell that starts at column `start`; *at = where the line has
  * got to, so that no blanks come at its end */
 static void cell_print(FILE *out, const char *text, int width,
-                       const struct term_column *column, int start, int *at)
+                       const struct term_column *column,
+                       enum term_colour colour, int start, int *at)
 {
+    const char *on = colour == TERM_PLAIN ? "" : term_colour(out, colour);
+    const char *off = *on ? term_colour(out, TERM_PLAIN) : "";
     int taken;
     const char *mark = "", *tail = "";
     size_t bytes = term_fit(text, width, &taken);
@@ -237,7 +249,8 @@ static void cell_print(FILE *out, const char *text, int width,
         return;
     if (column->align == TERM_RIGHT)
         start += width - taken;
-    fprintf(out, "%*s%.*s%s%s", start - *at, "", (int)bytes, text, mark, tail);
+    fprintf(out, "%*s%s%.*s%s%s%s", start - *at, "", on, (int)bytes, text, mark,
+            tail, off);
     *at = start + taken;
 }
 
@@ -250,9 +263,11 @@ static void row_print(const struct term_table *t, FILE *out, const int *widths,
     for (size_t i = 0; i < t->n; i++) {
         const struct term_column *c = &t->columns[i];
         const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
+        enum term_colour colour =
+            cells && text && t->painters[i] ? t->painters[i](text) : TERM_PLAIN;
 
         if (widths[i] != LEFT_OUT)
-            cell_print(out, text ? text : "", widths[i], c, start, &at);
+            cell_print(out, text ? text : "", widths[i], c, colour, start, &at);
         start += widths[i] + GAP;
     }
     fputc('\n', out);
@@ -292,6 +307,7 @@ void term_table_close(struct term_table **t)
         free((*t)->cells[i]);
     free((*t)->cells);
     free((*t)->columns);
+    free((*t)->painters);
     free((*t)->widths);
     free((*t)->filled);
     free(*t);

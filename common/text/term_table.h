@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/text/term.h"
+
 struct term_table; /* opaque */
 enum term_align { TERM_LEFT, TERM_RIGHT };
 /* How a column is cut: names of one kind begin alike, so the middle goes. A
@@ -30,6 +32,10 @@ struct term_column {
     enum term_cut cut;
 };
 struct term_table *term_table_open(const struct term_column *columns, size_t n);
+/* The cells of a column, counted from 0, have a colour by what is in them. */
+typedef enum term_colour term_painter(const char *cell);
+void term_table_paint(struct term_table *t, size_t column,
+                      term_painter *painter);
 /* The next cell, left to right, row by row; made safe here (one line). */
 void term_cell(struct term_table *t, const void *text, size_t size);
 void term_cellf(struct term_table *t, const char *fmt, ...)

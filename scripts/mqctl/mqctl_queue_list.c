@@ -221,8 +221,8 @@ int queue_list_of_queues(struct queue_list *n, const char *state_dir)
         fds_each(name_seen, n, &hidden);
         snprintf(n->missing, sizeof n->missing,
                  "/dev/mqueue is not mounted: queues that no worker and none "
-                 "of your processes use are not shown; as root, mkdir -p "
-                 "/dev/mqueue && mount -t mqueue none /dev/mqueue");
+                 "of your processes use are not shown; as root, `mkdir -p "
+                 "/dev/mqueue && mount -t mqueue none /dev/mqueue`");
     }
     return err;
 }

@@ -485,6 +485,21 @@ const char *snapshot_state(const struct snapshot *v)
     return text;
 }
 
+enum term_colour snapshot_state_colour(const char *state)
+{
+    enum counters_alarm alarm = counters_alarm(state);
+
+    return alarm == COUNTERS_BAD    ? TERM_RED
+           : alarm == COUNTERS_LOOK ? TERM_YELLOW
+                                    : TERM_PLAIN;
+}
+
+enum term_colour snapshot_dead_colour(const char *dead)
+{
+    return strcmp(dead, "0") == 0 || strcmp(dead, "-") == 0 ? TERM_PLAIN
+                                                            : TERM_YELLOW;
+}
+
 const char *snapshot_why(const struct snapshot *v)
 {
     const char *why = json_string_value(json_object_get(v->live, "why"));

@@ -20,6 +20,7 @@
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "common/store/store.h"
+#include "common/text/term.h"
 
 enum snapshot_worker {
     SNAPSHOT_NEVER,  /* none has run here, as far as we can see */
@@ -85,6 +86,9 @@ const char *snapshot_engine(const struct snapshot *v);
 /* "starting", "running", "paused", "breaker open", ..., "not running",
  * "killed", "not seen from here". */
 const char *snapshot_state(const struct snapshot *v);
+/* How a table shows such a state, and a number of dead letters. */
+enum term_colour snapshot_state_colour(const char *state);
+enum term_colour snapshot_dead_colour(const char *dead);
 /* Why nothing is taken from the queue just now: in the words of the worker,
  * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);

@@ -21,6 +21,8 @@
 
 /* ---- a table of several ---- */
 
+#define COLUMN_STATE 1
+#define COLUMN_DEAD  7
 static const struct term_column columns[] = {
     {"QUEUE", TERM_LEFT, TERM_MIDDLE},   {"STATE", TERM_LEFT, TERM_WHOLE},
     {"PID", TERM_RIGHT, TERM_WHOLE},     {"DEPTH", TERM_RIGHT, TERM_WHOLE},
@@ -442,6 +444,8 @@ static int show_all(const struct options *o, char *const *names, size_t count,
                 : NULL;
     int status = 0;
 
+    term_table_paint(table, COLUMN_STATE, snapshot_state_colour);
+    term_table_paint(table, COLUMN_DEAD, snapshot_dead_colour);
     for (size_t i = 0; i < count; i++) {
         int one = show(o, names[i], table);
 

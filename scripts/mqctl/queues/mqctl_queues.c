@@ -24,6 +24,7 @@
 
 #define MEMORY_TEXT (PATH_MAX + 128)
 
+#define COLUMN_WORKER 7
 static const struct term_column columns[] = {
     {"QUEUE", TERM_LEFT, TERM_MIDDLE}, {"DEPTH", TERM_RIGHT, TERM_WHOLE},
     {"MAX", TERM_RIGHT, TERM_WHOLE},   {"BYTES", TERM_RIGHT, TERM_WHOLE},
@@ -80,6 +81,7 @@ static int list(const struct options *o, const struct queue_list *n)
         term_table_open(columns, sizeof columns / sizeof *columns);
     int status = 0;
 
+    term_table_paint(table, COLUMN_WORKER, snapshot_state_colour);
     for (size_t i = 0; i < n->count; i++) {
         struct problem p;
         struct snapshot v;

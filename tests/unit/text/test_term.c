@@ -315,6 +315,36 @@ Test(term, a_name_is_cut_in_the_middle_and_before_other_columns)
     fclose(out);
 }
 
+static enum term_colour bad_is_red(const char *cell)
+{
+    return strcmp(cell, "bad news") == 0 ? TERM_RED : TERM_PLAIN;
+}
+
+/* By the whole cell, also where it is cut; nothing is added to its width. */
+Test(term, cells_of_a_column_have_a_colour_by_what_is_in_them)
+{
+    static const struct term_column columns[] = {
+        {"QUEUE", TERM_LEFT, TERM_WHOLE}, {"STATE", TERM_RIGHT, TERM_END}};
+    int master;
+    FILE *out = terminal(14, &master);
+    struct term_table *t = term_table_open(columns, 2);
+
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    term_table_paint(t, 1, bad_is_red);
+    term_cellf(t, "bad news");
+    term_cellf(t, "bad news");
+    term_cellf(t, "/q");
+    term_cellf(t, "fine");
+    cr_assert_eq(term_table_print(t, out), 0);
+    const char *seen = shown(master, out);
+    cr_assert_not_null(strstr(seen,
+                              "bad news  \033[31mba...\033[0m\r\n"
+                              "/q         fine\r\n"), "%s", seen);
+    term_table_close(&t);
+    fclose(out);
+}
+
 Test(term, words_go_to_the_next_line_whole_and_indented)
 {
     char *text;

@@ -243,6 +243,24 @@ Test(top_view, what_needs_a_person_has_a_colour_and_nothing_beside_it)
     canvas_close(&drawn);
 }
 
+/* A colour or a line under a word would go on to the next one. */
+Test(top_view, what_is_between_two_parts_is_plain)
+{
+    struct view_queue q[] = {a_queue("/orders")};
+    struct view v = a_view(q, 1);
+
+    q[0].state = "paused";
+    q[0].depth = 10;
+    draw(&v, 80, 24);
+    cr_assert_eq(paint_of("/orders", "paused"), PAINT_WARN);
+    cr_assert_eq(paint_of("/orders", "         10/10"), PAINT_PLAIN);
+    cr_assert_eq(paint_of("/orders", "10/10"), PAINT_WARN);
+    cr_assert_eq(paint_of("/orders", "       0.0"), PAINT_PLAIN);
+    cr_assert_eq(paint_of("QUEUE", "QUEUE"), PAINT_SORTED);
+    cr_assert_eq(paint_of("QUEUE", "  STATE"), PAINT_PLAIN);
+    canvas_close(&drawn);
+}
+
 Test(top_view, a_queue_that_cannot_be_looked_at_says_why)
 {
     struct view_queue q[] = {a_queue("/orders")};

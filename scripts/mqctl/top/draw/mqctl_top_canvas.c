@@ -43,11 +43,25 @@ static struct canvas_line *current(struct canvas *c)
                                                         : NULL;
 }
 
-/* fill - blanks up to a column, in the paint of what is there */
+/* paint_from - what follows has that paint; false: there is no room for one
+ * more part */
+static bool paint_from(struct canvas_line *l, size_t from, enum paint paint)
+{
+    if (l->count == CANVAS_PARTS)
+        return false;
+    l->parts[l->count].from = from;
+    l->parts[l->count++].paint = paint;
+    return true;
+}
+
+/* fill - blanks up to a column; plain, as an underline or the colour of a line
+ * that is chosen would show */
 static void fill(struct canvas_line *l, int x)
 {
     size_t used = strlen(l->text);
 
+    if (l->columns < x && l->count)
+        paint_from(l, used, PAINT_PLAIN);
     while (l->columns < x && used < sizeof l->text - 1) {
         l->text[used++] = ' ';
         l->columns++;
@@ -62,15 +76,13 @@ static void add(const struct canvas *c, struct canvas_line *l, int x,
     int columns;
     size_t used, n;
 
-    if (x >= c->columns || l->count == CANVAS_PARTS)
+    if (x >= c->columns)
         return;
     fill(l, x);
     used = strlen(l->text);
     n = term_fit(text, c->columns - l->columns, &columns);
-    if (n == 0 || used + n >= sizeof l->text)
+    if (n == 0 || used + n >= sizeof l->text || !paint_from(l, used, paint))
         return;
-    l->parts[l->count].from = used;
-    l->parts[l->count++].paint = paint;
     memcpy(l->text + used, text, n);
     l->text[used + n] = '\0';
     l->columns += columns;

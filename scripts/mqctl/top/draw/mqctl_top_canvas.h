@@ -22,7 +22,7 @@ enum paint {
 };
 
 #define CANVAS_BYTES 4096 /* of a line, the NUL included */
-#define CANVAS_PARTS 32
+#define CANVAS_PARTS 64
 
 struct canvas_line {
     char text[CANVAS_BYTES];

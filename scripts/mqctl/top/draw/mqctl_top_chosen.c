@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/safe_text.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/top/draw/mqctl_top_view.h"
 
@@ -30,9 +31,11 @@ static const char *since(const struct view *v, uint64_t wall_ns,
 static void ended(const struct view *v, struct canvas *c,
                   const struct view_queue *q)
 {
-    char numbers[160], oldest[TOP_SHORT] = "-";
-    int room, name = term_columns(q->name);
+    char numbers[160], oldest[TOP_SHORT] = "-", text[CANVAS_TEXT];
+    int room, name;
 
+    safe_text_copy(text, sizeof text, q->name, strlen(q->name));
+    name = term_columns(text);
     if (v->detail->oldest_ns)
         since(v, v->detail->oldest_ns, oldest);
     snprintf(numbers, sizeof numbers,
@@ -43,7 +46,7 @@ static void ended(const struct view *v, struct canvas *c,
     if (room > name)
         room = name;
     if (room == name || room > 6) { /* less of a name says nothing */
-        canvas_cell(c, 0, room, CANVAS_MIDDLE, PAINT_PLAIN, q->name);
+        canvas_cell(c, 0, room, CANVAS_MIDDLE, PAINT_PLAIN, text);
         canvas_put(c, room, PAINT_PLAIN, ": %s", numbers);
     } else {
         canvas_put(c, 0, PAINT_PLAIN, "%s", numbers);

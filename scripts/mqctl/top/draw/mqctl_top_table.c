@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/safe_text.h"
+#include "common/state/counters.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/top/draw/mqctl_top_view.h"
 
@@ -24,29 +25,13 @@
 
 enum paint view_state_paint(const struct view_queue *q)
 {
-    static const struct {
-        const char *state;
-        enum paint paint;
-    } wrong[] = {
-        {"killed", PAINT_BAD},
-        {"breaker open", PAINT_BAD},
-        {"store.db is gone", PAINT_BAD},
-        {"custody is gone", PAINT_BAD},
-        {"its disk is read-only", PAINT_BAD},
-        {"store cannot be written", PAINT_BAD},
-        {"trouble with the queue", PAINT_BAD},
-        {"breaker probing", PAINT_WARN},
-        {"paused", PAINT_WARN},
-    };
+    enum counters_alarm alarm = counters_alarm(q->state);
 
     if (strcmp(q->state, "not running") == 0) /* and messages wait for it */
         return q->depth > 0 || q->waits > 0 ? PAINT_BAD : PAINT_PLAIN;
-    if (strncmp(q->state, "full", 4) == 0)
-        return PAINT_WARN;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (strcmp(q->state, wrong[i].state) == 0)
-            return wrong[i].paint;
-    return PAINT_PLAIN;
+    return alarm == COUNTERS_BAD    ? PAINT_BAD
+           : alarm == COUNTERS_LOOK ? PAINT_WARN
+                                    : PAINT_PLAIN;
 }
 
 /* full - senders wait */
