@@ -94,7 +94,7 @@ static void *sleep_on(void *arg)
 /* look - as cheap as it can be had */
 static uint64_t look(struct quick_clock *clock, uint64_t before_ns)
 {
-    uint64_t now;
+    uint64_t now = before_ns;
 
     return quick_clock_read(clock, &now) ? now
                                          : quick_clock_look(clock, before_ns);

@@ -53,18 +53,21 @@ static inline uint64_t quick_clock_ticks(void)
 
 void quick_clock_open(struct quick_clock *q);
 
-/* True: it is `*ns` when the counter says `ticks`. */
+/* True: it is `*ns` when the counter says `ticks`, and never less than `*ns` was,
+ * which is what the caller was told before: the counter of another processor
+ * may be behind by less than the kernel notices. */
 static inline bool quick_clock_at(const struct quick_clock *q, uint64_t ticks,
                                   uint64_t *ns)
 {
-    uint64_t passed = ticks - q->ticks;
+    uint64_t passed = ticks - q->ticks, now;
 
     if (__builtin_expect(passed >= q->valid, 0))
         return false;
-    *ns = q->ns + (passed * q->pace >> 32);
+    now = q->ns + (passed * q->pace >> 32);
+    *ns = now > *ns ? now : *ns;
     return true;
 }
-/* The same of now. False: quick_clock_look has to be asked. */
+/* The same of now. False: quick_clock_look must be asked. */
 static inline bool quick_clock_read(const struct quick_clock *q, uint64_t *ns)
 {
     return quick_clock_at(q, quick_clock_ticks(), ns);

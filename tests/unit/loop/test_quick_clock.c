@@ -144,10 +144,27 @@ Test(quick_clock, one_that_goes_back_is_not_asked)
     cr_expect_eq(told, kernel);
 }
 
+Test(quick_clock, stands_still_where_another_processors_counter_is_behind)
+{
+    uint64_t before;
+
+    measured();
+    pass(NS_PER_MS);
+    cr_assert(now());
+    before = told;
+    counter -= TICKS * NS_PER_US;
+    cr_expect(now(), "it is after the last look at the kernel's");
+    cr_expect_eq(told, before);
+    pass(2 * NS_PER_US);
+    cr_expect(now());
+    cr_expect_gt(told, before);
+}
+
 Test(quick_clock, is_not_measured_while_it_may_have_slept)
 {
     begin();
-    counter += TICKS * 60 * NS_PER_S; /* the kernel's stands in a suspend */
+    /* In a suspend the kernel's clock stands still. */
+    counter += TICKS * 60 * NS_PER_S;
     kernel += 5 * NS_PER_S;
     look();
     cr_expect_not(now());
