@@ -207,11 +207,11 @@ void amqp_hold_locked(struct source_amqp *q, struct amqp_message *m);
 void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag);
 /* For the outbox. */
 void amqp_job_locked(struct source_amqp *q, struct amqp_message *m);
-/* `m` goes on in another queue at due_wall_ns; or is buried. `error` is
+/* `m` goes on in another queue at due_wall_ns; or is a dead letter. `error` is
  * constant. */
 void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m);
-void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m,
-                      enum dead_reason reason, const char *error);
+void amqp_die_locked(struct source_amqp *q, struct amqp_message *m,
+                     enum dead_reason reason, const char *error);
 
 /* ---- amqp_turn.c: mtx is held ---- */
 

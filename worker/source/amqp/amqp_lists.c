@@ -108,8 +108,8 @@ void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m)
     amqp_job_locked(q, m);
 }
 
-void amqp_bury_locked(struct source_amqp *q, struct amqp_message *m,
-                      enum dead_reason reason, const char *error)
+void amqp_die_locked(struct source_amqp *q, struct amqp_message *m,
+                     enum dead_reason reason, const char *error)
 {
     m->at = AMQP_HOP;
     m->job = (struct amqp_job){.own = {.m = &m->m,

@@ -169,9 +169,9 @@ static void place(struct source_amqp *q, struct amqp_message *m)
     uint64_t now = clock_wall_ns();
 
     if (m->misgrouped) {
-        amqp_bury_locked(q, m, REASON_BAD_HEADER, m->misgrouped);
+        amqp_die_locked(q, m, REASON_BAD_HEADER, m->misgrouped);
     } else if (crashed_last(q, m)) {
-        amqp_bury_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
+        amqp_die_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
     } else if (m->due_wall_ns > now &&
                topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
         amqp_hop_locked(q, m);
