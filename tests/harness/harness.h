@@ -96,6 +96,13 @@ int harness_wait(struct harness_process *p, unsigned limit_ms);
 bool harness_running(struct harness_process *p);
 /* What all processes of this test do, and said last: for a report. */
 const char *harness_said(void);
+/* How often its threads gave up the processor, all together: a thread that is
+ * woken does so once more. */
+long harness_switches(const struct harness_process *p);
+/* Wait until it has nothing left to do: its threads sleep, for longer than it
+ * takes until a worker has told others of what it did last. -1: they never do,
+ * as a sanitizer has one of its own; else harness_switches. */
+long harness_settled(const struct harness_process *p, unsigned limit_ms);
 /* SIGTERM, then harness_wait. */
 int harness_stop(struct harness_process *p, unsigned limit_ms);
 /* SIGKILL and reap. */

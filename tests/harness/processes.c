@@ -342,6 +342,33 @@ struct harness_result harness_run_spec(const struct harness_spec *spec)
     return r;
 }
 
+long harness_switches(const struct harness_process *p)
+{
+    char command[160];
+
+    snprintf(command, sizeof command,
+             "cat /proc/%d/task/*/status | "
+             "awk '/^voluntary_ctxt/ { n += $2 } END { print n }'",
+             (int)p->pid);
+    return atol(harness_run("sh", "-c", command).out);
+}
+
+long harness_settled(const struct harness_process *p, unsigned limit_ms)
+{
+    uint64_t deadline = harness_deadline(limit_ms);
+    long before, now = harness_switches(p);
+
+    if (harness_lines_with(harness_path("/proc/%d/maps", p->pid), "libtsan"))
+        return -1;
+    do {
+        before = now;
+        harness_run("sleep", "1.3");
+        now = harness_switches(p);
+        harness_nap(deadline, "a process that sleeps");
+    } while (now != before);
+    return now;
+}
+
 const char *processes_report(void)
 {
     static const char *const marks[] = {"Sanitizer: ", "runtime error: "};

@@ -12,39 +12,6 @@ TestSuite(worker_idle, .init = harness_init, .fini = harness_fini,
 
 enum { IDLE_S = 10 };
 
-/* switches - how often its threads gave up the processor, all together: a
- * thread that is woken does so once more */
-static long switches(const struct harness_process *w)
-{
-    char command[160];
-    snprintf(command, sizeof command,
-             "cat /proc/%d/task/*/status | "
-             "awk '/^voluntary_ctxt/ { n += $2 } END { print n }'",
-             (int)harness_pid(w));
-    return atol(harness_run("sh", "-c", command).out);
-}
-
-/* settled - the worker has nothing left to do: its threads sleep, for longer
- * than it takes until it has told others of what it did last */
-static void settled(const struct harness_process *w)
-{
-    uint64_t deadline = harness_deadline(10000);
-    long before, now = switches(w);
-    do {
-        before = now;
-        harness_run("sleep", "1.3");
-        now = switches(w);
-        harness_nap(deadline, "a worker that sleeps");
-    } while (now != before);
-}
-
-/* has_company - a thread that is not ours wakes all the time */
-static bool has_company(const struct harness_process *w)
-{
-    return harness_lines_with(harness_path("/proc/%d/maps", harness_pid(w)),
-                              "libtsan") > 0;
-}
-
 /* calls_returned - system calls that came back under strace in IDLE_S; -1: it
  * cannot be traced here */
 static long calls_returned(const struct harness_process *w)
@@ -79,16 +46,15 @@ Test(worker_idle, ten_seconds_of_nothing_wake_it_once_at_most)
         harness_send_text(q, "good\n");
     harness_until_lines("runs", 10, 5000);
     harness_wait_log(w, "event=retry", 5000);
-    if (has_company(w))
+    if (harness_settled(w, 10000) < 0)
         cr_skip_test("the thread sanitizer's own thread never sleeps");
-    settled(w);
     long calls = calls_returned(w);
     if (calls < 0) {
         char seconds[16];
-        long before = switches(w);
+        long before = harness_switches(w);
         snprintf(seconds, sizeof seconds, "%d", IDLE_S);
         harness_run("sleep", seconds);
-        calls = switches(w) - before;
+        calls = harness_switches(w) - before;
     }
     cr_assert_leq(calls, 1, "%ld in %d s:\n%s", calls, IDLE_S,
                   harness_read("trace", NULL));
