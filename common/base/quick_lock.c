@@ -27,11 +27,11 @@ static bool spun(struct quick_lock *l)
 }
 
 /* quick_lock_wait - counted before the barrier, it sleeps after it
- * Whoever stored 0 before the barrier has done so for the kernel, too, which
- * goes to sleep only while it is 1. Whoever stores it after the barrier looks
- * at `waiters` after it as well, and wakes one. So no wake-up is missed. One
- * that is woken and comes too late sleeps again; who was quicker wakes another.
- * A call that fails, or returns early, tries again.
+ * A thread that stored 0 before the barrier did so for the kernel, too, which
+ * puts this one to sleep only while the word is 1. A thread that stores 0 after
+ * the barrier also reads `waiters` after it, and wakes one. So no wake-up is
+ * missed. A thread that is woken and comes too late sleeps again; the one that
+ * was quicker wakes another. A call that fails, or returns early, tries again.
  */
 void quick_lock_wait(struct quick_lock *l)
 {

@@ -3,7 +3,7 @@
  * WHAT   Keys of messages whose end a kill must not undo before their rows are
  *        deleted, many at a time: a mapped file beside that of custody. To note
  *        one is one store to it.
- * WHO    open, reset, each, close: one thread, which has the lock of the state
+ * WHO    open, reset, close: one thread, which has the lock of the state
  *        directory. put: any thread. peek and drop: one thread at a time.
  *        look: any program.
  * OWNS   The file, its mapping.

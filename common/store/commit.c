@@ -8,8 +8,9 @@
  *                           are not: all of the batch or nothing. Nobody was
  *                           told; a slot whose message is in the store already
  *                           is found at recovery by its receive sequence.
- *   after COMMIT            everything is on the disk (synchronous=FULL). Who
- *                           was not woken yet: as above.
+ *   after COMMIT            everything is on the disk (synchronous=FULL). The
+ *                           slots of callers that were not woken yet are found
+ *                           at recovery, as above.
  * What a commit wrote can be read, and made more of, before its callers are
  * awake: a retry that is due runs to its end. But nothing of that is written by
  * this process before the slots that the commit settled are FREE (`durable`),

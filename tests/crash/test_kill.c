@@ -46,7 +46,7 @@ TestSuite(kill, .init = harness_init, .fini = harness_fini, .timeout = 3600);
 
 /* ---- sending ---- */
 
-/* sized_wrap - every seventh message gets a text header; its size */
+/* message_make - every seventh message gets a text header; its size */
 static size_t message_make(uint32_t number, char *message)
 {
     unsigned char body[KILL_MAX];

@@ -137,7 +137,7 @@ static bool none_in_flight(void)
     return busy_slot(&word) < 0;
 }
 
-/* recovered - a worker over the restored file; it has dealt with it once it
+/* restarted - a worker over the restored file; it has dealt with it once it
  * says that it has started and no slot is in use */
 static struct harness_process *restarted(const char *crashes)
 {

@@ -128,10 +128,10 @@ static uint64_t patience(bool held, pid_t owner)
 }
 
 /* refused - why the lock cannot be had: -EAGAIN if it will be, soon
- * Who only looks (worker_lock_look) holds it shared, for a moment. The kernel
- * tells it apart: next to a worker's lock no other can be had, next to one of
- * those a shared one can. So somebody who looks cannot refuse a start, whatever
- * number an old pidfile names; what he may do is delay it.
+ * A program that only looks (worker_lock_look) holds it shared, for a moment.
+ * The kernel tells the two apart: beside a worker's lock no other can be had,
+ * beside that of a program that looks a shared one can. So a look cannot refuse
+ * a start, whatever number an old pidfile names; it can only delay it.
  */
 static int refused(struct pid_file *l, const char *queue, uint64_t waited,
                    struct problem *p)

@@ -68,9 +68,9 @@ size_t dispatch_held(const struct flow *f)
     return groups_held(f->dispatch->groups);
 }
 
-/* held - it waits for an operator
- * Who is watching already may have looked when the letter was gone and the
- * group not held yet: so look once more. What goes later than that is noticed.
+/* held - the group waits for an operator
+ * The watch may have looked after the letter had gone and before this group was
+ * held: so look once more. It notices each letter that goes later than that.
  */
 static void held(struct flow *f, const char *key, size_t size)
 {
@@ -80,7 +80,7 @@ static void held(struct flow *f, const char *key, size_t size)
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
-    /* Who looks when this worker was killed asks for it. */
+    /* For those who look after this worker was killed. */
     counters_gauge(f->counters, COUNTERS_GROUPS_HELD, dispatch_held(f));
     f->source->ops->watch(f->source, false);
     went = let_go(f, key, size);

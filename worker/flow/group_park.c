@@ -143,10 +143,10 @@ static bool park_some(struct flow *f)
 }
 
 /* dispatch_relieve - park until there is room
- * Who finds another thread parking goes away, and nobody else would see that
- * the lookahead was filled meanwhile: so whoever parked looks again after it
- * has said that it does not park any more. While a delay after trouble runs it
- * is not tried again: take_any comes by with each message.
+ * A thread that finds another one parking goes away, and nobody else would see
+ * that the lookahead was filled meanwhile: so the thread that parked looks
+ * again after it has said that it does not park any more. While a delay after
+ * trouble runs it does not try again: take_any calls this for each message.
  */
 void dispatch_relieve(struct flow *f)
 {

@@ -139,7 +139,7 @@ static void item_run(struct pool_job *job)
             gate_leave(&f->gate);
         item = NULL;
         if (why == LEFT_CONTENDED) {
-            /* Who stayed has the queue, as long as its handlers are quick. */
+            /* The item that stayed has the queue, while handlers are quick. */
             peeker_look_soon(f->peeker);
         } else if (left(f, why == LEFT_EMPTY)) {
             item = block(f);

@@ -361,7 +361,7 @@ void settle_named(struct flow *f, const struct delivery *d,
                      settle_ended_at(d, out));
 }
 
-/* settle_told - nothing waits for who wants to hear of it but this thread */
+/* settle_told - the handler's own `settled`; only this thread waits for it */
 void settle_told(struct flow *f, const struct delivery *d,
                  const struct outcome *out)
 {

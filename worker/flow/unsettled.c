@@ -204,8 +204,8 @@ static int flush(struct unsettled *u)
 }
 
 /* again_all - the store may be writable by now
- * What comes meanwhile is given by this run, or starts the next one: whoever
- * puts it on the list asks for that under the lock.
+ * A verdict that comes meanwhile is written by this run or starts the next one:
+ * the thread that puts it on the list asks for that under the lock.
  */
 static int again_all(struct chore *chore)
 {

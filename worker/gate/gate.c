@@ -1,7 +1,7 @@
 /* gate.c - whether messages may be taken, and why not (see gate.h)
  *
- * Whoever changes a reason not to take messages says GATE_CHANGED after the
- * change, and a work item after it has counted itself out. So of two that
+ * The thread that changes a reason not to take messages says GATE_CHANGED after
+ * the change, and a work item after it has counted itself out. So of two that
  * happen at once, the later one sees both.
  */
 #include "worker/gate/gate.h"
@@ -36,8 +36,8 @@ static unsigned attend_bits(struct gate *g)
 }
 
 /* attend - the gate's bits, called after each change of a reason
- * Whoever has the lock last has seen all changes. One that asks no lock as long
- * as its bit is clear (counted) is seen in the second look.
+ * The last thread to get the lock has seen all changes. A change that takes no
+ * lock while its bit is clear (counted) is seen in the second look.
  */
 static void attend(struct gate *g)
 {

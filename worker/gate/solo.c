@@ -74,9 +74,9 @@ static bool spun(struct solo *s)
 }
 
 /* solo_lock - the mutex; it is tried for a while before it is slept for
- * Who receives from a full queue wakes its sender, which runs at once, in the
- * place of who woke it. That one has the mutex, and is back when the sender has
- * sent a message or two, in less time than a sleep and a wake-up would take.
+ * A thread that receives from a full queue wakes the sender, which runs at once
+ * in its place. The thread still has the mutex, and runs again when the sender
+ * has sent a message or two: in less time than a sleep and a wake-up would take.
  * Of two that count a wait in vain one may be lost: it only decides whether the
  * next one is tried.
  */

@@ -3,7 +3,7 @@
  * WHAT   power_load records a run (power_trace.h). power_disk knows what is on
  *        the disk at a point of it and what may be, and makes one of the
  *        states that are legal there. power_store reads a store as SQLite
- *        does. power_audit compares, and starts a worker.
+ *        does. power.c compares, and starts a worker.
  * WHO    power.c.
  * FAILS  What the test itself cannot do ends the program, status 70.
  */

@@ -31,7 +31,7 @@ struct producer {
 
 static pid_t pids[TORTURE_PRODUCERS];
 
-/* queue_open - the one that has the name now */
+/* open_queue - the one that has the name now */
 static int open_queue(struct producer *p)
 {
     if (p->mq >= 0)

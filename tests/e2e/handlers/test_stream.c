@@ -48,7 +48,7 @@ static const char *head(size_t n)
     return line;
 }
 
-/* started - pid of the n-th child */
+/* child - pid of the n-th child */
 static pid_t child(struct harness_process *w, size_t n)
 {
     static const char event[] = "event=stream_child_started pid=";

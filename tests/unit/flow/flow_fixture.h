@@ -141,7 +141,7 @@ static inline void flow_close(void)
     fake_close();
 }
 
-/* settles_late - from here on, as a source with SOURCE_ASYNC does */
+/* late_source - from here on, as a source with SOURCE_ASYNC does */
 static inline void late_source(void)
 {
     fake.ops.can |= SOURCE_ASYNC;

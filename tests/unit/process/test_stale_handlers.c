@@ -110,7 +110,7 @@ static void tree_reap(struct tree *t, const char *what)
     close(t->gone);
 }
 
-/* leftover - as recovery has it from the slot */
+/* leftover_of - as recovery has it from the slot */
 static struct stale_handler leftover_of(const struct tree *t, uint64_t seq)
 {
     return (struct stale_handler){

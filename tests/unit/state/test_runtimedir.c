@@ -197,7 +197,7 @@ static struct statedir state(const char *name)
     return dir;
 }
 
-/* started - a worker with the state directory `name` that has gone as far as
+/* started_at - a worker with the state directory `name` that has gone as far as
  * custody; its folder is `want` in memory, or below `runtime` there */
 static struct runtimedir started_at(const char *name, const char *runtime,
                                     const char *want)

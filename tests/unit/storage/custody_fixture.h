@@ -113,8 +113,6 @@ static inline void fixture_text_is(const struct slot *slot, const char *text)
     cr_assert_arr_eq(slot->body, text, strlen(text));
 }
 
-/* fixture_killed - what a kill of the worker leaves: the file goes on as it is.
- * The mapping that is given up here is the page cache's, as the file is. */
 static inline void fixture_copy(const char *from, const char *to)
 {
     char buf[65536];

@@ -73,7 +73,7 @@ static struct letter_mark marked(struct store *s, int64_t row, uint64_t died_ns)
     return m;
 }
 
-/* replay_of - how the letter was sent last */
+/* replay_see - how the letter was sent last */
 static int replay_see(const struct letter *l, void *arg)
 {
     *(struct letter_replay *)arg = l->replay;

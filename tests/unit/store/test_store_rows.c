@@ -457,7 +457,7 @@ static void waits_right(struct store *s)
               (long long)n);
 }
 
-/* step - one of what a worker, or an operator beside it, does to rows */
+/* waits_step - one of what a worker, or an operator beside it, does to rows */
 static void waits_step(struct store *s, int64_t most, uint64_t *seq)
 {
     enum store_state state = (enum store_state)(1 + random() % 4);

@@ -15,7 +15,7 @@
 #include "common/text/term_table.h"
 #include "tests/unit/text/hidden_fixture.h"
 
-/* safe - what term_safe makes of `data`; freed by nobody, the test ends soon */
+/* safe - what safe_text makes of `data`; freed by nobody, the test ends soon */
 static const char *safe(const void *data, size_t size, bool one_line)
 {
     static char *text;

@@ -2,7 +2,6 @@
  *
  * WHAT   A view of some queues, and the lines that are made of it.
  * WHO    tests/unit/top/
- * OWNS   The canvas, until view_end.
  * FAILS  By ending the test.
  */
 #ifndef TESTS_UNIT_TOP_VIEW_FIXTURE_H

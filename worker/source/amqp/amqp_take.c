@@ -230,7 +230,7 @@ static void group_set(struct source_amqp *q, struct amqp_message *m,
                                 "workers and senders"));
 }
 
-/* read - what its properties say */
+/* read_envelope - what its properties say */
 static int read_envelope(struct source_amqp *q, struct amqp_message *m,
                          bool redelivered)
 {

@@ -88,7 +88,7 @@ void side_lost(struct amqp_side *side, const char *why)
     link_close(&side->link);
 }
 
-/* pause - so many workers that lose one node do not come back at once */
+/* pause_before - many workers that lose one node do not come back at once */
 static void pause_before(struct amqp_side *side)
 {
     uint64_t now = clock_mono_ns();

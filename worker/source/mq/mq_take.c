@@ -86,8 +86,8 @@ int mq_lend(struct source_mq *q, unsigned lane, struct message **out)
 /* half_received - the call failed when the message had left the queue: a page
  * of the slot could not be had, although it was stored to just before. The slot
  * stays as a kill would leave it, and the next start runs what is there. So the
- * number is used up: whoever had it next, once settled, would be taken for this
- * one.
+ * sequence number is consumed: if the next message had the same one, its verdict
+ * would be mistaken for this message's at recovery.
  */
 static int half_received(struct source_mq *q, int err)
 {
@@ -234,10 +234,10 @@ static bool comes_before(const struct store_parked *p, const struct message *m,
 }
 
 /* mq_unpark - the next row of a group
- * Whoever wrote it there may not be back from the commit yet: then it is
- * claimed still, -EINPROGRESS. Its claim is given up before its group is told
- * that it has arrived. So a group that is given back waits for that (PARKING),
- * or the claim is gone.
+ * The thread that wrote the row may not be back from the commit yet: then the
+ * row is still claimed, -EINPROGRESS. That thread gives up the claim before it
+ * tells the group that the row has arrived. So a group that is given back waits
+ * for that (PARKING), or the claim is gone.
  */
 int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
               const struct message *before, struct message **out)

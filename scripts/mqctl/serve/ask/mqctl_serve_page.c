@@ -95,7 +95,7 @@ static void state_cell(FILE *out, const char *tag, const json_t *q)
     fprintf(out, "</span></%s>", tag);
 }
 
-/* of - "3 / 10": a number and its limit */
+/* of_cell - "3 / 10": a number and its limit */
 static void of_cell(FILE *out, const json_t *q, const char *name,
                     const char *most)
 {
