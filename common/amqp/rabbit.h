@@ -24,8 +24,6 @@
     X(amqp_basic_nack)                  \
     X(amqp_basic_publish)               \
     X(amqp_basic_qos)                   \
-    X(amqp_bytes_malloc_dup)            \
-    X(amqp_channel_close)               \
     X(amqp_channel_open)                \
     X(amqp_confirm_select)              \
     X(amqp_connection_close)            \
@@ -36,7 +34,6 @@
     X(amqp_error_string2)               \
     X(amqp_exchange_declare)            \
     X(amqp_frames_enqueued)             \
-    X(amqp_get_heartbeat)               \
     X(amqp_get_frame_max)               \
     X(amqp_get_rpc_reply)               \
     X(amqp_get_server_properties)       \
@@ -48,7 +45,6 @@
     X(amqp_queue_bind)                  \
     X(amqp_queue_declare)               \
     X(amqp_queue_delete)                \
-    X(amqp_queue_purge)                 \
     X(amqp_send_method)                 \
     X(amqp_set_handshake_timeout)       \
     X(amqp_set_rpc_timeout)             \

@@ -54,7 +54,8 @@ static size_t page_round(size_t n)
     return (n + page - 1) / page * page;
 }
 
-size_t custody_stride(size_t body_bytes)
+/* stride_of - bytes from slot to slot */
+static size_t stride_of(size_t body_bytes)
 {
     return (SLOT_HEADER + body_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN *
            SLOT_ALIGN;
@@ -142,7 +143,7 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     h->head_bytes = FILE_HEAD;
     h->slot_head_bytes = SLOT_HEADER;
     h->body_bytes = body_bytes;
-    h->stride = custody_stride(body_bytes);
+    h->stride = stride_of(body_bytes);
     h->nonce = nonce;
     if (nonce == 0 &&
         getrandom(&h->nonce, sizeof h->nonce, 0) != sizeof h->nonce)
@@ -248,7 +249,7 @@ int custody_head_check(const struct custody_head *h, const char *path,
                            path, h->version, h->head_bytes, h->slot_head_bytes,
                            CUSTODY_VERSION, FILE_HEAD, SLOT_HEADER);
     if (h->sum != head_sum(h) || h->body_bytes > CUSTODY_BODY_MAX ||
-        h->stride != custody_stride(h->body_bytes))
+        h->stride != stride_of(h->body_bytes))
         return problem_set(p, EX_CONFIG, EINVAL,
                            "the header of custody file %s is damaged (check "
                            "sum); it was left untouched: move it away to "

@@ -40,8 +40,7 @@ _Static_assert(offsetof(struct custody_head, body_bytes) == 24,
 _Static_assert(offsetof(struct custody_head, sum) == 48, "custody format");
 _Static_assert(offsetof(struct custody_head, boot_id) == 72, "custody format");
 
-/* Bytes from slot to slot, and of a file with that geometry (whole pages). */
-size_t custody_stride(size_t body_bytes);
+/* Bytes of a file with that geometry (whole pages). */
 size_t custody_file_bytes(size_t stride, unsigned slots);
 /* The run of the machine that a header names; and naming one in it. The id is
  * written last. */

@@ -102,7 +102,7 @@ fill_long(unsigned char *at, const struct slot_fill *fill, size_t size)
 
 /* fill_body - the first `size` bytes of a body are fill again
  * FILL_LEAST bytes are the slot's, as a body takes up a multiple of that in the
- * file (custody_stride), and what is fill already may be stored again: so a
+ * file (custody_file.c), and what is fill already may be stored again: so a
  * short message costs no call. memmove, as gcc makes "rep movsq" of a memcpy of
  * any size, which takes longer to begin than a short copy takes. */
 #define FILL_LEAST 64

@@ -58,7 +58,8 @@ bool proc_text(char *buf, size_t room, const char *fmt, ...)
     return n > 0;
 }
 
-bool proc_link(const char *path, char out[PATH_MAX])
+/* link_read - where it leads, " (deleted)" left out; false: nowhere */
+static bool link_read(const char *path, char out[PATH_MAX])
 {
     ssize_t n = readlink(path, out, PATH_MAX - 1);
     size_t end = sizeof DELETED - 1, size = n > 0 ? (size_t)n : 0;
@@ -86,7 +87,7 @@ static bool fd_look(int fd, void *arg)
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)w->pid, fd);
     /* Most descriptors have no path ("socket:[17]"): skip them early. */
-    if (proc_link(path, name) && name[0] == '/' && name[1] &&
+    if (link_read(path, name) && name[0] == '/' && name[1] &&
         !strchr(name + 1, '/') && statfs(path, &fs) == 0 &&
         fs.f_type == MQUEUE_MAGIC && stat(path, &seen.st) == 0)
         w->visit(&seen, w->arg);
@@ -142,7 +143,7 @@ static bool pidfile_look(int fd, void *arg)
     struct stat its, name;
 
     snprintf(entry, sizeof entry, "/proc/%d/fd/%d", (int)s->out->pid, fd);
-    if (!proc_link(entry, target) || target[0] != '/')
+    if (!link_read(entry, target) || target[0] != '/')
         return true;
     slash = strrchr(target, '/');
     if (strcmp(slash + 1, STATEDIR_PIDFILE) != 0)

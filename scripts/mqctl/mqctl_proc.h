@@ -37,8 +37,6 @@ int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
 /* A short file, NUL-terminated; false, and "": it is empty or not there. */
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Where a link leads, " (deleted)" left out; false: nowhere. */
-bool proc_link(const char *path, char out[PATH_MAX]);
 
 /* A worker of a queue. */
 struct holder {

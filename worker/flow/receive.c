@@ -56,8 +56,8 @@ static bool not_delivered(const struct outcome *out)
            (out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT);
 }
 
-/* receive_ended - two sums, the verdict */
-void receive_ended(struct receive *item, struct delivery *d, uint64_t took)
+/* ended - two sums, the verdict */
+static void ended(struct receive *item, struct delivery *d, uint64_t took)
 {
     struct flow *f = item->flow;
 
@@ -77,7 +77,7 @@ void receive_ended(struct receive *item, struct delivery *d, uint64_t took)
 
 void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
 {
-    receive_ended(item, d, receive_look(item) - since_ns);
+    ended(item, d, receive_look(item) - since_ns);
 }
 
 /* is_usual - done, and nobody has anything to learn from it: the message is not
@@ -104,7 +104,7 @@ static inline void run(struct receive *item)
     took = receive_look(item) - before;
     item->out.duration_ns = took;
     if (!is_usual(&item->out)) {
-        receive_ended(item, d, took);
+        ended(item, d, took);
         return;
     }
     counters_one_ended(item->count, took);

@@ -103,8 +103,7 @@ static inline void receive_begins(struct receive *item, struct delivery *d)
 bool receive_must_leave(struct receive *item, enum why *why);
 /* Whether an empty queue is tried again. */
 bool receive_spins(struct receive *item);
-/* It ended, item->out but for its duration: count and settle. `took`: now. */
-void receive_ended(struct receive *item, struct delivery *d, uint64_t took);
+/* It ended, item->out but for its duration: count and settle. */
 void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 
 /* ---- receive_next.c ---- */

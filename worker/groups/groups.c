@@ -95,7 +95,8 @@ static void unlink_locked(struct groups *g, struct group *group)
     group->state = GROUP_IDLE;
 }
 
-void group_run_locked(struct groups *g, struct group *group)
+/* run_locked - to RUNNING, off the list that it is on */
+static void run_locked(struct groups *g, struct group *group)
 {
     unlink_locked(g, group);
     group->state = GROUP_RUNNING;
@@ -276,7 +277,7 @@ struct group *groups_lease(struct groups *g)
     quick_lock(&g->mtx);
     group = TAILQ_FIRST(&g->runs);
     if (group) {
-        group_run_locked(g, group);
+        run_locked(g, group);
         if (group->parked == 0)
             ahead_locked(g, group);
     }
@@ -483,7 +484,7 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
     if (group && (group->state != GROUP_BLOCKED || group->head != row))
         group = NULL;
     if (group) {
-        group_run_locked(g, group);
+        run_locked(g, group);
         group->used = USED_UP;
     }
     groups_unlock(g);

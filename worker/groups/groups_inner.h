@@ -70,8 +70,6 @@ int group_lock(struct groups *g, const char *key, size_t size,
 bool group_is_blocked(const struct group *group);
 /* How many of its items could be parked. */
 size_t group_parkable(const struct groups *g, const struct group *group);
-/* To RUNNING, off the list that it is on. */
-void group_run_locked(struct groups *g, struct group *group);
 void group_queue_locked(struct groups *g, struct group *group, bool front);
 /* `state` is BLOCKED or HELD. */
 void group_block_locked(struct groups *g, struct group *group,

@@ -62,9 +62,8 @@ void hooks_check(struct findings *f, struct snapshot *v);
 void clock_check(struct findings *f, struct snapshot *v);
 /* Who else receives from it. */
 void readers_check(struct findings *f, const struct snapshot *v);
-/* Messages in flight whose state directory is gone: in the runtime directory
- * that is found by the rule, and in the one that a queue of ours uses. */
-void strays_check(struct findings *f);
+/* Messages in flight whose state directory is gone, in the runtime directory
+ * that a queue of ours uses. */
 void strays_beside(struct findings *f, const struct statedir *dir);
 
 #endif

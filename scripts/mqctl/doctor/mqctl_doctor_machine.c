@@ -254,7 +254,7 @@ static void stray_found(const char *custody, const char *state, void *arg)
 }
 
 /* strays_check - where workers of ours have messages in flight by default */
-void strays_check(struct findings *f)
+static void strays_check(struct findings *f)
 {
     const struct runtimedir_wish wish = {.allow_disk = true};
     char root[PATH_MAX];

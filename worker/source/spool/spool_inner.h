@@ -173,8 +173,6 @@ int spool_write(struct spool *sp, bool waiting);
 
 int spool_thread_start(struct spool *sp);
 void spool_thread_stop(struct spool *sp);
-/* Whether there is room for more from the queue. */
-bool spool_has_room(const struct spool *sp);
 /* What the queue has gets in line, as far as there is room: how many, or
  * -errno. */
 int spool_gather(struct spool *sp);

@@ -28,8 +28,8 @@
 #define RETRY_MS 1000
 #define PIECE    16 /* messages for which others wait */
 
-/* spool_has_room - a spool that is off has none */
-bool spool_has_room(const struct spool *sp)
+/* has_room_locked - for more from the queue; a spool that is off has none */
+static bool has_room_locked(const struct spool *sp)
 {
     return spool_waits(&sp->hook) < spool_most(sp) && spool_numbers(sp);
 }
@@ -42,7 +42,7 @@ static int gather_piece(struct spool *sp, int *n)
 
     pthread_mutex_lock(&sp->mtx);
     for (int i = 0; i < PIECE && !err; i++) {
-        err = spool_has_room(sp) ? spool_receive_locked(sp, wall) : -ENOBUFS;
+        err = has_room_locked(sp) ? spool_receive_locked(sp, wall) : -ENOBUFS;
         *n += !err;
     }
     pthread_mutex_unlock(&sp->mtx);
@@ -128,13 +128,13 @@ static bool to_write(const struct spool *sp)
              atomic_load(&sp->stalled)));
 }
 
-/* has_room - the same for who is not inside; the sequences are take's */
+/* has_room - the same without the lock; the sequences are take's */
 static bool has_room(struct spool *sp)
 {
     bool room;
 
     pthread_mutex_lock(&sp->mtx);
-    room = spool_has_room(sp);
+    room = has_room_locked(sp);
     pthread_mutex_unlock(&sp->mtx);
     return room;
 }

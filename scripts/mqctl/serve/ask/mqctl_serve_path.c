@@ -9,7 +9,7 @@
 #define API "/api/v1"
 
 /* docs/openapi.yaml has those below /api/ and what they answer. */
-const struct serve_route serve_routes[] = {
+static const struct serve_route routes[] = {
     {"GET", "/", SERVE_QUEUES, .page = true},
     {"GET", "/q/{q}", SERVE_QUEUE, .page = true},
     {"GET", "/q/{q}/groups", SERVE_GROUPS, .page = true},
@@ -47,7 +47,6 @@ const struct serve_route serve_routes[] = {
     {"PATCH", API "/queues/{q}/settings", SERVE_SETTINGS, .write = true},
     {"POST", API "/queues/{q}/{word}", SERVE_STEER, .write = true},
 };
-const size_t serve_route_count = sizeof serve_routes / sizeof *serve_routes;
 
 bool serve_number_read(const char *text, int64_t *out)
 {
@@ -150,8 +149,8 @@ static bool matches(struct serve_path *out, const char *pattern,
 /* known - whether any route has that method */
 static bool known(const char *method)
 {
-    for (size_t i = 0; i < serve_route_count; i++)
-        if (strcmp(serve_routes[i].method, method) == 0)
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strcmp(routes[i].method, method) == 0)
             return true;
     return false;
 }
@@ -165,8 +164,8 @@ int serve_path_read(struct serve_path *out, const char *method,
         method = "GET";
     if (!known(method))
         return 501;
-    for (size_t i = 0; i < serve_route_count; i++) {
-        const struct serve_route *r = &serve_routes[i];
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const struct serve_route *r = &routes[i];
 
         if (!matches(out, r->pattern, path))
             continue;

@@ -52,8 +52,6 @@ struct serve_route {
     bool open;  /* needs no token */
     bool write; /* changes something */
 };
-extern const struct serve_route serve_routes[];
-extern const size_t serve_route_count;
 
 #define SERVE_WORD    64
 #define SERVE_SEGMENT (3 * QUEUE_NAME_MAX) /* a queue on a broker, encoded */
