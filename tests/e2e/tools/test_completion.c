@@ -145,10 +145,10 @@ static void ask(const char *shell, const char *script)
 
     /* Where /dev/mqueue is not mounted, and one may not mount it, a queue is
      * known by the folder of its worker. */
-    cr_assert_eq(harness_wait(harness_worker(q, "--exit-when-idle=0s", "--",
-                                             "true"),
-                              10000),
-                 0);
+    cr_assert_eq(
+        harness_wait(harness_worker(q, "--exit-when-idle=0s", "--", "true"),
+                     10000),
+        0);
     snprintf(queue, sizeof queue, "mqsend %.*s", (int)strlen(q) - 1, q);
 
     for (size_t i = 0; i < TYPED; i++)

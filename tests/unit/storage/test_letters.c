@@ -460,10 +460,17 @@ Test(letters, an_error_is_found_by_either_half_or_by_both)
     static const struct {
         const char *like;
         size_t n;
-    } of[] = {{"exit 1", 3}, {"no such order", 2}, {"exit 1: no such*", 2},
-              {"*", 5},      {"card*", 1},         {"*order", 2},
-              {"exit 2", 0}, {"such", 2},          {"1: no", 2},
-              {"such*", 0},  {"", 0}};
+    } of[] = {{"exit 1", 3},
+              {"no such order", 2},
+              {"exit 1: no such*", 2},
+              {"*", 5},
+              {"card*", 1},
+              {"*order", 2},
+              {"exit 2", 0},
+              {"such", 2},
+              {"1: no", 2},
+              {"such*", 0},
+              {"", 0}};
     struct store *s = five();
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         cr_assert(count(s, (struct letter_filter){.error_like = of[i].like}) ==

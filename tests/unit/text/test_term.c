@@ -338,9 +338,9 @@ Test(term, cells_of_a_column_have_a_colour_by_what_is_in_them)
     term_cellf(t, "fine");
     cr_assert_eq(term_table_print(t, out), 0);
     const char *seen = shown(master, out);
-    cr_assert_not_null(strstr(seen,
-                              "bad news  \033[31mba...\033[0m\r\n"
-                              "/q         fine\r\n"), "%s", seen);
+    cr_assert_not_null(strstr(seen, "bad news  \033[31mba...\033[0m\r\n"
+                                    "/q         fine\r\n"),
+                       "%s", seen);
     term_table_close(&t);
     fclose(out);
 }
@@ -382,9 +382,8 @@ Test(term, a_complaint_is_cut_between_words_on_a_terminal)
     complain_as("mqsend");
     complain(0, "the queue is full; no worker runs \033[31m");
     dup2(saved, 2);
-    cr_assert_str_eq(shown(master, out),
-                     "mqsend: the queue is full; no\r\n"
-                     "    worker runs \\x1b[31m\r\n");
+    cr_assert_str_eq(shown(master, out), "mqsend: the queue is full; no\r\n"
+                                         "    worker runs \\x1b[31m\r\n");
     fclose(out);
 }
 
