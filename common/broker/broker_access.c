@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sysexits.h>
 
 const char *broker_access_given(const struct broker_access *a)
@@ -30,4 +31,20 @@ int broker_access_check(const struct broker_access *a, bool on_broker,
         return problem_set(p, EX_USAGE, EINVAL,
                            "--tls-cert and --tls-key go together: give both");
     return 0;
+}
+
+int broker_access_tls_check(const struct broker_access *a, const char *operand,
+                            struct problem *p)
+{
+    const char *given = a->tls.ca     ? "--tls-ca"
+                        : a->tls.cert ? "--tls-cert"
+                        : a->tls.key  ? "--tls-key"
+                                      : NULL;
+
+    if (!given || strncmp(operand, "amqps://", 8) == 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s cannot be used with amqp://, which has no TLS: give "
+                       "amqps://, or leave it out",
+                       given);
 }

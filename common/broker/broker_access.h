@@ -67,5 +67,8 @@ const char *broker_access_given(const struct broker_access *a);
  * without its key: 0, or a problem. */
 int broker_access_check(const struct broker_access *a, bool on_broker,
                         struct problem *p);
+/* For a tool, after that: flags for TLS need an operand that has it. */
+int broker_access_tls_check(const struct broker_access *a, const char *operand,
+                            struct problem *p);
 
 #endif

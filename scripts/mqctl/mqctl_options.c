@@ -363,9 +363,12 @@ static const struct subcommand_flag flags[] = {
 static int broker_flags_check(const struct options *o, struct problem *p)
 {
     int n = o->line.operand_count;
+    const char *last = n > 0 ? o->line.operands[n - 1] : "";
+    bool broker = broker_operand_is(last);
 
-    return broker_access_check(
-        &o->access, n > 0 && broker_operand_is(o->line.operands[n - 1]), p);
+    if (broker_access_check(&o->access, broker, p) < 0)
+        return -EINVAL;
+    return broker ? broker_access_tls_check(&o->access, last, p) : 0;
 }
 
 /* group_check - who can look must not be able to change anything */

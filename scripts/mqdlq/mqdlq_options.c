@@ -286,7 +286,10 @@ static int broker_check(const struct options *o, struct problem *p)
                            "limits how long that may take");
     if (broker && text)
         return problem_set(p, EX_USAGE, EINVAL, "%s", text);
-    return broker_access_check(&o->access, broker, p);
+    if (broker_access_check(&o->access, broker, p) < 0)
+        return -EINVAL;
+    return broker ? broker_access_tls_check(&o->access, o->line.operands[0], p)
+                  : 0;
 }
 
 /* options_check - what the flags cannot mean together */

@@ -299,8 +299,10 @@ static int run(struct options *o, const char *name, const char *body)
 }
 
 /* broker_check - what a queue on a broker cannot have, and any other */
-static int broker_check(const struct options *o, bool broker, struct problem *p)
+static int broker_check(const struct options *o, const char *operand,
+                        struct problem *p)
 {
+    bool broker = broker_operand_is(operand);
     const char *never = o->priority                ? "--priority"
                         : o->envelope.unique.at    ? "--unique"
                         : o->envelope.max_attempts ? "--max-attempts"
@@ -324,7 +326,9 @@ static int broker_check(const struct options *o, bool broker, struct problem *p)
             "--group cannot be used with a queue on a broker that "
             "has no partitions: its workers would run a group "
             "in any order; give --partitions N here and there");
-    return broker_access_check(&o->access, broker, p);
+    if (broker_access_check(&o->access, broker, p) < 0)
+        return -EINVAL;
+    return broker ? broker_access_tls_check(&o->access, operand, p) : 0;
 }
 
 #ifdef MQW_AMQP
@@ -409,7 +413,7 @@ int main(int argc, char **argv)
     if (!err)
         err = options_check(&o, body, &p);
     if (!err)
-        err = broker_check(&o, broker_operand_is(argv[0]), &p);
+        err = broker_check(&o, argv[0], &p);
     if (err)
         return complain_of(&p);
     if (!o.quiet) {

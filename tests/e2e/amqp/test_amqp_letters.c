@@ -422,6 +422,8 @@ Test(amqp_letters, what_cannot_be_is_refused_in_words)
     cr_assert_eq(DLQ("replay", OP, "--raw", "--all").status, 64);
     r = DLQ("discard", OP, "--all", "--state-dir", "/tmp");
     cr_assert_eq(r.status, 64, "%s", r.err);
+    r = DLQ("list", "--tls-ca", "f", OP);
+    cr_assert_eq(r.status, 64, "%s", r.err);
     cr_assert_eq(harness_run("mqdlq", "list", "--tls-ca", "f", "/q").status,
                  64);
     r = DLQ("list", OP);

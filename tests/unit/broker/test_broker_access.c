@@ -64,6 +64,24 @@ Test(broker_access, without_a_broker_each_of_them_is_named)
                      0, "%s", flags[i]);
 }
 
+Test(broker_access, flags_for_tls_need_an_operand_that_has_it)
+{
+    const struct broker_access none = {0},
+                               given[] = {{.tls.ca = "f"},
+                                          {.tls.cert = "f", .tls.key = "f"}};
+    struct problem p;
+
+    cr_assert_eq(broker_access_tls_check(&none, "amqp://h/%2F/q", &p), 0);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        cr_assert_eq(broker_access_tls_check(&given[i], "amqps://h/%2F/q", &p),
+                     0);
+        cr_assert_neq(broker_access_tls_check(&given[i], "amqp://h/%2F/q", &p),
+                      0);
+        cr_assert_eq(p.status, EX_USAGE);
+        cr_assert_not_null(strstr(p.text, "amqps://"), "%s", p.text);
+    }
+}
+
 Test(broker_access, a_certificate_goes_with_its_key)
 {
     cr_assert_str_empty(check(NULL, NULL, true));
