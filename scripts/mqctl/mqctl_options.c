@@ -395,41 +395,12 @@ bool filter_given(const struct options *o)
            f->since_ns || f->until_ns || o->limit;
 }
 
-/* broker_set_check - what its worker would take, and never look at */
-static int broker_set_check(const struct options *o, struct problem *p)
-{
-    static const struct {
-        const char *name, *why;
-    } none[] = {{"spool", "a broker holds what waits already"},
-                {"keep-dead", "letters are at the broker, and stay there"},
-                {"max-dead", "letters are at the broker, and stay there"},
-                {"max-parked", "nothing of it is kept on this machine"}};
-
-    for (int i = 1; i < o->line.operand_count; i++)
-        for (size_t n = 0; n < sizeof none / sizeof none[0]; n++) {
-            const char *given = o->line.operands[i];
-            size_t size = strcspn(given, "=");
-
-            if (strlen(none[n].name) == size &&
-                memcmp(none[n].name, given, size) == 0)
-                return problem_set(p, EX_USAGE, EINVAL,
-                                   "set: %s cannot be set for a queue on a "
-                                   "broker: %s; leave it out",
-                                   none[n].name, none[n].why);
-        }
-    return 0;
-}
-
 /* broker_check - what a queue on a broker does not have */
 static int broker_check(const struct options *o, struct problem *p)
 {
     const char *op = o->line.operand_count > 0 ? o->line.operands[0] : "";
 
-    if (!broker_operand_is(op))
-        return 0;
-    if (o->line.verb == VERB_SET)
-        return broker_set_check(o, p);
-    if (!(1u << o->line.verb & NO_BROKER))
+    if (!broker_operand_is(op) || !(1u << o->line.verb & NO_BROKER))
         return 0;
     if (o->line.verb == VERB_GROUPS || o->line.verb == VERB_GROUP)
         return problem_set(

@@ -17,6 +17,7 @@
 #include "common/base/queue_name.h"
 #include "common/message/header.h"
 #include "common/options/option_value.h"
+#include "worker/config/in_hand_limit.h"
 #include "worker/config/settings_operands.h"
 #include "worker/config/rate_text.h"
 
@@ -188,7 +189,7 @@ static const struct option_row rows[] = {
      .help = "messages of one group that run in a row before other groups get "
              "the thread"},
     {"max-parked", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-     .preset = "100000", AT(max_parked),
+     .preset = "100000", AT(max_parked), SEEN(max_parked_given),
      .help = "messages of blocked groups that may be parked in the store; at "
              "this number nothing more is received"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
@@ -200,7 +201,8 @@ static const struct option_row rows[] = {
      .help = "the group of a message without a header is the text before the "
              "first CHAR of its body"},
     {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-     .preset = "1000000", AT(max_waiting), .under = "Messages that wait",
+     .preset = "1000000", AT(max_waiting), SEEN(max_waiting_given),
+     .under = "Messages that wait",
      .help = "messages that may wait in the store, for any reason; at this "
              "number nothing more is taken from the queue"},
     {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
@@ -409,32 +411,6 @@ static int run_for_check(const struct settings *s, struct problem *p)
                        duration_print(margin, all));
 }
 
-int settings_in_hand_check(const struct settings *s, struct problem *p)
-{
-    uint64_t timeout = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
-    uint64_t sum = timeout, wait;
-    char text[DURATION_TEXT];
-    struct backoff b;
-
-    settings_backoff(s, &b);
-    for (uint32_t n = 1; n < s->max_attempts && sum < SETTINGS_IN_HAND_NS;
-         n++) {
-        wait = backoff_delay(&b, n, 0);
-        sum = ns_add(sum, ns_add(wait, wait / 100 * s->jitter_percent));
-        sum = ns_add(sum, timeout);
-    }
-    if (sum < SETTINGS_IN_HAND_NS)
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "--partitions: --max-attempts %" PRIu64 ", each up to "
-                       "--timeout, with the waits of --backoff and --jitter "
-                       "between them, take %s or more in sum, and a broker "
-                       "gives to another worker what has no answer for 30m: "
-                       "make it less than 20m",
-                       (uint64_t)s->max_attempts,
-                       duration_print(SETTINGS_IN_HAND_NS, text));
-}
-
 int settings_check(const struct settings *s, struct problem *p)
 {
     if (strcmp(s->dead_letter_queue, s->queue) == 0)
@@ -442,7 +418,7 @@ int settings_check(const struct settings *s, struct problem *p)
                            "--dead-letter-queue: \"%s\" is the queue that is "
                            "consumed; give another name",
                            s->dead_letter_queue);
-    if (s->access.partitions && settings_in_hand_check(s, p) < 0)
+    if (s->access.partitions && in_hand_limit_check(s, &s->backoff, p) < 0)
         return -EINVAL;
     return run_for_check(s, p);
 }

@@ -79,7 +79,7 @@ struct settings {
     bool exit_when_idle;
     uint64_t exit_when_idle_ns;
     uint64_t max_deliveries; /* 0: no bound */
-    bool lookahead_given;
+    bool lookahead_given, max_parked_given, max_waiting_given;
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
     _Atomic uint64_t rate;                  /* rate_text.h */
@@ -127,13 +127,6 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
 /* What no single setting can tell: a problem that begins with the flag it is
  * about, or 0. */
 int settings_check(const struct settings *s, struct problem *p);
-/* With --partitions what failed stays in hand, without an answer to the broker,
- * which waits for 30 minutes: no wait of it may be longer. */
-#define SETTINGS_IN_HAND_NS (1200 * NS_PER_S)
-/* Whether all attempts fit into that: their waits, with all of --jitter, and
- * --timeout of each, if there is one. 0, or a problem with status 64. */
-int settings_in_hand_check(const struct settings *s, struct problem *p);
-
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);

@@ -171,6 +171,10 @@ static const char *not_on_broker(const struct settings *s, const char **why)
         {s->message_size != 0, "--message-size",
          "the broker has a limit of its own (max_message_size)"},
         {s->mode != 0, "--mode", "the broker has users and permissions"},
+        {s->max_waiting_given, "--max-waiting",
+         "what waits is in queues of the broker, and holds back nothing"},
+        {s->max_parked_given, "--max-parked",
+         "nothing is parked: what is behind the head of a group is in hand"},
         {s->allow_disk_custody, "--allow-disk-custody",
          "messages in flight are the broker's"},
         {s->access.tls.ca && !s->broker.tls, "--tls-ca",
@@ -185,6 +189,16 @@ static const char *not_on_broker(const struct settings *s, const char **why)
             return all[i].flag;
         }
     return NULL;
+}
+
+int settings_broker_check(const struct settings *s, const char *shown,
+                          struct problem *p)
+{
+    const char *why, *flag = not_on_broker(s, &why);
+
+    return flag ? problem_set(p, EX_USAGE, EINVAL,
+                              "%s cannot be used with %s: %s", flag, shown, why)
+                : 0;
 }
 
 /* partitions_take - a head that failed waits in hand, and what is behind it: as
@@ -205,7 +219,6 @@ static int partitions_take(struct settings *s, struct problem *p)
 static int broker_take(struct settings *s, const char *operand,
                        struct problem *p)
 {
-    const char *flag, *why;
     int err = broker_operand_parse(&s->broker, operand, p);
 
     if (!err)
@@ -218,10 +231,9 @@ static int broker_take(struct settings *s, const char *operand,
                        "scripts/deps, then make",
                        s->broker.shown);
 #endif
-    flag = not_on_broker(s, &why);
-    if (flag)
-        return problem_set(p, EX_USAGE, EINVAL, "%s cannot be used with %s: %s",
-                           flag, s->broker.shown, why);
+    err = settings_broker_check(s, s->broker.shown, p);
+    if (err)
+        return err;
     snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
     return s->access.partitions ? partitions_take(s, p) : 0;
 }

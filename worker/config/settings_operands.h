@@ -4,7 +4,7 @@
  * WHAT   What stands beside the flags of mqworker, and which flags mean
  *        something to that kind of handler: a command, a long-lived command, a
  *        plugin.
- * WHO    settings_parse, once all flags are read.
+ * WHO    settings_parse, once all flags are read; live_settings.c.
  * OWNS   Nothing; strings are argv's.
  * FAILS  A problem with status 64.
  */
@@ -18,5 +18,9 @@
  * it, NULL-terminated; NULL: there is no "--". */
 int settings_operands_take(struct settings *s, int count, char **command,
                            char **before, struct problem *p);
+/* A flag was given that means nothing for a queue on a broker, which is
+ * `shown`: a problem that names the flag, and says why. */
+int settings_broker_check(const struct settings *s, const char *shown,
+                          struct problem *p);
 
 #endif

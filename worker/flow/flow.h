@@ -71,6 +71,7 @@ struct flow {
     _Atomic uint64_t stale; /* a  claims that were gone, so far */
     _Atomic uint64_t stale_told_ns; /* a  when that was told last; 0: never */
     atomic_bool unique_told;        /* a  that unique lines are not looked at */
+    atomic_bool timeout_told;       /* a  that a time limit was cut */
     bool started; /* it ran; before, it only finds what was left. Of the loop */
 };
 

@@ -14,7 +14,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/state/counters.h"
-#include "worker/config/settings.h"
+#include "worker/config/in_hand_limit.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"
@@ -254,22 +254,32 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
     }
 }
 
-/* wait_of - what the handler asked for, up to --max-delay, else the backoff:
- * the message's own, or the worker's. In a group that stays in hand, all waits
- * together are no longer than its source waits for an answer. */
-static uint64_t wait_of(struct flow *f, const struct delivery *d,
-                        const struct outcome *out)
+/* asked_of - what the handler asked for, up to --max-delay. In a group that
+ * stays in hand, all waits and runs together are no longer than its source
+ * waits for an answer. */
+static uint64_t asked_of(struct flow *f, const struct delivery *d,
+                         const struct outcome *out)
 {
-    uint64_t most = f->set->max_delay_ns, attempts, each;
+    uint64_t most = f->set->max_delay_ns, fits;
     struct backoff b;
 
     if (d->group.at && !(f->source->ops->can & SOURCE_PARKS)) {
-        attempts = delivery_max_attempts(d, f->set->max_attempts);
-        each = SETTINGS_IN_HAND_NS / (attempts ? attempts : 1);
-        most = most < each ? most : each;
+        settings_backoff(f->set, &b);
+        fits = in_hand_limit_wait(f->set, &b, d->message->failures + 1);
+        most = most < fits ? most : fits;
     }
+    return out->delay_ns < most ? out->delay_ns : most;
+}
+
+/* wait_of - what the handler asked for, else the backoff: the message's own, or
+ * the worker's */
+static uint64_t wait_of(struct flow *f, const struct delivery *d,
+                        const struct outcome *out)
+{
+    struct backoff b;
+
     if (out->delayed)
-        return out->delay_ns < most ? out->delay_ns : most;
+        return asked_of(f, d, out);
     if (!(d->header.fields & HEADER_BACKOFF) ||
         !header_backoff(d->header.backoff, &b))
         settings_backoff(f->set, &b);

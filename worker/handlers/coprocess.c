@@ -1,5 +1,6 @@
 /* coprocess.c - a long-lived child and the messages that it has open (see
  * coprocess.h) */
+#include "worker/config/in_hand_limit.h"
 #include "worker/handlers/coprocess_inner.h"
 
 #include <errno.h>
@@ -168,7 +169,8 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
     m->d = d;
     m->late = m->cancelled = m->heard = false;
     m->deadline_ns = UINT64_MAX;
-    m->limit_ns = delivery_limit_ns(d, set->timeout_ns, set->max_timeout_ns);
+    m->limit_ns =
+        delivery_limit_ns(d, set->timeout_ns, in_hand_limit_timeout(set));
     m->at = l->output.written + (l->output.end - l->output.begin);
     name_child(l, d->message);
     if (coprocess_append(l, d) < 0)

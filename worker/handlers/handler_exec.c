@@ -29,6 +29,7 @@
 #include "common/base/log.h"
 #include "common/base/panic.h"
 #include "common/file/file.h"
+#include "worker/config/in_hand_limit.h"
 #include "worker/process/command.h"
 #include "worker/process/denied.h"
 #include "worker/process/environment.h"
@@ -403,8 +404,9 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     struct scratch *s = scratch_get();
     struct running r = {.handler = h,
                         .id = delivery_id(d),
-                        .limit_ns = delivery_limit_ns(d, h->set->timeout_ns,
-                                                      h->set->max_timeout_ns)};
+                        .limit_ns =
+                            delivery_limit_ns(d, h->set->timeout_ns,
+                                              in_hand_limit_timeout(h->set))};
     int err;
 
     out->tail_size = 0;

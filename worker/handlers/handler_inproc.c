@@ -4,6 +4,7 @@
  * once, when the function has returned: in time, and what it returned is the
  * verdict; or too late, and the verdict is the timeout.
  */
+#include "worker/config/in_hand_limit.h"
 #include "worker/handlers/handler_inproc.h"
 
 #include <errno.h>
@@ -150,7 +151,8 @@ view_said(struct call *c, const struct handler *h, const struct delivery *d)
     to->max_attempts = (uint32_t)delivery_max_attempts(d, to->max_attempts);
     to->redelivered = (flags & MESSAGE_REDELIVERED) != 0;
     to->length_inferred = (flags & MESSAGE_LENGTH_INFERRED) != 0;
-    c->limit_ns = delivery_limit_ns(d, c->limit_ns, h->set->max_timeout_ns);
+    c->limit_ns =
+        delivery_limit_ns(d, c->limit_ns, in_hand_limit_timeout(h->set));
     c->said = says(d);
 }
 

@@ -12,7 +12,9 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/options/option_value.h"
+#include "worker/config/in_hand_limit.h"
 #include "worker/config/rate_text.h"
+#include "worker/config/settings_operands.h"
 #include "worker/operate/cap.h"
 #include "worker/flow/flow.h"
 #include "worker/operate/orders.h"
@@ -146,12 +148,13 @@ void live_settings_print(struct orders *o, const char *name,
     }
 }
 
-/* in_hand_check - with --partitions all attempts have to fit into what a broker
+/* parted_check - with --partitions all attempts have to fit into what a broker
  * waits; `next` has the new value, and of others what a worker begins with */
-static int in_hand_check(struct orders *o, const char *name,
-                         struct settings *next, struct problem *p)
+static int parted_check(struct orders *o, const char *name,
+                        struct settings *next, struct problem *p)
 {
-    static const char *const numbers[] = {"max-attempts", "jitter", "timeout"};
+    static const char *const numbers[] = {"max-attempts", "jitter", "timeout",
+                                          "max-timeout"};
     bool is = strcmp(name, BACKOFF) == 0;
     struct backoff b;
 
@@ -169,8 +172,42 @@ static int in_hand_check(struct orders *o, const char *name,
                          atomic_load(number_at(o->live, row)));
     }
     return is && o->flow->set->access.partitions
-               ? settings_in_hand_check(next, p)
+               ? in_hand_limit_check(next, &next->backoff, p)
                : 0;
+}
+
+/* flag_strip - what is no flag here */
+static void flag_strip(struct problem *p)
+{
+    if (strncmp(p->text, "--", 2) == 0)
+        memmove(p->text, p->text + 2, strlen(p->text + 2) + 1);
+}
+
+/* broker_check - for a queue on a broker some of them mean nothing; `next` has
+ * the new value, and of all others the default */
+static int broker_check(struct orders *o, const char *name,
+                        struct settings *next, struct problem *p)
+{
+    const struct option_row *row = settings_row(name);
+    int err;
+
+    if (!settings_on_broker(o->flow->set))
+        return 0;
+    if (row->seen)
+        *((bool *)((char *)next + row->seen - 1)) = true;
+    err = settings_broker_check(next, o->flow->set->queue, p);
+    if (err)
+        flag_strip(p);
+    return err;
+}
+
+/* together_check - with what else is set */
+static int together_check(struct orders *o, const char *name,
+                          struct settings *next, struct problem *p)
+{
+    int err = broker_check(o, name, next, p);
+
+    return err ? err : parted_check(o, name, next, p);
 }
 
 /* number_set - first the part that must be told, then the setting */
@@ -202,7 +239,7 @@ int live_settings_number(struct orders *o, const char *name, uint64_t value,
     if (!err && strcmp(name, BACKOFF) != 0) {
         settings_init(&next);
         atomic_store(number_at(&next, settings_row(name)), value);
-        err = in_hand_check(o, name, &next, p);
+        err = parted_check(o, name, &next, p);
     }
     return err ? err : number_set(o, at, value, p);
 }
@@ -217,8 +254,8 @@ static int text_read(const char *name, const char *text, struct settings *next,
         return err;
     settings_init(next);
     err = option_read(settings_row(name), text, next, p);
-    if (err && strncmp(p->text, "--", 2) == 0) /* it is no flag here */
-        memmove(p->text, p->text + 2, strlen(p->text + 2) + 1);
+    if (err)
+        flag_strip(p);
     return err;
 }
 
@@ -230,7 +267,7 @@ int live_settings_ready(struct orders *o, const char *name, const char *text,
     int err = text_read(name, text, &next, &at, p);
 
     if (!err)
-        err = in_hand_check(o, name, &next, p);
+        err = together_check(o, name, &next, p);
     if (err || tunables[at].change != concurrency_change)
         return err;
     return cap_ready(o->cap, (unsigned)next.concurrency, p);
@@ -245,7 +282,7 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
     int err = text_read(name, text, &next, &at, p);
 
     if (!err)
-        err = in_hand_check(o, name, &next, p);
+        err = together_check(o, name, &next, p);
     if (err)
         return err;
     live_settings_print(o, name, old);

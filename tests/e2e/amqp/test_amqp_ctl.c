@@ -12,8 +12,6 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
 {
     struct harness_process *w = amqp_worker("--", harness_handler("record"));
     struct harness_result r = CTL("status", OP, "--json");
-    static const char *const unset[] = {"spool=10", "keep-dead=1d",
-                                        "max-dead=5", "max-parked=5"};
     char up[100];
 
     cr_assert_eq(r.status, 0, "%s", r.err);
@@ -22,12 +20,6 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
     amqp_send("x");
     cr_assert_not_null(strstr(CTL("status", OP).out, "paused"));
     cr_assert_eq(CTL("set", OP, "max-concurrency=3").status, 0);
-    for (size_t i = 0; i < sizeof unset / sizeof unset[0]; i++) {
-        r = CTL("set", OP, "rate=off", unset[i]);
-        cr_assert_eq(r.status, 64, "%s: %s", unset[i], r.err);
-        cr_assert_not_null(strstr(r.err, "for a queue on a broker"), "%s",
-                           r.err);
-    }
     cr_assert_eq(harness_lines("runs"), 0);
     cr_assert_eq(CTL("resume", OP).status, 0);
     harness_until_lines("runs", 1, 20000);
@@ -63,4 +55,22 @@ Test(amqp_ctl, what_cannot_be_is_refused_in_words)
     cr_assert_not_null(strstr(CTL("groups", OP).err, "doctor --partitions N"),
                        "what to use instead");
     cr_assert_eq(CTL("group", OP, "key", "close").status, 64);
+}
+
+Test(amqp_ctl, a_setting_that_means_nothing_on_a_broker_is_refused)
+{
+    static const char *const all[] = {"max-waiting=1", "max-parked=1",
+                                      "spool=5", "keep-dead=1h", "max-dead=5"};
+    struct harness_process *w = amqp_worker("--", "true");
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct harness_result r = CTL("set", OP, all[i]);
+
+        cr_assert_eq(r.status, 64, "%s: %d: %s", all[i], r.status, r.err);
+        cr_assert_not_null(strstr(r.err, " cannot be used with amqp://"), "%s",
+                           r.err);
+        cr_assert_null(strstr(r.err, "--"), "it is no flag here: %s", r.err);
+    }
+    cr_assert_eq(CTL("set", OP, "timeout=5s").status, 0);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }

@@ -299,7 +299,7 @@ Test(amqp_groups, what_the_broker_would_not_wait_for_is_not_set)
 {
     struct harness_process *w = worker(0, "2");
     static const char *const set[] = {"backoff=10m", "max-attempts=100000",
-                                      "timeout=10m"};
+                                      "timeout=10m", "max-timeout=10m"};
     struct harness_result r;
 
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
@@ -312,6 +312,25 @@ Test(amqp_groups, what_the_broker_would_not_wait_for_is_not_set)
                     OPERAND, "backoff=1m");
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* Fails where its own limit counts: its handler runs for as long as no test
+ * waits. */
+Test(amqp_groups, a_time_limit_of_a_message_is_cut_to_what_counts)
+{
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--partitions", "2", "--timeout", "1s",
+                    "--max-attempts", "1", "--", "sleep", "1000");
+
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(harness_run("mqsend", "--partitions", "2", "--group", "g",
+                                 "--timeout", "1h", OPERAND, "x")
+                         .status,
+                     0);
+    harness_until(amqp_ready(amqp_of("dead")) == 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_log_count(w, "event=timeout_cut"), 1, "once");
+    cr_assert_eq(harness_log_count(w, "asks=1h gets=1s"), 1);
 }
 
 Test(amqp_groups, what_is_not_in_the_partition_of_its_group_is_a_letter)

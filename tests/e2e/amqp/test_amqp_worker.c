@@ -201,6 +201,28 @@ Test(amqp_worker, a_delay_is_kept_and_holds_back_nothing)
     cr_assert_eq(amqp_ready(amqp_of("wait.4000")), 0, "it went by that queue");
 }
 
+/* Fails where what waits for its time counts as --max-waiting counts rows of
+ * the store, or takes the places of what is new: it is never in hand. */
+Test(amqp_worker, what_waits_in_queues_holds_back_nothing_new)
+{
+    enum { WAIT = 2000 };
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--backoff", "1h", "--", RECORD);
+    amqp_table_entry_t later = due(5400 * 1000);
+
+    for (unsigned i = 0; i < WAIT; i++)
+        amqp_publish(amqp_queue, "later", 5, (amqp_table_t){1, &later});
+    amqp_confirmed();
+    for (unsigned i = 0; i < 10; i++)
+        amqp_send("new");
+    harness_until_lines("runs", 10, 60000);
+    cr_assert_eq(harness_lines_with("runs", "new"), 10);
+    harness_until(amqp_ready(amqp_of("wait.3600000")) == WAIT, 60000);
+    amqp_send("new");
+    harness_until_lines("runs", 11, 2000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 /* missing - of so many messages, those that no handler brought to their end;
  * some may have run twice */
 static size_t missing(int count)
@@ -272,6 +294,8 @@ Test(amqp_worker, a_start_that_cannot_be_says_why)
     refused(amqp_operand("q", 1), 64, "--dead-letter-queue",
             "--dead-letter-queue", "/d");
     refused(amqp_operand("q", 1), 64, "--queue-depth", "--queue-depth", "5");
+    refused(amqp_operand("q", 1), 64, "holds back nothing", "--max-waiting",
+            "9");
     refused("/posix", 64, "--tls-ca is for a queue on a broker", "--tls-ca",
             "f");
 }

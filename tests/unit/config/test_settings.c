@@ -265,6 +265,21 @@ Test(settings, what_was_given_is_told_in_words_that_say_the_same)
     }
 }
 
+/* ---- a broker ---- */
+
+Test(settings, on_a_broker_nothing_bounds_what_waits)
+{
+#ifndef MQW_AMQP
+    cr_skip_test("without librabbitmq");
+#endif
+    refused("mqworker amqp://h/v/q --max-waiting 1000000 -- cmd",
+            "--max-waiting cannot be used with amqp://h/v/q");
+    refused("mqworker amqp://h/v/q --max-parked 5 -- cmd",
+            "--max-parked cannot be used with amqp://h/v/q");
+    cr_assert_eq(parse("mqworker /q --max-waiting 5 --max-parked 5 -- cmd"), 0,
+                 "%s", p.text);
+}
+
 /* ---- partitions ---- */
 
 #define PARTED "mqworker amqp://h/v/q --partitions 2 "
@@ -280,6 +295,9 @@ Test(settings, with_partitions_all_attempts_fit_into_what_a_broker_waits)
     refused(PARTED "--backoff 4m --jitter 25 -- cmd", "--jitter");
     refused(PARTED "--backoff 1s --timeout 4m -- cmd", "--timeout");
     cr_assert_eq(parse(PARTED "--backoff 1s --timeout 3m -- cmd"), 0, "%s",
+                 p.text);
+    refused(PARTED "--backoff 1s --max-timeout 4m -- cmd", "--max-timeout");
+    cr_assert_eq(parse(PARTED "--backoff 1s --max-timeout 3m -- cmd"), 0, "%s",
                  p.text);
     refused(PARTED "--lookahead 64 -- cmd", "leave out --lookahead");
 }

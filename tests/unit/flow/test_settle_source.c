@@ -101,22 +101,38 @@ Test(settle_source, a_delay_of_the_handler_counts_up_to_the_most)
     cr_assert_eq(x->due_ns, clock_steady_ns() + set.max_delay_ns);
 }
 
-Test(settle_source, in_hand_the_delays_of_all_attempts_count_up_to_20_minutes)
+/* asks_for_an_hour - of a message that failed so often; what it gets */
+static uint64_t asks_for_an_hour(const char *text, uint32_t failures)
 {
-    struct fake_message *x = begun("g:1");
+    struct fake_message *x = begun(text);
 
-    set.max_delay_ns = UINT64_MAX;
-    fake.ops.can = SOURCE_ASYNC;
+    x->m.failures = failures;
     item->out = (struct outcome){.verdict = MQW_RETRY,
                                  .ran = true,
                                  .delayed = true,
                                  .delay_ns = 3600 * NS_PER_S};
     settle(&flow, item->d, &item->out);
-    cr_assert_eq(x->due_ns,
-                 clock_steady_ns() + 1200 * NS_PER_S / set.max_attempts);
-    x = begun("no group");
-    settle(&flow, item->d, &item->out);
-    cr_assert_eq(x->due_ns, clock_steady_ns() + 3600 * NS_PER_S);
+    return x->due_ns - clock_steady_ns();
+}
+
+/* A delay is as long as the backoff, and a third of what is left of 20 minutes
+ * for three attempts. */
+Test(settle_source, in_hand_runs_and_delays_end_within_20_minutes)
+{
+    uint64_t all = 1200 * NS_PER_S, sum;
+
+    set.max_delay_ns = UINT64_MAX;
+    set.timeout_ns = 100 * NS_PER_S;
+    fake.ops.can = SOURCE_ASYNC;
+    sum = 3 * set.timeout_ns + asks_for_an_hour("g:1", 0) +
+          asks_for_an_hour("h:1", 1);
+    cr_assert_leq(sum, all);
+    cr_assert_geq(sum, all - (all - 314 * NS_PER_S) / 3 - 1);
+    set.max_timeout_ns = 300 * NS_PER_S; /* of it, messages may ask for that */
+    sum = 3 * set.max_timeout_ns + asks_for_an_hour("i:1", 0) +
+          asks_for_an_hour("j:1", 1);
+    cr_assert_leq(sum, all);
+    cr_assert_eq(asks_for_an_hour("no group", 0), 3600 * NS_PER_S);
 }
 
 Test(settle_source, the_last_attempt_that_fails_is_a_letter)

@@ -1,0 +1,62 @@
+/* in_hand_limit.c - what stays in hand ends in time (see in_hand_limit.h) */
+#include "worker/config/in_hand_limit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sysexits.h>
+
+/* run_ns - of one attempt; what has no limit is the operator's to know */
+static uint64_t run_ns(const struct settings *s)
+{
+    uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
+    uint64_t asked = s->max_timeout_ns == UINT64_MAX ? 0 : s->max_timeout_ns;
+
+    return limit > asked ? limit : asked;
+}
+
+/* wait_ns - the longest that the backoff makes it after so many failures */
+static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
+                        uint32_t failures)
+{
+    uint64_t wait = backoff_delay(b, failures, 0);
+
+    return ns_add(wait, wait / 100 * s->jitter_percent);
+}
+
+/* sum_ns - of all attempts; some number from IN_HAND_LIMIT_NS on if it is as much */
+static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
+{
+    uint64_t run = run_ns(s), sum = run;
+
+    for (uint32_t n = 1; n < s->max_attempts && sum < IN_HAND_LIMIT_NS; n++)
+        sum = ns_add(ns_add(sum, wait_ns(s, b, n)), run);
+    return sum;
+}
+
+/* in_hand_limit_wait - the backoff's, and an equal part of what is left for each */
+uint64_t in_hand_limit_wait(const struct settings *s, const struct backoff *b,
+                            uint32_t failures)
+{
+    uint64_t attempts = s->max_attempts, sum = sum_ns(s, b), spare = 0;
+
+    if (sum < IN_HAND_LIMIT_NS)
+        spare = (IN_HAND_LIMIT_NS - sum) / (attempts ? attempts : 1);
+    return ns_add(wait_ns(s, b, failures), spare);
+}
+
+int in_hand_limit_check(const struct settings *s, const struct backoff *b,
+                        struct problem *p)
+{
+    char text[DURATION_TEXT];
+
+    if (sum_ns(s, b) < IN_HAND_LIMIT_NS)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--partitions: --max-attempts %" PRIu64 ", each up to "
+                       "--timeout or --max-timeout, with the waits of "
+                       "--backoff and --jitter between them, take %s or more "
+                       "in sum, and a broker gives to another worker what has "
+                       "no answer for 30m: make it less than 20m",
+                       (uint64_t)s->max_attempts,
+                       duration_print(IN_HAND_LIMIT_NS, text));
+}
