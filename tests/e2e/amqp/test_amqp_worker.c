@@ -140,6 +140,49 @@ Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
     cr_assert_eq(amqp_ready(amqp_queue), 0);
 }
 
+static struct harness_process *plugin_of_two(void)
+{
+    return amqp_worker("-c", "2", "--max-attempts", "1", "--timeout", "6s",
+                       "--plugin", harness_plugin("act"));
+}
+
+/* wait_send - with an id of its own, as equal messages share one otherwise */
+static void wait_send(void)
+{
+    struct harness_result r =
+        harness_run("mqsend", amqp_operand(amqp_queue, 1), "wait");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* The test has the suspect while the worker begins another one, and gives it
+ * back then. */
+Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
+{
+    struct harness_process *w = plugin_of_two();
+
+    wait_send();
+    harness_until_lines("runs", 1, 20000);
+    harness_kill(w);
+    harness_until(amqp_ready(amqp_queue) == 1, 20000);
+    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_queue),
+                              amqp_word("keep"), 0, 0, 0,
+                              (amqp_table_t){0, NULL});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    w = plugin_of_two();
+    harness_wait_log(w, "event=crashed", 20000);
+    wait_send();
+    harness_until_lines("runs", 2, 20000);
+    amqp_disconnect();
+    harness_wait_log(w, "event=suspect_waits", 20000);
+    cr_assert_eq(harness_log_count(w, "crashes=1 running=1"), 1);
+    harness_wait_log(w, "event=suspect_alone", 20000);
+    cr_assert_eq(harness_log_count(w, "event=suspect_waits"), 1, "once");
+    amqp_connect();
+    harness_until(amqp_ready(amqp_of("dead")) == 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 /* A letter whose queue is not confirmed yet is no handler's any more: the crash
  * of another message is not its own. Fails where its run is counted until the
  * confirm: then two ran, none is to blame for sure, and one crash is not

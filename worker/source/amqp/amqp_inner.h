@@ -160,11 +160,14 @@ struct source_amqp {
     struct amqp_list put_off;             /* q  heads that are PUT_OFF */
     unsigned again_count; /* q  heads in hand: PUT_OFF, HELD or DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
-    unsigned late_count;            /* q  of those lent: no handler has them */
-    bool ready_said;                /* q  ready_fd is readable */
-    struct amqp_message *alone;     /* q  a suspect that is lent; NULL: none */
-    uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
-    uint64_t epochs;                /* q  that there were */
+    unsigned late_count;        /* q  of those lent: no handler has them */
+    bool ready_said;            /* q  ready_fd is readable */
+    struct amqp_message *alone; /* q  a suspect that is lent; NULL: none */
+    unsigned suspects;          /* q  that have arrived, or are due */
+    uint64_t stuck_ns; /* the inbox's: since when the next suspect waits */
+    bool stuck_said;   /* the inbox's */
+    uint64_t epoch;    /* q  of the inbox's connection; 0: none */
+    uint64_t epochs;   /* q  that there were */
     uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
     uint64_t seq;                   /* q  of the last message */
     uint64_t empty_at;              /* q  seq + 1 at a look in vain; 0: none */
@@ -223,6 +226,13 @@ bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
 bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);
 /* The next of those that have arrived, if it may be lent; NULL: none. */
 struct amqp_message *amqp_may_take(const struct source_amqp *q);
+/* It has arrived or is due, if `more`; or it is lent, or gone. */
+void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
+                        bool more);
+/* Said, if the next one is a suspect that has waited for those that run for
+ * some time. How long until it may have; UINT64_MAX: none waits. The inbox;
+ * mtx is not held. */
+uint64_t amqp_suspect_look(struct source_amqp *q);
 /* Whether one may be taken may be another thing now; mtx is held. True:
  * take_due has something now, and events.changed is told once mtx is not held.
  */

@@ -66,6 +66,7 @@ static void arrived_put(struct source_amqp *q, struct amqp_message *m)
     m->at = AMQP_ARRIVED;
     TAILQ_INSERT_TAIL(&q->arrived, m, link);
     q->arrived_count++;
+    amqp_suspect_count(q, m, true);
     (void)amqp_ready_locked(q);
 }
 
@@ -73,6 +74,7 @@ static void arrived_remove(struct source_amqp *q, struct amqp_message *m)
 {
     TAILQ_REMOVE(&q->arrived, m, link);
     q->arrived_count--;
+    amqp_suspect_count(q, m, false);
 }
 
 uint64_t amqp_due(struct source_amqp *q)

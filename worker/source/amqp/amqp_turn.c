@@ -1,7 +1,11 @@
 /* amqp_turn.c - whether one may be lent now (see amqp_inner.h) */
 #include <unistd.h>
 
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "worker/source/amqp/amqp_inner.h"
+
+#define STUCK_NS NS_PER_S /* a suspect may wait so long in silence */
 
 /* amqp_within - handlers are functions of this process: one that crashes takes
  * it along, and all that runs beside it */
@@ -81,4 +85,73 @@ bool amqp_ready_locked(struct source_amqp *q)
     else
         source_due_clear(&q->source, 1);
     return due;
+}
+
+/* ---- a suspect that has to wait ---- */
+
+void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
+                        bool more)
+{
+    if (amqp_suspect(q, m))
+        q->suspects += more ? 1U : -1U;
+}
+
+/* stuck - the suspect that would be lent now, if no other one ran; NULL: none.
+ * mtx is held */
+static const struct amqp_message *stuck(const struct source_amqp *q)
+{
+    const struct amqp_message *m = TAILQ_FIRST(&q->due);
+
+    if (q->suspects == 0 || q->alone)
+        return NULL;
+    if (!m || !amqp_suspect(q, m))
+        m = next(q);
+    return m && amqp_suspect(q, m) && !none_runs(q) ? m : NULL;
+}
+
+static void stuck_say(const struct source_amqp *q, struct ulid id,
+                      uint32_t crashes, unsigned running)
+{
+    char text[ULID_TEXT];
+
+    log_warn("suspect_waits", F_STR("queue", q->operand->shown),
+             F_STR("msg", ulid_print(id, text)), F_UINT("crashes", crashes),
+             F_UINT("running", running),
+             F_STR("next", "a worker died while it ran, so it is to run alone: "
+                           "it waits until those that run are done, and no "
+                           "other one begins; --timeout ends those that "
+                           "hang"));
+}
+
+/* amqp_suspect_look - who takes does not wake the inbox, so it looks again as
+ * long as there are suspects */
+uint64_t amqp_suspect_look(struct source_amqp *q)
+{
+    uint64_t now = clock_mono_ns(), crashes = 0;
+    const struct amqp_message *m;
+    unsigned suspects, running;
+    struct ulid id;
+
+    pthread_mutex_lock(&q->mtx);
+    suspects = q->suspects;
+    running = q->lent_count - q->late_count;
+    m = stuck(q);
+    if (m) {
+        id = m->id;
+        crashes = m->m.crashes;
+    }
+    pthread_mutex_unlock(&q->mtx);
+    if (!m) {
+        q->stuck_ns = 0;
+        return suspects > 0 ? STUCK_NS : UINT64_MAX;
+    }
+    if (q->stuck_ns == 0) {
+        q->stuck_ns = now;
+        q->stuck_said = false;
+    }
+    if (now - q->stuck_ns >= STUCK_NS && !q->stuck_said) {
+        q->stuck_said = true;
+        stuck_say(q, id, (uint32_t)crashes, running);
+    }
+    return STUCK_NS;
 }

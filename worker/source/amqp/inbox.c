@@ -277,7 +277,7 @@ static void lost(struct source_amqp *q, int err)
 static int serve(struct source_amqp *q)
 {
     int err = read_frames(q);
-    uint64_t due;
+    uint64_t due, look;
 
     if (!err && atomic_load(&q->prefetch) != q->consumed)
         err = again(q);
@@ -286,8 +286,9 @@ static int serve(struct source_amqp *q)
     if (!err)
         err = read_frames(q); /* what a call has kept back */
     due = amqp_due(q);
+    look = amqp_suspect_look(q);
     if (!err)
-        side_wait(&q->inbox, due);
+        side_wait(&q->inbox, due < look ? due : look);
     return err;
 }
 
