@@ -36,6 +36,7 @@ struct store {
     pthread_mutex_t read_mtx; /* held for one query; no callback under it */
     struct commit *commit;    /* c */
     _Atomic int64_t waits;    /* a  rows that are no letters */
+    _Atomic int64_t parked;   /* a  of these, PARKED */
     atomic_bool hooks;        /* a  each death is noted for --on-dead */
     _Atomic int64_t spooled;  /* a  rows of the spool */
     char boot[BOOT_MAX];      /* c  "" if not known */
@@ -258,12 +259,18 @@ static void waits_count(struct store *s)
     int64_t waiting = store_count(s, STORE_WAITING);
     int64_t parked = store_count(s, STORE_PARKED);
 
-    s->waits = (waiting > 0 ? waiting : 0) + (parked > 0 ? parked : 0);
+    s->parked = parked > 0 ? parked : 0;
+    s->waits = (waiting > 0 ? waiting : 0) + s->parked;
 }
 
 int64_t store_waits(const struct store *s)
 {
     return atomic_load(&s->waits);
+}
+
+int64_t store_parked(const struct store *s)
+{
+    return atomic_load(&s->parked);
 }
 
 /* swap - new connections in place of the old ones; the caller has stopped
@@ -373,9 +380,10 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
     return commit_run(s->commit, apply, durable, arg);
 }
 
-void store_waits_add(struct store *s, int64_t more)
+void store_waits_add(struct store *s, const struct store_more *more)
 {
-    atomic_fetch_add(&s->waits, more);
+    atomic_fetch_add(&s->waits, more->waits);
+    atomic_fetch_add(&s->parked, more->parked);
 }
 
 int64_t store_spooled(const struct store *s)

@@ -230,6 +230,8 @@ int store_max_seq(struct store *s, uint64_t *receive_seq);
  * exact as soon as a write of ours has returned: no other program writes such
  * rows. A row whose message runs counts until it is settled. */
 int64_t store_waits(const struct store *s);
+/* How many of these are PARKED. */
+int64_t store_parked(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
 /* How many of the rows that are WAITING or PARKED were cancelled: with no

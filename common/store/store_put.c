@@ -15,6 +15,13 @@ static int waits(int state)
     return state == STORE_WAITING || state == STORE_PARKED;
 }
 
+/* waits_moved - a row goes from one state to another; 0: there is none */
+static void waits_moved(struct store_more *more, int from, int to)
+{
+    more->waits += waits(to) - waits(from);
+    more->parked += (to == STORE_PARKED) - (from == STORE_PARKED);
+}
+
 /* One call of store_put or store_put_all. */
 struct put {
     struct store *store;
@@ -23,7 +30,7 @@ struct put {
     const struct store_attempt *attempt; /* of the only row; NULL: none */
     bool lenient;    /* rows that are there already, or gone, stay so */
     int64_t row;     /* the last one written */
-    int64_t more;    /* rows that wait; -1: one less */
+    struct store_more more;
     int64_t spooled; /* the same of the spool */
 };
 
@@ -47,7 +54,7 @@ static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
         store_hooks_noted(put->store))
         err = sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
     if (!err)
-        put->more += waits((int)m->state) - waits(was);
+        waits_moved(&put->more, was, (int)m->state);
     return err;
 }
 
@@ -57,7 +64,8 @@ static int put_apply(struct sql *sql, void *arg)
     struct put *put = arg;
     int err = 0;
 
-    put->more = put->spooled = 0;
+    put->more = (struct store_more){0};
+    put->spooled = 0;
     for (size_t i = 0; i < put->n && !err; i++) {
         err = row_put(sql, put, &put->rows[i]);
         if (put->lenient && (err == -EEXIST || err == -ENOENT))
@@ -73,7 +81,7 @@ static void put_durable(void *arg)
 {
     const struct put *put = arg;
 
-    store_waits_add(put->store, put->more);
+    store_waits_add(put->store, &put->more);
     store_spooled_add(put->store, put->spooled);
     for (size_t i = 0; i < put->n; i++)
         if (put->rows[i].slot)
@@ -119,7 +127,8 @@ struct delete
     struct store *store;
     const int64_t *rows;
     size_t n;
-    int64_t waited; /* of them */
+    int64_t gone; /* store_delete_cancelled: so many */
+    struct store_more more;
 };
 
 /* delete_apply - remove rows; their histories go with them */
@@ -128,10 +137,10 @@ static int delete_apply(struct sql *sql, void *arg)
     struct delete *d = arg;
     int was, err = 0;
 
-    d->waited = 0;
+    d->more = (struct store_more){0};
     for (size_t i = 0; i < d->n && !err; i++) {
         was = sql_row_state(sql, d->rows[i]);
-        d->waited += waits(was);
+        waits_moved(&d->more, was, 0);
         err = was < 0
                   ? was
                   : sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->rows[i])));
@@ -143,7 +152,7 @@ static void delete_durable(void *arg)
 {
     const struct delete *d = arg;
 
-    store_waits_add(d->store, -d->waited);
+    store_waits_add(d->store, &d->more);
 }
 
 int store_delete(struct store *s, int64_t row)
@@ -162,12 +171,14 @@ int store_delete_all(struct store *s, const int64_t *rows, size_t n)
     return err;
 }
 
+/* cancelled_apply - all of them are PARKED */
 static int cancelled_apply(struct sql *sql, void *arg)
 {
     struct delete *d = arg;
     int err = sql_run(sql, SQL_DELETE_CANCELLED, NULL);
 
-    d->waited = err ? 0 : sqlite3_changes(sql->db);
+    d->gone = err ? 0 : sqlite3_changes(sql->db);
+    d->more = (struct store_more){.waits = -d->gone, .parked = -d->gone};
     return err;
 }
 
@@ -176,5 +187,5 @@ int64_t store_delete_cancelled(struct store *s)
     struct delete d = {.store = s};
     int err = store_write(s, cancelled_apply, delete_durable, &d);
 
-    return err ? err : d.waited;
+    return err ? err : d.gone;
 }

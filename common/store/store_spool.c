@@ -25,7 +25,7 @@ struct change {
     struct store *store;
     const struct store_spool_change *c;
     int64_t more;  /* rows; -1: one less */
-    int64_t waits; /* the same of those that store_waits counts */
+    int64_t waits; /* the same of those that are WAITING */
 };
 
 /* id_value - NULL as long as there is none */
@@ -105,7 +105,8 @@ static void change_durable(void *arg)
     const struct change *change = arg;
 
     store_spooled_add(change->store, change->more);
-    store_waits_add(change->store, change->waits);
+    store_waits_add(change->store,
+                    &(struct store_more){.waits = change->waits});
     if (change->c->durable)
         change->c->durable(change->c->arg);
 }

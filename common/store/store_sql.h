@@ -187,8 +187,12 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg);
 /* As store_hooks_note says. */
 bool store_hooks_noted(const struct store *s);
-/* Add to the rows that store_waits counts. */
-void store_waits_add(struct store *s, int64_t more);
+/* Add to the rows that store_waits and store_parked count; below 0: there are
+ * fewer. */
+struct store_more {
+    int64_t waits, parked;
+};
+void store_waits_add(struct store *s, const struct store_more *more);
 /* Add to those that store_spooled counts. */
 void store_spooled_add(struct store *s, int64_t more);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */

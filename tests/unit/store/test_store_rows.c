@@ -453,8 +453,11 @@ static void waits_right(struct store *s)
 {
     int64_t n =
         fixture_sql("SELECT count(*) FROM messages WHERE state IN (1, 2)");
+    int64_t parked = store_count(s, STORE_PARKED);
     cr_assert(store_waits(s) == n, "%lld, not %lld", (long long)store_waits(s),
               (long long)n);
+    cr_assert(store_parked(s) == parked, "%lld, not %lld",
+              (long long)store_parked(s), (long long)parked);
 }
 
 /* waits_step - one of what a worker, or an operator beside it, does to rows */
@@ -605,9 +608,9 @@ Test(store_rows, what_was_cancelled_behind_a_head_is_deleted)
         m[i].flags = i > 0 ? STORE_CANCELLED : 0;
         cr_assert(store_put(s, &m[i], NULL, &rows[i]) == 0);
     }
-    cr_assert(store_waits(s) == 3);
+    cr_assert(store_waits(s) == 3 && store_parked(s) == 2);
     cr_assert(store_delete_cancelled(s) == 1);
-    cr_assert(store_waits(s) == 2);
+    cr_assert(store_waits(s) == 2 && store_parked(s) == 1);
     cr_assert(store_get(s, rows[0], &out, NULL, 0, NULL) == 0);
     cr_assert(store_get(s, rows[1], &out, NULL, 0, NULL) == -ENOENT);
     cr_assert(store_get(s, rows[2], &out, NULL, 0, NULL) == 0);

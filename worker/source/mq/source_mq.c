@@ -103,19 +103,24 @@ static int mq_is_due(struct source *s)
     return due_rows_any(source_mq_of(s)->due_rows);
 }
 
+/* mq_count - what waits is known since the start, where it was counted once: a
+ * million of rows take a while */
 static int64_t mq_count(struct source *s, enum source_count what)
 {
-    static const enum store_state states[] = {
-        [COUNT_WAITING] = STORE_WAITING,
-        [COUNT_PARKED] = STORE_PARKED,
-        [COUNT_DEAD] = STORE_DEAD,
-    };
     struct source_mq *q = source_mq_of(s);
     const struct mq_spool *sp = atomic_load(&q->spool);
 
-    if (what == COUNT_SPOOLED)
+    switch (what) {
+    case COUNT_WAITING:
+        return store_waits(q->store) - store_parked(q->store);
+    case COUNT_PARKED:
+        return store_parked(q->store);
+    case COUNT_SPOOLED:
         return sp ? (int64_t)sp->ops->waits(sp) : 0;
-    return store_count(q->store, states[what]);
+    case COUNT_DEAD:
+    default:
+        return store_count(q->store, STORE_DEAD);
+    }
 }
 
 static bool mq_differs(const struct source *s, char *text, size_t room)
