@@ -28,8 +28,8 @@ struct put {
     const struct store_row *rows;
     size_t n;
     const struct store_attempt *attempt; /* of the only row; NULL: none */
-    bool lenient;    /* rows that are there already, or gone, stay so */
-    int64_t row;     /* the last one written */
+    bool lenient; /* rows that are there already, or gone, stay so */
+    int64_t row;  /* the last one written */
     struct store_more more;
     int64_t spooled; /* the same of the spool */
 };

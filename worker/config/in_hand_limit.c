@@ -23,7 +23,7 @@ static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
     return ns_add(wait, wait / 100 * s->jitter_percent);
 }
 
-/* sum_ns - of all attempts; some number from IN_HAND_LIMIT_NS on if it is as much */
+/* sum_ns - of all attempts; it stops where it has reached IN_HAND_LIMIT_NS */
 static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
 {
     uint64_t run = run_ns(s), sum = run;
@@ -33,7 +33,7 @@ static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
     return sum;
 }
 
-/* in_hand_limit_wait - the backoff's, and an equal part of what is left for each */
+/* in_hand_limit_wait - the backoff's, and for each an equal part of the rest */
 uint64_t in_hand_limit_wait(const struct settings *s, const struct backoff *b,
                             uint32_t failures)
 {

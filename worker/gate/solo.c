@@ -76,7 +76,7 @@ static bool spun(struct solo *s)
 /* solo_lock - the mutex; it is tried for a while before it is slept for
  * A thread that receives from a full queue wakes the sender, which runs at once
  * in its place. The thread still has the mutex, and runs again when the sender
- * has sent a message or two: in less time than a sleep and a wake-up would take.
+ * has sent a message or two: in less time than a sleep and a wake-up take.
  * Of two that count a wait in vain one may be lost: it only decides whether the
  * next one is tried.
  */

@@ -53,9 +53,9 @@ static inline uint64_t quick_clock_ticks(void)
 
 void quick_clock_open(struct quick_clock *q);
 
-/* True: it is `*ns` when the counter says `ticks`, and never less than `*ns` was,
- * which is what the caller was told before: the counter of another processor
- * may be behind by less than the kernel notices. */
+/* True: it is `*ns` when the counter says `ticks`, and never less than `*ns`
+ * was, which is what the caller was told before: the counter of another
+ * processor may be behind by less than the kernel notices. */
 static inline bool quick_clock_at(const struct quick_clock *q, uint64_t ticks,
                                   uint64_t *ns)
 {

@@ -1,8 +1,8 @@
 /* environment.h - the variables a handler is given
  *
  * WHAT   The worker's own environment plus MQW_* of one delivery.
- * WHO    base_open: once, before threads start. Building: any thread, each into a
- *        buffer of its own.
+ * WHO    base_open: once, before threads start. Building: any thread, each into
+ *        a buffer of its own.
  * OWNS   Strings live in the struct; pointers are valid until it is built anew.
  * FAILS  environment_base_open: -ENOMEM.
  */

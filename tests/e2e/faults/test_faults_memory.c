@@ -14,7 +14,7 @@ TestSuite(faults_memory, .init = faults_init, .fini = harness_fini,
 
 #define LANES 9
 
-/* position_of - from 1 to `last`, one at random out of each of `count` pieces */
+/* position_of - from 1 to `last`, at random, one of each of `count` pieces */
 static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
 {
     uint64_t from = last * i / count, to = last * (i + 1) / count;

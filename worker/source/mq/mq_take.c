@@ -86,8 +86,8 @@ int mq_lend(struct source_mq *q, unsigned lane, struct message **out)
 /* half_received - the call failed when the message had left the queue: a page
  * of the slot could not be had, although it was stored to just before. The slot
  * stays as a kill would leave it, and the next start runs what is there. So the
- * sequence number is consumed: if the next message had the same one, its verdict
- * would be mistaken for this message's at recovery.
+ * sequence number is consumed: if the next message had the same one, its
+ * verdict would be mistaken for this message's at recovery.
  */
 static int half_received(struct source_mq *q, int err)
 {
