@@ -165,6 +165,8 @@ Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
     harness_until_lines("runs", 1, 20000);
     harness_kill(w);
     harness_until(amqp_ready(amqp_queue) == 1, 20000);
+    rabbit.amqp_basic_qos(amqp_client, 1, 0, 1, 0);
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
     rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_queue),
                               amqp_word("keep"), 0, 0, 0,
                               (amqp_table_t){0, NULL});

@@ -163,7 +163,7 @@ struct source_amqp {
     unsigned late_count;        /* q  of those lent: no handler has them */
     bool ready_said;            /* q  ready_fd is readable */
     struct amqp_message *alone; /* q  a suspect that is lent; NULL: none */
-    unsigned suspects;          /* q  that have arrived, or are due */
+    unsigned suspects;          /* q  that have arrived */
     uint64_t stuck_ns; /* the inbox's: since when the next suspect waits */
     bool stuck_said;   /* the inbox's */
     uint64_t epoch;    /* q  of the inbox's connection; 0: none */
@@ -226,7 +226,7 @@ bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
 bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);
 /* The next of those that have arrived, if it may be lent; NULL: none. */
 struct amqp_message *amqp_may_take(const struct source_amqp *q);
-/* It has arrived or is due, if `more`; or it is lent, or gone. */
+/* It has arrived, if `more`; or it is lent, or gone. */
 void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
                         bool more);
 /* Said, if the next one is a suspect that has waited for those that run for

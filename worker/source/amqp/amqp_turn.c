@@ -102,7 +102,7 @@ static const struct amqp_message *stuck(const struct source_amqp *q)
 {
     const struct amqp_message *m = TAILQ_FIRST(&q->due);
 
-    if (q->suspects == 0 || q->alone)
+    if (q->alone)
         return NULL;
     if (!m || !amqp_suspect(q, m))
         m = next(q);
@@ -124,18 +124,19 @@ static void stuck_say(const struct source_amqp *q, struct ulid id,
 }
 
 /* amqp_suspect_look - who takes does not wake the inbox, so it looks again as
- * long as there are suspects */
+ * long as there may be suspects */
 uint64_t amqp_suspect_look(struct source_amqp *q)
 {
     uint64_t now = clock_mono_ns(), crashes = 0;
     const struct amqp_message *m;
-    unsigned suspects, running;
+    unsigned running;
+    bool may_be;
     struct ulid id;
 
     pthread_mutex_lock(&q->mtx);
-    suspects = q->suspects;
+    may_be = q->suspects > 0 || (amqp_within(q) && !TAILQ_EMPTY(&q->due));
     running = q->lent_count - q->late_count;
-    m = stuck(q);
+    m = may_be ? stuck(q) : NULL;
     if (m) {
         id = m->id;
         crashes = m->m.crashes;
@@ -143,7 +144,7 @@ uint64_t amqp_suspect_look(struct source_amqp *q)
     pthread_mutex_unlock(&q->mtx);
     if (!m) {
         q->stuck_ns = 0;
-        return suspects > 0 ? STUCK_NS : UINT64_MAX;
+        return may_be ? STUCK_NS : UINT64_MAX;
     }
     if (q->stuck_ns == 0) {
         q->stuck_ns = now;

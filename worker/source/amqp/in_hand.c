@@ -71,7 +71,6 @@ void amqp_due_locked(struct source_amqp *q, struct amqp_message *m)
     if (m->epoch != q->epoch)
         atomic_store(&m->m.stale, true);
     TAILQ_INSERT_TAIL(&q->due, m, link);
-    amqp_suspect_count(q, m, true);
 }
 
 struct amqp_message *amqp_due_take(struct source_amqp *q)
@@ -80,7 +79,6 @@ struct amqp_message *amqp_due_take(struct source_amqp *q)
 
     if (m) {
         TAILQ_REMOVE(&q->due, m, link);
-        amqp_suspect_count(q, m, false);
         q->again_count--;
         m->m.failures = m->tries;
     }
