@@ -59,9 +59,12 @@ void *harness_keep(void *memory)
     return memory;
 }
 
-unsigned harness_next_queue(void)
+const char *harness_queue_name(void)
 {
-    return ++*rig.janitor.queues;
+    /* Counted where the janitor sees it. */
+    char name[64];
+    janitor_queue_name(rig.dir, ++*rig.janitor.queues, name, sizeof name);
+    return harness_keep(strdup(name));
 }
 
 /* harness_init - a scratch directory, and a janitor that will remove it */

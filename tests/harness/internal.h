@@ -17,8 +17,6 @@ _Noreturn void harness_fail(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 /* Free `memory` at harness_fini; NULL fails. */
 void *harness_keep(void *memory);
-/* The number of the next queue name, counted where the janitor sees it. */
-unsigned harness_next_queue(void);
 
 /* Kill and reap all that harness_start started. */
 void processes_end(void);
@@ -42,7 +40,6 @@ const char *processes_report(void);
 /* The janitor: cleans up when the test process is gone or asks for it. */
 struct janitor {
     unsigned *queues; /* shared: names handed out so far */
-    pid_t test;       /* whose names they are */
     pid_t pid;
     int fd; /* closed = clean up now */
 };
@@ -53,7 +50,8 @@ int janitor_start(struct janitor *j, const char *dir, const char *runtime);
 void janitor_leave(void);
 /* Have it clean up, and wait until it has. */
 void janitor_finish(struct janitor *j);
-void janitor_queue_name(const struct janitor *j, unsigned number, char *out,
+/* The name of queue `number` of the test in `dir`. */
+void janitor_queue_name(const char *dir, unsigned number, char *out,
                         size_t room);
 
 #endif

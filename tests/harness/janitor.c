@@ -22,11 +22,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* janitor_queue_name - the name of queue `number` of this test */
-void janitor_queue_name(const struct janitor *j, unsigned number, char *out,
+/* janitor_queue_name - the name of queue `number` of the test in `dir`
+ *
+ * Not of the test's pid: the kernel uses that again, and a queue that another
+ * test left over would then have the name.
+ */
+void janitor_queue_name(const char *dir, unsigned number, char *out,
                         size_t room)
 {
-    snprintf(out, room, "/mqwt-%d-%u", (int)j->test, number);
+    snprintf(out, room, "%s-%u", strrchr(dir, '/'), number);
 }
 
 bool environment_has(const char *pid, const char *wanted)
@@ -82,7 +86,7 @@ static void clean_up(const struct janitor *j, const char *dir,
     for (unsigned round = 0; round < 50 && processes_kill(wanted); round++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     for (unsigned n = 1; n <= *j->queues; n++) {
-        janitor_queue_name(j, n, name, sizeof name);
+        janitor_queue_name(dir, n, name, sizeof name);
         mq_unlink(name);
     }
     const char *keep = getenv("MQW_TEST_KEEP");
@@ -117,7 +121,6 @@ static _Noreturn void janitor_run(const struct janitor *j, int fd,
 int janitor_start(struct janitor *j, const char *dir, const char *runtime)
 {
     int ends[2];
-    j->test = getpid();
     j->queues = mmap(NULL, sizeof *j->queues, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (j->queues == MAP_FAILED)

@@ -21,15 +21,6 @@ static mqd_t queue_use(const char *name, int flags)
     return q;
 }
 
-const char *harness_queue_name(void)
-{
-    /* Of the test process, as the janitor knows it. */
-    char name[64];
-    struct janitor j = {.test = getpid()};
-    janitor_queue_name(&j, harness_next_queue(), name, sizeof name);
-    return harness_keep(strdup(name));
-}
-
 const char *harness_queue(long depth, long message_size)
 {
     const char *name = harness_queue_name();
