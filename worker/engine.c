@@ -283,7 +283,7 @@ static void hello(struct engine *e)
 
     log_info(
         "started", F_STR("queue", e->flow.set->queue), F_INT("pid", getpid()),
-        F_UINT("max_concurrency", atomic_load(&e->flow.gate.cap)),
+        F_UINT("max_concurrency", gate_cap(&e->flow.gate)),
         F_STR("handler", e->flow.ops->name), F_STR("state_dir", e->dir.folder),
         F_STR("runtime_dir", e->runtime.folder),
         F_INT("in_queue", e->flow.source->ops->fresh(e->flow.source)));

@@ -105,10 +105,12 @@ static struct receive *block(struct flow *f)
     err = block_begin(f, &item);
     came = peeker_wait(f->peeker);
     may = !err && items_block_end(&f->items);
-    if (came && gate_room(&f->gate) > 1)
-        peeker_look_later(f->peeker);
-    if (came && may && gate_enter(&f->gate))
+    if (came && may && gate_enter(&f->gate)) {
+        /* Counted in before: the look sees that something runs. */
+        if (gate_cap(&f->gate) > 1)
+            peeker_look_later(f->peeker);
         return item;
+    }
     if (!err)
         put_away(item);
     else if (came && err == -ENOMEM)

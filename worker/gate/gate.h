@@ -112,6 +112,11 @@ static inline unsigned gate_running(const struct gate *g)
 {
     return atomic_load(&g->running);
 }
+/* What was set; less may run now. */
+static inline unsigned gate_cap(const struct gate *g)
+{
+    return atomic_load(&g->cap);
+}
 static inline bool gate_held(const struct gate *g, unsigned bits)
 {
     return (atomic_load(&g->holds) & bits) != 0;

@@ -55,7 +55,7 @@ struct peeker {
     atomic_int mode;           /* a  PEEK_ */
     atomic_bool released;      /* a  no thread may enter */
     struct timer look_timer;
-    _Atomic uint64_t look_ns; /* a  when it was started for last */
+    _Atomic uint64_t look_ns; /* a  when it was started for last; 0: it fired */
 };
 
 /* shift - from one mode to another; false: it was not in that one */
@@ -64,12 +64,13 @@ static bool shift(struct peeker *p, int from, int to)
     return atomic_compare_exchange_strong(&p->mode, &from, to);
 }
 
-/* look_due - the peeker is awake, and its next wait has a limit */
+/* look_due - the peeker is awake, and its next wait has a limit if work items
+ * run; it asks that after this store (peeker_look_later) */
 static void look_due(struct timer *timer)
 {
     struct peeker *p = CONTAINER_OF(timer, struct peeker, look_timer);
 
-    atomic_store_explicit(&p->look_ns, 0, memory_order_relaxed);
+    atomic_store(&p->look_ns, 0);
 }
 
 /* readable - off before a work item is tried: an item that leaves meanwhile
@@ -205,9 +206,14 @@ void peeker_look_soon(struct peeker *p)
     look_in(p, PEEKER_STUCK_MS);
 }
 
+/* peeker_look_later - unless a look is pending, which comes in LINGER_MS at most
+ * The caller was counted as one that runs before this load. So a look that was
+ * pending here finds it counted, as the loop asks who runs after look_due.
+ */
 void peeker_look_later(struct peeker *p)
 {
-    look_in(p, LINGER_MS);
+    if (atomic_load(&p->look_ns) == 0)
+        look_in(p, LINGER_MS);
 }
 
 void peeker_release(struct peeker *p)

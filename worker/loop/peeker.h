@@ -44,7 +44,8 @@ bool peeker_enter(struct peeker *p);
 bool peeker_wait(struct peeker *p);
 /* Work goes on with peek mode off: have the loop run a round soon (after
  * PEEKER_STUCK_MS), to see whether a handler keeps its thread. Later: the
- * thread waited, and its handler is most likely quick. */
+ * thread waited, and its handler is most likely quick; it was counted as one
+ * that runs (gate_enter) before the call. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
 /* No thread enters from here on. */

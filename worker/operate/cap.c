@@ -66,7 +66,7 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p)
 static void apply(struct cap *c, unsigned cap)
 {
     struct flow *f = c->flow;
-    unsigned old = atomic_load(&f->gate.cap);
+    unsigned old = gate_cap(&f->gate);
 
     pool_resize(f->pool, cap + SPARE_THREADS);
     c->live->concurrency = cap;
@@ -116,7 +116,7 @@ static void grown(struct timer *timer)
 
 void cap_change(struct cap *c, int change)
 {
-    unsigned now = c->later ? c->later : atomic_load(&c->flow->gate.cap);
+    unsigned now = c->later ? c->later : gate_cap(&c->flow->gate);
     unsigned want = now + (unsigned)change;
 
     if (want >= 1 && want <= CONCURRENCY_MAX)

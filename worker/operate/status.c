@@ -136,7 +136,7 @@ static void title(struct status *b, const char *why)
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
              f->set->queue, atomic_load(&f->gate.running),
-             atomic_load(&f->gate.cap), waiting + parked + spooled,
+             gate_cap(&f->gate), waiting + parked + spooled,
              atomic_load(&b->rows[COUNT_DEAD]), state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)
@@ -149,7 +149,7 @@ static void gauges(struct status *b)
     struct flow *f = b->flow;
     struct counters *c = f->counters;
 
-    counters_gauge(c, COUNTERS_CAP, atomic_load(&f->gate.cap));
+    counters_gauge(c, COUNTERS_CAP, gate_cap(&f->gate));
     counters_gauge(c, COUNTERS_HOLDS, atomic_load(&f->gate.holds));
     counters_gauge(c, COUNTERS_BREAKER, breaker_state(&f->gate.breaker));
     counters_gauge(c, COUNTERS_WAITING,
