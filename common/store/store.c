@@ -273,6 +273,15 @@ int64_t store_parked(const struct store *s)
     return atomic_load(&s->parked);
 }
 
+/* store_waiting - a row may be parked between the two looks, so that more are
+ * parked than there were: then none is the nearest truth */
+int64_t store_waiting(const struct store *s)
+{
+    int64_t waits = atomic_load(&s->waits), parked = atomic_load(&s->parked);
+
+    return waits > parked ? waits - parked : 0;
+}
+
 /* swap - new connections in place of the old ones; the caller has stopped
  * both */
 static int swap(struct store *s, const char *path, struct problem *p)

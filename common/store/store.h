@@ -230,8 +230,10 @@ int store_max_seq(struct store *s, uint64_t *receive_seq);
  * exact as soon as a write of ours has returned: no other program writes such
  * rows. A row whose message runs counts until it is settled. */
 int64_t store_waits(const struct store *s);
-/* How many of these are PARKED. */
+/* How many of these are PARKED, and how many WAITING. A write of another thread
+ * meanwhile may be seen in a part. */
 int64_t store_parked(const struct store *s);
+int64_t store_waiting(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
 /* How many of the rows that are WAITING or PARKED were cancelled: with no

@@ -3,6 +3,8 @@
 #include "tests/unit/store/store_fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "common/base/log.h"
 #include "worker/source/mq/source_mq.h"
@@ -394,4 +396,30 @@ Test(source_mq, a_kill_before_its_end_lends_a_cancelled_one_to_nobody_else)
     m = take_due(1);
     cr_assert_eq(m->seq, 1);
     cr_assert(m->flags & MESSAGE_CANCELLED);
+}
+
+/* ---- how many wait ---- */
+
+static atomic_bool parks_over;
+
+static void *park_again(void *arg)
+{
+    (void)arg;
+    for (uint64_t seq = 1; seq <= 500; seq++)
+        (void)store_delete(mq.store, put(STORE_PARKED, seq, 0));
+    atomic_store(&parks_over, true);
+    return NULL;
+}
+
+/* Fails where all are read, then a row is parked, then the parked ones are
+ * read: they are more than all, and the difference would be an error. */
+Test(source_mq, what_is_parked_meanwhile_is_not_missing_among_what_waits)
+{
+    pthread_t other;
+
+    cr_assert_eq(pthread_create(&other, NULL, park_again, NULL), 0);
+    while (!atomic_load(&parks_over))
+        cr_assert_geq(s->ops->count(s, COUNT_WAITING), 0);
+    cr_assert_eq(pthread_join(other, NULL), 0);
+    cr_assert_eq(s->ops->count(s, COUNT_PARKED), 0);
 }

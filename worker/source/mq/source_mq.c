@@ -112,7 +112,7 @@ static int64_t mq_count(struct source *s, enum source_count what)
 
     switch (what) {
     case COUNT_WAITING:
-        return store_waits(q->store) - store_parked(q->store);
+        return store_waiting(q->store);
     case COUNT_PARKED:
         return store_parked(q->store);
     case COUNT_SPOOLED:
