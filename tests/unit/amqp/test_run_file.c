@@ -109,6 +109,8 @@ Test(run_file, one_of_another_version_is_refused_and_stays_as_it_is)
         cr_expect_eq(p.status, EX_CONFIG);
         cr_expect(strstr(p.text, "run the version that wrote it"), "%s",
                   p.text);
+        cr_expect(strstr(p.text, "then move it away"),
+                  "no version removes it: %s", p.text);
         cr_expect(file_has(others[i]), "%s", others[i]);
     }
 }

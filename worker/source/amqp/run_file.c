@@ -126,7 +126,7 @@ int run_file_open(struct run_file **out, const char *path, struct problem *p)
                                "%s is of another version, or no file of "
                                "mqworker; it was left untouched: run the "
                                "version that wrote it until nothing is in "
-                               "flight, or move it away once no handler runs",
+                               "flight, stop it, then move it away",
                                path);
         return problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
                            errno_text(-err));
