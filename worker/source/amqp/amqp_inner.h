@@ -164,8 +164,9 @@ struct source_amqp {
     bool ready_said;            /* q  ready_fd is readable */
     struct amqp_message *alone; /* q  a suspect that is lent; NULL: none */
     unsigned suspects;          /* q  that have arrived */
-    uint64_t stuck_ns; /* the inbox's: since when the next suspect waits */
-    bool stuck_said;   /* the inbox's */
+    struct ulid stuck;          /* the inbox's: the suspect that waits */
+    uint64_t stuck_ns; /* the inbox's: since when it does; 0: none waits */
+    bool stuck_said;   /* the inbox's: that it waits */
     uint64_t epoch;    /* q  of the inbox's connection; 0: none */
     uint64_t epochs;   /* q  that there were */
     uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */

@@ -1,4 +1,5 @@
 /* amqp_turn.c - whether one may be lent now (see amqp_inner.h) */
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -146,7 +147,8 @@ uint64_t amqp_suspect_look(struct source_amqp *q)
         q->stuck_ns = 0;
         return may_be ? STUCK_NS : UINT64_MAX;
     }
-    if (q->stuck_ns == 0) {
+    if (q->stuck_ns == 0 || memcmp(&q->stuck, &id, sizeof id) != 0) {
+        q->stuck = id;
         q->stuck_ns = now;
         q->stuck_said = false;
     }
