@@ -223,10 +223,7 @@ static int count_failed(struct context *ctx, int err)
                         "%s yet, which its worker makes",
                         ctx->queue, b->operand.vhost, b->dead);
     if (err == -EBUSY)
-        return complain(EX_TEMPFAIL,
-                        "another program consumes %s, and only one can at a "
-                        "time: end it, or try again later",
-                        b->dead);
+        return held_busy(b);
     if (b->link->code == AMQP_ACCESS_REFUSED)
         return complain(EX_NOPERM,
                         "user %s may not read %s: %s; rabbitmqctl "
@@ -287,8 +284,11 @@ int broker_open(struct context *ctx)
                  b->dead, count, MOST);
     b->beyond = count > MOST ? count - MOST : 0;
     status = store_make(ctx);
-    return status ? status
-                  : held_look(b, ctx->store, count < MOST ? count : MOST);
+    if (status)
+        return status;
+    return count == 0 && ctx->o->line.verb == VERB_IMPORT
+               ? held_claim(b)
+               : held_look(b, ctx->store, count < MOST ? count : MOST);
 }
 
 /* ---- closing ---- */
@@ -371,7 +371,9 @@ static int given_back(struct broker *b, uint32_t left)
 
     for (size_t i = 0; i < b->count; i++)
         tag = b->held[i].gone ? tag : b->held[i].tag;
-    if (tag)
+    if (b->claimed)
+        err = held_unclaim(b);
+    else if (tag)
         err = link_status(b->link, rabbit.amqp_basic_nack(
                                        b->link->c, LINK_CHANNEL, tag, 1, 1));
     while (!err) {
@@ -410,6 +412,7 @@ int broker_close(struct context *ctx)
         left = refresh_some(ctx);
         for (size_t i = 0; i < b->count; i++)
             left += !b->held[i].gone;
+        left += b->claimed ? b->imported : 0;
         if (given_back(b, (uint32_t)left) < 0)
             status = complain(EX_UNAVAILABLE,
                               "lost the connection at the end: %s; letters "

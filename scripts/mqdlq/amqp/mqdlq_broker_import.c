@@ -1,7 +1,8 @@
 /* mqdlq_broker_import.c - letters of a file, to NAME.dead (see mqdlq_broker.h)
  *
  * A letter that is there already is left out: who was killed runs it again. The
- * letters that are there are held meanwhile, so nobody replays or discards one.
+ * letters that are there are held meanwhile, or the queue is where it has none
+ * (held_claim): so nobody replays or discards one, or imports beside us.
  * Crash before a confirm: the letter is there, or it is not; the next run of
  * the same file sees which. So a crash here can lose none and repeat none.
  */
@@ -161,6 +162,7 @@ static int all_put(struct broker *b, const struct decoding *list, size_t n,
     if (!err)
         err = publisher_flush(b->publisher, p);
     sum->in += publisher_confirmed(b->publisher) - before;
+    b->imported += publisher_confirmed(b->publisher) - before;
     if (err) /* its properties go with `made` */
         publisher_close(&b->publisher);
     for (size_t i = 0; made && i < n; i++)

@@ -46,12 +46,21 @@ struct broker {
     size_t count, room;
     uint32_t beyond; /* letters that are not held, as there are too many */
     bool beyond_told;
+    bool claimed;       /* held_claim */
+    uint64_t imported;  /* letters that are confirmed */
     struct known known; /* import's */
     char machine[BROKER_MACHINE];
 };
 
 /* Take up to `count` letters, and their copies to the store. */
 int held_look(struct broker *b, struct store *store, uint32_t count);
+/* Where there is no letter to hold, the queue is held all the same, so that
+ * nobody else looks at it: as a consumer, which has one letter at most. 0, or an
+ * exit status, said. held_unclaim gives that letter back: 0 or -errno. */
+int held_claim(struct broker *b);
+int held_unclaim(struct broker *b);
+/* Another program has the letters: an exit status, said. */
+int held_busy(const struct broker *b);
 /* The letter of a row; NULL: it is gone, or there is none. */
 struct held *held_at(struct broker *b, int64_t row);
 /* Its properties, the caller's to free; NULL: they cannot be read. */

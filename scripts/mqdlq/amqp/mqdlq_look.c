@@ -17,7 +17,8 @@
 #include "common/text/complain.h"
 
 #define CONSUMER "mqdlq"
-#define BATCH    64 /* letters of one transaction */
+#define CLAIM    "mqdlq-claim" /* the consumer of held_claim */
+#define BATCH    64            /* letters of one transaction */
 #define SLICE_MS 200
 #define LATE_NS  (20 * NS_PER_S) /* without a letter that is there */
 #define MACHINE  64
@@ -323,4 +324,39 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
         (void)batch_store(&k);
     free(k.all);
     return err ? look_over(&k, err) : 0;
+}
+
+int held_busy(const struct broker *b)
+{
+    return complain(EX_TEMPFAIL,
+                    "another program consumes %s, and only one can at a "
+                    "time: end it, or try again later",
+                    b->dead);
+}
+
+/* held_claim - of two who claim at once both see the other, or one does */
+int held_claim(struct broker *b)
+{
+    struct look k = {.b = b, .wanted = 1, .consumer = CLAIM};
+    uint32_t messages, consumers = 0;
+    int err = consume(&k);
+
+    b->claimed = !err;
+    if (!err)
+        err = topology_count(b->link, b->dead, &messages, &consumers);
+    if (err)
+        return look_over(&k, err);
+    return consumers > 1 ? held_busy(b) : 0;
+}
+
+int held_unclaim(struct broker *b)
+{
+    struct link *l = b->link;
+    int err;
+
+    (void)rabbit.amqp_basic_cancel(l->c, LINK_CHANNEL, word(CLAIM));
+    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    return err ? err
+               : link_status(
+                     l, rabbit.amqp_basic_nack(l->c, LINK_CHANNEL, 0, 1, 1));
 }

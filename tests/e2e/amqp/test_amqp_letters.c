@@ -3,6 +3,7 @@
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 
 TestSuite(amqp_letters, .init = amqp_init, .fini = amqp_fini, .timeout = 180);
 
@@ -357,18 +358,52 @@ Test(amqp_letters, letters_without_an_id_are_imported_once_too)
     cr_assert_not_null(strstr(exported(), "\"group\":\"g\""));
 }
 
-Test(amqp_letters, a_kill_in_the_middle_of_import_loses_none_and_repeats_none)
+/* lines_write - so many letters to a file or fifo, which stays open */
+static FILE *lines_write(const char *name, int count)
 {
-    enum { COUNT = 3000, KILLS = 5 };
+    FILE *f = fopen(harness_path("%s", name), "we");
+
+    cr_assert_not_null(f);
+    for (int i = 0; i < count; i++)
+        fprintf(f, "{\"reason\":\"rejected\",\"body\":\"<%d>\"}\n", i);
+    fflush(f);
+    return f;
+}
+
+/* The first one has sent a batch of 256 and waits for the rest of its input.
+ * Fails where it holds nothing, as there was no letter when it began. */
+Test(amqp_letters, two_imports_at_once_make_no_letter_twice)
+{
+    enum { COUNT = 300, BATCH = 256 };
+    struct harness_process *p;
     struct harness_result r;
     FILE *f;
 
     make(0);
-    f = fopen(harness_path("file"), "we");
-    cr_assert_not_null(f);
-    for (int i = 0; i < COUNT; i++)
-        fprintf(f, "{\"reason\":\"rejected\",\"body\":\"<%d>\"}\n", i);
+    fclose(lines_write("file", COUNT));
+    cr_assert_eq(mkfifo(harness_path("fifo"), 0600), 0);
+    p = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqdlq", "import", amqp_operand(amqp_queue, 1),
+                             harness_path("fifo"))});
+    f = lines_write("fifo", COUNT);
+    harness_until(amqp_ready(amqp_of("dead")) >= BATCH - 1, 20000);
+    r = import("file");
+    cr_assert_eq(r.status, 75, "%d: %s%s", r.status, r.out, r.err);
+    cr_assert_not_null(strstr(r.err, "another program consumes"), "%s", r.err);
     fclose(f);
+    cr_assert_eq(harness_wait(p, 20000), 0);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), COUNT, "all are given back");
+    r = import("file");
+    cr_assert_str_eq(r.out, "0 letters imported, 300 were there already\n");
+}
+
+Test(amqp_letters, a_kill_in_the_middle_of_import_loses_none_and_repeats_none)
+{
+    enum { COUNT = 3000, KILLS = 5 };
+    struct harness_result r;
+
+    make(0);
+    fclose(lines_write("file", COUNT));
     for (int i = 0; i < KILLS; i++) {
         long before = amqp_ready(amqp_of("dead"));
         struct harness_process *p = harness_start(&(struct harness_spec){
