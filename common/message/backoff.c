@@ -86,7 +86,7 @@ uint64_t backoff_delay(const struct backoff *b, uint32_t failures,
                        unsigned jitter_percent)
 {
     uint64_t delay = step_of(b, failures ? failures : 1);
-    double part = part_random();
+    double part = jitter_percent ? part_random() : 0; /* a call */
     double extra = (double)delay * ((double)jitter_percent / 100.0) * part;
 
     return extra >= (double)INT64_MAX ? INT64_MAX

@@ -5,6 +5,11 @@
 #include <inttypes.h>
 #include <sysexits.h>
 
+/* A list of waits is at its last one by then, and one of a ns that doubles at
+ * its maximum. */
+#define SETTLED_AFTER 64
+_Static_assert(BACKOFF_STEPS <= SETTLED_AFTER, "the last one repeats");
+
 /* run_ns - of one attempt; what has no limit is the operator's to know */
 static uint64_t run_ns(const struct settings *s)
 {
@@ -23,14 +28,21 @@ static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
     return ns_add(wait, wait / 100 * s->jitter_percent);
 }
 
-/* sum_ns - of all attempts; it stops where it has reached IN_HAND_LIMIT_NS */
+/* sum_ns - of all attempts. After SETTLED_AFTER failures each wait is as long as
+ * the one before, so that a million attempts cost no more than these. */
 static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
 {
-    uint64_t run = run_ns(s), sum = run;
+    uint64_t run = run_ns(s), sum = run, attempts = s->max_attempts, each;
+    uint32_t n = 1;
 
-    for (uint32_t n = 1; n < s->max_attempts && sum < IN_HAND_LIMIT_NS; n++)
+    for (; n < attempts && n < SETTLED_AFTER; n++)
         sum = ns_add(ns_add(sum, wait_ns(s, b, n)), run);
-    return sum;
+    if (n >= attempts)
+        return sum;
+    each = ns_add(wait_ns(s, b, n), run);
+    attempts -= n;
+    return each > UINT64_MAX / attempts ? UINT64_MAX
+                                        : ns_add(sum, attempts * each);
 }
 
 /* in_hand_limit_wait - the backoff's, and for each an equal part of the rest */
