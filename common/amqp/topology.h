@@ -43,8 +43,9 @@ int topology_number(struct link *l, const struct topology *t,
  * lengths. */
 int topology_wait(struct link *l, const struct topology *t, unsigned part,
                   uint64_t ms, struct problem *p);
-/* For who makes nothing but wait queues: 0 if there is what they give back to.
- * Without it a message would wait for ever, and its sender would not know. */
+/* Before only a wait queue is made: 0 if the queue is there that it gives back
+ * to. Without that a message would wait for ever, and its sender would not be
+ * told. */
 int topology_there(struct link *l, const struct topology *t, unsigned part,
                    struct problem *p);
 /* Messages in a queue that is there, and who consumes: 0, or -errno. */

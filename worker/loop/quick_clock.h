@@ -3,9 +3,9 @@
  * WHAT   CLOCK_MONOTONIC. For up to QUICK_CLOCK_NS after a look at the kernel's
  *        clock the processor's own counter tells how much time has passed
  *        since: that takes a third of the time, and of the instructions. It
- *        never goes back. It is off by what the kernel's clock was steered
- *        meanwhile, which adjtimex(2) limits to 500 ppm: 50 us, hardly ever so
- *        many; that is made up for until the next look.
+ *        never goes back. It is off by as much as the kernel's clock was
+ *        steered meanwhile: by some 50 us at most, as adjtimex(2) allows 500
+ *        ppm. That is made up for until the next look.
  * WHO    open: once, when the worker starts; each thread has a copy of that.
  *        One thread at a time.
  * OWNS   Nothing.

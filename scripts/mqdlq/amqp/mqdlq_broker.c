@@ -359,8 +359,8 @@ static size_t refresh_some(struct context *ctx)
     return n;
 }
 
-/* given_back - until the broker shows those that are left, so that who looks
- * next finds them */
+/* given_back - until the broker shows those that are left, so that the next
+ * look finds them */
 static int given_back(struct broker *b, uint32_t left)
 {
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};

@@ -2,10 +2,10 @@
  * mqdlq_held.h)
  *
  * A broker tells two things of it: that it came back as a letter, and that its
- * queue was empty, so that somebody took it. It does not tell that it is done.
- * So it is taken for done if it is no letter some time after it was taken, and
- * how long that is says who knows its handlers. Those who consume may be
- * anywhere.
+ * queue was empty, so that a worker took it, on this machine or another one. It
+ * does not tell that the message is done. So the canary is taken for done if it
+ * is no letter some time after it was taken; the operator, who knows the
+ * handlers, gives that time.
  */
 #include "scripts/mqdlq/amqp/mqdlq_held.h"
 
@@ -20,6 +20,7 @@
 #include "common/base/clock.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
+#include "common/text/term.h"
 
 #define LOOK_EVERY_NS (100 * NS_PER_MS)
 #define PATIENCE_NS   NS_PER_S
@@ -91,7 +92,7 @@ static int look(struct watch *w)
                         "the canary, letter %s, was sent, and how it ends is "
                         "not known: %s; nothing else was sent",
                         w->id, b->link->why);
-    /* What those had who are gone is given again. */
+    /* Without a consumer, the broker gives the canary to the next one. */
     if (w->consumers == 0)
         w->taken_ns = 0;
     else if (!w->taken_ns && w->ready == 0)
@@ -109,10 +110,9 @@ static void wait_tell(struct watch *w)
         return;
     w->told = true;
     complain(0,
-             "letter %s was sent to %s, where %" PRIu32
-             " messages wait and %s; "
-             "waiting until one has taken it%s",
-             w->id, w->canary->queue, w->ready,
+             "letter %s was sent to %s (%" PRIu32 " message%s there, %s); "
+             "waiting until a worker takes it%s",
+             w->id, w->canary->queue, w->ready, term_plural(w->ready),
              w->consumers ? "workers consume" : "nobody consumes",
              o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
 }

@@ -1,8 +1,9 @@
 /* mqdlq_broker_import.c - letters of a file, to NAME.dead (see mqdlq_broker.h)
  *
- * A letter that is there already is left out: who was killed runs it again. The
- * letters that are there are held meanwhile, or the queue is where it has none
- * (held_claim): so nobody replays or discards one, or imports beside us.
+ * A letter that is there already is left out, so an import that was killed can
+ * be run again. The letters that are there are held meanwhile; of a queue that
+ * has none, the import is a consumer (held_claim). So nobody replays or
+ * discards a letter, or imports beside us.
  * Crash before a confirm: the letter is there, or it is not; the next run of
  * the same file sees which. So a crash here can lose none and repeat none.
  */

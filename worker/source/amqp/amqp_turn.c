@@ -97,8 +97,8 @@ void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
         q->suspects += more ? 1U : -1U;
 }
 
-/* stuck - the suspect that would be lent now, if no other one ran; NULL: none.
- * mtx is held */
+/* stuck - the suspect that would be lent now, if no other message ran; NULL:
+ * none. mtx is held */
 static const struct amqp_message *stuck(const struct source_amqp *q)
 {
     const struct amqp_message *m = TAILQ_FIRST(&q->due);
@@ -124,8 +124,8 @@ static void stuck_say(const struct source_amqp *q, struct ulid id,
                            "hang"));
 }
 
-/* amqp_suspect_look - who takes does not wake the inbox, so it looks again as
- * long as there may be suspects */
+/* amqp_suspect_look - a thread that takes a message does not wake the inbox, so
+ * the inbox looks again as long as there may be suspects */
 uint64_t amqp_suspect_look(struct source_amqp *q)
 {
     uint64_t now = clock_mono_ns(), crashes = 0;
