@@ -28,8 +28,8 @@ static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
     return ns_add(wait, wait / 100 * s->jitter_percent);
 }
 
-/* sum_ns - of all attempts. After SETTLED_AFTER failures each wait is as long as
- * the one before, so that a million attempts cost no more than these. */
+/* sum_ns - of all attempts. After SETTLED_AFTER failures each wait is as long
+ * as the one before, so that a million attempts cost no more than these. */
 static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
 {
     uint64_t run = run_ns(s), sum = run, attempts = s->max_attempts, each;

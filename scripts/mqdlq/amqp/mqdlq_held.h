@@ -55,8 +55,8 @@ struct broker {
 /* Take up to `count` letters, and their copies to the store. */
 int held_look(struct broker *b, struct store *store, uint32_t count);
 /* Where there is no letter to hold, the queue is held all the same, so that
- * nobody else looks at it: as a consumer, which has one letter at most. 0, or an
- * exit status, said. held_unclaim gives that letter back: 0 or -errno. */
+ * nobody else looks at it: as a consumer, which has one letter at most. 0, or
+ * an exit status, said. held_unclaim gives that letter back: 0 or -errno. */
 int held_claim(struct broker *b);
 int held_unclaim(struct broker *b);
 /* Another program has the letters: an exit status, said. */
