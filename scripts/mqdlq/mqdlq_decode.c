@@ -171,7 +171,8 @@ static unsigned read_flag(const struct reading *r, const char *name,
     return json_is_true(json_object_get(r->object, name)) ? bit : 0;
 }
 
-/* read_reason - of what it died; any other text is refused with the list */
+/* read_reason - of what it died; any other text is refused with the list, but
+ * for "none" of a message that somebody put among the letters of a broker */
 static void read_reason(struct reading *r, struct store_row *m)
 {
     const char *text = json_string_value(json_object_get(r->object, "reason"));
@@ -181,9 +182,11 @@ static void read_reason(struct reading *r, struct store_row *m)
         refuse(r, "reason is missing or not a string");
         return;
     }
+    if (strcmp(text, dead_reason_text(REASON_NONE)) == 0)
+        return;
     m->reason = dead_reason_parse(text);
     safe_text_copy(safe, sizeof safe, text, strlen(text));
-    if (m->reason == REASON_NONE || m->reason == REASON_COUNT)
+    if (m->reason == REASON_COUNT)
         refuse(r,
                "reason \"%s\" is not one of exhausted, rejected, expired, "
                "crashed, bad-header, group-closed",

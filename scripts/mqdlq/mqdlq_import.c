@@ -118,6 +118,13 @@ static int line_import(struct import *i, const char *text, size_t size)
     if (strspn(text, " \t\r\n") == size)
         return 0;
     err = decoding_read(&i->decodings[i->count], text, size, why);
+    if (!err && !i->context->broker &&
+        i->decodings[i->count].letter.m.reason == REASON_NONE) {
+        decoding_free(&i->decodings[i->count]);
+        err = -EINVAL;
+        snprintf(why, sizeof why,
+                 "it has no reason, which only letters on a broker may lack");
+    }
     if (err == -ENOMEM) {
         problem_memory(&p);
         return import_stop(i, p.status, i->line, p.text);

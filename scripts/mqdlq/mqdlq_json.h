@@ -1,7 +1,8 @@
 /* mqdlq_json.h - a dead letter from a JSON object
  *
  * WHAT   Reads what letter_json.h writes: the letter is the same, byte for
- *        byte.
+ *        byte. REASON_NONE is that of a message without one, which only a
+ *        broker has among its letters.
  * WHO    One thread.
  * OWNS   A decoding owns what its letter points to.
  * FAILS  -EINVAL and a sentence in `why`, -ENOMEM.

@@ -14,7 +14,7 @@ static void letter_check(const struct letter_import *l)
     char why[HEADER_WHY];
     fuzz_must(m->state == STORE_DEAD && m->died_ns > 0);
     fuzz_must(m->died_ns <= INT64_MAX && m->first_received_ns <= INT64_MAX);
-    fuzz_must(m->reason > REASON_NONE && m->reason < REASON_COUNT);
+    fuzz_must(m->reason < REASON_COUNT);
     fuzz_must(m->priority <= QUEUE_PRIORITY_MAX);
     fuzz_must(m->data && m->header_size <= m->size);
     fuzz_must(m->header_size <= HEADER_MAX);

@@ -100,7 +100,7 @@ static int properties_make(struct envelope_made *e, const struct decoding *d,
         .attempt = m->attempts,
         .first_ns = m->first_received_ns,
         .line = ((uint64_t)arc4random() << 31 ^ arc4random()) | 1,
-        .reason = dead_reason_text(m->reason),
+        .reason = m->reason == REASON_NONE ? NULL : dead_reason_text(m->reason),
         .error = m->error,
         .died_ns = m->died_ns};
     struct header h = {0};

@@ -12,7 +12,8 @@ struct known_letter {
     uint64_t died_ns;
     uint64_t sum; /* of the body */
     size_t size;
-    enum dead_reason reason; /* REASON_NONE: nobody is here */
+    enum dead_reason reason;
+    bool used; /* a letter is here */
 };
 
 static uint64_t mix(const void *data, size_t size)
@@ -34,7 +35,8 @@ static struct known_letter letter_of(const struct store_row *m)
         .died_ns = m->died_ns,
         .sum = mix((const char *)m->data + m->header_size, size),
         .size = size,
-        .reason = m->reason};
+        .reason = m->reason,
+        .used = true};
 }
 
 static bool same(const struct known_letter *a, const struct known_letter *b,
@@ -57,7 +59,7 @@ bool known_has(const struct known *k, const struct store_row *m, bool dated)
 
     if (k->room == 0)
         return false;
-    for (size_t i = spot_of(k, &m->id); k->all[i].reason != REASON_NONE;
+    for (size_t i = spot_of(k, &m->id); k->all[i].used;
          i = (i + 1) & (k->room - 1))
         if (same(&k->all[i], &wanted, dated))
             return true;
@@ -68,7 +70,7 @@ static void put(struct known *k, const struct known_letter *l)
 {
     size_t i = spot_of(k, &l->id);
 
-    while (k->all[i].reason != REASON_NONE)
+    while (k->all[i].used)
         i = (i + 1) & (k->room - 1);
     k->all[i] = *l;
     k->count++;
@@ -83,7 +85,7 @@ static int grow(struct known *k)
     if (!more.all)
         return -ENOMEM;
     for (size_t i = 0; i < k->room; i++)
-        if (k->all[i].reason != REASON_NONE)
+        if (k->all[i].used)
             put(&more, &k->all[i]);
     free(k->all);
     *k = more;
@@ -95,7 +97,7 @@ int known_add(struct known *k, const struct store_row *m)
     const struct known_letter l = letter_of(m);
     int err = 2 * k->count >= k->room ? grow(k) : 0;
 
-    if (!err && l.reason != REASON_NONE)
+    if (!err)
         put(k, &l);
     return err;
 }

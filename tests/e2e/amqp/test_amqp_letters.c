@@ -335,6 +335,32 @@ Test(amqp_letters, import_gives_back_what_was_exported_each_letter_once)
     free((void *)(uintptr_t)before);
 }
 
+/* A message that some program put among the letters. */
+Test(amqp_letters, what_is_there_without_a_reason_is_imported_like_a_letter)
+{
+    struct harness_result r;
+    const char *text;
+
+    make(1);
+    amqp_publish(amqp_of("dead"), "raw", 3, (amqp_table_t){0, NULL});
+    amqp_confirmed();
+    text = exported();
+    cr_assert_not_null(strstr(text, "\"reason\":\"none\""), "%s", text);
+    harness_write(harness_path("file"), text, strlen(text));
+    r = import("file");
+    cr_assert_str_eq(r.out, "0 letters imported, 2 were there already\n");
+    cr_assert_eq(DLQ("purge", OP, "--all").status, 0);
+    r = import("file");
+    cr_assert_str_eq(r.out, "2 letters imported\n", "%s", r.err);
+    r = import("file");
+    cr_assert_str_eq(r.out, "0 letters imported, 2 were there already\n");
+    cr_assert_not_null(strstr(exported(), "\"reason\":\"none\""));
+    r = DLQ("import", "/posix", "--state-dir", harness_path("."),
+            harness_path("file"));
+    cr_assert_eq(r.status, 65, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "it has no reason"), "%s", r.err);
+}
+
 Test(amqp_letters, letters_without_an_id_are_imported_once_too)
 {
     static const char lines[] =
