@@ -129,26 +129,29 @@ static size_t word_size(const char *word)
 void term_words(FILE *out, const char *text, int at, int indent, int width)
 {
     char safe[4096];
+    const char *end = safe; /* of the word before */
     int taken;
 
     safe_text_copy(safe, sizeof safe, text, strlen(text));
     for (const char *word = safe; *word; word += strspn(word, " ")) {
         size_t size = word_size(word);
         bool first = word == safe;
+        int blanks = (int)(word - end);
         char copy[sizeof safe];
 
         memcpy(copy, word, size);
         copy[size] = '\0';
         taken = term_columns(copy);
-        if (width && !first && at + 1 + taken > width && at > indent) {
+        if (width && !first && at + blanks + taken > width && at > indent) {
             fprintf(out, "\n%*s", indent, "");
             at = indent;
-        } else if (!first) {
-            fputc(' ', out);
-            at++;
+        } else {
+            fprintf(out, "%*s", blanks, "");
+            at += blanks;
         }
         fputs(copy, out);
         at += taken;
         word += size;
+        end = word;
     }
 }

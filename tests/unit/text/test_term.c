@@ -361,6 +361,18 @@ Test(term, words_go_to_the_next_line_whole_and_indented)
     free(text);
 }
 
+/* A name that has two is not another name. */
+Test(term, blanks_within_a_line_stay_as_many)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    term_words(out, "no queue /a  b here  now", 0, 2, 19);
+    fclose(out);
+    cr_assert_str_eq(text, "no queue /a  b here\n  now");
+    free(text);
+}
+
 /* What is copied from two lines would be two commands. */
 Test(term, a_command_stays_on_one_line)
 {
