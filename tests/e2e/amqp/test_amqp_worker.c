@@ -266,7 +266,7 @@ Test(amqp_worker, what_waits_in_queues_holds_back_nothing_new)
     cr_assert_eq(harness_lines_with("runs", "new"), 10);
     harness_until(amqp_ready(amqp_of("wait.3600000")) == WAIT, 60000);
     amqp_send("new");
-    harness_until_lines("runs", 11, 2000);
+    harness_until_lines("runs", 11, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
