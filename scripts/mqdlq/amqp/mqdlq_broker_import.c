@@ -151,6 +151,25 @@ static int one_put(struct broker *b, const struct decoding *d,
 
 /* ---- a batch ---- */
 
+/* groups_say - once: sent again to a queue without partitions, a letter of a
+ * group dies of that, and why it died before is seen in its history only */
+static void groups_say(struct context *ctx, const struct decoding *list,
+                       size_t n)
+{
+    struct broker *b = ctx->broker;
+    bool any = false;
+
+    for (size_t i = 0; i < n; i++)
+        any = any || list[i].letter.m.group;
+    if (!any || b->groups_told || b->topology.partitions || ctx->o->quiet)
+        return;
+    b->groups_told = true;
+    complain(
+        0, "some letters name a group, which only a queue with partitions "
+           "takes: replay them with --partitions N, as in a queue without any "
+           "they are dead again (bad-header)");
+}
+
 static int all_put(struct broker *b, const struct decoding *list, size_t n,
                    struct broker_imported *sum, struct problem *p)
 {
@@ -181,6 +200,7 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
     if (err)
         return problem_set(p, EX_IOERR, -err, "cannot read the letters: %s",
                            errno_text(-err));
+    groups_say(ctx, list, n);
     err = held_publisher(b, WAIT_NS, p);
     if (!err)
         err = all_put(b, list, n, sum, p);

@@ -45,7 +45,7 @@ struct broker {
     struct held *held;
     size_t count, room;
     uint32_t beyond; /* letters that are not held, as there are too many */
-    bool beyond_told;
+    bool beyond_told, groups_told;
     bool claimed;       /* held_claim */
     uint64_t imported;  /* letters that are confirmed */
     struct known known; /* import's */

@@ -352,6 +352,7 @@ Test(amqp_letters, what_is_there_without_a_reason_is_imported_like_a_letter)
     cr_assert_eq(DLQ("purge", OP, "--all").status, 0);
     r = import("file");
     cr_assert_str_eq(r.out, "2 letters imported\n", "%s", r.err);
+    cr_assert_str_empty(r.err, "none of a group: %s", r.err);
     r = import("file");
     cr_assert_str_eq(r.out, "0 letters imported, 2 were there already\n");
     cr_assert_not_null(strstr(exported(), "\"reason\":\"none\""));
@@ -382,6 +383,10 @@ Test(amqp_letters, letters_without_an_id_are_imported_once_too)
         cr_assert_eq(amqp_ready(amqp_of("dead")), 2, "two of one kind");
     }
     cr_assert_not_null(strstr(r.err, "0 letters imported"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "replay them with --partitions N"), "%s",
+                       r.err);
+    r = DLQ("import", OP, "--partitions", "2", harness_path("file"));
+    cr_assert_null(strstr(r.err, "replay them"), "%s", r.err);
     cr_assert_not_null(strstr(exported(), "\"group\":\"g\""));
 }
 
