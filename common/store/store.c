@@ -354,6 +354,11 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     return 0;
 }
 
+void store_stats(struct store *s, struct store_stats *out)
+{
+    commit_stats(s->commit, out);
+}
+
 /* store_close - copy the -wal into the file as far as no reader is in the way
  * Nothing depends on it: the -wal is durable. The last program that closes the
  * store removes the -wal. A store that wrote nothing leaves the copying to the
@@ -366,7 +371,7 @@ void store_close(struct store **store)
     if (!s)
         return;
     if (s->commit)
-        commit_stats(s->commit, &stats);
+        store_stats(s, &stats);
     sql_close(&s->reader);
     if (stats.commits > 0)
         sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,
@@ -376,11 +381,6 @@ void store_close(struct store **store)
     pthread_mutex_destroy(&s->read_mtx);
     free(s);
     *store = NULL;
-}
-
-void store_stats(struct store *s, struct store_stats *out)
-{
-    commit_stats(s->commit, out);
 }
 
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),

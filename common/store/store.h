@@ -143,7 +143,7 @@ struct store_stats {
     uint64_t commits; /* transactions they took */
     unsigned waiting; /* calls that wait for a commit to end now */
 };
-/* For tests of how writes share commits. */
+/* Since it was opened. */
 void store_stats(struct store *s, struct store_stats *out);
 
 /* ---- the worker's writes; each durable on return ---- */

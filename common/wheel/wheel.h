@@ -7,6 +7,11 @@
  * OWNS   Only itself. Timers are the caller's, embedded in its own structs, and
  *        must stay where they are while pending.
  * FAILS  Starting a timer cannot fail.
+ *
+ * The worker starts, cancels and pops timers. Periods, batches, moving,
+ * stopping, refusing and wheel_advance are here because a timer wheel is
+ * expected to have them; tests compare them with a model, and no more are added
+ * until a program needs them.
  */
 #ifndef COMMON_WHEEL_WHEEL_H
 #define COMMON_WHEEL_WHEEL_H
