@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/safe_text.h"
 #include "common/text/term.h"
 
@@ -60,22 +61,16 @@ void term_table_paint(struct term_table *t, size_t column,
 /* cell_put - take over a safe text, NULL included, as the next cell */
 static void cell_put(struct term_table *t, char *text)
 {
-    size_t i;
+    char **cells = array_grow(t->cells, t->count, &t->room, sizeof *cells);
+    size_t i = t->count % t->n;
     int columns;
 
-    if (t->count == t->room) {
-        size_t room = t->room ? 2 * t->room : 64;
-        char **cells = realloc(t->cells, room * sizeof *cells);
-
-        if (!cells) {
-            t->broken = true;
-            free(text);
-            return;
-        }
-        t->cells = cells;
-        t->room = room;
+    if (!cells) {
+        t->broken = true;
+        free(text);
+        return;
     }
-    i = t->count % t->n;
+    t->cells = cells;
     columns = text ? term_columns(text) : 0;
     if (columns > t->widths[i])
         t->widths[i] = columns;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/array.h"
 #include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
@@ -33,15 +34,12 @@ struct lookup {
 /* pick_add - one more letter; 0 or -ENOMEM */
 static int pick_add(struct selection *c, int64_t row, uint64_t died_ns)
 {
-    if (c->count == c->room) {
-        size_t room = c->room ? 2 * c->room : 64;
-        struct pick *picks = reallocarray(c->picks, room, sizeof *picks);
+    struct pick *picks =
+        array_grow(c->picks, c->count, &c->room, sizeof *picks);
 
-        if (!picks)
-            return -ENOMEM;
-        c->picks = picks;
-        c->room = room;
-    }
+    if (!picks)
+        return -ENOMEM;
+    c->picks = picks;
     c->picks[c->count++] = (struct pick){.died_ns = died_ns, .row = row};
     return 0;
 }
@@ -113,15 +111,12 @@ static int row_look(struct lookup *k, const char *text, int64_t row)
 /* wanted_add - a message id, to be looked for with the others */
 static int wanted_add(struct lookup *k, struct ulid id)
 {
-    if (k->count == k->room) {
-        size_t room = k->room ? 2 * k->room : 16;
-        struct wanted *wanted = reallocarray(k->wanted, room, sizeof *wanted);
+    struct wanted *wanted =
+        array_grow(k->wanted, k->count, &k->room, sizeof *wanted);
 
-        if (!wanted)
-            return store_failed("look for the ids", -ENOMEM);
-        k->wanted = wanted;
-        k->room = room;
-    }
+    if (!wanted)
+        return store_failed("look for the ids", -ENOMEM);
+    k->wanted = wanted;
     k->wanted[k->count++] = (struct wanted){.id = id};
     return 0;
 }

@@ -21,8 +21,8 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <bsd/stdlib.h>
 
+#include "common/base/array.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/process/environment.h"
@@ -144,20 +144,6 @@ void process_search_close(struct process_search **marked)
     free(m);
 }
 
-/* grow - the list with room for one more; NULL: no memory, it stays as it is */
-static void *grow(void *list, size_t count, size_t *room, size_t size)
-{
-    size_t more = *room ? *room * 2 : 64;
-    void *bigger;
-
-    if (count < *room)
-        return list;
-    bigger = reallocarray(list, more, size);
-    if (bigger)
-        *room = more;
-    return bigger;
-}
-
 /* env_read - its environment to m->env; its size, 0: gone, not ours to read */
 static size_t env_read(struct process_search *m, pid_t pid)
 {
@@ -197,7 +183,7 @@ static int see(struct process_search *m, pid_t pid)
 
     if (pid == getpid() || !process_stat(pid, &s.stat))
         return 0;
-    seen = grow(m->seen, m->seen_count, &m->seen_room, sizeof s);
+    seen = array_grow(m->seen, m->seen_count, &m->seen_room, sizeof s);
     if (!seen)
         return -ENOMEM;
     m->seen = seen;
@@ -355,7 +341,8 @@ static int hold(struct process_search *m, const struct seen *s)
 {
     struct epoll_event ev = {.events = EPOLLIN};
     struct pollfd ended = {.events = POLLIN};
-    struct found *f = grow(m->found, m->found_count, &m->found_room, sizeof *f);
+    struct found *f =
+        array_grow(m->found, m->found_count, &m->found_room, sizeof *f);
     int fd = pidfd_open(s->pid, 0);
 
     if (f)

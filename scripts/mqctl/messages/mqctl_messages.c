@@ -12,6 +12,7 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/message/error_text.h"
@@ -71,18 +72,13 @@ static int slot_add(const struct custody_seen *c, void *arg)
     struct messages *m = arg;
     size_t size = c->data_size - c->header.bytes;
     const char *body = (const char *)c->data + c->header.bytes;
-    struct slot_seen *s;
+    struct slot_seen *s,
+        *slots = array_grow(m->slots, m->count, &m->room, sizeof *slots);
 
-    if (m->count == m->room) {
-        size_t room = m->room ? 2 * m->room : 16;
-        struct slot_seen *slots = reallocarray(m->slots, room, sizeof *slots);
-
-        if (!slots)
-            return -ENOMEM;
-        m->slots = slots;
-        m->room = room;
-    }
-    s = &m->slots[m->count];
+    if (!slots)
+        return -ENOMEM;
+    m->slots = slots;
+    s = &slots[m->count];
     *s = (struct slot_seen){.c = *c, .size = c->size - c->header.bytes};
     s->state =
         m->runs && c->w.state == SLOT_RUNNING ? WAITING_RUNNING : WAITING_READY;

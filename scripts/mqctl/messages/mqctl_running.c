@@ -13,6 +13,7 @@
 #include <sysexits.h>
 #include <time.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
@@ -27,15 +28,11 @@
 
 int running_add(struct runs *r, const struct ulid *id, uint64_t started_ns)
 {
-    if (r->count == r->room) {
-        size_t room = r->room ? 2 * r->room : 16;
-        struct run *at = reallocarray(r->at, room, sizeof *at);
+    struct run *at = array_grow(r->at, r->count, &r->room, sizeof *at);
 
-        if (!at)
-            return -ENOMEM;
-        r->at = at;
-        r->room = room;
-    }
+    if (!at)
+        return -ENOMEM;
+    r->at = at;
     r->at[r->count++] = (struct run){.id = *id, .started_ns = started_ns};
     return 0;
 }

@@ -2,7 +2,6 @@
  * mqdlq_held.h) */
 #include "scripts/mqdlq/amqp/mqdlq_held.h"
 
-#include <bsd/stdlib.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -10,6 +9,8 @@
 #include <sysexits.h>
 
 #include "common/amqp/letter_envelope.h"
+#include "common/base/answer.h"
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/store/store_sql.h"
@@ -123,16 +124,11 @@ static int batch_store(struct look *k)
 static int held_add(struct look *k, uint64_t deliveries)
 {
     struct broker *b = k->b;
+    struct held *held = array_grow(b->held, b->count, &b->room, sizeof *held);
 
-    if (b->count == b->room) {
-        size_t room = b->room ? 2 * b->room : 256;
-        struct held *more = reallocarray(b->held, room, sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        b->held = more;
-        b->room = room;
-    }
+    if (!held)
+        return -ENOMEM;
+    b->held = held;
     b->held[b->count++] = (struct held){.tag = k->tag,
                                         .at = ftell(b->properties),
                                         .size = k->raw.len,
@@ -220,7 +216,7 @@ static int frames_take(struct look *k)
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != 0) {
+    while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
         if (n < 0)
             err = n;
         else if (f.channel != LINK_CHANNEL)

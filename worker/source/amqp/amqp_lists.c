@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 
 void amqp_free(struct amqp_message *m)
@@ -74,17 +75,14 @@ void amqp_let_go(struct source_amqp *q, struct amqp_message *m)
  * again when the connection ends, and it is known as settled */
 void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag)
 {
+    uint64_t *acks;
+
     if (epoch != q->epoch)
         return;
-    if (q->ack_count == q->ack_room) {
-        size_t more = q->ack_room ? 2 * q->ack_room : 64;
-        uint64_t *acks = reallocarray(q->acks, more, sizeof *acks);
-
-        if (!acks)
-            return;
-        q->acks = acks;
-        q->ack_room = more;
-    }
+    acks = array_grow(q->acks, q->ack_count, &q->ack_room, sizeof *acks);
+    if (!acks)
+        return;
+    q->acks = acks;
     q->acks[q->ack_count++] = tag;
     if (q->ack_count == 1)
         side_wake(&q->inbox);
