@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/answer.h"
 #include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 
@@ -102,7 +103,7 @@ int link_frame(struct link *l, amqp_frame_t *frame)
     int status = rabbit.amqp_simple_wait_frame_noblock(l->c, frame, &now);
 
     if (status == AMQP_STATUS_TIMEOUT)
-        return 0;
+        return NO;
     if (status != AMQP_STATUS_OK)
         return link_status(l, status);
     if (frame->frame_type == AMQP_FRAME_METHOD && frame->channel == 0) {
@@ -110,7 +111,7 @@ int link_frame(struct link *l, amqp_frame_t *frame)
         if (link_closed_by(l, &frame->payload.method))
             return -ECONNRESET;
     }
-    return 1;
+    return YES;
 }
 
 bool link_more(const struct link *l)

@@ -46,8 +46,8 @@ struct link {
  * repeat ends it. `first` is where to begin. */
 int link_open(struct link **out, const struct link_setup *setup, unsigned first,
               struct problem *p);
-/* The next frame, without waiting: 1, 0 there is none, -errno it is gone.
- * Calls that wait for an answer keep frames back, so ask until it says 0 before
+/* The next frame, without waiting: YES, NO there is none, -errno it is gone.
+ * Calls that wait for an answer keep frames back, so ask until it says NO before
  * you wait on `fd`. It sends heartbeats that are due. What a frame points to is
  * good until link_tidy. */
 int link_frame(struct link *l, amqp_frame_t *frame);

@@ -16,6 +16,7 @@
 #include <bsd/stdlib.h>
 #include <bsd/sys/queue.h>
 
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 
 #define WINDOW     256 /* not confirmed, at most */
@@ -219,7 +220,7 @@ static int frames_read(struct publisher *b)
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && (n = link_frame(b->link, &f)) != 0) {
+    while (!err && (n = link_frame(b->link, &f)) != NO) {
         const amqp_method_t *m = &f.payload.method;
 
         if (n < 0)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <sysexits.h>
 
+#include "common/base/answer.h"
+
 #define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
 /* Arguments of queue_spec_init that begin with the exchange of the net. */
 #define NET_ENTRIES 4
@@ -71,8 +73,8 @@ int topology_parts_open(struct link *l, const struct topology *t,
     return err ? err : exchange_open(l, t, dead, p);
 }
 
-/* is_there - whether there is a queue of that name, and what waits in it: 1, 0,
- * or a problem. One that the user may not see is left to topology_open. */
+/* is_there - whether there is a queue of that name, and what waits in it:
+ * YES, NO, or a problem. One that the user may not see is left to topology_open. */
 static int is_there(struct link *l, const struct topology *t, const char *name,
                     uint32_t *messages, struct problem *p)
 {
@@ -80,11 +82,11 @@ static int is_there(struct link *l, const struct topology *t, const char *name,
     int err = topology_count(l, name, messages, &consumers);
 
     if (!err)
-        return 1;
+        return YES;
     if (err == -EPROTO &&
         (l->code == AMQP_NOT_FOUND || l->code == AMQP_ACCESS_REFUSED))
         err = link_channel(l);
-    return err ? queue_spec_refused(l, t, name, err, p) : 0;
+    return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
 /* part_is_there - NAME.0, whatever number of them there is */
@@ -107,7 +109,7 @@ static int plain_found(struct link *l, const struct topology *t,
 
     if (both < 0)
         return both;
-    if (both)
+    if (both == YES)
         return problem_set(p, EX_CONFIG, EEXIST,
                            "queue %s is there without partitions, and so is "
                            "%s.0, a partition of it or another queue of that "
@@ -135,9 +137,9 @@ int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
     if (there < 0)
         return there;
     if (t->partitions)
-        return there ? plain_found(l, t, messages, p) : 0;
-    there = there ? 0 : part_is_there(l, t, p);
-    if (there <= 0)
+        return there == YES ? plain_found(l, t, messages, p) : 0;
+    there = there == YES ? NO : part_is_there(l, t, p);
+    if (there != YES)
         return there;
     return problem_set(p, EX_CONFIG, EEXIST,
                        "queue %s has partitions, or another queue of that "

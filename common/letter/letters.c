@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/answer.h"
 #include "common/letter/letters.h"
 #include "common/store/store_sql.h"
 
@@ -207,9 +208,9 @@ int letters_narrow(struct store *s, struct letter_filter *f, uint64_t most)
     if (!err)
         err = edge_find(s, &times, &range, most - 1, &place);
     if (err)
-        return err == -ENOENT ? 0 : err;
+        return err == -ENOENT ? NO : err;
     f->since_ns = place.ns;
-    return 1;
+    return YES;
 }
 
 int letters_each(struct store *s, const struct letter_filter *f,

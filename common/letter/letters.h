@@ -53,8 +53,8 @@ int letters_each(struct store *s, const struct letter_filter *f,
                  int (*visit)(const struct letter *l, void *arg), void *arg);
 /* Let the filter look at no more than the newest `most` letters of its times,
  * whatever else it asks of them: its since_ns is that of the oldest of these.
- * 1 if there are older ones, 0 if it looks at all, or -errno. Reads an index
- * alone, so that a look at a million letters is soon over. */
+ * Whether there are older ones: YES, NO or -errno. Reads an index alone, so
+ * that a look at a million letters is soon over. */
 int letters_narrow(struct store *s, struct letter_filter *f, uint64_t most);
 /* One value of a field, and how many letters have it. */
 struct letter_tally {

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 #include "common/base/ulid.h"
 
@@ -42,7 +43,7 @@ static int answer_read(struct link *l, struct broker_rights *out)
     amqp_frame_t f;
     int n = 0;
 
-    while (!out->answered && (n = link_frame(l, &f)) > 0) {
+    while (!out->answered && (n = link_frame(l, &f)) == YES) {
         const amqp_method_t *m = &f.payload.method;
 
         if (f.frame_type != AMQP_FRAME_METHOD)

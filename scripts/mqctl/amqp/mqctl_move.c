@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/visit.h"
 #include "common/file/folder.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
@@ -36,6 +37,7 @@ static const char *const keys[MOVE_FROM_COUNT] = {
 
 /* ---- before ---- */
 
+/* group_visit - visit: the first message that has a group */
 static int group_visit(const struct waiting_row *w, void *arg)
 {
     struct ulid *id = arg;
@@ -43,7 +45,7 @@ static int group_visit(const struct waiting_row *w, void *arg)
     if (!w->m.group)
         return 0;
     *id = w->m.id;
-    return 1;
+    return VISIT_ENOUGH;
 }
 
 /* groups_check - nothing is sent of a queue whose groups wait in the store */
@@ -58,7 +60,7 @@ static int groups_check(struct move *m, struct problem *p)
         return problem_set(p, EX_CANTCREAT, -n,
                            "the store of %s cannot be read: %s", m->v.queue,
                            errno_text(-n));
-    return n ? move_grouped(m, &id, p) : 0;
+    return n == VISIT_ENOUGH ? move_grouped(m, &id, p) : 0;
 }
 
 static int killed(const struct move *m, struct problem *p)

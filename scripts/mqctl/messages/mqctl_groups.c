@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/visit.h"
 #include "common/message/hex.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -26,8 +27,6 @@ struct groups_list {
     uint64_t rows;
     char last[CURSOR_HEX]; /* the key of the last one */
 };
-
-enum { LIST_FULL = 1 }; /* as many as were asked for are out */
 
 /* ---- a group ---- */
 
@@ -103,7 +102,7 @@ static json_t *group_json(const struct groups_list *l,
     return NULL;
 }
 
-/* group_show - visit: one line; or LIST_FULL */
+/* group_show - visit: one line, unless as many as were asked for are out */
 static int group_show(const struct group_seen *s, void *arg)
 {
     struct groups_list *l = arg;
@@ -113,7 +112,7 @@ static int group_show(const struct group_seen *s, void *arg)
     if (!(l->o->groups & is))
         return 0;
     if (l->o->limit && l->rows == l->o->limit)
-        return LIST_FULL;
+        return VISIT_ENOUGH;
     hex_print(s->key, s->size, l->last);
     if (l->table)
         row_put(l->table, s);
@@ -153,7 +152,7 @@ static int list_end(const struct groups_list *l, int err)
                         "cannot read the groups: %s", errno_text(-err));
     if (!l->table)
         return 0;
-    if (err == LIST_FULL)
+    if (err == VISIT_ENOUGH)
         complain(0, "there are more: --after " CURSOR "%s", l->last);
     else if (l->rows == 0)
         complain(0,

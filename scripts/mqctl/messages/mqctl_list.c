@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/visit.h"
 #include "common/message/error_text.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -25,8 +26,6 @@ struct listing {
     uint64_t rows;
     char last[CURSOR_TEXT];
 };
-
-enum { LIST_FULL = 1 }; /* as many as were asked for are out */
 
 /* ---- a message ---- */
 
@@ -108,14 +107,14 @@ static json_t *message_json(const struct listing *l,
     return NULL;
 }
 
-/* message_show - visit: one line; or LIST_FULL */
+/* message_show - visit: one line, unless as many as were asked for are out */
 static int message_show(const struct message_seen *seen, void *arg)
 {
     struct listing *l = arg;
     int err = 0;
 
     if (l->o->limit && l->rows == l->o->limit)
-        return LIST_FULL;
+        return VISIT_ENOUGH;
     if (l->table)
         row_put(l->table, seen);
     else
@@ -139,7 +138,7 @@ static int list_end(const struct listing *l, const char *queue, int err)
     if (err < 0)
         return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
                         "cannot read the messages: %s", errno_text(-err));
-    if (err == LIST_FULL && l->table)
+    if (err == VISIT_ENOUGH && l->table)
         complain(0, "there are more: --after %s", l->last);
     else if (!err && l->rows == 0 && l->table)
         complain(0,

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/visit.h"
 #include "common/state/runtimedir.h"
 #include "common/store/store_spool.h"
 #include "common/text/complain.h"
@@ -36,7 +37,7 @@ static int look_at(const struct custody_seen *c, void *arg)
         return 0;
     *l->c = *c;
     l->found = true;
-    return 1;
+    return VISIT_ENOUGH;
 }
 
 /* slot_look - YES: it is in a slot, as in *c now (but for its bytes); NO, or

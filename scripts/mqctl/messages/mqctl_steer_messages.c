@@ -28,6 +28,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/visit.h"
 #include "common/store/store_spool.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_ask.h"
@@ -278,7 +279,7 @@ static int message_take(const struct message_seen *seen, void *arg)
     struct order *x = arg;
 
     if (x->o->limit && x->sums.chosen == x->o->limit)
-        return 1;
+        return VISIT_ENOUGH;
     x->sums.chosen++;
     if (seen->in_slot)
         return slot_take(x, seen->slot);

@@ -6,6 +6,7 @@
 #include <bsd/string.h>
 
 #include "common/base/safe_text.h"
+#include "common/base/visit.h"
 #include "common/custody/custody_look.h"
 #include "common/letter/letters.h"
 #include "common/state/runtimedir.h"
@@ -107,7 +108,7 @@ static int letter_add(const struct letter *l, void *arg)
     struct view_letter *to = &d->letters[d->letter_count];
 
     if (d->letter_count == VIEW_LETTERS)
-        return 1;
+        return VISIT_ENOUGH;
     d->letter_count++;
     to->row = l->m.row;
     to->died_ns = l->m.died_ns;

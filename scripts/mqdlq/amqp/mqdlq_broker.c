@@ -17,6 +17,7 @@
 #include <bsd/string.h>
 
 #include "common/amqp/letter_envelope.h"
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
@@ -71,7 +72,7 @@ int held_tend(struct broker *b)
     amqp_frame_t f;
     int n;
 
-    while ((n = link_frame(b->link, &f)) > 0)
+    while ((n = link_frame(b->link, &f)) == YES)
         if (f.frame_type == AMQP_FRAME_METHOD && f.channel == LINK_CHANNEL &&
             link_closed_by(b->link, &f.payload.method))
             return -ECONNRESET;

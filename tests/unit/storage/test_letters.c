@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <malloc.h>
 
+#include "common/base/answer.h"
 #include "tests/unit/storage/letter_fixture.h"
 
 TestSuite(letters, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
@@ -308,14 +309,14 @@ Test(letters, a_narrowed_filter_looks_at_the_newest_and_at_the_next_then)
     struct letter_filter f = {.error_like = "exit*"};
 
     /* 6, 4 and 3 are looked at, of which 3 matches. */
-    cr_assert_eq(letters_narrow(s, &f, 3), 1);
+    cr_assert_eq(letters_narrow(s, &f, 3), YES);
     cr_assert_eq(f.since_ns, 300);
     cr_assert_eq(count(s, f), 1);
     f = (struct letter_filter){.before_ns = f.since_ns, .before_row = 1};
-    cr_assert_eq(letters_narrow(s, &f, 1), 1);
+    cr_assert_eq(letters_narrow(s, &f, 1), YES);
     cr_assert_eq(list(s, f, false).rows[0], 2);
     f = (struct letter_filter){.before_ns = f.since_ns, .before_row = 1};
-    cr_assert_eq(letters_narrow(s, &f, 1), 0, "nothing is older");
+    cr_assert_eq(letters_narrow(s, &f, 1), NO, "nothing is older");
     cr_assert_eq(f.since_ns, 0);
     cr_assert_eq(list(s, f, false).rows[0], 1);
     store_close(&s);
@@ -326,13 +327,13 @@ Test(letters, a_narrowed_filter_never_parts_letters_of_one_time)
     struct store *s = six();
     struct letter_filter f = {0};
 
-    cr_assert_eq(letters_narrow(s, &f, 2), 1);
+    cr_assert_eq(letters_narrow(s, &f, 2), YES);
     cr_assert_eq(count(s, f), 3, "6, and both that died at 300");
     f = (struct letter_filter){.since_ns = 300};
-    cr_assert_eq(letters_narrow(s, &f, 3), 0);
+    cr_assert_eq(letters_narrow(s, &f, 3), NO);
     cr_assert_eq(f.since_ns, 300);
     f = (struct letter_filter){.replayed = true};
-    cr_assert_eq(letters_narrow(s, &f, 1), 0, "one was sent again");
+    cr_assert_eq(letters_narrow(s, &f, 1), NO, "one was sent again");
     store_close(&s);
 }
 

@@ -8,6 +8,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
@@ -123,7 +124,7 @@ static int read_frames(struct source_amqp *q)
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && (n = link_frame(q->inbox.link, &f)) != 0) {
+    while (!err && (n = link_frame(q->inbox.link, &f)) != NO) {
         if (n < 0)
             err = n;
         else if (f.channel != LINK_CHANNEL)

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
@@ -215,7 +216,7 @@ static int read_frames(struct source_amqp *q)
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && (n = link_frame(q->outbox.link, &f)) != 0)
+    while (!err && (n = link_frame(q->outbox.link, &f)) != NO)
         err = n < 0 ? n : frame_use(q, &f);
     link_tidy(q->outbox.link);
     if (was != q->outbox.link->blocked)

@@ -2,6 +2,7 @@
  * mqctl_serve_ask.h) */
 #include <errno.h>
 
+#include "common/base/answer.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_window.h"
@@ -39,7 +40,7 @@ static int queue_tally(const struct serve_ask *a, uint64_t most,
 {
     struct letter_filter f;
     struct store *s;
-    int err = ask_filter(a, &f, p), narrowed = 0;
+    int err = ask_filter(a, &f, p), narrowed = NO;
 
     if (err < 0 || ask_store(a, t->queue, &s, p) < 0)
         return -EINVAL;

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
+#include "common/base/visit.h"
 #include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
 #include "common/letter/letters.h"
@@ -129,7 +131,7 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
 
 json_t *ask_since(int narrowed, const struct letter_filter *f)
 {
-    return narrowed > 0
+    return narrowed == YES
                ? json_sprintf("@%" PRIu64 ".%09" PRIu64, f->since_ns / NS_PER_S,
                               f->since_ns % NS_PER_S)
                : json_null();
@@ -217,7 +219,7 @@ static int brief_add(const struct letter *l, void *arg)
 
     if (json_array_size(g->list) == g->most) {
         g->more = true;
-        return 1;
+        return VISIT_ENOUGH;
     }
     json_array_append_new(g->list, letter_brief(l, !g->ask->o->no_bodies));
     return 0;
@@ -235,7 +237,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
     if (ask_filter(a, &f, p) < 0 || ask_store(a, a->path.queue, &s, p) < 0)
         return NULL;
     g.most = f.limit++;
-    narrowed = s ? window_find(s, &f) : 0;
+    narrowed = s ? window_find(s, &f) : NO;
     err = s && narrowed >= 0 ? letters_each(s, &f, false, brief_add, &g)
                              : narrowed;
     if (err < 0)
@@ -243,7 +245,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
     last = json_array_get(g.list, json_array_size(g.list) - 1);
     if (g.more)
         next = json_incref(json_object_get(last, "cursor"));
-    else if (narrowed)
+    else if (narrowed == YES)
         next = json_sprintf("%" PRIu64 ".1", f.since_ns);
     else
         next = json_null();
@@ -251,7 +253,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
                      json_printable(a->path.queue), "letters", g.list, "dead",
                      s ? (json_int_t)store_count(s, STORE_DEAD) : 0, "next",
                      next, "since", ask_since(narrowed, &f), "looked_to",
-                     narrowed > 0 ? json_time(f.since_ns) : json_null(),
+                     narrowed == YES ? json_time(f.since_ns) : json_null(),
                      "write", a->o->allow_write, "bodies", !a->o->no_bodies);
 }
 

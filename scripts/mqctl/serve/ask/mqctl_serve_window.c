@@ -1,6 +1,7 @@
 /* mqctl_serve_window.c - see mqctl_serve_window.h */
 #include "scripts/mqctl/serve/ask/mqctl_serve_window.h"
 
+#include "common/base/answer.h"
 #include "common/base/clock.h"
 
 #define STEP    2000 /* letters between two looks at the clock */
@@ -32,7 +33,7 @@ static int go_back(struct store *s, struct letter_filter *f)
             return older;
         step.limit = 1;
         got = letters_each(s, &step, false, place_take, f);
-        if (got || !older)
+        if (got || older == NO)
             return got;
         f->before_ns = step.since_ns;
         f->before_row = 1;
@@ -49,6 +50,6 @@ int window_find(struct store *s, struct letter_filter *f)
     int got = asks ? go_back(s, f) : FOUND;
 
     if (got < 0 || got == TIME_OVER)
-        return got < 0 ? got : 1;
+        return got < 0 ? got : YES;
     return letters_narrow(s, f, LOOKED_AT);
 }

@@ -15,8 +15,8 @@
 #define LOOKED_AT 20000 /* letters, the newest first */
 
 /* Let the filter begin at the newest letter that it matches, and end LOOKED_AT
- * letters from there. 1: there are older ones, from since_ns on; then it may
- * match none, as the time was over before one was found. 0: it looks at all
+ * letters from there. YES: there are older ones, from since_ns on; then it may
+ * match none, as the time was over before one was found. NO: it looks at all
  * that is left. */
 int window_find(struct store *s, struct letter_filter *f);
 
