@@ -5,7 +5,7 @@
  * the reference.
  *
  * WHAT   A worker takes messages from one queue and calls a function for each.
- *        What the function returns is the verdict. A message once taken ends
+ *        The function returns the verdict. A message once taken ends
  *        as done, dead or discarded, whatever kills the process; it may run
  *        twice, and is then marked as redelivered.
  * WHO    One thread calls mqw_open, mqw_work and mqw_close (or mqw_run). The

@@ -36,8 +36,8 @@
 #define SAY_S      1 /* at the start and the end it has as long to make room */
 
 /* number_take - a number from the environment; 0: none, or not for this process
- * What a shell or another service inherited and passed on has the pid of that
- * one. `pid` may be missing only where `pid_optional`. */
+ * A variable that a shell or another service inherited and passed on has the
+ * pid of that process. `pid` may be missing only where `pid_optional`. */
 static uint64_t number_take(const char *name, const char *pid,
                             bool pid_optional, int64_t most)
 {

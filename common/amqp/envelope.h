@@ -7,9 +7,9 @@
  * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_copy_free.
  * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded.
  *
- * What is foreign stays in a copy, but for what would change its way: CC and
- * BCC (more copies), user-id (must be ours), expiration (would end before its
- * time), and what the broker writes (x-death, x-delivery-count, ...).
+ * A copy keeps foreign properties, except those that would change its way: CC
+ * and BCC (more copies), user-id (must be ours), expiration (would end before
+ * its time), and what the broker writes (x-death, x-delivery-count, ...).
  */
 #ifndef COMMON_AMQP_ENVELOPE_H
 #define COMMON_AMQP_ENVELOPE_H

@@ -1,8 +1,8 @@
 /* letter_envelope.h - what a dead letter on a broker says of its death
  *
  * WHAT   Reads what a worker wrote to a letter: why it died, when, each attempt
- *        with its machine, the end of the last stderr. What the broker itself
- *        made a letter of has only its x-death.
+ *        with its machine, the end of the last stderr. A message that the
+ *        broker itself made a letter has only its x-death.
  * WHO    Any thread.
  * OWNS   The decoded properties, until letter_envelope_free. All text points
  *        into them.

@@ -2,7 +2,7 @@
  *
  * WHAT   A queue with partitions is N queues of a broker, NAME.0 and up. All
  *        messages of a group are in one of them: that of CRC-32 of the group,
- *        modulo N. Whoever sends and whoever receives finds it by itself.
+ *        modulo N. Senders and receivers compute it, each for itself.
  * WHO    Any thread. Pure functions.
  * OWNS   Nothing.
  * FAILS  Never.

@@ -265,7 +265,7 @@ static void line_close(struct line *l)
     line_end(l, log_shape == LOG_JSON ? "}\n" : "\n");
 }
 
-/* line_write - to stderr. What a full non-blocking stderr does not take is
+/* line_write - to stderr. Text that a full non-blocking stderr does not take is
  * dropped: a stuck reader must not stop the worker. Half a line then stays
  * behind, so the next one starts with a newline of its own. The lock is for
  * lines over PIPE_BUF, which a full pipe would mix (pipe(7)). */

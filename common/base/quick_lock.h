@@ -1,9 +1,10 @@
 /* quick_lock.h - a mutex that is nearly always free: one locked instruction to
  * take it, none to give it back
  *
- * WHAT   0 free, 1 taken; and how many wait. Who gives it back stores 0, then
- *        looks whether somebody waits, with no barrier between the two: whoever
- *        waits has all threads pass one before it sleeps (far_barrier.h).
+ * WHAT   0 free, 1 taken; and how many wait. A thread that gives it back stores
+ *        0, then looks whether somebody waits, with no barrier between the two:
+ *        a thread that waits has all threads pass one before it sleeps
+ *        (far_barrier.h).
  *        For locks of the hot path that are held for some 20 ns; any other is a
  *        pthread_mutex_t.
  * WHO    Any thread of one process. Not recursive, not fair.

@@ -1,7 +1,7 @@
 /* broker_operand.h - a queue on a broker, as it is named on a command line
  *
  * WHAT   Reads amqp://USER@HOST[:PORT][,HOST2[:PORT]...]/VHOST/QUEUE, and
- *        amqps:// for TLS. What is percent-encoded is decoded.
+ *        amqps:// for TLS. Percent-encoded bytes are decoded.
  * WHO    Any thread. Pure functions.
  * OWNS   Nothing; all text is in the struct.
  * FAILS  A problem with status 64 that repeats no password.

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* slot_move - copy a slot into a file that has another fill and larger bodies
- * What follows the message is fill of the new file. A RECEIVING slot was
+ * The bytes after the message are fill of the new file. A RECEIVING slot was
  * resolved before. A damaged one may have any length; `room` is what it had. */
 static void slot_move(struct slot *to, const struct slot *from, size_t room)
 {

@@ -6,11 +6,10 @@
  * OWNS   Nothing; slots lie in the mapped file.
  * FAILS  Never.
  *
- * What protects a message is the order of plain stores. A kill takes effect
- * between two instructions of a thread, so all stores before that point are in
- * the shared page and none after it; release stores keep the compiler from
- * changing the order. docs/design/lifecycle.md says what a crash in each state
- * means.
+ * The order of plain stores protects a message. A kill takes effect between two
+ * instructions of a thread, so all stores before that point are in the shared
+ * page and none after it; release stores keep the compiler from changing the
+ * order. docs/design/lifecycle.md says what a crash in each state means.
  */
 #ifndef COMMON_CUSTODY_SLOT_H
 #define COMMON_CUSTODY_SLOT_H

@@ -1,11 +1,11 @@
 /* letters_hook.c - deaths that somebody is to be told of; see letters.h
  *
  * store_put notes a death in the commit that makes the row a letter: there is
- * never one without the other. Whoever is told runs before letters_hook_end.
- * Crash before the commit of that: he is told again, by the next worker. After
- * it: he is not. So he is told at least once. The note goes with its letter, by
- * the foreign key; if the letter dies again meanwhile, its note is another one,
- * and the end of the first leaves it there.
+ * never one without the other. The command runs before letters_hook_end. Crash
+ * before the commit of that: the next worker runs the command again. After it:
+ * none does. So it runs at least once. The note goes with its letter, by the
+ * foreign key; if the letter dies again meanwhile, its note is another one, and
+ * the end of the first leaves it there.
  */
 #include <errno.h>
 

@@ -95,8 +95,8 @@ int header_group_raw(const void *body, size_t size, char separator,
 int header_separator(const char *text, void *into, struct problem *p);
 
 /* Read the header of the `size` bytes at `data`, a whole message. 0; if there
- * is none, out->bytes, fields and x_count are 0. What has no bit in fields is
- * not set.
+ * is none, out->bytes, fields and x_count are 0. A member without its bit in
+ * fields is not set.
  * Broken, after the magic line: a line without ": ", a name outside
  * [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8, no
  * empty line within HEADER_MAX bytes, a known name twice, a number that is not

@@ -64,7 +64,7 @@ struct subcommand_table {
 size_t subcommand_find(const struct subcommand_table *t, const char *name);
 
 /* Fill `line`, and the options that it is the beginning of, from argv, whose
- * [1] is the verb line->verb. What follows "--" are operands, too. */
+ * [1] is the verb line->verb. Words after "--" are operands, too. */
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p);
 

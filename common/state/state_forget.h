@@ -2,9 +2,9 @@
  *
  * WHAT   The folder of a queue in the state directory gets another name, in one
  *        step; from then on the queue is forgotten. Then its folder in the
- *        runtime directory and its files go. What a crash leaves has that other
- *        name still, where no program looks for queues, and is removed by the
- *        next call for that queue.
+ *        runtime directory and its files go. After a crash the rest still has
+ *        that other name, where no program looks for queues, and the next call
+ *        for that queue removes it.
  * WHO    mqctl forget; one thread.
  * OWNS   The lock of the folder, from open to close: no worker starts.
  * FAILS  A problem: 69 a worker runs; 73 it is no folder of a queue, or cannot

@@ -11,11 +11,11 @@
  *   after COMMIT            everything is on the disk (synchronous=FULL). The
  *                           slots of callers that were not woken yet are found
  *                           at recovery, as above.
- * What a commit wrote can be read, and made more of, before its callers are
- * awake: a retry that is due runs to its end. But nothing of that is written by
- * this process before the slots that the commit settled are FREE (`durable`),
- * so the worker leaves no slot whose row has come and gone. (An operator who
- * discards the row between its death and the next start does.)
+ * Rows that a commit wrote can be read, and used, before its callers are awake:
+ * a retry that is due runs to its end. But nothing of that is written by this
+ * process before the slots that the commit settled are FREE (`durable`), so the
+ * worker leaves no slot whose row has come and gone. (An operator who discards
+ * the row between its death and the next start does.)
  * A COMMIT that fails, as its sync did: the batch is undone in this process and
  * everyone gets the error; nothing is tried again here. But its frames are in
  * the file, and a message of it may run from its slot and be done, which writes

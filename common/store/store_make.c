@@ -287,8 +287,9 @@ static bool replaceable(const char *path, const struct stat replace[2])
 }
 
 /* name_give - the draft gets the store's name
- * What has that name by now is looked at once it has lost it to the draft, so
- * that nobody else's file is lost between a look and a rename(2). */
+ * A file that has that name by now is looked at once it has lost the name to
+ * the draft, so that nobody else's file is lost between a look and a
+ * rename(2). */
 static int name_give(const char *draft, const char *path,
                      const struct stat replace[2])
 {

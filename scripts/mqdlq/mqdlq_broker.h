@@ -3,7 +3,8 @@
  * WHAT   Takes all letters of NAME.dead, unacknowledged, and puts copies in a
  *        store of its own that has no name: what lists, chooses and shows is
  *        the same as for letters of this machine. A row of that store is a
- *        letter that is held. What is not acknowledged goes back in its place.
+ *        letter that is held. A letter that is not acknowledged goes back to
+ *        its place.
  * WHO    One thread; one such program at a time, as the broker has it.
  * OWNS   The connections and the store, until broker_close.
  * FAILS  Exit statuses; the reason is out on stderr.

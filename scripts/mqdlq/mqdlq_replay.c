@@ -92,7 +92,7 @@ static int refusal_status(int err)
     return letters ? EX_DATAERR : EX_OSERR;
 }
 
-/* letter_pack - visit: make the message, or refuse the letter. What was sent in
+/* letter_pack - visit: make the message, or refuse the letter. A letter sent in
  * another boot, or to queues of another container, is on its way no more. */
 static int letter_pack(const struct letter *l, void *arg)
 {

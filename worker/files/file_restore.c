@@ -2,8 +2,9 @@
  * file_watch_inner.h)
  *
  * Only the worker can bring back a file that no name leads to: it makes another
- * one with the same content, under the same name. What was moved may come back:
- * nothing is written in its place, and no file that has come there is replaced.
+ * one with the same content, under the same name. A file that was moved may
+ * come back: nothing is written in its place, and no file that has come there
+ * is replaced.
  */
 #include "worker/files/file_watch_inner.h"
 

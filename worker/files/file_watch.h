@@ -3,12 +3,12 @@
  * WHAT   Notices that the store, custody, the pidfile or the counters, or a
  *        folder above them, was removed, moved or replaced, or that their file
  *        system became read-only, and stops the taking of messages (HOLD_
- *        bits). What was only moved is waited for; what has no name any more is
- *        written again from what the worker has open. inotify on the folders
- *        tells at once; a mount or unmount, which that does not see, is looked
- *        for each second while messages are taken, less often where millions
- *        of rows wait. Costs an idle worker nothing, or where inotify cannot
- *        be had one look a minute.
+ *        bits). A file that was only moved is waited for; one that has no name
+ *        any more is written again from the one that the worker has open.
+ *        inotify on the folders tells at once; a mount or unmount, which that
+ *        does not see, is looked for each second while messages are taken, less
+ *        often where millions of rows wait. Costs an idle worker nothing, or
+ *        where inotify cannot be had one look a minute.
  * WHO    open, start, last, close: the engine. soon, trouble: any thread.
  * OWNS   A descriptor of each file (O_PATH), and that of inotify.
  * FAILS  open: a problem.

@@ -8,8 +8,8 @@
  * OWNS   A descriptor of each file. O_PATH: closing it drops no lock that
  *        SQLite has on the file (fcntl(2)), and it is not what keeps the file
  *        alive.
- * FAILS  files_open: a problem. What cannot be written again is told, and tried
- *        at the next look.
+ * FAILS  files_open: a problem. A file that cannot be written again is
+ *        reported, and tried at the next look.
  */
 #ifndef WORKER_FILES_FILE_WATCH_INNER_H
 #define WORKER_FILES_FILE_WATCH_INNER_H

@@ -100,8 +100,8 @@ static int custody_check(const struct inherit *i, struct problem *p)
 }
 
 /* custody_ready - in memory, with what the last worker left wherever it was
- * What is carried counts where it was until the note names the new place; the
- * head of runtimedir.c has the steps.
+ * A file that is carried over counts where it was until the note names the new
+ * place; the head of runtimedir.c has the steps.
  */
 static int custody_ready(const struct inherit *i, struct custody_spec *spec,
                          struct problem *p)
@@ -181,9 +181,9 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
 
 /* inherit_open - lock first: from then on the last owner is known to be dead
  * The queue is made only when both folders are known to be good: a start that
- * is refused leaves none. What comes after it may still be refused for want of
- * room: custody is as large as the queue's messages, and a store must not be
- * left by a start whose queue cannot be had, as happens more often.
+ * is refused leaves none. The steps after it may still fail for want of room:
+ * custody is as large as the queue's messages, and a store must not be left by
+ * a start whose queue cannot be had, as happens more often.
  */
 int inherit_open(const struct inherit *i, struct problem *p)
 {

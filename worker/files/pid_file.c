@@ -108,8 +108,8 @@ static bool has_open(pid_t pid, const char *path)
 }
 
 /* gone - no worker any more, or not for long
- * What it was starting has the lock until its execve, and the number may be
- * another process's by then: that one has no pidfile of ours open.
+ * A child that it was starting has the lock until its execve, and the number
+ * may be another process's by then: that one has no pidfile of ours open.
  */
 static bool gone(pid_t pid, const char *path)
 {
@@ -192,8 +192,8 @@ static bool is_named(int fd, const char *folder)
 }
 
 /* high - the same open file by a higher number, where there is one
- * What we were starting when we were killed has the locks until its execve,
- * which gives up what it closes in the order of the numbers, highest first
+ * A child that we were starting when we were killed has the locks until its
+ * execve, which closes descriptors in the order of their numbers, highest first
  * (task_work_run in kernel/task_work.c). An inotify descriptor takes it the
  * kernel's time to forget its watches, 15 ms each and more; a lock below such a
  * one would be held so long. A number below 64 costs a start nothing.
@@ -236,8 +236,8 @@ static int folder_lock(const char *path)
 
 /* pidfile_lock - the pidfile, ours alone; -1 with errno
  * Not by pid_file_open(3), which leaves the descriptor to a handler that
- * another thread starts at that moment: a lock that outlives us. Who had the
- * file may remove it before we lock what we opened.
+ * another thread starts at that moment: a lock that outlives us. Its owner may
+ * remove the file before we lock what we opened.
  */
 static int pidfile_lock(const char *path)
 {

@@ -57,10 +57,10 @@ static void tell_room(struct flow *f)
 }
 
 /* backlog_look - hold or go on, as it is now
- * No lock, as this may start a work item. Whoever changes the number or the
- * bound looks after that, and whoever changes the hold looks at the number
- * again after that. So the last change of the hold was right when its author
- * left, and a later change of the number finds it. (All of these are
+ * No lock, as this may start a work item. A thread that changes the number or
+ * the bound looks after that, and a thread that changes the hold looks at the
+ * number again after that. So the last change of the hold was right when its
+ * author left, and a later change of the number finds it. (All of these are
  * sequentially consistent.)
  */
 void backlog_look(struct flow *f)

@@ -3,8 +3,8 @@
  * WHAT   Counts what waits there: delayed by its not-before, for a retry, or
  *        behind the head of its group. At the bound nothing more is taken from
  *        the queue (HOLD_WAITING); what is due, and what waits in slots, runs
- *        on. Below it the queue is taken from again. What is in hand at that
- *        moment is stored all the same, so the rows can be more than the bound
+ *        on. Below it the queue is taken from again. Messages in hand at that
+ *        moment are stored all the same, so the rows can be more than the bound
  *        by as many messages as there are slots.
  *        It is told once: again only after a sixteenth of it was free.
  * WHO    Any thread, after it has changed the store or the setting.

@@ -165,8 +165,8 @@ static void count(struct flow *f, const struct decision *dec)
 /* group_after - the end of the lease
  * A letter of a group that nobody had the lease of: a start that makes the
  * groups finds it in the source; only what that could not write, and so comes
- * later, is told. What a closed group has refused is none of its own: a group
- * that it held would refuse it again.
+ * later, is told. A message that a closed group has refused is none of its own:
+ * a group that it held would refuse it again.
  */
 static void group_after(struct flow *f, const struct decision *dec)
 {

@@ -1,9 +1,9 @@
 /* group_close.c - groups that are closing (see group_dispatch.h)
  *
  * A close is about sequences, not about moments: a message of a spool comes to
- * its group long after it was received. What was received before the close is
- * the group's, and what is received until all of that has come to its end is
- * refused, whenever its turn comes.
+ * its group long after it was received. Messages received before the close are
+ * the group's. Those received from then on, until all of these have come to
+ * their end, are refused when their turn comes.
  * The lock is held while a lease of a group ends: so nobody finds the group
  * gone before it is known up to where it refuses.
  */

@@ -22,8 +22,8 @@ static bool still_dead(struct flow *f, struct group *lease)
 }
 
 /* let_go - a held group goes on if it has no letter: whether it does, or -errno
- * The source is asked without the lock. What dies meanwhile finds the group
- * held already and marks it for a recheck, so the source is asked again.
+ * The source is asked without the lock. A message that dies meanwhile finds the
+ * group held already and marks it for a recheck, so the source is asked again.
  */
 static int let_go(struct flow *f, const char *key, size_t size)
 {

@@ -114,7 +114,7 @@ bool items_block_end(struct items *it)
  * An item that is not spare may write to messages, or to what is warm for it.
  * While they are stopped none gets off the list of the spare ones, and one that
  * ends its wait is told to take nothing: it only gives back what was warm, as
- * it is. What the others wrote before they came on the list, under the lock, is
+ * it is. Stores of the others before they came on the list, under the lock, are
  * visible.
  */
 bool items_stop(struct items *it)

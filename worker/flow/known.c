@@ -30,8 +30,8 @@ static int not_looked_at(struct flow *f)
 }
 
 /* claim - one that is unique for a while
- * What waited in the store had its key before that, as a letter that is sent
- * again had; their time may be over by now.
+ * A message that waited in the store had its key before that, as had a letter
+ * that is sent again; their time may be over by now.
  */
 static int claim(struct flow *f, struct delivery *d)
 {

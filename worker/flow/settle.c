@@ -1,8 +1,8 @@
 /* settle.c - verdict -> done | retry | dead (see settle.h)
  *
- * What keeps a message from being lost between a verdict and the disk is the
- * source's (worker/source/mq/mq_settle.c). Here one thing counts: what follows
- * from a verdict follows when it is durable, and not before.
+ * The source (worker/source/mq/mq_settle.c) keeps a message from being lost
+ * between a verdict and the disk. Here one thing counts: the consequences of a
+ * verdict follow when it is durable, and not before.
  */
 #include "worker/flow/settle.h"
 

@@ -1,8 +1,8 @@
 /* settle.h - verdict -> done | retry | dead
  *
  * WHAT   Decides what becomes of a message, and has the source make that
- *        durable. What the source refuses (disk full) is tried again by the
- *        wheel; what it settles late goes on when it says so.
+ *        durable. A verdict that the source refuses (disk full) is tried again
+ *        by the wheel; one that it settles late goes on when it says so.
  * WHO    Pool threads; the engine at start.
  * OWNS   Nothing; the message is not the caller's any more after each of these.
  * FAILS  Never towards the caller.

@@ -1,8 +1,8 @@
 /* gate.h - whether messages may be taken, and why not
  *
  * WHAT   Counts the work items that run, and says how many may: the cap, less
- *        what the holds, the breaker and the suspects say. What the operator
- *        and trouble do to it is here: pause, breaker, delays, the end.
+ *        what the holds, the breaker and the suspects say. The operator and
+ *        trouble change that here: pause, breaker, delays, the end.
  * WHO    init, fini: the engine. Any thread, unless marked otherwise.
  * OWNS   Its timers, the breaker, the suspects.
  * FAILS  Never.

@@ -43,8 +43,8 @@ void solo_fini(struct solo *s)
 }
 
 /* outside - the bit that keeps others from being alone is set: whoever is
- * inside without the lock leaves. What is registered is not refused, unless by
- * a filter that came since: then nobody knows who is inside. */
+ * inside without the lock leaves. A registered process is not refused, unless
+ * by a filter that came since: then nobody knows which thread is inside. */
 static void outside(struct solo *s)
 {
     if (!s->barrier)

@@ -5,8 +5,8 @@
  *        its thread a few plain stores, with a time limit or without, and no
  *        lock: the timer of the place stays started from one call to the next,
  *        and when it fires it looks at the deadline of the call that is there
- *        then. Who decides something about a call that runs (its limit has
- *        passed, it is seized) pays for both (far_barrier.h).
+ *        then. The thread that decides something about a call that runs (its
+ *        limit has passed, it is seized) pays for both (far_barrier.h).
  * WHO    enter, leave: the thread of the work item. Callbacks, seize: the
  *        peeker.
  * OWNS   Its timer. The call is the caller's, and stays until leave returned.

@@ -2,8 +2,8 @@
  *
  * WHAT   The coprocesses of handler.h: sends messages to a child, collects its
  *        answers, starts it again when it has ended, and says what became of
- *        what it had open. What a child may do is in docs/handlers.md, how it
- *        ends in docs/design/machines.md.
+ *        the messages that it had open. docs/handlers.md has what a child may
+ *        do, docs/design/machines.md how it ends.
  * WHO    One thread at a time. coprocess_wake and coprocess_signal: any thread.
  * OWNS   The child. Borrows each delivery from send until next returns it.
  * FAILS  open: -errno. Everything else is an outcome.

@@ -40,8 +40,8 @@ struct call {
     atomic_bool late;   /* the limit has passed */
 };
 
-/* Where a work item calls: one call at a time. What is the same for all of its
- * calls is filled in once. */
+/* Where a work item calls: one call at a time. The parts that are the same for
+ * all of its calls are filled in once. */
 struct place {
     struct call_deadline deadline;
     struct call call;

@@ -1,9 +1,9 @@
 /* handler_stream.c - long-lived children (see handler.h, docs/handlers.md)
  *
  * A coprocess (coprocess.h) is a child and what it has open. Here is who has
- * which coprocess: a thread that delivers, or nobody. What an idle child does
- * is seen by the peeker, which watches the coprocess's descriptors in one: its
- * stderr is logged, and its end noticed, at once.
+ * which coprocess: a thread that delivers, or nobody. The peeker sees what an
+ * idle child does, as it watches the coprocess's descriptors in one: it logs
+ * the stderr and notices the end at once.
  *
  * The coprocess that was put back last is handed out first, so that a worker
  * with little to do keeps few children busy, whose memory is in the caches.
@@ -156,7 +156,8 @@ static bool stream_cancel(struct handler *h, const char *id)
 
 /* children_end - all are told at once, then each is waited for
  * The threads that started them have ended, so that they are the main thread's,
- * like orphans. Who is told apart needs no search.
+ * like orphans. The list of those that ended tells them from others without a
+ * search.
  */
 static void children_end(struct handler *h)
 {

@@ -1,10 +1,10 @@
 /* on_dead.h - --on-dead: a command that is run once for each dead letter
  *
  * WHAT   Runs the command for one death after the other, the oldest first, with
- *        the letter as JSON on stdin. What ends with 0 was told of it. Anything
- *        else is told again, after a wait of its own that doubles (untold.h);
- *        what a kill cuts off, by the next worker. Where it is durable:
- *        source.h, hook.
+ *        the letter as JSON on stdin. A command that ends with 0 was told of
+ *        it. Anything else is told again, after a wait of its own that doubles
+ *        (untold.h); what a kill cuts off, by the next worker. Where it is
+ *        durable: source.h, hook.
  * WHO    open, close: the engine. wake: any thread.
  * OWNS   A thread, which waits where there is nothing to do, and the process.
  *        No thread of the pool and no lock of the worker's waits for it.

@@ -309,7 +309,7 @@ struct control *control_open(struct orders *orders)
 }
 
 /* control_put_back - the loop opens the new door: it may be at the old one just
- * now. What cannot be had is tried at the next look. */
+ * now. A door that cannot be had is tried at the next look. */
 void control_put_back(struct control *k)
 {
     struct stat name;

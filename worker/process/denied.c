@@ -1,8 +1,8 @@
 /* denied.c - see denied.h
  *
  * A filter (seccomp(2)) answers with whatever errno it was told to, most often
- * EPERM, or ENOSYS, which an old kernel says as well. What a call may say by
- * itself is known of each of them here; all else is a denial.
+ * EPERM, or ENOSYS, which an old kernel says as well. Each row here has the
+ * errors that the call gives by itself; any other is a denial.
  */
 #include "worker/process/denied.h"
 

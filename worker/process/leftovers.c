@@ -106,8 +106,8 @@ static void child_ended(struct loop_source *source)
 }
 
 /* signals_ready - SIGCHLD to the signalfd and nowhere else; the pool's threads
- * block all signals. Whoever started us may have set it to be ignored, which
- * would take the status of every handler from us. */
+ * block all signals. Our parent may have set it to be ignored, which would take
+ * the status of every handler from us. */
 static int signals_ready(struct leftovers *s)
 {
     sigset_t set;
@@ -130,10 +130,10 @@ static bool is_known(pid_t pid, const pid_t *known, size_t n)
 }
 
 /* leftovers_none_but - the main thread has no other child
- * Whatever a process leaves behind when it ends, the topmost of it becomes the
- * main thread's child before the end can be seen. The kernel's list is inexact
- * while it changes, but its first entry is not; and while there are known ones,
- * nobody else takes the status of a child, so that it only grows.
+ * When a process ends, the topmost processes that it leaves behind become the
+ * main thread's children before that end can be seen. The kernel's list is
+ * inexact while it changes, but its first entry is not; and while there are
+ * known ones, nobody else takes the status of a child, so that it only grows.
  */
 bool leftovers_none_but(const pid_t *known, size_t n)
 {

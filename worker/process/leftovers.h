@@ -17,8 +17,9 @@
  *        the lock of the state directory.
  * OWNS   Nothing of a handler: its leader must not be reaped before end
  *        returns, so that the number of its group stays taken.
- * FAILS  open: -errno; -ENOTSUP not the main thread. What cannot be searched
- *        for (no /proc) is logged by end; stale_handlers_kill returns -errno.
+ * FAILS  open: -errno; -ENOTSUP not the main thread. Processes that cannot be
+ *        searched for (no /proc) are logged by end; stale_handlers_kill returns
+ *        -errno.
  *
  * A handler's status is never taken: the kernel gives orphans to the first
  * living thread of a process, the main thread, and only the main thread's

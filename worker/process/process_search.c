@@ -424,7 +424,7 @@ static void warn_living(const struct process_search *m)
 }
 
 /* kill_found - on return all of them are gone; how many
- * What we may not kill (it changed its user) does not keep us here.
+ * A process that we may not kill (it changed its user) does not keep us here.
  */
 static int kill_found(struct process_search *m)
 {

@@ -1,9 +1,9 @@
 /* stderr_limit.h - how much of what handlers write to stderr is logged
  *
  * WHAT   A token bucket for all handlers of a worker: --stderr-rate lines a
- *        second, and what ten seconds of that are at once. What is over is
- *        counted, and the number logged a second later, so at most once a
- *        second (event=handler_stderr_dropped).
+ *        second, and what ten seconds of that are at once. Lines beyond that
+ *        are counted, and the number is logged a second later, so at most once
+ *        a second (event=handler_stderr_dropped).
  *        Without it one handler's 30 MB cost the worker seconds of processor
  *        time, and journald drops what a service writes over some 333 lines a
  *        second: our own lines with those of the handler.

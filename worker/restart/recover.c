@@ -1,7 +1,7 @@
 /* recover.c - what becomes of the messages that the last worker had (see
  * recover.h)
  *
- * What they are, and whether a crash is counted, is the source's. Each step may
+ * The source knows what they are, and whether a crash is counted. Each step may
  * be cut off by a kill and is done again by the next start with the same
  * result: leftovers are killed before anything is changed.
  */
@@ -47,9 +47,9 @@ static void on_run(void *arg, const struct source_run *run)
  * A handler that is a process did not end the worker: whatever ran counts, and
  * one that did not run and has that many is a letter that the last start could
  * not write. A function may have, and only one that ran alone is to blame for
- * sure. What ran beside others is a suspect: it runs alone now, so that its
- * next crash decides. (A kill of the recovery itself, between two of them,
- * leaves the second one alone.)
+ * sure. A message that ran beside others is a suspect: it runs alone now, so
+ * that its next crash decides. (A kill of the recovery itself, between two of
+ * them, leaves the second one alone.)
  */
 static bool crashed_last(const struct found *found,
                          const struct source_left *left)
@@ -253,7 +253,7 @@ static bool goes_on(const struct flow *f)
 }
 
 /* room_make - what waits in its group must be lent to be run
- * What was on its way to the source when the kill came may have taken all the
+ * Messages on their way to the source when the kill came may have taken all the
  * room. With more of it all may run beside each other from the start. Without,
  * a start is refused only if nothing would ever run.
  */

@@ -34,8 +34,8 @@
  * The word is read relaxed, and may be read late by as much as a store takes to
  * reach another processor. That misses no wake-up and no stop: the word only
  * says which way a work item that runs takes its next message, as if the reason
- * had come a message later. Who is about to sleep, to start or to end asks the
- * reasons themselves (schedule.c, gate.c), whatever the word says.
+ * had come a message later. A thread that is about to sleep, to start or to end
+ * asks the reasons themselves (schedule.c, gate.c), whatever the word says.
  */
 #ifndef WORKER_RULES_ATTENTION_H
 #define WORKER_RULES_ATTENTION_H

@@ -37,9 +37,9 @@
 #include "worker/rules/attention.h"
 #include "worker/rules/message.h"
 
-/* A lane is the number of a work item, below source.lanes. What a source keeps
- * ready for the next message of that item, it keeps by this number. All calls
- * with one lane come from one thread at a time. */
+/* A lane is the number of a work item, below source.lanes. A source keeps by
+ * this number whatever it has ready for the next message of that item. All
+ * calls with one lane come from one thread at a time. */
 #define LANE_NONE UINT_MAX
 
 #define SETTLE_MOST 64   /* in one call */
@@ -66,8 +66,8 @@ enum settle_kind {
                      * again at due_ns */
 };
 
-/* A verdict. Of DONE and DISCARD nothing is read but m, kind and lane. What is
- * pointed to is borrowed: until settle returns, or, after -EINPROGRESS, until
+/* A verdict. Of DONE and DISCARD nothing is read but m, kind and lane. Pointers
+ * are borrowed: until settle returns, or, after -EINPROGRESS, until
  * `settled`. */
 struct settle {
     struct message *m;
@@ -123,7 +123,8 @@ struct source_death {
 };
 
 /* A handler that was cut off: the last owner of the source died while it had a
- * message. What message_ops.handler and handler_group said of it. */
+ * message. The numbers are those that message_ops.handler and handler_group
+ * were told. */
 struct source_run {
     uint64_t mark;  /* of its processes; beside the source's nonce */
     uint64_t start; /* of the leader of its group */

@@ -99,8 +99,8 @@ int move_flush(struct move *m, enum move_from from, struct problem *p);
 
 /* The way from the kernel's queue to the spool. */
 struct intake; /* opaque; body in mqctl_move_intake.c */
-/* With the folder locked; m->store is opened, too. What an earlier move left in
- * custody is in the spool then. */
+/* With the folder locked; m->store is opened, too. Messages that an earlier
+ * move left in custody are in the spool then. */
 int intake_open(struct intake **out, struct move *m, struct problem *p);
 /* Some of what is in the queue; how many, 0: it was empty. Or -errno. */
 int intake_some(struct intake *in, struct problem *p);

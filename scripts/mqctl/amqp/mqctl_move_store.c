@@ -1,7 +1,7 @@
 /* mqctl_move_store.c - from the store to the broker (see mqctl_move.h)
  *
  * A message is in doubt from the commit before it is sent to the one that
- * removes it. What is not sent, a letter's second copy or a message that an
+ * removes it. A message that is not sent, a letter's second copy or one that an
  * operator cancelled, is removed with its batch.
  */
 #include <errno.h>
@@ -225,8 +225,8 @@ static int spooled_put(struct page *g, size_t i, const struct store_spooled *s)
                                    g->p);
 }
 
-/* spool_page - the first rows; how many there were. What comes before one of a
- * group is sent, and only that is marked */
+/* spool_page - the first rows; how many there were. The rows before one of a
+ * group are sent, and only they are marked */
 static int spool_page(struct page *g)
 {
     struct store_spooled *rows = g->spooled;

@@ -41,7 +41,7 @@ struct messages {
     size_t seq_count;
 };
 
-/* One of either place. What is pointed to is valid during the visit. */
+/* One of either place. Pointers are valid during the visit. */
 struct message_seen {
     enum waiting_state state;
     bool in_slot;                 /* else it is in the store only */

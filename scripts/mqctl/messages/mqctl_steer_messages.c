@@ -8,11 +8,11 @@
  * worker was done with are left alone, and counted; all of them are, where that
  * is not known. All of the spool are due, so run-now has nothing to do with
  * them.
- * What is in a slot and does not run is cancelled there: mqctl_slots.h. What
- * runs is left alone, or, with --running, ended with its handler, when all that
- * waits is dealt with: mqctl_running.h. A handler of a killed worker may be at
- * work still; --running cancels its message, which the next start notices when
- * it has ended what is left of that handler.
+ * A message in a slot that does not run is cancelled there: mqctl_slots.h. One
+ * that runs is left alone, or, with --running, ended with its handler, once all
+ * that wait are dealt with: mqctl_running.h. A handler of a killed worker may
+ * be at work still; --running cancels its message, which the next start notices
+ * when it has ended what is left of that handler.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
 #include "scripts/mqctl/messages/mqctl_order.h"

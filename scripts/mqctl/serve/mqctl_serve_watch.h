@@ -1,7 +1,7 @@
 /* mqctl_serve_watch.h - a child that looks at all queues again and again
  *
- * WHAT   Each second while somebody listens, else each minute. What it sees
- *        goes to the history and, where it differs, to a list of changes.
+ * WHAT   Each second while somebody listens, else each minute. It adds its
+ *        findings to the history and, where they differ, to a list of changes.
  * WHO    The server's thread.
  * OWNS   The child, the pipes to it, the last look at each queue.
  * FAILS  watch_start: -errno; it is tried again a second after the child died.

@@ -8,8 +8,8 @@
  * copy is there, too, it has the same id and its own attempt: a repeat, and no
  * loss. Crash between confirm and acknowledgement: the original comes again,
  * and is found in the run file if it comes to this machine.
- * What this assumes: a message that is confirmed by a quorum queue survives as
- * long as most of its replicas do; one that is not acknowledged is given again.
+ * Assumed: a message that is confirmed by a quorum queue survives as long as
+ * most of its replicas do; one that is not acknowledged is given again.
  */
 #include "worker/source/amqp/amqp_inner.h"
 

@@ -363,7 +363,8 @@ static void lend(struct source_amqp *q, struct amqp_message *m,
 }
 
 /* alone_say - nothing of this worker begins until a suspect has its verdict,
- * which is no silence to be wondered about. Whoever took it has it still. */
+ * which is no silence to be wondered about. The thread that took it has it
+ * still. */
 static void alone_say(const struct source_amqp *q, const struct amqp_message *m)
 {
     char id[ULID_TEXT];

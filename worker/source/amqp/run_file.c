@@ -19,8 +19,8 @@
 
 #include "common/base/errno_text.h"
 
-/* "rqmwrun1". Change a row: another last digit. What another version has noted
- * is not thrown away, as its handlers may run. */
+/* "rqmwrun1". Change a row: another last digit. Notes of another version are
+ * not thrown away, as its handlers may run. */
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
 #define CRASHES 256

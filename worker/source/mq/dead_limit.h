@@ -7,7 +7,7 @@
  * OWNS   A chore, which runs on a pool thread when a letter died, when a
  *        setting was changed, and when the next one has been there for long
  *        enough; ten times a second at most.
- * FAILS  open: a problem. What the store refuses is tried again.
+ * FAILS  open: a problem. A removal that the store refuses is tried again.
  */
 #ifndef WORKER_SOURCE_MQ_DEAD_LIMIT_H
 #define WORKER_SOURCE_MQ_DEAD_LIMIT_H

@@ -1,6 +1,6 @@
 /* mq_hook.c - deaths that --on-dead is told of (see source_mq.h)
  *
- * What is durable is in common/letter/letters_hook.c.
+ * The durable part is common/letter/letters_hook.c.
  */
 #include "worker/source/mq/source_mq.h"
 

@@ -10,9 +10,9 @@
  * more with the same numbers (mq_recover.c); both free the slot. So there is
  * one message whatever happens, and the mark was on the disk before its slot
  * was free.
- * What this assumes of the kernel: that a commit that returned is on the disk
- * (fsync(2)), and that a store to the mapped file before a kill is seen after
- * it. No handler runs any more, or can still settle: the caller sees to that.
+ * Assumed of the kernel: that a commit that returned is on the disk (fsync(2)),
+ * and that a store to the mapped file before a kill is seen after it. No
+ * handler runs any more, or can still settle: the caller sees to that.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -92,7 +92,7 @@ static void new_row(struct store_row *m, const struct kept *x)
 
 /* old_row - of a run of a row that waited or was parked; whether it is to be
  * written
- * What was delayed and got in line in its group stays in line.
+ * A delayed message that got in line in its group stays in line.
  */
 static bool old_row(struct store_row *m, const struct slot *slot)
 {

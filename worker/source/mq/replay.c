@@ -7,9 +7,9 @@
  *   dead again, or gone      -                        dropped
  *
  * Dropping loses nothing: what the copy is a copy of is in its slot, in the
- * store, or at its end. Whatever else says that it is a letter, without a token
- * of ours, runs as the message that it is. It is marked, as there may be a
- * letter with the same id that ran; and it touches no letter.
+ * store, or at its end. Any other message that says that it is a letter,
+ * without a token of ours, runs as the message that it is. It is marked, as
+ * there may be a letter with the same id that ran; and it touches no letter.
  */
 #include "worker/source/mq/replay.h"
 
@@ -36,10 +36,10 @@ static int find(struct store *store, const struct header *h,
 
 /* take - the letter is this message from here on, unless another copy of it is
  * in a slot
- * What decides is the claim. The store is asked once more after it: the first
- * copy may have been stored as a retry since, and have given up its claim. As
- * long as we have it, nobody else takes the row or moves it. Crash before the
- * row is in the slot: it is linked by the next start.
+ * The claim decides. The store is asked once more after it: the first copy may
+ * have been stored as a retry since, and have given up its claim. As long as we
+ * have it, nobody else takes the row or moves it. Crash before the row is in
+ * the slot: it is linked by the next start.
  */
 static int take(struct store *store, struct due_rows *due_rows, struct lent *l,
                 const struct header *h, enum store_replay *is)

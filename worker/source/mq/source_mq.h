@@ -37,9 +37,9 @@ struct mq_lane {
     struct lent *warm;
 };
 
-/* A way on which messages are kept between the queue and who takes them
- * (worker/source/spool/). What it lends has a key in lent.spooled if there is a
- * row of it. */
+/* Keeps messages between the queue and the work item that takes them
+ * (worker/source/spool/). A message that it lends has a key in lent.spooled if
+ * there is a row of it. */
 struct mq_spool {
     const struct mq_spool_ops *ops; /* c */
 };
@@ -128,7 +128,7 @@ struct source_mq {
 int source_mq_open(struct source_mq *q, struct problem *p);
 /* Then: what looks after the queue, held groups and dead letters. */
 int source_mq_watch(struct source_mq *q, struct problem *p);
-/* After the pool: nothing of its own moves any more. What is lent can be
+/* After the pool: nothing of its own moves any more. Lent messages can be
  * settled still, until close. */
 void source_mq_stop(struct source_mq *q);
 void source_mq_close(struct source_mq *q); /* also one that was not opened */

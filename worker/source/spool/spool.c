@@ -1,9 +1,9 @@
 /* spool.c - which message is next, and its end (see spool.h)
  *
  * A message is in one of three lines: in a slot, on its way to the disk, or on
- * the disk. The next one is the first of all three. What is in the queue comes
- * into question, too: so one is received, which the kernel sees to is the first
- * there; all that are left in the queue come after that one.
+ * the disk. The next one is the first of all three. Messages in the queue
+ * count, too: so one is received, which is the first there, as the kernel keeps
+ * the order; all that are left in the queue come after it.
  */
 #include "worker/source/spool/spool_inner.h"
 

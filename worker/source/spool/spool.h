@@ -5,8 +5,8 @@
  *        the highest priority first, then the oldest. One that has nobody
  *        before it is given out at once. docs/design/spool.md has the states
  *        and what a kill in each of them means.
- * WHO    open to close: the engine's thread. What source_mq calls is behind
- *        mq_spool_ops. A thread of its own waits for the queue.
+ * WHO    open to close: the engine's thread. The calls of source_mq are those
+ *        of mq_spool_ops. A thread of its own waits for the queue.
  * OWNS   The slots of messages that are on their way to the disk; the file of
  *        ends; that thread.
  * FAILS  open, recovered: a problem with status 71 or 73.

@@ -269,7 +269,7 @@ void spool_stop(struct spool *sp)
 }
 
 /* over - the end of this worker's time with the spool; whether it is orderly
- * What is in a slot needs its row, and its end, as they are: a start that is
+ * A message in a slot needs its row, and its end, as they are: a start that is
  * refused changes nothing. Without any, those that wait in slots that are FREE
  * by now have been kept with the others (source_ops.keep). */
 static bool over(struct spool *sp)
