@@ -72,8 +72,8 @@ static void group(struct reading *r, const amqp_table_entry_t *t)
     r->h.fields |= HEADER_GROUP;
 }
 
-/* header - one of the message's headers; what cannot be what it says is left
- * out: another producer may use the name for something else */
+/* header - one of the message's headers; one that cannot be what it says is
+ * left out: another producer may use the name for something else */
 static void header(struct reading *r, const amqp_table_entry_t *t)
 {
     struct envelope *e = r->e;

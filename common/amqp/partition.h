@@ -26,9 +26,9 @@ static inline unsigned partition_of(const void *key, size_t size, unsigned n)
 
 /* Messages of each part that a worker has in hand: the same for all workers of
  * a queue, as the number of parts is. A broker puts what it takes back in front
- * of what it has not given yet, but behind what it took back before. So whoever
- * is next must be given all of that at once, or the rest of it comes before
- * what the last but one had. */
+ * of what it has not given yet, but behind what it took back before. So a
+ * worker that is next must be given all of that at once, or the rest of it
+ * comes before what the last but one had. */
 unsigned partition_in_hand(unsigned n);
 
 #endif

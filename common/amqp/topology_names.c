@@ -13,7 +13,7 @@
 
 #include "common/amqp/queue_spec.h"
 
-/* ms; the longest is a day, and what waits for longer waits for several. */
+/* ms; the longest is a day, and a longer wait is several of them. */
 static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
     1000, 4000, 16000, 60000, 240000, 960000, 3600000, 14400000, 86400000};
 

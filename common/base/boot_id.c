@@ -20,7 +20,7 @@
 #define SLACK_S 10
 
 /* id_read - the kernel's, or one that covers it
- * A file of proc(5) is on procfs; what is mounted over it is not. */
+ * A file of proc(5) is on procfs; a file mounted over it is not. */
 static void id_read(char id[BOOT_ID])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);

@@ -1,9 +1,9 @@
 /* cpu_pause.h - tell the processor that this is a wait
  *
  * WHAT   One turn of a loop that waits for another processor: some 10 to 100
- *        ns, and no system call. No sched_yield: who yields is preempted by
- *        whomever it wakes next, which is a sender at each message of a full
- *        queue.
+ *        ns, and no system call. No sched_yield: a thread that yields is
+ *        preempted by whomever it wakes next, which is a sender at each message
+ *        of a full queue.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  Never.

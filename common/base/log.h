@@ -8,7 +8,8 @@
  *        is always one line and always valid UTF-8.
  * WHO    Any thread; one write(2) a line, so lines never mix.
  * OWNS   Nothing.
- * FAILS  Never; what cannot be written is dropped. A line over 8 KiB is cut.
+ * FAILS  Never; lines that cannot be written are dropped. A line over 8 KiB is
+ *        cut.
  */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H

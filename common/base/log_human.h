@@ -5,7 +5,7 @@
  *        terminal. And which form stderr gets if nobody says.
  * WHO    Any thread.
  * OWNS   Nothing.
- * FAILS  Never; what does not fit is cut.
+ * FAILS  Never; a text that does not fit is cut.
  */
 #ifndef COMMON_BASE_LOG_HUMAN_H
 #define COMMON_BASE_LOG_HUMAN_H

@@ -156,7 +156,7 @@ int custody_known(const char *path, struct problem *p)
 
     (void)map_open(&m, path, NULL);
     if (!m.at)
-        return 0; /* whoever opens it to write says what is wrong */
+        return 0; /* a program that opens it to write says what is wrong */
     memcpy(&h, m.at, sizeof h);
     err = custody_head_check(&h, path, p);
     munmap((void *)m.at, m.bytes);

@@ -3,7 +3,7 @@
  * WHAT   Copies of the slots that are not FREE, read from the file while its
  *        worker may be changing it. Nothing is written.
  * WHO    Programs beside the worker; one thread.
- * OWNS   Nothing; what is visited is valid during the visit.
+ * OWNS   Nothing; visited slots are valid during the visit.
  * FAILS  -errno and a problem: -ENOENT no file, 77 no permission, 78 of another
  *        version or damaged.
  */

@@ -72,7 +72,7 @@ static int file_open(const char *path)
     return -err;
 }
 
-/* found - the keys of the last process lie anywhere: what is between them is
+/* found - the keys of the last process lie anywhere: a gap between them is
  * none */
 static void found(struct ends *e)
 {

@@ -14,7 +14,7 @@
  *   a folder that was moved away  is noticed while a worker runs, which takes
  *                                 nothing from then on (file_watch.c), and at
  *                                 the next start (custody_missing).
- * The store has no such rule: what is in it outlives everybody.
+ * The store has no such rule: its content outlives everybody.
  */
 #include "common/file/folder.h"
 

@@ -16,10 +16,10 @@ struct writing {
     const struct letter_elsewhere *elsewhere; /* NULL: of this machine */
     json_t *history;
     json_t *object;
-    int err; /* -ENOMEM: a field could not be made; what follows is left out */
+    int err; /* -ENOMEM: a field could not be made; later fields are left out */
 };
 
-/* put - set a field; what could not be made is NULL */
+/* put - set a field; a value that could not be made is NULL */
 static void put(struct writing *w, json_t *object, const char *name,
                 json_t *value)
 {

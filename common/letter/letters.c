@@ -303,7 +303,7 @@ static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
     return t;
 }
 
-/* tallies_read - the whole summary; what was read stays in the list */
+/* tallies_read - the whole summary; entries that were read stay in the list */
 static int tallies_read(struct store *s, enum letter_by by,
                         const struct letter_filter *f, struct tallies *all)
 {

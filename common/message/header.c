@@ -249,7 +249,7 @@ static int field_read(const struct line *line, const struct field *field,
     return err;
 }
 
-/* line_split - cut `size` bytes at ": "; what does not fit is refused */
+/* line_split - cut `size` bytes at ": "; a line that does not fit is refused */
 static int line_split(struct line *line, const char *at, size_t size)
 {
     char text[SAFE_TEXT];

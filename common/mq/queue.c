@@ -52,7 +52,7 @@ static int fd_open(const char *label, int oflag, mode_t mode,
     return fd == (mqd_t)-1 ? -errno : fd;
 }
 
-/* attr_clamp - as the kernel's type; what is too large stays too large */
+/* attr_clamp - as the kernel's type; too large stays too large */
 static long attr_clamp(uint64_t value, uint64_t hard)
 {
     return (long)(value > hard ? hard + 1 : value);

@@ -6,7 +6,7 @@
  * WHO    One thread writes a histogram, without read-modify-write; any thread
  *        reads, and adds several up.
  * OWNS   Nothing; embedded.
- * FAILS  Never; what is longer counts in the last bucket.
+ * FAILS  Never; longer times count in the last bucket.
  */
 #ifndef COMMON_STATE_HISTOGRAM_H
 #define COMMON_STATE_HISTOGRAM_H

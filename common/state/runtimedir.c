@@ -7,7 +7,7 @@
  *      crash: the note still names the old one, which is whole; the copy in the
  *      new one is built again.
  *   2. the note names the new one (runtimedir_settle);
- *      crash: what is left in the old one is a copy that nothing names.
+ *      crash: the old one has a copy that nothing names.
  *   3. the old one is removed.
  * All of this under the lock of the state folder. The lock of the runtime
  * folder keeps out a worker of another state folder, also one in a container

@@ -2,9 +2,9 @@
  *
  * WHAT   Finds the runtime directory, which lies in memory, and the folder of a
  *        queue in it: custody and counters. A note in the queue's folder of the
- *        state directory says where that is, so who only looks needs the state
- *        directory alone, and a start by another rule finds what the last one
- *        left. docs/formats/custody.md has the two small files.
+ *        state directory says where that is, so a program that only looks needs
+ *        the state directory alone, and a start by another rule finds what the
+ *        last one left. docs/formats/custody.md has the two small files.
  * WHO    open, settle, close: the engine, which holds the lock of the state
  *        folder. runtimedir_file: any program, any thread.
  * OWNS   The lock of its folder, from open to close.

@@ -61,8 +61,8 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     return HOLDER_OTHER;
 }
 
-/* sql_key_claim - take the key, if nobody has it; what is over goes, a few keys
- * each time, so that no more stay than are needed */
+/* sql_key_claim - take the key, if nobody has it; keys whose time is over go, a
+ * few each time, so that no more stay than are needed */
 int sql_key_claim(struct sql *sql, const struct store_key *k,
                   struct ulid *first)
 {

@@ -3,7 +3,7 @@
  * WHAT   Lists rows that are no letters, page by page, in an order that can be
  *        taken up again after any of them.
  * WHO    As store.h; works with and without a running worker.
- * OWNS   Nothing; what is visited is valid during the visit.
+ * OWNS   Nothing; visited rows are valid during the visit.
  * FAILS  As store.h.
  */
 #ifndef COMMON_WAITING_WAITING_H

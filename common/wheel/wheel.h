@@ -90,8 +90,8 @@ bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
 /* As above, but instead of running the callback the next due timer is taken off
  * and returned, NULL if there is none: for callers that fire outside a lock.
  * *missed as for wheel_fire. *more as wheel_advance returns. Calls with one and
- * the same `now_ns` up to the NULL are one advance: what is started late in
- * between waits for the next. */
+ * the same `now_ns` up to the NULL are one advance: one started in between with
+ * a deadline in the past waits for the next. */
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               uint64_t *missed, bool *more);
 

@@ -1,7 +1,7 @@
 /* mqctl_explain.c - see mqctl.h
  *
  * The order of the looks matters, as a message may move meanwhile: custody goes
- * first, as what leaves it is in the store or in the journal by then.
+ * first, as a message that leaves it is in the store or in the journal by then.
  */
 #include "scripts/mqctl/mqctl.h"
 
@@ -419,7 +419,7 @@ int explain_run(const struct options *o)
         return complain_of(&p);
     s.more = json_object();
     (void)snapshot_store(&s.v, &s.store);
-    /* Twice: what was on its way between two places is in one now. */
+    /* Twice: a message on its way between two places is in one now. */
     if (!s.v.has_folder)
         status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
                           s.v.queue, s.v.no_store.text);

@@ -102,7 +102,7 @@ struct counting {
     struct custody_count *out;
     struct store *store;
     bool spool; /* it has rows of one */
-    bool idle;  /* no worker runs: what was cancelled is not counted */
+    bool idle;  /* no worker runs: cancelled messages are not counted */
 };
 
 /* row_count - a stored message that has a slot is still in the store, too */

@@ -32,7 +32,7 @@ enum snapshot_worker {
 
 struct snapshot {
     char queue[QUEUE_NAME_MAX];
-    bool broker; /* it is on a broker: what is in it is not known here */
+    bool broker; /* it is on a broker: its messages are not known here */
     /* ---- the queue ---- */
     bool has_queue;
     long depth, depth_max, message_size, bytes; /* -1: not known */

@@ -42,7 +42,7 @@ static int line_make(const struct options *o, char line[LINE])
 }
 
 /* text_of - a string of an object, or NULL. Not json_unpack, which needs
- * memory: what was done is not told as a failure for want of it. */
+ * memory: a success is not told as a failure for want of it. */
 static const char *text_of(const json_t *o, const char *name)
 {
     return json_string_value(json_object_get(o, name));

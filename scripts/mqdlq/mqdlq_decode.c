@@ -19,7 +19,7 @@ struct decoding_block {
     _Alignas(16) char bytes[];
 };
 
-/* What is being read. The first error stays; what is read after it is not
+/* What is being read. The first error stays; values read after it are not
  * used. */
 struct reading {
     struct decoding *decoding;

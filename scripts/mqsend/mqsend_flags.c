@@ -104,7 +104,7 @@ int flag_backoff(const char *text, void *into, struct problem *p)
                        HEADER_VALUE_MAX);
 }
 
-/* flag_unique - --unique KEY[,DUR]; what follows the last comma is a part of
+/* flag_unique - --unique KEY[,DUR]; the text after the last comma is a part of
  * the key where it is no duration */
 int flag_unique(const char *text, void *into, struct problem *p)
 {

@@ -5,7 +5,8 @@
  * WHO    One thread.
  * OWNS   The descriptor it opened and its buffers.
  * FAILS  open: a problem, 66 no such file, 71 no memory. next: -errno of
- *        read(2), -EINTR included; what was read of a record is lost then.
+ *        read(2), -EINTR included; the part of a record that was read is lost
+ *        then.
  */
 #ifndef SCRIPTS_MQSEND_MQSEND_INPUT_H
 #define SCRIPTS_MQSEND_MQSEND_INPUT_H

@@ -10,7 +10,7 @@
 #define SETTLED_AFTER 64
 _Static_assert(BACKOFF_STEPS <= SETTLED_AFTER, "the last one repeats");
 
-/* run_ns - of one attempt; what has no limit is the operator's to know */
+/* run_ns - of one attempt; without a limit only the operator knows it */
 static uint64_t run_ns(const struct settings *s)
 {
     uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;

@@ -3,7 +3,7 @@
  * WHAT   Locks the folders, opens the queue, custody, the store and the
  *        counters, and carries over what the last worker had in other places.
  * WHO    The engine, before any thread is started.
- * OWNS   Nothing; what it opens is the engine's, also after a problem.
+ * OWNS   Nothing; the engine owns what it opens, also after a problem.
  * FAILS  A problem with the exit status of docs/mqworker.8.
  */
 #ifndef WORKER_FILES_INHERIT_H

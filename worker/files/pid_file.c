@@ -209,8 +209,8 @@ static int high(int fd)
 }
 
 /* folder_lock - the folder of the pidfile, ours alone; -1 with errno
- * mqctl forget moves it away before it removes it: what was opened before that
- * is locked in vain, and counts as taken.
+ * mqctl forget moves it away before it removes it: a file opened before that is
+ * locked in vain, and counts as taken.
  */
 static int folder_lock(const char *path)
 {
@@ -273,8 +273,8 @@ static void pidfile_end(const char *path, int *fd)
 }
 
 /* try - both locks, or neither, and errno
- * The folder first: who has only that, as mqctl move, or a worker whose pidfile
- * was removed, must not see ours come and go.
+ * The folder first: a holder of only that, as mqctl move, or a worker whose
+ * pidfile was removed, must not see ours come and go.
  */
 static bool try(struct pid_file *l)
 {

@@ -17,7 +17,8 @@
 struct pid_file; /* opaque; body in pid_file.c */
 
 /* Takes the lock. An owner that is just dying is waited for, a living one is
- * not, and who only looks (common/state/worker_lock.h) is no owner. */
+ * not, and a program that only looks (common/state/worker_lock.h) is no
+ * owner. */
 int pid_file_open(struct pid_file **out, const char *path, const char *queue,
                   struct problem *p);
 /* The pidfile was removed, maybe with its folder, which is there again: make

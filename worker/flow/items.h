@@ -50,8 +50,8 @@ int items_get(struct items *it, struct flow *f, struct receive **out);
 /* Give it a place to count in, which may allocate: on the thread that runs it,
  * not in the loop. */
 void items_count(struct items *it, struct receive *item);
-/* It has no work; before it is counted out, so that whoever counts itself in
- * finds it. */
+/* It has no work; before it is counted out, so that a thread that counts itself
+ * in finds it. */
 void items_put(struct items *it, struct receive *item);
 /* It waits for the queue, and keeps still until the end of that. False: all are
  * stopped, it must take nothing. */
@@ -59,8 +59,8 @@ void items_block(struct items *it, struct receive *item);
 bool items_block_end(struct items *it);
 
 /* If no work item, and no job, writes to a message or to its counters: true,
- * and none does before items_go_on. Nobody is kept waiting: who would start is
- * refused, and tries again when told that the gate has changed. */
+ * and none does before items_go_on. Nobody is kept waiting: an item that would
+ * start is refused, and tries again when told that the gate has changed. */
 bool items_stop(struct items *it);
 void items_go_on(struct items *it);
 /* Around what a job does to a message, which no work item has; false: all are

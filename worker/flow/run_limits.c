@@ -99,8 +99,8 @@ static uint64_t idle_end(const struct flow *f)
 /* look - has it been idle for long enough? Work that came meanwhile starts the
  * timer again when it leaves. No work that leaves are verdicts that could not
  * be written yet, and messages that nobody has taken, which may be for another
- * consumer of the queue: look again. The end is read last: what ended has moved
- * it before it counted itself out.
+ * consumer of the queue: look again. The end is read last: a message that ended
+ * has moved it before it counted itself out.
  */
 static int look(struct chore *chore)
 {

@@ -45,8 +45,8 @@ static bool left(struct flow *f, bool stays)
     return false;
 }
 
-/* put_away - the item has no work; before `running` falls, so that whoever
- * counts itself in finds it */
+/* put_away - the item has no work; before `running` falls, so that a thread
+ * that counts itself in finds it */
 static void put_away(struct receive *item)
 {
     struct flow *f = item->flow;

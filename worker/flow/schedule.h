@@ -3,7 +3,8 @@
  * WHAT   Whenever something may have changed: one more work item, one more
  *        message for an item that has room, or peek mode.
  * WHO    Any thread; the loop's hooks: the loop.
- * OWNS   Nothing; what runs is in items.h, whether it may is in gate.h.
+ * OWNS   Nothing; items.h has the work items that run, gate.h says whether one
+ *        may.
  * FAILS  Trouble goes to gate_trouble.
  */
 #ifndef WORKER_FLOW_SCHEDULE_H

@@ -27,7 +27,7 @@ static void released(struct flow *f, const struct settle *s)
         f->source->ops->release(f->source, s->m);
 }
 
-/* give - to the source; what follows is here, or comes later */
+/* give - to the source; the consequences are here, or come later */
 static void give(struct flow *f, struct decision *dec)
 {
     int err;

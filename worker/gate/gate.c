@@ -55,7 +55,8 @@ static void attend(struct gate *g)
  * takes anything
  * A single work item is over no cap, which is 1 at least, and has none
  * beside it: the bits are worked out where there were two, or where one of them
- * is set. If it is set just now, whoever sets it looks at `running` after that.
+ * is set. If it is set just now, the thread that sets it looks at `running`
+ * after that.
  */
 static void counted(struct gate *g, unsigned n)
 {

@@ -65,7 +65,7 @@ enum gate_why {
 
 enum gate_event {
     GATE_CHANGED, /* a message may be taken now, maybe: try */
-    GATE_SHUT,    /* a hold is on: whoever waits inside looks at once */
+    GATE_SHUT,    /* a hold is on: threads that wait inside look at once */
     GATE_WIDER,   /* more may run beside each other from here on: try soon */
 };
 
@@ -126,7 +126,7 @@ static inline bool gate_held(const struct gate *g, unsigned bits)
 unsigned gate_room(struct gate *g);
 /* Count one more work item, if there is room. */
 bool gate_enter(struct gate *g);
-/* Count one less; whoever leaves says GATE_CHANGED after it. */
+/* Count one less; the caller says GATE_CHANGED after it. */
 void gate_leave(struct gate *g);
 /* Count one less, if more than `most` run. */
 bool gate_leave_over(struct gate *g, unsigned most);

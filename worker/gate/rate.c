@@ -7,7 +7,8 @@
 #include "worker/config/rate_text.h"
 #include "worker/gate/gate.h"
 
-/* tokens_over - it is worth a try: who finds none holds the gate again */
+/* tokens_over - it is worth a try: a thread that finds none holds the gate
+ * again */
 static void tokens_over(struct timer *timer)
 {
     gate_unhold(CONTAINER_OF(timer, struct rate, timer)->gate, HOLD_RATE);

@@ -33,7 +33,7 @@ struct rate {
 
 /* `gate` is open, its timers may be set later. */
 void rate_init(struct rate *r, struct gate *gate, uint64_t rate);
-/* From here on; what was spent counts, up to an empty bucket. */
+/* From here on; tokens spent before count, up to an empty bucket. */
 void rate_set(struct rate *r, uint64_t rate);
 /* A token; false: there is none, and the gate is held until there is. */
 bool rate_take(struct rate *r);

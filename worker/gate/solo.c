@@ -42,9 +42,9 @@ void solo_fini(struct solo *s)
     pthread_mutex_destroy(&s->mtx);
 }
 
-/* outside - the bit that keeps others from being alone is set: whoever is
- * inside without the lock leaves. A registered process is not refused, unless
- * by a filter that came since: then nobody knows which thread is inside. */
+/* outside - the bit that keeps others from being alone is set: a thread inside
+ * without the lock leaves. A registered process is not refused, unless by a
+ * filter that came since: then nobody knows which thread is inside. */
 static void outside(struct solo *s)
 {
     if (!s->barrier)

@@ -38,7 +38,7 @@ struct groups {
     bool attends;                /* m  the bit is set */
 };
 
-/* The end of each change: whoever receives next goes the long way as long as
+/* The end of each change: the next receive goes the long way as long as
  * something waits, is parked, or may run. */
 static inline void groups_unlock(struct groups *g)
 {

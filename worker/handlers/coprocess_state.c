@@ -23,7 +23,8 @@ static void shut(struct coprocess *l)
     l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
 }
 
-/* leave - the end of its input; what it still says is not read as answers */
+/* leave - the end of its input; lines that it still writes are not read as
+ * answers */
 static void leave(struct coprocess *l)
 {
     coprocess_unwatch(l, l->child.in);

@@ -21,7 +21,7 @@ struct loop;
 struct stderr_limit;
 struct timers;
 
-/* What a handler is given; what is pointed to outlives it. */
+/* What a handler is given; pointers outlive it. */
 struct handler_setup {
     const struct settings *settings;
     uint64_t nonce; /* of the source, marks what is started */

@@ -49,8 +49,8 @@ struct handler {
 /* ---- idle coprocesses ---- */
 
 /* idle_ready - a child that has nothing to do did something; in the peeker
- * Under the lock: whoever wants the coprocess meanwhile waits for it, rather
- * than start one child too many.
+ * Under the lock: a thread that wants the coprocess meanwhile waits for it,
+ * rather than start one child too many.
  */
 static void idle_ready(struct loop_source *source)
 {

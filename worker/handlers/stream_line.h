@@ -15,7 +15,7 @@
  *        written so, not control bytes alone: there are spaces in Unicode, too,
  *        and some languages split at them.)
  * WHO    Any thread. Pure functions.
- * OWNS   Nothing; what an answer names points into the line.
+ * OWNS   Nothing; names in an answer point into the line.
  * FAILS  stream_answer_parse: -EBADMSG.
  */
 #ifndef WORKER_HANDLERS_STREAM_LINE_H

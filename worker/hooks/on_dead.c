@@ -61,8 +61,8 @@ static uint64_t longer(struct on_dead *h)
     return h->wait_ns;
 }
 
-/* failed - it waits, by itself; what cannot be noted, as so many others failed,
- * makes all wait */
+/* failed - it waits, by itself; a letter that cannot be noted, as so many
+ * others failed, makes all wait */
 static void failed(struct on_dead *h, const struct source_hook *hook)
 {
     uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());

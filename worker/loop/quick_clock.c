@@ -94,8 +94,8 @@ static void measure(struct quick_clock *q, const struct quick_reading *r)
         q->rate = 0;
 }
 
-/* quick_clock_told - from here on the counter tells, and what it is ahead by is
- * given back until the next look
+/* quick_clock_told - from here on the counter tells, and its lead is given back
+ * until the next look
  * Slower by that much in that time, so never backwards. One that was far ahead
  * has jumped: then the kernel's clock is looked at until it has caught up. */
 uint64_t quick_clock_told(struct quick_clock *q, const struct quick_reading *r,

@@ -4,7 +4,7 @@
  *        message that is in a slot and does not run. Each is begun in a pool
  *        job, and asked about again when that is over.
  * WHO    The peeker, from control_verbs.c.
- * OWNS   Nothing: what it begins is the client's (control_verbs.h).
+ * OWNS   Nothing: the client owns what it begins (control_verbs.h).
  * FAILS  NULL: no memory; or `later` is set, and there is no answer yet.
  */
 #ifndef WORKER_OPERATE_CONTROL_STEER_H

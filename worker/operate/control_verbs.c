@@ -238,8 +238,8 @@ static json_t *drain(struct request *r)
     return yes();
 }
 
-/* stop - with "once", whoever waits for the end may ask again: a worker that
- * stops already does so as before */
+/* stop - with "once", a client that waits for the end may ask again: a worker
+ * that stops already does so as before */
 static json_t *stop(struct request *r)
 {
     if (r->count == 1 && strcmp(r->words[0], "once") == 0 &&

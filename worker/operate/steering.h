@@ -3,7 +3,7 @@
  * WHAT   A pool job asks the source, which may wait for a disk; the loop has
  *        the answer when it is over.
  * WHO    The loop; the job on a thread of the pool.
- * OWNS   Itself: whoever is done with it last, the loop or the job, frees it.
+ * OWNS   Itself: the last to be done with it, the loop or the job, frees it.
  * FAILS  -ENOMEM, or no thread.
  */
 #ifndef WORKER_OPERATE_STEERING_H

@@ -7,7 +7,7 @@
  * only. A look for zombies at the end of each handler instead would cost each
  * of them a system call, and leave zombies as long as no message comes.
  *
- * Many handlers may be ended at once: what they all wait for hangs, and all
+ * Many handlers may be ended at once: all that they wait for hangs, and all
  * reach their limit. A search is a walk over /proc, so one walk serves all that
  * wait for one, as one sync serves many commits. And it is left out where
  * nothing at all was left behind, which one short read tells.

@@ -24,8 +24,8 @@
  * A handler's status is never taken: the kernel gives orphans to the first
  * living thread of a process, the main thread, and only the main thread's
  * children are reaped here (__WNOTHREAD). A handler is the child of the thread
- * that started it. So whoever starts a process from another thread must reap it
- * before that thread ends; and the peeker's thread starts none.
+ * that started it. So a caller that starts a process from another thread must
+ * reap it before that thread ends; and the peeker's thread starts none.
  */
 #ifndef WORKER_PROCESS_LEFTOVERS_H
 #define WORKER_PROCESS_LEFTOVERS_H

@@ -5,8 +5,9 @@
  *        found. So a process that has a session of its own is found, and one
  *        that cleared its environment, as long as its parent lives.
  * WHO    One thread, for one search after the other.
- * OWNS   A pidfd for each that was found: what is signalled and waited for is
- *        the process that was looked at, never one that got its number since.
+ * OWNS   A pidfd for each that was found: the process that is signalled and
+ *        waited for is the process that was looked at, never one that got its
+ *        number since.
  * FAILS  -errno: /proc cannot be read, no memory, no descriptor.
  */
 #ifndef WORKER_PROCESS_PROCESS_SEARCH_H
@@ -50,8 +51,8 @@ size_t process_search_living(struct process_search *m);
 /* Readable when one that was found has ended. */
 int process_search_fd(const struct process_search *m);
 
-/* Find and kill until nothing is found; what was found is gone on return, and
- * reaped if it was ours. How many were killed, or -errno. */
+/* Find and kill until nothing is found; those that were found are gone on
+ * return, and reaped if they were ours. How many were killed, or -errno. */
 int process_search_end(struct process_search *m,
                        const struct process_search_choice *choice);
 

@@ -29,8 +29,8 @@ struct keep {
 };
 
 /* place_of - where it waits for the next worker
- * A group's messages are parked: its order is theirs, and what comes after them
- * waits for them. A letter that was sent again is before those.
+ * A group's messages are parked: its order is theirs, and messages after them
+ * wait for them. A letter that was sent again is before those.
  */
 static void place_of(const struct flow *f, const struct delivery *d,
                      struct settle *out)

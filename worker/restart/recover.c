@@ -211,7 +211,7 @@ static int revive(struct flow *f, struct message *m)
     return err < 0 ? err : 0;
 }
 
-/* unreadable - the source says no; what is lent stays as it is */
+/* unreadable - the source says no; lent messages stay as they are */
 static int unreadable(const struct flow *f, int err, struct problem *p)
 {
     if (err == -ENOMEM)

@@ -24,9 +24,11 @@
  * one of these holds:
  *   - both are changed under one lock, or the bit is worked out anew under one
  *     after each change: the last one to have the lock has seen all changes;
- *   - who clears the bit looks at the reason once more after it, and sets it
- *     again; who sets it has set the reason before. All four are sequentially
- *     consistent, so that at least one of two sees what the other did.
+ *   - the thread that clears the bit looks at the reason once more after it,
+ *   and sets it
+ *     again; the thread that sets it has set the reason before. All four are
+ *     sequentially consistent, so that at least one of two sees what the other
+ *     did.
  * So no bit stays clear beside a reason, and none stays set without one. The
  * level of the log is no bit, as it is the process's and not a worker's
  * (log_enabled).

@@ -397,8 +397,8 @@ struct source_ops {
                 void *arg, struct problem *p);
     /* Then, with none of them left: each message that is left, in the order of
      * seq. `visit` settles it, or keeps it. Stops at the first error of
-     * `visit`; -errno: what was not visited is as it was. May wait for a
-     * disk. */
+     * `visit`; -errno: messages that were not visited are as they were. May
+     * wait for a disk. */
     int (*recover)(struct source *s,
                    int (*visit)(void *arg, const struct source_left *left),
                    void *arg);

@@ -13,7 +13,7 @@
  *        same ids, or a worker of the queue runs them, marked.
  * WHO    move_run, one thread, which has the lock of the queue's folder.
  * OWNS   The publisher, and the properties of one batch.
- * FAILS  A problem; what was not confirmed stays where it was.
+ * FAILS  A problem; messages that were not confirmed stay where they were.
  */
 #ifndef SCRIPTS_MQCTL_AMQP_MQCTL_MOVE_H
 #define SCRIPTS_MQCTL_AMQP_MQCTL_MOVE_H

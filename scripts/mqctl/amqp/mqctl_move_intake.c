@@ -7,8 +7,9 @@
  * move, takes it from there.
  *
  * Custody is what the last worker had, wherever that was. It is taken only if
- * nothing in it had begun: what a worker was killed or stopped with is that of
- * its next start, which knows how to end handlers and count crashes.
+ * nothing in it had begun: messages that a worker was killed or stopped with
+ * are those of its next start, which knows how to end handlers and count
+ * crashes.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* mqctl_messages.c - see mqctl_messages.h
  *
- * Custody is read first: what leaves it meanwhile is in the store by then. A
- * row that a slot is a run of, or that was written when the slots had been
- * read, is known by its receive sequence, and left out.
+ * Custody is read first: a message that leaves it meanwhile is in the store by
+ * then. A row that a slot is a run of, or that was written when the slots had
+ * been read, is known by its receive sequence, and left out.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
 
@@ -393,7 +393,7 @@ static int slot_pass(const struct passing *p, const struct slot_seen *s)
         p->arg);
 }
 
-/* messages_each - as they run: what is due before the spool
+/* messages_each - as they run: those that are due before the spool
  * One that was listed as due, and waits still, is not listed again behind the
  * spool; one that became due meanwhile is in neither. */
 int messages_each(struct messages *m, const char *cursor,

@@ -1,7 +1,7 @@
 /* mqctl_spooled.c - rows of the spool, as messages (see mqctl_messages.h)
  *
  * Nothing of a header is in a column there, so that a commit of many messages
- * is short: what a filter asks for is parsed here.
+ * is short: a filter is parsed here.
  */
 #include "scripts/mqctl/messages/mqctl_messages.h"
 

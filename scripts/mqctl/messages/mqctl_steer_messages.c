@@ -431,8 +431,8 @@ static unsigned states_of(const struct options *o, bool cancel)
                               WAITING_BIT(WAITING_RETRY));
 }
 
-/* running_end - those that run, with their handlers; what has ended by itself
- * is gone */
+/* running_end - those that run, with their handlers; one that has ended by
+ * itself is gone */
 static void running_end(struct order *x)
 {
     int status;

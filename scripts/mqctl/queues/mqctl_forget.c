@@ -87,7 +87,7 @@ static int look(struct snapshot *v, struct kept *k, const struct options *o,
     return 0;
 }
 
-/* locked_run - no worker can start now: what was counted before may be old */
+/* locked_run - no worker can start now: numbers counted before may be old */
 static int locked_run(const struct options *o, struct state_forget *f,
                       const char *queue)
 {

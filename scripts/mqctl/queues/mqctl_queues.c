@@ -301,8 +301,8 @@ static void removed_tell(const struct options *o, struct snapshot *v, long lost)
         putchar('\n');
 }
 
-/* unlink_counted - how many messages went with it: whoever has it open may send
- * until then; 0 or -errno */
+/* unlink_counted - how many messages went with it: a program that has it open
+ * may send until then; 0 or -errno */
 static int unlink_counted(const char *name, long *lost)
 {
     struct queue *q = NULL;
@@ -317,7 +317,7 @@ static int unlink_counted(const char *name, long *lost)
     return err;
 }
 
-/* remove_run - the queue; what was kept of it stays */
+/* remove_run - the queue; its retries and letters stay */
 int remove_run(const struct options *o)
 {
     struct problem p = {0};

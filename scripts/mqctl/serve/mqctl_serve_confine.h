@@ -1,8 +1,8 @@
 /* mqctl_serve_confine.h - what the server may ask the kernel for
  *
- * WHAT   A filter of system calls (seccomp(2)): what is not in its list does
- *        not happen and fails with EPERM, or with ENOSYS if it is newer than
- *        the list. The children that look inherit it, and mqdlq does.
+ * WHAT   A filter of system calls (seccomp(2)): a call that is not in its list
+ *        does not happen and fails with EPERM, or with ENOSYS if it is newer
+ *        than the list. The children that look inherit it, and mqdlq does.
  * WHO    The server, once, before it reads what others send.
  * OWNS   Nothing; there is no way back.
  * FAILS  -ENOSYS: no list for this machine, or a kernel without such filters;

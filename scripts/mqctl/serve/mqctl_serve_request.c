@@ -175,7 +175,7 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
                "NAME if it is to have that name";
         return 421;
     }
-    /* The library takes the first length; what stands before us may not. */
+    /* The library takes the first length; a proxy before us may not. */
     *why = "the length of the body is told twice";
     if (once_of(v).framings > 1)
         return 400;
@@ -420,8 +420,8 @@ static enum MHD_Result begin(struct visit *v)
     }
 }
 
-/* body_add - more of the body; what is too much is passed over, and said when
- * it has all come */
+/* body_add - more of the body; bytes over the limit are passed over, and said
+ * when it has all come */
 static enum MHD_Result body_add(struct visit *v, const char *data, size_t *size)
 {
     char *more;

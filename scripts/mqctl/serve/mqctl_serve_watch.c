@@ -224,8 +224,8 @@ static void look_take(json_t *look, const char *line)
     s->changed = true;
 }
 
-/* changes_take - what differs from the round before; what is gone is left out
- * from then on */
+/* changes_take - what differs from the round before; those that are gone are
+ * left out from then on */
 static json_t *changes_take(void)
 {
     json_t *list = json_array();

@@ -334,7 +334,7 @@ static int refresh(struct context *ctx, int64_t row, struct problem *p)
     return err;
 }
 
-/* refresh_some - those that need it, while it works: who cannot does no harm
+/* refresh_some - those that need it, while it works: failing to does no harm
  * yet, and the next look tries again */
 static size_t refresh_some(struct context *ctx)
 {

@@ -253,8 +253,8 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out);
 /* What is due now is not held any more. How long until the next one is;
  * UINT64_MAX none. */
 uint64_t amqp_due(struct source_amqp *q);
-/* The inbox's connection is gone: what was not lent is forgotten, what is lent
- * is stale. */
+/* The inbox's connection is gone: messages that were not lent are forgotten,
+ * lent ones are stale. */
 void amqp_void_claims(struct source_amqp *q);
 
 /* ---- in_hand.c: retries of groups ---- */

@@ -26,8 +26,8 @@ long amqp_fresh(const struct source *s)
     return n + atomic_load(&q->ready);
 }
 
-/* amqp_bounded - nothing that --max-waiting is to hold back: what waits is at
- * the broker, or in hand, of which there is only so much */
+/* amqp_bounded - nothing that --max-waiting is to hold back: those that wait
+ * are at the broker, or in hand, of which there is only so much */
 uint64_t amqp_bounded(const struct source *s)
 {
     (void)s;

@@ -1,7 +1,7 @@
 /* amqp_settle.c - verdict -> acknowledgement, or copy, confirm, acknowledgement
  * (see source_amqp.h)
  *
- * One order everywhere: what follows from a verdict is published, the broker
+ * One order everywhere: the consequence of a verdict is published, the broker
  * confirms that it has it on its replicas, the run file has the message as
  * settled, and then the original is acknowledged.
  * Crash before the confirm: the broker gives the original again, marked. If the
@@ -205,7 +205,7 @@ static int settle_one(struct source_amqp *q, struct settle *s)
     return late(q, m, s);
 }
 
-/* amqp_settle - one at a time: what settles late is given so */
+/* amqp_settle - one at a time: messages that settle late are given so */
 int amqp_settle(struct source *source, struct settle *list, size_t n)
 {
     struct source_amqp *q = source_amqp_of(source);

@@ -1,9 +1,9 @@
 /* amqp_take.c - from a broker to the worker (see source_amqp.h)
  *
  * A broker whose connection broke gives again what it had no acknowledgement
- * of, marked. Three answers to that: what was settled here is acknowledged and
- * does not run again; what still runs here, or has its verdict on the way, has
- * its claim back; all else runs, and says that it may have run before.
+ * of, marked. Three answers to that: one that was settled here is acknowledged
+ * and does not run again; one that still runs here, or has its verdict on the
+ * way, has its claim back; all else runs, and says that it may have run before.
  */
 #include "worker/source/amqp/amqp_inner.h"
 

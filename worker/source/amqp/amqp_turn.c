@@ -22,8 +22,8 @@ bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m)
     return m->m.crashes > 0 && amqp_within(q);
 }
 
-/* none_runs - nor can begin to: what is lent has its verdict on the way, or
- * waits behind a head that waits in hand */
+/* none_runs - nor can begin to: each lent message has its verdict on the way,
+ * or waits behind a head that waits in hand */
 static bool none_runs(const struct source_amqp *q)
 {
     const struct amqp_message *m;

@@ -2,7 +2,7 @@
  *
  * A copy would come behind the rest of its group, and so would what is given
  * back to the broker. So a head that failed stays the worker's until it has
- * come to its end, and what is behind it waits in its group. A worker that dies
+ * come to its end, and those behind it wait in its group. A worker that dies
  * meanwhile, or its connection, takes the failures along: the broker gives the
  * message again as it was sent.
  */

@@ -190,7 +190,7 @@ static int acks_flush(struct source_amqp *q)
 
 /* ---- the connection ---- */
 
-/* qos - so many at once; what the broker counts is what is not acknowledged */
+/* qos - so many at once; the broker counts those that are not acknowledged */
 static int qos(struct source_amqp *q)
 {
     struct link *l = q->inbox.link;

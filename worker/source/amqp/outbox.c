@@ -172,8 +172,8 @@ static int confirmed(struct source_amqp *q, const amqp_basic_ack_t *ack)
     return err;
 }
 
-/* returned - no queue took one of them; what it was is in its properties, which
- * come next. Its confirm comes after it. */
+/* returned - no queue took one of them; its properties, which come next, say
+ * which one. Its confirm comes after it. */
 static void returned(struct source_amqp *q, const amqp_frame_t *f)
 {
     uint64_t number = envelope_number(f->payload.properties.raw);

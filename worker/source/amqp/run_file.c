@@ -44,7 +44,7 @@ struct run_crash {
 
 struct run_settled {
     struct run_key key;
-    uint64_t sum; /* of the key: what a kill cut off is none */
+    uint64_t sum; /* of the key: a note that a kill cut off is none */
 };
 
 struct run_layout {

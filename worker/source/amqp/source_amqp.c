@@ -252,7 +252,8 @@ static int lists_open(struct source_amqp *q)
     pthread_mutexattr_t kind;
     pthread_condattr_t clock;
 
-    /* It is had for very short: who wants it meanwhile does not sleep. */
+    /* It is held for very short: a thread that wants it meanwhile does not
+     * sleep. */
     pthread_mutexattr_init(&kind);
     (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
     pthread_mutex_init(&q->mtx, &kind);
@@ -344,8 +345,8 @@ int source_amqp_open(struct source_amqp **out,
     return 0;
 }
 
-/* jobs_wait - for verdicts on their way: what is not confirmed by then is not
- * acknowledged, and comes again */
+/* jobs_wait - for verdicts on their way: a publish that is not confirmed by
+ * then is not acknowledged, and comes again */
 static void jobs_wait(struct source_amqp *q, uint64_t limit_ns)
 {
     struct timespec until;
@@ -374,7 +375,8 @@ static void side_join(struct amqp_side *side)
     side->running = false;
 }
 
-/* source_amqp_stop - the outbox first: what it has confirmed is acknowledged */
+/* source_amqp_stop - the outbox first: its confirmed messages are
+ * acknowledged */
 void source_amqp_stop(struct source_amqp *q, uint64_t limit_ns)
 {
     if (q->outbox.running)

@@ -63,8 +63,8 @@ static int open_again(struct dead_queue *q)
 /* post - to the queue that has the name now: 0, or -errno of queue_send
  * The name may be removed before the message is in it, so look after it, too. A
  * letter that went with the old queue is sent to the new one. A queue that is
- * full has its name, and whoever removes it later wakes us (name_watch): nobody
- * makes room in one that nobody finds.
+ * full has its name, and its later removal wakes us (name_watch): nobody makes
+ * room in one that nobody finds.
  */
 static int post(struct dead_queue *q, const struct store_row *m)
 {

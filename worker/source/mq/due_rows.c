@@ -12,8 +12,8 @@
 
 #define BATCH 64
 
-/* Whether something is due. While the store is asked it may be: whoever looks
- * meanwhile must not go to sleep, as nobody would wake him if it is.
+/* Whether something is due. While the store is asked it may be: a thread that
+ * looks meanwhile must not go to sleep, as nobody would wake it if it is.
  *
  *   from       event                         to
  *   any        the timer; more may be due    DUE

@@ -84,7 +84,7 @@ static void mark(struct lent *l, const struct header *h)
 }
 
 /* replay_link - a slot that has a row when its message is sorted is linked
- * already: what is loaded from the store is not sorted again */
+ * already: messages loaded from the store are not sorted again */
 int replay_link(struct store *store, struct due_rows *due_rows, struct lent *l,
                 const struct header *h)
 {

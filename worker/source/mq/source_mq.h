@@ -207,8 +207,8 @@ static inline void mq_lane_keep(struct source_mq *q, unsigned lane,
         mq_lane_drop(q, was);
 }
 
-/* There are more letters than before: what is done about them begins. Not
- * before recovery has found all slots, as a letter may be in one, too. */
+/* There are more letters than before: the actions for them begin. Not before
+ * recovery has found all slots, as a letter may be in one, too. */
 static inline void source_mq_died(struct source_mq *q)
 {
     if (!atomic_load(&q->started))

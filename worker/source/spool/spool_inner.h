@@ -37,7 +37,7 @@ struct spool {
     uint64_t doubt;            /* c  up to there it may have run */
     uint64_t seq;              /* c  the highest that was there at the start */
     int wake;                  /* c  wakes the thread */
-    pthread_mutex_t write_mtx; /* one writes: what is peeked is dropped */
+    pthread_mutex_t write_mtx; /* one writes; it drops peeked rows */
     pthread_mutex_t mtx;
     pthread_mutex_t steer_mtx; /* one cancels, from seize to release */
     pthread_t thread;          /* c  of started */

@@ -79,8 +79,8 @@ bool spool_queued(const struct mq_spool *hook, int64_t number)
  * leaves, and the lines are read in the order in which it passes them; all of
  * that is sequentially consistent. So one that was not seen in a line has left
  * it, and is seen in the next, or counts twice. Only a commit that fails brings
- * them back: it is counted before they leave, so whoever sees them gone from
- * there sees that, and looks again. */
+ * them back: it is counted before they leave, so a thread that sees them gone
+ * from there sees that, and looks again. */
 uint64_t spool_waits(const struct mq_spool *hook)
 {
     const struct spool *sp = spool_of(hook);

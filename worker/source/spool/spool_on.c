@@ -80,8 +80,8 @@ static int fill(struct spool *sp, struct problem *p)
     return ends_ready(sp, p);
 }
 
-/* spool_turn_on - under the lock of take in the moment itself: whoever takes
- * does so before it, or by way of the spool */
+/* spool_turn_on - under the lock of take in the moment itself: a thread that
+ * takes does so before it, or by way of the spool */
 int spool_turn_on(struct spool *sp, struct problem *p)
 {
     int err = fill(sp, p);

@@ -33,7 +33,7 @@ void spool_seize(struct mq_spool *hook, const int64_t *numbers, size_t n,
     pthread_mutex_unlock(&sp->mtx);
 }
 
-/* mark - of rows that were read before the commit; what is read later has it */
+/* mark - of rows that were read before the commit; those read later have it */
 static void mark(struct spool *sp, const bool *done)
 {
     for (size_t i = 0; i < sp->seized_count; i++)

@@ -15,7 +15,8 @@
 /* Escaped for a value in double quotes, and as it is otherwise: scripts read it
  * and forms send it back. */
 void html_attribute(FILE *out, const char *text);
-/* Text that a person reads: what hides something is shown as an escape, too. */
+/* Text that a person reads: characters that hide something are shown as
+ * escapes, too. */
 void html_text(FILE *out, const char *text);
 /* A segment of a path, or a value of a query. */
 void html_url(FILE *out, const char *text);

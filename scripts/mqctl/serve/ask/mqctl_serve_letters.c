@@ -298,8 +298,8 @@ static json_t *hex_text(const char *bytes, size_t size)
     return s ? s : json_null();
 }
 
-/* json_text - the body indented, if it is JSON; what would hide something in it
- * is escaped as in any text */
+/* json_text - the body indented, if it is JSON; characters that would hide
+ * something in it are escaped as in any text */
 static json_t *json_text(const char *bytes, size_t size)
 {
     json_t *body = size && size <= BODY_SHOWN
