@@ -84,8 +84,8 @@ bool wheel_next(struct wheel *w, uint64_t *when_ns);
 /* Let time reach `now_ns` (an earlier time than before does nothing) and fire
  * what is due. At most `budget` timers are fired or moved; 0 = no bound.
  * True if the budget ended it before all that is due was done: call again.
- * That leaves out timers that callbacks started too late: wheel_next has
- * those. */
+ * Timers that callbacks started with a deadline in the past do not count:
+ * wheel_next has those. */
 bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
 /* As above, but instead of running the callback the next due timer is taken off
  * and returned, NULL if there is none: for callers that fire outside a lock.
