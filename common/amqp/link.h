@@ -47,9 +47,9 @@ struct link {
 int link_open(struct link **out, const struct link_setup *setup, unsigned first,
               struct problem *p);
 /* The next frame, without waiting: YES, NO there is none, -errno it is gone.
- * Calls that wait for an answer keep frames back, so ask until it says NO before
- * you wait on `fd`. It sends heartbeats that are due. Pointers of a frame are
- * good until link_tidy. */
+ * Calls that wait for an answer keep frames back, so ask until it says NO
+ * before you wait on `fd`. It sends heartbeats that are due. Pointers of a
+ * frame are good until link_tidy. */
 int link_frame(struct link *l, amqp_frame_t *frame);
 /* Whether more of them are here, as far as it is known without asking for
  * them. */

@@ -73,8 +73,8 @@ int topology_parts_open(struct link *l, const struct topology *t,
     return err ? err : exchange_open(l, t, dead, p);
 }
 
-/* is_there - whether there is a queue of that name, and what waits in it:
- * YES, NO, or a problem. One that the user may not see is left to topology_open. */
+/* is_there - whether there is a queue of that name, and what waits in it: YES,
+ * NO, or a problem. One that the user may not see is left to topology_open. */
 static int is_there(struct link *l, const struct topology *t, const char *name,
                     uint32_t *messages, struct problem *p)
 {

@@ -143,13 +143,11 @@ static int id_take(struct lookup *k, const char *text)
 /* ids_from_stdin - ids with blanks between them */
 static int ids_from_stdin(struct lookup *k)
 {
-    size_t room;
-    int status;
+    char *line = NULL, *more;
+    size_t room = 0;
+    int status = 0;
 
     complain_reads("ids");
-    char *line = NULL, *more;
-    room = 0;
-    status = 0;
     while (!status && getline(&line, &room, stdin) >= 0) {
         char *word = strtok_r(line, BLANKS, &more);
 
